@@ -1,0 +1,182 @@
+//! What a tick costs, by the number of tasks on the worker: the hot loop without the sleep and without work.
+//!
+//!     cargo bench --bench tick_cost
+//!
+//! The sizes take turns, repetition by repetition, so that what the machine does meanwhile meets all of them; the ratio
+//! to one task then means something where the nanoseconds do not.
+
+use hertzd::config::OnError;
+use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
+use hertzd::sim::SimClock;
+use hertzd::sys::clock::KernelClock;
+use hertzd::tasks::{Task, Tick, TickError};
+use hertzd::tick::{TickRecord, TickSink, channel};
+use hertzd::time::{Clock, Instant, Span};
+use hertzd::worker::{Control, Runner, Slot, TaskSet};
+use std::hint::black_box;
+use std::sync::Arc;
+
+const SIZES: [u32; 4] = [1, 10, 100, 1_000];
+
+struct Idle;
+
+impl Task for Idle {
+    fn tick(&mut self, tick: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        black_box(tick);
+        Ok(())
+    }
+}
+
+struct Nowhere;
+
+impl TickSink for Nowhere {
+    fn offer(&mut self, record: TickRecord) {
+        black_box(record);
+    }
+}
+
+/// Runs `ticks` ticks, a millisecond apart in all and shared out among `tasks`, from `epoch` on; nanoseconds a tick.
+fn run<C: Clock>(clock: C, epoch: Instant, tasks: u32, ticks: u32) -> f64 {
+    let rate = Rate::new(1_000, tasks.into()).unwrap();
+    let end = epoch + Span::from_millis(ticks.into());
+    // Nothing is ever given up: every run is over the same ticks.
+    let overrun = Overrun::Credit { max_debt: Span::MAX };
+    let accounts = (0..tasks).map(|task| {
+        let grid = Grid::starting_at(epoch + Span::from_millis(task.into()), rate);
+        (Account::new(grid, overrun, 0, end), rate.period())
+    });
+    let schedule = Schedule::new(accounts);
+    let slots = (0..tasks).map(|id| Slot {
+        id,
+        budget: None,
+        limit: None,
+        task: Box::new(Idle),
+        deadline: rate.period(),
+        period: rate.period(),
+        on_error: OnError::Continue,
+        values: Vec::new(),
+        rows: None,
+    });
+    let sleeps = Sleeps::new(Tail::Off);
+    let set = TaskSet::starting(schedule, slots.collect());
+    let runner = Runner::new(clock, set, sleeps, Nowhere, Arc::new(Control::default()));
+    let real = KernelClock::monotonic();
+    let begun = real.now();
+    let (report, _) = runner.run();
+    let taken = real.now() - begun;
+    assert_eq!(report.tasks.iter().map(|(_, counts)| counts.ran).sum::<u64>(), u64::from(ticks));
+    per(taken, ticks)
+}
+
+fn per(taken: Span, times: u32) -> f64 {
+    taken.seconds() * 1e9 / f64::from(times)
+}
+
+fn median(mut costs: Vec<f64>) -> f64 {
+    costs.sort_by(f64::total_cmp);
+    costs[costs.len() / 2]
+}
+
+fn by_size(title: &str, repetitions: u32, cost: impl Fn(u32) -> f64) {
+    println!("{title}");
+    let mut costs = SIZES.map(|_| Vec::new());
+    for _ in 0..repetitions {
+        for (costs, tasks) in costs.iter_mut().zip(SIZES) {
+            costs.push(cost(tasks));
+        }
+    }
+    let medians = costs.map(median);
+    for (tasks, cost) in SIZES.iter().zip(medians) {
+        println!("  {tasks:>5} tasks  {cost:>8.1} ns a tick  {:>5.2} times that of one task", cost / medians[0]);
+    }
+}
+
+/// Does `work` over and over; nanoseconds each time.
+fn micro(title: &str, repetitions: u32, times: u32, mut work: impl FnMut(u32)) {
+    let real = KernelClock::monotonic();
+    let mut costs = Vec::new();
+    for _ in 0..repetitions {
+        let begun = real.now();
+        for index in 0..times {
+            work(black_box(index));
+        }
+        costs.push(per(real.now() - begun, times));
+    }
+    println!("  {:>8.1} ns  {title}", median(costs));
+}
+
+fn main() {
+    // Without it this is `cargo test --benches`, which wants to know that it works, and not how fast it is.
+    let measure = std::env::args().any(|argument| argument == "--bench");
+    let (repetitions, ticks, times) = if measure { (15, 100_000, 1_000_000) } else { (1, 2_000, 1_000) };
+    let real = KernelClock::monotonic();
+
+    by_size("every tick on time, on the virtual clock (a rest before each):", repetitions, |tasks| {
+        run(SimClock::new(Instant::ZERO, Vec::new()), Instant::ZERO, tasks, ticks)
+    });
+    by_size("every tick late, on the kernel's clock (no rest, four readings of the clock):", repetitions, |tasks| {
+        run(real, real.now() - Span::from_seconds(3_600), tasks, ticks)
+    });
+
+    println!("parts of a tick:");
+    micro("reading the clock", repetitions, times, |_| {
+        black_box(real.now());
+    });
+    let rate = Rate::new(30_000, 1_001).unwrap();
+    micro("Rate::offset, at 30000/1001 Hz", repetitions, times, |n| {
+        black_box(rate.offset(u64::from(n) + (1 << 40)));
+    });
+    micro("Rate::ticks_before, at 30000/1001 Hz", repetitions, times, |n| {
+        black_box(rate.ticks_before(i128::from(n) * 33_366_667));
+    });
+    for (title, run) in [("in time", 20), ("late by one period and a half", 2_500)] {
+        for (name, overrun) in [
+            ("drop", Overrun::Drop),
+            ("keep-working", Overrun::KeepWorking),
+            ("credit", Overrun::Credit { max_debt: Span::from_seconds(1) }),
+            ("delay", Overrun::Delay),
+        ] {
+            let grid = Grid::starting_at(Instant::ZERO, Rate::new(1_000, 1).unwrap());
+            let mut account = Account::new(grid, overrun, 0, Instant::MAX);
+            micro(&format!("Account::settle, {name}, {title}"), repetitions, times, |_| {
+                let (_, started) = account.next().unwrap();
+                black_box(account.settle(started, started + Span::from_micros(run)));
+            });
+        }
+    }
+    for (title, tail) in
+        [("off", Tail::Off), ("50us", Tail::Fixed(Span::from_micros(50))), ("auto", Tail::Auto { cpu_max: 0.05 })]
+    {
+        let mut sleeps = Sleeps::new(tail);
+        let mut now = Instant::ZERO;
+        micro(&format!("Sleeps::plan, learn and spent, {title}"), repetitions, times, |n| {
+            let release = now + Span::from_millis(1);
+            let plan = sleeps.plan(now, release);
+            if let Some(asked) = plan.sleep_until {
+                sleeps.learn(asked, asked + Span::from_nanos(12_000 + i64::from(n % 64) * 500));
+            }
+            sleeps.spent(Span::from_micros(if plan.spin { 20 } else { 0 }));
+            now = release;
+        });
+    }
+    let (mut sender, receiver) = channel(4_096);
+    let record = TickRecord {
+        release: Instant::ZERO,
+        n: 0,
+        woke: Span::ZERO,
+        oversleep: None,
+        lateness: Span::ZERO,
+        response: Span::ZERO,
+        missed: 0,
+        dropped: 0,
+        task: 0,
+        overrun: false,
+        over_budget: false,
+        over_limit: false,
+        outcome: hertzd::tick::Outcome::Done,
+    };
+    micro("a record into the channel and out of it, on one thread", repetitions, times, |n| {
+        sender.offer(TickRecord { n: n.into(), ..record });
+        black_box(receiver.take());
+    });
+}

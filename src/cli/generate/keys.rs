@@ -1,0 +1,91 @@
+//! hertzd.toml(5): from the tables of keys.
+
+use super::page::Page;
+use crate::cli::SYSTEM_CONFIG;
+use crate::config::{Key, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
+use crate::tasks::Kinds;
+use roff::{bold, italic, roman};
+
+const DESCRIPTION: &[&str] = &[
+    "The configuration of hertzd(8) is a TOML file. Each [task.NAME] is a task and each [worker.NAME] a thread that runs \
+     tasks; a name has 1 to 64 letters, digits, hyphens and underscores. Names are identity: when the configuration is \
+     read again, a task that has not changed keeps its grid and its index, and one that has starts anew.",
+    "The files of hertzd.d are read after it, in the order of their names. They add workers and tasks, or override single \
+     keys of those that are there.",
+    "Unknown keys are refused, and so is a key that has no effect beside the others. `hertzd check` shows every fault \
+     with its line, and what the configuration means; `hertzd schema` prints a JSON schema for editors.",
+    "A duration is a number with its unit: \"250us\", \"1.5ms\", \"10s\", \"1h\". A rate is a number of ticks per second, \
+     with or without a unit, or a fraction: 1000, \"60 Hz\", \"44.1 kHz\", \"30000/1001\".",
+];
+
+const EXAMPLE: &str = "\
+[worker.main]
+cpu = 1
+priority = 80
+
+[task.load]
+kind = \"sensor\"
+rate = \"10 Hz\"
+path = \"/proc/loadavg\"
+deadline = \"5ms\"
+record = \"load.csv\"";
+
+pub(super) fn page(kinds: &Kinds) -> String {
+    let mut page = Page::new("hertzd.toml", "5", "configuration of hertzd");
+    page.section("SYNOPSIS");
+    page.literal([SYSTEM_CONFIG, "/etc/hertzd/hertzd.d/*.toml"]);
+    page.section("DESCRIPTION");
+    DESCRIPTION.iter().for_each(|text| page.paragraph(text));
+    let mut table = |title: &str, about: &str, keys: &[Key]| {
+        page.section(title);
+        page.paragraph(about);
+        keys.iter().for_each(|key| describe(&mut page, key));
+    };
+    table("[worker.NAME]", "A thread. Without any there is one, \"main\", with all defaults.", WORKER_KEYS);
+    table("[worker.NAME.simulate]", "For `hertzd simulate`; `hertzd run` makes nothing of it.", WORKER_SIMULATE_KEYS);
+    table("[task.NAME]", "A task. These keys are common to all kinds; those of the kind stand beside them.", TASK_KEYS);
+    table("[task.NAME.simulate]", "For `hertzd simulate`; `hertzd run` makes nothing of it.", TASK_SIMULATE_KEYS);
+    for kind in kinds.iter() {
+        table(&format!("[task.NAME] of kind {}", kind.name), kind.about, &kind.keys);
+    }
+    page.section("EXAMPLE");
+    page.literal(EXAMPLE.lines());
+    page.section("SEE ALSO");
+    page.paragraph("hertzd(8)");
+    page.render()
+}
+
+fn describe(page: &mut Page, key: &Key) {
+    let head = [bold(key.name), roman(" = "), italic(shape(key.value))];
+    let about = match key.default {
+        "" => key.about.to_owned(),
+        default => format!("{} Default: {default}.", key.about),
+    };
+    page.item(head, &about);
+}
+
+/// What a value looks like.
+fn shape(value: Value) -> String {
+    let range = |min: i64, max: i64| match max {
+        i64::MAX => format!("{min} or more"),
+        _ => format!("{min} to {max}"),
+    };
+    match value {
+        Value::Duration => "duration".into(),
+        Value::Durations => "duration or list of durations".into(),
+        Value::Rate => "rate".into(),
+        Value::Integer { min, max } => range(min, max),
+        Value::IntegerOrText { min, max } => format!("{}, or text", range(min, max)),
+        Value::Number => "number".into(),
+        Value::Text => "text".into(),
+        Value::Path => "path".into(),
+        Value::Percent => "percentage, such as \"5%\"".into(),
+        Value::Bool => "true or false".into(),
+        Value::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", "),
+        Value::Cpu => "number of a CPU".into(),
+        Value::Cpus => "list of CPUs, such as [1, 2]".into(),
+        Value::Spin => "\"off\", \"auto\" or duration".into(),
+        Value::Kind => "name of a kind".into(),
+        Value::Any => "value".into(),
+    }
+}

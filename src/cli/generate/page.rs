@@ -1,0 +1,80 @@
+//! A manual page: a thin layer over [`Roff`] for what both pages consist of. Pure.
+
+use roff::{Inline, Roff, bold, roman};
+
+/// A page that is being written.
+pub(super) struct Page(Roff);
+
+impl Page {
+    /// Starts a page with its title and the line that `apropos` finds.
+    pub(super) fn new(name: &str, section: &str, about: &str) -> Self {
+        let mut roff = Roff::new();
+        let version = concat!("hertzd ", env!("CARGO_PKG_VERSION"));
+        roff.control("TH", [name.to_uppercase().as_str(), section, "", version, "hertzd manual"]);
+        roff.control("SH", ["NAME"]);
+        roff.text([roman(format!("{name} - {about}"))]);
+        Self(roff)
+    }
+
+    pub(super) fn section(&mut self, title: &str) {
+        self.0.control("SH", [title]);
+    }
+
+    pub(super) fn subsection(&mut self, title: &str) {
+        self.0.control("SS", [title]);
+    }
+
+    /// A paragraph of its own.
+    pub(super) fn paragraph(&mut self, text: &str) {
+        self.0.control("PP", []);
+        self.0.text([roman(one_line(text))]);
+    }
+
+    /// A paragraph below a head that sticks out to the left.
+    pub(super) fn item(&mut self, head: impl Into<Vec<Inline>>, text: &str) {
+        self.0.control("TP", []);
+        self.0.text(head);
+        self.0.text([roman(one_line(text))]);
+    }
+
+    /// Items of a plain list.
+    pub(super) fn items(&mut self, items: &[(&str, &str)]) {
+        for (head, text) in items {
+            self.item([bold(*head)], text);
+        }
+    }
+
+    /// Lines as they stand.
+    pub(super) fn literal<'a>(&mut self, lines: impl IntoIterator<Item = &'a str>) {
+        self.0.control("PP", []).control("nf", []).control("RS", ["4"]);
+        for line in lines {
+            match line.is_empty() {
+                true => self.0.control("sp", []),
+                false => self.0.text([roman(line)]),
+            };
+        }
+        self.0.control("RE", []).control("fi", []);
+    }
+
+    /// A text as it is shown in a terminal: indented lines stay as they are, all others are flowing prose.
+    pub(super) fn help(&mut self, text: &str) {
+        for paragraph in text.split("\n\n") {
+            let (prose, indented): (Vec<_>, Vec<_>) = paragraph.lines().partition(|line| !line.starts_with("  "));
+            if !prose.is_empty() {
+                self.paragraph(&prose.join(" "));
+            }
+            if !indented.is_empty() {
+                self.literal(indented.into_iter().map(str::trim_start));
+            }
+        }
+    }
+
+    pub(super) fn render(&self) -> String {
+        self.0.render()
+    }
+}
+
+/// Line ends are of no meaning in a paragraph, and spaces at the start of a line would end it.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

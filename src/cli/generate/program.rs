@@ -1,0 +1,130 @@
+//! hertzd(8): from the definition of the command line, and what is around a running hertzd.
+
+use super::page::Page;
+use crate::cli::{CONFIGURATION, INTERNAL, PERMISSION, SYSTEM_CONFIG, USAGE};
+use clap::{Arg, Command};
+use roff::{bold, italic, roman};
+
+const DESCRIPTION: &[&str] = &[
+    "Each task has a rate. Its ticks lie on a grid of exact instants, the releases, that are computed from the index \
+     of the tick and never drift. Tasks share workers: threads that may be pinned to a CPU and run at a real-time \
+     priority. A tick that ends after its deadline is an overrun and is reported with its cause; what happens to \
+     releases that came up in the meantime is the task's choice.",
+    "Without a privilege for real-time scheduling the tasks run all the same, later; what was granted stands in the \
+     log and in the summary.",
+];
+
+const FILES: &[(&str, &str)] = &[
+    (SYSTEM_CONFIG, "The configuration, unless one is named. See hertzd.toml(5)."),
+    ("/etc/hertzd/hertzd.d/*.toml", "Additions and changes to it, read in the order of their names."),
+    (
+        "/run/hertzd/status.sock",
+        "Gives one JSON snapshot of the running service to whoever connects, and reads nothing. In $RUNTIME_DIRECTORY.",
+    ),
+    ("/var/lib/hertzd", "Working directory of the service: recordings with a relative path are here."),
+    (
+        "/usr/lib/systemd/system/hertzd.service",
+        "The service. Each of its lines says what it is for; change it with `systemctl edit hertzd`.",
+    ),
+];
+
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("HERTZD_LOG", "How much is said: error, warn, info (the default) or debug; or target=level pairs."),
+    (
+        "NOTIFY_SOCKET, WATCHDOG_USEC",
+        "Set by systemd. Readiness, the state and signs of life are sent there; these only while every worker advances.",
+    ),
+    (
+        "JOURNAL_STREAM",
+        "Set by systemd when the log goes to the journal: entries then carry fields of their own, HERTZD_TASK and so on.",
+    ),
+    ("RUNTIME_DIRECTORY", "Set by systemd: the directory of the status socket."),
+];
+
+const SIGNALS: &[(&str, &str)] = &[
+    (
+        "SIGTERM, SIGINT",
+        "Stop: the tick that runs is the last, recordings are written out, the summary is printed. The second one ends \
+         the program at once.",
+    ),
+    (
+        "SIGHUP",
+        "Read the configuration again. Tasks that did not change keep their grid and their index; a configuration with \
+         a fault changes nothing.",
+    ),
+];
+
+pub(super) fn page(mut command: Command) -> String {
+    command.build();
+    let text = |text: Option<&clap::builder::StyledStr>| text.map_or_else(String::new, ToString::to_string);
+    let about = text(command.get_about());
+    let mut page = Page::new("hertzd", "8", about.trim_end_matches('.'));
+    page.section("SYNOPSIS");
+    let lines: Vec<_> = command.get_subcommands().cloned().map(usage).collect();
+    page.literal(lines.iter().map(String::as_str));
+    page.section("DESCRIPTION");
+    DESCRIPTION.iter().for_each(|text| page.paragraph(text));
+    page.section("COMMANDS");
+    for sub in command.get_subcommands() {
+        page.subsection(&format!("hertzd {}", sub.get_name()));
+        page.paragraph(&format!("{}.", text(sub.get_about()).trim_end_matches('.')));
+        for argument in sub.get_arguments().filter(|argument| argument.get_id() != "help" && !argument.is_hide_set()) {
+            describe(&mut page, argument);
+        }
+        page.help(&text(sub.get_after_help()));
+    }
+    page.section("FILES");
+    page.items(FILES);
+    page.section("EXIT STATUS");
+    for (code, text) in [
+        (0, "Done, or stopped by a signal."),
+        (USAGE, "Wrong usage."),
+        (INTERNAL, "A fault of the program or the system, or an error of a task with on-error = \"exit\"."),
+        (PERMISSION, "The kernel refused what require-realtime = true asks for."),
+        (CONFIGURATION, "The configuration is wrong; nothing was started or changed."),
+    ] {
+        page.item([bold(code.to_string())], text);
+    }
+    page.section("ENVIRONMENT");
+    page.items(ENVIRONMENT);
+    page.section("SIGNALS");
+    page.items(SIGNALS);
+    page.section("SEE ALSO");
+    page.paragraph("hertzd.toml(5), journalctl(1), systemctl(1), sched(7), chrt(1)");
+    page.render()
+}
+
+/// `hertzd run [OPTIONS] [CONFIG]`
+fn usage(mut command: Command) -> String {
+    let usage = command.render_usage().to_string();
+    let usage = usage.split_whitespace().skip(1); // "Usage:"
+    usage.collect::<Vec<_>>().join(" ")
+}
+
+fn describe(page: &mut Page, argument: &Arg) {
+    let mut head = Vec::new();
+    if let Some(short) = argument.get_short() {
+        head.extend([bold(format!("-{short}")), roman(", ")]);
+    }
+    let names = argument.to_string(); // "--for <DURATION>", "[CONFIG]"
+    match names.split_once(' ') {
+        Some((name, value)) => head.extend([bold(name), roman(" "), italic(value)]),
+        None if argument.is_positional() => head.push(italic(names)),
+        None => head.push(bold(names)),
+    }
+    let mut about = argument.get_help().map_or_else(String::new, ToString::to_string);
+    let words = |words: Vec<String>| words.join(", ");
+    if argument.get_action().takes_values() {
+        let choices: Vec<_> =
+            argument.get_possible_values().iter().map(|choice| choice.get_name().to_owned()).collect();
+        if !choices.is_empty() {
+            about += &format!(" [one of: {}]", words(choices));
+        }
+        let defaults: Vec<_> =
+            argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+        if !defaults.is_empty() {
+            about += &format!(" [default: {}]", words(defaults));
+        }
+    }
+    page.item(head, &about);
+}

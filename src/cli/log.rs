@@ -1,0 +1,245 @@
+//! Where the log goes: lines or JSON on stderr, or the journal; and on a terminal one line of progress below the lines.
+
+use super::{Stop, coloured};
+use crate::daemon::Glance;
+use crate::outputs::journal::{self, JournalLayer};
+use crate::outputs::{Entry, JsonLayer};
+use crate::sys::stream::writable;
+use crate::time::Span;
+use clap::ValueEnum;
+use std::error::Error;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tracing::Level;
+use tracing::field::{Field, Visit};
+use tracing_subscriber::field::{RecordFields, VisitOutput};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::format::{DefaultVisitor, Writer};
+use tracing_subscriber::fmt::{FormatFields, MakeWriter};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// What the log is to look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogFormat {
+    /// The journal where stderr leads to it, otherwise text
+    Auto,
+    /// Lines on stderr, for people
+    Text,
+    /// One JSON object per line on stderr
+    Json,
+    /// The journal's own protocol, with every value in a field of its own
+    Journal,
+}
+
+/// Goes to the start of the line and clears it.
+const CLEAR: &str = "\r\x1b[K";
+
+/// How long a line waits for a reader of stderr that has stopped; the lines after it do not wait at all.
+const PATIENCE: Span = Span::from_millis(100);
+
+/// A pipe takes so much at once, if it takes anything.
+const PAGE: usize = 4_096;
+
+/// Whether the latest line found no reader, and how many lines went missing since the last one that did.
+static STALLED: AtomicBool = AtomicBool::new(false);
+static MISSING: AtomicU64 = AtomicU64::new(0);
+
+/// Writes to stderr, over the progress line where there is one. Whole lines at a time.
+///
+/// A reader that has stopped (a full pipe, a terminal held with Ctrl-S) stops nobody: lines that find no room are counted,
+/// and their number is told before the next that does.
+#[derive(Clone, Copy, Debug)]
+struct Stderr {
+    over_progress: bool,
+}
+
+impl Write for Stderr {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut stderr = io::stderr().lock();
+        let patience = if STALLED.load(Ordering::Relaxed) { Span::ZERO } else { PATIENCE };
+        if !writable(&stderr, patience) {
+            STALLED.store(true, Ordering::Relaxed);
+            MISSING.fetch_add(1, Ordering::Relaxed);
+            return Ok(line.len());
+        }
+        STALLED.store(false, Ordering::Relaxed);
+        if self.over_progress {
+            stderr.write_all(CLEAR.as_bytes())?;
+        }
+        match MISSING.swap(0, Ordering::Relaxed) {
+            0 => {}
+            missing => writeln!(stderr, "{missing} lines of the log are missing here: nobody read them")?,
+        }
+        for part in line.chunks(PAGE) {
+            if !writable(&stderr, PATIENCE) {
+                break;
+            }
+            stderr.write_all(part)?;
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Stderr {
+    type Writer = Self;
+    fn make_writer(&'a self) -> Self {
+        *self
+    }
+}
+
+/// Message ids are for machines; lines for people go without them.
+struct WithoutIds;
+
+impl<'w> FormatFields<'w> for WithoutIds {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut visitor = SkipIds(DefaultVisitor::new(writer, true));
+        fields.record(&mut visitor);
+        visitor.0.finish()
+    }
+}
+
+struct SkipIds<'w>(DefaultVisitor<'w>);
+
+impl Visit for SkipIds<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() != "message_id" {
+            self.0.record_str(field, value);
+        }
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        self.0.record_error(field, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.record_debug(field, value);
+    }
+}
+
+/// The log of this process, while it runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Log {
+    kind: Kind,
+    progress: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Text,
+    Json,
+    Journal(JournalLayer),
+}
+
+/// Starts logging. `HERTZD_LOG` holds a level, or `target=level` pairs; `info` unless set.
+pub(super) fn start(format: LogFormat) -> Result<Log, Stop> {
+    let kind = match format {
+        LogFormat::Text => Kind::Text,
+        LogFormat::Json => Kind::Json,
+        LogFormat::Journal => {
+            let layer = journal::layer().map_err(|error| Stop::Fault(format!("opening the journal: {error}")))?;
+            if !journal::present() {
+                let path = journal::SOCKET;
+                let _ = writeln!(io::stderr(), "hertzd: no journal at {path}: entries wait in memory for one");
+            }
+            Kind::Journal(layer)
+        }
+        LogFormat::Auto if journal::stderr_leads_there() => journal::layer().map_or(Kind::Text, Kind::Journal),
+        LogFormat::Auto => Kind::Text,
+    };
+    // A line of progress between JSON objects would be one more thing to parse.
+    let progress = io::stderr().is_terminal() && !matches!(kind, Kind::Json);
+
+    let asked = std::env::var("HERTZD_LOG").unwrap_or_default();
+    // A word that is no level would be taken for the one target to log.
+    let parsed = match asked.parse::<LevelFilter>() {
+        Ok(level) if !asked.is_empty() => Some(Targets::new().with_default(level)),
+        Ok(_) => None,
+        Err(_) => asked.parse::<Targets>().ok().filter(|_| asked.contains('=')),
+    };
+    let understood = parsed.is_some() || asked.is_empty();
+    let filter = parsed.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    let layer = match kind {
+        Kind::Text => tracing_subscriber::fmt::layer()
+            .with_target(false)
+            .with_ansi(coloured(&io::stderr()))
+            .fmt_fields(WithoutIds)
+            .with_writer(Stderr { over_progress: progress })
+            .boxed(),
+        Kind::Json => JsonLayer::new(Stderr { over_progress: false }).boxed(),
+        Kind::Journal(layer) => layer.boxed(),
+    };
+    // A daemon of one's own may have started its logging already; then that is what is used.
+    let _ = tracing_subscriber::registry().with(layer).with(filter).try_init();
+    if !understood {
+        tracing::warn!("HERTZD_LOG={asked} is not a level (error, warn, info, debug): taken as info");
+    }
+    Ok(Log { kind, progress })
+}
+
+impl Log {
+    /// Whether there is a terminal for the progress line.
+    pub(super) const fn progress(&self) -> bool {
+        self.progress
+    }
+
+    /// Ends the log of a run that came to `ran`. What stopped it is told in the log's own format, whatever the level
+    /// asked for; where that is text, or the journal does not take it, it is left to the caller.
+    pub(super) fn end(self, ran: Result<(), Stop>) -> Result<(), Stop> {
+        let reason = ran.as_ref().err().and_then(Stop::reason);
+        let reason = reason.map(|(text, code)| (Entry::now(Level::ERROR, text), code));
+        match self.kind {
+            Kind::Text => ran,
+            Kind::Json => {
+                let Some((entry, code)) = reason else { return ran };
+                let _ = io::stderr().write_all(entry.json_line().as_bytes());
+                Err(Stop::Told(code))
+            }
+            Kind::Journal(layer) => {
+                let before = journal::lost();
+                if let Some((entry, _)) = &reason {
+                    layer.submit(entry);
+                }
+                journal::finish();
+                let (sent, lost) = (journal::sent(), journal::lost());
+                if lost > 0 {
+                    let text =
+                        format!("hertzd: the journal took {sent} entries; {lost} were lost, it was not there in time");
+                    let _ = writeln!(io::stderr(), "{text}");
+                }
+                match reason {
+                    Some((_, code)) if lost == before => Err(Stop::Told(code)),
+                    _ => ran,
+                }
+            }
+        }
+    }
+}
+
+/// Draws the progress line.
+pub(super) fn progress(glance: Glance, of: Option<Span>) {
+    let Glance { elapsed, totals } = glance;
+    let elapsed = elapsed.max(Span::ZERO).seconds();
+    let of = of.map_or_else(String::new, |of| format!(" of {:.1} s", of.seconds()));
+    let (ticks, overruns, skipped, worst) = (totals.ticks, totals.overruns, totals.skipped, totals.worst);
+    draw(format_args!("{elapsed:.1} s{of}  {ticks} ticks  {overruns} overruns  {skipped} skipped  latest by {worst}"));
+}
+
+/// Draws a progress line, over the one before.
+pub(super) fn draw(text: fmt::Arguments<'_>) {
+    let mut stderr = io::stderr().lock();
+    if writable(&stderr, Span::ZERO) {
+        let _ = write!(stderr, "{CLEAR}{text}");
+        let _ = stderr.flush();
+    }
+}
+
+/// Takes the progress line away.
+pub(super) fn clear_progress() {
+    draw(format_args!(""));
+}

@@ -1,0 +1,100 @@
+//! `hertzd run`: the main job.
+
+use super::log::{self, Log, LogFormat};
+use super::{App, ConfigArg, Source, Stop, coloured, print, span};
+use crate::daemon::{self, Failure, Glance, Options, Surroundings};
+use crate::outputs::{LogOutput, table};
+use crate::sys::signals::{Request, StopSignals};
+use crate::time::Span;
+use clap::Args;
+use crossbeam_channel::{Receiver, unbounded};
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use tracing::info;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    hertzd run --for 10s               the demo for ten seconds, a table at the end\n  \
+    hertzd run my.toml --json >x.json  until Ctrl-C; one JSON object on stdout, the log on stderr\n\n\
+    The first Ctrl-C or SIGTERM stops within one tick, flushes and sums up; a second one ends it at once.\n\
+    SIGHUP reads the configuration again: tasks whose section is unchanged go on without missing a tick.")]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    config: ConfigArg,
+    /// Run exactly the releases of the first DURATION, then stop (10s, 1h 30m)
+    #[arg(long = "for", value_name = "DURATION", value_parser = span, allow_hyphen_values = true)]
+    length: Option<Span>,
+    /// Print one JSON summary on stdout instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Listen here for `hertzd status` [default: status.sock in $RUNTIME_DIRECTORY, else nowhere]
+    #[arg(long, value_name = "PATH")]
+    status_socket: Option<PathBuf>,
+    /// What the log looks like, and where it goes
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "auto")]
+    log_format: LogFormat,
+}
+
+pub(super) fn run(app: &App, args: &RunArgs) -> Result<(), Stop> {
+    let log = log::start(args.log_format)?;
+    log.end(run_logged(app, args, log))
+}
+
+fn run_logged(app: &App, args: &RunArgs, log: Log) -> Result<(), Stop> {
+    // First, so that no signal ends a daemon that is still starting in a way that nobody asked for.
+    let requests = requests().map_err(|error| Stop::Fault(format!("handling signals: {error}")))?;
+    let source = Source::of(&args.config);
+    let config = app.load(&source)?;
+    let on_terminal = log.progress();
+    info!(tasks = config.tasks.len(), workers = config.workers.len(), "the configuration is {source}");
+
+    let mut draw = |glance: Glance| log::progress(glance, args.length);
+    let load = || app.load(&source);
+    let surroundings = Surroundings {
+        requests,
+        output: Box::new(LogOutput),
+        glance: if on_terminal { Some(&mut draw) } else { None },
+        load: Some(&load),
+    };
+    let options = Options { length: args.length, status_socket: status_socket(args) };
+    let outcome = daemon::run(config, &options, surroundings);
+    if on_terminal {
+        log::clear_progress();
+    }
+    let outcome = outcome.map_err(|failure| match failure {
+        Failure::Config(problems) => Stop::Config(problems),
+        Failure::Permission(text) => Stop::Permission(text),
+        Failure::System(what, reason) => Stop::Fault(format!("{what}: {reason}")),
+    })?;
+
+    let printed = match args.json {
+        true => serde_json::to_string(&outcome.summary)
+            .map_err(|error| Stop::Fault(error.to_string()))
+            .and_then(|text| print(&(text + "\n"))),
+        false => print(&table(&outcome.summary, coloured(&io::stdout()))),
+    };
+    // A fault counts for more than a reader that has gone.
+    outcome.fault.map_or(printed, |fault| Err(Stop::Fault(fault)))
+}
+
+/// Where the service manager has made a folder for it, unless it is said otherwise.
+fn status_socket(args: &RunArgs) -> Option<PathBuf> {
+    let folder = || std::env::var_os("RUNTIME_DIRECTORY").filter(|folder| !folder.is_empty());
+    // Of several folders, separated by colons, the first.
+    let first = |folders: OsString| PathBuf::from(folders.to_string_lossy().split(':').next().unwrap_or_default());
+    args.status_socket.clone().or_else(|| Some(first(folder()?).join("status.sock")))
+}
+
+/// Turns signals into requests, on a thread of its own.
+fn requests() -> io::Result<Receiver<Request>> {
+    let mut signals = StopSignals::install()?.with_reload()?.with_cpu_limit()?;
+    let (sender, receiver) = unbounded();
+    let wait = move || {
+        while let Some(request) = signals.wait() {
+            let _ = sender.send(request);
+        }
+    };
+    std::thread::Builder::new().name("hertzd-signals".into()).spawn(wait)?;
+    Ok(receiver)
+}

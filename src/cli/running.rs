@@ -1,0 +1,168 @@
+//! `hertzd status` and `hertzd reload`: talking to the daemon that runs.
+//!
+//! Its status socket can only be read. What it is asked for goes by signal.
+
+use super::{Stop, print};
+use crate::daemon::DaemonSummary;
+use crate::sys::clock::pause;
+use crate::sys::signals::ask_for_reload;
+use crate::time::Span;
+use clap::Args;
+use serde::Deserialize;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where the service listens.
+const SERVICE_SOCKET: &str = "/run/hertzd/status.sock";
+
+/// How often a daemon is asked whether it has reloaded.
+const ASK_EVERY: Span = Span::from_millis(20);
+
+#[derive(Debug, Args)]
+pub(super) struct SocketArg {
+    /// The daemon's status socket
+    #[arg(long, value_name = "PATH", default_value = SERVICE_SOCKET)]
+    socket: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    hertzd status                 a line on the daemon, one on each task\n  \
+    hertzd status --json | jq     the whole snapshot")]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    socket: SocketArg,
+    /// Print the snapshot as it comes, in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    hertzd check --against-running && hertzd reload\n\n\
+    Waits until the daemon has gone over to the new configuration, or has refused it: then the exit status is 78,\n\
+    and the old configuration runs on.")]
+pub(super) struct ReloadArgs {
+    #[command(flatten)]
+    socket: SocketArg,
+    /// How long to wait for the daemon's answer
+    #[arg(long, value_name = "DURATION", value_parser = super::span, default_value = "30s")]
+    timeout: Span,
+}
+
+/// The part of a snapshot that this program reads back.
+#[derive(Debug, Deserialize)]
+pub(super) struct Seen {
+    pub(super) daemon: DaemonSummary,
+    workers: Vec<Value>,
+    tasks: Vec<Value>,
+}
+
+pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
+    let text = fetch(&args.socket)?;
+    if args.json {
+        return print(&text);
+    }
+    let Seen { daemon, workers, tasks } = parse(&text)?;
+    let mut shown = String::new();
+    // Writing to a String does not fail, here and below.
+    let _ = writeln!(
+        shown,
+        "hertzd {}, process {}, running for {}, {}",
+        daemon.version,
+        daemon.pid,
+        Span::from_nanos(daemon.running_ns),
+        if daemon.ready { "ready" } else { "starting" }
+    );
+    if daemon.reloads > 0 {
+        let refused = if daemon.last_reload_refused { "was refused" } else { "went through" };
+        let _ =
+            writeln!(shown, "reloads: {}, refused: {}; the last one {refused}", daemon.reloads, daemon.reloads_refused);
+    }
+    for worker in &workers {
+        let _ = writeln!(
+            shown,
+            "worker {}: {} {}, {:.1} % of a CPU",
+            text_at(worker, "/worker"),
+            text_at(worker, "/granted/policy"),
+            text_at(worker, "/granted/priority"),
+            worker.pointer("/cpu_share").and_then(Value::as_f64).unwrap_or_default() * 100.0
+        );
+    }
+    for task in &tasks {
+        let span = |pointer| Span::from_nanos(task.pointer(pointer).and_then(Value::as_i64).unwrap_or_default());
+        let _ = writeln!(
+            shown,
+            "task {}: ran {}, skipped {}, {} overruns, {} errors; late p99 {}, max {}{}",
+            text_at(task, "/task"),
+            text_at(task, "/ran"),
+            text_at(task, "/skipped"),
+            text_at(task, "/overruns"),
+            text_at(task, "/errors"),
+            span("/lateness_ns/p99"),
+            span("/lateness_ns/max"),
+            if task["disabled"] == true { "; disabled" } else { "" },
+        );
+    }
+    print(&shown)
+}
+
+pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
+    let before = read(&args.socket)?.daemon;
+    ask_for_reload(before.pid).map_err(|reason| {
+        Stop::Permission(format!("asking process {} to reload: {reason}; do it as root, or as its user", before.pid))
+    })?;
+    let tries = args.timeout.nanos() / ASK_EVERY.nanos() + 1;
+    for _ in 0..tries {
+        pause(ASK_EVERY);
+        let now = read(&args.socket)?.daemon;
+        if now.pid != before.pid {
+            return Err(Stop::Fault("the daemon was restarted meanwhile".into()));
+        }
+        if now.reloads == before.reloads {
+            continue;
+        }
+        return match now.last_reload_refused {
+            false => print(&format!("reloaded: {}\n", now.last_reload)),
+            true => Err(Stop::Refused(now.last_reload)),
+        };
+    }
+    Err(Stop::Fault(format!("process {} has not answered for {}", before.pid, args.timeout)))
+}
+
+/// One snapshot of the running daemon.
+pub(super) fn read(socket: &SocketArg) -> Result<Seen, Stop> {
+    parse(&fetch(socket)?)
+}
+
+fn fetch(SocketArg { socket }: &SocketArg) -> Result<String, Stop> {
+    let mut text = String::new();
+    let read = UnixStream::connect(socket).and_then(|mut stream| {
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        stream.read_to_string(&mut text)
+    });
+    match read {
+        Ok(_) if !text.is_empty() => Ok(text),
+        Ok(_) => Err(Stop::Fault(format!("{}: the daemon is ending, or is not up yet", socket.display()))),
+        Err(reason) => Err(Stop::Fault(format!(
+            "{}: {reason}; is hertzd running? Another daemon's socket is named with --socket",
+            socket.display()
+        ))),
+    }
+}
+
+fn parse(text: &str) -> Result<Seen, Stop> {
+    serde_json::from_str(text).map_err(|error| Stop::Fault(format!("the daemon's answer is not understood: {error}")))
+}
+
+fn text_at(value: &Value, pointer: &str) -> String {
+    match value.pointer(pointer) {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+        None => "?".into(),
+    }
+}

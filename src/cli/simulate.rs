@@ -1,0 +1,115 @@
+//! `hertzd simulate`: the hot loop on the virtual clock.
+
+use super::{App, ConfigArg, Source, Stop, coloured, log, print, span};
+use crate::daemon::{self, SimulateOptions, TickLine};
+use crate::outputs::table;
+use crate::sys::clock::KernelClock;
+use crate::time::{Clock, Instant, Span};
+use clap::Args;
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    hertzd simulate my.toml --for 200ms               a line per tick, then the summary\n  \
+    hertzd simulate my.toml --for 1h --summary-only   only the summary\n  \
+    hertzd simulate --first-tick 1000000000000        the demo, a few centuries on\n\n\
+    [task.NAME.simulate] run = [\"18ms\", \"3ms\"] says how long the ticks take, one after the other, cycled;\n\
+    [worker.NAME.simulate] oversleep = [\"60us\"] how late each sleep ends. Instants count from the epoch.\n\
+    Workers are independent of each other, and simulated one after the other.")]
+pub(super) struct SimulateArgs {
+    #[command(flatten)]
+    config: ConfigArg,
+    /// Simulate exactly the releases of the first DURATION (10s, 1h 30m)
+    #[arg(long = "for", value_name = "DURATION", value_parser = span, default_value = "10s", allow_hyphen_values = true)]
+    length: Span,
+    /// Print one JSON object per tick, and the JSON summary on the last line
+    #[arg(long)]
+    json: bool,
+    /// Start every task at tick N; --for counts from there
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    first_tick: u64,
+    /// Print the summary only
+    #[arg(long)]
+    summary_only: bool,
+}
+
+pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
+    let config = app.load(&Source::of(&args.config))?;
+    let mut stdout = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let width = config.tasks.iter().map(|task| task.name.len()).max().unwrap_or(0).max("task".len());
+    if !args.json && !args.summary_only {
+        writeln!(
+            stdout,
+            "{:<width$}  {:>8}  {:>16}  {:>10}  {:>10}  skipped",
+            "task", "tick", "release s", "late", "run"
+        )?;
+    }
+    let mut progress = Progress::new(args.summary_only);
+    let mut line = |tick: TickLine<'_>| -> io::Result<()> {
+        progress.tick(&tick);
+        if args.summary_only {
+            return Ok(());
+        }
+        if args.json {
+            serde_json::to_writer(&mut stdout, &tick)?;
+            return stdout.write_all(b"\n");
+        }
+        let at = Instant::from_nanos;
+        let late = at(tick.started_ns) - at(tick.release_ns);
+        let run = at(tick.finished_ns) - at(tick.started_ns);
+        let release = format!("{}.{:09}", tick.release_ns / 1_000_000_000, tick.release_ns % 1_000_000_000);
+        let skipped = if tick.skipped > 0 { tick.skipped.to_string() } else { String::new() };
+        let text = format!("{:<width$}  {:>8}  {release:>16}  {late:>10}  {run:>10}  {skipped}", tick.task, tick.n);
+        writeln!(stdout, "{}", text.trim_end())
+    };
+    let options = SimulateOptions { length: args.length, first_tick: args.first_tick };
+    let summary = daemon::simulate(&config, options, &mut line)?;
+    progress.clear();
+    if args.json {
+        serde_json::to_writer(&mut stdout, &summary).map_err(io::Error::from)?;
+        stdout.write_all(b"\n")?;
+        Ok(stdout.flush()?)
+    } else {
+        if !args.summary_only {
+            stdout.write_all(b"\n")?;
+        }
+        stdout.flush()?;
+        drop(stdout);
+        print(&table(&summary, coloured(&io::stdout())))
+    }
+}
+
+/// A line of progress on stderr for simulations that take long, where nobody sees the ticks themselves.
+struct Progress {
+    drawn: Option<Instant>, // None: no terminal, or the ticks are on it
+    ticks: u64,
+}
+
+impl Progress {
+    fn new(summary_only: bool) -> Self {
+        let wanted = io::stderr().is_terminal() && (summary_only || !io::stdout().is_terminal());
+        Self { drawn: wanted.then(|| KernelClock::monotonic().now()), ticks: 0 }
+    }
+
+    fn tick(&mut self, tick: &TickLine<'_>) {
+        self.ticks += 1;
+        // A look at the clock every 65,536 ticks is a few times a second at the most.
+        if !self.ticks.is_multiple_of(1 << 16) {
+            return;
+        }
+        let now = KernelClock::monotonic().now();
+        if let Some(drawn) = &mut self.drawn
+            && now - *drawn >= Span::from_millis(250)
+        {
+            *drawn = now;
+            let at = Instant::from_nanos(tick.started_ns) - Instant::ZERO;
+            log::draw(format_args!("simulated {:.1} s, {} ticks", at.seconds(), self.ticks));
+        }
+    }
+
+    fn clear(&self) {
+        if self.drawn.is_some() {
+            log::clear_progress();
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What is wrong with a configuration, and how it is shown: file, line, column, the source line with a caret, the
+//! place and key, what was found and what is wanted.
+//!
+//! All problems of a file and its drop-ins are reported in one go, in their order. No clock is read and nothing is logged;
+//! whoever holds the [`Problems`] decides where they are printed.
+
+use super::source::{Source, printable};
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet, normalize_untrusted_str};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+const MAX_SHOWN: usize = 50; // a binary file has a problem in every line
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where, in bytes of [`Problems::text`]; `None` when a file could not even be read, which the message names then.
+    pub span: Option<Range<usize>>,
+    /// The table: `task.imu`; empty for the file as a whole.
+    pub place: String,
+    /// The key in that table; empty for the table as a whole.
+    pub key: String,
+    /// What was found and what is wanted, beginning with the place and the key.
+    pub message: String,
+    /// What to do about it, where that is clear.
+    pub help: Option<String>,
+}
+
+/// All that is wrong with one configuration; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems {
+    source: Arc<Source>,
+    list: Vec<Problem>, // in the order of the source
+}
+
+impl Problems {
+    /// A problem with a section that was valid by itself, found when its task was built or its worker set up: shown
+    /// at the value of `key`, or at the section's header when the key is not there.
+    pub fn at(origin: &Origin, key: &str, message: impl fmt::Display) -> Self {
+        let value = origin.values.iter().find(|(name, _)| name == key).map(|(_, span)| span.clone());
+        let span = value.clone().unwrap_or_else(|| origin.header.clone());
+        let problem = problem(&origin.source, &origin.place, key, span, value.is_some(), message);
+        Self::new(Arc::clone(&origin.source), vec![problem])
+    }
+
+    /// Adds the problems of the same configuration found elsewhere.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self::new(self.source, self.list.into_iter().chain(other.list).collect())
+    }
+
+    /// Every problem, in the order of the file.
+    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+        self.list.iter()
+    }
+
+    /// The text that the spans point into: that of the file, then that of each drop-in, with a line break between.
+    pub fn text(&self) -> &str {
+        self.source.text()
+    }
+
+    /// The whole report, ending in `2 problems; nothing was started`; with colours for a terminal.
+    pub fn render(&self, colour: bool) -> String {
+        self.report(colour, "nothing was started")
+    }
+
+    /// The whole report, ending in the number of problems and what comes of them; with colours for a terminal.
+    pub fn report(&self, colour: bool, consequence: &str) -> String {
+        let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+        let mut report = String::new();
+        for problem in self.list.iter().take(MAX_SHOWN) {
+            report += &renderer.render(&[self.group(problem)]);
+            report += "\n\n";
+        }
+        match self.list.len() {
+            1 => report + &format!("1 problem; {consequence}"),
+            count @ ..=MAX_SHOWN => report + &format!("{count} problems; {consequence}"),
+            count => report + &format!("{count} problems, of which the first {MAX_SHOWN}; {consequence}"),
+        }
+    }
+
+    pub(super) fn new(source: Arc<Source>, mut list: Vec<Problem>) -> Self {
+        list.sort_by_key(|problem| problem.span.as_ref().map(|span| (span.start, span.end)));
+        Self { source, list }
+    }
+
+    fn group<'a>(&'a self, problem: &'a Problem) -> Group<'a> {
+        let group = Group::with_title(Level::ERROR.primary_title(&problem.message));
+        let group = match &problem.span {
+            Some(span) => {
+                let (name, piece) = self.source.piece(span.start);
+                let span = self.source.whole(span);
+                let marked = AnnotationKind::Primary.span(span.start - piece.start..span.end - piece.start);
+                group.element(
+                    Snippet::source(&self.source.text()[piece]).path(normalize_untrusted_str(name)).annotation(marked),
+                )
+            }
+            None => group,
+        };
+        match &problem.help {
+            Some(help) => group.element(Level::HELP.message(normalize_untrusted_str(help))),
+            None => group,
+        }
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Where a section stands in its file, kept so that a later failure can be shown there.
+#[derive(Clone)]
+pub struct Origin {
+    pub(super) source: Arc<Source>,
+    pub(super) place: String,
+    pub(super) header: Range<usize>,
+    pub(super) values: Vec<(String, Range<usize>)>,
+}
+
+/// `hertzd.toml: task.imu`; the whole source would drown everything around it.
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.source.piece(self.header.start).0, self.place)
+    }
+}
+
+/// A problem whose message begins with place, key and, when `found`, the value that stands at `span`.
+pub(super) fn problem(
+    source: &Source,
+    place: &str,
+    key: &str,
+    span: Range<usize>,
+    found: bool,
+    wanted: impl fmt::Display,
+) -> Problem {
+    let found = if found { format!(" = {};", source.excerpt(&span)) } else { ":".to_owned() };
+    let message = match (place, key) {
+        ("", "") => wanted.to_string(),
+        (_, "") => format!("{place}: {wanted}"),
+        ("", _) => format!("{key}{found} {wanted}"),
+        _ => format!("{place}: {key}{found} {wanted}"),
+    };
+    Problem {
+        span: Some(source.whole(&span)),
+        place: place.to_owned(),
+        key: key.to_owned(),
+        message: printable(&message),
+        help: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(text: &str) -> Origin {
+        let mut source = Source::default();
+        source.add("a.toml", text);
+        let values = vec![("path".to_owned(), 18..24)];
+        Origin { source: Arc::new(source), place: "task.imu".into(), header: 0..10, values }
+    }
+
+    #[test]
+    fn a_later_failure_is_shown_where_its_value_stands() {
+        let origin = origin("[task.imu]\npath = \"/nix\"\n");
+        let problems = Problems::at(&origin, "path", "open: No such file");
+        assert_eq!(
+            problems.to_string(),
+            "error: task.imu: path = \"/nix\"; open: No such file\n \
+             --> a.toml:2:8\n  |\n2 | path = \"/nix\"\n  |        ^^^^^^\n\n\
+             1 problem; nothing was started"
+        );
+        let both = problems.and(Problems::at(&origin, "gain", "is needed"));
+        assert_eq!(both.iter().map(|p| p.key.as_str()).collect::<Vec<_>>(), ["gain", "path"]);
+        assert!(both.to_string().ends_with("2 problems; nothing was started"));
+    }
+}

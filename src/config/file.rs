@@ -1,0 +1,144 @@
+//! From texts to a [`Config`]: their syntax, their named tables, and the rules that concern all of them.
+
+use super::error::{self, Problem, Problems};
+use super::files::{self, Files};
+use super::source::Source;
+use super::{Config, Facts, Section, merge, task, worker};
+use crate::pacing::Rate;
+use crate::tasks::Kinds;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use toml::de::DeTable;
+
+pub(super) fn load(path: &Path, kinds: &Kinds, facts: &Facts) -> Result<Config, Problems> {
+    let Files { read, problems } = files::read(path);
+    let texts: Vec<_> = read.iter().map(|(path, bytes)| (path.display().to_string(), bytes.as_slice())).collect();
+    let config = understand(&texts, problems, kinds, facts)?;
+    let files = read.into_iter().map(|(path, _)| path).collect();
+    Ok(Config { files, ..config })
+}
+
+pub(super) fn parse(bytes: &[u8], name: &str, kinds: &Kinds, facts: &Facts) -> Result<Config, Problems> {
+    understand(&[(name.to_owned(), bytes)], Vec::new(), kinds, facts)
+}
+
+/// The texts, by name, as one configuration. With `problems` from before it is refused, but not before each text has
+/// been looked at; rules are not judged then, since what is missing may stand in a text that could not be read.
+fn understand(
+    texts: &[(String, &[u8])],
+    mut problems: Vec<Problem>,
+    kinds: &Kinds,
+    facts: &Facts,
+) -> Result<Config, Problems> {
+    let mut source = Source::default();
+    let add = |(name, bytes): &(String, &[u8])| source.add(name, &String::from_utf8_lossy(bytes));
+    let spans: Vec<Range<usize>> = texts.iter().map(add).collect();
+    let source = Arc::new(source);
+    let mut root = DeTable::new();
+    for ((_, bytes), span) in texts.iter().zip(spans) {
+        match table(&source, bytes, span) {
+            Ok(table) => merge::merge(&mut root, table),
+            Err(list) => problems.extend(list),
+        }
+    }
+    let judged = match problems.is_empty() {
+        true => judge(&source, &root, kinds, facts),
+        false => Err(problems),
+    };
+    judged.map_err(|list| Problems::new(Arc::clone(&source), list))
+}
+
+/// The text at `span`, which was read from `bytes`, as a table with the spans of the whole source.
+fn table<'s>(source: &'s Source, bytes: &[u8], span: Range<usize>) -> Result<DeTable<'s>, Vec<Problem>> {
+    let text = &source.text()[span.clone()];
+    let at = |start: usize, end: usize| span.start + start..span.start + end;
+    if let Err(error) = std::str::from_utf8(bytes) {
+        let start = error.valid_up_to();
+        let what = format!("byte 0x{:02X} is not UTF-8; save the file as UTF-8", bytes[start]);
+        return Err(vec![error::problem(source, "", "", at(start, start + 1), false, what)]);
+    }
+    if text.starts_with('\u{feff}') {
+        let what = "starts with a byte order mark; save the file as UTF-8 without one";
+        return Err(vec![error::problem(source, "", "", at(0, 0), false, what)]);
+    }
+    let (root, errors) = DeTable::parse_recoverable(text);
+    if errors.is_empty() {
+        return Ok(merge::shifted(root.into_inner(), span.start));
+    }
+    let problem = |error| syntax(source, error, span.start);
+    let mut list: Vec<Problem> = errors.iter().map(problem).collect();
+    // One slip often causes a second error further along its line; the first is the one that helps.
+    let start = |problem: &Problem| problem.span.as_ref().map_or(0, |span| span.start);
+    list.sort_by_key(start);
+    list.dedup_by(|next, kept| !source.text()[start(kept)..start(next)].contains('\n'));
+    Err(list)
+}
+
+fn syntax(source: &Source, error: &toml::de::Error, offset: usize) -> Problem {
+    let span = error.span().unwrap_or(0..0);
+    let span = span.start + offset..span.end + offset;
+    let what = match (error.message(), source.text().get(span.clone())) {
+        ("duplicate key", Some(key)) => format!("`{}` stands here a second time", key.trim()),
+        (message, _) if message.starts_with("string values must be quoted") => match span.is_empty() {
+            true => "the value is missing".to_owned(),
+            false => "a text must stand in quotes".to_owned(),
+        },
+        (message, _) => format!("not TOML: {message}"),
+    };
+    error::problem(source, "", "", span, false, what)
+}
+
+fn judge(source: &Arc<Source>, root: &DeTable<'_>, kinds: &Kinds, facts: &Facts) -> Result<Config, Vec<Problem>> {
+    let mut top = Section::new(source, "", 0..0, root);
+    top.refuse_unknown(&["worker", "task"], true);
+    let mut tasks = top.named("task");
+    if tasks.is_empty() && !top.has_problems() {
+        top.problem("task", "a configuration needs at least one task; write [task.NAME] with kind and rate");
+    }
+    let mut workers = top.named("worker");
+    let nothing = DeTable::new();
+    if workers.is_empty() {
+        workers.push(("main".to_owned(), Section::new(source, "worker.main", 0..0, &nothing)));
+    }
+
+    let names: Vec<&str> = workers.iter().map(|(name, _)| name.as_str()).collect();
+    let judged: Vec<_> = tasks.iter_mut().map(|(name, section)| task::judge(name, section, &names, kinds)).collect();
+    refuse_shared_records(&mut tasks);
+
+    let every_task_has_a_worker = judged.iter().all(|task| task.worker.is_some());
+    let mut made = Vec::new();
+    for (index, (name, section)) in workers.iter_mut().enumerate() {
+        let own = || judged.iter().filter(|task| task.worker == Some(index));
+        let rates: Vec<Rate> = own().filter_map(|task| task.rate).collect();
+        made.push(worker::judge(name, section, facts, &rates));
+        if own().next().is_none() && every_task_has_a_worker && !judged.is_empty() {
+            section.problem("", format!("no task runs on it; give a task worker = \"{name}\", or remove it"));
+        }
+    }
+
+    let sections = tasks.into_iter().chain(workers).map(|(_, section)| section).chain([top]);
+    let problems: Vec<Problem> = sections.flat_map(Section::into_problems).collect();
+    let workers: Option<Vec<_>> = made.into_iter().collect();
+    let tasks: Option<Vec<_>> = judged.into_iter().map(|task| task.config).collect();
+    match (workers, tasks) {
+        (Some(workers), Some(tasks)) if problems.is_empty() => Ok(Config { workers, tasks, files: Vec::new() }),
+        _ => Err(problems),
+    }
+}
+
+fn refuse_shared_records(tasks: &mut [(String, Section<'_>)]) {
+    let mut taken: HashMap<PathBuf, String> = HashMap::new();
+    for (name, section) in tasks {
+        let Some(path) = section.value("record").and_then(|value| value.as_str()) else {
+            continue;
+        };
+        let path = Path::new(path);
+        let path = path.strip_prefix(".").unwrap_or(path).to_owned();
+        match taken.get(&path) {
+            Some(other) => section.problem("record", format!("task.{other} records there too; give each its own file")),
+            None => drop(taken.insert(path, name.clone())),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The bytes of a configuration: the file itself and the drop-ins beside it. The only part of this room that asks the
+//! machine for anything.
+
+use super::error::Problem;
+use super::source::printable;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+const MAX_BYTES: usize = 1 << 20;
+
+/// What could be read, in the order in which it is merged, and why the rest could not.
+pub(super) struct Files {
+    pub(super) read: Vec<(PathBuf, Vec<u8>)>,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// Reads the file at `path`, and every drop-in of it.
+pub(super) fn read(path: &Path) -> Files {
+    let mut files = Files { read: Vec::new(), problems: Vec::new() };
+    files.add(path.to_owned(), bytes(path));
+    let Some(folder) = folder(path) else {
+        return files;
+    };
+    match drop_ins(&folder) {
+        Ok(paths) => paths.into_iter().for_each(|path| {
+            let bytes = drop_in(&path);
+            files.add(path, bytes);
+        }),
+        Err(reason) => files.refuse(&folder, &format!("cannot be read: {reason}")),
+    }
+    files
+}
+
+impl Files {
+    fn add(&mut self, path: PathBuf, bytes: Result<Vec<u8>, String>) {
+        match bytes {
+            Ok(bytes) => self.read.push((path, bytes)),
+            Err(reason) => self.refuse(&path, &reason),
+        }
+    }
+
+    fn refuse(&mut self, path: &Path, reason: &str) {
+        self.problems.push(Problem {
+            span: None,
+            place: String::new(),
+            key: String::new(),
+            message: printable(&format!("{} {reason}", path.display())),
+            help: None,
+        });
+    }
+}
+
+/// Where the drop-ins of a file are; `None` for a file that has none because its name does not end in `.toml`.
+fn folder(path: &Path) -> Option<PathBuf> {
+    (path.extension()? == "toml").then(|| path.with_extension("d"))
+}
+
+/// The drop-ins in the order of their names' bytes.
+fn drop_ins(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        // Something else of that name, such as the dependencies that a build has written down, is none of ours.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        entries => entries?,
+    };
+    let wanted = |name: &OsStr| !name.as_bytes().starts_with(b".") && name.as_bytes().ends_with(b".toml");
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        if wanted(&name) {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names.iter().map(|name| folder.join(name)).collect())
+}
+
+/// The bytes of a drop-in. Unlike the file itself it was not named by anyone, so nothing that could block is opened.
+fn drop_in(path: &Path) -> Result<Vec<u8>, String> {
+    let kind = fs::metadata(path).map_err(|reason| format!("cannot be read: {reason}"))?.file_type();
+    // A device too, because a link to /dev/null is how a drop-in is masked.
+    if kind.is_file() || kind.is_char_device() { bytes(path) } else { Err("is not a file".to_owned()) }
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, String> {
+    // Also stops at the end of nothing: /dev/zero is a path like any other.
+    let limit = u64::try_from(MAX_BYTES + 1).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+        .map_err(|reason| format!("cannot be read: {reason}"))?;
+    if bytes.len() > MAX_BYTES {
+        return Err("is larger than 1 MiB, which no configuration is".to_owned());
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_named_like_the_file() {
+        let of = |path: &str| folder(Path::new(path)).map(|folder| folder.display().to_string());
+        assert_eq!(of("/etc/hertzd/hertzd.toml").as_deref(), Some("/etc/hertzd/hertzd.d"));
+        assert_eq!(of("a.b.toml").as_deref(), Some("a.b.d"));
+        for none in ["/dev/stdin", "a.conf", ".toml", "..", "a.TOML", ""] {
+            assert_eq!(of(none), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Several parsed files as one: spans moved to where each text stands in the [`Source`](super::source::Source), and
+//! later values over earlier ones. Pure.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The table with all its spans moved by `by`, the length of the texts before its own.
+pub(super) fn shifted(table: DeTable<'_>, by: usize) -> DeTable<'_> {
+    let moved = table.into_iter().map(|(key, value)| {
+        let span = key.span();
+        let key = Spanned::new(span.start + by..span.end + by, key.into_inner());
+        (key, shifted_value(value, by))
+    });
+    moved.collect()
+}
+
+fn shifted_value(value: Spanned<DeValue<'_>>, by: usize) -> Spanned<DeValue<'_>> {
+    let span = value.span();
+    let moved = match value.into_inner() {
+        DeValue::Table(table) => DeValue::Table(shifted(table, by)),
+        DeValue::Array(list) => DeValue::Array(list.into_iter().map(|item| shifted_value(item, by)).collect()),
+        plain => plain,
+    };
+    Spanned::new(span.start + by..span.end + by, moved)
+}
+
+/// Puts `later` over `earlier`: tables are merged key by key, and every other value, lists too, replaces the earlier
+/// one as a whole. A key keeps the place where it first stood, a value has its own.
+pub(super) fn merge<'a>(earlier: &mut DeTable<'a>, later: DeTable<'a>) {
+    for (key, value) in later {
+        let Some(there) = earlier.get_mut(key.get_ref().as_ref()) else {
+            earlier.insert(key, value);
+            continue;
+        };
+        let span = value.span();
+        match value.into_inner() {
+            DeValue::Table(value) => match there.get_mut() {
+                DeValue::Table(there) => merge(there, value),
+                _ => *there = Spanned::new(span, DeValue::Table(value)),
+            },
+            value => *there = Spanned::new(span, value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::identity::identity;
+
+    fn merged(texts: &[&str]) -> String {
+        let mut all = DeTable::new();
+        for text in texts {
+            merge(&mut all, DeTable::parse(text).unwrap().into_inner());
+        }
+        identity(&all, &[])
+    }
+
+    #[test]
+    fn tables_are_merged_and_all_else_is_replaced() {
+        let first = "a = { x = 1, y = { z = [1, 2] } }\nb = 1";
+        assert_eq!(merged(&[first, "a.y.z = [3]"]), "a = {x = 1,y = {z = [3,],},}\nb = 1\n");
+        assert_eq!(merged(&[first, "", "c = 2"]), merged(&[first, "c = 2"]));
+        assert_eq!(
+            merged(&[first, "[a]\nx = 2\n[a.y]\nw = 3", "a.y.w = 4"]),
+            "a = {x = 2,y = {w = 4,z = [1,2,],},}\nb = 1\n"
+        );
+        assert_eq!(merged(&[first, "a = 5"]), "a = 5\nb = 1\n");
+        assert_eq!(merged(&[first, "b.c = 5"]), "a = {x = 1,y = {z = [1,2,],},}\nb = {c = 5,}\n");
+        assert_eq!(merged(&["a = [{ x = 1 }]", "a = [{ y = 1 }]"]), "a = [{y = 1,},]\n");
+    }
+
+    #[test]
+    fn keys_keep_their_first_place_and_values_have_their_own() {
+        let parsed = |text, by| shifted(DeTable::parse(text).unwrap().into_inner(), by);
+        let mut all = parsed("[a]\nx = 1\n", 0);
+        merge(&mut all, parsed("a.x = 22\na.y = [[3]]\n", 100));
+        let (key, a) = all.get_key_value("a").unwrap();
+        assert_eq!(key.span(), 1..2);
+        let (key, value) = a.get_ref().as_table().unwrap().get_key_value("x").unwrap();
+        assert_eq!((key.span(), value.span()), (4..5, 106..108));
+        let y = a.get_ref().get("y").unwrap();
+        assert_eq!(y.get_ref().get(0).unwrap().get_ref().get(0).unwrap().span(), 117..118);
+    }
+}

@@ -1,0 +1,105 @@
+//! The text of a configuration: one file, or a file and its drop-ins one behind the other, so that a span says which
+//! file as well as where in it. Pure.
+
+use std::ops::Range;
+
+/// Texts one behind the other, and the names they are shown under.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Source {
+    text: String,
+    pieces: Vec<Piece>, // in the order of the text
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Piece {
+    name: String,
+    span: Range<usize>,
+}
+
+impl Source {
+    /// Adds a text behind the others; returns where it stands.
+    pub(super) fn add(&mut self, name: &str, text: &str) -> Range<usize> {
+        // Keeps the end of one text apart from the start of the next.
+        if !self.pieces.is_empty() {
+            self.text.push('\n');
+        }
+        let start = self.text.len();
+        self.text.push_str(text);
+        let span = start..self.text.len();
+        self.pieces.push(Piece { name: printable(name), span: span.clone() });
+        span
+    }
+
+    /// All of the texts, with a line break between them.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The name and the whole of the text that the place `at` lies in; empty when there is none at all.
+    pub(super) fn piece(&self, at: usize) -> (&str, Range<usize>) {
+        let index = self.pieces.partition_point(|piece| piece.span.start <= at);
+        match self.pieces.get(index.saturating_sub(1)) {
+            Some(piece) => (&piece.name, piece.span.clone()),
+            None => ("", 0..0),
+        }
+    }
+
+    /// What stands at `span`: its first line, at most 40 characters of it.
+    pub(super) fn excerpt(&self, span: &Range<usize>) -> String {
+        let text = &self.text[self.whole(span)];
+        let line = text.lines().next().unwrap_or_default();
+        let mut shown: String = line.chars().take(40).collect();
+        if shown.len() < text.len() {
+            shown += "…";
+        }
+        shown
+    }
+
+    /// The span, cut to the text it begins in and to whole characters, so that every slice of it is sound.
+    pub(super) fn whole(&self, span: &Range<usize>) -> Range<usize> {
+        let inside = |at: &usize| self.text.is_char_boundary(*at);
+        let length = self.piece(span.start).1.end;
+        let start = (0..=span.start.min(length)).rev().find(inside).unwrap_or(0);
+        start..(span.end.max(start)..length).find(inside).unwrap_or(length)
+    }
+}
+
+/// The text with its control characters as escapes: names come from files, and must not move the cursor of a terminal or
+/// begin a line of a log.
+pub(super) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_cut_to_whole_characters() {
+        let mut source = Source::default();
+        source.add("", "aµb");
+        assert_eq!(source.whole(&(2..2)), 1..3);
+        assert_eq!(source.whole(&(9..12)), 4..4);
+        assert_eq!(source.excerpt(&(0..99)), "aµb");
+    }
+
+    #[test]
+    fn every_place_has_one_text() {
+        let mut source = Source::default();
+        assert_eq!(source.piece(0), ("", 0..0));
+        assert_eq!(source.whole(&(0..9)), 0..0);
+        let spans = [("a", "12"), ("b", ""), ("c", "3\n"), ("d", "")].map(|(name, text)| source.add(name, text));
+        assert_eq!(spans, [0..2, 3..3, 4..6, 7..7]);
+        assert_eq!(source.text(), "12\n\n3\n\n");
+        let names = [0, 2, 3, 4, 6, 7, 99].map(|at| source.piece(at).0);
+        assert_eq!(names, ["a", "a", "b", "c", "c", "d", "d"]);
+        assert_eq!(source.whole(&(1..5)), 1..2, "not past the end of the text it begins in");
+    }
+}

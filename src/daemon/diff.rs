@@ -1,0 +1,146 @@
+//! What a reload would do: pure comparison of two sets of sections.
+//!
+//! Names are identity. A worker whose own section has changed is started anew, and its tasks with it; a task goes on
+//! exactly if its section and its worker are unchanged.
+
+use crate::config::{Config, Scheduling, TaskConfig};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// The sections of a configuration: what each says, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Sections {
+    /// A digest of what `[worker.NAME]` says.
+    pub workers: BTreeMap<String, String>,
+    /// A digest of what `[task.NAME]` says, and the task's worker.
+    pub tasks: BTreeMap<String, (String, String)>,
+}
+
+impl Sections {
+    /// The sections of `config`.
+    pub fn of(config: &Config) -> Self {
+        let workers = config.workers.iter().map(|worker| {
+            // A deadline worker's promise follows from its tasks' rates, whatever its own section says.
+            let says = match worker.scheduling {
+                Scheduling::Deadline { .. } => format!("{}{:?}", worker.identity, worker.scheduling),
+                _ => worker.identity.clone(),
+            };
+            (worker.name.clone(), digest(&says))
+        });
+        let task = |task: &TaskConfig| {
+            let worker = config.workers[task.worker].name.clone();
+            (task.name.clone(), (digest(&task.identity), worker))
+        };
+        Self { workers: workers.collect(), tasks: config.tasks.iter().map(task).collect() }
+    }
+}
+
+/// Tells texts apart without showing them: anybody may read the status socket, but not every configuration. The same
+/// for the same build of hertzd.
+fn digest(text: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// What happens to a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It goes on untouched.
+    Kept,
+    /// It starts anew.
+    Restarted,
+    /// It is new.
+    Added,
+    /// It ends.
+    Removed,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Kept => "goes on",
+            Self::Restarted => "restarts",
+            Self::Added => "is added",
+            Self::Removed => "is removed",
+        })
+    }
+}
+
+/// What a reload would do to each worker and task.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diff {
+    /// By name.
+    pub workers: BTreeMap<String, Change>,
+    /// By name.
+    pub tasks: BTreeMap<String, Change>,
+}
+
+impl Diff {
+    /// From `old` to `new`.
+    pub fn between(old: &Sections, new: &Sections) -> Self {
+        let workers = compare(&old.workers, &new.workers, |_| true);
+        let kept_worker = |worker: &String| workers.get(worker) == Some(&Change::Kept);
+        let tasks = compare(&old.tasks, &new.tasks, |(_, worker)| kept_worker(worker));
+        Self { workers, tasks }
+    }
+
+    /// How many tasks have this fate.
+    pub fn count(&self, change: Change) -> usize {
+        self.tasks.values().filter(|of| **of == change).count()
+    }
+}
+
+fn compare<T: PartialEq>(
+    old: &BTreeMap<String, T>,
+    new: &BTreeMap<String, T>,
+    may_stay: impl Fn(&T) -> bool,
+) -> BTreeMap<String, Change> {
+    let fate = |name: &String| match (old.get(name), new.get(name)) {
+        (Some(old), Some(new)) if old == new && may_stay(new) => Change::Kept,
+        (Some(_), Some(_)) => Change::Restarted,
+        (Some(_), None) => Change::Removed,
+        _ => Change::Added,
+    };
+    old.keys().chain(new.keys()).map(|name| (name.clone(), fate(name))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sections(workers: &[(&str, &str)], tasks: &[(&str, &str, &str)]) -> Sections {
+        Sections {
+            workers: workers.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect(),
+            tasks: tasks
+                .iter()
+                .map(|(name, text, worker)| (name.to_string(), (text.to_string(), worker.to_string())))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn a_task_goes_on_if_it_and_its_worker_are_unchanged() {
+        let old = sections(
+            &[("a", "1"), ("b", "1"), ("c", "1")],
+            &[("on-a", "x", "a"), ("edited", "x", "a"), ("on-b", "x", "b"), ("moved", "x", "a"), ("gone", "x", "c")],
+        );
+        let new = sections(
+            &[("a", "1"), ("b", "2"), ("d", "1")],
+            &[("on-a", "x", "a"), ("edited", "y", "a"), ("on-b", "x", "b"), ("moved", "x", "b"), ("new", "x", "d")],
+        );
+        let diff = Diff::between(&old, &new);
+        let change = |name: &str| diff.tasks[name];
+        assert_eq!(change("on-a"), Change::Kept);
+        for restarted in ["edited", "on-b", "moved"] {
+            assert_eq!(change(restarted), Change::Restarted, "{restarted}");
+        }
+        assert_eq!((change("gone"), change("new")), (Change::Removed, Change::Added));
+        assert_eq!(
+            diff.workers.values().copied().collect::<Vec<_>>(),
+            [Change::Kept, Change::Restarted, Change::Removed, Change::Added]
+        );
+        assert_eq!(diff.count(Change::Restarted), 3);
+    }
+}

@@ -1,0 +1,82 @@
+//! From a checked configuration to what the threads are given: schedules, paces, sizes.
+//!
+//! Pure. Shared by `run` and `simulate`, so that both count the same releases.
+
+use crate::config::{Spin, TaskConfig};
+use crate::pacing::{Account, Grid, Schedule, Tail};
+use crate::time::{Instant, Span};
+use crate::worker::Pace;
+
+/// Where ticks begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Epoch {
+    /// Tick 0 of a task lies at this instant plus its phase.
+    At(Instant),
+    /// Ticks lie where the clock's own zero puts them, from this instant on.
+    Aligned(Instant),
+}
+
+/// The part of all releases that is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Window {
+    /// Every task starts at this tick.
+    pub first_tick: u64,
+    /// Exactly the releases with `r(n) − epoch` below this; `None`: no end. With a first tick, its release without the
+    /// phase stands for the epoch.
+    pub length: Option<Span>,
+}
+
+impl Epoch {
+    /// The instant before which nothing is released.
+    pub(super) const fn start(self) -> Instant {
+        match self {
+            Self::At(start) | Self::Aligned(start) => start,
+        }
+    }
+
+    /// The pace of a task that joins a worker with this epoch, which ends at `end`.
+    pub(super) fn pace(self, task: &TaskConfig, end: Instant) -> Pace {
+        let zero = match self {
+            Self::At(epoch) => epoch + task.phase,
+            Self::Aligned(_) => Instant::ZERO + task.phase,
+        };
+        Pace { zero, rate: task.rate, overrun: task.overrun, deadline: task.deadline, end }
+    }
+}
+
+/// The schedule that a worker with these tasks starts with.
+pub(super) fn schedule<'a>(tasks: impl Iterator<Item = &'a TaskConfig>, epoch: Epoch, window: Window) -> Schedule {
+    let open = |task: &TaskConfig| {
+        let (grid, start) = match epoch {
+            Epoch::At(epoch) => {
+                let start = epoch.plus_nanos(task.rate.offset(window.first_tick));
+                (Grid::starting_at(epoch + task.phase, task.rate), start)
+            }
+            Epoch::Aligned(start) => (Grid::aligned(Instant::ZERO + task.phase, start, task.rate), start),
+        };
+        let end = window.length.map_or(Instant::MAX, |length| start + length);
+        (Account::new(grid, task.overrun, window.first_tick, end), task.deadline)
+    };
+    Schedule::new(tasks.map(open))
+}
+
+/// The places of the tasks of `worker` in the configuration, in the order of declaration.
+pub(super) fn of_worker(tasks: &[TaskConfig], worker: usize) -> impl Iterator<Item = usize> {
+    tasks.iter().enumerate().filter(move |(_, task)| task.worker == worker).map(|(index, _)| index)
+}
+
+/// The spin tail that is asked for.
+pub(super) fn tail(spin: Spin) -> Tail {
+    match spin {
+        Spin::Off => Tail::Off,
+        Spin::Fixed(length) => Tail::Fixed(length),
+        Spin::Auto { cpu_max } => Tail::Auto { cpu_max },
+    }
+}
+
+/// How many things a ring holds that takes `hertz` of them a second and is emptied many times a second: what comes in
+/// during `seconds`, within limits.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
+pub(super) fn room(hertz: f64, seconds: f64, least: usize) -> usize {
+    ((hertz * seconds) as usize).clamp(least, 1 << 18)
+}

@@ -1,0 +1,111 @@
+//! The recorder's thread: empties the tasks' rings of values a few times a second, and writes.
+//!
+//! It reads the monotonic clock and the offset of UTC, and may block on the disk: what finds no room in a ring meanwhile
+//! is counted as lost.
+
+use crate::outputs::{Recorder, Stream, Streamed};
+use crate::sys::clock::{KernelClock, pause, utc_offset};
+use crate::time::{Clock, Span};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
+use std::io;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// How long it rests between two looks.
+const REST: Span = Span::from_millis(50);
+
+/// What lies in a channel, and whether nobody is left to put more into it.
+pub(super) fn waiting<T>(orders: &Receiver<T>) -> (Vec<T>, bool) {
+    let mut taken = Vec::new();
+    loop {
+        match orders.try_recv() {
+            Ok(order) => taken.push(order),
+            Err(TryRecvError::Empty) => return (taken, false),
+            Err(TryRecvError::Disconnected) => return (taken, true),
+        }
+    }
+}
+
+enum Command {
+    Add(Vec<Stream>),
+    Remove(Vec<u32>),
+    Look(Sender<Vec<Streamed>>),
+    Finish,
+}
+
+/// Main's end of the recorder's thread.
+#[derive(Debug)]
+pub(super) struct Recording {
+    commands: Sender<Command>,
+    thread: JoinHandle<()>,
+}
+
+impl Recording {
+    pub(super) fn spawn() -> io::Result<Self> {
+        let (commands, orders) = unbounded();
+        let body = move || {
+            let mut recorder = Recorder::default();
+            loop {
+                let (commands, left_alone) = waiting(&orders);
+                let mut later = Vec::new();
+                for command in commands {
+                    match command {
+                        Command::Add(streams) => streams.into_iter().for_each(|stream| recorder.add(stream)),
+                        command => later.push(command),
+                    }
+                }
+                recorder.drain(KernelClock::monotonic().now(), utc_offset);
+                for command in later {
+                    match command {
+                        Command::Add(_) => {}
+                        Command::Remove(ids) => recorder.remove(&ids),
+                        Command::Look(reply) => {
+                            let _ = reply.send(recorder.streamed());
+                        }
+                        Command::Finish => return,
+                    }
+                }
+                if left_alone {
+                    return;
+                }
+                pause(REST);
+            }
+        };
+        let thread = Builder::new().name("hertzd-recorder".into()).spawn(body)?;
+        Ok(Self { commands, thread })
+    }
+
+    pub(super) fn add(&self, streams: Vec<Stream>) {
+        self.order(Command::Add(streams));
+    }
+
+    /// To be called after the worker has let go of these tasks.
+    pub(super) fn remove(&self, ids: Vec<u32>) {
+        self.order(Command::Remove(ids));
+    }
+
+    /// What has become of each task's values, with all rows that were handed over before.
+    pub(super) fn look(&self) -> Vec<Streamed> {
+        let (reply, answer) = bounded(1);
+        self.order(Command::Look(reply));
+        answer.recv().unwrap_or_default()
+    }
+
+    /// As [`look`](Self::look), with an end to the patience: the disk may be slow.
+    pub(super) fn look_within(&self, patience: Duration) -> Option<Vec<Streamed>> {
+        let (reply, answer) = bounded(1);
+        self.order(Command::Look(reply));
+        answer.recv_timeout(patience).ok()
+    }
+
+    /// Writes what is left, and ends the thread. False: it had panicked.
+    pub(super) fn finish(self) -> bool {
+        self.order(Command::Finish);
+        self.thread.join().is_ok()
+    }
+
+    fn order(&self, command: Command) {
+        // The thread ends before its time only by a panic, which `finish` reports.
+        let _ = self.commands.send(command);
+    }
+}

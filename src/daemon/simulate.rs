@@ -1,0 +1,170 @@
+//! The same schedules and the same hot loop, on the virtual clock.
+//!
+//! No thread is started, no file opened, no real time read: a task is replaced by the script of how long its ticks
+//! take. Workers do not affect each other, so one is simulated after the other.
+
+use super::build::facts;
+use super::plan::{self, Epoch, Window};
+use super::summary::{self, TaskPart, WorkerPart};
+use crate::config::{Config, OnError};
+use crate::metrics::{Granted, Metrics, RecordsSummary, Summary};
+use crate::pacing::Sleeps;
+use crate::sim::{Scripted, SimClock};
+use crate::sys::host::Host;
+use crate::tick::{TickRecord, TickSink};
+use crate::time::{Instant, Span};
+use crate::worker::{Control, Counts, Report, Runner, Slot, TaskSet};
+use serde::Serialize;
+use std::io;
+use std::sync::Arc;
+
+/// What to simulate.
+#[derive(Clone, Copy, Debug)]
+pub struct SimulateOptions {
+    /// Exactly the releases with `r(n) − epoch` below this. With a first tick, its release without the phase stands for
+    /// the epoch.
+    pub length: Span,
+    /// Every task starts at this tick.
+    pub first_tick: u64,
+}
+
+/// One tick, as `simulate --json` prints it. Instants count from the worker's epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TickLine<'a> {
+    /// Name of the task.
+    pub task: &'a str,
+    /// Index of the tick.
+    pub n: u64,
+    /// When it was meant to start.
+    pub release_ns: i128,
+    /// When it started.
+    pub started_ns: i128,
+    /// When it finished.
+    pub finished_ns: i128,
+    /// Releases given up before it, because something else held the worker, and when it had finished.
+    pub skipped: u64,
+}
+
+/// Runs `config` on the virtual clock, hands every tick to `line`, and sums up.
+///
+/// # Errors
+/// The first error of `line`, after which nothing more is handed to it.
+pub fn simulate(
+    config: &Config,
+    options: SimulateOptions,
+    line: &mut dyn FnMut(TickLine<'_>) -> io::Result<()>,
+) -> io::Result<Summary> {
+    let window = Window { first_tick: options.first_tick, length: Some(options.length) };
+    let mut metrics = Metrics::default();
+    config.workers.iter().for_each(|worker| metrics.add_worker(worker.name.clone()));
+    for (task, id) in config.tasks.iter().zip(0..) {
+        metrics.add_task(id, facts(task, task.worker));
+    }
+    let names: Vec<_> = config.tasks.iter().map(|task| task.name.as_str()).collect();
+    let mut reports = Vec::new();
+    let mut records = RecordsSummary::default();
+    for (index, worker) in config.workers.iter().enumerate() {
+        let tasks = || plan::of_worker(&config.tasks, index);
+        let schedule = plan::schedule(tasks().map(|task| &config.tasks[task]), Epoch::At(Instant::ZERO), window);
+        // An epoch is where a run begins; with a first tick the wait from there until its release is passed over.
+        let began = match options.first_tick {
+            0 => Instant::ZERO,
+            _ => schedule.next_release().unwrap_or(Instant::ZERO),
+        };
+        let clock = SimClock::new(began, worker.simulated_oversleep.clone());
+        let slots = tasks().map(|task| scripted(config, task, &clock)).collect();
+        let control = Arc::new(Control::default());
+        let sink = Lines {
+            names: &names,
+            metrics: &mut metrics,
+            line: &mut *line,
+            control: control.clone(),
+            records: &mut records,
+            broken: None,
+        };
+        let set = TaskSet::starting(schedule, slots);
+        let (report, sink) = Runner::new(clock, set, Sleeps::new(plan::tail(worker.spin)), sink, control).run();
+        if let Some(error) = sink.broken {
+            return Err(error);
+        }
+        for (id, given_up) in &report.given_up {
+            metrics.take_given_up(*id, *given_up);
+        }
+        reports.push(report);
+    }
+    let workers = reports.iter().enumerate().map(|(index, report)| WorkerPart {
+        granted: Granted { policy: "virtual".into(), priority: 0, memory_locked: false },
+        cpu: None,
+        refused: Vec::new(),
+        elapsed: report.elapsed,
+        cpu_time: busy(&metrics, report),
+        spun: report.spun,
+        wakes: report.wakes,
+        oversleep: metrics.oversleep(index),
+    });
+    let workers = workers.collect();
+    let counts = |id: u32| {
+        let mut all = reports.iter().flat_map(|report| &report.tasks);
+        all.find(|(of, _)| *of == id).map_or(Counts::default(), |(_, counts)| *counts)
+    };
+    let part = |id: u32| TaskPart { counts: counts(id), picture: metrics.picture(id), streamed: None };
+    let tasks = config.tasks.iter().zip(0..).map(|(_, id)| part(id)).collect();
+    Ok(summary::summary(&Host::read(), config, workers, tasks, records))
+}
+
+/// The stand-in for a task; its number is its place in the configuration.
+fn scripted(config: &Config, index: usize, clock: &SimClock) -> Slot {
+    let task = &config.tasks[index];
+    let run = task.simulated_run.clone().unwrap_or_else(|| task.blueprint.run().to_vec());
+    Slot {
+        id: u32::try_from(index).unwrap_or(u32::MAX),
+        task: Box::new(Scripted::new(clock.clone(), run)),
+        deadline: task.deadline,
+        budget: task.budget,
+        period: task.rate.period(),
+        on_error: OnError::Continue,
+        limit: None,
+        values: Vec::new(),
+        rows: None,
+    }
+}
+
+/// Virtual processor time: the ticks' runs and the spin tails.
+fn busy(metrics: &Metrics, report: &Report) -> Span {
+    let runs = report.tasks.iter().map(|(id, counts)| {
+        let run = metrics.picture(*id).run;
+        i128::from(run.mean) * i128::from(counts.ran)
+    });
+    report.spun + Span::from_wide(runs.sum())
+}
+
+/// Takes the loop's records straight into the metrics, and prints them.
+struct Lines<'a> {
+    names: &'a [&'a str], // by number
+    metrics: &'a mut Metrics,
+    line: &'a mut dyn FnMut(TickLine<'_>) -> io::Result<()>,
+    control: Arc<Control>,
+    records: &'a mut RecordsSummary,
+    broken: Option<io::Error>,
+}
+
+impl TickSink for Lines<'_> {
+    fn offer(&mut self, record: TickRecord) {
+        self.records.sent += 1;
+        self.metrics.take(&record);
+        let line = TickLine {
+            task: self.names[record.task as usize],
+            n: record.n,
+            release_ns: record.release.nanos(),
+            started_ns: record.started().nanos(),
+            finished_ns: record.finished().nanos(),
+            skipped: record.skipped(),
+        };
+        if self.broken.is_none() {
+            self.broken = (self.line)(line).err();
+            if self.broken.is_some() {
+                self.control.stop();
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The status socket: one JSON snapshot per connection, and nothing is ever read from it.
+//!
+//! Its thread waits in `accept`, asks main for the snapshot, writes it and closes. A reader that is slow, or that never
+//! reads, holds up only the next reader.
+
+use crate::sys::clock::pause;
+use crate::time::Span;
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
+use std::time::Duration;
+
+/// How long one reader may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Somebody asks for a snapshot; it goes into the channel.
+pub(super) type Query = Sender<String>;
+
+/// The status socket and its thread; dropped, it is gone.
+#[derive(Debug)]
+pub(super) struct StatusSocket {
+    path: PathBuf,
+    ending: Arc<AtomicBool>,
+    pub(super) queries: Receiver<Query>,
+}
+
+impl StatusSocket {
+    /// Listens at `path`. A socket that nobody listens at any more is replaced.
+    ///
+    /// # Errors
+    /// The system's reason; or that another process listens there.
+    pub(super) fn listen(path: &Path) -> io::Result<Self> {
+        if UnixStream::connect(path).is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon listens there"));
+        }
+        match fs::symlink_metadata(path) {
+            Ok(found) if !std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something else, not a socket"));
+            }
+            Ok(_) => fs::remove_file(path)?, // left by one that was killed
+            Err(_) => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        // It can only be read from, and says nothing of what the configuration says.
+        fs::set_permissions(path, Permissions::from_mode(0o666))?;
+        let (ask, queries) = unbounded::<Query>();
+        let ending = Arc::new(AtomicBool::new(false));
+        let asked_to_end = ending.clone();
+        let body = move || {
+            for stream in listener.incoming() {
+                if asked_to_end.load(Ordering::Acquire) {
+                    return;
+                }
+                let Ok(mut stream) = stream else {
+                    // Out of file descriptors, most likely: trying again at once would only burn the processor.
+                    pause(Span::from_millis(100));
+                    continue;
+                };
+                let (reply, answer) = bounded(1);
+                if ask.send(reply).is_err() {
+                    return;
+                }
+                let Ok(text) = answer.recv_timeout(PATIENCE * 10) else {
+                    continue;
+                };
+                let _ = stream.set_write_timeout(Some(PATIENCE));
+                // A reader that has gone is its own affair.
+                let _ = stream.write_all(text.as_bytes());
+            }
+        };
+        Builder::new().name("hertzd-status".into()).spawn(body)?;
+        Ok(Self { path: path.into(), ending, queries })
+    }
+}
+
+impl Drop for StatusSocket {
+    fn drop(&mut self) {
+        self.ending.store(true, Ordering::Release);
+        // Wakes the thread, which ends by itself: it may be with a slow reader, and nobody waits for that.
+        let _ = UnixStream::connect(&self.path);
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn each_connection_gets_one_snapshot_and_a_stale_socket_is_no_obstacle() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("status.sock");
+        drop(UnixListener::bind(&path).unwrap()); // as one that was killed leaves it
+        // Where another test is just starting a program, that one has the dead socket too, until it runs.
+        let listen = || StatusSocket::listen(&path).inspect_err(|_| pause(Span::from_millis(5))).ok();
+        let socket = std::iter::repeat_with(listen).take(1_000).flatten().next().unwrap();
+        assert_eq!(StatusSocket::listen(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        // That attempt was a connection too, and asked.
+        let queries = socket.queries.clone();
+        let answering = std::thread::spawn(move || {
+            for (count, query) in queries.iter().take(3).enumerate() {
+                let _ = query.send(format!("{{\"count\":{count}}}"));
+            }
+        });
+        let read = || {
+            let mut text = String::new();
+            UnixStream::connect(&path).unwrap().read_to_string(&mut text).unwrap();
+            text
+        };
+        assert_eq!([read(), read()], ["{\"count\":1}", "{\"count\":2}"]);
+        answering.join().unwrap();
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn something_else_at_that_place_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("thesis.txt");
+        fs::write(&path, "years of work").unwrap();
+        assert_eq!(StatusSocket::listen(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "years of work");
+    }
+}

@@ -1,0 +1,9 @@
+//! The `hertzd` program: hands the command line to [`hertzd::cli`].
+
+use hertzd::cli::App;
+use hertzd::tasks::Kinds;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    App::new(Kinds::builtin()).main()
+}

@@ -1,0 +1,248 @@
+//! What is worth telling while it runs, and how often: of each kind at most one per task per second.
+//!
+//! Nothing is lost by that: an event stands for all of its kind since the one before, and carries their sums. The
+//! tick it names is the worst of them. Time is an argument.
+
+use super::Cause;
+use crate::tasks::TickError;
+use crate::tick::{Outcome, TickRecord};
+use crate::time::{Instant, Span};
+
+/// An event of one task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// Name of the task.
+    pub task: &'a str,
+    /// Name of its worker.
+    pub worker: &'a str,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What happened to a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// Ticks finished after their deadline.
+    Overrun {
+        /// How many ticks this stands for.
+        count: u64,
+        /// Releases they gave up.
+        skipped: u64,
+        /// Index of the one with the longest response.
+        n: u64,
+        /// Its lateness.
+        lateness: Span,
+        /// Its run.
+        run: Span,
+        /// Its cause.
+        cause: Cause,
+    },
+    /// Releases were given up that no overrun accounts for: the worker was held up, or the task is disabled.
+    Skipped {
+        /// How many releases this stands for.
+        skipped: u64,
+        /// How late the oldest of them was; `None`: the task is disabled, nobody was to run them.
+        oldest: Option<Span>,
+    },
+    /// Ticks ran longer than the budget.
+    OverBudget {
+        /// How many ticks this stands for.
+        count: u64,
+        /// Index of the one that ran longest.
+        n: u64,
+        /// Its run.
+        run: Span,
+    },
+    /// Overruns were repeated until the limit was reached.
+    OverLimit {
+        /// How often it was reached.
+        count: u64,
+        /// Index of the tick that reached it.
+        n: u64,
+        /// The task was ended by it.
+        ended: bool,
+    },
+    /// Ticks returned an error.
+    Failed {
+        /// How many ticks this stands for.
+        count: u64,
+        /// Index of the latest.
+        n: u64,
+        /// Its error.
+        error: TickError,
+    },
+    /// A tick returned an error, and `on-error` ended the task.
+    Ended {
+        /// Index of the tick.
+        n: u64,
+        /// Its error.
+        error: TickError,
+    },
+}
+
+const AT_MOST_EVERY: Span = Span::from_seconds(1);
+
+/// What has not been told yet of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waiting {
+    kind: Option<EventKind>,
+    told: Option<Instant>,
+}
+
+impl Waiting {
+    fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
+        let ripe = last || self.told.is_none_or(|told| now - told >= AT_MOST_EVERY || now < told);
+        if ripe && let Some(kind) = self.kind.take() {
+            self.told = Some(now);
+            tell(kind);
+        }
+    }
+}
+
+/// The events of one task.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limiter {
+    overrun: Waiting,
+    response: Span, // of the tick that `overrun` names
+    skipped: Waiting,
+    budget: Waiting,
+    limit: Waiting,
+    failed: Waiting,
+    ended: Waiting,
+}
+
+impl Limiter {
+    /// `oldest` is how late the oldest release was that the record tells of.
+    pub(super) fn note(&mut self, record: &TickRecord, cause: Cause, oldest: Span) {
+        if record.overrun {
+            self.note_overrun(record, cause);
+        } else if record.skipped() > 0 {
+            self.note_given_up(record.skipped(), Some(oldest));
+        }
+        if record.over_budget {
+            self.note_over_budget(record);
+        }
+        if record.over_limit {
+            let before = match self.limit.kind {
+                Some(EventKind::OverLimit { count, .. }) => count,
+                _ => 0,
+            };
+            let ended = matches!(record.outcome, Outcome::Limited(_));
+            self.limit.kind = Some(EventKind::OverLimit { count: before + 1, n: record.n, ended });
+        }
+        match record.outcome {
+            Outcome::Failed(error) | Outcome::Limited(Some(error)) => {
+                let count = match self.failed.kind {
+                    Some(EventKind::Failed { count, .. }) => count + 1,
+                    _ => 1,
+                };
+                self.failed.kind = Some(EventKind::Failed { count, n: record.n, error });
+            }
+            Outcome::Ended(error) => self.ended.kind = Some(EventKind::Ended { n: record.n, error }),
+            // A panic brings its own text by another way.
+            Outcome::Done | Outcome::Limited(None) | Outcome::Panicked => {}
+        }
+    }
+
+    fn note_overrun(&mut self, record: &TickRecord, cause: Cause) {
+        let (lateness, run) = (record.lateness, record.run());
+        let first = EventKind::Overrun { count: 1, skipped: record.skipped(), n: record.n, lateness, run, cause };
+        let kind = match self.overrun.kind {
+            Some(EventKind::Overrun { count, skipped, n, lateness, run, cause })
+                if record.response <= self.response =>
+            {
+                EventKind::Overrun { count: count + 1, skipped: skipped + record.skipped(), n, lateness, run, cause }
+            }
+            Some(EventKind::Overrun { count, skipped, .. }) => {
+                self.response = record.response;
+                let (count, skipped) = (count + 1, skipped + record.skipped());
+                EventKind::Overrun { count, skipped, n: record.n, lateness, run, cause }
+            }
+            _ => {
+                self.response = record.response;
+                first
+            }
+        };
+        self.overrun.kind = Some(kind);
+    }
+
+    fn note_over_budget(&mut self, record: &TickRecord) {
+        let mine = (record.n, record.run());
+        let (count, (n, run)) = match self.budget.kind {
+            Some(EventKind::OverBudget { count, n, run }) => (count + 1, if run >= mine.1 { (n, run) } else { mine }),
+            _ => (1, mine),
+        };
+        self.budget.kind = Some(EventKind::OverBudget { count, n, run });
+    }
+
+    pub(super) fn note_given_up(&mut self, count: u64, late: Option<Span>) {
+        let kind = match self.skipped.kind {
+            Some(EventKind::Skipped { skipped, oldest }) => {
+                EventKind::Skipped { skipped: skipped + count, oldest: oldest.max(late) }
+            }
+            _ => EventKind::Skipped { skipped: count, oldest: late },
+        };
+        self.skipped.kind = Some(kind);
+    }
+
+    pub(super) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
+        for waiting in
+            [&mut self.overrun, &mut self.skipped, &mut self.budget, &mut self.limit, &mut self.failed, &mut self.ended]
+        {
+            waiting.tell(now, last, &mut tell);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overrun(n: u64, response: i64, dropped: u64) -> TickRecord {
+        TickRecord {
+            release: Instant::ZERO,
+            n,
+            woke: Span::ZERO,
+            oversleep: None,
+            lateness: Span::ZERO,
+            response: Span::from_millis(response),
+            missed: 0,
+            dropped,
+            task: 0,
+            overrun: true,
+            over_budget: false,
+            over_limit: false,
+            outcome: Outcome::Done,
+        }
+    }
+
+    #[test]
+    fn at_most_one_a_second_and_none_is_lost() {
+        let mut limiter = Limiter::default();
+        let mut told = Vec::new();
+        for millis in 0..3_500_u64 {
+            let response = if millis == 1_700 { 90 } else { 3 };
+            limiter.note(&overrun(millis, response, 2), Cause::RanLong, Span::ZERO);
+            let now = Instant::from_nanos(i128::from(millis) * 1_000_000);
+            limiter.tell(now, false, |kind| told.push((millis, kind)));
+        }
+        limiter.tell(Instant::ZERO, true, |kind| told.push((3_500, kind)));
+        let numbers: Vec<_> = told
+            .iter()
+            .map(|(at, kind)| match kind {
+                EventKind::Overrun { count, skipped, n, .. } => (*at, *count, *skipped, *n),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(
+            numbers,
+            [
+                (0, 1, 2, 0),
+                (1_000, 1_000, 2_000, 1),
+                (2_000, 1_000, 2_000, 1_700),
+                (3_000, 1_000, 2_000, 2_001),
+                (3_500, 499, 998, 3_001)
+            ]
+        );
+    }
+}

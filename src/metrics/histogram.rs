@@ -1,0 +1,152 @@
+//! A histogram of spans, and the few numbers that stand for it.
+//!
+//! Buckets come from hdrhistogram; minimum, maximum and mean are kept exactly beside them. Lives on the cool side: it
+//! may allocate when a value larger than any before comes in.
+
+use crate::time::Span;
+use serde::Serialize;
+
+/// How many spans one stall adds at the most; longer stalls are entered in coarser steps, so that a machine that was
+/// suspended for a week does not keep the metrics thread busy for minutes.
+const FINEST_STEPS: u64 = 10_000;
+
+/// A histogram of spans.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    buckets: hdrhistogram::Histogram<u64>,
+    min: Span,
+    max: Span,
+    sum: i128,
+}
+
+impl Histogram {
+    /// An empty histogram that keeps `digits` significant decimal digits (in 1..=5).
+    pub fn new(digits: u8) -> Self {
+        let buckets =
+            hdrhistogram::Histogram::new(digits.clamp(1, 5)).unwrap_or_else(|_| unreachable!("1..=5 is valid"));
+        Self { buckets, min: Span::MAX, max: -Span::MAX, sum: 0 }
+    }
+
+    /// Enters one span. A negative one counts as zero in the percentiles, and as it is elsewhere.
+    pub fn add(&mut self, span: Span) {
+        self.add_many(span, 1);
+    }
+
+    /// Enters releases that never ran, at the lateness each had when it was given up: `oldest`, then one `period` less
+    /// from each to the next.
+    pub fn add_missed(&mut self, oldest: Span, period: Span, count: u64) {
+        let steps = count.min(FINEST_STEPS);
+        for step in 0..steps {
+            // The `count` spans fall into `steps` groups of nearly one size; each group is entered at its first span.
+            let first = u128::from(step) * u128::from(count) / u128::from(steps);
+            let next = u128::from(step + 1) * u128::from(count) / u128::from(steps);
+            let back = i128::try_from(first).unwrap_or(i128::MAX).saturating_mul(period.nanos().into());
+            let span = Span::from_wide(i128::from(oldest.nanos()).saturating_sub(back));
+            self.add_many(span.max(Span::ZERO), u64::try_from(next - first).unwrap_or(u64::MAX));
+        }
+    }
+
+    fn add_many(&mut self, span: Span, count: u64) {
+        let nanos = u64::try_from(span.nanos()).unwrap_or(0);
+        // Fails only where there is no memory for a larger range; the span then counts at the upper edge.
+        if self.buckets.record_n(nanos, count).is_err() {
+            self.buckets.saturating_record_n(nanos, count);
+        }
+        self.min = self.min.min(span);
+        self.max = self.max.max(span);
+        self.sum += i128::from(span.nanos()) * i128::from(count);
+    }
+
+    /// How many spans were entered.
+    pub fn count(&self) -> u64 {
+        self.buckets.len()
+    }
+
+    /// The numbers that stand for it. All zero when nothing was entered.
+    pub fn distribution(&self) -> Distribution {
+        let count = self.count();
+        if count == 0 {
+            return Distribution::default();
+        }
+        let (min, max) = (self.min.nanos(), self.max.nanos());
+        let quantile = |q| i64::try_from(self.buckets.value_at_quantile(q)).unwrap_or(i64::MAX).clamp(min, max);
+        Distribution {
+            count,
+            min,
+            p50: quantile(0.5),
+            p90: quantile(0.9),
+            p99: quantile(0.99),
+            p99_9: quantile(0.999),
+            p99_99: quantile(0.9999),
+            max,
+            mean: Span::from_wide(self.sum / i128::from(count)).nanos(),
+        }
+    }
+}
+
+/// The numbers that stand for a histogram of spans, in nanoseconds.
+///
+/// `min`, `max` and `mean` are exact, the percentiles to the digits the histogram keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Distribution {
+    /// How many spans were entered.
+    pub count: u64,
+    /// The smallest.
+    pub min: i64,
+    /// Half are at most this.
+    pub p50: i64,
+    /// 90 % are at most this.
+    pub p90: i64,
+    /// 99 % are at most this.
+    pub p99: i64,
+    /// 99.9 % are at most this.
+    pub p99_9: i64,
+    /// 99.99 % are at most this.
+    pub p99_99: i64,
+    /// The largest.
+    pub max: i64,
+    /// Their mean, rounded towards zero.
+    pub mean: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_one_is_all_zeros() {
+        assert_eq!(Histogram::new(3).distribution(), Distribution::default());
+    }
+
+    #[test]
+    fn percentiles_lie_between_the_exact_ends() {
+        let mut histogram = Histogram::new(3);
+        (1..=10_000).for_each(|us| histogram.add(Span::from_micros(us)));
+        let got = histogram.distribution();
+        assert_eq!((got.count, got.min, got.max, got.mean), (10_000, 1_000, 10_000_000, 5_000_500));
+        for (value, wanted) in [(got.p50, 5_000_000), (got.p99, 9_900_000), (got.p99_99, 9_999_000)] {
+            assert!((value - wanted).abs() <= wanted / 500, "{value} {wanted}");
+        }
+    }
+
+    #[test]
+    fn missed_releases_are_entered_one_period_apart_and_all_counted() {
+        let mut histogram = Histogram::new(3);
+        histogram.add_missed(Span::from_millis(30), Span::from_millis(10), 3);
+        let got = histogram.distribution();
+        assert_eq!((got.count, got.min, got.max, got.mean), (3, 10_000_000, 30_000_000, 20_000_000));
+
+        let mut week = Histogram::new(2);
+        week.add_missed(Span::from_seconds(604_800), Span::from_millis(1), 604_800_000);
+        assert_eq!(week.count(), 604_800_000);
+        let got = week.distribution();
+        assert!(got.p50 > 295_000_000_000_000 && got.p50 < 310_000_000_000_000, "{got:?}");
+    }
+
+    #[test]
+    fn early_counts_as_zero_but_shows() {
+        let mut histogram = Histogram::new(3);
+        histogram.add(Span::from_nanos(-40));
+        assert_eq!((histogram.distribution().min, histogram.distribution().p50), (-40, -40));
+    }
+}

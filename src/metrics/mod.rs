@@ -1,0 +1,258 @@
+//! What the records add up to: histograms, counts and causes of every task, and the events worth telling.
+//!
+//! Time comes in with the records and as an argument; nothing here waits. It runs on the metrics thread, or inside
+//! `hertzd simulate`, and may allocate.
+
+mod cause;
+
+mod event;
+
+mod histogram;
+
+mod summary;
+
+pub use cause::Cause;
+pub use event::{Event, EventKind};
+pub use histogram::{Distribution, Histogram};
+pub use summary::{
+    Granted, HostSummary, JournalSummary, RecordedSummary, RecordsSummary, Summary, TaskSummary, ValueSummary,
+    WorkerSummary,
+};
+
+use crate::pacing::GivenUp;
+use crate::tick::TickRecord;
+use crate::time::{Instant, Span};
+use event::Limiter;
+use std::collections::BTreeMap;
+
+/// What the metrics know of a task.
+#[derive(Clone, Debug)]
+pub struct TaskFacts {
+    /// Its name.
+    pub name: String,
+    /// Number of its worker.
+    pub worker: usize,
+    /// One period, rounded up.
+    pub period: Span,
+    /// Its grid moves (`delay`): a tick that starts late has put off releases that nobody counts as skipped.
+    pub grid_moves: bool,
+}
+
+#[derive(Debug)]
+struct TaskMetrics {
+    facts: TaskFacts,
+    lateness: Histogram,
+    run: Histogram,
+    response: Histogram,
+    causes: [u64; Cause::ALL.len()],
+    finished: Option<Instant>, // of the latest tick
+    totals: Totals,
+    limiter: Limiter,
+}
+
+#[derive(Debug)]
+struct WorkerMetrics {
+    name: String,
+    oversleep: Histogram,
+}
+
+/// Running totals, for a glance while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Ticks run.
+    pub ticks: u64,
+    /// Ticks whose response exceeded their deadline.
+    pub overruns: u64,
+    /// Ticks whose run exceeded their budget.
+    pub over_budget: u64,
+    /// Releases given up.
+    pub skipped: u64,
+    /// Ticks that returned an error or panicked.
+    pub errors: u64,
+    /// The largest lateness.
+    pub worst: Span,
+    /// The task has been ended; of all tasks together, one of them has.
+    pub disabled: bool,
+}
+
+/// Histograms, counts and causes of every task.
+///
+/// Workers and tasks have numbers, given by whoever starts them and never given twice.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    workers: Vec<WorkerMetrics>,
+    tasks: Vec<Option<Box<TaskMetrics>>>, // by number; None: it is gone
+    totals: Totals,
+}
+
+impl Metrics {
+    /// Adds a worker; the first has number 0, each after it the next.
+    pub fn add_worker(&mut self, name: String) {
+        self.workers.push(WorkerMetrics { name, oversleep: Histogram::new(3) });
+    }
+
+    /// Forgets what a worker that has ended took up.
+    pub fn remove_worker(&mut self, number: usize) {
+        if let Some(worker) = self.workers.get_mut(number) {
+            worker.oversleep = Histogram::new(1);
+        }
+    }
+
+    /// Adds the task with this number.
+    pub fn add_task(&mut self, id: u32, facts: TaskFacts) {
+        // Three digits cost up to 80 KiB a histogram where spans stay below a millisecond, two a sixth of that.
+        let digits = if self.tasks.iter().flatten().count() < 64 { 3 } else { 2 };
+        let id = id as usize;
+        if self.tasks.len() <= id {
+            self.tasks.resize_with(id + 1, || None);
+        }
+        self.tasks[id] = Some(Box::new(TaskMetrics {
+            facts,
+            lateness: Histogram::new(digits),
+            run: Histogram::new(digits),
+            response: Histogram::new(digits),
+            causes: [0; Cause::ALL.len()],
+            finished: None,
+            totals: Totals::default(),
+            limiter: Limiter::default(),
+        }));
+    }
+
+    /// Forgets a task that has ended, once its last events have been told.
+    pub fn remove_task(&mut self, id: u32) {
+        if let Some(task) = self.tasks.get_mut(id as usize) {
+            *task = None;
+        }
+    }
+
+    /// Whether there is a task with this number.
+    pub fn knows(&self, id: u32) -> bool {
+        self.tasks.get(id as usize).is_some_and(Option::is_some)
+    }
+
+    /// What is known of a task.
+    pub fn facts(&self, id: u32) -> Option<&TaskFacts> {
+        Some(&self.tasks.get(id as usize)?.as_ref()?.facts)
+    }
+
+    /// Enters a record. One of a task that is not known is passed over.
+    pub fn take(&mut self, record: &TickRecord) {
+        let Some(task) = self.tasks.get_mut(record.task as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        if let Some(oversleep) = record.oversleep {
+            self.workers[task.facts.worker].oversleep.add(oversleep);
+        }
+        let period = task.facts.period;
+        task.lateness.add(record.lateness);
+        let mut oldest = record.lateness;
+        if task.facts.grid_moves && record.lateness >= period {
+            // What would have run meanwhile: else a stall of any length would be one late tick.
+            let put_off = (record.lateness.nanos() / period.nanos().max(1)).unsigned_abs();
+            task.lateness.add_missed(record.lateness - period, period, put_off);
+        }
+        if record.missed > 0 {
+            let before = i128::from(period.nanos()) * i128::from(record.missed);
+            oldest = Span::from_wide(i128::from(record.lateness.nanos()) + before);
+            task.lateness.add_missed(oldest, period, record.missed);
+        }
+        if record.dropped > 0 {
+            let first = record.response - period;
+            oldest = oldest.max(first);
+            task.lateness.add_missed(first, period, record.dropped);
+        }
+        task.run.add(record.run());
+        task.response.add(record.response);
+
+        let cause = Cause::of(record, task.finished);
+        if record.overrun {
+            task.causes[cause.index()] += 1;
+        }
+        task.finished = Some(record.finished());
+        task.limiter.note(record, cause, oldest);
+        for totals in [&mut task.totals, &mut self.totals] {
+            totals.ticks += 1;
+            totals.overruns += u64::from(record.overrun);
+            totals.over_budget += u64::from(record.over_budget);
+            totals.skipped += record.skipped();
+            totals.errors += u64::from(record.outcome.is_error());
+            totals.worst = totals.worst.max(oldest);
+            totals.disabled |= record.outcome.ends_task();
+        }
+    }
+
+    /// Enters releases of a task that no record tells of.
+    pub fn take_given_up(&mut self, id: u32, given_up: GivenUp) {
+        let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        if given_up.disabled {
+            task.limiter.note_given_up(given_up.count, None);
+        } else {
+            task.lateness.add_missed(given_up.oldest, task.facts.period, given_up.count);
+            task.limiter.note_given_up(given_up.count, Some(given_up.oldest));
+            self.totals.worst = self.totals.worst.max(given_up.oldest);
+        }
+        for totals in [&mut task.totals, &mut self.totals] {
+            totals.skipped += given_up.count;
+        }
+    }
+
+    /// Hands the events that are ripe at `now` (any clock that goes on) to `tell`: of each kind at most one per task
+    /// per second, which stands for all that came since the one before. With `last`, all that is left.
+    pub fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(&Event<'_>)) {
+        for task in self.tasks.iter_mut().flatten() {
+            let worker = &self.workers[task.facts.worker].name;
+            task.limiter.tell(now, last, |kind| tell(&Event { task: &task.facts.name, worker, kind }));
+        }
+    }
+
+    /// As [`tell`](Self::tell) with `last`, for one task.
+    pub fn tell_last(&mut self, id: u32, now: Instant, mut tell: impl FnMut(&Event<'_>)) {
+        if let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) {
+            let worker = &self.workers[task.facts.worker].name;
+            task.limiter.tell(now, true, |kind| tell(&Event { task: &task.facts.name, worker, kind }));
+        }
+    }
+
+    /// Totals so far.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// How late a worker's sleeps ended.
+    pub fn oversleep(&self, worker: usize) -> Distribution {
+        self.workers.get(worker).map_or(Distribution::default(), |worker| worker.oversleep.distribution())
+    }
+
+    /// All that is known of one task, in numbers.
+    pub fn picture(&self, id: u32) -> Picture {
+        let Some(task) = self.tasks.get(id as usize).and_then(Option::as_ref) else {
+            return Picture::default();
+        };
+        let counts = &task.causes;
+        let causes = Cause::ALL.into_iter().map(|cause| (cause.word(), counts[cause.index()]));
+        Picture {
+            lateness: task.lateness.distribution(),
+            run: task.run.distribution(),
+            response: task.response.distribution(),
+            causes: causes.filter(|(_, count)| *count > 0).collect(),
+            totals: task.totals,
+        }
+    }
+}
+
+/// All that is known of one task, in numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Picture {
+    /// Started − release; releases given up count at the lateness they had then.
+    pub lateness: Distribution,
+    /// Finished − started.
+    pub run: Distribution,
+    /// Finished − release.
+    pub response: Distribution,
+    /// How many overruns each cause explains; causes that explain none are left out.
+    pub causes: BTreeMap<&'static str, u64>,
+    /// Counts by the records that came in.
+    pub totals: Totals,
+}

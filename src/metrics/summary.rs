@@ -1,0 +1,151 @@
+//! The summary: plain numbers with units in their names, as `run --json` and `simulate --json` print them.
+//!
+//! Other programs read this. Fields are only ever added.
+
+use super::Distribution;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What a run came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Version of this format: 1.
+    pub version: u32,
+    /// The machine it ran on.
+    pub host: HostSummary,
+    /// In the order of declaration.
+    pub workers: Vec<WorkerSummary>,
+    /// In the order of declaration.
+    pub tasks: Vec<TaskSummary>,
+    /// Records handed over by the workers.
+    pub records: RecordsSummary,
+    /// Entries written to the journal, where the log goes there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub journal: Option<JournalSummary>,
+}
+
+/// Facts of the machine that belong beside every measurement.
+#[derive(Clone, Debug, Serialize)]
+pub struct HostSummary {
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Processors online.
+    pub cpus: usize,
+    /// The kernel's preemption model.
+    pub preempt: String,
+    /// What the kernel's clock counts with.
+    pub clocksource: String,
+}
+
+/// What the kernel granted a worker, read back from the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Granted {
+    /// Scheduling policy: `fifo`, `rr`, `deadline`, `other`; `virtual` under `simulate`.
+    pub policy: String,
+    /// Real-time priority in 1..=99; 0 where the policy has none.
+    pub priority: u8,
+    /// The process's memory is locked.
+    pub memory_locked: bool,
+}
+
+/// What one worker came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkerSummary {
+    /// Its name.
+    pub worker: String,
+    /// The processor it is pinned to; `null`: several, or none.
+    pub cpu: Option<usize>,
+    /// What the kernel granted.
+    pub granted: Granted,
+    /// What the kernel refused, each with the reason and the remedy.
+    pub refused: Vec<String>,
+    /// Processor time used, as a share of one processor.
+    pub cpu_share: f64,
+    /// Time spent in spin tails, as a share of one processor.
+    pub spin_share: f64,
+    /// Sleeps made.
+    pub wakes: u64,
+    /// How late the sleeps ended.
+    pub oversleep_ns: Distribution,
+}
+
+/// What one task came to. `ran + skipped = due`.
+#[derive(Clone, Debug, Serialize)]
+pub struct TaskSummary {
+    /// Its name.
+    pub task: String,
+    /// Its worker's name.
+    pub worker: String,
+    /// Ticks per second, as a fraction.
+    pub rate: String,
+    /// Releases that came up.
+    pub due: u64,
+    /// Ticks run.
+    pub ran: u64,
+    /// Releases given up.
+    pub skipped: u64,
+    /// Ticks whose response exceeded the deadline.
+    pub overruns: u64,
+    /// Ticks whose run exceeded the budget.
+    pub over_budget: u64,
+    /// Ticks that returned an error or panicked.
+    pub errors: u64,
+    /// The task was ended before the run was, by a panic or by `on-error`.
+    pub disabled: bool,
+    /// Started − release; releases given up count at the lateness they had then.
+    pub lateness_ns: Distribution,
+    /// Finished − started.
+    pub run_ns: Distribution,
+    /// Finished − release.
+    pub response_ns: Distribution,
+    /// How many overruns each cause explains.
+    pub causes: BTreeMap<&'static str, u64>,
+    /// The task's values, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, ValueSummary>,
+    /// The recording, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<RecordedSummary>,
+}
+
+/// What one value came to; all `null` when no tick had it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ValueSummary {
+    /// The latest.
+    pub last: Option<f64>,
+    /// The smallest.
+    pub min: Option<f64>,
+    /// The largest.
+    pub max: Option<f64>,
+    /// Its unit; empty for a plain number.
+    pub unit: String,
+}
+
+/// What a recording came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RecordedSummary {
+    /// The file.
+    pub path: String,
+    /// Rows written.
+    pub rows: u64,
+    /// Rows that found no room, in memory or on the disk.
+    pub lost: u64,
+}
+
+/// Entries written to the journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct JournalSummary {
+    /// Entries that the journal has taken.
+    pub sent: u64,
+    /// Entries that were given up because the journal took none for too long.
+    pub lost: u64,
+}
+
+/// Records handed over by the workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RecordsSummary {
+    /// Records that arrived.
+    pub sent: u64,
+    /// Records that found no room: the histograms are short of them, the counts are not.
+    pub dropped: u64,
+}

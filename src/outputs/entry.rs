@@ -1,0 +1,103 @@
+//! One event taken apart: what the machine-readable formats are made from.
+//!
+//! Time is UTC, read from the kernel when the event is taken apart. This allocates and never blocks.
+
+use crate::sys::clock::KernelClock;
+use crate::time::{Clock, Instant};
+use serde_json::Value;
+use std::fmt;
+use std::time::{Duration, UNIX_EPOCH};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level};
+
+/// An event with its time, its message and its fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// When it was said, since 1970 in UTC.
+    pub time: Instant,
+    /// How much it matters.
+    pub level: Level,
+    /// The message for people; without one the name of the event's place in the source.
+    pub message: String,
+    /// All other fields, in the order given.
+    pub fields: Vec<(&'static str, Value)>,
+    /// Where in the source it was said.
+    pub place: Option<(&'static str, u32)>,
+}
+
+impl Entry {
+    /// An entry of now, without fields.
+    pub fn now(level: Level, message: impl Into<String>) -> Self {
+        Self { time: KernelClock::realtime().now(), level, message: message.into(), fields: Vec::new(), place: None }
+    }
+
+    /// What `event` says.
+    pub fn of(event: &Event<'_>) -> Self {
+        let metadata = event.metadata();
+        let mut entry = Self::now(*metadata.level(), "");
+        entry.place = metadata.file().zip(metadata.line());
+        event.record(&mut Taker(&mut entry));
+        if entry.message.is_empty() {
+            entry.message = metadata.name().into();
+        }
+        entry
+    }
+
+    /// Its time as RFC 3339, in UTC with microseconds.
+    pub fn rfc3339(&self) -> String {
+        let since_1970 = u64::try_from(self.time.nanos()).map_or(Duration::ZERO, Duration::from_nanos);
+        humantime::format_rfc3339_micros(UNIX_EPOCH + since_1970).to_string()
+    }
+}
+
+struct Taker<'a>(&'a mut Entry);
+
+impl Taker<'_> {
+    fn take(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.fields.push((field.name(), value.into()));
+    }
+}
+
+impl Visit for Taker<'_> {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.take(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.take(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.take(field, value);
+    }
+
+    // JSON readers hold 64 bits at the most; wider numbers stay exact as text.
+    fn record_i128(&mut self, field: &Field, value: i128) {
+        match i64::try_from(value) {
+            Ok(value) => self.take(field, value),
+            Err(_) => self.take(field, value.to_string()),
+        }
+    }
+
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        match u64::try_from(value) {
+            Ok(value) => self.take(field, value),
+            Err(_) => self.take(field, value.to_string()),
+        }
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.take(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message" => self.0.message = value.into(),
+            _ => self.take(field, value),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.record_str(field, &format!("{value:?}"));
+    }
+}

@@ -1,0 +1,181 @@
+//! The kinds of event, each with an id that never changes: what `journalctl MESSAGE_ID=` and the message catalog
+//! (`systemd/hertzd.catalog`) know it by.
+//!
+//! Constants only: no clock, no allocation. An id once published stays, even when its text changes; a new kind of event
+//! gets a new one (`journalctl --new-id128`), an entry in the catalog, and the fields its events always carry.
+
+use crate::metrics::EventKind;
+
+/// A kind of event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Message {
+    /// Ticks finished after their deadline.
+    Overrun,
+    /// Releases were given up that no overrun accounts for.
+    Skipped,
+    /// Ticks ran longer than their budget.
+    BudgetExceeded,
+    /// Ticks returned an error.
+    TaskFailed,
+    /// A task was ended while the others go on: by `on-error`, by a panic, or by its limit of overruns.
+    TaskDisabled,
+    /// A task reached its limit of repeated overruns.
+    OverrunLimit,
+    /// The kernel refused what the configuration asks for; it runs without.
+    PrivilegeRefused,
+    /// The configuration was read again, and is in force.
+    Reloaded,
+    /// The configuration was read again, and is wrong; the running one stays.
+    ReloadRefused,
+    /// A task does not return, and holds its worker up.
+    Stalled,
+    /// The kernel's limit of real-time processor time without a sleep was reached (SIGXCPU).
+    CpuLimit,
+    /// Records found no room on their way to the metrics thread.
+    RecordsDropped,
+    /// Entries never reached the journal.
+    EntriesLost,
+}
+
+impl Message {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::Overrun,
+        Self::Skipped,
+        Self::BudgetExceeded,
+        Self::TaskFailed,
+        Self::TaskDisabled,
+        Self::OverrunLimit,
+        Self::PrivilegeRefused,
+        Self::Reloaded,
+        Self::ReloadRefused,
+        Self::Stalled,
+        Self::CpuLimit,
+        Self::RecordsDropped,
+        Self::EntriesLost,
+    ];
+
+    /// The kind of a task's event.
+    pub const fn of(kind: &EventKind) -> Self {
+        match kind {
+            EventKind::Overrun { .. } => Self::Overrun,
+            EventKind::Skipped { .. } => Self::Skipped,
+            EventKind::OverBudget { .. } => Self::BudgetExceeded,
+            EventKind::OverLimit { .. } => Self::OverrunLimit,
+            EventKind::Failed { .. } => Self::TaskFailed,
+            EventKind::Ended { .. } => Self::TaskDisabled,
+        }
+    }
+
+    /// Its id, 128 bits in 32 lower-case hexadecimal digits: the field `message_id` of its events.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Overrun => "b63f63a8dc1e44a9b7b66fb32412be1f",
+            Self::Skipped => "16ae69641d87436c81b908f551571cbd",
+            Self::BudgetExceeded => "5d35c4514c6047df9a07e57a4de8e6cb",
+            Self::TaskFailed => "54c218f0410c46969ac9dfbbe0fa5f43",
+            Self::TaskDisabled => "35f1de3c493547c683d66d97198f898f",
+            Self::OverrunLimit => "e783d084420e4b34bcdb9da62af8df87",
+            Self::PrivilegeRefused => "cdd4fac1430b477998847427b4b89efc",
+            Self::Reloaded => "7e88c4ca910a43dc8d8845336a9ffef2",
+            Self::ReloadRefused => "ce1f5e619b00408d937c1eb7c872557d",
+            Self::Stalled => "23c33fe99b6148c8a1028d8035593619",
+            Self::CpuLimit => "65458e1943494d37a80db900aa94d6e5",
+            Self::RecordsDropped => "1f1e5e3addfa43cf9659af2b8bd643d2",
+            Self::EntriesLost => "09aff006b2644c47bf2b75199a648cd7",
+        }
+    }
+
+    /// Its name, for tables and programs.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Overrun => "overrun",
+            Self::Skipped => "skipped",
+            Self::BudgetExceeded => "budget-exceeded",
+            Self::TaskFailed => "task-failed",
+            Self::TaskDisabled => "task-disabled",
+            Self::OverrunLimit => "overrun-limit",
+            Self::PrivilegeRefused => "privilege-refused",
+            Self::Reloaded => "reloaded",
+            Self::ReloadRefused => "reload-refused",
+            Self::Stalled => "stalled",
+            Self::CpuLimit => "cpu-limit",
+            Self::RecordsDropped => "records-dropped",
+            Self::EntriesLost => "entries-lost",
+        }
+    }
+
+    /// The fields that every event of this kind carries, by their names in `tracing`; it may carry more.
+    pub const fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Overrun => &["task", "worker", "tick", "lateness_ns", "run_ns", "skipped", "overrun", "cause"],
+            Self::Skipped => &["task", "worker", "skipped", "lateness_ns"],
+            Self::BudgetExceeded => &["task", "worker", "tick", "run_ns"],
+            Self::TaskFailed => &["task", "worker", "tick", "errors"],
+            Self::TaskDisabled => &["task", "worker", "tick"],
+            Self::OverrunLimit => &["task", "worker", "tick"],
+            Self::Stalled => &["task", "worker", "stalled_ns"],
+            Self::CpuLimit => &["task", "worker", "tick", "stalled_ns"],
+            Self::PrivilegeRefused => &["worker"],
+            Self::RecordsDropped => &["worker", "dropped"],
+            Self::EntriesLost => &["lost"],
+            Self::Reloaded => &["kept", "restarted", "added", "removed"],
+            Self::ReloadRefused => &[],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    const CATALOG: &str = include_str!("../../systemd/hertzd.catalog");
+
+    /// Header fields and text of every entry, by id.
+    fn catalog() -> BTreeMap<&'static str, (BTreeMap<&'static str, &'static str>, &'static str)> {
+        let mut entries = BTreeMap::new();
+        for part in format!("\n{CATALOG}").leak().split("\n-- ").skip(1) {
+            let (id, rest) = part.split_once('\n').unwrap();
+            let (head, text) = rest.split_once("\n\n").unwrap_or_else(|| panic!("{id} has no text"));
+            let head = head.lines().map(|line| line.split_once(": ").unwrap_or_else(|| panic!("{id}: {line}")));
+            let before = entries.insert(id, (head.collect(), text.trim_end()));
+            assert!(before.is_none(), "{id} stands there twice");
+        }
+        entries
+    }
+
+    #[test]
+    fn code_and_catalog_know_the_same_ids() {
+        let ids: BTreeSet<_> = Message::ALL.map(Message::id).into();
+        assert_eq!(ids.len(), Message::ALL.len());
+        assert_eq!(Message::ALL.map(Message::word).iter().collect::<BTreeSet<_>>().len(), ids.len());
+        for id in &ids {
+            let hexadecimal = |digit: char| matches!(digit, '0'..='9' | 'a'..='f');
+            assert!(id.len() == 32 && id.chars().all(hexadecimal), "{id}");
+        }
+        assert_eq!(catalog().into_keys().collect::<BTreeSet<_>>(), ids);
+    }
+
+    #[test]
+    fn every_text_of_the_catalog_is_whole_and_uses_fields_that_are_there() {
+        let catalog = catalog();
+        for message in Message::ALL {
+            let (head, text) = &catalog[message.id()];
+            let word = message.word();
+            for key in ["Subject", "Defined-By", "Support", "Documentation"] {
+                assert!(head.get(key).is_some_and(|value| !value.is_empty()), "{word}: {key}");
+            }
+            assert_eq!((head.len(), head["Defined-By"]), (4, "hertzd"), "{word}");
+            assert!((3..=8).contains(&text.lines().count()), "{word}: {text}");
+            let carried: Vec<_> =
+                message.fields().iter().map(|field| format!("HERTZD_{}", field.to_uppercase())).collect();
+            let whole = format!("{}\n{text}", head["Subject"]);
+            let parts: Vec<_> = whole.split('@').collect();
+            assert!(parts.len() % 2 == 1, "{word}: an @ without its partner");
+            for name in parts.iter().skip(1).step_by(2) {
+                assert!(carried.iter().any(|field| field == name), "{word}: @{name}@ is not among {carried:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! One task's account: which release comes next, what is owed, and what the policy forgives.
+//!
+//! The five loops that people write for a fixed rate are one loop on a grid of absolute releases. Its credit is
+//! `r(next) − now`, oversleeps included, and the loops differ only in how much debt they forgive when a tick has
+//! finished (`docs/pacing.md` draws each of them). Time is an argument; nothing blocks or allocates.
+//!
+//! ```text
+//! releases      0         1         2         3         4         5
+//! drop          [0---------------------]      [3]       [4]       [5]     1 and 2 skipped
+//! keep-working  [0---------------------][2]   [3]       [4]       [5]     1 skipped, 2 late
+//! catch-up 2    [0---------------------][1][2][3]       [4]       [5]     1 and 2 late
+//! credit        as catch-up, with the limit in time instead of a number
+//! delay         [0---------------------][1]       [2]       [3]           the grid moves
+//! ```
+
+use super::rate::Rate;
+use crate::time::{Instant, Span};
+
+/// What happens to debt when a tick has finished: how many of the releases that came up meanwhile are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overrun {
+    /// None is kept: rest until the next release. One that falls exactly on the finish is on time and runs.
+    Drop,
+    /// The latest one is kept: the current, partly spent slot runs at once.
+    KeepWorking,
+    /// The latest `max` are kept and run back to back.
+    CatchUp {
+        /// Releases kept; at least 1.
+        max: u32,
+    },
+    /// All are kept whose release lies at most `max_debt` back.
+    Credit {
+        /// How far behind the oldest release kept may lie.
+        max_debt: Span,
+    },
+    /// There is no debt: the grid itself moves, and the next release is one period after this start.
+    Delay,
+}
+
+/// Where a task's releases lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    rate: Rate,
+    origin: Instant,
+    shift: u64,
+}
+
+impl Grid {
+    /// `r(n) = origin + floor(n·den·10⁹/num)`.
+    pub const fn starting_at(origin: Instant, rate: Rate) -> Self {
+        Self { rate, origin, shift: 0 }
+    }
+
+    /// The grid that goes through `zero`, with tick 0 at its first release at or after `start`: the same on every
+    /// machine whose clock shows the same time.
+    pub fn aligned(zero: Instant, start: Instant, rate: Rate) -> Self {
+        Self { rate, origin: zero, shift: rate.ticks_before(start.nanos().saturating_sub(zero.nanos())) }
+    }
+
+    /// The release of tick `n`.
+    pub fn release(&self, n: u64) -> Instant {
+        self.origin.plus_nanos(self.rate.offset(self.shift.saturating_add(n)))
+    }
+
+    /// The first tick released at `at` or later.
+    pub fn first_from(&self, at: Instant) -> u64 {
+        self.rate.ticks_before(at.nanos().saturating_sub(self.origin.nanos())).saturating_sub(self.shift)
+    }
+}
+
+/// What [`Account::settle`] found and did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// `r(next) − finished`, before anything was forgiven: above zero it is slept off, below zero it is debt.
+    pub credit: Span,
+    /// Releases given up.
+    pub skipped: u64,
+}
+
+/// One task's account.
+#[derive(Clone, Debug)]
+pub struct Account {
+    grid: Grid,
+    overrun: Overrun,
+    next: u64,
+    release: Instant, // of tick `next`; under `delay` not on the grid
+    end: Instant,     // releases at or after this do not exist
+    ran: u64,
+    skipped: u64,
+}
+
+impl Account {
+    /// An account that opens with tick `first`; releases at or after `end` do not exist for it.
+    pub fn new(grid: Grid, overrun: Overrun, first: u64, end: Instant) -> Self {
+        Self { grid, overrun, next: first, release: grid.release(first), end, ran: 0, skipped: 0 }
+    }
+
+    /// The next tick to run and its release; `None` once no release is left.
+    pub fn next(&self) -> Option<(u64, Instant)> {
+        (self.release < self.end).then_some((self.next, self.release))
+    }
+
+    /// Releases at or after this do not exist; [`Instant::MAX`]: there is no end.
+    pub const fn end(&self) -> Instant {
+        self.end
+    }
+
+    /// Ticks that have run.
+    pub const fn ran(&self) -> u64 {
+        self.ran
+    }
+
+    /// Releases given up for good.
+    pub const fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Releases that have come up and are accounted for: `ran + skipped`.
+    pub const fn due(&self) -> u64 {
+        self.ran + self.skipped
+    }
+
+    /// One period, rounded up to a whole nanosecond.
+    pub fn period(&self) -> Span {
+        self.grid.rate.period()
+    }
+
+    /// Forgives, just before a tick starts, what came up while *something else* held the worker: another task, an
+    /// oversleep, a stall. Returns the releases given up.
+    ///
+    /// Here `drop` keeps the current slot as `keep-working` does, since the debt is not of the task's own making.
+    pub fn admit(&mut self, now: Instant) -> u64 {
+        let kept = match self.overrun {
+            Overrun::Drop => self.latest(now, 1),
+            _ => self.kept(now),
+        };
+        self.give_up_to(kept)
+    }
+
+    /// Books the tick that ran from `started` to `finished` and forgives debt as the policy says.
+    ///
+    /// A `finished` that lies before `started` (a clock that was stepped back) forgives nothing and is harmless.
+    pub fn settle(&mut self, started: Instant, finished: Instant) -> Settled {
+        self.ran += 1;
+        self.next = self.next.saturating_add(1);
+        if self.overrun == Overrun::Delay {
+            self.release = started + self.period();
+            return Settled { credit: self.release - finished, skipped: 0 };
+        }
+        self.release = self.grid.release(self.next);
+        let credit = self.release - finished;
+        // In time: the common case costs no division.
+        let skipped = if credit >= Span::ZERO { 0 } else { self.give_up_to(self.kept(finished)) };
+        Settled { credit, skipped }
+    }
+
+    /// Ends the task at `now`: gives up every release that has not run and whose slot has passed. Returns how many those
+    /// were. A release in whose slot an early end falls could still have run in time: it is neither run nor given up.
+    pub fn close(&mut self, now: Instant) -> u64 {
+        let ended = if now < self.end { now - self.period() } else { now };
+        if self.overrun == Overrun::Delay {
+            let period = i128::from(self.period().nanos());
+            let last = ended.min(self.end.plus_nanos(-1));
+            let behind = last.nanos().saturating_sub(self.release.nanos());
+            let given_up = if behind < 0 { 0 } else { u64::try_from(behind / period).unwrap_or(u64::MAX - 1) + 1 };
+            self.next = self.next.saturating_add(given_up);
+            self.release = self.release.plus_nanos(i128::from(given_up).saturating_mul(period));
+            self.skipped += given_up;
+            return given_up;
+        }
+        self.give_up_to(self.grid.first_from(ended.plus_nanos(1)))
+    }
+
+    /// The release of the oldest of the `count` that were given up last.
+    pub(super) fn oldest_of_last(&self, count: u64) -> Instant {
+        match self.overrun {
+            Overrun::Delay => self.release.plus_nanos(-i128::from(self.period().nanos()) * i128::from(count)),
+            _ => self.grid.release(self.next.saturating_sub(count)),
+        }
+    }
+
+    /// The first release that the policy keeps at `now`, counted as if the grid had no end.
+    fn kept(&self, now: Instant) -> u64 {
+        match self.overrun {
+            Overrun::Drop => self.grid.first_from(now),
+            Overrun::KeepWorking => self.latest(now, 1),
+            Overrun::CatchUp { max } => self.latest(now, max),
+            Overrun::Credit { max_debt } => self.grid.first_from(now - max_debt),
+            Overrun::Delay => self.next,
+        }
+    }
+
+    /// The first of the latest `count` releases at or before `now`.
+    fn latest(&self, now: Instant, count: u32) -> u64 {
+        self.grid.first_from(now.plus_nanos(1)).saturating_sub(u64::from(count))
+    }
+
+    fn give_up_to(&mut self, kept: u64) -> u64 {
+        // A run that ends at `end` is the beginning of a longer run: what lies past the end is not counted, but a
+        // policy that has moved on past it does not come back for the last slot either.
+        if kept <= self.next || self.release >= self.end {
+            return 0;
+        }
+        let kept = kept.min(self.grid.first_from(self.end));
+        let given_up = kept.saturating_sub(self.next);
+        self.next = kept.max(self.next);
+        self.release = self.grid.release(self.next);
+        self.skipped += given_up;
+        given_up
+    }
+
+    /// Checks what always holds; for tests.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn invariants_hold(&self, now: Instant) {
+        if self.overrun == Overrun::Delay || self.release >= self.end {
+            return;
+        }
+        assert_eq!(self.release, self.grid.release(self.next), "the release is on the grid");
+        let pending = self.grid.first_from(now.plus_nanos(1)).saturating_sub(self.next);
+        match self.overrun {
+            Overrun::Drop | Overrun::KeepWorking => {
+                assert!(pending <= 1, "{pending} releases of debt")
+            }
+            Overrun::CatchUp { max } => {
+                assert!(pending <= u64::from(max), "{pending} releases of debt")
+            }
+            Overrun::Credit { max_debt } => {
+                assert!(now - self.release <= max_debt, "debt past the cap")
+            }
+            Overrun::Delay => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + Span::from_millis(millis)
+    }
+
+    /// An account at 10 Hz whose tick 0 ran from 0 to `finished`, and what that settled.
+    fn after(overrun: Overrun, finished: i64) -> (Option<(u64, Instant)>, Settled) {
+        let grid = Grid::starting_at(Instant::ZERO, Rate::new(10, 1).unwrap());
+        let mut account = Account::new(grid, overrun, 0, Instant::MAX);
+        let settled = account.settle(at(0), at(finished));
+        account.invariants_hold(at(finished));
+        assert_eq!(account.due(), 1 + settled.skipped);
+        (account.next(), settled)
+    }
+
+    #[test]
+    fn each_policy_forgives_its_share() {
+        let credit = Span::from_millis(-150);
+        let next = |n| Some((n, at(100 * i64::try_from(n).unwrap())));
+        assert_eq!(after(Overrun::Drop, 250), (next(3), Settled { credit, skipped: 2 }));
+        assert_eq!(after(Overrun::KeepWorking, 250), (next(2), Settled { credit, skipped: 1 }));
+        assert_eq!(after(Overrun::CatchUp { max: 2 }, 250), (next(1), Settled { credit, skipped: 0 }));
+        assert_eq!(after(Overrun::CatchUp { max: 1 }, 250), after(Overrun::KeepWorking, 250));
+        let capped = Overrun::Credit { max_debt: Span::from_millis(60) };
+        assert_eq!(after(capped, 250), (next(2), Settled { credit, skipped: 1 }));
+        assert_eq!(after(Overrun::Delay, 250), (next(1), Settled { credit, skipped: 0 }));
+    }
+
+    #[test]
+    fn a_release_that_falls_on_the_finish_is_on_time() {
+        assert_eq!(after(Overrun::Drop, 100).0, Some((1, at(100))));
+        assert_eq!(
+            after(Overrun::Drop, 200),
+            (Some((2, at(200))), Settled { credit: Span::from_millis(-100), skipped: 1 })
+        );
+        assert_eq!(after(Overrun::KeepWorking, 200).0, Some((2, at(200))));
+    }
+
+    #[test]
+    fn drop_runs_the_current_slot_when_something_else_was_late() {
+        let grid = Grid::starting_at(Instant::ZERO, Rate::new(10, 1).unwrap());
+        let mut account = Account::new(grid, Overrun::Drop, 0, Instant::MAX);
+        assert_eq!(account.admit(at(99)), 0);
+        assert_eq!(account.next(), Some((0, at(0))));
+        assert_eq!(account.admit(at(250)), 2);
+        assert_eq!(account.next(), Some((2, at(200))));
+    }
+
+    #[test]
+    fn the_end_cuts_the_same_run_short() {
+        let grid = Grid::starting_at(Instant::ZERO, Rate::new(10, 1).unwrap());
+        for overrun in [Overrun::Drop, Overrun::KeepWorking, Overrun::CatchUp { max: 2 }] {
+            let mut account = Account::new(grid, overrun, 0, at(500));
+            account.settle(at(0), at(950));
+            assert_eq!((account.next(), account.due()), (None, 5), "{overrun:?}");
+        }
+        for overrun in [Overrun::Drop, Overrun::Delay] {
+            let mut account = Account::new(grid, overrun, 0, at(500));
+            assert_eq!(account.close(at(299)), 2, "the slot of the third has not passed");
+            assert_eq!(account.close(at(300)), 1);
+            assert_eq!(account.close(at(9_000)), 2, "{overrun:?}");
+            assert_eq!((account.next(), account.due()), (None, 5));
+        }
+    }
+
+    #[test]
+    fn aligned_grids_agree_whenever_they_start() {
+        let rate = Rate::new(30_000, 1_001).unwrap();
+        let early = Grid::aligned(at(250), at(1_000), rate);
+        let late = Grid::aligned(at(250), at(77_000), rate);
+        assert!(early.release(0) >= at(1_000) && early.release(0) < at(1_034));
+        let shift = early.first_from(late.release(0));
+        assert_eq!(early.release(shift + 1_000), late.release(1_000));
+    }
+}

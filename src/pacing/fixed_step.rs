@@ -1,0 +1,372 @@
+//! Fixed steps on the caller's clock: how many updates are due, and whether to render.
+//!
+//! For a game or a simulation that keeps its own loop and its own clock. Time is an argument; nothing blocks, and
+//! nothing allocates after construction. What always holds: updates + discarded + pending is the number of updates that
+//! have come due, the interpolation factor is in `0.0..=1.0`, and no frame is rendered twice.
+
+use super::Rate;
+use crate::time::{Instant, Span};
+use std::num::NonZeroU32;
+
+/// What happens to the updates that are due beyond [`FixedStep::max_updates`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Excess {
+    /// All stay for later calls, so that the simulation catches up with the clock, however long that takes.
+    #[default]
+    Keep,
+    /// At most this many stay for later calls, so that a spike of any length is over after so many updates; the rest is
+    /// given up.
+    KeepUpTo(NonZeroU32),
+    /// None stays: they are given up and counted. The simulation falls behind the clock, but cannot spiral to death.
+    Discard,
+}
+
+/// What one turn of the caller's loop has to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Frame {
+    /// Updates to run now, each of length [`dt`](Self::dt).
+    pub updates: u64,
+    /// Updates given up by this call.
+    pub discarded: u64,
+    /// Updates due that stay for later calls.
+    pub pending: u64,
+    /// The time one update simulates: one period of the rate, rounded up to a whole nanosecond. When they are due does
+    /// not depend on that rounding.
+    pub dt: Span,
+    /// Whether to render, after the updates.
+    pub render: bool,
+    /// Where between the last two states to render: 0.0 is the one before the last update, 1.0 the one after it. In
+    /// `0.0..=1.0`; at 1.0 while updates are pending.
+    pub interpolation: f64,
+}
+
+/// A stepper of fixed updates for a loop that belongs to the caller: time goes in, the work due comes out.
+///
+/// Update `k` (from 1) is due [`Rate::offset`]`(k)` after the first call, from the index, so steps of 1/60 s do not
+/// drift. The frames produce time, the updates consume it; what is left over is the interpolation factor:
+///
+/// ```text
+/// updates due   |         1         2         3         4         5
+/// calls         a      b     c            d                       e
+/// updates       0      0     1            1                       2   (3 came due; at most 2 a call)
+/// rendered      yes    yes   yes          yes                     yes
+/// factor        0.0    0.7   0.3          0.6                     1.0 (Keep: 1 pending) or 0.0 (Discard)
+/// ```
+///
+/// - The first call asks for a render of the initial state, and for no update.
+/// - While time stands still nothing is rendered, though updates kept earlier are worked off.
+/// - Time that goes back counts as standing still until it has passed its latest reading; after a step of the clock,
+///   call [`resume`](Self::resume).
+/// - No call asks for more than [`max_updates`](Self::max_updates). When an update costs more than it simulates, the
+///   unlimited stepper asks for 1, 2, 4, 8, … and the application seems to freeze; the limited one runs slowly.
+///   A limit of N catches up as long as a turn of the loop takes less than N updates' worth of time.
+///
+/// Not the right choice for a task of hertzd: a worker sleeps until the release itself, and [`Overrun`](super::Overrun)
+/// says what happens to debt. Nor where every frame is one update (vertical sync at the simulation's own rate).
+///
+/// ```
+/// use hertzd::pacing::{FixedStep, Rate};
+/// use hertzd::time::{Instant, Span};
+///
+/// let mut steps = FixedStep::new(Rate::new(60, 1).unwrap());
+/// let (mut before, mut after, mut shown) = (0.0, 0.0, Vec::new());
+/// let mut now = Instant::ZERO; // a game reads its clock here
+/// for _ in 0..4 {
+///     let frame = steps.advance(now);
+///     for _ in 0..frame.updates {
+///         before = after;
+///         after += 6.0 * frame.dt.seconds(); // 0.1 a step
+///     }
+///     if frame.render {
+///         shown.push(before + (after - before) * frame.interpolation);
+///     }
+///     now = now + Span::from_millis(25);
+/// }
+/// // One step behind the clock, but as smooth as the frames are: 6.0 · (now − 1/60 s).
+/// assert!(shown.iter().zip([0.0, 0.05, 0.2, 0.35]).all(|(x, wanted)| (x - wanted).abs() < 1e-6));
+/// ```
+#[derive(Clone, Debug)]
+pub struct FixedStep {
+    rate: Rate,
+    limit: u64, // updates a call, at least 1; u64::MAX: no limit
+    excess: Excess,
+    render_rate: Option<Rate>,
+    snaps: Box<[Snap]>,
+    tolerance: i128,
+
+    latest: Option<Instant>, // the latest reading so far
+    elapsed: i128,           // time produced by the frames, in ns, after snapping
+    drift: i128,             // elapsed minus what the clock says
+    settled: u64,            // updates run or given up
+    rendered: Option<i128>,  // `elapsed` at the last render
+}
+
+/// A frame rate that noisy frame times are taken for.
+#[derive(Clone, Debug)]
+struct Snap {
+    rate: Rate,
+    frames: u64, // frames taken for it; the length of each comes from its index, so that the sum is exact
+}
+
+impl FixedStep {
+    /// The most updates a call asks for when nothing else is said.
+    pub const MAX_UPDATES: NonZeroU32 = NonZeroU32::new(4).unwrap();
+
+    /// A stepper of `rate` updates a second, at most [`MAX_UPDATES`](Self::MAX_UPDATES) a call, with the excess kept.
+    pub fn new(rate: Rate) -> Self {
+        Self {
+            rate,
+            limit: u64::from(Self::MAX_UPDATES.get()),
+            excess: Excess::Keep,
+            render_rate: None,
+            snaps: Box::default(),
+            tolerance: 0,
+            latest: None,
+            elapsed: 0,
+            drift: 0,
+            settled: 0,
+            rendered: None,
+        }
+    }
+
+    /// A stepper of one update every `dt`, exactly; `None` outside 1 µs to 24 h.
+    pub fn every(dt: Span) -> Option<Self> {
+        Rate::from_period(dt).map(Self::new)
+    }
+
+    /// The most updates one call may ask for.
+    #[must_use]
+    pub fn max_updates(self, limit: NonZeroU32) -> Self {
+        Self { limit: u64::from(limit.get()), ..self }
+    }
+
+    /// Lets one call ask for every update that is due. Only for a simulation that is far faster than the clock.
+    #[must_use]
+    pub fn unlimited(self) -> Self {
+        Self { limit: u64::MAX, ..self }
+    }
+
+    /// What happens to updates beyond the limit.
+    #[must_use]
+    pub fn excess(self, excess: Excess) -> Self {
+        Self { excess, ..self }
+    }
+
+    /// Takes a frame time that is at most `tolerance` away from one period of some rate in `rates` for exactly that
+    /// period (of several the nearest, then the first), so that vertical sync with noisy readings gives the same
+    /// number of updates every frame.
+    ///
+    /// Rates rather than lengths, because 1/60 s is no whole number of nanoseconds. Simulated time may
+    /// [drift](Self::drift) from the clock by up to `tolerance` a frame. Time that stands still is never snapped. An
+    /// empty slice or a negative tolerance turns snapping off.
+    #[must_use]
+    pub fn snap(self, rates: &[Rate], tolerance: Span) -> Self {
+        let snaps = rates.iter().map(|&rate| Snap { rate, frames: 0 }).collect();
+        Self { snaps, tolerance: i128::from(tolerance.nanos()), ..self }
+    }
+
+    /// Renders at most once in each period of `rate`, counted on a grid from the first call.
+    ///
+    /// A cap close to the rate of the loop itself beats against it: leave it off there, or [snap](Self::snap) as well.
+    #[must_use]
+    pub fn render_rate(self, rate: Rate) -> Self {
+        Self { render_rate: Some(rate), ..self }
+    }
+
+    /// Takes the time, and says what is to be done now. A few divisions, however long the last call is ago.
+    pub fn advance(&mut self, now: Instant) -> Frame {
+        let frame_time = self.latest.map_or(0, |latest| now.nanos().saturating_sub(latest.nanos()));
+        self.latest = self.latest.max(Some(now));
+        if frame_time > 0 {
+            let produced = self.snapped(frame_time);
+            self.elapsed = self.elapsed.saturating_add(produced);
+            self.drift = self.drift.saturating_add(produced - frame_time);
+        }
+
+        let due = come_up(self.rate, self.elapsed) - self.settled;
+        let updates = due.min(self.limit);
+        let kept = match self.excess {
+            Excess::Keep => u64::MAX,
+            Excess::KeepUpTo(most) => u64::from(most.get()),
+            Excess::Discard => 0,
+        };
+        let pending = (due - updates).min(kept);
+        let discarded = due - updates - pending;
+        self.settled += updates + discarded;
+
+        let render = match (self.rendered, self.render_rate) {
+            (None, _) => true,
+            (Some(last), None) => self.elapsed > last,
+            (Some(last), Some(rate)) => come_up(rate, self.elapsed) > come_up(rate, last),
+        };
+        if render {
+            self.rendered = Some(self.elapsed);
+        }
+        let dt = self.rate.period();
+        Frame { updates, discarded, pending, dt, render, interpolation: self.interpolation() }
+    }
+
+    /// Goes on from `now` as if no time had passed since the last call: after a pause, a loaded level, a step of the
+    /// clock. The drift is forgotten; pending updates stay. Before the first call nothing happens.
+    pub fn resume(&mut self, now: Instant) {
+        self.latest = self.latest.map(|_| now);
+        self.drift = 0;
+    }
+
+    /// From the last call until the next update is due, for a loop that sleeps when it has nothing to do; zero while
+    /// updates are pending and before the first call.
+    pub fn wait(&self) -> Span {
+        match self.latest {
+            Some(_) => Span::from_wide(self.rate.offset(self.settled.saturating_add(1)) - self.elapsed).max(Span::ZERO),
+            None => Span::ZERO,
+        }
+    }
+
+    /// How far snapping has moved simulated time ahead of the clock; negative for behind.
+    pub fn drift(&self) -> Span {
+        Span::from_wide(self.drift)
+    }
+
+    fn snapped(&mut self, frame_time: i128) -> i128 {
+        let distance = |snap: &Snap| (frame_time - i128::from(snap.rate.period().nanos())).abs();
+        match self.snaps.iter_mut().min_by_key(|snap| distance(snap)) {
+            Some(snap) if distance(snap) <= self.tolerance => {
+                snap.frames += 1;
+                snap.rate.offset(snap.frames) - snap.rate.offset(snap.frames - 1)
+            }
+            _ => frame_time,
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "at most 24 hours in ns, for a factor that is rounded anyway")]
+    fn interpolation(&self) -> f64 {
+        let (from, to) = (self.rate.offset(self.settled), self.rate.offset(self.settled.saturating_add(1)));
+        let step = (to - from).max(1);
+        (self.elapsed - from).clamp(0, step) as f64 / step as f64
+    }
+}
+
+/// How many updates (from 1) are due once `elapsed` nanoseconds (at least 0) have passed.
+fn come_up(rate: Rate, elapsed: i128) -> u64 {
+    rate.ticks_before(elapsed.saturating_add(1)) - 1 // tick 0 is the initial state
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + Span::from_millis(millis)
+    }
+
+    /// A simulation whose every update of 10 ms costs 20 ms: what each call asks for, and when it was made.
+    fn struggle(mut steps: FixedStep, calls: usize) -> Vec<(i128, u64)> {
+        assert_eq!(steps.advance(at(0)).updates, 0);
+        let mut now = at(10);
+        (0..calls)
+            .map(|_| {
+                let call = (now.nanos() / 1_000_000, steps.advance(now).updates);
+                now = now + Span::from_millis(20 * i64::try_from(call.1).unwrap());
+                call
+            })
+            .collect()
+    }
+
+    #[test]
+    fn without_a_limit_updates_that_cost_too_much_double() {
+        let steps = FixedStep::every(Span::from_millis(10)).unwrap().unlimited();
+        assert_eq!(struggle(steps, 6), [(10, 1), (30, 2), (70, 4), (150, 8), (310, 16), (630, 32)]);
+    }
+
+    #[test]
+    fn a_limit_stops_the_doubling() {
+        let steps = FixedStep::every(Span::from_millis(10)).unwrap();
+        assert_eq!(struggle(steps.clone(), 5), [(10, 1), (30, 2), (70, 4), (150, 4), (230, 4)]);
+        assert_eq!(struggle(steps.excess(Excess::Discard), 5), [(10, 1), (30, 2), (70, 4), (150, 4), (230, 4)]);
+    }
+
+    /// The drawing above [`FixedStep`], at 10 ms an update.
+    #[test]
+    fn the_drawn_time_line() {
+        for (excess, last) in [(Excess::Keep, (2, 0, 1, 1.0)), (Excess::Discard, (2, 1, 0, 0.0))] {
+            let steps = FixedStep::every(Span::from_millis(10)).unwrap();
+            let mut steps = steps.max_updates(NonZeroU32::new(2).unwrap()).excess(excess);
+            let calls = [0, 7, 13, 26, 50].map(|millis| {
+                let frame = steps.advance(at(millis));
+                assert!(frame.render);
+                (frame.updates, frame.discarded, frame.pending, frame.interpolation)
+            });
+            assert_eq!(calls, [(0, 0, 0, 0.0), (0, 0, 0, 0.7), (1, 0, 0, 0.3), (1, 0, 0, 0.6), last]);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_can_be_bounded() {
+        let mut steps =
+            FixedStep::every(Span::from_millis(10)).unwrap().excess(Excess::KeepUpTo(NonZeroU32::new(6).unwrap()));
+        steps.advance(at(0));
+        let frame = steps.advance(at(3_600_000));
+        assert_eq!((frame.updates, frame.pending, frame.discarded), (4, 6, 359_990));
+        let frame = steps.advance(at(3_600_000));
+        assert_eq!((frame.updates, frame.pending, frame.render), (4, 2, false));
+    }
+
+    #[test]
+    fn time_that_stands_still_or_goes_back_is_harmless() {
+        let mut steps = FixedStep::every(Span::from_millis(10)).unwrap();
+        assert!(steps.advance(at(100)).render, "the initial state");
+        for millis in [100, 50, -1_000_000, 99, 100] {
+            let frame = steps.advance(at(millis));
+            assert_eq!((frame.updates, frame.render, frame.interpolation), (0, false, 0.0));
+        }
+        assert_eq!((steps.advance(at(115)).updates, steps.wait()), (1, Span::from_millis(5)));
+        steps.resume(at(10));
+        let frame = steps.advance(at(15));
+        assert_eq!((frame.updates, frame.render), (1, true));
+    }
+
+    #[test]
+    fn the_render_cap_leaves_updates_alone() {
+        let mut steps = FixedStep::new(Rate::new(200, 1).unwrap()).render_rate(Rate::new(30, 1).unwrap());
+        let frames: Vec<_> = (0..=10_000).map(|millis| steps.advance(at(millis))).collect();
+        assert_eq!(frames.iter().filter(|frame| frame.render).count(), 301);
+        assert_eq!(frames.iter().map(|frame| frame.updates).sum::<u64>(), 2_000);
+    }
+
+    #[test]
+    fn snapping_gives_one_update_a_frame() {
+        let rates = [15, 30, 60, 120, 144].map(|hertz| Rate::new(hertz, 1).unwrap());
+        let plain = FixedStep::new(rates[2]);
+        let mut snapping = plain.clone().snap(&rates, Span::from_micros(200));
+        let mut plain = plain;
+        let (mut now, mut uneven) = (Instant::ZERO, 0);
+        snapping.advance(now);
+        plain.advance(now);
+        for frame in 0..100_000 {
+            now = now + Span::from_nanos(16_666_667 + [150_000, -190_000, 40_000, 0, -7][frame % 5]);
+            assert_eq!(snapping.advance(now).updates, 1);
+            uneven += u32::from(plain.advance(now).updates != 1);
+        }
+        assert!(uneven > 1_000, "{uneven}");
+        assert_eq!(snapping.drift(), Span::from_nanos(106_666));
+        assert_eq!(plain.drift(), Span::ZERO);
+    }
+
+    #[test]
+    fn an_hour_at_60_hz_driven_by_144_hz_is_exact() {
+        let (updates, frames) = (Rate::new(60, 1).unwrap(), Rate::new(144, 1).unwrap());
+        let mut steps = FixedStep::new(updates);
+        let total: u64 = (0..=144 * 3_600).map(|n| steps.advance(Instant::from_nanos(frames.offset(n))).updates).sum();
+        assert_eq!(total, 60 * 3_600);
+    }
+
+    #[test]
+    fn the_ends_of_time_are_no_trouble() {
+        let mut steps = FixedStep::new(Rate::new(1_000_000, 1).unwrap()).unlimited();
+        for now in [Instant::from_nanos(i128::MIN), Instant::ZERO, Instant::MAX, Instant::MAX] {
+            let frame = steps.advance(now);
+            assert!((0.0..=1.0).contains(&frame.interpolation), "{frame:?}");
+        }
+        assert!(steps.wait() >= Span::ZERO);
+    }
+}

@@ -1,0 +1,133 @@
+//! An exact rate, and from it the release of any tick, computed from the tick's index alone.
+//!
+//! At 30000/1001 Hz a period is no whole number of nanoseconds. Adding up rounded periods drifts; here the release of
+//! tick `n` is `floor(n·den·10⁹/num)` nanoseconds after the first, in 128-bit integers, so it is as exact in a
+//! century as in the first second. Time is an argument; nothing blocks or allocates.
+
+use crate::time::Span;
+use std::fmt;
+
+const NANOS: u128 = 1_000_000_000;
+
+/// Ticks per second as a reduced fraction: between once in 24 hours and one million a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    num: u64, // in 1..=10^15
+    den: u64, // in 1..=8.64·10^13
+}
+
+impl Rate {
+    /// What the limits are, for messages.
+    pub const LIMITS: &'static str = "above 0 (at least one tick in 24 hours) and at most 1 MHz";
+
+    /// `num` ticks in `den` seconds; `None` outside the limits.
+    pub fn new(num: u64, den: u64) -> Option<Self> {
+        let divisor = gcd(num, den);
+        if divisor == 0 {
+            return None;
+        }
+        let (num, den) = (num / divisor, den / divisor);
+        let within = num <= 1_000_000_000_000_000
+            && u128::from(num) <= 1_000_000 * u128::from(den)
+            && u128::from(den) <= 86_400 * u128::from(num);
+        (num > 0 && within).then_some(Self { num, den })
+    }
+
+    /// One tick every `period`; `None` outside the limits.
+    pub fn from_period(period: Span) -> Option<Self> {
+        Self::new(1_000_000_000, u64::try_from(period.nanos()).ok()?)
+    }
+
+    /// The numerator of the reduced fraction.
+    pub const fn num(self) -> u64 {
+        self.num
+    }
+
+    /// The denominator of the reduced fraction.
+    pub const fn den(self) -> u64 {
+        self.den
+    }
+
+    /// Ticks per second, rounded; for people and for ratios, never for pacing.
+    #[expect(clippy::cast_precision_loss, reason = "a rounded number is what is asked for")]
+    pub fn hertz(self) -> f64 {
+        self.num as f64 / self.den as f64
+    }
+
+    /// One period, rounded up to a whole nanosecond, so that a distance of one period is never too short.
+    pub fn period(self) -> Span {
+        let nanos = (u128::from(self.den) * NANOS).div_ceil(u128::from(self.num));
+        Span::from_wide(i128::try_from(nanos).unwrap_or(i128::MAX))
+    }
+
+    /// Nanoseconds from tick 0 to tick `n`: `floor(n·den·10⁹/num)`.
+    ///
+    /// Exact while `n·den` stays below 1.7·10²⁹ (at one tick a day: for 10¹³ years), and at the largest value beyond.
+    pub fn offset(self, n: u64) -> i128 {
+        let nanos = (u128::from(n) * u128::from(self.den)).saturating_mul(NANOS) / u128::from(self.num);
+        i128::try_from(nanos).unwrap_or(i128::MAX)
+    }
+
+    /// How many ticks have an [`offset`](Self::offset) below `nanos`; also the first index at or past it.
+    pub fn ticks_before(self, nanos: i128) -> u64 {
+        // floor(n·P) < t  <=>  n·P < t  (t whole)  <=>  n < t/P, so the count is ceil(t/P).
+        let Ok(nanos) = u128::try_from(nanos) else {
+            return 0;
+        };
+        let scale = u128::from(self.den) * NANOS;
+        let count = match nanos.checked_mul(u128::from(self.num)) {
+            Some(product) => product.div_ceil(scale),
+            None => (nanos / scale).saturating_mul(u128::from(self.num)),
+        };
+        u64::try_from(count).unwrap_or(u64::MAX)
+    }
+}
+
+/// `num/den`, always as a fraction: `1000/1`, `30000/1001`.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.num, self.den)
+    }
+}
+
+fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_century_at_ntsc_rate_is_exact() {
+        let rate = Rate::new(30_000, 1_001).unwrap();
+        let n: u64 = 94_605_294_705; // about a century
+        assert_eq!(rate.offset(n), i128::from(n) * 1_001 * 1_000_000_000 / 30_000);
+        assert_eq!(rate.offset(1_000_000_000_000), 33_366_666_666_666_666_666);
+    }
+
+    #[test]
+    fn counting_is_the_inverse_of_offset() {
+        for (num, den) in [(1_000, 1), (30_000, 1_001), (44_100, 1), (1, 5), (1_000_000, 1), (7, 3)] {
+            let rate = Rate::new(num, den).unwrap();
+            for n in [0, 1, 2, 29, 30, 1_000, 123_456_789, 1_000_000_000_000] {
+                assert_eq!(rate.ticks_before(rate.offset(n)), n, "{rate} {n}");
+                assert_eq!(rate.ticks_before(rate.offset(n) + 1), n + 1, "{rate} {n}");
+            }
+            assert_eq!(rate.ticks_before(-5), 0);
+        }
+    }
+
+    #[test]
+    fn limits() {
+        assert!(Rate::new(0, 1).is_none() && Rate::new(1, 0).is_none() && Rate::new(0, 0).is_none());
+        assert!(Rate::new(1_000_000, 1).is_some() && Rate::new(1_000_001, 1).is_none());
+        assert!(Rate::new(1, 86_400).is_some() && Rate::new(1, 86_401).is_none());
+        assert!(Rate::from_period(Span::from_nanos(-1)).is_none());
+        assert_eq!(Rate::from_period(Span::from_micros(2_500)), Rate::new(400, 1));
+        assert_eq!(Rate::new(60, 1).unwrap().period(), Span::from_nanos(16_666_667));
+    }
+}

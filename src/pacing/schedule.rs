@@ -1,0 +1,302 @@
+//! Many rates on one thread: which task runs next, or how long to rest.
+//!
+//! Among the tasks that are due the one with the earliest deadline runs, then the one declared first. Tasks are never
+//! interrupted. A step costs at most log(tasks); both heaps have room for every task from the start.
+
+use super::credit::{Account, Settled};
+use crate::time::{Instant, Span};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A tick that is to run now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Position of the task in the order of declaration.
+    pub task: usize,
+    /// Index of the tick.
+    pub n: u64,
+    /// When it was meant to start; at or before the `now` that was asked with.
+    pub release: Instant,
+    /// Releases given up since the task's previous tick; the sum of what that tick gave up when it finished and
+    /// `missed`.
+    pub skipped: u64,
+    /// Releases given up just now, because something else held the worker.
+    pub missed: u64,
+    /// What the account held when the task's previous tick had finished.
+    pub credit: Span,
+}
+
+/// What [`Schedule::next`] says to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Run this tick, then call [`Schedule::settle`].
+    Run(Due),
+    /// Nothing is due before this instant.
+    Rest(Instant),
+    /// No release is left.
+    Finished,
+}
+
+/// Releases that ended without a tick to report them with; see [`Schedule::close`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenUp {
+    /// Position of the task in the order of declaration.
+    pub task: usize,
+    /// How many.
+    pub count: u64,
+    /// How late the oldest of them was when it was given up; the others follow one period apart.
+    pub oldest: Span,
+    /// The task had been ended before, so that they were not late: nobody was to run them.
+    pub disabled: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    account: Account,
+    deadline: Span,
+    credit: Span, // when the previous tick had finished
+    skipped: u64, // by the previous tick
+    missed: u64,  // since, and not yet reported
+    disabled: bool,
+}
+
+type Heap = BinaryHeap<Reverse<(Instant, usize)>>;
+
+/// The tasks of one worker.
+#[derive(Debug)]
+pub struct Schedule {
+    entries: Vec<Entry>,
+    waiting: Heap,               // by release
+    ready: Heap,                 // by absolute deadline
+    idle_until: Option<Instant>, // the last end of a disabled task
+}
+
+impl Schedule {
+    /// A schedule of `tasks`, in the order of declaration: each an account and its deadline, relative to the release.
+    pub fn new(tasks: impl IntoIterator<Item = (Account, Span)>) -> Self {
+        let tasks: Vec<_> = tasks.into_iter().collect();
+        let mut schedule = Self::with_room_for(tasks.len());
+        for (account, deadline) in tasks {
+            schedule.add(account, deadline);
+        }
+        schedule
+    }
+
+    /// A schedule without tasks that has room for `tasks` of them: adding so many allocates nothing.
+    pub fn with_room_for(tasks: usize) -> Self {
+        Self {
+            entries: Vec::with_capacity(tasks),
+            waiting: Heap::with_capacity(tasks),
+            ready: Heap::with_capacity(tasks),
+            idle_until: None,
+        }
+    }
+
+    /// Adds a task behind the others.
+    pub fn add(&mut self, account: Account, deadline: Span) {
+        self.push(Entry { account, deadline, credit: Span::ZERO, skipped: 0, missed: 0, disabled: false });
+    }
+
+    /// Adds the task at `position` of another schedule behind the others, as it stands there: phase, index and counts
+    /// go on. Not while a tick of it is running.
+    pub fn adopt(&mut self, other: &Self, position: usize) {
+        self.push(other.entries[position].clone());
+    }
+
+    fn push(&mut self, entry: Entry) {
+        let task = self.entries.len();
+        match entry.account.next() {
+            Some(_) if entry.disabled => self.idle_until = self.idle_until.max(Some(entry.account.end())),
+            Some((_, release)) => self.waiting.push(Reverse((release, task))),
+            None => {}
+        }
+        self.entries.push(entry);
+    }
+
+    /// The next release that has not come up, and `None` when no release is left or some tick is to run already.
+    pub fn next_release(&self) -> Option<Instant> {
+        self.waiting.peek().filter(|_| self.ready.is_empty()).map(|&Reverse((release, _))| release)
+    }
+
+    /// What to do at `now`.
+    ///
+    /// A tick that it says to run is handed out once: run it and call [`settle`](Self::settle), or
+    /// [`disable`](Self::disable). A call that comes early, twice, or with a `now` that has gone back says how long to
+    /// rest, and changes nothing.
+    pub fn next(&mut self, now: Instant) -> Next {
+        while let Some(&Reverse((release, task))) = self.waiting.peek() {
+            if release > now {
+                break;
+            }
+            self.waiting.pop();
+            self.ready.push(Reverse((release + self.entries[task].deadline, task)));
+        }
+        while let Some(Reverse((_, task))) = self.ready.pop() {
+            let entry = &mut self.entries[task];
+            let missed = entry.account.admit(now);
+            entry.missed += missed;
+            let Some((n, release)) = entry.account.next() else {
+                continue;
+            };
+            if missed > 0 {
+                // It has moved on to a later release: another task may now have the earlier deadline.
+                self.ready.push(Reverse((release + entry.deadline, task)));
+                continue;
+            }
+            if release > now {
+                // The clock went back between two calls.
+                self.waiting.push(Reverse((release, task)));
+                continue;
+            }
+            let skipped = entry.skipped + entry.missed;
+            return Next::Run(Due { task, n, release, skipped, missed: entry.missed, credit: entry.credit });
+        }
+        match self.waiting.peek() {
+            Some(&Reverse((release, _))) => Next::Rest(release),
+            // A disabled task's releases go on coming up, with nobody to run them.
+            None => match self.idle_until {
+                Some(until) if now < until => Next::Rest(until),
+                _ => Next::Finished,
+            },
+        }
+    }
+
+    /// Books the tick of `task` that ran from `started` to `finished`.
+    pub fn settle(&mut self, task: usize, started: Instant, finished: Instant) -> Settled {
+        let entry = &mut self.entries[task];
+        let settled = entry.account.settle(started, finished);
+        entry.credit = settled.credit;
+        entry.skipped = settled.skipped;
+        entry.missed = 0;
+        if let Some((_, release)) = entry.account.next() {
+            self.waiting.push(Reverse((release, task)));
+        }
+        settled
+    }
+
+    /// Books the tick of `task` as [`settle`](Self::settle) does, and runs the task no more. Its releases go on being
+    /// counted, as skipped.
+    pub fn disable(&mut self, task: usize, started: Instant, finished: Instant) -> Settled {
+        let entry = &mut self.entries[task];
+        let settled = entry.account.settle(started, finished);
+        entry.missed = 0;
+        entry.disabled = true;
+        if entry.account.next().is_some() {
+            self.idle_until = self.idle_until.max(Some(entry.account.end()));
+        }
+        settled
+    }
+
+    /// Ends every task at `now`: releases that have not run and whose slot has passed are given up, later ones do not
+    /// exist.
+    ///
+    /// Calls `given_up` for those that no later tick will report.
+    pub fn close(&mut self, now: Instant, mut given_up: impl FnMut(GivenUp)) {
+        self.waiting.clear();
+        self.ready.clear();
+        for (task, entry) in self.entries.iter_mut().enumerate() {
+            let count = entry.missed + entry.account.close(now);
+            if count > 0 {
+                let oldest = now - entry.account.oldest_of_last(count);
+                given_up(GivenUp { task, count, oldest, disabled: entry.disabled });
+            }
+            entry.missed = 0;
+        }
+    }
+
+    /// The accounts, in the order of declaration.
+    pub fn accounts(&self) -> impl Iterator<Item = &Account> {
+        self.entries.iter().map(|entry| &entry.account)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Grid, Overrun, Rate};
+    use super::*;
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + Span::from_millis(millis)
+    }
+
+    fn account(hertz: u64, overrun: Overrun, end: Instant) -> Account {
+        Account::new(Grid::starting_at(Instant::ZERO, Rate::new(hertz, 1).unwrap()), overrun, 0, end)
+    }
+
+    fn run(schedule: &mut Schedule, now: i64) -> (usize, u64) {
+        match schedule.next(at(now)) {
+            Next::Run(due) => (due.task, due.n),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_earliest_deadline_runs_first_then_the_one_declared_first() {
+        let deadlines = [100, 20, 20, 50].map(Span::from_millis);
+        let mut schedule =
+            Schedule::new(deadlines.map(|deadline| (account(10, Overrun::KeepWorking, Instant::MAX), deadline)));
+        let mut order = Vec::new();
+        for now in 0..4 {
+            let (task, n) = run(&mut schedule, now);
+            schedule.settle(task, at(now), at(now + 1));
+            order.push((task, n));
+        }
+        assert_eq!(order, [(1, 0), (2, 0), (3, 0), (0, 0)]);
+        assert_eq!(schedule.next(at(4)), Next::Rest(at(100)));
+        assert_eq!(schedule.next(at(-4)), Next::Rest(at(100)));
+    }
+
+    #[test]
+    fn a_task_that_moves_on_is_sorted_anew() {
+        let tasks = [(5, 40), (2, 60)]
+            .map(|(hertz, deadline)| (account(hertz, Overrun::KeepWorking, Instant::MAX), Span::from_millis(deadline)));
+        let mut schedule = Schedule::new(tasks);
+        // Both wait until 450: task 0 gives up 0 and 200 and moves on to 400 + 40, while task 1 still has 0 + 60.
+        assert_eq!(run(&mut schedule, 450), (1, 0));
+        schedule.settle(1, at(450), at(460));
+        let Next::Run(due) = schedule.next(at(460)) else { panic!() };
+        assert_eq!((due.task, due.n, due.skipped, due.missed), (0, 2, 2, 2));
+    }
+
+    #[test]
+    fn what_no_tick_reports_is_told_at_the_close() {
+        let mut schedule = Schedule::new([(account(10, Overrun::KeepWorking, at(500)), Span::from_millis(100))]);
+        // A stall over the end: every release is given up, none is left to run.
+        assert_eq!(schedule.next(at(2_000)), Next::Finished);
+        let mut told = Vec::new();
+        schedule.close(at(2_000), |given_up| told.push(given_up));
+        assert_eq!(told, [GivenUp { task: 0, count: 5, oldest: Span::from_millis(2_000), disabled: false }]);
+        assert_eq!(schedule.accounts().next().map(Account::due), Some(5));
+    }
+
+    #[test]
+    fn an_adopted_task_goes_on_as_it_was() {
+        let task = || (account(10, Overrun::CatchUp { max: 3 }, Instant::MAX), Span::from_millis(100));
+        let mut old = Schedule::new([task(), task(), task()]);
+        for position in 0..3 {
+            run(&mut old, 0);
+            old.settle(position, at(0), at(1));
+        }
+        let mut new = Schedule::with_room_for(2);
+        new.add(account(50, Overrun::Drop, Instant::MAX), Span::from_millis(20));
+        new.adopt(&old, 1);
+        assert_eq!(run(&mut new, 1), (0, 0));
+        new.settle(0, at(1), at(2));
+        assert_eq!(new.next(at(2)), Next::Rest(at(20)));
+        assert_eq!(run(&mut new, 105), (0, 5), "the tick at 100 with the earlier deadline");
+        assert_eq!(run(&mut new, 105), (1, 1));
+        assert_eq!(new.accounts().map(Account::ran).collect::<Vec<_>>(), [1, 1]);
+    }
+
+    #[test]
+    fn a_disabled_task_goes_on_being_due() {
+        let mut schedule = Schedule::new([(account(10, Overrun::Drop, at(1_000)), Span::from_millis(100))]);
+        run(&mut schedule, 0);
+        schedule.disable(0, at(0), at(1));
+        assert_eq!(schedule.next(at(500)), Next::Rest(at(1_000)));
+        assert_eq!(schedule.next(at(1_000)), Next::Finished);
+        schedule.close(Instant::MAX, |given_up| assert!(given_up.disabled));
+        let account = schedule.accounts().next().unwrap();
+        assert_eq!((account.ran(), account.skipped()), (1, 9));
+    }
+}

@@ -1,0 +1,85 @@
+//! The virtual clock: wound by whoever waits on it, with oversleeps on demand. The worker's loop runs on it unchanged,
+//! in `hertzd simulate` and in tests, an hour in a second.
+//!
+//! No real clock is read and nothing blocks.
+
+use crate::tasks::{Task, Tick, TickError};
+use crate::time::{Clock, Instant, Span, Wake};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+#[derive(Debug)]
+struct State {
+    now: Instant,
+    oversleeps: Vec<Span>,
+    sleeps: usize,
+}
+
+/// A clock that stands still until somebody sleeps, spins or works on it. Clones show the same time.
+#[derive(Clone, Debug)]
+pub struct SimClock(Arc<Mutex<State>>);
+
+impl SimClock {
+    /// A clock that shows `now`. Each sleep ends late by the next of `oversleeps`, which are cycled; without any,
+    /// sleeps end on time.
+    pub fn new(now: Instant, oversleeps: Vec<Span>) -> Self {
+        Self(Arc::new(Mutex::new(State { now, oversleeps, sleeps: 0 })))
+    }
+
+    /// Lets `span` go by; a negative one steps the clock back.
+    pub fn advance(&self, span: Span) {
+        let mut state = self.state();
+        state.now = state.now + span;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Instant {
+        self.state().now
+    }
+
+    fn sleep_until(&self, at: Instant) -> Wake {
+        let mut state = self.state();
+        let late = match state.oversleeps.len() {
+            0 => Span::ZERO,
+            count => state.oversleeps[state.sleeps % count],
+        };
+        state.sleeps += 1;
+        state.now = state.now.max(at + late);
+        Wake::Reached
+    }
+
+    fn spin_until(&self, at: Instant) -> Instant {
+        let mut state = self.state();
+        state.now = state.now.max(at);
+        state.now
+    }
+}
+
+/// Stands in for a task on the virtual clock: takes the time its script says, and does nothing.
+#[derive(Debug)]
+pub struct Scripted {
+    clock: SimClock,
+    run: Vec<Span>,
+    ticks: usize,
+}
+
+impl Scripted {
+    /// A task whose ticks take the times in `run`, one after the other, cycled; without any, no time.
+    pub fn new(clock: SimClock, run: Vec<Span>) -> Self {
+        Self { clock, run, ticks: 0 }
+    }
+}
+
+impl Task for Scripted {
+    fn tick(&mut self, _: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        if !self.run.is_empty() {
+            self.clock.advance(self.run[self.ticks % self.run.len()]);
+            self.ticks += 1;
+        }
+        Ok(())
+    }
+}

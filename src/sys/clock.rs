@@ -1,0 +1,188 @@
+//! The kernel's clocks: reading them, and sleeping until an instant on them.
+//!
+//! Nothing here allocates. Readings go through the vDSO (about 45 ns) except processor time, which is a system call.
+//! [`Clock::sleep_until`] and [`pause`] are the only functions that block.
+
+use std::{io, mem};
+
+use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span, Wake};
+
+use super::from_minus_one;
+
+/// Bracketed readings taken by [`utc_offset`]: enough that one of them is very likely undisturbed.
+const READINGS: usize = 8;
+
+/// One of the kernel's clocks, as a [`Clock`].
+///
+/// `sleep_until` an instant that has passed still costs a system call and an armed timer, some 4.5 µs: compare first.
+/// Instants before the clock's zero have passed; instants more than 292 years after it, the end of the kernel's own
+/// timers, are slept towards until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelClock(libc::clockid_t);
+
+impl KernelClock {
+    /// Nanoseconds since boot without the time spent suspended; never stepped. The right clock unless ticks have to
+    /// agree with another machine.
+    pub const fn monotonic() -> Self {
+        Self(libc::CLOCK_MONOTONIC)
+    }
+
+    /// International atomic time since 1970: UTC without leap seconds. Stepped when the time is set, and equal to
+    /// [`KernelClock::realtime`] until somebody (chrony, ptp4l) tells the kernel the [`tai_offset`].
+    pub const fn tai() -> Self {
+        Self(libc::CLOCK_TAI)
+    }
+
+    /// UTC since 1970. It goes back at leap seconds and when the time is set; sleeps follow such steps.
+    pub const fn realtime() -> Self {
+        Self(libc::CLOCK_REALTIME)
+    }
+}
+
+impl Clock for KernelClock {
+    fn now(&self) -> Instant {
+        let read = read(self.0);
+        Instant::from_nanos(i128::from(read.tv_sec) * i128::from(NANOS_PER_SECOND) + i128::from(read.tv_nsec))
+    }
+
+    /// Interrupted by any signal with a handler; [`super::thread::interrupt`] sends one on purpose.
+    fn sleep_until(&self, at: Instant) -> Wake {
+        let at = timespec(at);
+        // SAFETY: `at` is a valid timespec that outlives the call, and an absolute sleep writes no remainder.
+        let code = unsafe { libc::clock_nanosleep(self.0, libc::TIMER_ABSTIME, &raw const at, std::ptr::null_mut()) };
+        debug_assert!(code == 0 || code == libc::EINTR, "clock_nanosleep: {}", io::Error::from_raw_os_error(code));
+        // Anything but 0 makes the caller look at the clock again, so that no error can pass for the instant asked.
+        if code == 0 { Wake::Reached } else { Wake::Interrupted }
+    }
+}
+
+/// Processor time used by the calling thread so far, in user and kernel mode together.
+pub fn thread_cpu_time() -> Span {
+    KernelClock(libc::CLOCK_THREAD_CPUTIME_ID).now() - Instant::ZERO
+}
+
+/// Processor time used by all threads of this process so far, in user and kernel mode together.
+pub fn process_cpu_time() -> Span {
+    KernelClock(libc::CLOCK_PROCESS_CPUTIME_ID).now() - Instant::ZERO
+}
+
+/// Sleeps for at least `span` on the monotonic clock, signals or not. For cool threads, which have no tick to meet;
+/// zero and negative spans return at once.
+pub fn pause(span: Span) {
+    if span > Span::ZERO {
+        let clock = KernelClock::monotonic();
+        let end = clock.now() + span;
+        while clock.sleep_until(end) == Wake::Interrupted {}
+    }
+}
+
+/// Nanoseconds to add to a reading of `clock` to get UTC since 1970.
+///
+/// From the tightest of a few readings of UTC between two of `clock`, so a preemption in the middle does not show;
+/// good to some 50 ns. The answer ages: UTC is steered and stepped, the monotonic clock is not stepped with it.
+pub fn utc_offset(clock: KernelClock) -> i128 {
+    let utc = KernelClock::realtime();
+    if clock == utc {
+        return 0;
+    }
+    let bracketed = || {
+        let before = clock.now();
+        let between = utc.now();
+        let width = clock.now() - before;
+        (width, between.nanos() - before.nanos() - i128::from(width.nanos() / 2))
+    };
+    // A step of a settable clock can make a width negative; it must not win.
+    let tightest = (0..READINGS).map(|_| bracketed()).min_by_key(|(width, _)| width.nanos().unsigned_abs());
+    tightest.map_or(0, |(_, offset)| offset)
+}
+
+/// Seconds that TAI is ahead of UTC (37 since 2017), or `None` when nobody has told the kernel.
+pub fn tai_offset() -> Option<i32> {
+    // SAFETY: timex is made of integers, for which all-zero bytes are valid; zero modes ask to change nothing.
+    let mut timex: libc::timex = unsafe { mem::zeroed() };
+    // SAFETY: `timex` is an owned, initialised struct of the type the kernel fills.
+    let state = unsafe { libc::adjtimex(&raw mut timex) };
+    from_minus_one(state).ok().and((timex.tai != 0).then_some(timex.tai))
+}
+
+fn read(clock: libc::clockid_t) -> libc::timespec {
+    // SAFETY: timespec is made of integers, for which all-zero bytes are valid.
+    let mut time: libc::timespec = unsafe { mem::zeroed() };
+    // SAFETY: `time` is owned and of the type the kernel fills.
+    let returned = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    debug_assert_eq!(returned, 0, "every Linux since 3.10 has the clocks offered here");
+    time
+}
+
+/// The nearest instant that the kernel can sleep towards: its own timers count 64-bit nanoseconds from zero.
+fn timespec(at: Instant) -> libc::timespec {
+    let nanos = (at - Instant::ZERO).nanos().max(0);
+    // SAFETY: timespec is made of integers, for which all-zero bytes are valid.
+    let mut time: libc::timespec = unsafe { mem::zeroed() };
+    // By way of 128 bits, because the fields are as wide as the platform says.
+    time.tv_sec = libc::time_t::try_from(i128::from(nanos / NANOS_PER_SECOND)).unwrap_or(libc::time_t::MAX);
+    time.tv_nsec = libc::c_long::try_from(i128::from(nanos % NANOS_PER_SECOND)).unwrap_or_default();
+    time
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLOCKS: [KernelClock; 3] = [KernelClock::monotonic(), KernelClock::tai(), KernelClock::realtime()];
+
+    #[test]
+    fn a_sleep_never_ends_early() {
+        for clock in CLOCKS {
+            for nanos in [1, 1_000, 70_000, 3_000_000] {
+                let at = clock.now() + Span::from_nanos(nanos);
+                while clock.sleep_until(at) == Wake::Interrupted {}
+                assert!(clock.now() >= at);
+            }
+        }
+    }
+
+    #[test]
+    fn instants_that_have_passed_are_reached() {
+        for clock in CLOCKS {
+            for at in [Instant::from_nanos(i128::MIN), Instant::from_nanos(-1), Instant::ZERO, clock.now()] {
+                while clock.sleep_until(at) == Wake::Interrupted {}
+            }
+        }
+    }
+
+    #[test]
+    fn instants_are_clamped_to_what_the_kernel_can_sleep_towards() {
+        let parts = |nanos| {
+            let time = timespec(Instant::from_nanos(nanos));
+            (i128::from(time.tv_sec), i128::from(time.tv_nsec))
+        };
+        assert_eq!(parts(i128::MIN), (0, 0));
+        assert_eq!(parts(-1), (0, 0));
+        assert_eq!(parts(1_999_999_999), (1, 999_999_999));
+        assert_eq!(parts(2_000_000_000), (2, 0));
+        assert_eq!(parts(i128::MAX), parts(i128::from(i64::MAX)));
+    }
+
+    #[test]
+    fn a_pause_lasts_and_processor_time_is_used_awake() {
+        let clock = KernelClock::monotonic();
+        let (start, thread, process) = (clock.now(), thread_cpu_time(), process_cpu_time());
+        pause(Span::from_millis(2));
+        assert!(clock.now() - start >= Span::from_millis(2));
+        clock.spin_until(clock.now() + Span::from_millis(2));
+        assert!(thread_cpu_time() > thread);
+        assert!(process_cpu_time() > process);
+        pause(Span::from_nanos(i64::MIN));
+    }
+
+    #[test]
+    fn offsets_lead_to_utc() {
+        assert_eq!(utc_offset(KernelClock::realtime()), 0);
+        let monotonic = KernelClock::monotonic();
+        let before = KernelClock::realtime().now();
+        let utc = monotonic.now().plus_nanos(utc_offset(monotonic));
+        println!("UTC by the monotonic clock: {} after UTC; TAI − UTC: {:?} s", utc - before, tai_offset());
+        assert!(tai_offset().is_none_or(|seconds| seconds != 0));
+    }
+}

@@ -1,0 +1,209 @@
+//! Facts of the machine that belong beside every measurement.
+//!
+//! Read once at start-up from /proc and /sys: small files, but they allocate. No clock is read. A fact that cannot be
+//! read is `unknown` or missing, never an error and never a guess.
+
+use std::fs;
+use std::path::Path;
+
+/// CPU numbers past this in a list are a broken file, not a machine.
+const MOST_CPUS: usize = 1 << 16;
+
+/// What is known of the machine. Texts are `unknown` where the kernel does not tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// The kernel's release, as `uname -r` prints it.
+    pub kernel: String,
+    /// How many CPUs are online; 0 when unknown.
+    pub cpus: usize,
+    /// The numbers of the CPUs that are online, ascending; isolated ones included.
+    pub online_cpus: Vec<usize>,
+    /// How far the kernel lets itself be preempted: `rt`, `full`, `lazy`, `voluntary`, `none`; or `dynamic` when that
+    /// is chosen at boot and only root may see the choice.
+    pub preempt: String,
+    /// Where time comes from: `tsc`, `kvm-clock`, `hpet`, `arch_sys_counter`, ...
+    pub clocksource: String,
+    /// Microseconds of every period that real-time threads of a CPU may run, and that period in microseconds: the rest
+    /// is kept for others. A runtime of -1 is no limit. `None` on kernels that do not have it.
+    pub realtime_bandwidth: Option<(i64, i64)>,
+    /// The processor's own name, or the board's.
+    pub cpu_model: String,
+    /// The frequency governor of the first CPU; `None` where frequencies are not scaled, as in most virtual machines.
+    pub governor: Option<String>,
+    /// CPUs that the scheduler keeps free (`isolcpus=`), ascending.
+    pub isolated: Vec<usize>,
+}
+
+impl Host {
+    /// This machine.
+    pub fn read() -> Self {
+        Self::read_under(Path::new("/"))
+    }
+
+    /// The machine whose `proc` and `sys` lie under `root`.
+    pub fn read_under(root: &Path) -> Self {
+        let text = |path: &str| {
+            let text = fs::read_to_string(root.join(path)).ok()?;
+            Some(text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned())
+        };
+        let fact = |path| text(path).filter(|text| !text.is_empty());
+        let list = |path| text(path).and_then(|text| parse_cpu_list(&text)).unwrap_or_default();
+        let number = |path| text(path)?.parse().ok();
+        let unknown = || "unknown".to_owned();
+
+        let cpuinfo = text("proc/cpuinfo").unwrap_or_default();
+        let model = ["model name", "Model", "Hardware", "cpu model", "cpu"].iter().find_map(|key| value(&cpuinfo, key));
+        let online_cpus = list("sys/devices/system/cpu/online");
+        let listed = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
+        Self {
+            kernel: fact("proc/sys/kernel/osrelease").unwrap_or_else(unknown),
+            cpus: if online_cpus.is_empty() { listed } else { online_cpus.len() },
+            online_cpus,
+            preempt: preempt(
+                text("sys/kernel/realtime").as_deref(),
+                text("sys/kernel/debug/sched/preempt").as_deref(),
+                text("proc/sys/kernel/version").as_deref(),
+            ),
+            clocksource: fact("sys/devices/system/clocksource/clocksource0/current_clocksource")
+                .unwrap_or_else(unknown),
+            realtime_bandwidth: number("proc/sys/kernel/sched_rt_runtime_us")
+                .zip(number("proc/sys/kernel/sched_rt_period_us")),
+            cpu_model: model.map(str::to_owned).or_else(|| fact("proc/device-tree/model")).unwrap_or_else(unknown),
+            governor: fact("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            isolated: list("sys/devices/system/cpu/isolated"),
+        }
+    }
+}
+
+/// One more than the greatest CPU number that can be pinned to (1024 with glibc).
+pub const fn cpu_set_size() -> usize {
+    libc::CPU_SETSIZE as usize
+}
+
+/// CPU numbers from the kernel's notation, `0-3,8`; ascending, each once. Empty text is no CPU.
+///
+/// `None` for anything else: not numbers, ranges that run backwards, numbers of 65536 and more.
+pub fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if first > last || last >= MOST_CPUS {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Some(cpus)
+}
+
+/// The value of the first `key : value` line.
+fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
+    pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
+}
+
+/// From the surest source to the vaguest: /sys/kernel/realtime, the word in parentheses that debugfs shows root, and
+/// what the kernel was built with, as its version tells everybody.
+fn preempt(realtime: Option<&str>, choice: Option<&str>, version: Option<&str>) -> String {
+    if realtime == Some("1") {
+        return "rt".to_owned();
+    }
+    let chosen = choice.and_then(|words| words.split_once('(')?.1.split_once(')')).map(|(word, _)| word);
+    let built = || {
+        let word = version?.split_whitespace().find_map(|word| word.strip_prefix("PREEMPT"));
+        Some(match word {
+            None => "none".to_owned(),
+            Some("") => "full".to_owned(),
+            Some(kind) => kind.trim_start_matches('_').to_lowercase(),
+        })
+    };
+    chosen.map(str::to_owned).or_else(built).unwrap_or_else(|| "unknown".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn a_board_with_everything() {
+        let root = tree(&[
+            ("proc/sys/kernel/osrelease", "6.12.9-rt\n"),
+            ("proc/sys/kernel/version", "#1 SMP PREEMPT_RT Mon Jan 1\n"),
+            ("proc/sys/kernel/sched_rt_runtime_us", "-1\n"),
+            ("proc/sys/kernel/sched_rt_period_us", "1000000\n"),
+            ("proc/cpuinfo", "processor\t: 0\nBogoMIPS\t: 108.00\n\nprocessor\t: 1\n"),
+            ("proc/device-tree/model", "Raspberry Pi 5 Model B Rev 1.0\0"),
+            ("sys/devices/system/cpu/online", "0-1,3\n"),
+            ("sys/devices/system/cpu/isolated", "3\n"),
+            ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n"),
+            ("sys/devices/system/clocksource/clocksource0/current_clocksource", "arch_sys_counter\n"),
+        ]);
+        let expected = Host {
+            kernel: "6.12.9-rt".to_owned(),
+            cpus: 3,
+            online_cpus: vec![0, 1, 3],
+            preempt: "rt".to_owned(),
+            clocksource: "arch_sys_counter".to_owned(),
+            realtime_bandwidth: Some((-1, 1_000_000)),
+            cpu_model: "Raspberry Pi 5 Model B Rev 1.0".to_owned(),
+            governor: Some("performance".to_owned()),
+            isolated: vec![3],
+        };
+        assert_eq!(Host::read_under(root.path()), expected);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_unknown() {
+        let root = tree(&[
+            ("proc/cpuinfo", "processor : 0\nmodel name : A Chip @ 2:1\n\nprocessor : 1\n"),
+            ("sys/devices/system/cpu/online", "garbage"),
+            ("sys/devices/system/cpu/isolated", "\n"),
+            ("proc/sys/kernel/sched_rt_runtime_us", "950000"),
+        ]);
+        let host = Host::read_under(root.path());
+        assert_eq!((host.cpus, host.cpu_model.as_str()), (2, "A Chip @ 2:1"));
+        assert_eq!((host.kernel.as_str(), host.preempt.as_str()), ("unknown", "unknown"));
+        assert_eq!((host.realtime_bandwidth, host.governor), (None, None));
+        assert!(host.online_cpus.is_empty() && host.isolated.is_empty());
+    }
+
+    #[test]
+    fn preemption_is_told_by_the_surest_source() {
+        assert_eq!(preempt(Some("1"), Some("none (full)"), None), "rt");
+        assert_eq!(preempt(Some("0"), Some("none voluntary (full) lazy"), Some("PREEMPT_DYNAMIC")), "full");
+        assert_eq!(preempt(None, None, Some("#1 SMP PREEMPT_DYNAMIC Debian 6.12")), "dynamic");
+        assert_eq!(preempt(None, None, Some("#1 SMP PREEMPT_RT")), "rt");
+        assert_eq!(preempt(None, Some("broken"), Some("#1 SMP PREEMPT Mon")), "full");
+        assert_eq!(preempt(None, None, Some("#1 SMP Mon Jan 1")), "none");
+    }
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(parse_cpu_list("0-3,8\n"), Some(vec![0, 1, 2, 3, 8]));
+        assert_eq!(parse_cpu_list("8, 0-1,1"), Some(vec![0, 1, 8]));
+        assert_eq!(parse_cpu_list("\n"), Some(vec![]));
+        for broken in [",", "3-1", "a", "0-", "-1", "1,,2", "0-99999999999", "65536"] {
+            assert_eq!(parse_cpu_list(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn this_machine() {
+        let host = Host::read();
+        println!("{host:?}");
+        assert_eq!(host.cpus, host.online_cpus.len());
+        assert!(cpu_set_size() >= 128);
+    }
+}

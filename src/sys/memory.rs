@@ -1,0 +1,137 @@
+//! Memory that stays where it is: an allocator that gives nothing back, pages that are never evicted; and the request
+//! for CPUs that do not sleep deeply.
+//!
+//! For start-up only: these calls read /proc, allocate and may take milliseconds. No clock is read.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::{fs, mem};
+
+use super::from_minus_one;
+
+/// How much of the process [`lock`] keeps in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locked {
+    /// Every page, including those mapped later.
+    All,
+    /// The mappings there were at the time of the call; those made later, such as the stacks of new threads, are not.
+    Present,
+}
+
+/// Makes the allocator use one arena and keep freed memory, so that memory touched once faults no more.
+///
+/// Call it first thing: arenas of threads that exist already stay. Each arena reserves 64 MiB of address space, which
+/// counts as locked. Blocks of more than 32 MiB (512 KiB on 32 bits) still come from the kernel and go back to it.
+/// With other allocators than glibc's this does nothing.
+pub fn limit_arenas() {
+    #[cfg(target_env = "gnu")]
+    {
+        const KEEP_ALL: libc::c_int = -1;
+        // The greatest that glibc takes: DEFAULT_MMAP_THRESHOLD_MAX.
+        const LARGE: libc::c_int = if cfg!(target_pointer_width = "64") { 32 << 20 } else { 512 << 10 };
+        let settings = [(libc::M_ARENA_MAX, 1), (libc::M_TRIM_THRESHOLD, KEEP_ALL), (libc::M_MMAP_THRESHOLD, LARGE)];
+        for (parameter, value) in settings {
+            // SAFETY: mallopt takes two integers and locks the allocator itself.
+            let taken = unsafe { libc::mallopt(parameter, value) };
+            debug_assert_eq!(taken, 1, "mallopt({parameter}, {value})");
+        }
+    }
+}
+
+/// Keeps the pages of this process in memory, each from its first touch on (MCL_ONFAULT): the untouched rest of stacks
+/// and arenas, hundreds of megabytes, is not fetched for it.
+///
+/// Later mappings are included only where locked memory is unlimited or CAP_IPC_LOCK is effective. Under a limit they
+/// would count against it in full, touched or not, and the next thread (8 MiB of stack) would fail to start with
+/// EAGAIN, long after this call succeeded.
+///
+/// # Errors
+/// ENOMEM when the mappings there are exceed RLIMIT_MEMLOCK (remedy: `LimitMEMLOCK=infinity`); EPERM when that is 0.
+pub fn lock() -> io::Result<Locked> {
+    let (locked, future) = if unlimited()? { (Locked::All, libc::MCL_FUTURE) } else { (Locked::Present, 0) };
+    // SAFETY: takes flags only, and moves no page that a pointer refers to.
+    from_minus_one(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT | future) })?;
+    Ok(locked)
+}
+
+/// Takes [`lock`] back.
+///
+/// # Errors
+/// None that the kernel documents.
+pub fn unlock() -> io::Result<()> {
+    // SAFETY: takes nothing, and changes no page's contents.
+    from_minus_one(unsafe { libc::munlockall() }).map(drop)
+}
+
+/// Bytes of address space that are locked, touched or not (VmLck); 0 when /proc does not tell.
+pub fn locked_bytes() -> u64 {
+    let kib = status("VmLck:").and_then(|value| value.trim_end_matches("kB").trim().parse().ok());
+    kib.map_or(0, |kib: u64| kib.saturating_mul(1024))
+}
+
+/// Asks the kernel for idle states without wake-up latency on all CPUs, for as long as the file is kept open.
+///
+/// Wake-ups get sharper, at the price of power and heat. Without effect in most virtual machines.
+///
+/// # Errors
+/// EACCES for an ordinary user; ENOENT where the kernel or the container has no such device.
+pub fn hold_cpu_latency() -> io::Result<File> {
+    let mut file = OpenOptions::new().write(true).open("/dev/cpu_dma_latency")?;
+    file.write_all(&0i32.to_ne_bytes())?; // microseconds
+    Ok(file)
+}
+
+fn unlimited() -> io::Result<bool> {
+    // SAFETY: rlimit is made of integers, for which all-zero bytes are valid.
+    let mut limit: libc::rlimit = unsafe { mem::zeroed() };
+    // SAFETY: `limit` is owned and of the type the kernel fills.
+    from_minus_one(unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) })?;
+    Ok(limit.rlim_cur == libc::RLIM_INFINITY || may_lock_all())
+}
+
+/// Whether CAP_IPC_LOCK is effective, and in the first user namespace: the kernel asks for it there, so that of a
+/// rootless container does not count.
+fn may_lock_all() -> bool {
+    const CAP_IPC_LOCK: u32 = 14;
+    let capable = status("CapEff:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    let namespace = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    capable.is_some_and(|mask| mask >> CAP_IPC_LOCK & 1 == 1)
+        && namespace.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+fn status(key: &str) -> Option<String> {
+    let text = fs::read_to_string("/proc/thread-self/status").ok()?;
+    text.lines().find_map(|line| line.strip_prefix(key)).map(|value| value.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_locked_shows_and_threads_still_start() {
+        limit_arenas();
+        match lock() {
+            Ok(locked) => {
+                println!("{locked:?}: {} bytes", locked_bytes());
+                assert!(locked_bytes() > 0);
+                std::thread::Builder::new().spawn(|| ()).expect("a thread starts under the lock").join().unwrap();
+                unlock().unwrap();
+                assert_eq!(locked_bytes(), 0);
+            }
+            Err(error) => {
+                println!("skipped: {error}");
+                assert!(matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EPERM)), "{error}");
+                assert!(!unlimited().unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn cpu_latency_is_held_or_refused_with_a_reason() {
+        match hold_cpu_latency() {
+            Ok(_held) => {}
+            Err(error) => println!("skipped: {error}"),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The kernel, in small wrappers that take and return our own types; the one room that may be unsafe.
+//!
+//! | file | what it asks the kernel for |
+//! | --- | --- |
+//! | [`clock`] | time, absolute sleeps, processor time, the distance to UTC and TAI |
+//! | [`thread`] | CPU, policy and priority of the calling thread; its signal mask; waking another thread's sleep |
+//! | [`signals`] | stop and reload requests; the signal that ends a sleep |
+//! | [`memory`] | locked pages, an allocator that keeps what it has, shallow CPU idle states |
+//! | [`host`] | facts of the machine that belong beside every measurement |
+//! | [`stream`] | whether a write would wait |
+//! | [`notify`] | nothing: it tells the service manager how the service is |
+//!
+//! Only [`clock`] is meant for the hot path: it neither allocates nor takes a lock. Everything else is for setting up
+//! and may do both. Refusals are [`io::Error`]s that keep the errno, for the caller to tell the remedy.
+
+#![allow(unsafe_code, reason = "system calls are unsafe functions of libc; this room is where they are made safe")]
+
+pub mod clock;
+
+pub mod thread;
+
+pub mod signals;
+
+pub mod memory;
+
+pub mod host;
+
+pub mod notify;
+
+pub mod stream;
+
+use std::io;
+
+/// For calls that return -1 and leave the reason in `errno`, as `int` or as `long`.
+fn from_minus_one<T: PartialEq + From<i8>>(returned: T) -> io::Result<T> {
+    if returned == T::from(-1) { Err(io::Error::last_os_error()) } else { Ok(returned) }
+}
+
+/// For calls that return the error number itself and leave `errno` alone, as all of `pthread_*` do.
+fn from_code(code: libc::c_int) -> io::Result<()> {
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+}
+
+/// The refusal of an argument that must not even reach the kernel, or the crate in between.
+fn invalid() -> io::Error {
+    io::Error::from_raw_os_error(libc::EINVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_errno_is_kept() {
+        assert_eq!(from_minus_one(7i64).unwrap(), 7);
+        assert_eq!(from_code(0).unwrap(), ());
+        assert_eq!(from_code(libc::EPERM).unwrap_err().raw_os_error(), Some(libc::EPERM));
+        // SAFETY: an invalid descriptor is refused; no memory is involved.
+        let refused = from_minus_one(unsafe { libc::close(-1) }).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EBADF));
+    }
+}

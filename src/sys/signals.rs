@@ -1,0 +1,157 @@
+//! Signals as requests: stop and reload for a cool thread to wait for, and the one that ends another thread's sleep.
+//!
+//! No clock is read. [`StopSignals::wait`] blocks; the rest is for start-up and may allocate. The handlers themselves
+//! (signal-hook's, and an empty one) only write to a pipe or a flag. They run on any thread that has not blocked the
+//! signal, so block signals in the threads that must not be disturbed ([`super::thread::block_all_signals`]).
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::{io, mem};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU};
+use signal_hook::flag;
+use signal_hook::iterator::{Handle, Signals};
+
+use super::from_minus_one;
+
+/// What somebody outside asked this process to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// SIGINT or SIGTERM, by number: end in good order.
+    Stop(i32),
+    /// SIGHUP: read the configuration again.
+    Reload,
+    /// SIGXCPU: a real-time thread has used more processor time without a rest than RLIMIT_RTTIME allows.
+    CpuLimit,
+}
+
+/// The signals this process takes as a [`Request`]. Keep it until the process ends: once dropped, SIGHUP and the first
+/// of SIGINT and SIGTERM are swallowed.
+#[derive(Debug)]
+pub struct StopSignals {
+    signals: Signals,
+}
+
+/// Ends [`StopSignals::wait`] from another thread.
+#[derive(Clone, Debug)]
+pub struct StopHandle(Handle);
+
+impl StopSignals {
+    /// From here on the first SIGINT or SIGTERM is a request to stop, and the second of either ends the process at once
+    /// with status 130 or 143, so that a stop that hangs can be cut short.
+    ///
+    /// # Errors
+    /// Those of sigaction and of making a pipe: EMFILE, ENFILE, ENOMEM.
+    pub fn install() -> io::Result<Self> {
+        // In this order no signal goes missing, and the flag is looked at before it is raised.
+        let stops = [SIGINT, SIGTERM];
+        let signals = Signals::new(stops)?;
+        let asked = Arc::new(AtomicBool::new(false));
+        for signal in stops {
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked))?;
+            flag::register(signal, Arc::clone(&asked))?;
+        }
+        Ok(Self { signals })
+    }
+
+    /// Takes SIGXCPU as a request as well; it would end the process otherwise.
+    ///
+    /// # Errors
+    /// As [`StopSignals::install`].
+    pub fn with_cpu_limit(self) -> io::Result<Self> {
+        self.signals.add_signal(SIGXCPU)?;
+        Ok(self)
+    }
+
+    /// Takes SIGHUP as a request to reload as well; it would end the process otherwise.
+    ///
+    /// # Errors
+    /// As [`StopSignals::install`].
+    pub fn with_reload(self) -> io::Result<Self> {
+        self.signals.add_signal(SIGHUP)?;
+        Ok(self)
+    }
+
+    /// Blocks until somebody asks for something. Requests made in the meantime are kept, those of one kind as one.
+    /// `None` once [`StopHandle::close`] was called.
+    pub fn wait(&mut self) -> Option<Request> {
+        let signal = self.signals.forever().next()?;
+        Some(match signal {
+            SIGHUP => Request::Reload,
+            SIGXCPU => Request::CpuLimit,
+            stop => Request::Stop(stop),
+        })
+    }
+
+    /// For another thread to end the waiting with.
+    pub fn handle(&self) -> StopHandle {
+        StopHandle(self.signals.handle())
+    }
+}
+
+impl StopHandle {
+    /// Makes [`StopSignals::wait`] return `None`, now and from then on.
+    pub fn close(&self) {
+        self.0.close();
+    }
+}
+
+/// Asks another process to reload: SIGHUP.
+///
+/// # Errors
+/// ESRCH when there is no such process, EPERM when it is another user's; EINVAL for a number that is no process's.
+pub fn ask_for_reload(process: u32) -> io::Result<()> {
+    // 0 and negative numbers mean whole groups of processes.
+    let process = libc::pid_t::try_from(process).ok().filter(|process| *process > 0).ok_or_else(super::invalid)?;
+    // SAFETY: no pointers; it sends a signal to a process that the kernel checks we may signal.
+    from_minus_one(unsafe { libc::kill(process, SIGHUP) }).map(drop)
+}
+
+/// Gives SIGURG a handler that does nothing, which is what makes it end a sleep: without one the kernel discards it.
+///
+/// SIGURG because its default is to be ignored, so that one sent too early kills nothing. Once per process, before
+/// [`super::thread::interrupt`].
+///
+/// # Errors
+/// None that the kernel documents for these arguments.
+pub fn catch_interrupts() -> io::Result<()> {
+    extern "C" fn nothing(_signal: libc::c_int) {}
+    // SAFETY: sigaction is made of integers, for which all-zero bytes are valid: an empty mask, and no SA_RESTART.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    // SAFETY: `action` outlives the call, and the handler, being empty, is async-signal-safe.
+    from_minus_one(unsafe { libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut()) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use signal_hook::low_level::raise;
+    use std::process::Command;
+
+    const IN_CHILD: &str = "HERTZD_TEST_SIGNALS_IN_CHILD";
+
+    /// In a process of its own, the same test binary again, since it is to be killed.
+    #[test]
+    fn the_first_signal_asks_and_the_second_ends() {
+        if std::env::var_os(IN_CHILD).is_some() {
+            let mut signals = StopSignals::install().unwrap().with_reload().unwrap();
+            raise(SIGHUP).unwrap();
+            assert_eq!(signals.wait(), Some(Request::Reload));
+            raise(SIGTERM).unwrap();
+            raise(SIGHUP).unwrap();
+            let both = [signals.wait(), signals.wait()];
+            assert!(both.contains(&Some(Request::Stop(SIGTERM))) && both.contains(&Some(Request::Reload)));
+            let handle = signals.handle();
+            std::thread::spawn(move || handle.close());
+            assert_eq!(signals.wait(), None);
+            assert_eq!(signals.wait(), None);
+            raise(SIGINT).unwrap();
+            unreachable!("the second signal ends the process");
+        }
+        let test = "sys::signals::tests::the_first_signal_asks_and_the_second_ends";
+        let child = Command::new(std::env::current_exe().unwrap()).args(["--exact", test]).env(IN_CHILD, "1").output();
+        let child = child.unwrap();
+        assert_eq!(child.status.code(), Some(130), "{}", String::from_utf8_lossy(&child.stdout));
+    }
+}

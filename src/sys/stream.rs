@@ -1,0 +1,41 @@
+//! Whether a stream takes what is written to it, without trying.
+//!
+//! [`writable`] waits, with a limit; it allocates nothing and reads no clock.
+
+use crate::time::Span;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Whether a write of up to a page would be taken, or fail, at once; waits for it up to `within` (whole milliseconds).
+///
+/// A pipe whose reader has stopped, or a terminal that is held (Ctrl-S), would let a write wait without an end.
+pub fn writable(stream: impl AsFd, within: Span) -> bool {
+    let mut asked = libc::pollfd { fd: stream.as_fd().as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    let millis = libc::c_int::try_from(within.nanos().max(0) / 1_000_000).unwrap_or(libc::c_int::MAX);
+    // SAFETY: `asked` is one owned pollfd, as the count says, and outlives the call.
+    let ready = unsafe { libc::poll(&raw mut asked, 1, millis) };
+    // An error (a signal, no memory) says nothing about the stream: writing will.
+    ready != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn a_full_pipe_is_not_writable_until_somebody_reads() {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        let page = [0; 4_096];
+        let mut pages = 0;
+        while writable(&writer, Span::ZERO) {
+            writer.write_all(&page).unwrap();
+            pages += 1;
+        }
+        assert!(pages > 0);
+        assert!(!writable(&writer, Span::from_millis(1)));
+        reader.read_exact(&mut vec![0; page.len() * pages]).unwrap();
+        assert!(writable(&writer, Span::ZERO));
+        drop(reader);
+        assert!(writable(&writer, Span::ZERO), "a write fails at once");
+    }
+}

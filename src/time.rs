@@ -1,0 +1,220 @@
+//! Instants and spans in integer nanoseconds, and the [`Clock`] that everything above reads time through.
+//!
+//! Nothing here reads a clock, blocks or allocates: the kernel's clocks are in [`crate::sys::clock`], the virtual
+//! one in [`crate::sim`].
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Neg, Sub};
+
+/// Nanoseconds in one second.
+pub const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+/// A point in time: nanoseconds since the zero of the clock it was read from.
+///
+/// 128 bits wide, because the release of tick 10¹² at 30 Hz lies a thousand years ahead, which is past what 64 bits
+/// of nanoseconds hold. Arithmetic saturates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(i128);
+
+impl Instant {
+    /// The zero of the clock.
+    pub const ZERO: Self = Self(0);
+    /// Later than every instant a clock can give.
+    pub const MAX: Self = Self(i128::MAX);
+
+    /// The instant `nanos` nanoseconds after the clock's zero.
+    pub const fn from_nanos(nanos: i128) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the clock's zero.
+    pub const fn nanos(self) -> i128 {
+        self.0
+    }
+
+    /// The time from `earlier` to `self`; negative when `self` is the earlier one.
+    pub fn since(self, earlier: Self) -> Span {
+        Span::from_wide(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The instant `nanos` nanoseconds after this one, for offsets wider than a [`Span`].
+    pub const fn plus_nanos(self, nanos: i128) -> Self {
+        Self(self.0.saturating_add(nanos))
+    }
+}
+
+impl Add<Span> for Instant {
+    type Output = Self;
+    fn add(self, span: Span) -> Self {
+        Self(self.0.saturating_add(i128::from(span.0)))
+    }
+}
+
+impl Sub<Span> for Instant {
+    type Output = Self;
+    fn sub(self, span: Span) -> Self {
+        Self(self.0.saturating_sub(i128::from(span.0)))
+    }
+}
+
+impl Sub for Instant {
+    type Output = Span;
+    fn sub(self, earlier: Self) -> Span {
+        self.since(earlier)
+    }
+}
+
+/// A signed length of time in nanoseconds; up to 292 years either way. Arithmetic saturates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(i64);
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// The longest span, about 292 years.
+    pub const MAX: Self = Self(i64::MAX);
+
+    /// A span of `nanos` nanoseconds.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// A span of `micros` microseconds.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros.saturating_mul(1_000))
+    }
+
+    /// A span of `millis` milliseconds.
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// A span of `seconds` seconds.
+    pub const fn from_seconds(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(NANOS_PER_SECOND))
+    }
+
+    /// The nearest span to a number of nanoseconds that may be too wide.
+    pub fn from_wide(nanos: i128) -> Self {
+        Self(i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX }))
+    }
+
+    /// The length in nanoseconds.
+    pub const fn nanos(self) -> i64 {
+        self.0
+    }
+
+    /// The length in seconds, for people and for ratios; exact below 104 days.
+    #[expect(clippy::cast_precision_loss, reason = "a rounded number of seconds is what is asked for")]
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / NANOS_PER_SECOND as f64
+    }
+}
+
+impl Add for Span {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Span {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Span {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Neg for Span {
+    type Output = Self;
+    fn neg(self) -> Self {
+        Self(self.0.saturating_neg())
+    }
+}
+
+/// Shows three significant digits and the unit that fits: `812 ns`, `4.10 µs`, `16.7 ms`, `2.00 s`.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let magnitude = self.0.unsigned_abs();
+        let (unit, scale) = match magnitude {
+            0..1_000 => return f.pad(&format!("{} ns", self.0)),
+            // What would round to 1000 of a unit is one of the next.
+            1_000..999_500 => ("µs", 1e3),
+            999_500..999_500_000 => ("ms", 1e6),
+            _ => ("s", 1e9),
+        };
+        #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+        let value = self.0 as f64 / scale;
+        let digits = match value.abs() {
+            v if v < 9.995 => 2,
+            v if v < 99.95 => 1,
+            _ => 0,
+        };
+        f.pad(&format!("{value:.digits$} {unit}"))
+    }
+}
+
+/// How a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// The instant asked for has come.
+    Reached,
+    /// Somebody wants the thread's attention (stop, reload); the instant may not have come yet.
+    Interrupted,
+}
+
+/// A source of time that can also wait.
+///
+/// An implementation must never go back (a realtime clock that is stepped excepted; see [`crate::sys::clock`]),
+/// never fail, and never report [`Wake::Reached`] before the instant asked for. Neither call may allocate.
+pub trait Clock {
+    /// The time now.
+    fn now(&self) -> Instant;
+
+    /// Gives the processor away until `at`, or until the thread is interrupted.
+    fn sleep_until(&self, at: Instant) -> Wake;
+
+    /// Burns the processor until `at`, and returns the first reading that is not before it.
+    fn spin_until(&self, at: Instant) -> Instant {
+        loop {
+            let now = self.now();
+            if now >= at {
+                return now;
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_shown_in_the_unit_that_fits() {
+        let shown = |nanos| Span::from_nanos(nanos).to_string();
+        assert_eq!(shown(0), "0 ns");
+        assert_eq!(shown(-812), "-812 ns");
+        assert_eq!(shown(4_100), "4.10 µs");
+        assert_eq!(shown(16_666_667), "16.7 ms");
+        assert_eq!(shown(999_499), "999 µs");
+        assert_eq!(shown(999_999), "1.00 ms");
+        assert_eq!(shown(999_999_999), "1.00 s");
+        assert_eq!(shown(-2_000_000_000), "-2.00 s");
+        assert_eq!(format!("{:>8}|", Span::from_micros(50)), " 50.0 µs|");
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        assert_eq!(Instant::MAX + Span::MAX, Instant::MAX);
+        assert_eq!(Instant::MAX - Instant::ZERO, Span::MAX);
+        assert_eq!(Instant::ZERO - Instant::MAX, Span::from_nanos(i64::MIN));
+        assert_eq!(-Span::from_nanos(i64::MIN), Span::MAX);
+    }
+}

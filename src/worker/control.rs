@@ -1,0 +1,155 @@
+//! What others tell a running worker, and what it lets them see: plain atomics, written without waiting.
+
+use crate::time::{Instant, Span};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What others tell a running worker, and what it lets them see.
+///
+/// The hot thread is the only writer of what is seen, so a store is all it costs.
+#[derive(Debug, Default)]
+pub struct Control {
+    stop: AtomicBool,
+    failed: AtomicU64, // number of the task plus one; 0: none
+    exchange: AtomicBool,
+    completed: AtomicBool,
+    ticks: AtomicU64,
+    running: AtomicU64, // number of the running task plus one; 0: none
+    tick: AtomicU64,
+    since: AtomicU64, // of the running tick, or of the rest: nanoseconds of the worker's clock
+    until: AtomicU64, // while it rests: the release it waits for
+    wakes: AtomicU64,
+    spun: AtomicU64, // nanoseconds
+}
+
+/// What a worker is doing. Instants are on its own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doing {
+    /// Ticks finished so far.
+    pub ticks: u64,
+    /// What now.
+    pub now: Activity,
+}
+
+/// What a worker is doing now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// It waits for a release, or is between two ticks.
+    Rests {
+        /// The release it waits for, or waited for last.
+        until: Instant,
+    },
+    /// It runs a tick.
+    Runs {
+        /// Number of the task.
+        task: u32,
+        /// Index of the tick.
+        n: u64,
+        /// When it began.
+        since: Instant,
+    },
+}
+
+impl Control {
+    /// Asks the worker to end before its next tick. One that sleeps has to be interrupted as well.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// The number of the task that has ended the run, as its configuration asks.
+    pub fn failed(&self) -> Option<u32> {
+        u32::try_from(self.failed.load(Ordering::Acquire).checked_sub(1)?).ok()
+    }
+
+    /// What the worker is doing. Its parts are read one after the other, so a tick that ends meanwhile may show with the
+    /// index of the next; a tick that lasts is shown as it is.
+    pub fn doing(&self) -> Doing {
+        let instant = |nanos: &AtomicU64| Instant::from_nanos(nanos.load(Ordering::Relaxed).into());
+        let running = self.running.load(Ordering::Acquire);
+        let now = match u32::try_from(running.wrapping_sub(1)) {
+            Ok(task) if running > 0 => {
+                Activity::Runs { task, n: self.tick.load(Ordering::Relaxed), since: instant(&self.since) }
+            }
+            _ => match self.until.load(Ordering::Relaxed) {
+                // It has not come to its first rest: it may take its time to start.
+                0 => Activity::Rests { until: Instant::MAX },
+                _ => Activity::Rests { until: instant(&self.until) },
+            },
+        };
+        Doing { ticks: self.ticks.load(Ordering::Relaxed), now }
+    }
+
+    /// Sleeps made so far, and time spent in spin tails.
+    pub fn rested(&self) -> (u64, Span) {
+        (self.wakes.load(Ordering::Relaxed), Span::from_wide(self.spun.load(Ordering::Relaxed).into()))
+    }
+
+    pub(super) fn count_rest(&self, wakes: u64, spun: Span) {
+        self.wakes.store(wakes, Ordering::Relaxed);
+        self.spun.store(spun.nanos().unsigned_abs(), Ordering::Relaxed);
+    }
+
+    /// The loop has come to its end, so that the thread's end is no accident.
+    pub fn completed(&self) -> bool {
+        self.completed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn complete(&self) {
+        self.completed.store(true, Ordering::Release);
+    }
+
+    pub(super) fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    pub(super) fn fail(&self, task: u32) {
+        self.failed.store(u64::from(task) + 1, Ordering::Release);
+        self.stop();
+    }
+
+    /// A set waits to be exchanged. The flag is raised when the set lies ready, so that the hot thread never looks into
+    /// the channel while somebody is still putting it there.
+    pub(super) fn ask_for_exchange(&self) {
+        self.exchange.store(true, Ordering::Release);
+    }
+
+    pub(super) fn exchange_asked(&self) -> bool {
+        self.exchange.load(Ordering::Relaxed) && self.exchange.swap(false, Ordering::Acquire)
+    }
+
+    pub(super) fn begins(&self, task: u32, n: u64, since: Instant) {
+        self.tick.store(n, Ordering::Relaxed);
+        self.since.store(low(since), Ordering::Relaxed);
+        self.running.store(u64::from(task) + 1, Ordering::Release);
+    }
+
+    pub(super) fn ends(&self) {
+        self.running.store(0, Ordering::Release);
+        self.ticks.store(self.ticks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    pub(super) fn rests(&self, until: Instant) {
+        self.until.store(low(until), Ordering::Relaxed);
+    }
+}
+
+/// Nanoseconds in 64 bits: any reading of a real clock for 584 years; later, the end of that.
+fn low(instant: Instant) -> u64 {
+    u64::try_from(instant.nanos().max(0)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_does_can_be_seen() {
+        let control = Control::default();
+        control.rests(Instant::from_nanos(70));
+        assert_eq!(control.doing(), Doing { ticks: 0, now: Activity::Rests { until: Instant::from_nanos(70) } });
+        control.begins(0, 9, Instant::from_nanos(71));
+        let runs = Activity::Runs { task: 0, n: 9, since: Instant::from_nanos(71) };
+        assert_eq!(control.doing(), Doing { ticks: 0, now: runs });
+        control.ends();
+        assert_eq!(control.doing(), Doing { ticks: 1, now: Activity::Rests { until: Instant::from_nanos(70) } });
+    }
+}

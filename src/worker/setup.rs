@@ -1,0 +1,156 @@
+//! What a worker's thread asks of the kernel before it runs: its CPUs, its policy, exact timers, a stack that is there.
+//!
+//! A refusal ends nothing: it is told with its reason and its remedy, and what was granted is read back from the kernel.
+//! No clock is read; runs once, before the hot loop, and may allocate.
+
+use crate::config::Scheduling;
+use crate::sys::thread;
+use std::fmt;
+use std::io;
+
+/// How much of its stack a worker touches beforehand. Its threads have 2 MiB.
+const STACK_READY: usize = 512 * 1024;
+
+/// Something the kernel refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What was asked for.
+    pub what: String,
+    /// The kernel's reason.
+    pub reason: String,
+    /// What it means for the run.
+    pub meaning: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl Refusal {
+    /// A refusal of `what` for the kernel's `reason`.
+    pub fn new(
+        what: impl Into<String>,
+        reason: &io::Error,
+        meaning: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { what: what.into(), reason: reason.to_string(), meaning: meaning.into(), remedy: remedy.into() }
+    }
+}
+
+/// On one line: what, why, what it means, and what to do.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} refused: {}; {}; {}", self.what, self.reason, self.meaning, self.remedy)
+    }
+}
+
+/// Where a worker's thread stands after its set-up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The policy the kernel says it has.
+    pub policy: &'static str,
+    /// The priority the kernel says it has; 0 where the policy has none.
+    pub priority: u8,
+    /// The CPUs it may run on.
+    pub cpus: Vec<usize>,
+    /// The policy that was asked for was not granted.
+    pub not_realtime: bool,
+    /// Everything that was refused.
+    pub refused: Vec<Refusal>,
+}
+
+/// Sets up the calling thread; the policy comes last, so that nothing of the set-up runs in real time.
+pub(super) fn set_up(cpus: &[usize], scheduling: Scheduling) -> Standing {
+    let mut refused = Vec::new();
+    if !cpus.is_empty()
+        && let Err(reason) = thread::pin(cpus).and_then(|()| pinned_to_all(cpus))
+    {
+        let what = format!("pinning to CPU {}", list(cpus));
+        let remedy = match thread::affinity() {
+            Ok(allowed) => format!(
+                "this process may use CPU {}; choose one of them, or allow more with AllowedCPUs= or CPUAffinity=",
+                list(&allowed)
+            ),
+            Err(_) => "allow it with AllowedCPUs= or CPUAffinity=".into(),
+        };
+        refused.push(Refusal::new(what, &reason, "it runs on whatever CPU is free", remedy));
+    }
+    if let Err(reason) = thread::set_timer_slack(1) {
+        refused.push(Refusal::new("exact timers", &reason, "sleeps may end 50 µs later", "allow prctl in the sandbox"));
+    }
+    thread::prefault_stack::<STACK_READY>();
+    let promoted = promote(scheduling);
+    let not_realtime = promoted.is_err();
+    // First, because it matters most.
+    refused.splice(0..0, promoted.err());
+    let scheduled = thread::scheduling();
+    let (policy, priority) = scheduled.map_or(("unknown", 0), |scheduled| (scheduled.policy, scheduled.priority));
+    Standing { policy, priority, cpus: thread::affinity().unwrap_or_default(), not_realtime, refused }
+}
+
+/// Of several CPUs the kernel leaves out, without a word, those that cannot be had.
+fn pinned_to_all(cpus: &[usize]) -> io::Result<()> {
+    let granted = thread::affinity()?;
+    match cpus.iter().all(|cpu| granted.contains(cpu)) {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("only CPU {} was granted", list(&granted)))),
+    }
+}
+
+fn promote(scheduling: Scheduling) -> Result<(), Refusal> {
+    let (what, granted, limit) = match scheduling {
+        Scheduling::Fifo { priority } => (format!("fifo priority {priority}"), thread::set_fifo(priority), priority),
+        Scheduling::Rr { priority } => (format!("rr priority {priority}"), thread::set_rr(priority), priority),
+        Scheduling::Deadline { runtime, period } => {
+            let what = format!("deadline policy ({runtime} in every {period})");
+            (what, thread::set_deadline(runtime, period, period), 0)
+        }
+        Scheduling::Other => return Ok(()),
+    };
+    granted.map_err(|reason| {
+        let grant = match reason.raw_os_error() {
+            Some(libc::EBUSY) => {
+                "the CPUs have promised too much already: lower runtime, or stop other such tasks".into()
+            }
+            Some(libc::EPERM) if limit > 0 => format!(
+                "grant it with LimitRTPRIO={limit} or AmbientCapabilities=CAP_SYS_NICE in the unit, or run as root; \
+                 inside a cgroup of its own, RT_GROUP_SCHED wants a share in cpu.rt_runtime_us as well"
+            ),
+            Some(libc::EPERM) => "grant it with AmbientCapabilities=CAP_SYS_NICE in the unit, or run as root".into(),
+            _ => "see sched(7)".to_owned(),
+        };
+        let meaning = "it runs at normal priority, expect lateness in milliseconds";
+        Refusal::new(what, &reason, meaning, format!("{grant}; policy = \"other\" accepts this"))
+    })
+}
+
+fn list(cpus: &[usize]) -> String {
+    let numbers: Vec<_> = cpus.iter().map(ToString::to_string).collect();
+    numbers.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_comes_with_a_remedy_and_the_thread_goes_on() {
+        let standing = std::thread::spawn(|| set_up(&[1_000], Scheduling::Other)).join().unwrap();
+        assert_eq!(standing.refused.len(), 1, "{standing:?}");
+        let text = standing.refused[0].to_string();
+        assert!(
+            text.starts_with("pinning to CPU 1000 refused: ") && text.contains("this process may use CPU "),
+            "{text}"
+        );
+        assert_eq!((standing.policy, standing.priority, standing.not_realtime), ("other", 0, false));
+    }
+
+    #[test]
+    fn a_priority_is_granted_and_read_back_or_refused_with_the_way_to_get_it() {
+        let fifo = || set_up(&[], Scheduling::Fifo { priority: 42 });
+        let standing = std::thread::spawn(fifo).join().unwrap();
+        match standing.not_realtime {
+            false => assert_eq!((standing.policy, standing.priority), ("fifo", 42)),
+            true => assert!(standing.refused[0].remedy.contains("LimitRTPRIO=42"), "{standing:?}"),
+        }
+    }
+}

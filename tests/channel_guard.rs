@@ -1,0 +1,147 @@
+//! Why the records' channel is never filled to the brim: a real-time sender that finds the slot it wants in the hands
+//! of a receiver on its own CPU waits for it, and the receiver waits for the CPU (crossbeam#997).
+//!
+//! Both are run here, one after the other: the guarded channel, and the bare one below it.
+
+use hertzd::sys::clock::{KernelClock, pause, thread_cpu_time};
+use hertzd::sys::host::Host;
+use hertzd::sys::thread;
+use hertzd::tick::{Outcome, TickRecord, TickSink, channel};
+use hertzd::time::{Clock, Instant, Span};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// For how long each of the two is sent through.
+const LENGTH: Span = Span::from_seconds(3);
+
+/// As many as a worker's channel has room for.
+const CAPACITY: usize = 4_096;
+
+/// Sends between two rests: more than there is room for.
+const BURST: u64 = 2 * CAPACITY as u64;
+
+/// Too short for the receiver to empty the channel.
+const REST: Span = Span::from_micros(50);
+
+/// From here on a call hangs: it lasts until real-time throttling takes the CPU away, most of a second.
+const HANG: Span = Span::from_millis(500);
+
+const RECORD: TickRecord = TickRecord {
+    release: Instant::ZERO,
+    n: 0,
+    woke: Span::ZERO,
+    oversleep: None,
+    lateness: Span::ZERO,
+    response: Span::ZERO,
+    missed: 0,
+    dropped: 0,
+    task: 0,
+    overrun: false,
+    over_budget: false,
+    over_limit: false,
+    outcome: Outcome::Done,
+};
+
+/// What a sender and its receiver came to.
+#[derive(Debug)]
+struct Sent {
+    offered: u64,
+    received: u64,
+    longest: Span,
+}
+
+/// Calls `offer` from a real-time thread and `take` from an ordinary one, both on `cpu`.
+fn side_by_side(
+    cpu: usize,
+    mut offer: impl FnMut() + Send + 'static,
+    take: impl Fn() -> bool + Send + 'static,
+) -> Sent {
+    let finish = Arc::new(AtomicBool::new(false));
+    let finished = finish.clone();
+    let receiver = std::thread::spawn(move || {
+        thread::pin(&[cpu]).unwrap();
+        let mut received = 0;
+        loop {
+            let last = finished.load(Ordering::Acquire);
+            while take() {
+                received += 1;
+            }
+            if last {
+                return received;
+            }
+        }
+    });
+    let sender = std::thread::spawn(move || {
+        thread::pin(&[cpu]).unwrap();
+        thread::set_fifo(50).unwrap();
+        let clock = KernelClock::monotonic();
+        let end = clock.now() + LENGTH;
+        let (mut offered, mut longest) = (0_u64, Span::ZERO);
+        // In processor time: a call that waits so burns it, while one that was thrown off the CPU half-way does not.
+        let mut before = thread_cpu_time();
+        while clock.now() < end {
+            offer();
+            offered += 1;
+            let after = thread_cpu_time();
+            longest = longest.max(after - before);
+            before = after;
+            // Then a rest, as a worker takes one, from which it comes back in the middle of the receiver's work.
+            if offered % BURST == 0 {
+                pause(REST);
+                before = thread_cpu_time();
+            }
+        }
+        (offered, longest)
+    });
+    let (offered, longest) = sender.join().unwrap();
+    finish.store(true, Ordering::Release);
+    Sent { offered, received: receiver.join().unwrap(), longest }
+}
+
+fn guarded(cpu: usize) -> Sent {
+    let (mut sender, receiver) = channel(CAPACITY);
+    let receiver = Arc::new(receiver);
+    let other = receiver.clone();
+    let sent = side_by_side(cpu, move || sender.offer(RECORD), move || other.take().is_some());
+    let traffic = receiver.traffic();
+    println!("guarded: {sent:?}, dropped {}", traffic.dropped());
+    assert_eq!(traffic.sent() + traffic.dropped(), sent.offered);
+    assert_eq!(traffic.sent(), sent.received);
+    sent
+}
+
+fn bare(cpu: usize) -> Sent {
+    let (sender, receiver) = crossbeam_channel::bounded(CAPACITY);
+    let dropped = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let count = dropped.clone();
+    let offer = move || {
+        let full = sender.try_send(RECORD).is_err();
+        count.fetch_add(u64::from(full), Ordering::Relaxed);
+    };
+    let sent = side_by_side(cpu, offer, move || receiver.try_recv().is_ok());
+    let dropped = dropped.load(Ordering::Relaxed);
+    println!("bare: {sent:?}, dropped {dropped}");
+    assert_eq!(sent.received + dropped, sent.offered);
+    sent
+}
+
+#[test]
+fn a_guarded_send_does_not_hang_where_a_bare_one_does() {
+    if let Err(error) = std::thread::spawn(|| thread::set_fifo(50)).join().unwrap() {
+        println!("skipped: no real-time priority (CAP_SYS_NICE): {error}");
+        return;
+    }
+    // Without throttling a thread that hangs would hang for good, and this test with it.
+    let throttled = Host::read().realtime_bandwidth.is_some_and(|(runtime, period)| 0 <= runtime && runtime < period);
+    if !throttled {
+        println!("skipped: real-time threads are not throttled here (kernel.sched_rt_runtime_us)");
+        return;
+    }
+    let cpu = *thread::affinity().unwrap().last().unwrap();
+    let guarded = guarded(cpu);
+    let bare = bare(cpu);
+    match bare.longest >= HANG {
+        true => assert!(guarded.longest.nanos() < bare.longest.nanos() / 10, "{guarded:?}, {bare:?}"),
+        false => println!("the bare channel did not hang this time: there is nothing to compare"),
+    }
+}

@@ -1,0 +1,201 @@
+//! What the tests have in common that start the real program: its files, its signals, its summary.
+
+#![allow(dead_code, reason = "each test file is a crate of its own, and uses a part of this")]
+
+use hertzd::sys::clock::{KernelClock, pause};
+use hertzd::time::{Clock, Span};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use tempfile::TempDir;
+
+/// The program under test.
+pub(crate) const HERTZD: &str = env!("CARGO_BIN_EXE_hertzd");
+
+/// What stands for the folder of the test's files in a configuration.
+pub(crate) const HERE: &str = "@HERE@";
+
+/// A started program that is ended, whatever becomes of the test.
+pub(crate) struct Running {
+    child: Child,
+    folder: TempDir,
+}
+
+/// A program that has ended.
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) folder: TempDir,
+}
+
+/// Starts `hertzd run CONFIG ARGS`.
+pub(crate) fn run(config: &str, args: &[&str]) -> Running {
+    run_by(Command::new(HERTZD), config, args)
+}
+
+/// Starts `command run CONFIG ARGS`, where `command` is one that leads to hertzd.
+pub(crate) fn run_by(command: Command, config: &str, args: &[&str]) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    run_in(folder, command, config, args)
+}
+
+/// Starts `command run CONFIG ARGS` with its files in `folder`.
+pub(crate) fn run_in(folder: TempDir, mut command: Command, config: &str, args: &[&str]) -> Running {
+    let path = folder.path().join("test.toml");
+    fs::write(&path, config.replace(HERE, folder.path().to_str().unwrap())).unwrap();
+    command.arg("run").arg(path).args(args);
+    start(folder, command)
+}
+
+/// Starts `command` as it is, with its output going to files in `folder`: no pipe can fill up and hold it.
+pub(crate) fn start(folder: TempDir, mut command: Command) -> Running {
+    let file = |name| File::create(folder.path().join(name)).unwrap();
+    let command = command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr")).env_remove("HERTZD_LOG");
+    let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    Running { child, folder }
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        fs::read_to_string(self.folder.path().join("stderr")).unwrap()
+    }
+
+    /// Waits until it has said that its workers are set up; the first release is then a few milliseconds away.
+    pub(crate) fn wait_until_granted(&mut self) {
+        self.wait_for("it is set up", |running| running.stderr().contains("granted"));
+    }
+
+    /// Waits until `seen`, for as long as the program runs.
+    pub(crate) fn wait_for(&mut self, what: &str, mut seen: impl FnMut(&Self) -> bool) {
+        let begun = KernelClock::monotonic().now();
+        while !seen(self) {
+            let ended = self.child.try_wait().unwrap();
+            let patient = KernelClock::monotonic().now() - begun < PATIENCE;
+            assert!(ended.is_none() && patient, "waited in vain until {what}: {ended:?}\n{}", self.stderr());
+            pause(Span::from_millis(5));
+        }
+    }
+
+    /// Sends it a signal by name, `INT`.
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.pid(), name);
+    }
+
+    /// Stops it for `span` at least, and lets it go on.
+    pub(crate) fn hold(&mut self, span: Span) {
+        self.signal("STOP");
+        self.wait_for("every thread has stopped", |running| {
+            let threads: Vec<_> = threads(running.pid()).collect();
+            !threads.is_empty() && threads.iter().all(|thread| state(thread) == Some('T'))
+        });
+        pause(span);
+        self.signal("CONT");
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for its end. The limit is that of a hang, not of a slow machine.
+    pub(crate) fn wait(mut self) -> Ended {
+        let begun = KernelClock::monotonic().now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(KernelClock::monotonic().now() - begun < PATIENCE, "still running:\n{}", self.stderr());
+            pause(Span::from_millis(5));
+        };
+        let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
+        let read = |name| fs::read_to_string(folder.path().join(name)).unwrap();
+        Ended { status, stdout: read("stdout"), stderr: read("stderr"), folder }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// The one line on stdout.
+    pub(crate) fn summary(&self) -> Value {
+        let lines: Vec<_> = self.stdout.lines().collect();
+        let &[line] = &lines[..] else { panic!("not one line but {}: {}", lines.len(), self.told()) };
+        let summary: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(summary["version"], 1);
+        for task in summary["tasks"].as_array().unwrap() {
+            assert_eq!(count(task, "ran") + count(task, "skipped"), count(task, "due"), "{task}");
+        }
+        summary
+    }
+
+    /// Everything it said, for a message.
+    pub(crate) fn told(&self) -> String {
+        format!("{}\n--- stdout\n{}\n--- stderr\n{}", self.status, self.stdout, self.stderr)
+    }
+}
+
+/// How long something may take before it counts as hanging.
+const PATIENCE: Span = Span::from_seconds(120);
+
+/// Sends `signal` to `pid`. By way of the shell, whose `kill` is built in.
+pub(crate) fn signal(pid: u32, signal: &str) {
+    let status = Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]).status().unwrap();
+    assert!(status.success(), "kill -{signal} {pid}");
+}
+
+/// The folders of a process's threads.
+pub(crate) fn threads(pid: u32) -> impl Iterator<Item = PathBuf> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    tasks.filter_map(|entry| Some(entry.ok()?.path()))
+}
+
+/// The id of the process's thread whose name starts with `prefix`.
+pub(crate) fn thread_named(pid: u32, prefix: &str) -> Option<u32> {
+    let named = |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|name| name.starts_with(prefix));
+    threads(pid).find(named)?.file_name()?.to_str()?.parse().ok()
+}
+
+fn state(thread: &Path) -> Option<char> {
+    fs::read_to_string(thread.join("stat")).ok()?.rsplit_once(") ")?.1.chars().next()
+}
+
+/// The part of a summary that is about `name`.
+pub(crate) fn task<'a>(summary: &'a Value, name: &str) -> &'a Value {
+    let tasks = summary["tasks"].as_array().unwrap();
+    tasks.iter().find(|task| task["task"] == name).unwrap_or_else(|| panic!("no task {name}: {summary}"))
+}
+
+/// A count in a part of a summary.
+pub(crate) fn count(part: &Value, key: &str) -> u64 {
+    part[key].as_u64().unwrap_or_else(|| panic!("no count {key}: {part}"))
+}
+
+/// Nanoseconds in a distribution.
+pub(crate) fn nanos(part: &Value, distribution: &str, key: &str) -> i64 {
+    part[distribution][key].as_i64().unwrap_or_else(|| panic!("no {distribution}.{key}: {part}"))
+}
+
+/// Whether the tests run as root.
+pub(crate) fn is_root() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
+}
+
+/// Why a run was not real-time, if it was not.
+pub(crate) fn granted(summary: &Value) -> &str {
+    summary["workers"][0]["granted"]["policy"].as_str().unwrap()
+}

@@ -1,0 +1,315 @@
+//! Every file in `fixtures/bad` is refused with exactly the message beside it; `UPDATE=1` writes those messages anew.
+//! And what is valid means what it says. The machine is a made-up one with CPUs 0 and 1.
+
+use hertzd::config::{
+    ClockKind, Config, Facts, Key, LimitAction, OnError, OverrunLimit, Problems, Scheduling, Section, Spin, TASK_KEYS,
+    Value, WORKER_KEYS, schema,
+};
+use hertzd::pacing::{Overrun, Rate};
+use hertzd::tasks::{Blueprint, Kind, Kinds, Task, Tick, TickError};
+use hertzd::time::Span;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+struct Count;
+
+impl Task for Count {
+    fn tick(&mut self, _: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        Ok(())
+    }
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Echo {
+    from_file: PathBuf,
+    #[serde(default)]
+    gain: f64,
+}
+
+impl Task for Echo {
+    fn tick(&mut self, _: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        values.fill(self.gain);
+        if self.from_file.as_os_str().is_empty() { Err(TickError::new("no file")) } else { Ok(()) }
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Open {
+    #[serde(flatten)]
+    rest: std::collections::BTreeMap<String, i64>,
+}
+
+impl Task for Open {
+    fn tick(&mut self, tick: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        if tick.n == 0 && self.rest.is_empty() { Err(TickError::new("empty")) } else { Ok(()) }
+    }
+}
+
+fn kinds() -> Kinds {
+    let step = Key { name: "step", value: Value::Integer { min: 1, max: 10 }, default: "1", about: "Counts by this." };
+    let parse = |section: &mut Section<'_>| {
+        let step = section.integer("step", 1..=10).unwrap_or(1);
+        Some(Blueprint::new(|| Ok(Box::new(Count))).taking(vec![Span::from_micros(step)]))
+    };
+    Kinds::empty()
+        .add(Kind::new("count", "Counts.", vec![step], parse))
+        .with::<Echo>("echo", "Echoes.")
+        .with::<Open>("open", "Takes any number.")
+}
+
+fn facts() -> Facts {
+    Facts { online_cpus: vec![0, 1], cpu_set_size: 1024 }
+}
+
+fn parse(text: impl AsRef<[u8]>) -> Result<Config, Problems> {
+    Config::parse(text, "hertzd.toml", &kinds(), &facts())
+}
+
+#[test]
+fn bad_files_are_refused_with_these_messages() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bad");
+    let update = std::env::var_os("UPDATE").is_some();
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        seen += 1;
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let problems = Config::parse(fs::read(&path).unwrap(), name, &kinds(), &facts()).expect_err(name);
+        let (message, expected) = (format!("{problems}\n"), path.with_extension("txt"));
+        if update {
+            fs::write(&expected, &message).unwrap();
+        } else if fs::read_to_string(&expected).unwrap_or_default() != message {
+            wrong.push(message.clone());
+        }
+        let plain = |text: &str| text.chars().all(|c| c == '\n' || !c.is_control());
+        assert!(plain(&message), "{name}: control characters reach the terminal");
+        assert!(problems.render(true).contains("\u{1b}["), "{name}: no colour");
+    }
+    assert!(wrong.is_empty(), "changed; run with UPDATE=1 and read the difference:\n{}", wrong.join("\n"));
+    assert!(seen >= 45, "only {seen} files");
+}
+
+#[test]
+fn files_that_are_no_text_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = |path: &Path| {
+        let problems = Config::load(path, &kinds(), &facts()).unwrap_err();
+        problems.to_string().replace(directory.path().to_str().unwrap(), "")
+    };
+    let written = |bytes: &[u8]| {
+        let path = directory.path().join("a.toml");
+        fs::write(&path, bytes).unwrap();
+        refused(&path)
+    };
+    let end = "\n\n1 problem; nothing was started";
+    let missing = refused(&directory.path().join("none.toml"));
+    assert_eq!(missing, format!("error: /none.toml cannot be read: No such file or directory (os error 2){end}"));
+    let message = refused(directory.path());
+    assert_eq!(message, format!("error:  cannot be read: Is a directory (os error 21){end}"));
+
+    let message = written(b"[task.a]\nkind = \"\xff\"\n");
+    assert!(
+        message.starts_with("error: byte 0xFF is not UTF-8; save the file as UTF-8\n --> /a.toml:2:9\n"),
+        "{message}"
+    );
+    let message = written(b"\xef\xbb\xbf[task.a]\n");
+    assert!(
+        message.starts_with("error: starts with a byte order mark; save the file as UTF-8 without one"),
+        "{message}"
+    );
+    assert!(message.contains(" --> /a.toml:1:1\n"), "{message}");
+    assert!(written(b"\xff\xfe[\0t\0").contains("/a.toml:1:1\n"));
+    let message = written(b"[task.a]\nkind = \"\0\0\"\n");
+    assert!(message.contains(" --> /a.toml:2:9\n"), "{message}");
+    assert!(written(&vec![b'#'; (1 << 20) + 1]).contains("is larger than 1 MiB"));
+    assert!(refused(Path::new("/dev/zero")).contains("is larger than 1 MiB"));
+    assert!(refused(Path::new("/dev/null")).contains("needs at least one task"));
+    let many = written("=\n".repeat(5_000).as_bytes());
+    assert!(many.ends_with("5000 problems, of which the first 50; nothing was started"), "{many}");
+}
+
+#[test]
+fn what_is_left_out_has_the_default() {
+    let config = parse("[task.imu]\nkind = \"count\"\nrate = 100\n").unwrap();
+    let (worker, task) = (&config.workers[0], &config.tasks[0]);
+    assert_eq!((worker.name.as_str(), worker.cpus.len()), ("main", 0));
+    assert_eq!(worker.scheduling, Scheduling::Fifo { priority: 80 });
+    assert_eq!((worker.spin, worker.clock, worker.require_realtime), (Spin::Off, ClockKind::Monotonic, false));
+    assert!(worker.simulated_oversleep.is_empty());
+    assert_eq!((task.name.as_str(), task.kind, task.worker), ("imu", "count", 0));
+    assert_eq!((task.rate, task.phase), (Rate::new(100, 1).unwrap(), Span::ZERO));
+    assert_eq!((task.overrun, task.deadline, task.budget), (Overrun::KeepWorking, Span::from_millis(10), None));
+    assert_eq!(
+        (task.on_error, task.overrun_limit, &task.record, &task.simulated_run),
+        (OnError::Continue, None, &None, &None)
+    );
+    let limited = parse("[task.imu]\nkind = \"count\"\nrate = 100\noverrun-limit = 5\n").unwrap();
+    let limit = OverrunLimit { count: 5, leak: Span::from_seconds(1), action: LimitAction::Warn };
+    assert_eq!(limited.tasks[0].overrun_limit, Some(limit));
+    assert_eq!(task.blueprint.run(), [Span::from_micros(1)]);
+    assert!(parse("[task.imu]\nkind = \"count\"\nrate = 100\nworker = \"main\"\n").is_ok());
+}
+
+#[test]
+fn what_is_said_is_meant() {
+    let text = r#"
+        [worker.fast]
+        cpus = [1, 0]
+        policy = "rr"
+        priority = 99
+        spin = "auto"
+        spin-cpu-max = "12.5%"
+        clock = "tai"
+        require-realtime = true
+        simulate.oversleep = ["60us", "0s"]
+
+        [worker.edf]
+        policy = "deadline"
+        spin = "50us"
+
+        [task.b]
+        kind = "count"
+        worker = "fast"
+        rate = "30000/1001 Hz"
+        phase = "250us"
+        overrun = "catch-up"
+        max-catch-up = 7
+        deadline = "800us"
+        budget = "200µs"
+        on-error = "exit"
+        overrun-limit = 1_000_000
+        overrun-leak = "20ms"
+        on-overrun-limit = "disable"
+        record = "b.csv"
+        step = 3
+        simulate.run = "18ms"
+
+        [task.a]
+        kind = "echo"
+        worker = "edf"
+        period = "1.5ms"
+        overrun = "credit"
+        max-debt = "2s"
+        from-file = "x"
+
+        [task.c]
+        kind = "open"
+        worker = "edf"
+        rate = 0.2
+        anything = 5
+    "#;
+    let config = parse(text).unwrap();
+    let [fast, edf] = &config.workers[..] else { panic!("{:?}", config.workers) };
+    assert_eq!((&fast.cpus[..], fast.scheduling), (&[0, 1][..], Scheduling::Rr { priority: 99 }));
+    assert_eq!((fast.spin, fast.clock, fast.require_realtime), (Spin::Auto { cpu_max: 0.125 }, ClockKind::Tai, true));
+    assert_eq!(fast.simulated_oversleep, [Span::from_micros(60), Span::ZERO]);
+    let (runtime, period) = (Span::from_micros(750), Span::from_micros(1_500));
+    assert_eq!(
+        (edf.scheduling, edf.spin),
+        (Scheduling::Deadline { runtime, period }, Spin::Fixed(Span::from_micros(50)))
+    );
+
+    let [b, a, c] = &config.tasks[..] else { panic!("{:?}", config.tasks) };
+    assert_eq!((b.name.as_str(), a.name.as_str(), c.name.as_str()), ("b", "a", "c"), "the order of the file");
+    assert_eq!((b.worker, b.rate, b.phase), (0, Rate::new(30_000, 1_001).unwrap(), Span::from_micros(250)));
+    assert_eq!((b.overrun, b.deadline), (Overrun::CatchUp { max: 7 }, Span::from_micros(800)));
+    let limit = OverrunLimit { count: 1_000_000, leak: Span::from_millis(20), action: LimitAction::Disable };
+    assert_eq!(b.overrun_limit, Some(limit));
+    assert_eq!((b.budget, b.on_error), (Some(Span::from_micros(200)), OnError::Exit));
+    assert_eq!(
+        (b.record.as_deref(), b.simulated_run.as_deref()),
+        (Some(Path::new("b.csv")), Some(&[Span::from_millis(18)][..]))
+    );
+    assert_eq!(b.blueprint.run(), [Span::from_micros(3)]);
+    assert_eq!((a.worker, a.rate), (1, Rate::new(2_000, 3).unwrap()));
+    assert_eq!(a.overrun, Overrun::Credit { max_debt: Span::from_seconds(2) });
+    assert_eq!(c.rate, Rate::new(1, 5).unwrap());
+}
+
+#[test]
+fn a_section_is_unchanged_when_its_identity_is() {
+    let identities = |text: &str| {
+        let config = parse(text).unwrap_or_else(|problems| panic!("{problems}"));
+        (config.workers[0].identity.clone(), config.tasks[0].identity.clone())
+    };
+    let first = identities("[task.a]\nkind = \"count\"\nrate = 100\nstep = 2\n");
+    assert_eq!(first, identities("[worker.main]\n[task.a]\nstep = 2 # two\n\nrate=100\nkind = 'count'\n"));
+    let explicit =
+        "task = { a = { worker = \"main\", kind = \"count\", rate = 100, step = 2, simulate.run = \"1s\" } }\n";
+    assert_eq!(first, identities(explicit));
+    assert_eq!(first, identities(&format!("{explicit}worker.main.simulate.oversleep = \"1us\"")));
+
+    let (worker, task) = identities("[worker.main]\npriority = 70\n[task.a]\nkind = \"count\"\nrate = 100\nstep = 2\n");
+    assert_ne!(worker, first.0);
+    assert_eq!(task, first.1, "the worker's keys are the worker's");
+    for changed in
+        ["rate = 101\nstep = 2", "rate = 100\nstep = 3", "rate = 100", "rate = 100\nstep = 2\nphase = \"0s\""]
+    {
+        assert_ne!(identities(&format!("[task.a]\nkind = \"count\"\n{changed}\n")).1, first.1, "{changed}");
+    }
+    let moved = identities("[worker.other]\n[task.a]\nkind = \"count\"\nrate = 100\nstep = 2\n");
+    assert_ne!(moved.1, first.1, "another worker, though neither text names one");
+}
+
+#[test]
+fn a_failure_after_reading_is_shown_in_the_same_way() {
+    let config = parse("[task.imu]\nkind = \"echo\"\nrate = 100\nfrom-file = \"/nix\"\n").unwrap();
+    let message = Problems::at(&config.tasks[0].section, "from-file", "no such file").to_string();
+    assert!(
+        message.starts_with("error: task.imu: from-file = \"/nix\"; no such file\n --> hertzd.toml:4:13\n"),
+        "{message}"
+    );
+    let message = Problems::at(&config.tasks[0].section, "gain", "too low").to_string();
+    assert!(message.starts_with("error: task.imu: gain: too low\n --> hertzd.toml:1:7\n"), "{message}");
+    let message = Problems::at(&config.workers[0].section, "cpu", "is busy").to_string();
+    assert!(message.starts_with("error: worker.main: cpu: is busy\n --> hertzd.toml:1:1\n"), "{message}");
+}
+
+#[test]
+fn four_fifths_of_a_cpu_may_be_spun() {
+    let spun =
+        |rate: &str| parse(format!("[worker.a]\nspin = \"80us\"\n[task.a]\nkind = \"count\"\nrate = {rate}\n")).is_ok();
+    assert!(spun("10000") && !spun("10001"));
+}
+
+/// The tables promise words and ranges; each is tried.
+#[test]
+fn the_key_tables_say_what_is_accepted() {
+    let around = |table: &str, line: &str| match table {
+        "worker" => format!("[worker.main]\n{line}\n[task.imu]\nkind = \"count\"\nrate = 100\n"),
+        _ => format!("[task.imu]\nkind = \"count\"\nrate = 100\n{line}\n"),
+    };
+    for (table, keys) in [("worker", WORKER_KEYS), ("task", TASK_KEYS)] {
+        for key in keys {
+            let accepted = |line: String| {
+                parse(around(table, &line)).unwrap_or_else(|problems| panic!("{line}\n{problems}"));
+            };
+            match key.value {
+                Value::Choice(words) if key.name == "on-overrun-limit" => {
+                    words.iter().for_each(|word| accepted(format!("overrun-limit = 1\n{} = \"{word}\"", key.name)))
+                }
+                Value::Choice(words) => words.iter().for_each(|word| accepted(format!("{} = \"{word}\"", key.name))),
+                Value::Integer { min, max } if key.name == "max-catch-up" => {
+                    [min, max].iter().for_each(|n| accepted(format!("overrun = \"catch-up\"\n{} = {n}", key.name)));
+                }
+                Value::Integer { min, max } => [min, max].iter().for_each(|n| accepted(format!("{} = {n}", key.name))),
+                _ => (),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_schema_knows_every_kind() {
+    let schema = schema(&kinds());
+    let of_kinds = schema["$defs"]["task"]["allOf"].as_array().unwrap();
+    let names: Vec<_> = of_kinds.iter().map(|kind| &kind["if"]["properties"]["kind"]["const"]).collect();
+    assert_eq!(names, ["count", "echo", "open"]);
+    assert_eq!(of_kinds[0]["then"]["properties"]["step"]["maximum"], 10);
+    assert!(of_kinds[1]["then"]["properties"]["from-file"].is_object());
+    assert_eq!(of_kinds[2]["then"]["additionalProperties"], true);
+}

@@ -1,0 +1,237 @@
+//! The documentation says what the code does: keys and defaults, events, examples, simulated ticks, links, the README's
+//! commands.
+
+use hertzd::config::{Config, Facts, Key, TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
+use hertzd::outputs::Message;
+use hertzd::pacing::{Excess, FixedStep, Rate};
+use hertzd::tasks::Kinds;
+use hertzd::time::{Instant, Span};
+use std::collections::HashMap;
+use std::fs;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// README.md, CHANGELOG.md, CONTRIBUTING.md and docs/*.md, each with its text.
+fn pages() -> Vec<(PathBuf, String)> {
+    let in_docs = fs::read_dir(root().join("docs")).unwrap();
+    let in_docs = in_docs.map(|entry| entry.unwrap().path());
+    let top = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|name| root().join(name));
+    let mut paths: Vec<_> = top
+        .into_iter()
+        .chain(in_docs.filter(|path| path.extension().is_some_and(|extension| extension == "md")))
+        .collect();
+    paths.sort();
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        (path, text)
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// The fenced blocks of a page, in order: their language and their text.
+fn blocks(text: &str) -> Vec<(String, String)> {
+    let (mut blocks, mut open) = (Vec::new(), None::<(String, String)>);
+    for line in text.lines() {
+        match (line.strip_prefix("```"), &mut open) {
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(language), None) => open = Some((language.to_owned(), String::new())),
+            (None, Some((_, block))) => *block += &format!("{line}\n"),
+            (None, None) => (),
+        }
+    }
+    assert!(open.is_none(), "a block is left open");
+    blocks
+}
+
+/// A page without its blocks.
+fn prose(text: &str) -> String {
+    let mut inside = false;
+    let outside = text.lines().filter(|line| {
+        let fence = line.starts_with("```");
+        inside ^= fence;
+        !inside && !fence
+    });
+    outside.collect::<Vec<_>>().join("\n")
+}
+
+/// What GitHub makes of a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+fn anchors(text: &str) -> Vec<String> {
+    let headings = prose(text);
+    let headings = headings.lines().filter(|line| line.starts_with('#'));
+    headings.map(|line| anchor(line.trim_start_matches('#').trim())).collect()
+}
+
+/// Key and default of each row of the table under `heading`, without backticks.
+fn documented(page: &str, heading: &str) -> Vec<(String, String)> {
+    let mut rows = Vec::new();
+    let headed = |line: &str| line.starts_with('#') && line.trim_start_matches('#').trim() == heading;
+    let lines = page.lines().skip_while(|line| !headed(line));
+    for line in lines.skip(1).take_while(|line| !line.starts_with('#')) {
+        let cells: Vec<_> = line.split('|').map(|cell| cell.trim().replace('`', "")).collect();
+        if let [_, key, _, default, ..] = &cells[..]
+            && key != "key"
+            && key != "---"
+        {
+            rows.push((key.clone(), default.clone()));
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_key_is_documented_with_its_default() {
+    let page = fs::read_to_string(root().join("docs/configuration.md")).unwrap();
+    let kinds = Kinds::builtin();
+    let mut tables: Vec<(String, &[Key])> = vec![
+        ("[worker.NAME]".into(), WORKER_KEYS),
+        ("[worker.NAME.simulate]".into(), WORKER_SIMULATE_KEYS),
+        ("[task.NAME]".into(), TASK_KEYS),
+        ("[task.NAME.simulate]".into(), TASK_SIMULATE_KEYS),
+    ];
+    tables.extend(kinds.iter().map(|kind| (format!("kind = \"{}\"", kind.name), &kind.keys[..])));
+    for (heading, keys) in tables {
+        let rows = documented(&page, &heading);
+        let names = |rows: &[(String, String)]| rows.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&rows), keys.iter().map(|key| key.name).collect::<Vec<_>>(), "keys under {heading}");
+        for (key, (_, default)) in keys.iter().zip(&rows) {
+            assert!(
+                key.default.is_empty() || key.default == default,
+                "{heading}: {} defaults to {:?}, and the page says {default:?}",
+                key.name,
+                key.default
+            );
+        }
+    }
+}
+
+#[test]
+fn every_event_is_documented_with_its_id_and_fields() {
+    let page = fs::read_to_string(root().join("docs/summary.md")).unwrap();
+    for message in Message::ALL {
+        let (word, id) = (message.word(), message.id());
+        let head = format!("| `{word}` | `{id}` |");
+        let row = page.lines().find(|line| line.starts_with(&head));
+        let row = row.unwrap_or_else(|| panic!("{word} is not documented with {id}"));
+        for field in message.fields() {
+            assert!(row.contains(&format!("`{field}`")), "{word}: {field} is missing");
+        }
+    }
+}
+
+#[test]
+fn every_example_configuration_is_valid() {
+    let facts = Facts { online_cpus: (0..=7).collect(), cpu_set_size: 1024 };
+    let mut count = 0;
+    for (path, text) in pages() {
+        for (language, block) in blocks(&text) {
+            if language == "toml" && block.contains("[task.") {
+                let name = path.display().to_string();
+                if let Err(problems) = Config::parse(&block, &name, &Kinds::builtin(), &facts) {
+                    panic!("{problems}");
+                }
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 0);
+}
+
+/// A `console` block that begins with `$ hertzd simulate NAME …` shows the first lines of what that prints for the
+/// `toml` block whose first line is `# NAME`.
+#[test]
+fn simulated_ticks_are_what_simulate_prints() {
+    let mut count = 0;
+    for (path, text) in pages() {
+        let mut configs = HashMap::new();
+        for (language, block) in blocks(&text) {
+            let (first, rest) = block.split_once('\n').unwrap_or_default();
+            if language == "toml" && first.starts_with("# ") {
+                configs.insert(first.trim_start_matches("# ").to_owned(), block.clone());
+            }
+            let Some(command) = first.strip_prefix("$ hertzd simulate ") else {
+                continue;
+            };
+            let (name, options) = command.split_once(' ').unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let config = folder.path().join(name);
+            fs::write(&config, &configs[name]).unwrap();
+            let output = Command::new(env!("CARGO_BIN_EXE_hertzd"))
+                .arg("simulate")
+                .arg(&config)
+                .args(options.split(' '))
+                .output()
+                .unwrap();
+            let printed = String::from_utf8(output.stdout).unwrap();
+            assert!(printed.starts_with(rest), "{}: {first}\n{printed}", path.display());
+            // All ticks are shown: what follows is the summary.
+            let after = &printed[rest.len()..];
+            assert!(
+                after.starts_with('\n') || after.starts_with("{\"version\""),
+                "{}: {first}\n{after}",
+                path.display()
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+}
+
+#[test]
+fn the_drawing_of_fixed_step_holds() {
+    let calls = [0, 7, 13, 26, 50];
+    for (excess, pending, discarded, factor) in [(Excess::Keep, 1, 0, 1.0), (Excess::Discard, 0, 1, 0.0)] {
+        let mut steps =
+            FixedStep::new(Rate::new(100, 1).unwrap()).max_updates(NonZeroU32::new(2).unwrap()).excess(excess);
+        let frames = calls.map(|at| steps.advance(Instant::ZERO + Span::from_millis(at)));
+        assert_eq!(frames.map(|frame| frame.updates), [0, 0, 1, 1, 2]);
+        assert_eq!(frames.map(|frame| frame.render), [true; 5]);
+        assert_eq!(frames.map(|frame| frame.interpolation), [0.0, 0.7, 0.3, 0.6, factor]);
+        assert_eq!((frames[4].pending, frames[4].discarded), (pending, discarded));
+    }
+}
+
+#[test]
+fn the_readme_gives_the_two_commands() {
+    let text = fs::read_to_string(root().join("README.md")).unwrap();
+    let (language, block) = blocks(&text).swap_remove(0);
+    let commands: Vec<_> = block.lines().filter_map(|line| line.split('#').next()).map(str::trim).collect();
+    assert_eq!(language, "sh");
+    assert_eq!(commands, ["cargo run --release -- run --for 10s", "cargo test"]);
+}
+
+#[test]
+fn every_relative_link_leads_somewhere() {
+    let mut count = 0;
+    for (path, text) in pages() {
+        let prose = prose(&text);
+        let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.contains("://")) {
+            let (file, fragment) = target.split_once('#').unwrap_or((target, ""));
+            let file = match file {
+                "" => path.clone(),
+                file => path.parent().unwrap().join(file),
+            };
+            assert!(file.exists(), "{}: {target} leads nowhere", path.display());
+            if !fragment.is_empty() {
+                let text = fs::read_to_string(&file).unwrap();
+                assert!(
+                    anchors(&text).iter().any(|anchor| anchor == fragment),
+                    "{}: no heading for {target}",
+                    path.display()
+                );
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+}

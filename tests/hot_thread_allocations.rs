@@ -1,0 +1,288 @@
+//! The hot thread allocates nothing: a whole daemon runs in this process, over an allocator that counts, and a task on
+//! the worker itself reads the count at every tick.
+
+#![expect(unsafe_code, reason = "an allocator cannot be written without")]
+
+use crossbeam_channel::unbounded;
+use hertzd::config::{Config, Facts};
+use hertzd::daemon::{self, Options, Surroundings};
+use hertzd::metrics::{Event, TaskSummary};
+use hertzd::outputs::Output;
+use hertzd::sys::clock::pause;
+use hertzd::sys::host::{Host, cpu_set_size};
+use hertzd::sys::signals::Request;
+use hertzd::tasks::{Blueprint, Column, Kind, Kinds, Task, Tick, TickError};
+use hertzd::time::Span;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+thread_local! {
+    // Constant and without a destructor, so that counting does not allocate in turn.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, with every call counted for the thread that makes it.
+struct Counting;
+
+fn count() {
+    // Fails only while a thread is torn down, when nobody asks any more.
+    let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
+}
+
+// SAFETY: every call is handed on to `System` with the arguments it came with, and counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are those that `System` wants.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above; `old` came from `System`, as every block here does.
+        unsafe { System.realloc(old, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: as above.
+        unsafe { System.dealloc(old, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// What the probe saw.
+#[derive(Debug, Default)]
+struct Seen {
+    ticks: AtomicU64,
+    calls: AtomicU64, // between its second tick and its latest one
+}
+
+/// Reads, at each tick, how often its thread has allocated and freed.
+struct Probe {
+    seen: Arc<Seen>,
+    at_the_second: Option<u64>,
+    ticks: u64,
+}
+
+impl Task for Probe {
+    fn columns(&self) -> Vec<Column> {
+        vec![Column { name: "calls".into(), unit: String::new() }]
+    }
+
+    fn tick(&mut self, _: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let calls = CALLS.get();
+        self.ticks += 1;
+        if self.ticks >= 2 {
+            let since = calls - *self.at_the_second.get_or_insert(calls);
+            self.seen.calls.store(since, Ordering::Relaxed);
+            values[0] = f64::from(u32::try_from(since).unwrap_or(u32::MAX));
+        }
+        self.seen.ticks.store(self.ticks, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Does what a task must not do.
+struct Allocating;
+
+impl Task for Allocating {
+    fn tick(&mut self, tick: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        if tick.n == 50 {
+            drop(black_box(vec![0_u8; 64]));
+        }
+        Ok(())
+    }
+}
+
+struct Quiet;
+
+impl Output for Quiet {
+    fn event(&mut self, _: &Event<'_>) {}
+    fn panicked(&mut self, _: &str, _: &str, _: u64, _: &str) {}
+    fn dropped(&mut self, _: &str, _: u64) {}
+}
+
+/// Runs `config` and a probe at 1 kHz on its worker; returns what the probe saw, and the tasks' numbers.
+fn calls_on_the_hot_thread(config: &str, length: Span) -> (u64, u64, Vec<TaskSummary>) {
+    calls_while_reloading(&|_| config.to_owned(), 0, length)
+}
+
+/// As [`calls_on_the_hot_thread`], while the configuration is edited so many times, 50 times a second: `config` says what
+/// it is after that many edits.
+fn calls_while_reloading(
+    config: &dyn Fn(usize) -> String,
+    reloads: usize,
+    length: Span,
+) -> (u64, u64, Vec<TaskSummary>) {
+    let seen = Arc::new(Seen::default());
+    let shared = seen.clone();
+    let probe = move || Probe { seen: shared.clone(), at_the_second: None, ticks: 0 };
+    let kinds = Kinds::builtin()
+        .add(Kind::new("probe", "Counts allocations.", &[], move |_: &mut hertzd::config::Section<'_>| {
+            let probe = probe();
+            Some(Blueprint::new(move || Ok(Box::new(probe) as Box<dyn Task>)))
+        }))
+        .add(Kind::new("allocating", "Allocates.", &[], |_: &mut hertzd::config::Section<'_>| {
+            Some(Blueprint::new(|| Ok(Box::new(Allocating) as Box<dyn Task>)))
+        }));
+    // The probe misses no release, however little of a CPU this machine has to spare.
+    let probe = "kind = \"probe\"\nrate = \"1 kHz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n";
+    let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
+    let edits = AtomicUsize::new(0);
+    let load = || {
+        let config = config(edits.fetch_add(1, Ordering::Relaxed));
+        Config::parse(format!("{config}\n[task.probe]\n{probe}"), "test.toml", &kinds, &facts)
+    };
+    let (ask, requests) = unbounded();
+    let asking = std::thread::spawn(move || {
+        for _ in 0..reloads {
+            pause(Span::from_millis(20));
+            let _ = ask.send(Request::Reload);
+        }
+        ask
+    });
+    let outcome = daemon::run(
+        load().unwrap_or_else(|problems| panic!("{problems}")),
+        &Options { length: Some(length), ..Options::default() },
+        Surroundings { requests, output: Box::new(Quiet), load: Some(&load), ..Surroundings::default() },
+    );
+    drop(asking.join().unwrap());
+    assert_eq!(edits.into_inner(), reloads + 1);
+    let outcome = outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(outcome.fault, None);
+    let tasks = outcome.summary.tasks;
+    for task in &tasks {
+        assert_eq!(task.ran + task.skipped, task.due, "{}", task.task);
+        println!("{}: ran {}, skipped {}, overruns {}", task.task, task.ran, task.skipped, task.overruns);
+    }
+    (seen.ticks.load(Ordering::Relaxed), seen.calls.load(Ordering::Relaxed), tasks)
+}
+
+#[test]
+fn a_full_daemon_allocates_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = r#"
+        [worker.main]
+        spin = "auto"
+
+        [task.busy]
+        kind = "load"
+        rate = "1 kHz"
+        run = "20us"
+        budget = "100us"
+
+        [task.failing]
+        kind = "load"
+        rate = "1 kHz"
+        fault = "error"
+        fault-every = 10
+        overrun = "catch-up"
+
+        [task.long]
+        kind = "load"
+        rate = "20 Hz"
+        run = ["100us", "3ms"]
+        deadline = "1ms"
+        overrun = "drop"
+
+        [task.loadavg]
+        kind = "sensor"
+        rate = "1 kHz"
+        path = "/proc/loadavg"
+        record = "@/loadavg.csv"
+
+        [task.available]
+        kind = "sensor"
+        rate = "1 kHz"
+        path = "/proc/meminfo"
+        line = "MemAvailable:"
+        record = "@/available.csv"
+    "#;
+    let config = config.replace('@', folder.path().to_str().unwrap());
+    let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
+    assert_eq!(ticks, 2_000);
+    assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
+    let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
+    // Each of the ways that were to be gone was gone.
+    assert!(task("failing").errors > 0);
+    assert!(task("long").overruns > 0);
+    for name in ["loadavg", "available"] {
+        let recorded = task(name).recorded.as_ref().unwrap();
+        assert_eq!(recorded.rows + recorded.lost, task(name).ran);
+        assert!(recorded.rows > 0);
+    }
+}
+
+#[test]
+fn nor_does_it_when_its_tasks_are_exchanged() {
+    // At every edit one task stays, one restarts, and one comes or goes; the order changes as well.
+    let config = |edit: usize| {
+        let edited = format!("[task.edited]\nkind = \"load\"\nrate = {}\n", 50 + edit);
+        let stays = "[task.stays]\nkind = \"sensor\"\nrate = 200\npath = \"/proc/loadavg\"\n";
+        match edit % 2 {
+            0 => format!("{edited}{stays}"),
+            _ => format!("{stays}[task.comes]\nkind = \"load\"\nrate = 30\n{edited}"),
+        }
+    };
+    let (ticks, calls, tasks) = calls_while_reloading(&config, 60, Span::from_seconds(2));
+    assert_eq!(ticks, 2_000, "the probe goes on through all of it");
+    assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks and 60 exchanges");
+    let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
+    assert_eq!((task("stays").due, task("edited").rate.as_str()), (400, "110/1"));
+}
+
+#[test]
+fn nor_do_the_policies_that_carry_debt() {
+    let config = r#"
+        [worker.main]
+        spin = "50us"
+
+        [task.delayed]
+        kind = "load"
+        rate = "1 kHz"
+        run = ["50us", "1500us"]
+        overrun = "delay"
+        phase = "300us"
+
+        [task.credited]
+        kind = "load"
+        rate = "400 Hz"
+        run = ["10us", "10us", "10us", "4ms"]
+        overrun = "credit"
+        max-debt = "20ms"
+
+        [task.asleep]
+        kind = "load"
+        rate = "30000/1001"
+        mode = "sleep"
+        run = "200us"
+        fault = "sleep"
+        fault-every = 7
+        overrun = "delay"
+    "#;
+    let (ticks, calls, tasks) = calls_on_the_hot_thread(config, Span::from_seconds(2));
+    assert_eq!(ticks, 2_000);
+    assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
+    assert!(tasks.iter().all(|task| task.ran > 0));
+    assert!(tasks.iter().any(|task| task.task == "credited" && task.overruns > 0));
+}
+
+#[test]
+fn a_task_that_allocates_is_caught() {
+    let config =
+        "[task.allocating]\nkind = \"allocating\"\nrate = \"1 kHz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n";
+    let (_, calls, _) = calls_on_the_hot_thread(config, Span::from_seconds(1));
+    assert_eq!(calls, 2, "one block taken, and one given back");
+}

@@ -1,0 +1,174 @@
+//! The hot thread asks the kernel for nothing but its sleep: `strace` on the worker of the real program counts.
+
+mod common;
+
+use common::{count, run, signal, task, thread_named};
+use hertzd::sys::clock::pause;
+use hertzd::time::Span;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// One period of the tasks here, in nanoseconds.
+const PERIOD: i128 = 1_000_000;
+
+/// Calls at the edges of the trace: the sleep that strace breaks into when it comes, and the one when it goes.
+const EDGES: u64 = 4;
+
+/// What strace saw of one thread.
+struct Trace {
+    calls: BTreeMap<String, u64>,
+    sleeps: Vec<i128>,   // the instants asked for
+    vdso_is_blind: bool, // reading the clock takes a system call
+    seconds: f64,
+}
+
+impl Trace {
+    /// Reads the output of `strace -ttt`.
+    fn parse(text: &str) -> Self {
+        let (calls, sleeps) = (BTreeMap::new(), Vec::new());
+        let mut trace = Self { calls, sleeps, vdso_is_blind: false, seconds: 0.0 };
+        let mut first = None;
+        for line in text.lines() {
+            let Some((time, call)) = line.split_once(' ') else {
+                continue;
+            };
+            let Ok(time) = time.parse::<f64>() else { panic!("not a line of strace: {line}") };
+            trace.seconds = time - *first.get_or_insert(time);
+            let Some((name, rest)) = call.split_once('(') else {
+                continue;
+            };
+            // The kernel restarts by itself a sleep that a tracer broke into: it is one sleep all the same.
+            if rest.contains("ERESTART") || name == "restart_syscall" {
+                continue;
+            }
+            trace.vdso_is_blind |= name == "clock_gettime" && rest.starts_with("CLOCK_MONOTONIC,");
+            *trace.calls.entry(name.to_owned()).or_default() += 1;
+            if name == "clock_nanosleep" {
+                assert!(rest.starts_with("CLOCK_MONOTONIC, TIMER_ABSTIME, "), "{line}");
+                let part = |key: &str| -> i128 {
+                    let digits = rest.split_once(key).unwrap().1;
+                    digits.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+                };
+                trace.sleeps.push(part("tv_sec=") * 1_000_000_000 + part("tv_nsec="));
+            }
+        }
+        trace
+    }
+
+    fn count(&self, call: &str) -> u64 {
+        self.calls.get(call).copied().unwrap_or(0)
+    }
+
+    /// Releases in the time from the first sleep to the last one.
+    fn releases(&self) -> u64 {
+        let length = self.sleeps.last().unwrap() - self.sleeps.first().unwrap();
+        u64::try_from(length / PERIOD).unwrap() + 1
+    }
+}
+
+/// Runs `tasks` under strace; `None`, and the reason printed, where that cannot be done.
+fn traced(spin: &str, tasks: &str) -> Option<(Trace, Value)> {
+    if !Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        println!("skipped: there is no strace here");
+        return None;
+    }
+    let config = format!("[worker.main]\nspin = \"{spin}\"\n{tasks}");
+    let mut hertzd = run(&config, &["--for", "12s", "--json"]);
+    hertzd.wait_until_granted();
+    let thread = thread_named(hertzd.pid(), "hz-").unwrap();
+    let path = hertzd.folder().join("strace");
+    let refusal = hertzd.folder().join("refusal");
+    let mut strace = Command::new("strace")
+        .args(["-ttt", "-p", &thread.to_string(), "-o"])
+        .arg(&path)
+        .stderr(fs::File::create(&refusal).unwrap())
+        .spawn()
+        .unwrap();
+    pause(Span::from_seconds(10));
+    if strace.try_wait().unwrap().is_none() {
+        signal(strace.id(), "INT");
+        strace.wait().unwrap();
+    }
+    let outlasted = thread_named(hertzd.pid(), "hz-").is_some();
+    let ended = hertzd.wait();
+    let seen = fs::read_to_string(ended.folder.path().join("strace")).unwrap_or_default();
+    if seen.is_empty() {
+        let refusal = fs::read_to_string(ended.folder.path().join("refusal")).unwrap();
+        println!("skipped: strace may not look: {refusal}");
+        return None;
+    }
+    if !outlasted {
+        println!("skipped: the run was over before strace was; what was traced is more than the loop");
+        return None;
+    }
+    assert!(ended.status.success(), "{}", ended.told());
+    let summary = ended.summary();
+    let trace = Trace::parse(&seen);
+    println!("spin {spin}: {:?} in {:.1} s, {} sleeps in all", trace.calls, trace.seconds, wakes(&summary));
+    if trace.vdso_is_blind {
+        println!("skipped: the vDSO cannot read the clock of this machine: {}", summary["host"]["clocksource"]);
+        return None;
+    }
+    Some((trace, summary))
+}
+
+fn wakes(summary: &Value) -> u64 {
+    count(&summary["workers"][0], "wakes")
+}
+
+/// A release costs one sleep at the most. What the trace did not cover is accounted for by the summary: as many
+/// sleeps as there were releases then, at the most.
+fn at_most_one_sleep_a_release(trace: &Trace, summary: &Value) {
+    let (sleeps, releases) = (trace.count("clock_nanosleep"), trace.releases());
+    assert!(trace.sleeps.is_sorted(), "sleeps go forward");
+    assert!(sleeps <= releases + EDGES, "{sleeps} sleeps for {releases} releases");
+    assert!(sleeps <= wakes(summary) + EDGES, "{sleeps} sleeps, but the summary knows of {}", wakes(summary));
+    let due = count(&summary["tasks"][0], "due");
+    let elsewhere = due.saturating_sub(releases);
+    assert!(sleeps + elsewhere + EDGES >= wakes(summary), "{sleeps} sleeps, {} in all", wakes(summary));
+}
+
+/// Whatever is not in `known` comes twice a second at the most, and is nothing that waits or takes memory.
+fn nothing_else(trace: &Trace, known: &[&str]) {
+    let others: Vec<_> = trace.calls.iter().filter(|(call, _)| !known.contains(&call.as_str())).collect();
+    for (call, count) in &others {
+        for never in ["futex", "mmap", "munmap", "brk", "madvise", "write", "writev", "open", "clone", "sched_yield"] {
+            assert!(!call.starts_with(never), "{count} times {call}");
+        }
+    }
+    let total: u64 = others.iter().map(|(_, count)| **count).sum();
+    let total = f64::from(u32::try_from(total).unwrap());
+    assert!(total <= 2.0 * trace.seconds, "in {:.1} s: {others:?}", trace.seconds);
+}
+
+const LOAD: &str = "[task.load]\nkind = \"load\"\nrate = \"1 kHz\"\nrun = \"20us\"\n";
+
+#[test]
+fn one_sleep_a_tick_and_nothing_else() {
+    for spin in ["off", "auto"] {
+        let Some((trace, summary)) = traced(spin, LOAD) else {
+            return;
+        };
+        assert_eq!(count(task(&summary, "load"), "due"), 12_000);
+        at_most_one_sleep_a_release(&trace, &summary);
+        nothing_else(&trace, &["clock_nanosleep"]);
+    }
+}
+
+#[test]
+fn a_sensor_costs_one_read_a_tick() {
+    let sensor = "[task.sensor]\nkind = \"sensor\"\nrate = \"1 kHz\"\npath = \"/proc/loadavg\"\n";
+    let Some((trace, summary)) = traced("off", &format!("{LOAD}{sensor}")) else {
+        return;
+    };
+    at_most_one_sleep_a_release(&trace, &summary);
+    nothing_else(&trace, &["clock_nanosleep", "pread64"]);
+    // By the same account as for the sleeps.
+    let (reads, releases) = (trace.count("pread64"), trace.releases());
+    let (due, ran) = (count(task(&summary, "sensor"), "due"), count(task(&summary, "sensor"), "ran"));
+    assert_eq!(due, 12_000);
+    assert!(reads <= releases.min(ran) + EDGES, "{reads} reads for {releases} releases, {ran} in all");
+    assert!(reads + due.saturating_sub(releases) + EDGES >= ran, "{reads} reads, {ran} ticks in all");
+}

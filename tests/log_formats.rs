@@ -1,0 +1,81 @@
+//! The built binary's log in each format. What the journal makes of its entries is for the system tests to see.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A task that never meets its deadline.
+const LATE: &str = "
+    [worker.main]
+    policy = \"other\"
+    [task.slow]
+    kind = \"load\"
+    rate = 100
+    run = \"12ms\"
+";
+
+fn run(config: &str, arguments: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.toml");
+    std::fs::write(&path, config).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hertzd"));
+    command.arg("run").arg(path).args(["--for", "100ms"]).args(arguments);
+    command.env_remove("HERTZD_LOG").env_remove("JOURNAL_STREAM");
+    command.output().unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+fn objects(output: &Output) -> Vec<serde_json::Value> {
+    let object = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    stderr(output).lines().map(object).collect()
+}
+
+#[test]
+fn json_is_one_object_a_line_with_numbers_and_ids() {
+    let output = run(LATE, &["--log-format", "json"]);
+    assert!(output.status.success());
+    let objects = objects(&output);
+    let overruns: Vec<_> = objects.iter().filter(|object| object["overrun"].is_u64()).collect();
+    assert!(!overruns.is_empty(), "{objects:?}");
+    for overrun in overruns {
+        assert_eq!(overrun["level"], "warn");
+        assert_eq!(overrun["task"], "slow");
+        assert_eq!(overrun["message_id"].as_str().map(str::len), Some(32));
+        assert!(overrun["run_ns"].as_u64() >= Some(12_000_000), "{overrun}");
+    }
+}
+
+#[test]
+fn json_stays_json_when_nothing_can_run() {
+    let output = run("[task.x]\nkind = \"none\"\n", &["--log-format", "json"]);
+    assert_eq!(output.status.code(), Some(78));
+    let objects = objects(&output);
+    assert_eq!(objects.len(), 1);
+    assert_eq!(objects[0]["level"], "error");
+}
+
+#[test]
+fn text_has_every_field_but_the_id() {
+    for arguments in [&["--log-format", "text"][..], &[]] {
+        let output = run(LATE, arguments);
+        let text = stderr(&output);
+        assert!(output.status.success() && text.contains("slow: overrun, late by "), "{text}");
+        assert!(text.contains(" task=\"slow\" worker=\"main\" tick=0 ") && text.contains(" overrun=1 "), "{text}");
+        assert!(!text.contains("message_id"), "{text}");
+    }
+}
+
+#[test]
+fn without_a_journal_nothing_goes_missing_unsaid() {
+    if Path::new("/run/systemd/journal/socket").exists() {
+        println!("skipped: there is a journal here, and no wish to write to it");
+        return;
+    }
+    let output = run("[task.x]\nkind = \"none\"\n", &["--log-format", "journal"]);
+    assert_eq!(output.status.code(), Some(78));
+    let text = stderr(&output);
+    assert!(text.starts_with("hertzd: no journal at /run/systemd/journal/socket"), "{text}");
+    assert!(text.contains(" 1 were lost") && text.contains("kind"), "{text}");
+}

@@ -1,0 +1,491 @@
+//! What holds for every set of tasks, whatever they and the kernel do: the real loop on the virtual clock, with random
+//! rates, phases, policies, deadlines, runs, oversleeps and stalls, and with a clock that is stepped back.
+//!
+//! Every expectation is computed here, from records alone: releases from the index in wide integers, and what a policy
+//! keeps by looking at one release after the other. proptest prints the smallest worker that fails.
+
+mod support;
+
+use hertzd::pacing::{GivenUp, Overrun, Rate, Tail};
+use hertzd::sim::SimClock;
+use hertzd::tasks::{Task, Tick, TickError};
+use hertzd::tick::TickRecord;
+use hertzd::time::{Instant, Span};
+use hertzd::worker::Report;
+use proptest::prelude::*;
+use std::sync::{Arc, Mutex};
+use support::{Spec, run, spans};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// One random task. All spans are nanoseconds.
+#[derive(Clone, Debug)]
+struct Plan {
+    num: u64,
+    den: u64,
+    phase: i64,
+    overrun: Overrun,
+    deadline: i64,
+    runs: Vec<i64>, // cycled; a negative one steps the clock back
+}
+
+impl Plan {
+    fn rate(&self) -> Rate {
+        Rate::new(self.num, self.den).unwrap()
+    }
+
+    /// `phase + floor(n·den·10⁹/num)`, from the epoch.
+    fn release(&self, n: u64) -> i128 {
+        i128::from(self.phase) + i128::from(n) * i128::from(self.den) * 1_000_000_000 / i128::from(self.num)
+    }
+
+    /// Releases in the first `length` of the run, counted one by one.
+    fn due(&self, length: i64) -> u64 {
+        (0..).take_while(|&n| self.release(n) < length.into()).count() as u64
+    }
+
+    /// Whether releases lie on a grid at all.
+    fn has_grid(&self) -> bool {
+        self.overrun != Overrun::Delay
+    }
+
+    /// The release that is run first at `now` when `next` is the first that was not given up yet.
+    fn admitted(&self, next: u64, now: i128) -> u64 {
+        let mut first = next;
+        match self.overrun {
+            Overrun::Drop | Overrun::KeepWorking => {
+                while self.release(first + 1) <= now {
+                    first += 1;
+                }
+            }
+            Overrun::CatchUp { max } => {
+                while self.release(first + u64::from(max)) <= now {
+                    first += 1;
+                }
+            }
+            Overrun::Credit { max_debt } => {
+                while self.release(first) < now - i128::from(max_debt.nanos()) {
+                    first += 1;
+                }
+            }
+            Overrun::Delay => {}
+        }
+        first
+    }
+}
+
+/// A worker with its tasks.
+#[derive(Clone, Debug)]
+struct Case {
+    tasks: Vec<Plan>,
+    oversleeps: Vec<i64>,
+    tail: Tail,
+    epoch: i64,
+    length: i64,
+}
+
+impl Case {
+    fn twice_as_long(&self) -> Self {
+        Self { length: 2 * self.length, ..self.clone() }
+    }
+
+    fn run(&self) -> Outcome {
+        self.run_for(self.length)
+    }
+
+    fn run_for(&self, length: i64) -> Outcome {
+        let epoch = Instant::from_nanos(self.epoch.into());
+        let clock = SimClock::new(epoch, spans(&self.oversleeps));
+        let told: Vec<_> = self.tasks.iter().map(|_| Arc::default()).collect();
+        let spec = |(plan, told): (&Plan, &Told)| Spec {
+            rate: plan.rate(),
+            phase: Span::from_nanos(plan.phase),
+            overrun: plan.overrun,
+            deadline: Span::from_nanos(plan.deadline),
+            task: Box::new(Winding { clock: clock.clone(), runs: spans(&plan.runs), told: Arc::clone(told) }),
+        };
+        let specs = self.tasks.iter().zip(&told).map(spec).collect();
+        let (report, records) = run(clock.clone(), epoch, specs, self.tail, Span::from_nanos(length));
+        let told = told.iter().map(|told| std::mem::take(&mut *told.lock().unwrap())).collect();
+        Outcome { report, records, told }
+    }
+
+    /// From the epoch.
+    fn since_epoch(&self, at: Instant) -> i128 {
+        at.nanos() - i128::from(self.epoch)
+    }
+}
+
+type Told = Arc<Mutex<Vec<Tick>>>;
+
+/// Winds the clock as its script says, also backwards, and keeps what it was told.
+struct Winding {
+    clock: SimClock,
+    runs: Vec<Span>,
+    told: Told,
+}
+
+impl Task for Winding {
+    fn tick(&mut self, tick: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        let mut told = self.told.lock().unwrap();
+        self.clock.advance(self.runs[told.len() % self.runs.len()]);
+        told.push(*tick);
+        Ok(())
+    }
+}
+
+/// What a run came to.
+#[derive(Debug)]
+struct Outcome {
+    report: Report,
+    records: Vec<TickRecord>,
+    told: Vec<Vec<Tick>>,
+}
+
+impl Outcome {
+    fn of(&self, task: usize) -> impl Iterator<Item = &TickRecord> {
+        self.records.iter().filter(move |record| record.task as usize == task)
+    }
+
+    fn given_up(&self, task: usize) -> u64 {
+        self.report.given_up.iter().filter(|(_, told)| told.task == task).map(|(_, told)| told.count).sum()
+    }
+}
+
+fn rate() -> impl Strategy<Value = (u64, u64)> {
+    prop_oneof![
+        Just((1, 1)),
+        Just((10, 1)),
+        Just((60, 1)),
+        Just((1_000, 1)),
+        Just((30_000, 1_001)),
+        Just((24_000, 1_001)),
+        Just((2_997, 100)),
+        Just((1, 5)),
+        (1_u64..1_000, 1_u64..12),
+        // Periods that are a whole number of nanoseconds, but of nothing larger.
+        (1_000_000_u64..400_000_000).prop_map(|period| (1_000_000_000, period)),
+    ]
+}
+
+fn overrun() -> impl Strategy<Value = Overrun> {
+    prop_oneof![
+        Just(Overrun::Drop),
+        Just(Overrun::KeepWorking),
+        (1_u32..8).prop_map(|max| Overrun::CatchUp { max }),
+        (1_i64..SECOND).prop_map(|nanos| Overrun::Credit { max_debt: Span::from_nanos(nanos) }),
+        Just(Overrun::Delay),
+    ]
+}
+
+/// How long a run or an oversleep is.
+fn short() -> impl Strategy<Value = i64> {
+    prop_oneof![3 => Just(0), 8 => 0..200_000_i64, 3 => 0..3_000_000_i64]
+}
+
+/// As above, but sometimes a few periods, and now and then a stall of thousands.
+fn taken() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        8 => short(),
+        4 => 0..20_000_000_i64,
+        2 => (0..100_i64).prop_map(|ms| ms * 1_000_000), // so that instants fall on releases
+        1 => 0..SECOND,
+        1 => 0..5 * SECOND,
+    ]
+}
+
+/// One script. Most are without a stall, or else no run would get far before everything has been given up.
+fn script() -> BoxedStrategy<Vec<i64>> {
+    let long = prop::collection::vec(taken(), 1..30);
+    prop_oneof![3 => prop::collection::vec(short(), 1..12), 1 => long].boxed()
+}
+
+/// Now and then the clock is stepped back.
+fn script_with_steps_back() -> BoxedStrategy<Vec<i64>> {
+    let taken_or_back = prop_oneof![4 => taken(), 1 => taken().prop_map(|nanos| -nanos)];
+    prop_oneof![1 => script(), 1 => prop::collection::vec(taken_or_back, 1..12)].boxed()
+}
+
+fn plan(runs: BoxedStrategy<Vec<i64>>) -> impl Strategy<Value = Plan> {
+    let period = |(num, den): (u64, u64)| i64::try_from(u128::from(den) * 1_000_000_000 / u128::from(num)).unwrap();
+    let shares = (prop_oneof![Just(0), 0..1_000_i64], prop_oneof![Just(1_000), 1..3_000_i64]);
+    (rate(), overrun(), shares, runs).prop_map(move |((num, den), overrun, (phase, deadline), runs)| Plan {
+        num,
+        den,
+        phase: period((num, den)) * phase / 1_000,
+        overrun,
+        deadline: (period((num, den)) * deadline / 1_000).max(1),
+        runs,
+    })
+}
+
+fn tail() -> impl Strategy<Value = Tail> {
+    prop_oneof![
+        2 => Just(Tail::Off),
+        1 => (1_i64..1_000_000).prop_map(|nanos| Tail::Fixed(Span::from_nanos(nanos))),
+        1 => (1_u32..50).prop_map(|percent| Tail::Auto { cpu_max: f64::from(percent) / 100.0 }),
+    ]
+}
+
+fn case(runs: BoxedStrategy<Vec<i64>>) -> impl Strategy<Value = Case> {
+    let tasks = prop::collection::vec(plan(runs), 1..=8);
+    let oversleeps = prop_oneof![1 => Just(Vec::new()), 6 => script()];
+    let length = prop_oneof![3 => 0..SECOND / 5, 2 => 0..3 * SECOND];
+    (tasks, oversleeps, tail(), -SECOND..100 * SECOND, length)
+        .prop_map(|(tasks, oversleeps, tail, epoch, length)| Case { tasks, oversleeps, tail, epoch, length })
+}
+
+/// Counts, indices and releases; none of it needs a clock that only goes forward.
+fn the_books_balance(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
+    for (index, plan) in case.tasks.iter().enumerate() {
+        let (_, counts) = outcome.report.tasks[index];
+        let ran = outcome.of(index).count() as u64;
+        let skipped: u64 = outcome.of(index).map(TickRecord::skipped).sum();
+        prop_assert_eq!(counts.ran, ran, "task {}", index);
+        prop_assert_eq!(counts.skipped, skipped + outcome.given_up(index), "task {}", index);
+        if plan.has_grid() {
+            prop_assert_eq!(counts.ran + counts.skipped, plan.due(case.length), "task {}", index);
+        } else {
+            prop_assert_eq!(counts.skipped, 0, "delay has no debt: task {}", index);
+        }
+
+        let mut expected = 0;
+        let mut latest = None;
+        for record in outcome.of(index) {
+            prop_assert!(record.lateness >= Span::ZERO, "early: {:?}", record);
+            prop_assert_eq!(record.n, expected + record.missed, "what was skipped shows in the index: {:?}", record);
+            expected = record.n + 1 + record.dropped;
+            if plan.has_grid() {
+                prop_assert_eq!(case.since_epoch(record.release), plan.release(record.n), "off the grid: {:?}", record);
+            }
+            prop_assert!(latest < Some(record.release), "released at or before the last one: {:?}", record);
+            prop_assert!(case.since_epoch(record.release) < case.length.into(), "past the end: {:?}", record);
+            latest = Some(record.release);
+        }
+        if plan.has_grid() {
+            prop_assert_eq!(expected + outcome.given_up(index), plan.due(case.length), "task {}", index);
+        }
+    }
+    for (_, GivenUp { task, count, .. }) in &outcome.report.given_up {
+        prop_assert!(*count > 0 && *task < case.tasks.len());
+    }
+    Ok(())
+}
+
+/// What a tick is told of itself agrees with the records.
+fn ticks_are_told_the_truth(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
+    for (index, plan) in case.tasks.iter().enumerate() {
+        let mut before: Option<&TickRecord> = None;
+        for (record, told) in outcome.of(index).zip(&outcome.told[index]) {
+            let facts = (told.n, told.release, told.started, told.lateness);
+            prop_assert_eq!(facts, (record.n, record.release, record.started(), record.lateness));
+            prop_assert_eq!(told.skipped, before.map_or(0, |before| before.dropped) + record.missed, "{:?}", told);
+            prop_assert_eq!(
+                told.period.nanos(),
+                i64::try_from(plan.release(1) - plan.release(0))
+                    .map(|floor| { floor + i64::from(plan.den * 1_000_000_000 % plan.num > 0) })
+                    .unwrap()
+            );
+            let credit = match before {
+                None => Span::ZERO,
+                Some(before) if plan.has_grid() => {
+                    let next = Instant::from_nanos(i128::from(case.epoch) + plan.release(before.n + 1));
+                    next - before.finished()
+                }
+                Some(before) => before.started() + told.period - before.finished(),
+            };
+            prop_assert_eq!(told.credit, credit, "{:?}", told);
+            before = Some(record);
+        }
+    }
+    Ok(())
+}
+
+/// What a policy allows: how much is pending when a tick starts.
+fn bursts_are_bounded(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
+    for record in &outcome.records {
+        let plan = &case.tasks[record.task as usize];
+        let started = case.since_epoch(record.started());
+        let most = match plan.overrun {
+            Overrun::Drop | Overrun::KeepWorking => 1,
+            Overrun::CatchUp { max } => u64::from(max),
+            Overrun::Credit { max_debt } => {
+                prop_assert!(record.lateness <= max_debt, "{:?} behind: {:?}", record.lateness, record);
+                continue;
+            }
+            Overrun::Delay => continue,
+        };
+        let pending = (record.n..).take_while(|&n| plan.release(n) <= started).count() as u64;
+        prop_assert!(pending <= most, "{} pending, {:?}: {:?}", pending, plan.overrun, record);
+    }
+    for (index, plan) in case.tasks.iter().enumerate() {
+        let pairs = outcome.of(index).zip(outcome.of(index).skip(1));
+        for (before, after) in pairs {
+            match plan.overrun {
+                // Its own debt is never run: the next release comes after the finish, or on it.
+                Overrun::Drop => prop_assert!(after.release >= before.finished(), "{:?} {:?}", before, after),
+                Overrun::Delay => {
+                    prop_assert!(
+                        after.started() - before.started() >= plan.rate().period(),
+                        "{:?} {:?}",
+                        before,
+                        after
+                    );
+                    prop_assert_eq!(after.release, before.started() + plan.rate().period());
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a policy keeps: a release is given up when it must be, and not before.
+fn nothing_is_given_up_without_need(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
+    for (index, plan) in case.tasks.iter().enumerate().filter(|(_, plan)| plan.has_grid()) {
+        let due = plan.due(case.length);
+        let mut first = 0;
+        for record in outcome.of(index) {
+            let started = case.since_epoch(record.started());
+            prop_assert_eq!(record.n, plan.admitted(first, started), "{:?}: {:?}", plan.overrun, record);
+            let finished = case.since_epoch(record.finished());
+            let next = record.n + 1;
+            let kept = match plan.overrun {
+                // A release that falls on the finish is on time.
+                Overrun::Drop => (next..).find(|&n| plan.release(n) >= finished).unwrap(),
+                _ => plan.admitted(next, finished),
+            };
+            prop_assert_eq!(record.dropped, kept.min(due).saturating_sub(next), "{:?}: {:?}", plan.overrun, record);
+            first = next + record.dropped;
+        }
+    }
+    Ok(())
+}
+
+/// One tick at a time, and always the one with the earliest deadline.
+fn order_is_by_deadline(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
+    // For each task: the first release that its latest tick has not given up; under `delay` also when it lies.
+    let mut next: Vec<_> = case.tasks.iter().map(|plan| (0, plan.release(0))).collect();
+    let mut finished = i128::MIN;
+    for record in &outcome.records {
+        let started = case.since_epoch(record.started());
+        prop_assert!(started >= finished, "it overlaps the tick before it: {:?}", record);
+        finished = case.since_epoch(record.finished());
+
+        let own = case.since_epoch(record.release) + i128::from(case.tasks[record.task as usize].deadline);
+        for (index, plan) in case.tasks.iter().enumerate() {
+            if index == record.task as usize {
+                continue;
+            }
+            let (first, at) = next[index];
+            let release = if plan.has_grid() { plan.release(plan.admitted(first, started)) } else { at };
+            let pending = release <= started && release < case.length.into();
+            let other = release + i128::from(plan.deadline);
+            prop_assert!(
+                !pending || (own, record.task as usize) < (other, index),
+                "task {}, released at {} with its deadline at {}, should run before {:?} with its own at {}",
+                index,
+                release,
+                other,
+                record,
+                own
+            );
+        }
+
+        let plan = &case.tasks[record.task as usize];
+        let period = i128::from(plan.rate().period().nanos());
+        next[record.task as usize] = (record.n + 1 + record.dropped, started + period);
+    }
+    Ok(())
+}
+
+/// No tick is put off: the worker is busy or asleep, but never idle while something is due.
+fn nothing_waits_without_a_reason(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
+    let mut finished = i128::from(0);
+    for record in &outcome.records {
+        let (release, started) = (case.since_epoch(record.release), case.since_epoch(record.started()));
+        if release <= finished {
+            prop_assert_eq!(started, finished, "it was due when the worker became free: {:?}", record);
+        }
+        finished = case.since_epoch(record.finished());
+    }
+    Ok(())
+}
+
+fn facts(outcome: &Outcome) -> impl Iterator<Item = (u32, u64, Instant, Instant, Instant)> {
+    outcome.records.iter().map(|record| (record.task, record.n, record.release, record.started(), record.finished()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_always_holds(case in case(script())) {
+        let outcome = case.run();
+        the_books_balance(&case, &outcome)?;
+        ticks_are_told_the_truth(&case, &outcome)?;
+        bursts_are_bounded(&case, &outcome)?;
+        nothing_is_given_up_without_need(&case, &outcome)?;
+        order_is_by_deadline(&case, &outcome)?;
+        nothing_waits_without_a_reason(&case, &outcome)?;
+    }
+
+    /// Ticks wind the clock back by up to five seconds: it is read as it stands, and nothing is counted twice.
+    #[test]
+    fn a_clock_that_goes_back_is_harmless(case in case(script_with_steps_back())) {
+        let outcome = case.run();
+        the_books_balance(&case, &outcome)?;
+        ticks_are_told_the_truth(&case, &outcome)?;
+        bursts_are_bounded(&case, &outcome)?;
+    }
+
+    #[test]
+    fn the_same_case_runs_the_same_way(case in case(script_with_steps_back())) {
+        let (once, again) = (case.run(), case.run());
+        prop_assert_eq!(once.records, again.records);
+        prop_assert_eq!(once.report.tasks, again.report.tasks);
+    }
+
+    /// Until the end of the shorter run both do the same. After it, the longer one has releases that the shorter one
+    /// has not, and they may come first; a single task has nobody to come first.
+    #[test]
+    fn a_short_run_is_the_beginning_of_a_long_one(case in case(script())) {
+        let (short, long) = (case.run(), case.twice_as_long().run());
+        let end = Instant::from_nanos((case.epoch + case.length).into());
+        let counted: Vec<_> = facts(&short).take_while(|fact| case.tasks.len() == 1 || fact.3 < end).collect();
+        prop_assert!(counted.iter().copied().eq(facts(&long).take(counted.len())));
+        if case.tasks.len() == 1 {
+            prop_assert_eq!(counted.len(), short.records.len());
+        }
+        for ((_, short), (_, long)) in short.report.tasks.iter().zip(&long.report.tasks) {
+            prop_assert!(short.ran <= long.ran || case.tasks.len() > 1, "{:?} {:?}", short, long);
+        }
+    }
+
+    /// A single task, and stalls that always come: the longest way that a policy can be led astray.
+    #[test]
+    fn stalls_of_thousands_of_periods(
+        overrun in overrun(),
+        (num, den) in prop_oneof![Just((1_000_u64, 1_u64)), Just((30_000, 1_001)), Just((44_100, 100)), Just((7, 3))],
+        stalls in prop::collection::vec(0..3_000_i64, 1..6),
+        rest in prop::collection::vec(0..SECOND, 1..6),
+        runs in prop::collection::vec(taken(), 1..6),
+        length in 1..3_000_i64,
+    ) {
+        let period = i64::try_from(den * 1_000_000_000 / num).unwrap();
+        let oversleeps = stalls.iter().zip(rest.iter().cycle()).map(|(stall, rest)| stall * period + rest % period);
+        let deadline = period;
+        let case = Case {
+            oversleeps: oversleeps.collect(),
+            tasks: vec![Plan { num, den, phase: 0, overrun, deadline, runs }],
+            tail: Tail::Off,
+            epoch: 0,
+            length: length * period,
+        };
+        let outcome = case.run();
+        the_books_balance(&case, &outcome)?;
+        bursts_are_bounded(&case, &outcome)?;
+        nothing_is_given_up_without_need(&case, &outcome)?;
+        nothing_waits_without_a_reason(&case, &outcome)?;
+    }
+}

@@ -1,0 +1,150 @@
+//! Reloading the real program: what did not change does not notice, what is wrong changes nothing, and others can see it.
+
+mod common;
+
+use common::{HERTZD, Running, run};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+
+/// Two tasks; the second with this rate.
+fn config(rate: u32) -> String {
+    format!(
+        "[task.steady]\nkind = \"sensor\"\nrate = \"1 kHz\"\npath = \"/proc/loadavg\"\nrecord = \"@HERE@/steady.csv\"\n\
+         overrun = \"credit\"\nmax-debt = \"1h\"\n\
+         [task.edited]\nkind = \"load\"\nrate = {rate}\n"
+    )
+}
+
+/// A running program with a status socket in its folder.
+fn with_socket(config: &str, args: &[&str]) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("status.sock");
+    let mut all = vec!["--status-socket", socket.to_str().unwrap()];
+    all.extend(args);
+    let mut running = common::run_in(folder, Command::new(HERTZD), config, &all);
+    running.wait_until_granted();
+    running
+}
+
+/// `hertzd COMMAND --socket SOCKET`.
+fn ask(running: &Running, args: &[&str]) -> Output {
+    let socket = running.folder().join("status.sock");
+    let config = running.folder().join("test.toml");
+    let args = args.iter().map(|arg| if *arg == "CONFIG" { config.to_str().unwrap() } else { arg });
+    Command::new(HERTZD).args(args).arg("--socket").arg(socket).output().unwrap()
+}
+
+fn snapshot(running: &Running) -> Value {
+    let output = ask(running, &["status", "--json"]);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn edit(running: &Running, config: &str) {
+    let text = config.replace(common::HERE, running.folder().to_str().unwrap());
+    fs::write(running.folder().join("test.toml"), text).unwrap();
+}
+
+#[test]
+fn what_did_not_change_goes_on_and_misses_nothing() {
+    let running = with_socket(&config(50), &["--json"]);
+    for rate in 51..81 {
+        edit(&running, &config(rate));
+        let output = ask(&running, &["reload"]);
+        assert!(output.status.success(), "{output:?}");
+    }
+    let seen = snapshot(&running);
+    assert_eq!((&seen["daemon"]["reloads"], &seen["daemon"]["reloads_refused"]), (&30.into(), &0.into()));
+    assert_eq!(seen["tasks"][1]["rate"], "80/1");
+    // With so much credit it skips nothing, however slow this machine is: what is missing, a reload has lost.
+    assert_eq!(seen["tasks"][0]["skipped"], 0, "{seen}");
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let summary = ended.summary();
+    let steady = &summary["tasks"][0];
+    // Debt that the machine has just then is given up by the stop, and by that alone: the rows have no gap.
+    let rows = fs::read_to_string(ended.folder.path().join("steady.csv")).unwrap();
+    let ticks: Vec<u64> = rows.lines().skip(1).map(|row| row.split(',').next().unwrap().parse().unwrap()).collect();
+    assert!(ticks.iter().copied().eq(0..steady["ran"].as_u64().unwrap()), "the index has no gap");
+}
+
+#[test]
+fn a_wrong_file_changes_nothing_and_says_why() {
+    let running = with_socket(&config(50), &["--json"]);
+    edit(&running, &config(60).replace("rate = 60", "rat = 60"));
+    let output = ask(&running, &["reload"]);
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("test.toml:10:1") && text.contains("`rate`"), "{text}");
+    assert_eq!(ask(&running, &["check", "CONFIG", "--against-running"]).status.code(), Some(78));
+
+    // A file that is right, and a task that cannot be built.
+    edit(&running, &config(60).replace("/proc/loadavg", "/proc/nothing-like-it"));
+    let output = ask(&running, &["reload"]);
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+
+    let seen = snapshot(&running);
+    assert_eq!((&seen["daemon"]["reloads_refused"], &seen["tasks"][1]["rate"]), (&2.into(), &"50/1".into()));
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(ended.status.success());
+    assert_eq!(ended.summary()["tasks"][1]["rate"], "50/1");
+}
+
+#[test]
+fn what_a_reload_would_do_can_be_asked_beforehand() {
+    let old = "[worker.one]\n[worker.two]\npolicy = \"other\"\n\
+               [task.kept]\nkind = \"load\"\nworker = \"one\"\nrate = 100\n\
+               [task.gone]\nkind = \"load\"\nworker = \"one\"\nrate = 100\n\
+               [task.with-its-worker]\nkind = \"load\"\nworker = \"two\"\nrate = 100\n";
+    let running = with_socket(old, &["--json"]);
+    let new = old.replace("gone", "new").replace("policy = \"other\"", "policy = \"rr\"");
+    edit(&running, &new);
+    let said = String::from_utf8(ask(&running, &["check", "CONFIG", "--against-running"]).stdout).unwrap();
+    for line in [
+        "worker one goes on",
+        "worker two restarts",
+        "task kept goes on",
+        "task gone is removed",
+        "task new is added",
+        "task with-its-worker restarts",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(ask(&running, &["reload"]).status.success());
+    let seen = snapshot(&running);
+    let names: Vec<_> = seen["tasks"].as_array().unwrap().iter().map(|task| task["task"].as_str().unwrap()).collect();
+    assert_eq!(names, ["kept", "new", "with-its-worker"]);
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(ended.status.success(), "{}", ended.stderr);
+    for task in ended.summary()["tasks"].as_array().unwrap() {
+        let number = |key: &str| task[key].as_u64().unwrap();
+        assert_eq!(number("ran") + number("skipped"), number("due"), "{task}");
+        assert!(number("ran") > 0, "{task}");
+    }
+}
+
+#[test]
+fn a_killed_daemon_leaves_nothing_in_the_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("status.sock");
+    let args = ["--status-socket", socket.to_str().unwrap()];
+    let mut first = run(&config(50), &args);
+    first.wait_until_granted();
+    let second = run(&config(50), &args);
+    let refused = second.wait();
+    assert_eq!(refused.status.code(), Some(70), "{}", refused.stderr);
+    assert!(refused.stderr.contains("another daemon listens there"), "{}", refused.stderr);
+    first.signal("KILL");
+    let killed = first.wait();
+    assert_eq!(killed.status.signal(), Some(9));
+    assert!(socket.exists());
+    let mut third = run(&config(50), &args);
+    third.wait_until_granted();
+    third.signal("TERM");
+    assert!(third.wait().status.success());
+    assert!(!socket.exists());
+}

@@ -1,0 +1,285 @@
+//! `hertzd simulate` as it is shipped: the built binary, a file, and what comes out of the pipe.
+
+use serde::Deserialize;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A line of `--json`. Instants past 292 years need more than 64 bits, and a floating-point number would round them.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    task: String,
+    n: u64,
+    release_ns: i128,
+    started_ns: i128,
+    finished_ns: i128,
+    skipped: u64,
+}
+
+impl Line {
+    fn lateness(&self) -> i128 {
+        self.started_ns - self.release_ns
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Summary {
+    version: u32,
+    workers: Vec<WorkerSummary>,
+    tasks: Vec<TaskSummary>,
+    records: Records,
+}
+
+#[derive(Debug, Deserialize)]
+struct WorkerSummary {
+    worker: String,
+    wakes: u64,
+    oversleep_ns: Distribution,
+}
+
+#[derive(Debug, Deserialize)]
+struct TaskSummary {
+    task: String,
+    rate: String,
+    due: u64,
+    ran: u64,
+    skipped: u64,
+    overruns: u64,
+    lateness_ns: Distribution,
+}
+
+#[derive(Debug, Deserialize)]
+struct Distribution {
+    count: u64,
+    min: i64,
+    max: i64,
+}
+
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+struct Records {
+    sent: u64,
+    dropped: u64,
+}
+
+/// A configuration in a file of its own.
+struct Config {
+    _dir: TempDir,
+    path: PathBuf,
+}
+
+fn config(text: &str) -> Config {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("test.toml");
+    std::fs::write(&path, text).unwrap();
+    Config { _dir: dir, path }
+}
+
+fn hertzd(config: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hertzd"));
+    command.arg("simulate").arg(config).arg("--json").args(args);
+    command
+}
+
+fn output(text: &str, args: &[&str]) -> Output {
+    let config = config(text);
+    let output = hertzd(&config.path, args).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{args:?}: {}, {said}\n{text}", output.status);
+    output
+}
+
+/// All lines but the last, and the last.
+fn simulate(text: &str, args: &[&str]) -> (Vec<Line>, Summary) {
+    let output = output(text, args);
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.ends_with('\n'), "{stdout}");
+    let mut lines: Vec<_> = stdout.lines().collect();
+    let summary = lines.pop().unwrap();
+    let line = |line: &&str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let summary = serde_json::from_str(summary).unwrap_or_else(|error| panic!("{error}: {summary}"));
+    (lines.iter().map(line).collect(), summary)
+}
+
+/// `floor(n·den·10⁹/num)`.
+fn offset(n: u64, num: u64, den: u64) -> i128 {
+    i128::from(n) * i128::from(den) * 1_000_000_000 / i128::from(num)
+}
+
+#[test]
+fn a_line_per_tick_and_the_summary_last() {
+    let text = "[task.slow]\nkind = \"load\"\nrate = 10\nrun = [\"250ms\", \"40ms\"]\n\
+                [task.slow.simulate]\nrun = [\"225ms\", \"30ms\"]\n";
+    let (lines, summary) = simulate(text, &["--for", "600ms"]);
+    let millis = |(n, release, started, finished, skipped): (u64, i128, i128, i128, u64)| Line {
+        task: "slow".to_owned(),
+        n,
+        release_ns: release * 1_000_000,
+        started_ns: started * 1_000_000,
+        finished_ns: finished * 1_000_000,
+        skipped,
+    };
+    // The simulate table goes before what the task itself is known to take. A tick of 225 ms swallows release 1, runs 2
+    // at once and leaves 3 its slot, whose own tick of 225 ms ends at 525 ms: 4 is lost, 5 late.
+    let wanted = [(0, 0, 0, 225, 1), (2, 200, 225, 255, 0), (3, 300, 300, 525, 1), (5, 500, 525, 555, 0)].map(millis);
+    assert_eq!(lines, wanted);
+
+    assert_eq!(summary.version, 1);
+    let [worker] = &summary.workers[..] else { panic!("{summary:?}") };
+    assert_eq!((worker.worker.as_str(), worker.wakes), ("main", 1), "{worker:?}");
+    let [task] = &summary.tasks[..] else { panic!("{summary:?}") };
+    assert_eq!((task.task.as_str(), task.rate.as_str()), ("slow", "10/1"));
+    assert_eq!((task.due, task.ran, task.skipped, task.overruns), (6, 4, 2, 2), "{task:?}");
+    // What never ran counts at the lateness it would have had.
+    assert_eq!(task.lateness_ns.count, 6, "{task:?}");
+    assert_eq!(summary.records, Records { sent: 4, dropped: 0 });
+}
+
+/// Video at 30 Hz passes tick 10¹² after a thousand years, and its release is still exact.
+#[test]
+fn tick_1e12_is_exact() {
+    const FIRST: u64 = 1_000_000_000_000;
+    let rates = [("30000/1001", 30_000, 1_001), ("44.1 kHz", 44_100, 1), ("1 kHz", 1_000, 1), ("7/3", 7, 3)];
+    for (rate, num, den) in rates {
+        let text = format!("[task.far]\nkind = \"load\"\nrate = \"{rate}\"\n");
+        let (lines, summary) = simulate(&text, &["--for", "5s", "--first-tick", &FIRST.to_string()]);
+        let start = offset(FIRST, num, den);
+        let due = (FIRST..).take_while(|&n| offset(n, num, den) < start + 5_000_000_000).count();
+        assert_eq!(lines.len(), due, "{rate}");
+        for (line, n) in lines.iter().zip(FIRST..) {
+            assert_eq!((line.n, line.release_ns), (n, offset(n, num, den)), "{rate}");
+            assert_eq!((line.lateness(), line.finished_ns), (0, line.started_ns), "{rate}: {line:?}");
+        }
+        assert_eq!((summary.tasks[0].due, summary.tasks[0].skipped), (due as u64, 0), "{rate}");
+    }
+    assert_eq!(offset(FIRST, 30_000, 1_001), 33_366_666_666_666_666_666, "more than 64 bits hold");
+}
+
+/// Both start at that tick, on one worker, whose clock has to pass a thousand years between the two.
+#[test]
+fn far_ticks_of_several_rates_share_a_worker() {
+    const FIRST: u64 = 1_000_000_000_000;
+    let text =
+        "[task.video]\nkind = \"load\"\nrate = \"30000/1001\"\n[task.audio]\nkind = \"load\"\nrate = \"44.1 kHz\"\n";
+    let (lines, summary) = simulate(text, &["--for", "100ms", "--first-tick", &FIRST.to_string()]);
+    for (index, (task, num, den)) in [("video", 30_000, 1_001), ("audio", 44_100, 1)].into_iter().enumerate() {
+        let end = offset(FIRST, num, den) + 100_000_000;
+        let wanted: Vec<_> = (FIRST..).map(|n| (n, offset(n, num, den))).take_while(|tick| tick.1 < end).collect();
+        let lines = lines.iter().filter(|line| line.task == task);
+        let found: Vec<_> = lines.map(|line| (line.n, line.started_ns)).collect();
+        assert_eq!(found, wanted, "{task}");
+        assert_eq!(summary.tasks[index].due, wanted.len() as u64);
+    }
+}
+
+#[test]
+fn an_hour_is_due_to_the_last_tick() {
+    let text = "[task.fast]\nkind = \"load\"\nrate = \"1 kHz\"\n[task.frames]\nkind = \"load\"\nrate = \"60 Hz\"\n";
+    let (lines, summary) = simulate(text, &["--for", "1h", "--summary-only"]);
+    assert_eq!(lines, []);
+    let due = summary.tasks.iter().map(|task| (task.task.as_str(), task.due, task.ran, task.skipped));
+    assert_eq!(due.collect::<Vec<_>>(), [("fast", 3_600_000, 3_600_000, 0), ("frames", 216_000, 216_000, 0)]);
+    assert_eq!(summary.records, Records { sent: 3_816_000, dropped: 0 });
+}
+
+#[test]
+fn due_is_arithmetic() {
+    // Rate as it is written, the fraction it is, phase in ns.
+    let tasks = [
+        ("\"30000/1001\"", (30_000, 1_001), 0),
+        ("\"44.1 kHz\"", (44_100, 1), 22_675),
+        ("59.94", (2_997, 50), 16_683_350),
+        ("\"7/3\"", (7, 3), 428_571_428),
+        ("0.3", (3, 10), 3_333_333_333),
+        ("\"0.999 kHz\"", (999, 1), 1),
+        ("1", (1, 1), 999_999_999),
+        ("3", (3, 1), 333_333_333),
+    ];
+    let policies = ["drop", "keep-working", "catch-up", "credit"];
+    let mut text = "[worker.main.simulate]\noversleep = [\"0ns\", \"70us\", \"1.3s\", \"9us\"]\n".to_owned();
+    for (index, (rate, _, phase)) in tasks.iter().enumerate() {
+        let overrun = policies[index % policies.len()];
+        text += &format!(
+            "[task.t{index}]\nkind = \"load\"\nrate = {rate}\nphase = \"{phase}ns\"\noverrun = \"{overrun}\"\n"
+        );
+        text += &format!("[task.t{index}.simulate]\nrun = [\"3us\", \"0ns\", \"{}us\"]\n", 20 * index);
+    }
+    for (length, nanos) in [("1ns", 1), ("333333333ns", 333_333_333), ("1s", 1_000_000_000), ("3s 7ns", 3_000_000_007)]
+    {
+        let (lines, summary) = simulate(&text, &["--for", length]);
+        for (index, (task, (_, (num, den), phase))) in summary.tasks.iter().zip(tasks).enumerate() {
+            let due = (0..).take_while(|&n| offset(n, num, den) + phase < nanos).count();
+            assert_eq!(task.rate, format!("{num}/{den}"));
+            assert_eq!((task.due, task.ran + task.skipped), (due as u64, due as u64), "{length}: {task:?}\n{text}");
+            let lines: Vec<_> = lines.iter().filter(|line| line.task == format!("t{index}")).collect();
+            assert_eq!(task.ran, lines.len() as u64, "{length}: {task:?}");
+            for line in lines {
+                assert_eq!(line.release_ns, offset(line.n, num, den) + phase, "{length}: {line:?}\n{text}");
+                assert!(line.lateness() >= 0, "{length}: {line:?}\n{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let config = config("[task.many]\nkind = \"load\"\nrate = \"100 kHz\"\n");
+    let mut child =
+        hertzd(&config.path, &["--for", "24h"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap(); // and here the pipe is closed
+    assert_eq!(serde_json::from_str::<Line>(&first).unwrap().n, 0);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{}, {said}", output.status);
+}
+
+#[test]
+fn each_sleep_uses_up_one_oversleep() {
+    let text = |simulated: &str| {
+        format!(
+            "[worker.main.simulate]\noversleep = [\"1ms\", \"2ms\", \"3ms\"]\n\
+             [task.late]\nkind = \"load\"\nrate = 10\n{simulated}"
+        )
+    };
+    let late = |text: &str| -> (Vec<i128>, Summary) {
+        let (lines, summary) = simulate(text, &["--for", "800ms"]);
+        (lines.iter().map(|line| line.lateness() / 1_000_000).collect(), summary)
+    };
+    let (lateness, summary) = late(&text(""));
+    assert_eq!(lateness, [0, 1, 2, 3, 1, 2, 3, 1], "the first tick is not slept for");
+    let worker = &summary.workers[0];
+    assert_eq!((worker.wakes, worker.oversleep_ns.count), (7, 7), "{worker:?}");
+    assert_eq!((worker.oversleep_ns.min, worker.oversleep_ns.max), (1_000_000, 3_000_000), "{worker:?}");
+    // Tick 1 starts at 101 ms and takes the whole time until 211 ms: 2 is not slept for, and no oversleep is used up.
+    let (lateness, summary) = late(&text(
+        "[task.late.simulate]\nrun = [\"0s\", \"110ms\", \"0s\", \"0s\", \"0s\", \"0s\", \"0s\", \"0s\"]\n",
+    ));
+    assert_eq!(lateness, [0, 1, 11, 2, 3, 1, 2, 3]);
+    assert_eq!(summary.workers[0].wakes, 6);
+}
+
+// ms           0.9        0.96                1.0
+// spin 100us   asked      woke - - spin - - - release     an oversleep of 60 us never reaches the task
+#[test]
+fn a_spin_tail_hides_the_oversleep() {
+    // Least and greatest lateness after the first tick, which is not slept for.
+    let late = |spin: &str, oversleep: &str, more: &str| {
+        let text = format!(
+            "[worker.main]\nspin = \"{spin}\"\n[worker.main.simulate]\noversleep = [\"{oversleep}\"]\n\
+             [task.steady]\nkind = \"load\"\nrate = \"1 kHz\"\n{more}"
+        );
+        let (lines, _) = simulate(&text, &["--for", "1s"]);
+        let slept_for = lines.iter().filter(|line| line.n > 0).map(Line::lateness);
+        slept_for.clone().min().zip(slept_for.max()).unwrap()
+    };
+    let odd = "[task.odd]\nkind = \"load\"\nrate = \"30000/1001\"\n";
+    assert_eq!(late("100us", "60us", ""), (0, 0));
+    assert_eq!(late("100us", "60us", odd), (0, 0));
+    assert_eq!(late("100us", "100us", odd), (0, 0));
+    assert_eq!(late("100us", "130us", ""), (30_000, 30_000));
+    // Where the two tasks lie closer together than the tail is long, there is no sleep, and so nothing to be late from.
+    assert_eq!(late("100us", "130us", odd), (0, 30_000));
+    assert_eq!(late("off", "60us", ""), (60_000, 60_000));
+}

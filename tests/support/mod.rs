@@ -1,0 +1,92 @@
+//! What the tests of pacing share: a small generator, a sink that keeps every record, and the real loop on the virtual
+//! clock.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use hertzd::config::OnError;
+use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
+use hertzd::sim::SimClock;
+use hertzd::tasks::Task;
+use hertzd::tick::{TickRecord, TickSink};
+use hertzd::time::{Instant, Span};
+use hertzd::worker::{Control, Report, Runner, Slot, TaskSet};
+use std::sync::Arc;
+
+/// SplitMix64: the same sequence for the same seed on every machine, and a failing seed can be written down.
+#[derive(Clone, Debug)]
+pub(crate) struct SplitMix(pub(crate) u64);
+
+impl SplitMix {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number in `0..below`.
+    pub(crate) fn below(&mut self, below: i64) -> i64 {
+        i64::try_from(self.next() % u64::try_from(below).unwrap()).unwrap()
+    }
+
+    /// Up to `most` numbers (at least one) in `0..below`.
+    pub(crate) fn some_below(&mut self, most: i64, below: i64) -> Vec<i64> {
+        let count = 1 + self.below(most);
+        (0..count).map(|_| self.below(below)).collect()
+    }
+}
+
+/// Keeps every record.
+#[derive(Debug, Default)]
+pub(crate) struct Keep(pub(crate) Vec<TickRecord>);
+
+impl TickSink for Keep {
+    fn offer(&mut self, record: TickRecord) {
+        self.0.push(record);
+    }
+}
+
+/// One task of a worker.
+pub(crate) struct Spec {
+    pub(crate) rate: Rate,
+    pub(crate) phase: Span,
+    pub(crate) overrun: Overrun,
+    pub(crate) deadline: Span,
+    pub(crate) task: Box<dyn Task>,
+}
+
+/// The real loop over `specs` on `clock`, which shows the epoch: every release before `length` has passed from there.
+pub(crate) fn run(
+    clock: SimClock,
+    epoch: Instant,
+    specs: Vec<Spec>,
+    tail: Tail,
+    length: Span,
+) -> (Report, Vec<TickRecord>) {
+    let account = |spec: &Spec| {
+        let grid = Grid::starting_at(epoch + spec.phase, spec.rate);
+        (Account::new(grid, spec.overrun, 0, epoch + length), spec.deadline)
+    };
+    let schedule = Schedule::new(specs.iter().map(account).collect::<Vec<_>>());
+    let slot = |(spec, id): (Spec, u32)| Slot {
+        id,
+        budget: None,
+        limit: None,
+        task: spec.task,
+        deadline: spec.deadline,
+        period: spec.rate.period(),
+        on_error: OnError::Continue,
+        values: Vec::new(),
+        rows: None,
+    };
+    let slots = specs.into_iter().zip(0..).map(slot).collect();
+    let set = TaskSet::starting(schedule, slots);
+    let runner = Runner::new(clock, set, Sleeps::new(tail), Keep::default(), Arc::new(Control::default()));
+    let (report, Keep(records)) = runner.run();
+    (report, records)
+}
+
+/// Spans of so many nanoseconds.
+pub(crate) fn spans(nanos: &[i64]) -> Vec<Span> {
+    nanos.iter().copied().map(Span::from_nanos).collect()
+}
