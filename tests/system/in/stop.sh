@@ -1,0 +1,27 @@
+#!/bin/bash
+# Stopping: at once, with everything written, whatever the tasks wait for.
+. "$(dirname "$0")/common.sh"
+
+setup <<'END'
+[task.rare]
+kind = "sensor"
+rate = 0.1
+path = "/proc/uptime"
+record = "rare.csv"
+
+[task.often]
+kind = "sensor"
+rate = 1000
+path = "/proc/uptime"
+record = "often.csv"
+END
+until_ok 10 ticked often 1500
+before=$(task often ran)
+start=$(millis)
+systemctl stop hertzd
+at_most "systemctl stop returns in under 1 s, with a 0.1 Hz task waiting" "$(since "$start")" 1
+same "  the service ended well" "success 0" "$(show Result) $(show ExecMainStatus)"
+check "  every record was written" test "$(($(wc -l <$STATE/often.csv) - 1))" -ge "$before"
+same "  the last line is whole" 4 "$(tail -n 1 $STATE/often.csv | awk -F, '{ print NF }')"
+same "  the 0.1 Hz task's too" 2 "$(wc -l <$STATE/rare.csv)"
+refuse "  no socket is left" test -e /run/hertzd/status.sock
