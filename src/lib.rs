@@ -24,7 +24,8 @@
 //! | [`tasks`] | the trait [`Task`](tasks::Task), the registry of kinds, the kinds `sensor` and `load` |
 //! | [`pacing`] | when things run: rates, accounts, the schedule, the spin tail; arithmetic only |
 //! | [`worker`] | the hot thread: its set-up, its loop, what others see of it, and the exchange of its tasks |
-//! | [`tick`] | what crosses to the cool threads: a record per tick, a row per set of values |
+//! | [`tick`] | what crosses to the metrics thread: a record per tick |
+//! | [`stream`] | what crosses to the recorder: a row per set of values, blocks of samples, sound and pictures |
 //! | [`metrics`] | what the records add up to: histograms, causes, events, the summary |
 //! | [`outputs`] | what leaves the process: the log as text, JSON or journal entries, CSV files, the table |
 //! | [`daemon`] | the wiring: start in order, watch, reload, answer at the status socket, stop in reverse; the same on the virtual clock for `simulate` |
@@ -51,6 +52,8 @@ pub mod pacing;
 pub mod worker;
 
 pub mod tick;
+
+pub mod stream;
 
 pub mod metrics;
 

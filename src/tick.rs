@@ -1,5 +1,4 @@
-//! What crosses from a hot thread to the cool ones: one [`TickRecord`] per tick over a bounded channel, and the values
-//! of a task over a ring of its own.
+//! What crosses from a hot thread to the metrics thread: one [`TickRecord`] per tick over a bounded channel.
 //!
 //! Neither side ever waits for the other. The hot side counts what finds no room and goes on; the cool side looks in
 //! every few milliseconds and is never woken. No clock is read here, and only the constructors allocate.
@@ -104,6 +103,12 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// Counts one thing. There is one writer: a load and a store are enough, and cheaper than a locked addition.
+    pub(crate) fn count(&self, taken: bool) {
+        let count = if taken { &self.sent } else { &self.dropped };
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
     /// Things that were taken.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
@@ -146,9 +151,7 @@ impl TickSink for TickSender {
         // on its own CPU then spins until real-time throttling ends it, a second at a time (crossbeam#997;
         // tests/channel_guard.rs shows it). With one sender and one receiver at most one slot is in that state.
         let taken = self.records.len() < self.room && self.records.try_send(record).is_ok();
-        let count = if taken { &self.traffic.sent } else { &self.traffic.dropped };
-        // One writer: a load and a store are enough, and cheaper than a locked addition.
-        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.traffic.count(taken);
     }
 }
 
@@ -163,95 +166,6 @@ impl TickReceiver {
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
     }
-}
-
-/// One row of a task's values.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Row<'a> {
-    /// Index of the tick.
-    pub n: u64,
-    /// Release of the tick, on the worker's clock.
-    pub release: Instant,
-    /// Started − release.
-    pub lateness: Span,
-    /// One slot for each of the task's columns; `NaN` where the tick had no value.
-    pub values: &'a [f64],
-}
-
-/// What a row has beside its values: index, release, lateness.
-const ROW_HEAD: usize = 3;
-
-/// The hot end of a task's ring of values.
-#[derive(Debug)]
-pub struct RowSender {
-    words: rtrb::Producer<u64>,
-    traffic: Arc<Traffic>,
-}
-
-/// The cool end of a task's ring of values.
-#[derive(Debug)]
-pub struct RowReceiver {
-    words: rtrb::Consumer<u64>,
-    columns: usize,
-    traffic: Arc<Traffic>,
-}
-
-/// A ring that holds up to `rows` rows of `columns` values.
-pub fn rows(rows: usize, columns: usize) -> (RowSender, RowReceiver) {
-    let capacity = rows.max(1) * (ROW_HEAD + columns);
-    let (mut producer, mut consumer) = rtrb::RingBuffer::new(capacity);
-    // Every page of it is touched here, so that no tick has to fault one in.
-    if let Ok(chunk) = producer.write_chunk_uninit(capacity) {
-        chunk.fill_from_iter(std::iter::repeat(0));
-    }
-    if let Ok(chunk) = consumer.read_chunk(capacity) {
-        chunk.commit_all();
-    }
-    let traffic = Arc::new(Traffic::default());
-    (RowSender { words: producer, traffic: traffic.clone() }, RowReceiver { words: consumer, columns, traffic })
-}
-
-impl RowSender {
-    /// Hands over a row, whole or not at all; one that finds no room is counted as dropped. Wait-free.
-    pub fn offer(&mut self, row: Row<'_>) {
-        let head = [row.n, word(row.release.nanos()), word(row.lateness.nanos().into())];
-        let values = row.values.iter().map(|value| value.to_bits());
-        let count = match self.words.write_chunk_uninit(ROW_HEAD + row.values.len()) {
-            Ok(chunk) => {
-                chunk.fill_from_iter(head.into_iter().chain(values));
-                &self.traffic.sent
-            }
-            Err(_) => &self.traffic.dropped,
-        };
-        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
-}
-
-impl RowReceiver {
-    /// Takes the next row into `values`, if there is one. `values` is cleared and filled.
-    pub fn take<'a>(&mut self, values: &'a mut Vec<f64>) -> Option<Row<'a>> {
-        let chunk = self.words.read_chunk(ROW_HEAD + self.columns).ok()?;
-        let mut words = chunk.into_iter();
-        let (n, release, lateness) = (words.next()?, words.next()?, words.next()?);
-        values.clear();
-        values.extend(words.map(f64::from_bits));
-        Some(Row {
-            n,
-            release: Instant::from_nanos(release.cast_signed().into()),
-            lateness: Span::from_nanos(lateness.cast_signed()),
-            values,
-        })
-    }
-
-    /// What has gone through so far.
-    pub fn traffic(&self) -> &Traffic {
-        &self.traffic
-    }
-}
-
-/// Nanoseconds in 64 bits: any reading of a real clock for the next 292 years fits.
-fn word(nanos: i128) -> u64 {
-    Span::from_wide(nanos).nanos().cast_unsigned()
 }
 
 #[cfg(test)]
@@ -283,23 +197,5 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| receiver.take()).map(|record| record.n).collect();
         assert_eq!(taken, [0, 1, 2, 3, 4, 5, 6]);
         assert_eq!((record.run(), record.skipped()), (Span::from_nanos(30), 3));
-    }
-
-    #[test]
-    fn rows_arrive_whole_and_in_order() {
-        let (mut sender, mut receiver) = rows(3, 2);
-        for n in 0..5_u32 {
-            let values = [f64::from(n), f64::NAN];
-            let release = Instant::from_nanos(i128::from(n) * 1_000);
-            sender.offer(Row { n: n.into(), release, lateness: Span::from_nanos(-7), values: &values });
-        }
-        let mut values = Vec::new();
-        for n in 0..3_u32 {
-            let row = receiver.take(&mut values).unwrap();
-            assert_eq!((row.n, row.release.nanos(), row.lateness.nanos()), (n.into(), i128::from(n) * 1_000, -7));
-            assert!(row.values[0] == f64::from(n) && row.values[1].is_nan());
-        }
-        assert!(receiver.take(&mut values).is_none());
-        assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (3, 2));
     }
 }

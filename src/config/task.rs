@@ -78,7 +78,12 @@ fn kind<'k>(section: &mut Section<'_>, kinds: &'k Kinds) -> Option<&'k Kind> {
     let name = section.text("kind")?;
     let kind = kinds.get(&name);
     if kind.is_none() {
-        let help = suggestion(&name, kinds.names()).map(|near| format!("did you mean \"{near}\"?"));
+        if let Some(remedy) = kinds.remedy(&name) {
+            section.problem_with_help("kind", "this build of hertzd was made without this kind", Some(remedy.into()));
+            return None;
+        }
+        let help =
+            suggestion(&name, kinds.names().chain(kinds.left_out())).map(|near| format!("did you mean \"{near}\"?"));
         section.problem_with_help("kind", format!("there is no such kind; {known}"), help);
     }
     kind

@@ -5,7 +5,7 @@ use crate::config::{Config, Problems, TaskConfig};
 use crate::metrics::TaskFacts;
 use crate::outputs::{CsvFile, Stream};
 use crate::pacing::{LeakyBucket, Overrun};
-use crate::tick::{self, RowSender};
+use crate::stream::{self, Queue, RowSender};
 use crate::worker::Slot;
 
 /// A task that has been built and does not run yet.
@@ -46,7 +46,7 @@ fn build_one(
     id: u32,
     clock: crate::sys::clock::KernelClock,
 ) -> Result<(Slot, Option<Stream>), Problems> {
-    let task = config.blueprint.build().map_err(|error| Problems::at(&config.section, error.key, error.message))?;
+    let mut task = config.blueprint.build().map_err(|error| Problems::at(&config.section, error.key, error.message))?;
     let columns = task.columns();
     let record = config.record.as_deref();
     let csv = match record.map(|path| CsvFile::open(path, &columns)).transpose() {
@@ -60,9 +60,14 @@ fn build_one(
     let mut rows: Option<RowSender> = None;
     let mut stream = None;
     if csv.is_some() || !columns.is_empty() {
-        let (sender, receiver) = tick::rows(plan::room(config.rate.hertz(), 4.0, 256), columns.len());
+        let blocks = task.stream().filter(|_| record.is_some()).map(|shape| {
+            let (sender, receiver) = stream::blocks(Queue::Fifo, &shape);
+            task.connect(sender);
+            (receiver, shape.format)
+        });
+        let (sender, receiver) = stream::rows(Queue::Fifo, plan::room(config.rate.hertz(), 4.0, 256), columns.len());
         rows = Some(sender);
-        stream = Some(Stream { id, task: config.name.clone(), clock, columns, rows: receiver, csv });
+        stream = Some(Stream { id, task: config.name.clone(), clock, columns, rows: receiver, blocks, csv });
     }
     let slot = Slot {
         id,

@@ -3,8 +3,8 @@
 //! The file is valid at every moment: rows are written whole, and a write that fails half-way (a full disk) is taken
 //! back. An existing recording with the same columns is continued.
 
+use crate::stream::Row;
 use crate::tasks::Column;
-use crate::tick::Row;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};

@@ -5,9 +5,9 @@
 
 use super::CsvFile;
 use crate::metrics::{RecordedSummary, ValueSummary};
+use crate::stream::{BlockReceiver, Format, RowReceiver};
 use crate::sys::clock::KernelClock;
 use crate::tasks::Column;
-use crate::tick::RowReceiver;
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 use tracing::{info, warn};
@@ -26,8 +26,10 @@ pub struct Stream {
     pub clock: KernelClock,
     /// Its columns.
     pub columns: Vec<Column>,
-    /// The cool end of its ring.
+    /// The cool end of its queue of rows.
     pub rows: RowReceiver,
+    /// The cool end of its queue of blocks, and what they hold; `None`: nobody wants them.
+    pub blocks: Option<(BlockReceiver, Format)>,
     /// Where rows are recorded, if anywhere.
     pub csv: Option<CsvFile>,
 }
@@ -120,14 +122,14 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tick::{Row, rows};
+    use crate::stream::{Queue, Row, rows};
 
     #[test]
     fn values_are_summed_up_and_recorded_in_utc() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.csv");
         let columns = vec![Column { name: "v".into(), unit: "m".into() }];
-        let (mut sender, receiver) = rows(4, 1);
+        let (mut sender, receiver) = rows(Queue::Fifo, 4, 1);
         for (n, value) in [2.0, f64::NAN, -1.0, 0.5, 9.0].iter().enumerate() {
             let n = n as u64;
             let release = Instant::from_nanos(i128::from(n));
@@ -136,7 +138,7 @@ mod tests {
         let csv = Some(CsvFile::open(&path, &columns).unwrap());
         let mut recorder = Recorder::default();
         let clock = KernelClock::monotonic();
-        recorder.add(Stream { id: 7, task: "t".into(), clock, columns, rows: receiver, csv });
+        recorder.add(Stream { id: 7, task: "t".into(), clock, columns, rows: receiver, blocks: None, csv });
         recorder.drain(Instant::ZERO, |_| 1_000_000_000);
         let streamed = recorder.streamed();
         let value = ValueSummary { last: Some(0.5), min: Some(-1.0), max: Some(2.0), unit: "m".into() };

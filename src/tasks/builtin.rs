@@ -85,16 +85,23 @@ const LOAD_KEYS: &[Key] = &[
 ];
 
 impl Kinds {
-    /// The kinds that come with hertzd: `sensor` and `load`.
+    /// The kinds that come with hertzd, as far as its features were chosen when it was built.
     pub fn builtin() -> Self {
-        Self::empty().add(Kind::new("sensor", "Polls a number from a file of /proc or /sys.", SENSOR_KEYS, sensor)).add(
-            Kind::new(
+        let kinds = Self::empty()
+            .add(Kind::new("sensor", "Polls a number from a file of /proc or /sys.", SENSOR_KEYS, sensor))
+            .add(Kind::new(
                 "load",
                 "Burns or sleeps a scripted time, and misbehaves on request; for trials and tests.",
                 LOAD_KEYS,
                 load,
-            ),
-        )
+            ));
+        // One line each, with the feature it hangs on.
+        #[cfg(not(feature = "audio"))]
+        let kinds = kinds.leaving_out(
+            "audio",
+            "build it with `cargo build --release --features audio`, which needs libasound2-dev and pkg-config",
+        );
+        kinds
     }
 }
 

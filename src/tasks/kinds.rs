@@ -14,7 +14,10 @@ pub type Parse = Box<dyn Fn(&mut Section<'_>) -> Option<Blueprint> + Send + Sync
 
 /// The kinds that `kind = "…"` may name.
 #[derive(Default)]
-pub struct Kinds(BTreeMap<&'static str, Kind>);
+pub struct Kinds {
+    kinds: BTreeMap<&'static str, Kind>,
+    left_out: BTreeMap<&'static str, &'static str>, // with the remedy
+}
 
 impl Kinds {
     /// No kinds at all.
@@ -26,8 +29,26 @@ impl Kinds {
     #[must_use]
     #[expect(clippy::should_implement_trait, reason = "kinds are listed, not summed")]
     pub fn add(mut self, kind: Kind) -> Self {
-        self.0.insert(kind.name, kind);
+        self.left_out.remove(kind.name);
+        self.kinds.insert(kind.name, kind);
         self
+    }
+
+    /// Remembers a kind that this build was made without, so that a configuration which names it is told how to get it.
+    #[must_use]
+    pub fn leaving_out(mut self, name: &'static str, remedy: &'static str) -> Self {
+        self.left_out.insert(name, remedy);
+        self
+    }
+
+    /// How to get a kind that this build was made without; `None`: it is no such kind.
+    pub fn remedy(&self, name: &str) -> Option<&'static str> {
+        self.left_out.get(name).copied()
+    }
+
+    /// The kinds that this build was made without.
+    pub fn left_out(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.left_out.keys().copied()
     }
 
     /// Adds a kind whose tasks are deserialized straight from their section, by serde and ready to run.
@@ -67,17 +88,17 @@ impl Kinds {
 
     /// The kind of this name.
     pub fn get(&self, name: &str) -> Option<&Kind> {
-        self.0.get(name)
+        self.kinds.get(name)
     }
 
     /// Every name, in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
-        self.0.keys().copied()
+        self.kinds.keys().copied()
     }
 
     /// Every kind, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &Kind> {
-        self.0.values()
+        self.kinds.values()
     }
 }
 

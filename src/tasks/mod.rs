@@ -7,12 +7,15 @@ pub mod sensor;
 
 pub mod load;
 
+pub mod link;
+
 mod kinds;
 
 mod builtin;
 
 pub use kinds::{Kind, Kinds, Parse};
 
+use crate::stream::{BlockSender, Shape};
 use crate::time::{Instant, Span};
 use std::fmt;
 
@@ -25,6 +28,18 @@ pub trait Task: Send {
     /// before the first tick.
     fn columns(&self) -> Vec<Column> {
         Vec::new()
+    }
+
+    /// The blocks it produces beside the values: samples, sound, pictures. `None`: there are none. Asked once, after it
+    /// has been built.
+    fn stream(&self) -> Option<Shape> {
+        None
+    }
+
+    /// Hands it the queue for its blocks, before the first tick. Not called where nobody wants them, so that they need not
+    /// be copied.
+    fn connect(&mut self, blocks: BlockSender) {
+        drop(blocks);
     }
 
     /// One tick. Called on the hot thread, never two at once on one worker.

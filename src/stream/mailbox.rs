@@ -1,0 +1,105 @@
+//! A place for the latest of something, given as 64-bit words: writing replaces what was not taken, and neither side waits.
+//!
+//! Three copies circulate (a triple buffer): the writer has one, the reader has one, the third lies between them and is
+//! exchanged in one atomic step. Since nobody else has a copy that a side owns, plain relaxed stores fill it, and the
+//! exchange publishes them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+/// Bit of the exchange byte: what lies there has not been taken.
+const FRESH: u8 = 4;
+
+#[derive(Debug)]
+struct Shared {
+    copies: [Copy; 3],
+    between: AtomicU8, // index of the copy between the two, and FRESH
+}
+
+#[derive(Debug)]
+struct Copy {
+    words: Box<[AtomicU64]>,
+    length: AtomicUsize,
+}
+
+impl Copy {
+    fn new(room: usize) -> Self {
+        Self { words: (0..room).map(|_| AtomicU64::new(0)).collect(), length: AtomicUsize::new(0) }
+    }
+}
+
+/// The writer's end.
+#[derive(Debug)]
+pub(super) struct Sender {
+    shared: Arc<Shared>,
+    mine: u8,
+}
+
+/// The reader's end.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    shared: Arc<Shared>,
+    mine: u8,
+}
+
+/// A mailbox for up to `room` words at a time.
+pub(super) fn mailbox(room: usize) -> (Sender, Receiver) {
+    let copies = [Copy::new(room), Copy::new(room), Copy::new(room)];
+    let shared = Arc::new(Shared { copies, between: AtomicU8::new(1) });
+    (Sender { shared: shared.clone(), mine: 0 }, Receiver { shared, mine: 2 })
+}
+
+impl Sender {
+    /// Puts these words in the place of what lies there; words past the room are cut off. True: what lay there had not
+    /// been taken.
+    pub(super) fn post(&mut self, words: impl Iterator<Item = u64>) -> bool {
+        let copy = &self.shared.copies[usize::from(self.mine)];
+        let mut length = 0;
+        for (place, word) in copy.words.iter().zip(words) {
+            place.store(word, Ordering::Relaxed);
+            length += 1;
+        }
+        copy.length.store(length, Ordering::Relaxed);
+        let old = self.shared.between.swap(self.mine | FRESH, Ordering::AcqRel);
+        self.mine = old & !FRESH;
+        old & FRESH != 0
+    }
+}
+
+impl Receiver {
+    /// Takes what lies there, unless it was taken before.
+    pub(super) fn take(&mut self) -> Option<impl Iterator<Item = u64>> {
+        if self.shared.between.load(Ordering::Relaxed) & FRESH == 0 {
+            return None;
+        }
+        self.mine = self.shared.between.swap(self.mine, Ordering::AcqRel) & !FRESH;
+        let copy = &self.shared.copies[usize::from(self.mine)];
+        let length = copy.length.load(Ordering::Relaxed);
+        Some(copy.words[..length].iter().map(|word| word.load(Ordering::Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_is_whole_and_never_older() {
+        const POSTS: u64 = 200_000;
+        let (mut sender, mut receiver) = mailbox(5);
+        let writer = std::thread::spawn(move || {
+            (1..=POSTS).filter(|&n| sender.post(std::iter::repeat_n(n, usize::try_from(n % 5 + 1).unwrap()))).count()
+        });
+        let (mut last, mut taken) = (0, 0);
+        while last < POSTS {
+            let Some(words) = receiver.take() else { continue };
+            let words: Vec<u64> = words.collect();
+            assert!(words.iter().all(|&word| word == words[0]), "{words:?} are of one post");
+            assert_eq!(words.len() as u64, words[0] % 5 + 1);
+            assert!(words[0] > last);
+            (last, taken) = (words[0], taken + 1);
+        }
+        let replaced = writer.join().unwrap() as u64;
+        assert_eq!(taken + replaced, POSTS);
+    }
+}

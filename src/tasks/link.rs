@@ -1,0 +1,256 @@
+//! A device that may come and go: the hot thread uses it while it is there, and others look for it while it is not.
+//!
+//! The hot thread never opens or closes anything. It hands a lost device over with one store into a ring, which wakes
+//! nobody; a thread of the process, `hertzd-devices`, looks into all such rings a few times a second, and has a lost
+//! device closed and looked for on a thread of its own, so that one which blocks holds up no other. What is found goes
+//! back over another ring, and the task finds it at its next tick.
+
+use super::TickError;
+use crate::sys::clock::{KernelClock, pause};
+use crate::sys::thread::with_signals_blocked;
+use crate::time::{Clock, Span};
+use std::io;
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Builder;
+use tracing::{info, warn};
+
+/// How long the thread for all rests between two looks.
+const REST: Span = Span::from_millis(25);
+
+/// How long is waited after the first attempt; after each further one twice as long, up to [`LONGEST_WAIT`].
+const FIRST_WAIT: Span = Span::from_millis(100);
+
+const LONGEST_WAIT: Span = Span::from_seconds(2);
+
+/// What to do where the device is not there at the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Missing {
+    /// Refuse to start.
+    #[default]
+    Refuse,
+    /// Start all the same, and look for it.
+    Wait,
+}
+
+/// The hot end of a device that may come and go.
+#[derive(Debug)]
+pub struct Link<D> {
+    device: Option<D>,
+    lost: rtrb::Producer<D>,
+    found: rtrb::Consumer<D>,
+}
+
+impl<D: Send + 'static> Link<D> {
+    /// Opens the device, and sees to it that it is opened again whenever it has been lost. May block; not for a hot
+    /// thread. `what` names the device in the log: "camera /dev/video0 of task eye". `open` says why it could not.
+    ///
+    /// # Errors
+    /// What `open` said, where a missing device is to be refused; or that the thread for it could not be started.
+    pub fn open<F>(what: impl Into<String>, missing: Missing, mut open: F) -> Result<Self, String>
+    where
+        F: FnMut() -> Result<D, String> + Send + 'static,
+    {
+        let what = what.into();
+        let device = match open() {
+            Ok(device) => Some(device),
+            Err(reason) if missing == Missing::Refuse => return Err(reason),
+            Err(reason) => {
+                warn!("{what} is not there yet, and is looked for: {reason}");
+                None
+            }
+        };
+        let (lost, lost_end) = rtrb::RingBuffer::new(1);
+        let (found_end, found) = rtrb::RingBuffer::new(1);
+        let wanted = device.is_none();
+        let far = Far { what, lost: lost_end, found: found_end, wanted, open };
+        match keeper() {
+            Ok(keeper) => _ = keeper.send(Box::new(far)),
+            Err(reason) => return Err(format!("cannot start the thread that looks for lost devices: {reason}")),
+        }
+        Ok(Self { device, lost, found })
+    }
+
+    /// The device, if it is there. Wait-free.
+    ///
+    /// # Errors
+    /// It is gone, and looked for.
+    pub fn device(&mut self) -> Result<&mut D, TickError> {
+        if self.device.is_none() {
+            self.device = self.found.pop().ok();
+        }
+        self.device.as_mut().ok_or(GONE)
+    }
+
+    /// Gives the device up: it is closed and looked for elsewhere. Wait-free.
+    pub fn lose(&mut self) {
+        if let Some(device) = self.device.take() {
+            // There is room: the next device only comes after this one has been taken out.
+            self.device = self.lost.push(device).err().map(|rtrb::PushError::Full(device)| device);
+        }
+    }
+
+    /// Does `work` with the device; where that says that the device is gone (ENODEV, ENXIO, EIO, ESTALE, EBADF), it is
+    /// given up. Wait-free, but for `work`.
+    ///
+    /// # Errors
+    /// The device was gone before, or the error of `work`.
+    pub fn with<T>(&mut self, what: &'static str, work: impl FnOnce(&mut D) -> io::Result<T>) -> Result<T, TickError> {
+        let worked = work(self.device()?);
+        worked.map_err(|error| {
+            if is_gone(&error) {
+                self.lose();
+            }
+            TickError::from_io(what, &error)
+        })
+    }
+}
+
+const GONE: TickError = TickError::new("the device is gone, and looked for");
+
+/// Whether an error says that a device is no longer there, or that only opening it anew can help.
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::EIO | libc::ESTALE | libc::EBADF))
+}
+
+/// The cool end of a link, whatever its device is.
+trait Tended: Send {
+    /// Nobody has the hot end any more.
+    fn is_abandoned(&self) -> bool;
+
+    /// The device has been given up, or was never there.
+    fn is_lost(&self) -> bool;
+
+    /// Closes what was lost, and opens it anew as soon as it is there. May block. False: nobody wants it any more.
+    fn look(&mut self) -> bool;
+}
+
+struct Far<D, F> {
+    what: String,
+    lost: rtrb::Consumer<D>,
+    found: rtrb::Producer<D>,
+    wanted: bool, // it was not there at the start
+    open: F,
+}
+
+impl<D: Send, F: FnMut() -> Result<D, String> + Send> Tended for Far<D, F> {
+    fn is_abandoned(&self) -> bool {
+        self.found.is_abandoned()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.wanted || !self.lost.is_empty()
+    }
+
+    fn look(&mut self) -> bool {
+        let clock = KernelClock::monotonic();
+        let began = clock.now();
+        if self.lost.pop().map(drop).is_ok() {
+            warn!("{} was lost, and is looked for", self.what);
+        }
+        self.wanted = false;
+        let (mut wait, mut tries, mut told) = (FIRST_WAIT, 0, String::new());
+        while !self.is_abandoned() {
+            tries += 1;
+            match (self.open)() {
+                Ok(device) => {
+                    let took = (clock.now() - began).seconds();
+                    info!("{} is there again, after {took:.1} s and {tries} attempts", self.what);
+                    // There is room: the hot end has none, or it would not have been looked for.
+                    let _ = self.found.push(device);
+                    return true;
+                }
+                Err(reason) if reason != told => {
+                    warn!("{} is still looked for: {reason}", self.what);
+                    told = reason;
+                }
+                Err(_) => {}
+            }
+            let next = clock.now() + wait;
+            while clock.now() < next && !self.is_abandoned() {
+                pause(REST);
+            }
+            wait = (wait + wait).min(LONGEST_WAIT);
+        }
+        false
+    }
+}
+
+/// The way to the thread that tends all links of the process; it is started when first asked for.
+fn keeper() -> io::Result<Sender<Box<dyn Tended>>> {
+    static KEEPER: OnceLock<Sender<Box<dyn Tended>>> = OnceLock::new();
+    if let Some(keeper) = KEEPER.get() {
+        return Ok(keeper.clone());
+    }
+    let (sender, new) = channel();
+    let again = sender.clone();
+    let body = move || keep(&new, &again);
+    with_signals_blocked(|| Builder::new().name("hertzd-devices".into()).spawn(body))??;
+    Ok(KEEPER.get_or_init(|| sender).clone())
+}
+
+fn keep(new: &Receiver<Box<dyn Tended>>, again: &Sender<Box<dyn Tended>>) {
+    let mut links: Vec<Box<dyn Tended>> = Vec::new();
+    loop {
+        links.extend(new.try_iter());
+        links.retain(|link| !link.is_abandoned());
+        for mut link in links.extract_if(.., |link| link.is_lost()) {
+            let again = again.clone();
+            let look = move || {
+                if link.look() {
+                    let _ = again.send(link);
+                }
+            };
+            if let Err(reason) = Builder::new().name("hertzd-device".into()).spawn(look) {
+                // The link went with the closure; there is no thread to be had, so nothing can be looked for.
+                warn!("a lost device is not looked for, since no thread could be started: {reason}");
+            }
+        }
+        pause(REST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    /// A device that is there as long as the flag says so; each one opened has the next number.
+    struct Toy(u32);
+
+    fn until<T>(mut wanted: impl FnMut() -> Option<T>) -> T {
+        loop {
+            if let Some(thing) = wanted() {
+                return thing;
+            }
+            pause(Span::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_device_comes_and_goes() {
+        let (there, opened) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        let open = {
+            let (there, opened) = (there.clone(), opened.clone());
+            move || match there.load(Ordering::Relaxed) {
+                true => Ok(Toy(opened.fetch_add(1, Ordering::Relaxed))),
+                false => Err(String::from("not there")),
+            }
+        };
+        assert_eq!(Link::open("toy", Missing::Refuse, open.clone()).err(), Some("not there".into()));
+        let mut link = Link::open("toy", Missing::Wait, open).unwrap();
+        assert_eq!(link.device().err(), Some(GONE));
+        there.store(true, Ordering::Relaxed);
+        for number in 0..3 {
+            assert_eq!(until(|| link.device().ok().map(|toy| toy.0)), number);
+            let failed = link.with("reading", |_| Err::<(), _>(io::Error::from_raw_os_error(libc::EAGAIN)));
+            assert!(failed.is_err());
+            assert_eq!(link.device().map(|toy| toy.0), Ok(number), "it may try again");
+            let failed = link.with("reading", |_| Err::<(), _>(io::Error::from_raw_os_error(libc::ENODEV)));
+            assert_eq!(failed.unwrap_err().to_string(), "reading: No such device (os error 19)");
+        }
+        drop(link);
+        until(|| (Arc::strong_count(&there) == 1).then_some(()));
+    }
+}
