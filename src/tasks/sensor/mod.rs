@@ -4,6 +4,10 @@
 //! before the start; nothing is allocated after that. A read blocks for as long as the file's driver takes: for a bus
 //! sensor that can be milliseconds, so such a one belongs on a worker of its own.
 
+mod keys;
+
+pub(super) use keys::kind;
+
 use super::{BuildError, Column, Task, Tick, TickError};
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -3,6 +3,10 @@
 //! Time comes from the [`Clock`] it is given. Run times are taken one after the other, as `hertzd simulate` takes them;
 //! whether a tick goes wrong depends on its index. Nothing is allocated after construction.
 
+mod keys;
+
+pub(super) use keys::kind;
+
 use super::{Task, Tick, TickError};
 use crate::time::{Clock, Instant, Span};
 use std::num::NonZeroU64;
