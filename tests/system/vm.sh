@@ -59,7 +59,9 @@ while echo waiting; read -r name; do
         dpkg -i /srv/package/hertzd_*.deb </dev/null 2>&1 | cat
         systemctl stop hertzd && umount /srv/out /srv/package /srv/system && continue
     fi
-    bash "/srv/system/in-vm/$name.sh" </dev/null 2>&1 | cat
+    # Not to the line itself, on which programs would print in colour; and what a script leaves running holds nothing up.
+    bash "/srv/system/in-vm/$name.sh" </dev/null > >(cat) 2>&1
+    sleep 0.2
     journalctl --sync
     journalctl -q -o short-precise >/srv/out/journal
     # At once: what is worth keeping is on the host.

@@ -125,19 +125,19 @@ bind_iio_dummy() {
     there "$IIO_DEV"
 }
 
-# in_unit COMMAND...: its output, and whether it ended well.
+# in_unit COMMAND...: its output, and whether it ended well. One at a time.
 in_unit() {
-    local line
-    printf -v line '%q ' "$@"
+    local unit=/run/systemd/system/in-unit.service line ended=0
     {
         systemctl cat hertzd | grep -vE '^(Exec[A-Za-z]+|Type|WatchdogSec|Restart[A-Za-z]*|RuntimeDirectory)='
-        printf '%s\n' '[Service]' Type=oneshot RuntimeDirectory=in-unit \
-            "ExecStart=/bin/bash -c \"exec bash /run/in-unit.sh\"" StandardOutput=file:/run/in-unit.out StandardError=file:/run/in-unit.out
-    } >/run/systemd/system/in-unit.service
-    printf '%s\n' "$line" >/run/in-unit.sh
-    rm -f /run/in-unit.out
-    systemctl daemon-reload
-    local ended=0
+        printf '%s\n' '[Service]' Type=oneshot RuntimeDirectory=in-unit 'ExecStart=/bin/bash /run/in-unit.sh' \
+            StandardOutput=append:/run/in-unit.out StandardError=append:/run/in-unit.out
+    } >/run/in-unit.new
+    # To read all units again takes seconds here.
+    cmp -s /run/in-unit.new $unit || { mv /run/in-unit.new $unit; systemctl daemon-reload; }
+    printf -v line '%q ' "$@"
+    printf 'exec %s\n' "$line" >/run/in-unit.sh
+    : >/run/in-unit.out
     systemctl start in-unit 2>/dev/null || ended=$?
     cat /run/in-unit.out
     return $ended
