@@ -24,7 +24,7 @@ setup() {
     cat >$CONFIG
     # Tests of restarts should not have to wait for as long as a service should.
     mkdir -p $DROPINS
-    printf '%s\n' '[Service]' 'WatchdogSec=2s' "$@" >$DROPINS/test.conf
+    printf '%s\n' '[Service]' "WatchdogSec=${WATCHDOG:-2s}" "$@" >$DROPINS/test.conf
     systemctl daemon-reload
     systemctl start hertzd
     INVOCATION=$(show InvocationID)
