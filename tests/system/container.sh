@@ -10,7 +10,7 @@ SUITE=${HERTZD_SUITE:-$(. /etc/os-release; [ "${ID:-}" = debian ] && echo "${VER
 
 # rootfs: prints the folder of the root file system, made now if it is not there.
 rootfs() {
-    local include=systemd,systemd-sysv,procps,passwd,jq
+    local include=systemd,systemd-sysv,procps,passwd,jq,libasound2
     # shellcheck disable=SC2016 # $1 is for mmdebstrap
     local options=(
         --mode=root --variant=apt --include="$include"

@@ -11,7 +11,7 @@ TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # make_root FOLDER KERNEL: its root file system in FOLDER/root, with this kernel.
 make_root() {
     local include=systemd,systemd-sysv,udev,kmod,procps,passwd,jq,python3,initramfs-tools,linux-image-$2
-    include+=,v4l-utils,alsa-utils,i2c-tools,gpiod
+    include+=,v4l-utils,alsa-utils,i2c-tools,gpiod,strace
     local path options=(
         --mode=root --variant=apt --include="$include"
         '--aptopt=APT::Install-Recommends "0"' '--aptopt=Acquire::Languages "none"'

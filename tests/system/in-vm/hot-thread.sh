@@ -1,0 +1,109 @@
+#!/bin/bash
+# hot-thread: with each kind of task running, its thread allocates nothing, takes no lock, and makes only the system calls
+# that docs/tasks.md lists.
+. "$(dirname "$0")/common.sh"
+
+load_vivid && load_aloop && load_lm75 && load_gpio_sim && load_iio_dummy
+COUNTS=$STATE/counts # where count.so counts, for each thread
+# A tone to record: what nobody plays is silence, and that at no pace of its own.
+(while :; do aplay -q -D hw:Loopback,0,0 -f S16_LE -r 16000 -c 1 -d 600 /dev/zero || sleep 1; done) >/dev/null 2>&1 &
+
+kinds=(load sensor values hwmon iio i2c gpio audio video)
+declare -A CONFIGS=(
+    [load]='kind = "load"
+rate = 50
+run = "20us"'
+    [sensor]='kind = "sensor"
+rate = 50
+path = "/proc/loadavg"
+record = "sensor.mcap"'
+    [values]='kind = "sensor"
+rate = 50
+[[task.values.value]]
+name = "free"
+path = "/proc/meminfo"
+line = "MemFree:"
+[[task.values.value]]
+name = "available"
+path = "/proc/meminfo"
+line = "MemAvailable:"'
+    [hwmon]='kind = "sensor"
+rate = 20
+hwmon = "lm75"
+record = "hwmon.csv"'
+    [iio]='kind = "sensor"
+rate = 20
+iio = "dummy"
+buffered = true
+trigger = "tick"
+record = "iio.csv"'
+    [i2c]="kind = \"i2c\"
+rate = 20
+bus = $I2C_BUS
+address = 0x48
+force-address = true
+register = 0
+type = \"s16be\""
+    [gpio]="kind = \"gpio\"
+rate = 20
+chip = \"${GPIOCHIP#/dev/}\"
+lines = [0, 3]
+record = \"gpio.csv\""
+    [audio]='kind = "audio"
+rate = 20
+device = "hw:Loopback,1,0"
+sample-rate = 16000
+channels = 1
+sample-format = "s16"
+buffer = "1s"
+record = "audio.wav"'
+    [video]="kind = \"video\"
+rate = \"30000/1001\"
+device = \"$VIDEO\"
+format = \"YUYV\"
+size = \"320x180\"
+record = \"video.mcap\""
+)
+
+# own THREAD: calls for memory and locks that it has made so far.
+own() {
+    python3 - "$COUNTS" "$1" <<'PY'
+import struct, sys
+for thread, memory, locks, _ in struct.iter_unpack('<4Q', open(sys.argv[1], 'rb').read()):
+    if thread == int(sys.argv[2]): print(memory, locks); break
+else: print('none none')
+PY
+}
+# listed NAME: the system calls that docs/tasks.md lists for it.
+listed() {
+    local kind=$1
+    case $kind in values|hwmon) kind=sensor ;; iio) kind="sensor, buffered" ;; esac
+    sed -n '/^## System calls/,/^## /p' /srv/package/tasks.md | awk -F'|' -v kind=" $kind " '{ gsub("`", "", $2) } $2 == kind { print $3 }' |
+        grep -oE '`[a-z0-9_]+' | tr -d '`' | sort -u | xargs
+}
+ran() { [ "$(task "$1" ran)" -ge "$2" ]; }
+
+for kind in "${kinds[@]}"; do
+    setup "Environment=LD_PRELOAD=/srv/package/count.so HERTZD_COUNT_FILE=$COUNTS" <<END
+[worker.$kind]
+[task.$kind]
+worker = "$kind"
+${CONFIGS[$kind]}
+END
+    check "$kind runs" until_ok 60 ran "$kind" 60
+    thread=$(worker "$kind")
+    read -r memory locks < <(own "$thread")
+    before=$(task "$kind" ran) failed=$(task "$kind" errors)
+    timeout 5 strace -qq -p "$thread" -o /tmp/calls 2>/dev/null
+    until_ok 60 ran "$kind" $((before + 200))
+    read -r memory_after locks_after < <(own "$thread")
+    ticks=$(($(task "$kind" ran) - before))
+    same "  in $ticks ticks it asks for no memory" "0" "$((memory_after - memory))"
+    same "  and takes no lock" "0" "$((locks_after - locks))"
+    same "  and does not fail" "$failed" "$(task "$kind" errors)"
+    calls=$(sed -nE '/ERESTART|restart_syscall|resumed/d; s/^([a-z0-9_]+)\(.*/\1/p' /tmp/calls | sort | uniq -c | sort -rn | awk '{ printf "%s%s %s", sep, $1, $2; sep = ", " }')
+    echo "#   in 5 s under strace: $calls"
+    unlisted=$(grep -oE '[a-z][a-z0-9_]+' <<<"$calls" | grep -vxFf <(echo clock_nanosleep; listed "$kind" | tr ' ' '\n') | xargs)
+    same "  and makes the calls that are listed: $(listed "$kind")" "" "$unlisted"
+    systemctl stop hertzd
+done
