@@ -1,7 +1,7 @@
 //! The documentation says what the code does: keys and defaults, events, examples, simulated ticks, links, the README's
 //! commands.
 
-use hertzd::config::{Config, Facts, Key, TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
+use hertzd::config::{Config, Facts, Key, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
 use hertzd::outputs::Message;
 use hertzd::pacing::{Excess, FixedStep, Rate};
 use hertzd::tasks::Kinds;
@@ -98,7 +98,14 @@ fn every_key_is_documented_with_its_default() {
         ("[task.NAME]".into(), TASK_KEYS),
         ("[task.NAME.simulate]".into(), TASK_SIMULATE_KEYS),
     ];
-    tables.extend(kinds.iter().map(|kind| (format!("kind = \"{}\"", kind.name), &kind.keys[..])));
+    for kind in kinds.iter() {
+        tables.push((format!("kind = \"{}\"", kind.name), &kind.keys));
+        for key in kind.keys.iter() {
+            if let Value::Tables(keys) = key.value {
+                tables.push((format!("[[task.NAME.{}]] of kind = \"{}\"", key.name, kind.name), keys));
+            }
+        }
+    }
     for (heading, keys) in tables {
         let rows = documented(&page, &heading);
         let names = |rows: &[(String, String)]| rows.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();

@@ -41,6 +41,8 @@ pub enum Value {
     Number,
     /// Any text.
     Text,
+    /// A list of texts.
+    Texts,
     /// The path of a file.
     Path,
     /// A share: `"5%"`.
@@ -57,6 +59,8 @@ pub enum Value {
     Spin,
     /// The name of a kind of task.
     Kind,
+    /// A list of tables with these keys: `[[task.NAME.KEY]]`.
+    Tables(&'static [Key]),
     /// Whatever the kind makes of it.
     Any,
 }

@@ -92,6 +92,7 @@ fn wanted(value: Wanted, kinds: &Kinds) -> Value {
         }
         Wanted::Number => json!({"type": "number"}),
         Wanted::Text => json!({"type": "string"}),
+        Wanted::Texts => json!({"type": "array", "minItems": 1, "uniqueItems": true, "items": {"type": "string"}}),
         Wanted::Path => json!({"type": "string", "minLength": 1}),
         Wanted::Percent => json!({"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$"}),
         Wanted::Bool => json!({"type": "boolean"}),
@@ -102,6 +103,11 @@ fn wanted(value: Wanted, kinds: &Kinds) -> Value {
         }
         Wanted::Spin => json!({"anyOf": [{"enum": ["off", "auto"]}, duration]}),
         Wanted::Kind => json!({"enum": kinds.names().collect::<Vec<_>>()}),
+        Wanted::Tables(keys) => {
+            let keys: Map<String, Value> = keys.iter().map(|key| (key.name.to_owned(), property(key, kinds))).collect();
+            let table = json!({"type": "object", "additionalProperties": false, "properties": keys});
+            json!({"type": "array", "minItems": 1, "items": table})
+        }
         Wanted::Any => json!({}),
     }
 }

@@ -58,8 +58,7 @@ impl<'a> Section<'a> {
         // A table is not quoted: what stands at its place is only its header.
         let quoted = match value.get_ref() {
             DeValue::Table(_) => false,
-            DeValue::Array(list) => !list.iter().any(|item| item.get_ref().is_table()),
-            _ => true,
+            value => !holds_tables(value),
         };
         self.note(key, value.span(), quoted, message, help);
     }
@@ -72,6 +71,30 @@ impl<'a> Section<'a> {
     /// Whether the key's value is a text.
     pub fn is_text(&self, key: &str) -> bool {
         self.value(key).is_some_and(|value| value.as_str().is_some())
+    }
+
+    /// A list of texts; never empty, and none of them twice.
+    pub fn texts(&mut self, key: &str) -> Option<Vec<String>> {
+        let list = match self.value(key)? {
+            DeValue::Array(list) if !list.is_empty() => list,
+            _ => {
+                self.problem(key, "must be a list of texts, with at least one");
+                return None;
+            }
+        };
+        let mut texts: Vec<String> = Vec::with_capacity(list.len());
+        for item in list {
+            let problem = match item.get_ref().as_str() {
+                Some(text) if texts.iter().any(|earlier| earlier == text) => "stands here twice",
+                Some(text) => {
+                    texts.push(text.to_owned());
+                    continue;
+                }
+                None => "must be a text in quotes",
+            };
+            self.note(key, item.span(), true, problem, None);
+        }
+        (texts.len() == list.len()).then_some(texts)
     }
 
     /// A length of time above zero.
@@ -199,14 +222,14 @@ impl<'a> Section<'a> {
     }
 
     /// Refuses a key that is there but would do nothing.
-    pub(super) fn refuse_idle(&mut self, key: &str, idle: bool, why: &str) {
+    pub fn refuse_idle(&mut self, key: &str, idle: bool, why: &str) {
         if idle && self.has(key) {
             self.problem(key, format!("has no effect {why}; remove it"));
         }
     }
 
     /// Refuses two keys of which one says what the other does, at the one that came later. True when both are there.
-    pub(super) fn refuse_both(&mut self, one: &str, other: &str) -> bool {
+    pub fn refuse_both(&mut self, one: &str, other: &str) -> bool {
         let start = |key: &str| self.table.get(key).map(|value| value.span().start);
         let (Some(first), Some(second)) = (start(one), start(other)) else {
             return false;
@@ -228,6 +251,33 @@ impl<'a> Section<'a> {
         let mut section = Section::new(self.source, &format!("{}.{key}", self.place), name.span(), table);
         section.refuse_unknown(&known.iter().map(|key| key.name).collect::<Vec<_>>(), true);
         Some(section)
+    }
+
+    /// The tables of the list at `key` (`[[task.NAME.KEY]]`), in their order, as sections of their own with these keys;
+    /// to be handed back to [`absorb`](Self::absorb) when they have been read. Empty when the key is absent or no good.
+    pub fn tables(&mut self, key: &str, known: &[Key]) -> Vec<Self> {
+        let wanted = format!("must be a list of tables: write the keys of each under [[{}.{key}]]", self.place);
+        let list = match self.value(key) {
+            Some(DeValue::Array(list)) if !list.is_empty() => list,
+            Some(_) => {
+                self.problem(key, wanted);
+                return Vec::new();
+            }
+            None => return Vec::new(),
+        };
+        let (place, known) = (format!("{}.{key}", self.place), known.iter().map(|key| key.name).collect::<Vec<_>>());
+        let mut sections = Vec::with_capacity(list.len());
+        for item in list {
+            match item.get_ref() {
+                DeValue::Table(table) => {
+                    let mut section = Section::new(self.source, &place, item.span(), table);
+                    section.refuse_unknown(&known, true);
+                    sections.push(section);
+                }
+                _ => self.note(key, item.span(), true, &wanted, None),
+            }
+        }
+        sections
     }
 
     /// The named tables at `key` (`[task.NAME]`), in the order in which they first appear.
@@ -266,7 +316,9 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn origin(&self) -> Origin {
-        let values = self.table.iter().map(|(key, value)| (key.get_ref().to_string(), value.span())).collect();
+        // A list of tables is no value that a message could quote.
+        let values = self.table.iter().filter(|(_, value)| !holds_tables(value.get_ref()));
+        let values = values.map(|(key, value)| (key.get_ref().to_string(), value.span())).collect();
         Origin { source: Arc::clone(self.source), place: self.place.clone(), header: self.header.clone(), values }
     }
 
@@ -279,7 +331,7 @@ impl<'a> Section<'a> {
     }
 
     /// Takes over what a section inside this one noted.
-    pub(super) fn absorb(&mut self, inner: Section<'_>) {
+    pub fn absorb(&mut self, inner: Section<'_>) {
         self.problems.extend(inner.problems);
     }
 
@@ -295,6 +347,10 @@ impl<'a> Section<'a> {
         let place = key.as_deref().unwrap_or_default();
         self.note(place, span, key.is_some(), error.message(), None);
     }
+}
+
+fn holds_tables(value: &DeValue<'_>) -> bool {
+    value.as_array().is_some_and(|list| list.iter().any(|item| item.get_ref().is_table()))
 }
 
 /// Whether `span` lies in the value. The keys of a table may stand anywhere, in another file even.

@@ -47,6 +47,11 @@ pub(super) fn page(kinds: &Kinds) -> String {
     table("[task.NAME.simulate]", "For `hertzd simulate`; `hertzd run` makes nothing of it.", TASK_SIMULATE_KEYS);
     for kind in kinds.iter() {
         table(&format!("[task.NAME] of kind {}", kind.name), kind.about, &kind.keys);
+        for key in kind.keys.iter() {
+            if let Value::Tables(keys) = key.value {
+                table(&format!("[[task.NAME.{}]] of kind {}", key.name, kind.name), key.about, keys);
+            }
+        }
     }
     page.section("EXAMPLE");
     page.literal(EXAMPLE.lines());
@@ -78,6 +83,7 @@ fn shape(value: Value) -> String {
         Value::IntegerOrText { min, max } => format!("{}, or text", range(min, max)),
         Value::Number => "number".into(),
         Value::Text => "text".into(),
+        Value::Texts => "list of texts".into(),
         Value::Path => "path".into(),
         Value::Percent => "percentage, such as \"5%\"".into(),
         Value::Bool => "true or false".into(),
@@ -86,6 +92,7 @@ fn shape(value: Value) -> String {
         Value::Cpus => "list of CPUs, such as [1, 2]".into(),
         Value::Spin => "\"off\", \"auto\" or duration".into(),
         Value::Kind => "name of a kind".into(),
+        Value::Tables(_) => "list of tables".into(),
         Value::Any => "value".into(),
     }
 }

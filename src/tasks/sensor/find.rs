@@ -1,0 +1,164 @@
+//! A device of `/sys` found by its name: the numbers in `hwmon3` and `iio:device0` change from boot to boot, and whenever a
+//! device goes and comes back. Reads small files; may block; not for a hot thread.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Which device is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByName {
+    /// What its file `name` says, or, for IIO, its file `label`.
+    pub name: String,
+    /// Which of several with that name: the name of the device it belongs to, as the kernel has it (`0-0048`,
+    /// `PCI0`), or its own (`hwmon3`) where it belongs to none.
+    pub device: Option<String>,
+}
+
+/// One class of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Hwmon,
+    Iio,
+}
+
+impl Class {
+    /// The key that names one.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Hwmon => "hwmon",
+            Self::Iio => "iio",
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Hwmon => "hwmon",
+            Self::Iio => "IIO",
+        }
+    }
+
+    /// Where the kernel lists them, under `/sys`.
+    fn folder(self, sys: &Path) -> PathBuf {
+        match self {
+            Self::Hwmon => sys.join("class/hwmon"),
+            Self::Iio => sys.join("bus/iio/devices"),
+        }
+    }
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Hwmon => "hwmon",
+            Self::Iio => "iio:device",
+        }
+    }
+}
+
+/// One of the devices that are there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) folder: PathBuf,
+    /// Its own: `hwmon3`.
+    pub(super) node: String,
+    pub(super) name: String,
+    pub(super) label: Option<String>,
+    /// That of the device it belongs to; its own where it belongs to none.
+    pub(super) device: String,
+}
+
+/// All devices of the class, in the order of their numbers.
+pub(super) fn all(class: Class, sys: &Path) -> io::Result<Vec<Candidate>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(class.folder(sys))? {
+        let folder = entry?.path();
+        let node = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(number) = node.strip_prefix(class.prefix()).and_then(|number| number.parse::<u64>().ok()) else {
+            continue;
+        };
+        // It may go while it is looked at.
+        let Some(name) = text(&folder.join("name")) else {
+            continue;
+        };
+        let device = parent(class, &folder).unwrap_or_else(|| node.clone());
+        let label = text(&folder.join("label"));
+        found.push((number, Candidate { folder, node, name, label, device }));
+    }
+    found.sort_by_key(|(number, _)| *number);
+    Ok(found.into_iter().map(|(_, candidate)| candidate).collect())
+}
+
+/// The one that is meant.
+///
+/// # Errors
+/// The key to blame, and which devices there are.
+pub(super) fn find(class: Class, sys: &Path, wanted: &ByName) -> Result<Candidate, (&'static str, String)> {
+    let (word, name) = (class.word(), &wanted.name);
+    let all = match all(class, sys) {
+        Ok(all) => all,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => {
+            let folder = class.folder(sys);
+            return Err((class.key(), format!("cannot list {}: {error}", folder.display())));
+        }
+    };
+    let named: Vec<_> = all.iter().filter(|one| one.name == *name || one.label.as_ref() == Some(name)).collect();
+    if named.is_empty() {
+        let names: Vec<_> = all.iter().map(|one| format!("{:?}", one.label.as_ref().unwrap_or(&one.name))).collect();
+        let there = match names.is_empty() {
+            true => format!("there is no {word} device at all"),
+            false => format!("there are {}", names.join(", ")),
+        };
+        return Err((class.key(), format!("no {word} device is named {name:?}; {there}")));
+    }
+    let devices: Vec<_> = named.iter().map(|one| format!("{:?}", one.device)).collect();
+    match (&wanted.device, &named[..]) {
+        (None, [one]) => Ok((*one).clone()),
+        (None, _) => Err((
+            class.key(),
+            format!(
+                "{} {word} devices are named {name:?}; say which with device = one of {}",
+                named.len(),
+                devices.join(", ")
+            ),
+        )),
+        (Some(device), _) => {
+            let matching: Vec<_> = named.iter().filter(|one| one.device == *device || one.node == *device).collect();
+            match matching[..] {
+                [one] => Ok((*one).clone()),
+                [] => Err((
+                    "device",
+                    format!("no {word} device {name:?} belongs to {device:?}; it is one of {}", devices.join(", ")),
+                )),
+                _ => {
+                    let nodes: Vec<_> = matching.iter().map(|one| format!("{:?}", one.node)).collect();
+                    Err((
+                        "device",
+                        format!(
+                            "{} {word} devices {name:?} belong to {device:?}; say which with device = one of {}",
+                            matching.len(),
+                            nodes.join(", ")
+                        ),
+                    ))
+                }
+            }
+        }
+    }
+}
+
+/// The first line of a small file, without white space around it; `None` where there is none.
+pub(super) fn text(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().next()?.trim();
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
+/// The name of the device that this one belongs to.
+fn parent(class: Class, folder: &Path) -> Option<String> {
+    let parent = match class {
+        Class::Hwmon => folder.join("device").canonicalize().ok()?,
+        // In the tree of all devices, one folder up; at the top of that tree there is no device.
+        Class::Iio => folder.canonicalize().ok()?.parent()?.to_path_buf(),
+    };
+    let name = parent.file_name()?.to_string_lossy().into_owned();
+    (name != "devices").then_some(name)
+}

@@ -1,0 +1,192 @@
+//! Channels of an IIO device: what the kernel's ABI (`Documentation/ABI/testing/sysfs-bus-iio`) says of their names,
+//! scales, offsets and units. Reads small files of `/sys`; not for a hot thread.
+
+use super::text::number;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Type of a channel, what its scaled value is multiplied by, the unit then.
+const UNITS: &[(&str, f64, &str)] = &[
+    ("accel", 1.0, "m/s²"),
+    ("gravity", 1.0, "m/s²"),
+    ("anglvel", 1.0, "rad/s"),
+    ("angl", 1.0, "rad"),
+    ("phase", 1.0, "rad"),
+    ("incli", 1.0, "°"),
+    ("magn", 1.0, "G"),
+    ("temp", 0.001, "°C"),
+    ("voltage", 0.001, "V"),
+    ("altvoltage", 0.001, "V"),
+    ("current", 0.001, "A"),
+    ("power", 0.001, "W"),
+    ("energy", 1.0, "J"),
+    ("pressure", 1.0, "kPa"),
+    ("humidityrelative", 0.001, "%"),
+    ("illuminance", 1.0, "lx"),
+    ("colortemp", 1.0, "K"),
+    ("distance", 1.0, "m"),
+    ("velocity", 1.0, "m/s"),
+    ("capacitance", 1.0, "nF"),
+    ("resistance", 1.0, "Ω"),
+    ("concentration", 1.0, "%"),
+    ("electricalconductivity", 1.0, "S/m"),
+    ("massconcentration", 1.0, "µg/m³"),
+    ("deltaangl", 1.0, "rad"),
+    ("deltavelocity", 1.0, "m/s"),
+];
+
+/// What the scaled value of a channel (`in_accel_x`) is multiplied by, and the unit then.
+pub(super) fn unit(channel: &str) -> (f64, &'static str) {
+    UNITS.iter().find(|(known, ..)| *known == kind(channel)).map_or((1.0, ""), |(_, factor, unit)| (*factor, *unit))
+}
+
+/// `accel` of `in_accel_x`.
+fn kind(channel: &str) -> &str {
+    let rest = channel.strip_prefix("in_").unwrap_or(channel);
+    rest.split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or(rest)
+}
+
+/// What a value of a channel, or from a file, is called: `accel_x` for `in_accel_x_raw`.
+pub(super) fn value_name(file: &str) -> &str {
+    channel(file).strip_prefix("in_").unwrap_or(channel(file))
+}
+
+/// `in_accel_x` for `in_accel_x_raw`.
+pub(super) fn channel(file: &str) -> &str {
+    file.strip_suffix("_raw").or_else(|| file.strip_suffix("_input")).unwrap_or(file)
+}
+
+/// Whether a file's number still wants the channel's offset and scale.
+pub(super) fn is_raw(file: &str) -> bool {
+    file.ends_with("_raw")
+}
+
+/// Whether a file holds the value of a channel: raw, or scaled by the driver.
+pub(super) fn is_value(file: &str) -> bool {
+    file.starts_with("in_") && channel(file) != file
+}
+
+/// All files that hold a channel's value, sorted; of a channel that has both forms, the raw one.
+pub(super) fn inputs(folder: &Path) -> io::Result<Vec<String>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let file = entry?.file_name().to_string_lossy().into_owned();
+        if is_value(&file) {
+            files.push(file);
+        }
+    }
+    files.sort();
+    let raw: Vec<_> = files.iter().filter(|file| is_raw(file)).map(|file| channel(file).to_owned()).collect();
+    files.retain(|file| is_raw(file) || !raw.iter().any(|raw| raw == channel(file)));
+    Ok(files)
+}
+
+/// What turns a raw number into the value in the ABI's unit: `raw * scale + offset`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Conversion {
+    pub(super) scale: f64,
+    pub(super) offset: f64,
+}
+
+/// The conversion of a channel by the files of its device: `(raw + offset) * scale`, each the channel's own, or shared by
+/// its type or by all; 0 and 1 where there is none.
+pub(super) fn conversion(folder: &Path, channel: &str) -> Result<Conversion, String> {
+    let scale = attribute(folder, channel, "scale")?.unwrap_or(1.0);
+    let offset = attribute(folder, channel, "offset")?.unwrap_or(0.0);
+    Ok(Conversion { scale, offset: offset * scale })
+}
+
+/// A number of the channel's own, or shared.
+fn attribute(folder: &Path, channel: &str, what: &str) -> Result<Option<f64>, String> {
+    for file in names(channel, what) {
+        let path = folder.join(file);
+        match fs::read(&path) {
+            Ok(bytes) => {
+                let read = number(bytes.trim_ascii());
+                return read.map(Some).ok_or_else(|| format!("{} holds no number", path.display()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
+        }
+    }
+    Ok(None)
+}
+
+/// Where the kernel puts an attribute of a channel: its own first, then those it shares.
+pub(super) fn names(channel: &str, what: &str) -> Vec<String> {
+    let kind = kind(channel);
+    let mut names = vec![format!("{channel}_{what}")];
+    if channel.contains('-') {
+        names.push(format!("in_{kind}-{kind}_{what}"));
+    }
+    names.extend([format!("in_{kind}_{what}"), format!("in_{what}"), what.to_owned()]);
+    names
+}
+
+/// What an error of a file of the device says, with its remedy.
+pub(super) fn file_error(doing: &str, path: &Path, error: &io::Error) -> String {
+    let remedy = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; hertzd's user needs to be allowed to: the package's udev rule gives the group hertzd access, \
+             /usr/lib/udev/rules.d/60-hertzd.rules"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "; the unit must let hertzd write to it: ReadWritePaths=/sys/devices",
+        _ => "",
+    };
+    format!("cannot {doing} {}: {error}{remedy}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_have_names_and_units() {
+        for (file, name, wanted) in [
+            ("in_accel_x_raw", "accel_x", (1.0, "m/s²")),
+            ("in_anglvel_z_raw", "anglvel_z", (1.0, "rad/s")),
+            ("in_voltage0_raw", "voltage0", (0.001, "V")),
+            ("in_voltage1-voltage2_raw", "voltage1-voltage2", (0.001, "V")),
+            ("in_temp_raw", "temp", (0.001, "°C")),
+            ("in_humidityrelative_input", "humidityrelative", (0.001, "%")),
+            ("in_activity_walking_input", "activity_walking", (1.0, "")),
+        ] {
+            assert!(is_value(file));
+            assert_eq!((value_name(file), unit(channel(file))), (name, wanted), "{file}");
+        }
+        assert!(!is_value("in_accel_scale") && !is_value("out_voltage0_raw"));
+    }
+
+    #[test]
+    fn scale_and_offset_may_be_shared() {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, content) in [
+            ("in_accel_scale", "0.01\n"),
+            ("in_accel_x_scale", "0.02\n"),
+            ("in_accel_y_offset", "-5\n"),
+            ("in_voltage-voltage_scale", "3"),
+            ("in_voltage_scale", "2"),
+            ("scale", "7"),
+            ("in_temp_offset", "warm"),
+        ] {
+            fs::write(folder.path().join(file), content).unwrap();
+        }
+        let of = |channel| conversion(folder.path(), channel).map(|found| (found.scale, found.offset));
+        assert_eq!(of("in_accel_x"), Ok((0.02, 0.0)));
+        assert_eq!(of("in_accel_y"), Ok((0.01, -0.05)));
+        assert_eq!(of("in_voltage1-voltage2"), Ok((3.0, 0.0)));
+        assert_eq!(of("in_voltage1"), Ok((2.0, 0.0)));
+        assert_eq!(of("in_magn_x"), Ok((7.0, 0.0)));
+        assert!(of("in_temp").unwrap_err().ends_with("in_temp_offset holds no number"));
+    }
+
+    #[test]
+    fn every_channel_is_listed_once() {
+        let folder = tempfile::tempdir().unwrap();
+        for file in ["in_temp_raw", "in_temp_input", "in_pressure_input", "in_temp_scale", "name", "out_voltage0_raw"] {
+            fs::write(folder.path().join(file), "1").unwrap();
+        }
+        assert_eq!(inputs(folder.path()).unwrap(), ["in_pressure_input", "in_temp_raw"]);
+    }
+}
