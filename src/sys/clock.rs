@@ -37,6 +37,16 @@ impl KernelClock {
     pub const fn realtime() -> Self {
         Self(libc::CLOCK_REALTIME)
     }
+
+    /// As the monotonic clock, at the processor's own pace: not steered towards UTC.
+    pub const fn monotonic_raw() -> Self {
+        Self(libc::CLOCK_MONOTONIC_RAW)
+    }
+
+    /// As the monotonic clock, with the time spent suspended.
+    pub const fn boottime() -> Self {
+        Self(libc::CLOCK_BOOTTIME)
+    }
 }
 
 impl Clock for KernelClock {

@@ -1,6 +1,6 @@
 //! The keys of the kind `sensor`, and how a section becomes a task. Pure: no device is looked for.
 
-use super::{ByName, Line, Place, SensorSettings, Source, ValueSettings, open};
+use super::{BufferSettings, ByName, Line, Place, SensorSettings, Source, ValueSettings, open};
 use crate::config::{Key, Section, Value};
 use crate::tasks::link::Missing;
 use crate::tasks::{Blueprint, Kind};
@@ -100,9 +100,45 @@ const KEYS: &[Key] = &[
         value: Value::Choice(&["refuse", "wait"]),
         default: "\"refuse\"",
         about: "What to do when the file or device is not there at the start: refuse to start, or start and look for it. \
-                One that goes later is looked for in any case. \"wait\" needs to know the values: by path, file or value.",
+                One that goes later is looked for in any case. \"wait\" needs to know the values: by path, file, value or \
+                channels.",
+    },
+    Key {
+        name: "buffered",
+        value: Value::Bool,
+        default: "false",
+        about: "Whether to take all samples that the IIO device puts into its buffer, instead of one reading per tick. \
+                Only with iio.",
+    },
+    Key {
+        name: "trigger",
+        value: Value::Text,
+        default: "the one that is set, else the device's own",
+        about: "The trigger that asks for samples, by its name. Only with buffered.",
+    },
+    Key {
+        name: "channels",
+        value: Value::Texts,
+        default: "all that can be captured",
+        about: "The channels to capture, as the kernel names their files ([\"in_accel_x\"]). Only with buffered.",
+    },
+    Key {
+        name: "buffer-length",
+        value: Value::Integer { min: *LENGTH.start(), max: *LENGTH.end() },
+        default: "1024",
+        about: "Samples that the kernel keeps until the next tick takes them, rounded up to a power of two; what comes when \
+                it is full is lost. Only with buffered.",
+    },
+    Key {
+        name: "sampling-frequency",
+        value: Value::Number,
+        default: "as it is set",
+        about: "Samples per second; above zero. Set on the trigger or, where that has none, on the device. Only with \
+                buffered.",
     },
 ];
+
+const LENGTH: std::ops::RangeInclusive<i64> = 2..=1_048_576;
 
 const VALUE_KEYS: &[Key] = &[
     Key {
@@ -133,8 +169,20 @@ const VALUE_KEYS: &[Key] = &[
 /// Keys of one value, which stand in the task's table or in one of the value's own.
 const OF_A_VALUE: &[&str] = &["line", "field", "scale", "offset", "name", "unit"];
 
+/// Keys of a buffer.
+const OF_A_BUFFER: &[&str] = &["trigger", "channels", "buffer-length", "sampling-frequency"];
+
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
-    let source = source(section)?;
+    let source = match (source(section)?, section.boolean("buffered").unwrap_or(false)) {
+        (Source::Iio(wanted), true) => return buffered(section, wanted),
+        (source, asked) => {
+            section.refuse_idle("buffered", asked, "without iio");
+            source
+        }
+    };
+    for key in OF_A_BUFFER {
+        section.refuse_idle(key, true, "without buffered = true");
+    }
     let of_a_device = source != Source::Files;
     if section.has("file") && !of_a_device {
         section.refuse_idle("file", true, "without hwmon or iio");
@@ -151,13 +199,45 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         }
         false => vec![value(section, of_a_device)?],
     };
-    let missing = section.choice("missing", &[("refuse", Missing::Refuse), ("wait", Missing::Wait)]);
-    if missing == Some(Missing::Wait) && values.is_empty() {
-        section.problem("missing", "needs to know the values beforehand; write file, or a table [[…value]] for each");
-    }
+    let missing = missing(section, !values.is_empty(), "file, or a table for each under [[task.NAME.value]]");
     let what = what(section, &source, &values);
-    let settings = SensorSettings { source, values, listed, missing: missing.unwrap_or_default() };
+    let settings = SensorSettings { source, values, listed, missing };
     Some(Blueprint::new(move || open(settings, &what)))
+}
+
+fn buffered(section: &mut Section<'_>, wanted: ByName) -> Option<Blueprint> {
+    for key in OF_A_VALUE.iter().chain(&["file", "value"]) {
+        section.refuse_idle(key, true, "with buffered = true; the values are the channels");
+    }
+    let trigger = section.text("trigger");
+    let channels = section.texts("channels");
+    if channels.iter().flatten().any(|channel| channel == "in_timestamp") {
+        section.problem("channels", "the time of each sample is captured in any case; leave \"in_timestamp\" out");
+    }
+    let length = section.integer("buffer-length", LENGTH).and_then(|length| u32::try_from(length).ok());
+    let sampling_frequency = section.number("sampling-frequency");
+    if sampling_frequency.is_some_and(|frequency| frequency <= 0.0) {
+        section.problem("sampling-frequency", "must be above zero");
+    }
+    let missing = missing(section, channels.is_some(), "channels");
+    let settings = BufferSettings {
+        trigger,
+        channels: channels.unwrap_or_default(),
+        length: length.unwrap_or(1_024),
+        sampling_frequency,
+    };
+    let source = Source::Buffer(wanted, settings);
+    let what = what(section, &source, &[]);
+    let settings = SensorSettings { source, values: Vec::new(), listed: false, missing };
+    Some(Blueprint::new(move || open(settings, &what)))
+}
+
+fn missing(section: &mut Section<'_>, are_known: bool, wanted: &str) -> Missing {
+    let missing = section.choice("missing", &[("refuse", Missing::Refuse), ("wait", Missing::Wait)]);
+    if missing == Some(Missing::Wait) && !are_known {
+        section.problem("missing", format!("needs to know the values beforehand; write {wanted}"));
+    }
+    missing.unwrap_or_default()
 }
 
 fn source(section: &mut Section<'_>) -> Option<Source> {
@@ -260,7 +340,7 @@ fn what(section: &Section<'_>, source: &Source, values: &[ValueSettings]) -> Str
     let task = section.place().trim_start_matches("task.");
     let device = match source {
         Source::Hwmon(wanted) => format!("hwmon device {}", wanted.name),
-        Source::Iio(wanted) => format!("IIO device {}", wanted.name),
+        Source::Iio(wanted) | Source::Buffer(wanted, _) => format!("IIO device {}", wanted.name),
         Source::Files => match values {
             [value, ..] if values.iter().all(|other| other.file == value.file) => {
                 format!("file {}", value.file.display())

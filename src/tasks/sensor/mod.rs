@@ -9,6 +9,9 @@
 //! | `polled` | the task that polls them |
 //! | `find` | devices of `/sys` by name |
 //! | `hwmon`, `iio` | what the names of their files say of scales and units |
+//! | `buffer` | an IIO device that fills its buffer: set up, and switched off again |
+//! | `buffered` | the task that takes all samples of it |
+//! | `scan`, `gaps` | how samples lie in memory; how many are missing |
 //!
 //! A tick reads into memory that was set aside and allocates nothing. A read blocks for as long as the file's driver
 //! takes: for a sensor on a bus that can be milliseconds, so such a one belongs on a worker of its own. What is gone is
@@ -28,13 +31,23 @@ mod hwmon;
 
 mod iio;
 
+mod scan;
+
+mod gaps;
+
+mod buffer;
+
+mod buffered;
+
 pub(super) use keys::kind;
 
+pub use buffer::BufferSettings;
 pub use find::ByName;
 pub use text::{Line, Place};
 
 use super::link::Missing;
 use super::{BuildError, Task};
+use buffered::Buffered;
 use polled::Polled;
 use std::path::{Path, PathBuf};
 
@@ -61,6 +74,8 @@ pub enum Source {
     Hwmon(ByName),
     /// The files of an IIO device.
     Iio(ByName),
+    /// The buffer of an IIO device, which has all its samples; the values are its channels.
+    Buffer(ByName, BufferSettings),
 }
 
 /// Where a value is, and what it means.
@@ -89,13 +104,16 @@ pub struct ValueSettings {
 /// place (with what was found there), `hwmon`, `iio` and `device` when the device is not found, `value` for one of several
 /// values; and for settings outside their range.
 pub fn open(settings: SensorSettings, what: &str) -> Result<Box<dyn Task>, BuildError> {
-    open_under(settings, what, Path::new("/sys"))
+    open_under(settings, what, ["/sys", "/dev"].map(Path::new))
 }
 
-/// The same, with another root of the devices.
-fn open_under(settings: SensorSettings, what: &str, sys: &Path) -> Result<Box<dyn Task>, BuildError> {
+/// The same, with other places for devices and their nodes.
+fn open_under(settings: SensorSettings, what: &str, roots: [&Path; 2]) -> Result<Box<dyn Task>, BuildError> {
     settings.judge()?;
-    Ok(Box::new(Polled::open(settings, sys, what)?))
+    Ok(match settings.source {
+        Source::Buffer(wanted, buffer) => Box::new(Buffered::open(wanted, buffer, settings.missing, roots, what)?),
+        _ => Box::new(Polled::open(settings, roots[0], what)?),
+    })
 }
 
 impl SensorSettings {

@@ -104,7 +104,7 @@ impl Plan {
         let class = match settings.source {
             Source::Files => None,
             Source::Hwmon(_) => Some(Class::Hwmon),
-            Source::Iio(_) => Some(Class::Iio),
+            Source::Iio(_) | Source::Buffer(..) => Some(Class::Iio),
         };
         let single = settings.values.len() == 1 && !settings.listed;
         let (columns, recipes) = settings.values.iter().map(|value| recipe(class, value)).unzip();
@@ -155,7 +155,7 @@ impl Plan {
     fn folder(&self) -> Result<PathBuf, BuildError> {
         let wanted = match &self.settings.source {
             Source::Files => return Ok(PathBuf::new()),
-            Source::Hwmon(wanted) | Source::Iio(wanted) => wanted,
+            Source::Hwmon(wanted) | Source::Iio(wanted) | Source::Buffer(wanted, _) => wanted,
         };
         let class = self.class.unwrap_or(Class::Hwmon);
         let found = find::find(class, &self.sys, wanted);

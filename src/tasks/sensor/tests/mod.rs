@@ -1,3 +1,7 @@
+//! Sensors as tasks, on real files of `/proc` and on a made-up `/sys`.
+
+mod buffer;
+
 use super::files::LARGEST;
 use super::*;
 use crate::sys::clock::pause;
@@ -200,7 +204,7 @@ struct Sys(tempfile::TempDir);
 impl Sys {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        for class in ["class/hwmon", "bus/iio/devices", "devices"] {
+        for class in ["class/hwmon", "bus/iio/devices", "devices", "dev"] {
             fs::create_dir_all(folder.path().join(class)).unwrap();
         }
         Self(folder)
@@ -229,7 +233,7 @@ impl Sys {
     }
 
     fn open(&self, settings: SensorSettings) -> Result<Box<dyn Task>, BuildError> {
-        open_under(settings, "test", self.root())
+        open_under(settings, "test", [self.root(), &self.root().join("dev")])
     }
 }
 

@@ -1,0 +1,214 @@
+//! All samples of an IIO device's buffer: every tick takes those that have come since the tick before.
+//!
+//! A tick reads without waiting into memory that was set aside, and allocates nothing. Only a sample without a time of its
+//! own lets it read the monotonic clock.
+
+use super::buffer::{Buffer, BufferSettings};
+use super::find::ByName;
+use super::gaps::Gaps;
+use super::iio;
+use crate::stream::{BlockSender, Format, Head, Shape};
+use crate::sys::clock::KernelClock;
+use crate::tasks::link::{Link, Missing};
+use crate::tasks::{BuildError, Column, Task, Tick, TickError};
+use crate::time::{Clock, Instant};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Reads of one tick: the first takes all there is, unless the buffer was full.
+const ROUNDS: usize = 2;
+
+/// Samples per second where nobody says how many there are.
+const USUAL: f64 = 1_000.0;
+
+/// A sensor that takes all samples.
+#[derive(Debug)]
+pub(super) struct Buffered {
+    channels: Vec<Column>,
+    link: Link<Buffer>,
+    shape: Shape,
+    taken: Taken,
+}
+
+/// What has been taken.
+#[derive(Debug)]
+struct Taken {
+    samples: u64,   // since the start of the task, as the next two
+    overflows: u64, // reads that found the kernel's buffer full
+    missing: u64,   // by the samples' times
+    gaps: Gaps,
+    sums: Box<[f64]>, // of this tick, by column
+    blocks: Option<(BlockSender, Vec<u8>)>,
+}
+
+impl Buffered {
+    pub(super) fn open(
+        wanted: ByName,
+        mut settings: BufferSettings,
+        missing: Missing,
+        [sys, dev]: [&Path; 2],
+        what: &str,
+    ) -> Result<Self, BuildError> {
+        let (sys, dev): (PathBuf, PathBuf) = (sys.into(), dev.into());
+        let mut first = None;
+        let channels = match missing {
+            Missing::Refuse => {
+                let opened = Buffer::open(&wanted, &settings, &sys, &dev);
+                let buffer = opened.map_err(|(key, message)| BuildError { key, message })?;
+                // When it comes back, it has to have the same.
+                settings.channels = buffer.elements.iter().map(|element| element.channel.clone()).collect();
+                let channels = columns(buffer.elements.iter().map(|element| (&*element.channel, element.form.repeat)));
+                first = Some(buffer);
+                channels
+            }
+            Missing::Wait => columns(settings.channels.iter().map(|channel| (&**channel, 1))),
+        };
+        let length = settings.length.next_power_of_two() as usize;
+        let frequency = first.as_ref().and_then(|buffer| buffer.period).map(|period| 1e9 / period);
+        let frequency = frequency.or(settings.sampling_frequency).unwrap_or(USUAL);
+        let count = channels.len();
+        let again = move || match first.take() {
+            Some(buffer) => Ok(buffer),
+            None => reopen(&wanted, &settings, &sys, &dev, count),
+        };
+        let link = Link::open(what, missing, again).map_err(|message| BuildError { key: "missing", message })?;
+        let size = size_of::<i64>() + count * size_of::<f64>();
+        #[expect(clippy::cast_precision_loss, reason = "samples are some bytes long")]
+        let bytes_per_second = frequency * size as f64;
+        let shape = Shape { format: Format::Samples(channels.clone()), largest: length * size, bytes_per_second };
+        let sums = vec![0.0; count].into();
+        let taken = Taken { samples: 0, overflows: 0, missing: 0, gaps: Gaps::default(), sums, blocks: None };
+        Ok(Self { channels, link, shape, taken })
+    }
+}
+
+/// The device anew; its samples must hold as many values as before.
+fn reopen(wanted: &ByName, settings: &BufferSettings, sys: &Path, dev: &Path, count: usize) -> Result<Buffer, String> {
+    let mut buffer = Buffer::open(wanted, settings, sys, dev).map_err(|(_, message)| message)?;
+    if buffer.elements.iter().map(|element| element.form.repeat).sum::<usize>() != count {
+        return Err("its channels hold more values than one each; start it when the device is there".into());
+    }
+    // Values keep the order of the columns.
+    let place = |channel: &str| settings.channels.iter().position(|known| known == channel);
+    buffer.elements.sort_by_key(|element| place(&element.channel));
+    Ok(buffer)
+}
+
+/// A column for each value of each channel.
+fn columns<'a>(channels: impl Iterator<Item = (&'a str, usize)>) -> Vec<Column> {
+    let mut columns = Vec::new();
+    for (channel, repeat) in channels {
+        let (name, (_, unit)) = (iio::value_name(channel), iio::unit(channel));
+        columns.extend((0..repeat).map(|index| Column {
+            name: if repeat == 1 { name.to_owned() } else { format!("{name}_{index}") },
+            unit: unit.to_owned(),
+        }));
+    }
+    columns
+}
+
+impl Task for Buffered {
+    fn columns(&self) -> Vec<Column> {
+        let counts = ["samples", "overflows", "gaps"];
+        let counts = counts.map(|name| Column { name: name.into(), unit: String::new() });
+        self.channels.iter().cloned().chain(counts).collect()
+    }
+
+    fn stream(&self) -> Option<Shape> {
+        Some(self.shape.clone())
+    }
+
+    fn connect(&mut self, blocks: BlockSender) {
+        self.taken.blocks = Some((blocks, Vec::with_capacity(self.shape.largest)));
+    }
+
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let Self { channels, link, taken, .. } = self;
+        taken.sums.fill(0.0);
+        let before = taken.samples;
+        let done = link.with("cannot read the buffer", |buffer| {
+            for _ in 0..ROUNDS {
+                let read = fill(buffer)?;
+                taken.take(buffer, read, tick.n);
+                if read < buffer.bytes.len() {
+                    break;
+                }
+                taken.overflows += 1;
+            }
+            Ok(())
+        });
+        if done.is_err() {
+            // The time while a device is away is no gap in what it gave.
+            taken.gaps = Gaps::default();
+        }
+        let (means, counts) = values.split_at_mut(channels.len());
+        let come = float(taken.samples - before);
+        if come > 0.0 {
+            means.iter_mut().zip(&taken.sums).for_each(|(mean, sum)| *mean = sum / come);
+        }
+        for (value, count) in counts.iter_mut().zip([taken.samples, taken.overflows, taken.missing]) {
+            *value = float(count);
+        }
+        done
+    }
+}
+
+/// Reads what has come, without waiting; how many bytes.
+fn fill(buffer: &mut Buffer) -> io::Result<usize> {
+    loop {
+        match buffer.file.read(&mut buffer.bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            read => return read,
+        }
+    }
+}
+
+impl Taken {
+    /// Takes the samples that were read, and hands them on as one block.
+    fn take(&mut self, buffer: &Buffer, read: usize, n: u64) {
+        let mut head = None;
+        if let Some((_, block)) = &mut self.blocks {
+            block.clear();
+        }
+        for sample in buffer.bytes.get(..read).unwrap_or_default().chunks_exact(buffer.size) {
+            let at = time(buffer, sample);
+            if let (Some(period), Some(_)) = (buffer.period, buffer.timestamp) {
+                self.missing += self.gaps.missing_before(at, period);
+            }
+            head.get_or_insert(Head { n, at: Instant::from_nanos(at.into()), index: self.samples + self.missing });
+            self.samples += 1;
+            if let Some((_, block)) = &mut self.blocks {
+                block.extend_from_slice(&at.to_ne_bytes());
+            }
+            for (value, sum) in values(buffer, sample).zip(&mut self.sums) {
+                *sum += value;
+                if let Some((_, block)) = &mut self.blocks {
+                    block.extend_from_slice(&value.to_ne_bytes());
+                }
+            }
+        }
+        if let (Some((sender, block)), Some(head)) = (&mut self.blocks, head) {
+            sender.offer(head, &[block]);
+        }
+    }
+}
+
+/// The values of a sample, in the order of the columns.
+fn values(buffer: &Buffer, sample: &[u8]) -> impl Iterator<Item = f64> {
+    buffer.elements.iter().flat_map(move |element| {
+        let stored = sample.get(element.start..).unwrap_or_default();
+        (0..element.form.repeat).map(move |index| element.form.decode(stored, index) * element.scale + element.offset)
+    })
+}
+
+/// When a sample was taken, on the monotonic clock: by its own time, or now.
+fn time(buffer: &Buffer, sample: &[u8]) -> i64 {
+    let own = buffer.timestamp.and_then(|(start, form, offset)| Some(form.integer(sample.get(start..)?, 0)? + offset));
+    own.unwrap_or_else(|| i64::try_from(KernelClock::monotonic().now().nanos()).unwrap_or(i64::MAX))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
+fn float(count: u64) -> f64 {
+    count as f64
+}

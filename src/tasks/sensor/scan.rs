@@ -1,0 +1,193 @@
+//! How the samples of an IIO buffer lie in memory, by the kernel's ABI: each element in storage of its own size, aligned to
+//! it, and a sample as long as its largest element asks for. Arithmetic only.
+
+/// How one element is stored: `le:s12/16>>4`, `be:u24/32X3>>8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    big_endian: bool,
+    number: Number,
+    bits: u32,      // in 1..=8 * storage
+    storage: usize, // bytes of one value, 1 to 8
+    /// Values in the element; above zero.
+    pub(super) repeat: usize,
+    shift: u32, // below 8 * storage
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    Signed,
+    Unsigned,
+    Float,
+}
+
+impl Form {
+    /// Reads what the element's file `_type` says; `None` when that is nothing known.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (endian, rest) = text.trim().split_once(':')?;
+        let big_endian = match endian {
+            "be" => true,
+            "le" => false,
+            _ => return None,
+        };
+        let number = match rest.chars().next()? {
+            's' => Number::Signed,
+            'u' => Number::Unsigned,
+            'f' => Number::Float,
+            _ => return None,
+        };
+        let (bits, rest) = rest.get(1..)?.split_once('/')?;
+        let (storage, shift) = rest.split_once(">>").unwrap_or((rest, "0"));
+        let (storage, repeat) = storage.split_once('X').unwrap_or((storage, "1"));
+        let (bits, stored, shift): (u32, u32, u32) = (bits.parse().ok()?, storage.parse().ok()?, shift.parse().ok()?);
+        let repeat: usize = repeat.parse().ok()?;
+        let fits =
+            stored % 8 == 0 && (8..=64).contains(&stored) && bits >= 1 && shift < stored && bits <= stored - shift;
+        let floats = number != Number::Float || (bits == stored && matches!(bits, 32 | 64));
+        // The kernel says 0 for an element that is not repeated; 64 is more than any has.
+        let repeat = repeat.max(1);
+        (fits && floats && repeat <= 64).then_some(Self {
+            big_endian,
+            number,
+            bits,
+            storage: (stored / 8) as usize,
+            repeat,
+            shift,
+        })
+    }
+
+    /// Bytes of the element.
+    pub(super) fn bytes(self) -> usize {
+        self.storage * self.repeat
+    }
+
+    /// Value `index` of the element that begins at the start of `bytes`; `NaN` where it ends before.
+    #[expect(clippy::cast_precision_loss, reason = "values are floating-point numbers; samples rarely pass 2^53")]
+    pub(super) fn decode(self, bytes: &[u8], index: usize) -> f64 {
+        match (self.number, self.integer(bytes, index)) {
+            (_, None) => f64::NAN,
+            (Number::Signed, Some(raw)) => raw as f64,
+            (Number::Unsigned, Some(raw)) => raw.cast_unsigned() as f64,
+            (Number::Float, Some(raw)) if self.bits == 32 => f32::from_bits(low_half(raw)).into(),
+            (Number::Float, Some(raw)) => f64::from_bits(raw.cast_unsigned()),
+        }
+    }
+
+    /// The bits of a value as an integer, its sign extended; `None` where the bytes end before it.
+    pub(super) fn integer(self, bytes: &[u8], index: usize) -> Option<i64> {
+        let stored = bytes.get(index * self.storage..(index + 1) * self.storage)?;
+        let fold = |word: u64, byte: &u8| word << 8 | u64::from(*byte);
+        let word = match self.big_endian {
+            true => stored.iter().fold(0, fold),
+            false => stored.iter().rev().fold(0, fold),
+        };
+        let up = 64 - self.bits;
+        let raw = (word >> self.shift) << up;
+        Some(match self.number {
+            Number::Signed => raw.cast_signed() >> up,
+            Number::Unsigned | Number::Float => (raw >> up).cast_signed(),
+        })
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the upper half holds nothing")]
+fn low_half(raw: i64) -> u32 {
+    raw.cast_unsigned() as u32
+}
+
+/// Where each of the elements, in the order of their indices, begins in a sample; and how long a sample is.
+pub(super) fn layout(forms: impl IntoIterator<Item = Form>) -> (Vec<usize>, usize) {
+    let (mut starts, mut end, mut largest) = (Vec::new(), 0_usize, 1);
+    for form in forms {
+        let length = form.bytes();
+        let start = end.next_multiple_of(length);
+        starts.push(start);
+        end = start + length;
+        largest = largest.max(length);
+    }
+    (starts, end.next_multiple_of(largest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_decoded_by_their_form() {
+        for (form, bytes, wanted) in [
+            ("le:s12/16>>4", &[0xf0, 0x7f][..], 2_047.0),
+            ("le:s12/16>>4", &[0x0f, 0x80], -2_048.0), // what stands below the shift is nothing
+            ("be:s12/16>>4", &[0xff, 0xf0], -1.0),
+            ("be:u12/16>>4", &[0xff, 0xf0], 4_095.0),
+            ("be:u24/32>>8", &[0x01, 0x02, 0x03, 0xff], 66_051.0),
+            ("be:s24/32>>8", &[0xff, 0xff, 0xfe, 0x55], -2.0),
+            ("le:u8/8>>0", &[0xff], 255.0),
+            ("le:s8/8>>0", &[0xff], -1.0),
+            ("le:s16/16>>0", &[0x34, 0x12], 4_660.0),
+            ("be:s16/16>>0", &[0x12, 0x34], 4_660.0),
+            ("be:u10/16>>2", &[0x0f, 0xff], 1_023.0),
+            ("le:u32/32>>0", &[0xff; 4], 4_294_967_295.0),
+            ("le:s64/64>>0", &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], -2.0),
+            ("le:u64/64>>0", &[0, 0, 0, 0, 0, 0, 0, 0x80], 9_223_372_036_854_775_808.0),
+            ("le:u1/8>>7", &[0x80], 1.0),
+            ("le:s24/24>>0", &[0xff, 0xff, 0xff], -1.0),
+            ("le:f32/32>>0", &[0, 0, 0x20, 0xc0], -2.5),
+            ("be:f64/64>>0", &[0x40, 0x04, 0, 0, 0, 0, 0, 0], 2.5),
+            ("le:s16/16X1>>0", &[0xff, 0xff], -1.0),
+        ] {
+            let parsed = Form::parse(form).unwrap_or_else(|| panic!("{form}"));
+            assert_eq!(parsed.decode(bytes, 0), wanted, "{form} {bytes:?}");
+            assert_eq!(parsed.bytes(), bytes.len(), "{form}");
+            assert!(parsed.decode(&bytes[1..], 0).is_nan(), "{form}");
+        }
+    }
+
+    #[test]
+    fn an_element_may_hold_several_values() {
+        let form = Form::parse("le:s16/16X4>>0\n").unwrap();
+        let bytes = [1, 0, 0xff, 0xff, 3, 0, 4, 0];
+        let values: Vec<_> = (0..form.repeat).map(|index| form.decode(&bytes, index)).collect();
+        assert_eq!((form.bytes(), values), (8, vec![1.0, -1.0, 3.0, 4.0]));
+    }
+
+    #[test]
+    fn what_is_no_form_is_refused() {
+        for text in [
+            "",
+            "le",
+            "le:",
+            "me:s16/16>>0",
+            "le:x16/16>>0",
+            "le:s16",
+            "le:s0/16>>0",
+            "le:s17/16>>0",
+            "le:s16/16>>16",
+            "le:s12/16>>5",
+            "le:s16/12>>0",
+            "le:s16/128>>0",
+            "le:f16/16>>0",
+            "le:f24/32>>8",
+            "le:s16/16X65>>0",
+            "le:sé/16>>0",
+            "le:é",
+        ] {
+            assert_eq!(Form::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn elements_are_aligned_to_their_own_size() {
+        for (forms, starts, size) in [
+            (&["le:s16/16>>0"][..], &[0][..], 2),
+            (&["le:s16/16>>0", "le:s64/64>>0"], &[0, 8], 16),
+            (&["le:s12/16>>4", "le:u8/8>>0", "le:s12/16>>4", "le:s64/64>>0"], &[0, 2, 4, 8], 16),
+            (&["le:u8/8>>0", "le:u32/32>>0", "le:u8/8>>0"], &[0, 4, 8], 12),
+            (&["le:s16/16>>0", "le:s16/16>>0", "le:s16/16>>0"], &[0, 2, 4], 6),
+            (&["le:s16/16>>0", "le:s16/16X4>>0", "le:s64/64>>0"], &[0, 8, 16], 24),
+            (&["le:u8/8>>0", "le:s32/32X4>>0", "le:s64/64>>0"], &[0, 16, 32], 48),
+            (&[], &[], 0),
+        ] {
+            let found = layout(forms.iter().map(|form| Form::parse(form).unwrap()));
+            assert_eq!(found, (starts.to_vec(), size), "{forms:?}");
+        }
+    }
+}
