@@ -4,18 +4,22 @@
 #![expect(unsafe_code, reason = "an allocator cannot be written without")]
 
 use crossbeam_channel::unbounded;
-use hertzd::config::{Config, Facts};
+use hertzd::config::{Config, Facts, Key, Value};
 use hertzd::daemon::{self, Options, Surroundings};
 use hertzd::metrics::{Event, TaskSummary};
 use hertzd::outputs::Output;
 use hertzd::sys::clock::pause;
 use hertzd::sys::host::{Host, cpu_set_size};
 use hertzd::sys::signals::Request;
+use hertzd::tasks::sensor::{self, BufferSettings, ByName, SensorSettings, Source};
 use hertzd::tasks::{Blueprint, Column, Kind, Kinds, Task, Tick, TickError};
 use hertzd::time::Span;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::fs;
 use std::hint::black_box;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -134,6 +138,10 @@ fn calls_while_reloading(
             let probe = probe();
             Some(Blueprint::new(move || Ok(Box::new(probe) as Box<dyn Task>)))
         }))
+        .add(Kind::new("imu", "A buffer on a made-up /sys.", IMU_KEYS, |section: &mut hertzd::config::Section<'_>| {
+            let (sys, dev) = (section.path("sys")?, section.path("dev")?);
+            Some(Blueprint::new(move || sensor::open_under(imu(), "imu", [&sys, &dev])))
+        }))
         .add(Kind::new("allocating", "Allocates.", &[], |_: &mut hertzd::config::Section<'_>| {
             Some(Blueprint::new(|| Ok(Box::new(Allocating) as Box<dyn Task>)))
         }));
@@ -223,6 +231,105 @@ fn a_full_daemon_allocates_nothing() {
         assert_eq!(recorded.rows + recorded.lost, task(name).ran);
         assert!(recorded.rows > 0);
     }
+}
+
+const IMU_KEYS: &[Key] = &[
+    Key { name: "sys", value: Value::Path, default: "", about: "" },
+    Key { name: "dev", value: Value::Path, default: "", about: "" },
+];
+
+fn imu() -> SensorSettings {
+    let wanted = ByName { name: "imu".into(), device: None };
+    let buffer = BufferSettings { trigger: None, channels: Vec::new(), length: 16, sampling_frequency: Some(1_000.0) };
+    SensorSettings { source: Source::Buffer(wanted, buffer), values: Vec::new(), ..SensorSettings::file("") }
+}
+
+/// A `/sys` with an IIO device and its buffer, and a `/dev` with its node.
+fn made_up(folder: &Path) -> (PathBuf, PathBuf) {
+    let (sys, dev) = (folder.join("sys"), folder.join("dev"));
+    let device = sys.join("bus/iio/devices/iio:device0");
+    for (file, content) in [
+        ("name", "imu"),
+        ("sampling_frequency", "10"),
+        ("in_accel_scale", "0.01"),
+        ("buffer/enable", "0"),
+        ("buffer/length", "2"),
+        ("scan_elements/in_accel_x_en", "0"),
+        ("scan_elements/in_accel_x_index", "0"),
+        ("scan_elements/in_accel_x_type", "be:s12/16>>4"),
+        ("scan_elements/in_timestamp_en", "0"),
+        ("scan_elements/in_timestamp_index", "1"),
+        ("scan_elements/in_timestamp_type", "le:s64/64>>0"),
+    ] {
+        let path = device.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    fs::create_dir(&dev).unwrap();
+    fs::write(dev.join("iio:device0"), "").unwrap();
+    (sys, dev)
+}
+
+#[test]
+fn sensors_with_several_values_and_buffers_allocate_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, dev) = made_up(folder.path());
+    let config = r#"
+        [task.loadavg]
+        kind = "sensor"
+        rate = "500 Hz"
+        path = "/proc/loadavg"
+        [[task.loadavg.value]]
+        name = "1 min"
+        [[task.loadavg.value]]
+        name = "15 min"
+        field = 3
+        [[task.loadavg.value]]
+        path = "@/goes"
+        name = "goes"
+
+        [task.imu]
+        kind = "imu"
+        rate = "200 Hz"
+        sys = "@/sys"
+        dev = "@/dev"
+        record = "@/imu.csv"
+    "#;
+    let config = config.replace('@', folder.path().to_str().unwrap());
+    let goes = folder.path().join("goes");
+    fs::write(&goes, "1\n").unwrap();
+    let device = std::thread::spawn(move || {
+        let mut node = fs::OpenOptions::new().append(true).open(dev.join("iio:device0")).unwrap();
+        let mut written = 0;
+        for index in 0..1_000_i64 {
+            let mut sample = vec![0x12, 0x30, 0, 0, 0, 0, 0, 0];
+            sample.extend((index * 1_000_000).to_le_bytes());
+            // More at a time than the kernel's buffer is said to hold, now and then.
+            let times = if index % 100 == 0 { 40 } else { 1 };
+            node.write_all(&sample.repeat(times)).unwrap();
+            written += times;
+            pause(Span::from_millis(1));
+            // And a file that goes, and comes back.
+            match index {
+                50 => fs::remove_file(&goes).unwrap(),
+                999 => fs::write(&goes, "2\n").unwrap(),
+                _ => {}
+            }
+        }
+        f64::from(u32::try_from(written).unwrap())
+    });
+    let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(5));
+    let written = device.join().unwrap();
+    assert_eq!(ticks, 5_000);
+    assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
+    let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
+    let values = |name| &task(name).values;
+    assert!(task("loadavg").errors > 0, "the file was gone for a while");
+    assert!(values("loadavg")["15 min"].last.is_some());
+    let last = |name| values("imu")[name].last.unwrap();
+    assert!(last("samples") > 0.0 && last("samples") <= written);
+    assert!((last("accel_x") - 2.91).abs() < 1e-9);
+    assert!(last("overflows") > 0.0);
 }
 
 #[test]

@@ -159,16 +159,20 @@ fn one_sleep_a_tick_and_nothing_else() {
 
 #[test]
 fn a_sensor_costs_one_read_a_tick() {
-    let sensor = "[task.sensor]\nkind = \"sensor\"\nrate = \"1 kHz\"\npath = \"/proc/loadavg\"\n";
-    let Some((trace, summary)) = traced("off", &format!("{LOAD}{sensor}")) else {
-        return;
-    };
-    at_most_one_sleep_a_release(&trace, &summary);
-    nothing_else(&trace, &["clock_nanosleep", "pread64"]);
-    // By the same account as for the sleeps.
-    let (reads, releases) = (trace.count("pread64"), trace.releases());
-    let (due, ran) = (count(task(&summary, "sensor"), "due"), count(task(&summary, "sensor"), "ran"));
-    assert_eq!(due, 12_000);
-    assert!(reads <= releases.min(ran) + EDGES, "{reads} reads for {releases} releases, {ran} in all");
-    assert!(reads + due.saturating_sub(releases) + EDGES >= ran, "{reads} reads, {ran} ticks in all");
+    let single = "[task.sensor]\nkind = \"sensor\"\nrate = \"1 kHz\"\npath = \"/proc/loadavg\"\n";
+    let value = |field: u32| format!("[[task.sensor.value]]\nname = \"{field}\"\nfield = {field}\n");
+    let several = format!("{single}{}{}{}", value(1), value(2), value(3));
+    for sensor in [single, &several] {
+        let Some((trace, summary)) = traced("off", &format!("{LOAD}{sensor}")) else {
+            return;
+        };
+        at_most_one_sleep_a_release(&trace, &summary);
+        nothing_else(&trace, &["clock_nanosleep", "pread64"]);
+        // By the same account as for the sleeps.
+        let (reads, releases) = (trace.count("pread64"), trace.releases());
+        let (due, ran) = (count(task(&summary, "sensor"), "due"), count(task(&summary, "sensor"), "ran"));
+        assert_eq!(due, 12_000);
+        assert!(reads <= releases.min(ran) + EDGES, "{reads} reads for {releases} releases, {ran} in all");
+        assert!(reads + due.saturating_sub(releases) + EDGES >= ran, "{reads} reads, {ran} ticks in all");
+    }
 }

@@ -107,8 +107,11 @@ pub fn open(settings: SensorSettings, what: &str) -> Result<Box<dyn Task>, Build
     open_under(settings, what, ["/sys", "/dev"].map(Path::new))
 }
 
-/// The same, with other places for devices and their nodes.
-fn open_under(settings: SensorSettings, what: &str, roots: [&Path; 2]) -> Result<Box<dyn Task>, BuildError> {
+/// The same, with other places than `/sys` and `/dev` for devices and their nodes.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_under(settings: SensorSettings, what: &str, roots: [&Path; 2]) -> Result<Box<dyn Task>, BuildError> {
     settings.judge()?;
     Ok(match settings.source {
         Source::Buffer(wanted, buffer) => Box::new(Buffered::open(wanted, buffer, settings.missing, roots, what)?),

@@ -1,0 +1,77 @@
+#!/bin/bash
+# A hwmon chip is found by its name, followed, lost and found again under another number; the tasks beside it do not notice.
+. "$(dirname "$0")/common.sh"
+
+reads() { [ "$(task "$1" values."$2".last)" = "$3" ]; }
+errors_above() { [ "$(task "$1" errors)" -gt "$2" ]; }
+
+check "lm75 is loaded" load_lm75 25.5
+setup <<'END'
+[worker.slow]
+policy = "other"
+
+[worker.fast]
+
+[task.temperature]
+kind = "sensor"
+worker = "slow"
+rate = "5 Hz"
+hwmon = "lm75"
+record = "temperature.csv"
+
+[task.named]
+kind = "sensor"
+worker = "slow"
+rate = "5 Hz"
+hwmon = "lm75"
+device = "0-0048"
+[[task.named.value]]
+file = "temp1_input"
+name = "kelvin"
+unit = "K"
+scale = 0.001
+offset = 273.15
+[[task.named.value]]
+file = "temp1_max"
+
+[task.beat]
+kind = "load"
+worker = "fast"
+rate = "20 Hz"
+END
+check "it starts" until_ok 30 active
+# The bus has whatever number it has.
+sed -i "s/0-0048/$I2C_BUS-0048/" $CONFIG
+systemctl reload hertzd
+check "the temperature is read by the chip's name" until_ok 30 reads temperature temp1 25.5
+same "  in its unit" "°C" "$(task temperature values.temp1.unit)"
+check "  and in another, with a second value" until_ok 30 reads named kelvin 298.65
+same "    that has its own" 80 "$(task named values.temp1_max.last)"
+set_lm75 -10
+check "it follows the chip" until_ok 30 reads temperature temp1 -10
+
+skipped=$(task beat skipped) errors=$(task temperature errors)
+unbind_lm75
+check "unbound, its ticks fail" until_ok 30 errors_above temperature "$errors"
+# Somebody else takes the number.
+modprobe -r lm75
+set_lm75 40
+modprobe lm75
+until_ok 20 test -e "/sys/bus/i2c/devices/$I2C_BUS-0048/hwmon" || bind_lm75
+check "bound again, it is read on: $(basename "$(find_lm75; echo "$HWMON")")" until_ok 60 reads temperature temp1 40
+check "  by all its tasks" until_ok 60 reads named kelvin 313.15
+errors=$(task temperature errors)
+sleep 2
+same "  without further errors" "$errors" "$(task temperature errors)"
+same "the task beside it skipped nothing of it" "$skipped" "$(task beat skipped)"
+has "the log says that it was lost" "$(messages)" "hwmon device lm75 of task temperature was lost, and is looked for"
+has "  and that it is there again" "$(messages)" "hwmon device lm75 of task temperature is there again"
+
+cat >$CONFIG <<'END'
+[task.temperature]
+kind = "sensor"
+rate = "5 Hz"
+hwmon = "lm57"
+END
+has "a name that is not there is refused, with those that are" "$(hertzd run --for 1s $CONFIG 2>&1)" \
+    'no hwmon device is named "lm57"; there are "lm75"'

@@ -1,0 +1,108 @@
+#!/bin/bash
+# All samples of a triggered IIO buffer are taken, none is lost or doubled: as the service's own user, and over the device
+# going and coming back. What the trigger made is counted by the kernel, as interrupts.
+. "$(dirname "$0")/common.sh"
+
+# made: how often the trigger has fired at its consumers so far.
+made() { awk -v name="$IIO_TRIGGER_NAME" 'index($0, " " name " ") { for (i = 2; $i ~ /^[0-9]+$/; i++) n += $i } END { print n + 0 }' /proc/interrupts; }
+value() { task "$1" "values[\"$2\"].last"; }
+above() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > b) }'; }
+taken_above() { above "$(value imu samples)" "$1"; }
+errors_above() { [ "$(task "$1" errors)" -gt "$2" ]; }
+# quiet: the trigger makes nothing any more, and what it made has been taken.
+quiet() {
+    echo 0.001 >"$IIO_TRIGGER/sampling_frequency"
+    local before
+    until before=$(made); sleep 1.5; [ "$(made)" = "$before" ]; do :; done
+}
+configure() {
+    setup <<END
+[worker.io]
+policy = "other"
+
+[worker.fast]
+
+[task.imu]
+kind = "sensor"
+worker = "io"
+rate = "$1"
+iio = "dummy"
+buffered = true
+trigger = "tick"
+channels = ["in_voltage0", "in_accel_x"]
+buffer-length = $2
+sampling-frequency = 50
+record = "imu.csv"
+
+[task.beat]
+kind = "load"
+worker = "fast"
+rate = "20 Hz"
+END
+}
+
+check "iio_dummy and its trigger are loaded" load_iio_dummy 10
+before=$(made)
+configure "25 Hz" 512
+check "it starts, and samples come" until_ok 60 taken_above 200
+says() { cat "$IIO/$1"; }
+same "the trigger is set" tick "$(says trigger/current_trigger)"
+same "  and its frequency" 50 "$(cut -d . -f 1 "$IIO_TRIGGER/sampling_frequency")"
+same "  the channels" 101 "$(says scan_elements/in_voltage0_en)$(says scan_elements/in_voltage1-voltage2_en)$(says scan_elements/in_accel_x_en)"
+same "  the clock" monotonic "$(says current_timestamp_clock)"
+same "  the length" 512 "$(says buffer/length)"
+same "its user is not root" hertzd "$(ps -o user= -p "$(main_pid)")"
+quiet
+same "each sample that the trigger made was taken once" "$(($(made) - before))" "$(value imu samples)"
+same "  the buffer was never full" 0 "$(value imu overflows)"
+echo "# $(value imu samples) samples, $(value imu gaps) missing by their times"
+# What the driver always says: 7 with an offset of 7 and a scale of 0.001333, in mV.
+same "values have offset and scale: $(value imu voltage0) V" 1.8662 "$(awk -v v="$(value imu voltage0)" 'BEGIN { printf "%.4f", v * 1e5 }')"
+same "  and their unit" "m/s²" "$(task imu 'values["accel_x"].unit')"
+check "  which are recorded" grep -q 'accel_x' $STATE/imu.csv
+
+echo 50 >"$IIO_TRIGGER/sampling_frequency"
+check "it goes on" until_ok 60 taken_above "$(value imu samples)"
+skipped=$(task beat skipped) errors=$(task imu errors)
+unbind_iio_dummy
+check "unplugged, its ticks fail" until_ok 60 errors_above imu "$errors"
+lost=$(value imu samples)
+sleep 1
+bind_iio_dummy
+check "plugged in again, samples come" until_ok 60 taken_above "$((lost + 100))"
+same "  it was set up anew" tick101512 \
+    "$(says trigger/current_trigger)$(says scan_elements/in_voltage0_en)$(says scan_elements/in_voltage1-voltage2_en)$(says scan_elements/in_accel_x_en)$(says buffer/length)"
+errors=$(task imu errors)
+sleep 2
+same "  without further errors" "$errors" "$(task imu errors)"
+quiet
+# Of those made before it went, the last few went with it.
+again=$(($(value imu samples) - lost))
+same "the task beside it skipped nothing of it" "$skipped" "$(task beat skipped)"
+has "the log says that it was lost" "$(messages)" "IIO device dummy of task imu was lost, and is looked for"
+echo "# $again samples after it was plugged in again"
+
+systemctl stop hertzd
+same "stopped, it has switched the buffer off" 0 "$(says buffer/enable)"
+
+echo "# a buffer that is too short for its rate"
+before=$(made)
+configure "1 Hz" 8
+check "it starts, and samples come" until_ok 60 taken_above 24
+quiet
+sleep 2
+check "samples are lost: $(value imu samples) of $(($(made) - before))" above "$(($(made) - before))" "$(value imu samples)"
+check "  which is told: the buffer was found full $(value imu overflows) times" above "$(value imu overflows)" 0
+check "  and by the samples' times $(value imu gaps) are missing" above "$(value imu gaps)" 0
+
+cat >$CONFIG <<'END'
+[task.imu]
+kind = "sensor"
+rate = 10
+iio = "dummy"
+buffered = true
+trigger = "tick"
+END
+systemctl stop hertzd
+chmod g-w "$IIO/scan_elements/"*_en
+has "what it may not write is said, with the remedy" "$(in_unit hertzd run --for 1s $CONFIG 2>&1)" "60-hertzd.rules"
