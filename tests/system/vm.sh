@@ -160,7 +160,8 @@ machine() {
     key=$(printf '%s\n' "$headers" "$(declare -f make_root make_modules make_image emulate save)" | sha256sum | cut -c1-12)
     folder=$CACHE/vm-$key
     mkdir -p "$CACHE"
-    (
+    # A lock for each: who needs another does not wait.
+    [ -d "$folder" ] || (
         set -e
         flock 9
         [ -d "$folder" ] && exit
@@ -171,7 +172,7 @@ machine() {
         make_image "$folder.part" "$kernel"
         save "$folder.part" "$folder.part/saved" "$TESTS" ""
         mv "$folder.part" "$folder"
-    ) 9>"$CACHE/.vm-lock" >&2
+    ) 9>"$folder.lock" >&2
     [ -d "$folder" ] && printf '%s\n' "$folder"
 }
 
@@ -180,15 +181,15 @@ machine() {
 with_package() {
     local disk
     disk=$1/with-$(cat "$2"/hertzd_*.deb | sha256sum | cut -c1-12)
-    (
+    [ -e "$disk" ] && touch "$disk" || (
         set -e
         flock 9
+        [ ! -e "$disk" ] || exit 0
         find "$1" -name 'with-*' -mmin +120 -delete
-        [ ! -e "$disk" ] || { touch "$disk"; exit; }
         cp "$1/saved" "$disk.part"
         save "$1" "$disk.part" "$2" $'install\n' -loadvm waiting
         mv "$disk.part" "$disk"
-    ) 9>"$CACHE/.vm-lock" >&2
+    ) 9>"$disk.lock" >&2
     [ -e "$disk" ] && printf '%s\n' "$disk"
 }
 
