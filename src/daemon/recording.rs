@@ -30,6 +30,7 @@ enum Command {
     Add(Vec<Stream>),
     Remove(Vec<u32>),
     Look(Sender<Vec<Streamed>>),
+    Close(Sender<Vec<Streamed>>),
     Finish,
 }
 
@@ -62,6 +63,10 @@ impl Recording {
                         Command::Look(reply) => {
                             let _ = reply.send(recorder.streamed());
                         }
+                        Command::Close(reply) => {
+                            recorder.finish();
+                            let _ = reply.send(recorder.streamed());
+                        }
                         Command::Finish => return,
                     }
                 }
@@ -84,21 +89,21 @@ impl Recording {
         self.order(Command::Remove(ids));
     }
 
-    /// What has become of each task's values, with all rows that were handed over before.
-    pub(super) fn look(&self) -> Vec<Streamed> {
+    /// Finishes all recordings, with all that was handed over before; what has become of each task's values.
+    pub(super) fn close(&self) -> Vec<Streamed> {
         let (reply, answer) = bounded(1);
-        self.order(Command::Look(reply));
+        self.order(Command::Close(reply));
         answer.recv().unwrap_or_default()
     }
 
-    /// As [`look`](Self::look), with an end to the patience: the disk may be slow.
+    /// What has become of each task's values so far; `None`: the disk is slow, and so is the answer.
     pub(super) fn look_within(&self, patience: Duration) -> Option<Vec<Streamed>> {
         let (reply, answer) = bounded(1);
         self.order(Command::Look(reply));
         answer.recv_timeout(patience).ok()
     }
 
-    /// Writes what is left, and ends the thread. False: it had panicked.
+    /// Ends the thread. False: it had panicked.
     pub(super) fn finish(self) -> bool {
         self.order(Command::Finish);
         self.thread.join().is_ok()

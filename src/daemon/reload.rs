@@ -79,7 +79,7 @@ impl Daemon {
         let diff = Diff::between(&Sections::of(&self.config), &Sections::of(&config));
         let kept = |task: &TaskConfig| diff.tasks.get(&task.name) == Some(&Change::Kept);
         let begins: Vec<bool> = config.tasks.iter().map(|task| !kept(task)).collect();
-        let built = build(&mut config, |index| begins[index], &mut self.next_id)?;
+        let built = build(&mut config, |index| begins[index], &mut self.next_id, &mut self.recordings)?;
         // New threads, each ready to run.
         let stays = |name: &str| diff.workers.get(name) == Some(&Change::Kept);
         let wanted = |index: usize| !stays(&config.workers[index].name);

@@ -8,7 +8,7 @@ use super::recording::Recording;
 use super::reload::Reloads;
 use super::{Daemon, Failure, Running, clock};
 use crate::config::{ClockKind, Config, WorkerConfig};
-use crate::outputs::{Message, Output};
+use crate::outputs::{Message, Output, Recordings};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::{memory, signals, thread};
@@ -37,7 +37,8 @@ impl Daemon {
         signals::catch_interrupts().map_err(|reason| Failure::System("handling signals", reason))?;
         memory::limit_arenas();
         let mut next_id = 0;
-        let built = build(&mut config, |_| true, &mut next_id)?;
+        let mut recordings = Recordings::default();
+        let built = build(&mut config, |_| true, &mut next_id, &mut recordings)?;
 
         // What is spawned here leaves signals to this thread.
         let blocked = thread::with_signals_blocked(|| {
@@ -66,6 +67,7 @@ impl Daemon {
             workers,
             collector,
             recording,
+            recordings,
             done,
             next_id,
             next_worker,

@@ -86,6 +86,7 @@ fn shape(value: Value) -> String {
         Value::Texts => "list of texts".into(),
         Value::Path => "path".into(),
         Value::Percent => "percentage, such as \"5%\"".into(),
+        Value::Size => "size, such as \"100 MB\"".into(),
         Value::Bool => "true or false".into(),
         Value::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", "),
         Value::Cpu => "number of a CPU".into(),
