@@ -1,13 +1,14 @@
 //! From the configuration's tasks to what runs: tasks are built, recordings opened, rings made.
 
 use super::{Failure, clock, plan};
-use crate::config::{Config, Problems, RecordConfig, TaskConfig};
+use crate::config::{Config, Problems, RecordConfig, RecordForm, TaskConfig};
 use crate::metrics::TaskFacts;
 use crate::outputs::{Content, Recordings, Stream};
 use crate::pacing::{LeakyBucket, Overrun};
 use crate::stream::{self, RowSender};
 use crate::sys::clock::KernelClock;
 use crate::worker::Slot;
+use std::sync::Arc;
 
 /// A task that has been built and does not run yet.
 pub(super) struct Built {
@@ -78,7 +79,8 @@ fn build_one(
         });
         let (sender, receiver) = stream::rows(config.queue, plan::room(config.rate.hertz(), 4.0, 256), columns);
         rows = Some(sender);
-        stream = Some(Stream { id, clock, content, rows: receiver, blocks, recording });
+        let ticks = config.record.as_ref().filter(|record| record.form == RecordForm::Mcap).map(|_| Arc::default());
+        stream = Some(Stream { id, clock, content, rows: receiver, blocks, recording, ticks });
     }
     let slot = Slot {
         id,

@@ -28,6 +28,8 @@ mod summary;
 
 mod supervisor;
 
+mod ticks;
+
 pub use diff::{Change, Diff, Sections};
 pub use simulate::{SimulateOptions, TickLine, simulate};
 pub use summary::{DaemonSummary, Snapshot};

@@ -1,9 +1,10 @@
-//! The recorder's thread: empties the tasks' rings of values a few times a second, and writes.
+//! The recorder's thread: empties the tasks' queues a few times a second, and writes.
 //!
 //! It reads the monotonic clock and the offset of UTC, and may block on the disk: what finds no room in a ring meanwhile
 //! is counted as lost.
 
-use crate::outputs::{Recorder, Stream, Streamed};
+use super::ticks::ROOM;
+use crate::outputs::{Recorder, Stream, Streamed, TickLine};
 use crate::sys::clock::{KernelClock, pause, utc_offset};
 use crate::time::{Clock, Span};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
@@ -42,7 +43,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    pub(super) fn spawn() -> io::Result<Self> {
+    pub(super) fn spawn(ticks: Receiver<TickLine>) -> io::Result<Self> {
         let (commands, orders) = unbounded();
         let body = move || {
             let mut recorder = Recorder::default();
@@ -55,6 +56,7 @@ impl Recording {
                         command => later.push(command),
                     }
                 }
+                ticks.try_iter().take(ROOM).for_each(|tick| recorder.tick(tick));
                 recorder.drain(KernelClock::monotonic().now(), utc_offset);
                 for command in later {
                     match command {

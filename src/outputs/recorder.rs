@@ -4,13 +4,15 @@
 //! It runs on a thread of its own, so that a slow disk holds up neither workers nor metrics. Time comes from the clock
 //! that its owner hands to [`Recorder::drain`], as the offset of UTC.
 
-use super::recording::{Content, Moment, Recording};
+use super::recording::{Content, Moment, Recording, TickLine};
 use crate::metrics::{RecordedSummary, ValueSummary};
 use crate::stream::{BlockReceiver, RowReceiver};
 use crate::sys::clock::KernelClock;
 use crate::tasks::Column;
+use crate::tick::Traffic;
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tracing::{info, warn};
 
 /// Failures to write are told at most this often.
@@ -36,6 +38,8 @@ pub struct Stream {
     pub blocks: Option<BlockReceiver>,
     /// Where it is recorded, if anywhere.
     pub recording: Option<Recording>,
+    /// What has become of its ticks on their way to the recorder; `None`: nobody wants them.
+    pub ticks: Option<Arc<Traffic>>,
 }
 
 /// What became of one task's values.
@@ -53,6 +57,7 @@ pub struct Streamed {
 struct Taken {
     stream: Stream,
     extremes: Vec<Option<[f64; 3]>>, // last, smallest, largest
+    to_utc: i128,                    // what to add to its clock, at the latest drain
 }
 
 /// A recording that is written to.
@@ -68,6 +73,8 @@ pub struct Recorder {
     taken: Vec<Taken>,
     written: Vec<Written>,
     row: Vec<f64>,
+    ticks: Vec<TickLine>,
+    early: Vec<TickLine>, // of tasks that were not known at the drain before
 }
 
 impl Recorder {
@@ -79,13 +86,20 @@ impl Recorder {
                 self.written.push(Written { recording: recording.clone(), failing: None });
             }
         }
-        self.taken.push(Taken { extremes: vec![None; stream.content.columns.len()], stream });
+        self.taken.push(Taken { extremes: vec![None; stream.content.columns.len()], stream, to_utc: 0 });
+    }
+
+    /// Takes a tick, for the next [`drain`](Self::drain).
+    pub fn tick(&mut self, tick: TickLine) {
+        self.ticks.push(tick);
     }
 
     /// Lets go of streams whose tasks have ended, after the last [`drain`](Self::drain) of them, and finishes recordings
     /// that nobody is left to write to.
     pub fn remove(&mut self, ids: &[u32]) {
-        self.taken.retain(|taken| !ids.contains(&taken.stream.id));
+        for taken in self.taken.extract_if(.., |taken| ids.contains(&taken.stream.id)) {
+            taken.stream.recording.iter().for_each(|recording| recording.leave(taken.stream.id));
+        }
         let taken = &self.taken;
         self.written.retain(|written| {
             let used = taken.iter().any(|taken| taken.stream.recording.as_ref() == Some(&written.recording));
@@ -102,34 +116,51 @@ impl Recorder {
         let at = Moment { now, to_utc: utc_offset(KernelClock::monotonic()) };
         self.written.iter().for_each(|written| written.recording.begin(at));
         for taken in &mut self.taken {
-            let to_utc =
-                if taken.stream.clock == KernelClock::monotonic() { at.to_utc } else { utc_offset(taken.stream.clock) };
-            taken.drain(&mut self.row, to_utc, at.to_utc);
+            let monotonic = taken.stream.clock == KernelClock::monotonic();
+            taken.to_utc = if monotonic { at.to_utc } else { utc_offset(taken.stream.clock) };
+            taken.drain(&mut self.row, at.to_utc);
         }
+        self.drain_ticks();
         for Written { recording, failing } in &mut self.written {
             let path = recording.path().display().to_string();
-            let mut users = self.taken.iter().filter(|taken| taken.stream.recording.as_ref() == Some(recording));
+            let users = || self.taken.iter().filter(|taken| taken.stream.recording.as_ref() == Some(recording));
             match recording.flush() {
                 // Nothing to write proves nothing.
                 Ok(false) => {}
-                Ok(true) if failing.take().is_some() => info!(task = names(&mut users), path, "recording goes on"),
+                Ok(true) if failing.take().is_some() => info!(task = names(users()), path, "recording goes on"),
                 Ok(true) => {}
                 Err(error) if failing.is_none_or(|told| now - told >= TELL_EVERY) => {
                     *failing = Some(now);
-                    let lost: u64 = users.clone().filter_map(|taken| Some(taken.recorded()?.lost)).sum();
-                    warn!(task = names(&mut users), path, lost, "recording failed, the task goes on: {error}");
+                    let lost: u64 = users().filter_map(|taken| Some(taken.recorded()?.lost)).sum();
+                    warn!(task = names(users()), path, lost, "recording failed, the task goes on: {error}");
                 }
                 Err(_) => {}
             }
         }
     }
 
-    /// Finishes all recordings. Whatever comes later begins them anew.
+    /// Hands on the ticks. Those of a task that is not known yet get a second chance: it may have been added just now.
+    fn drain_ticks(&mut self) {
+        let early = std::mem::take(&mut self.early);
+        for (tick, last_chance) in
+            early.into_iter().map(|tick| (tick, true)).chain(self.ticks.drain(..).map(|tick| (tick, false)))
+        {
+            match self.taken.iter().find(|taken| taken.stream.id == tick.task) {
+                Some(Taken { stream, to_utc, .. }) => {
+                    let utc = tick.release.nanos() + to_utc;
+                    stream.recording.iter().for_each(|recording| recording.lock().tick(&tick, utc));
+                }
+                None if last_chance => {}
+                None => self.early.push(tick),
+            }
+        }
+    }
+
+    /// Finishes all recordings, for good: what comes later is lost.
     pub fn finish(&mut self) {
-        for written in &self.written {
-            let mut users =
-                self.taken.iter().filter(|taken| taken.stream.recording.as_ref() == Some(&written.recording));
-            finish(&written.recording, &names(&mut users));
+        for written in std::mem::take(&mut self.written) {
+            let users = self.taken.iter().filter(|taken| taken.stream.recording.as_ref() == Some(&written.recording));
+            finish(&written.recording, &names(users));
         }
     }
 
@@ -140,7 +171,7 @@ impl Recorder {
 }
 
 impl Taken {
-    fn drain(&mut self, values: &mut Vec<f64>, release_to_utc: i128, monotonic_to_utc: i128) {
+    fn drain(&mut self, values: &mut Vec<f64>, monotonic_to_utc: i128) {
         let Stream { id, rows, blocks, recording, .. } = &mut self.stream;
         let mut recording = recording.as_ref().map(Recording::lock);
         for _ in 0..ROWS_AT_A_TIME {
@@ -152,7 +183,7 @@ impl Taken {
                 }
             }
             if let Some(recording) = &mut recording {
-                recording.row(*id, &row, row.release.nanos() + release_to_utc);
+                recording.row(*id, &row, row.release.nanos() + self.to_utc);
             }
         }
         let (Some(blocks), Some(recording)) = (blocks, &mut recording) else { return };
@@ -174,15 +205,16 @@ impl Taken {
     }
 
     fn recorded(&self) -> Option<RecordedSummary> {
-        let Stream { id, content, rows, blocks, recording, .. } = &self.stream;
+        let Stream { id, content, rows, blocks, recording, ticks, .. } = &self.stream;
         let recording = recording.as_ref()?;
         let tally = recording.tally(*id);
         let rows = if content.has_rows_for(recording.form()) { rows.traffic().dropped() } else { 0 };
         let blocks = blocks.as_ref().map_or(0, |blocks| blocks.traffic().dropped());
+        let ticks = ticks.as_ref().map_or(0, |ticks| ticks.dropped());
         Some(RecordedSummary {
             path: recording.path().display().to_string(),
             rows: tally.rows,
-            lost: tally.lost + rows + blocks,
+            lost: tally.lost + rows + blocks + ticks,
             blocks: tally.blocks,
             samples: tally.samples,
             ticks: tally.ticks,
@@ -200,7 +232,7 @@ fn finish(recording: &Recording, task: &str) {
     }
 }
 
-fn names(users: &mut dyn Iterator<Item = &Taken>) -> String {
+fn names<'a>(users: impl Iterator<Item = &'a Taken>) -> String {
     users.map(|taken| taken.stream.content.task.as_str()).collect::<Vec<_>>().join(", ")
 }
 
@@ -228,7 +260,7 @@ mod tests {
         let recording = Some(Recordings::default().open(&limits, &content).unwrap());
         let mut recorder = Recorder::default();
         let clock = KernelClock::monotonic();
-        recorder.add(Stream { id: 7, clock, content, rows: receiver, blocks: None, recording });
+        recorder.add(Stream { id: 7, clock, content, rows: receiver, blocks: None, recording, ticks: None });
         recorder.drain(Instant::ZERO, |_| 1_000_000_000);
         let streamed = recorder.streamed();
         let value = ValueSummary { last: Some(0.5), min: Some(-1.0), max: Some(2.0), unit: "m".into() };

@@ -153,6 +153,12 @@ impl Disk {
         self.tried.is_none_or(|tried| now - tried >= LOOK_EVERY)
     }
 
+    /// Something has failed, and is to be tried again after a while.
+    #[cfg(feature = "mcap")]
+    pub(super) fn tried(&mut self, now: Instant) {
+        self.tried = Some(now);
+    }
+
     /// The first message in the file is of this time.
     pub(super) fn stamp(&mut self, utc: i128) {
         if let Some(Open { stamp: stamp @ Stamp::Opened(_), .. }) = &mut self.open {

@@ -20,17 +20,34 @@ mod csv;
 
 mod wav;
 
+#[cfg(feature = "mcap")]
+mod mcap;
+
+#[cfg(feature = "mcap")]
+mod chunks;
+
+#[cfg(feature = "mcap")]
+mod object;
+
+#[cfg(feature = "mcap")]
+mod foxglove;
+
 mod tally;
 
 #[cfg(test)]
 mod tests;
 
+#[cfg(all(test, feature = "mcap"))]
+mod mcap_tests;
+
 pub use disk::Moment;
 pub use tally::Tally;
 
 use crate::config::{RecordConfig, RecordForm};
+use crate::metrics::Cause;
 use crate::stream::{Block, Format, Row};
 use crate::tasks::Column;
+use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
@@ -69,6 +86,25 @@ impl Content {
     }
 }
 
+/// One tick, as it is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TickLine {
+    /// Number of the task.
+    pub task: u32,
+    /// Index of the tick.
+    pub n: u64,
+    /// When it was meant to start, on the worker's clock.
+    pub release: Instant,
+    /// Started − release.
+    pub lateness: Span,
+    /// Finished − release.
+    pub response: Span,
+    /// Releases given up before it and when it had finished.
+    pub skipped: u64,
+    /// Why it ended after its deadline; `None`: it did not.
+    pub cause: Option<Cause>,
+}
+
 /// A form of recording. Tasks are known by their numbers.
 pub(super) trait Form: Debug + Send {
     /// Whether it could take a task as well, with these limits from then on.
@@ -79,6 +115,11 @@ pub(super) trait Form: Debug + Send {
         let _ = (id, content);
     }
 
+    /// Nothing of the task comes any more.
+    fn leave(&mut self, id: u32) {
+        let _ = id;
+    }
+
     /// To be called before anything is put in.
     fn begin(&mut self, at: Moment);
 
@@ -87,6 +128,11 @@ pub(super) trait Form: Debug + Send {
 
     /// Puts in a block.
     fn block(&mut self, id: u32, block: &Block<'_>, to_utc: i128);
+
+    /// Puts in a tick, released at `utc`.
+    fn tick(&mut self, tick: &TickLine, utc: i128) {
+        let _ = (tick, utc);
+    }
 
     /// Writes what was put in; true: there was something. What has failed since the last time is the error.
     fn flush(&mut self) -> io::Result<bool>;
@@ -123,6 +169,10 @@ impl Recording {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, dyn Form + 'static> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn leave(&self, id: u32) {
+        self.lock().leave(id);
     }
 
     pub(super) fn join(&self, id: u32, content: &Content) {
@@ -167,6 +217,9 @@ impl Recordings {
         let inner: Arc<Mutex<dyn Form>> = match limits.form {
             RecordForm::Csv => Arc::new(Mutex::new(csv::Csv::open(limits, content)?)),
             RecordForm::Wav => Arc::new(Mutex::new(wav::Wav::open(limits, content)?)),
+            #[cfg(feature = "mcap")]
+            RecordForm::Mcap => Arc::new(Mutex::new(mcap::Mcap::open(limits)?)),
+            #[cfg(not(feature = "mcap"))]
             RecordForm::Mcap => {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, "this hertzd was built without MCAP"));
             }

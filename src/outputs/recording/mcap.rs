@@ -1,0 +1,312 @@
+//! Everything of one task or several as MCAP: values, samples, ticks and overruns as JSON, sound and pictures as Foxglove
+//! has them. Every kind of data of a task has a channel of its own, `TASK/values`.
+
+use super::chunks::{Chunks, Schema};
+use super::disk::{Disk, Moment};
+use super::object::{self, Keys};
+use super::{Content, Form, Gaps, Ledger, Tally, TickLine, foxglove, samples};
+use crate::config::RecordConfig;
+use crate::stream::{Block, Format, Row};
+use std::collections::BTreeMap;
+use std::io;
+
+#[derive(Debug)]
+pub(super) struct Mcap {
+    disk: Disk,
+    ledger: Ledger,
+    tasks: BTreeMap<u32, Member>,
+    file: Option<Chunks>,
+    gaps: Gaps,
+    failure: Option<io::Error>,
+    at: Option<Moment>,
+    message: Vec<u8>,
+}
+
+/// A task that is recorded.
+#[derive(Debug)]
+struct Member {
+    name: String,
+    format: Option<Format>,
+    topics: Vec<Topic>, // by `Kind`
+    values: Keys,
+    samples: Keys,
+}
+
+#[derive(Debug)]
+struct Topic {
+    kind: Kind,
+    name: String,
+    encoding: &'static str,
+    schema: Schema,
+    channel: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Values,
+    Blocks,
+    Ticks,
+    Overruns,
+}
+
+/// Where a message belongs.
+#[derive(Clone, Copy)]
+struct Place {
+    id: u32,
+    kind: Kind,
+    sequence: u64,
+    utc: i128,
+}
+
+impl Mcap {
+    pub(super) fn open(limits: &RecordConfig) -> io::Result<Self> {
+        drop(Disk::probe(&limits.path)?);
+        Ok(Self {
+            disk: Disk::new(limits.clone(), false),
+            ledger: Ledger::default(),
+            tasks: BTreeMap::new(),
+            file: None,
+            gaps: Gaps::default(),
+            failure: None,
+            at: None,
+            message: Vec::new(),
+        })
+    }
+
+    /// Begins a file, unless that was tried in vain just now.
+    fn start(&mut self, at: Moment) {
+        if self.file.is_some() || !self.disk.may_try(at.now) {
+            return;
+        }
+        match self.disk.open(at).and_then(|()| self.new_file()) {
+            Ok(file) => {
+                self.file = Some(file);
+                self.disk.begun();
+            }
+            Err(error) => {
+                self.disk.close();
+                self.failure.get_or_insert(error);
+            }
+        }
+    }
+
+    fn new_file(&mut self) -> io::Result<Chunks> {
+        let mut file = Chunks::new()?;
+        for topic in self.tasks.values_mut().flat_map(|task| &mut task.topics) {
+            topic.channel = Some(file.channel(&topic.name, topic.encoding, &topic.schema)?);
+        }
+        file.write(&mut self.disk)?;
+        Ok(file)
+    }
+
+    /// Writes what belongs at the end. What the disk does not take is lost.
+    fn end(&mut self) {
+        let Some(mut file) = self.file.take() else { return };
+        let written = file.write(&mut self.disk);
+        self.ledger.settle(written.is_ok());
+        if let Err(error) = written.and_then(|()| file.finish(&mut self.disk)) {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// Goes over to the next file.
+    fn turn(&mut self, at: Moment) {
+        self.end();
+        if let Err(error) = self.disk.retire(at.now) {
+            // It has its end, and cannot be written on: the next one is begun when that has become possible.
+            self.failure.get_or_insert(error);
+            self.disk.close();
+        }
+        self.start(at);
+    }
+
+    /// Puts in what `write` writes.
+    fn put(&mut self, place: Place, tally: Tally, write: impl FnOnce(&Member, &mut Vec<u8>)) {
+        let Place { id, kind, sequence, utc } = place;
+        let (Some(at), Some(task)) = (self.at, self.tasks.get(&id)) else { return };
+        self.message.clear();
+        write(task, &mut self.message);
+        let too_large = |file: &Chunks| {
+            file.messages() > 0 && self.disk.is_full(file.size_with(&self.disk, self.message.len()), at.now)
+        };
+        if self.file.as_ref().is_some_and(|file| !file.is_stuck() && too_large(file)) {
+            self.turn(at);
+        }
+        let channel = self.tasks.get(&id).and_then(|task| task.topics.iter().find(|topic| topic.kind == kind)?.channel);
+        let (Some(file), Some(channel)) = (self.file.as_mut().filter(|file| !file.is_stuck()), channel) else {
+            return self.ledger.lose(id, tally);
+        };
+        self.disk.stamp(utc);
+        match file.put(channel, sequence, utc, &self.message, at.now) {
+            Ok(()) => self.ledger.pend(id, Tally { bytes: self.message.len() as u64, ..tally }),
+            Err(error) => {
+                self.ledger.lose(id, tally);
+                self.failure.get_or_insert(error);
+            }
+        }
+        if file.is_large() {
+            self.write();
+        }
+    }
+
+    /// Writes the chunk; true: it was written.
+    fn write(&mut self) -> bool {
+        let Some(file) = &mut self.file else { return false };
+        match file.write(&mut self.disk) {
+            Ok(()) => {
+                self.ledger.settle(true);
+                true
+            }
+            Err(error) => {
+                if let Some(at) = self.at {
+                    self.disk.tried(at.now);
+                }
+                self.failure.get_or_insert(error);
+                false
+            }
+        }
+    }
+}
+
+impl Form for Mcap {
+    fn admit(&mut self, limits: &RecordConfig, _: &Content) -> io::Result<()> {
+        self.disk.limit(limits.clone());
+        Ok(())
+    }
+
+    fn join(&mut self, id: u32, content: &Content) {
+        let mut task = Member::of(content);
+        // A topic has one schema in a file: where it would get another, the next file begins.
+        let same_name = |topic: &Topic, other: &Topic| topic.name == other.name && topic.schema != other.schema;
+        let others = || self.tasks.values().flat_map(|task| &task.topics);
+        let clashes = task.topics.iter().any(|topic| others().any(|other| same_name(topic, other)));
+        if let Some(file) = self.file.as_mut().filter(|_| !clashes) {
+            for topic in &mut task.topics {
+                topic.channel = file.channel(&topic.name, topic.encoding, &topic.schema).ok();
+            }
+        }
+        self.tasks.insert(id, task);
+        if let Some(at) = self.at.filter(|_| clashes) {
+            self.turn(at);
+        }
+    }
+
+    fn leave(&mut self, id: u32) {
+        self.tasks.remove(&id);
+    }
+
+    fn begin(&mut self, at: Moment) {
+        self.at = Some(at);
+        if self.disk.lost(at.now) {
+            self.file = None;
+            self.ledger.settle(false);
+        }
+        if self.disk.is_old(at.now) && self.file.as_ref().is_some_and(|file| file.messages() > 0 && !file.is_stuck()) {
+            self.turn(at);
+        }
+        self.start(at);
+    }
+
+    fn row(&mut self, id: u32, row: &Row<'_>, utc: i128) {
+        let place = Place { id, kind: Kind::Values, sequence: row.n, utc };
+        if !row.values.is_empty() {
+            let values = row.values.iter().copied();
+            self.put(place, Tally { rows: 1, ..Tally::default() }, |task, message| task.values.write(message, values));
+        }
+    }
+
+    fn block(&mut self, id: u32, block: &Block<'_>, to_utc: i128) {
+        let Some(format) = self.tasks.get(&id).and_then(|task| task.format.clone()) else { return };
+        let (index, utc) = (block.head.index, block.head.at.nanos() + to_utc);
+        let place = Place { id, kind: Kind::Blocks, sequence: index, utc };
+        let tally = Tally { blocks: 1, ..Tally::default() };
+        let count = match format {
+            Format::Audio(format) => {
+                let frames = (block.bytes.len() / (format.sample.bytes() * usize::from(format.channels))) as u64;
+                let write = |_: &Member, message: &mut Vec<u8>| foxglove::audio(message, format, utc, block.bytes);
+                self.put(place, Tally { samples: frames, ..tally }, write);
+                frames
+            }
+            Format::Image(format) => {
+                self.put(place, tally, |task, message| foxglove::image(message, format, utc, &task.name, block.bytes));
+                1
+            }
+            Format::Samples(columns) => {
+                let mut count = 0;
+                for sample in samples::read(block.bytes, columns.len()) {
+                    let place = Place { sequence: index + count, utc: i128::from(sample.at) + to_utc, ..place };
+                    // The block counts with its first sample.
+                    let tally = Tally { blocks: u64::from(count == 0), samples: 1, ..Tally::default() };
+                    self.put(place, tally, |task, message| task.samples.write(message, sample.values()));
+                    count += 1;
+                }
+                count
+            }
+        };
+        self.ledger.gap(id, self.gaps.jumps(id, index, count));
+    }
+
+    fn tick(&mut self, tick: &TickLine, utc: i128) {
+        let place = Place { id: tick.task, kind: Kind::Ticks, sequence: tick.n, utc };
+        self.put(place, Tally { ticks: 1, ..Tally::default() }, |_, message| object::tick(message, tick));
+        if tick.cause.is_some() {
+            let place = Place { kind: Kind::Overruns, ..place };
+            self.put(place, Tally::default(), |_, message| object::overrun(message, tick));
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        let (file, at) = (self.file.as_ref(), self.at);
+        let due = file.zip(at).is_some_and(|(file, at)| match file.is_stuck() {
+            true => self.disk.may_try(at.now),
+            false => file.is_old(at.now),
+        });
+        let written = due && self.write();
+        self.failure.take().map_or(Ok(written), Err)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.end();
+        self.disk.close();
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn tally(&self, id: u32) -> Tally {
+        Tally { files: self.disk.files(), ..self.ledger.of(id) }
+    }
+}
+
+impl Member {
+    fn of(content: &Content) -> Self {
+        let Content { task, columns, format } = content;
+        let topic = |kind, word: &str, encoding, schema| {
+            Some(Topic { kind, name: format!("{task}/{word}"), encoding, schema, channel: None })
+        };
+        let json = |word: &str, columns| {
+            object::schema(&format!("hertzd.{task}.{word}"), &format!("{word} of {task}"), columns)
+        };
+        let blocks = match format {
+            None => None,
+            Some(Format::Audio(_)) => topic(Kind::Blocks, "audio", "protobuf", foxglove::audio_schema()),
+            Some(Format::Image(format)) => topic(Kind::Blocks, "image", "protobuf", foxglove::image_schema(*format)),
+            Some(Format::Samples(columns)) => topic(Kind::Blocks, "samples", "json", json("samples", columns)),
+        };
+        let values = match columns.is_empty() {
+            true => None,
+            false => topic(Kind::Values, "values", "json", json("values", columns)),
+        };
+        let ticks = topic(Kind::Ticks, "ticks", "json", object::tick_schema());
+        let overruns = topic(Kind::Overruns, "overruns", "json", object::overrun_schema());
+        let samples = match format {
+            Some(Format::Samples(columns)) => columns.as_slice(),
+            _ => &[],
+        };
+        Self {
+            name: task.clone(),
+            format: format.clone(),
+            topics: [values, blocks, ticks, overruns].into_iter().flatten().collect(),
+            values: Keys::of(columns),
+            samples: Keys::of(samples),
+        }
+    }
+}
