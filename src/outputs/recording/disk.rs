@@ -222,6 +222,13 @@ impl Disk {
         full.map(|full| self.open.as_mut().map(|open| open.file = full)).is_ok()
     }
 
+    /// It no longer is.
+    #[cfg(test)]
+    pub(super) fn make_room(&mut self) {
+        let file = Self::probe(&self.limits.path).unwrap();
+        self.open.as_mut().unwrap().file = file;
+    }
+
     fn put_aside(&self, utc: i128) -> io::Result<()> {
         let name = names::put_aside(&self.limits.path, utc)?;
         info!(path = self.shown(), finished = name.display().to_string(), "a file of the recording is finished");

@@ -1,10 +1,10 @@
 //! Everything of one task or several as MCAP: values, samples, ticks and overruns as JSON, sound and pictures as Foxglove
 //! has them. Every kind of data of a task has a channel of its own, `TASK/values`.
 
-use super::chunks::{Chunks, Schema};
+use super::chunks::Chunks;
 use super::disk::{Disk, Moment};
-use super::object::{self, Keys};
-use super::{Content, Form, Gaps, Ledger, Tally, TickLine, foxglove, samples};
+use super::member::{Kind, Member, Topic};
+use super::{Content, Form, Gaps, Ledger, Tally, TickLine, foxglove, object, samples};
 use crate::config::RecordConfig;
 use crate::stream::{Block, Format, Row};
 use std::collections::BTreeMap;
@@ -17,36 +17,10 @@ pub(super) struct Mcap {
     tasks: BTreeMap<u32, Member>,
     file: Option<Chunks>,
     gaps: Gaps,
+    wrote: bool,
     failure: Option<io::Error>,
     at: Option<Moment>,
     message: Vec<u8>,
-}
-
-/// A task that is recorded.
-#[derive(Debug)]
-struct Member {
-    name: String,
-    format: Option<Format>,
-    topics: Vec<Topic>, // by `Kind`
-    values: Keys,
-    samples: Keys,
-}
-
-#[derive(Debug)]
-struct Topic {
-    kind: Kind,
-    name: String,
-    encoding: &'static str,
-    schema: Schema,
-    channel: Option<u16>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Values,
-    Blocks,
-    Ticks,
-    Overruns,
 }
 
 /// Where a message belongs.
@@ -67,6 +41,7 @@ impl Mcap {
             tasks: BTreeMap::new(),
             file: None,
             gaps: Gaps::default(),
+            wrote: false,
             failure: None,
             at: None,
             message: Vec::new(),
@@ -149,20 +124,29 @@ impl Mcap {
         }
     }
 
-    /// Writes the chunk; true: it was written.
-    fn write(&mut self) -> bool {
-        let Some(file) = &mut self.file else { return false };
+    #[cfg(test)]
+    pub(super) fn fill_up(&mut self) -> bool {
+        self.disk.fill_up()
+    }
+
+    #[cfg(test)]
+    pub(super) fn make_room(&mut self) {
+        self.disk.make_room();
+    }
+
+    /// Writes the chunk. What the disk does not take waits, and what comes after it is lost.
+    pub(super) fn write(&mut self) {
+        let Some(file) = &mut self.file else { return };
         match file.write(&mut self.disk) {
             Ok(()) => {
                 self.ledger.settle(true);
-                true
+                self.wrote = true;
             }
             Err(error) => {
                 if let Some(at) = self.at {
                     self.disk.tried(at.now);
                 }
                 self.failure.get_or_insert(error);
-                false
             }
         }
     }
@@ -203,6 +187,9 @@ impl Form for Mcap {
         }
         if self.disk.is_old(at.now) && self.file.as_ref().is_some_and(|file| file.messages() > 0 && !file.is_stuck()) {
             self.turn(at);
+        }
+        if self.file.as_ref().is_some_and(Chunks::is_stuck) && self.disk.may_try(at.now) {
+            self.write();
         }
         self.start(at);
     }
@@ -256,13 +243,13 @@ impl Form for Mcap {
     }
 
     fn flush(&mut self) -> io::Result<bool> {
-        let (file, at) = (self.file.as_ref(), self.at);
-        let due = file.zip(at).is_some_and(|(file, at)| match file.is_stuck() {
-            true => self.disk.may_try(at.now),
-            false => file.is_old(at.now),
-        });
-        let written = due && self.write();
-        self.failure.take().map_or(Ok(written), Err)
+        let old =
+            self.at.is_some_and(|at| self.file.as_ref().is_some_and(|file| !file.is_stuck() && file.is_old(at.now)));
+        if old {
+            self.write();
+        }
+        let wrote = std::mem::take(&mut self.wrote);
+        self.failure.take().map_or(Ok(wrote), Err)
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -273,40 +260,5 @@ impl Form for Mcap {
 
     fn tally(&self, id: u32) -> Tally {
         Tally { files: self.disk.files(), ..self.ledger.of(id) }
-    }
-}
-
-impl Member {
-    fn of(content: &Content) -> Self {
-        let Content { task, columns, format } = content;
-        let topic = |kind, word: &str, encoding, schema| {
-            Some(Topic { kind, name: format!("{task}/{word}"), encoding, schema, channel: None })
-        };
-        let json = |word: &str, columns| {
-            object::schema(&format!("hertzd.{task}.{word}"), &format!("{word} of {task}"), columns)
-        };
-        let blocks = match format {
-            None => None,
-            Some(Format::Audio(_)) => topic(Kind::Blocks, "audio", "protobuf", foxglove::audio_schema()),
-            Some(Format::Image(format)) => topic(Kind::Blocks, "image", "protobuf", foxglove::image_schema(*format)),
-            Some(Format::Samples(columns)) => topic(Kind::Blocks, "samples", "json", json("samples", columns)),
-        };
-        let values = match columns.is_empty() {
-            true => None,
-            false => topic(Kind::Values, "values", "json", json("values", columns)),
-        };
-        let ticks = topic(Kind::Ticks, "ticks", "json", object::tick_schema());
-        let overruns = topic(Kind::Overruns, "overruns", "json", object::overrun_schema());
-        let samples = match format {
-            Some(Format::Samples(columns)) => columns.as_slice(),
-            _ => &[],
-        };
-        Self {
-            name: task.clone(),
-            format: format.clone(),
-            topics: [values, blocks, ticks, overruns].into_iter().flatten().collect(),
-            values: Keys::of(columns),
-            samples: Keys::of(samples),
-        }
     }
 }

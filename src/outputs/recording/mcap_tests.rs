@@ -280,3 +280,62 @@ fn files_are_finished_by_size_and_none_is_larger() {
     assert_eq!((mcap.tally(0).rows, mcap.tally(0).lost), (10_000, 0));
     assert!(all.len() > 5 && mcap.tally(0).files == all.len() as u64, "{all:?}");
 }
+
+#[test]
+fn what_a_full_disk_does_not_take_waits_or_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.mcap");
+    let content = content(vec![column("v", "")], None);
+    let mut mcap = mcap::Mcap::open(&limits(&path)).unwrap();
+    mcap.join(0, &content);
+    let tick = |mcap: &mut mcap::Mcap, millis: i64| {
+        mcap.begin(moment(millis));
+        mcap.row(0, &row(millis.unsigned_abs(), &[1.0]), UTC);
+        mcap.flush()
+    };
+    tick(&mut mcap, 0).unwrap();
+    tick(&mut mcap, 1_000).unwrap();
+    let tally = |mcap: &mcap::Mcap| (mcap.tally(0).rows, mcap.tally(0).lost);
+    assert_eq!(tally(&mcap), (2, 0));
+    let whole = fs::read(&path).unwrap();
+    if !mcap.fill_up() {
+        println!("skipped: no /dev/full here");
+        return;
+    }
+    tick(&mut mcap, 1_100).unwrap();
+    tick(&mut mcap, 1_900).unwrap();
+    // The chunk is not taken, and waits; what comes after it finds no room.
+    mcap.write();
+    assert!(mcap.flush().is_err());
+    mcap.row(0, &row(2_000, &[1.0]), UTC);
+    assert_eq!(tally(&mcap), (2, 1));
+    assert_eq!(fs::read(&path).unwrap(), whole, "the file ends with a whole chunk");
+    // There is room again: it goes on in the same file, with the chunk that has waited.
+    mcap.make_room();
+    tick(&mut mcap, 2_950).unwrap();
+    assert_eq!(tally(&mcap), (4, 1));
+    tick(&mut mcap, 3_000).unwrap();
+    mcap.finish().unwrap();
+    let sequences: Vec<_> = read(&path).into_iter().map(|message| message.sequence).collect();
+    assert_eq!((tally(&mcap), sequences), ((6, 1), vec![0, 1_000, 1_100, 1_900, 2_950, 3_000]));
+    assert_eq!(count(&path), Some(6));
+}
+
+#[test]
+fn an_end_that_finds_no_room_leaves_whole_chunks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.mcap");
+    let mut mcap = mcap::Mcap::open(&limits(&path)).unwrap();
+    mcap.join(0, &content(vec![column("v", "")], None));
+    mcap.begin(moment(0));
+    mcap.row(0, &row(1, &[1.0]), UTC);
+    mcap.write();
+    mcap.row(0, &row(2, &[1.0]), UTC);
+    if !mcap.fill_up() {
+        println!("skipped: no /dev/full here");
+        return;
+    }
+    mcap.finish().unwrap_err();
+    assert_eq!((mcap.tally(0).rows, mcap.tally(0).lost), (1, 1));
+    assert_eq!(read(&path).len(), 1);
+}

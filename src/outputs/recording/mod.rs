@@ -24,6 +24,9 @@ mod wav;
 mod mcap;
 
 #[cfg(feature = "mcap")]
+mod member;
+
+#[cfg(feature = "mcap")]
 mod chunks;
 
 #[cfg(feature = "mcap")]
