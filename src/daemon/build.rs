@@ -30,7 +30,7 @@ pub(super) fn build(
     let workers = &config.workers;
     for (index, task) in config.tasks.iter_mut().enumerate().filter(|(index, _)| wanted(*index)) {
         let clock = clock(workers[task.worker].clock);
-        match build_one(task, *next_id, clock, recordings) {
+        match build_one(task, *next_id, clock, recordings, &built) {
             Ok((slot, stream)) => built.push(Built { index, slot, stream }),
             Err(found) => {
                 problems = Some(match problems {
@@ -49,6 +49,7 @@ fn build_one(
     id: u32,
     clock: KernelClock,
     recordings: &mut Recordings,
+    others: &[Built],
 ) -> Result<(Slot, Option<Stream>), Problems> {
     let mut task = config.blueprint.build().map_err(|error| Problems::at(&config.section, error.key, error.message))?;
     let columns = task.columns();
@@ -62,6 +63,17 @@ fn build_one(
         })
     };
     let recording = config.record.as_ref().map(open).transpose()?;
+    // Other ways to write the same path were not seen when the configuration was read.
+    let shared = others
+        .iter()
+        .filter_map(|other| other.stream.as_ref())
+        .find(|other| recording.is_some() && other.recording == recording);
+    if let Some(other) = shared
+        && config.record.as_ref().is_some_and(|record| record.form != RecordForm::Mcap)
+    {
+        let text = format!("task.{} records there too; give each its own file", other.content.task);
+        return Err(Problems::at(&config.section, "record", text));
+    }
     let columns = content.columns.len();
     if recording.is_none() && columns == 0 && config.section.has("queue") {
         let text = "has no effect: the task has no values and no recording; remove it";

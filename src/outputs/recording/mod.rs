@@ -199,6 +199,13 @@ impl Recording {
     }
 }
 
+/// The same for every way to write a path.
+fn place(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    folder.join(path.file_name().unwrap_or_default())
+}
+
 /// The recordings that are open, so that tasks which name the same file get the same one.
 #[derive(Debug, Default)]
 pub struct Recordings {
@@ -212,7 +219,8 @@ impl Recordings {
     /// The system's reason, or what does not fit together.
     pub fn open(&mut self, limits: &RecordConfig, content: &Content) -> io::Result<Recording> {
         let path = limits.path.clone();
-        if let Some(inner) = self.open.get(&path).and_then(Weak::upgrade) {
+        let place = place(&path);
+        if let Some(inner) = self.open.get(&place).and_then(Weak::upgrade) {
             let recording = Recording { path, inner };
             recording.lock().admit(limits, content)?;
             return Ok(recording);
@@ -228,7 +236,7 @@ impl Recordings {
             }
         };
         self.open.retain(|_, form| form.strong_count() > 0);
-        self.open.insert(path.clone(), Arc::downgrade(&inner));
+        self.open.insert(place, Arc::downgrade(&inner));
         Ok(Recording { path, inner })
     }
 }

@@ -135,7 +135,7 @@ impl Plain {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{limits, moment};
+    use super::super::tests::{limits, moment, names};
     use super::*;
 
     #[test]
@@ -162,5 +162,23 @@ mod tests {
         file.flush().unwrap();
         assert_eq!((file.ledger.of(3).rows, file.ledger.of(3).lost), (2, 2), "each is tried once, and counted once");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "header\nline\nline\n");
+    }
+    #[test]
+    fn a_file_never_passes_what_its_form_allows() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.csv");
+        let mut file = Plain::new(Disk::new(limits(&path), false), b"header\n".to_vec(), None, 20);
+        file.begin(moment(0));
+        for _ in 0..4 {
+            file.put(0, b"line\n", Tally { rows: 1, ..Tally::default() }, 0);
+        }
+        file.put(0, b"a line that is too long for any file\n", Tally { rows: 1, ..Tally::default() }, 0);
+        file.finish().unwrap();
+        let texts: Vec<_> = names(folder.path())
+            .iter()
+            .map(|name| std::fs::read_to_string(folder.path().join(name)).unwrap())
+            .collect();
+        assert_eq!(texts, ["header\nline\nline\n", "header\nline\nline\n", "header\n"]);
+        assert_eq!((file.ledger.of(0).rows, file.ledger.of(0).lost), (4, 1));
     }
 }

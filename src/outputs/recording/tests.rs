@@ -107,6 +107,8 @@ fn a_file_of_something_else_is_left_alone() {
     let csv = open(&folder.path().join("x.csv"), vec![column("a", "")]).unwrap();
     assert_eq!(open(csv.path(), Vec::new()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     assert_eq!(open(csv.path(), vec![column("a", "")]).unwrap(), csv);
+    let roundabout = folder.path().join("../").join(folder.path().file_name().unwrap()).join("x.csv");
+    assert_eq!(open(&roundabout, vec![column("a", "")]).unwrap(), csv);
 }
 
 #[test]
