@@ -78,7 +78,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Adds a stream.
+    /// Adds a stream. The numbers of their tasks must go up.
     pub fn add(&mut self, stream: Stream) {
         if let Some(recording) = &stream.recording {
             recording.join(stream.id, &stream.content);
@@ -145,13 +145,15 @@ impl Recorder {
         for (tick, last_chance) in
             early.into_iter().map(|tick| (tick, true)).chain(self.ticks.drain(..).map(|tick| (tick, false)))
         {
-            match self.taken.iter().find(|taken| taken.stream.id == tick.task) {
-                Some(Taken { stream, to_utc, .. }) => {
+            // Streams are added in the order of their numbers.
+            match self.taken.binary_search_by_key(&tick.task, |taken| taken.stream.id) {
+                Ok(place) => {
+                    let Taken { stream, to_utc, .. } = &self.taken[place];
                     let utc = tick.release.nanos() + to_utc;
                     stream.recording.iter().for_each(|recording| recording.lock().tick(&tick, utc));
                 }
-                None if last_chance => {}
-                None => self.early.push(tick),
+                Err(_) if last_chance => {}
+                Err(_) => self.early.push(tick),
             }
         }
     }

@@ -41,12 +41,15 @@ impl Csv {
 }
 
 impl Form for Csv {
-    fn admit(&mut self, limits: &RecordConfig, content: &Content) -> io::Result<()> {
-        if header(content).as_bytes() != self.file.header() {
-            return Err(something_else());
+    fn admit(&self, content: &Content) -> io::Result<()> {
+        match header(content).as_bytes() == self.file.header() {
+            true => Ok(()),
+            false => Err(something_else()),
         }
+    }
+
+    fn join(&mut self, _: u32, _: &Content, limits: &RecordConfig) {
         self.file.disk.limit(limits.clone());
-        Ok(())
     }
 
     fn begin(&mut self, at: Moment) {

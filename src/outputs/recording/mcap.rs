@@ -153,12 +153,12 @@ impl Mcap {
 }
 
 impl Form for Mcap {
-    fn admit(&mut self, limits: &RecordConfig, _: &Content) -> io::Result<()> {
-        self.disk.limit(limits.clone());
+    fn admit(&self, _: &Content) -> io::Result<()> {
         Ok(())
     }
 
-    fn join(&mut self, id: u32, content: &Content) {
+    fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
+        self.disk.limit(limits.clone());
         let mut task = Member::of(content);
         // A topic has one schema in a file: where it would get another, the next file begins.
         let same_name = |topic: &Topic, other: &Topic| topic.name == other.name && topic.schema != other.schema;

@@ -287,7 +287,7 @@ fn what_a_full_disk_does_not_take_waits_or_is_counted() {
     let path = folder.path().join("x.mcap");
     let content = content(vec![column("v", "")], None);
     let mut mcap = mcap::Mcap::open(&limits(&path)).unwrap();
-    mcap.join(0, &content);
+    mcap.join(0, &content, &limits(&path));
     let tick = |mcap: &mut mcap::Mcap, millis: i64| {
         mcap.begin(moment(millis));
         mcap.row(0, &row(millis.unsigned_abs(), &[1.0]), UTC);
@@ -326,7 +326,7 @@ fn an_end_that_finds_no_room_leaves_whole_chunks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.mcap");
     let mut mcap = mcap::Mcap::open(&limits(&path)).unwrap();
-    mcap.join(0, &content(vec![column("v", "")], None));
+    mcap.join(0, &content(vec![column("v", "")], None), &limits(&path));
     mcap.begin(moment(0));
     mcap.row(0, &row(1, &[1.0]), UTC);
     mcap.write();

@@ -110,13 +110,11 @@ pub struct TickLine {
 
 /// A form of recording. Tasks are known by their numbers.
 pub(super) trait Form: Debug + Send {
-    /// Whether it could take a task as well, with these limits from then on.
-    fn admit(&mut self, limits: &RecordConfig, content: &Content) -> io::Result<()>;
+    /// Whether it could take a task as well.
+    fn admit(&self, content: &Content) -> io::Result<()>;
 
-    /// Hears of a task before anything of it.
-    fn join(&mut self, id: u32, content: &Content) {
-        let _ = (id, content);
-    }
+    /// Hears of a task before anything of it. These limits hold from now on.
+    fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig);
 
     /// Nothing of the task comes any more.
     fn leave(&mut self, id: u32) {
@@ -150,7 +148,7 @@ pub(super) trait Form: Debug + Send {
 /// A recording that several tasks may share.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    path: PathBuf,
+    limits: RecordConfig,
     inner: Arc<Mutex<dyn Form>>,
 }
 
@@ -163,11 +161,11 @@ impl PartialEq for Recording {
 impl Recording {
     /// The file that is written.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.limits.path
     }
 
-    pub(super) fn form(&self) -> RecordForm {
-        RecordForm::of(&self.path)
+    pub(super) const fn form(&self) -> RecordForm {
+        self.limits.form
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, dyn Form + 'static> {
@@ -179,7 +177,7 @@ impl Recording {
     }
 
     pub(super) fn join(&self, id: u32, content: &Content) {
-        self.lock().join(id, content);
+        self.lock().join(id, content, &self.limits);
     }
 
     pub(super) fn begin(&self, at: Moment) {
@@ -218,11 +216,10 @@ impl Recordings {
     /// # Errors
     /// The system's reason, or what does not fit together.
     pub fn open(&mut self, limits: &RecordConfig, content: &Content) -> io::Result<Recording> {
-        let path = limits.path.clone();
-        let place = place(&path);
+        let place = place(&limits.path);
         if let Some(inner) = self.open.get(&place).and_then(Weak::upgrade) {
-            let recording = Recording { path, inner };
-            recording.lock().admit(limits, content)?;
+            let recording = Recording { limits: limits.clone(), inner };
+            recording.lock().admit(content)?;
             return Ok(recording);
         }
         let inner: Arc<Mutex<dyn Form>> = match limits.form {
@@ -237,6 +234,6 @@ impl Recordings {
         };
         self.open.retain(|_, form| form.strong_count() > 0);
         self.open.insert(place, Arc::downgrade(&inner));
-        Ok(Recording { path, inner })
+        Ok(Recording { limits: limits.clone(), inner })
     }
 }

@@ -33,13 +33,12 @@ impl Wav {
 }
 
 impl Form for Wav {
-    fn admit(&mut self, limits: &RecordConfig, content: &Content) -> io::Result<()> {
-        audio(content)?;
-        self.file.disk.limit(limits.clone());
-        Ok(())
+    fn admit(&self, content: &Content) -> io::Result<()> {
+        audio(content).map(drop)
     }
 
-    fn join(&mut self, id: u32, content: &Content) {
+    fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
+        self.file.disk.limit(limits.clone());
         if let Ok(format) = audio(content) {
             self.formats.insert(id, format);
         }
