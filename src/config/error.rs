@@ -122,6 +122,13 @@ pub struct Origin {
     pub(super) values: Vec<(String, Range<usize>)>,
 }
 
+impl Origin {
+    /// Whether the key stands there.
+    pub fn has(&self, key: &str) -> bool {
+        self.values.iter().any(|(name, _)| name == key)
+    }
+}
+
 /// `hertzd.toml: task.imu`; the whole source would drown everything around it.
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,12 +3,11 @@
 use super::error::{self, Problem, Problems};
 use super::files::{self, Files};
 use super::source::Source;
-use super::{Config, Facts, Section, merge, task, worker};
+use super::{Config, Facts, Section, merge, record, task, worker};
 use crate::pacing::Rate;
 use crate::tasks::Kinds;
-use std::collections::HashMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use toml::de::DeTable;
 
@@ -104,8 +103,9 @@ fn judge(source: &Arc<Source>, root: &DeTable<'_>, kinds: &Kinds, facts: &Facts)
     }
 
     let names: Vec<&str> = workers.iter().map(|(name, _)| name.as_str()).collect();
-    let judged: Vec<_> = tasks.iter_mut().map(|(name, section)| task::judge(name, section, &names, kinds)).collect();
-    refuse_shared_records(&mut tasks);
+    let mut judged: Vec<_> =
+        tasks.iter_mut().map(|(name, section)| task::judge(name, section, &names, kinds)).collect();
+    record::share(&mut tasks, judged.iter_mut().map(|task| task.record.as_mut()));
 
     let every_task_has_a_worker = judged.iter().all(|task| task.worker.is_some());
     let mut made = Vec::new();
@@ -121,24 +121,9 @@ fn judge(source: &Arc<Source>, root: &DeTable<'_>, kinds: &Kinds, facts: &Facts)
     let sections = tasks.into_iter().chain(workers).map(|(_, section)| section).chain([top]);
     let problems: Vec<Problem> = sections.flat_map(Section::into_problems).collect();
     let workers: Option<Vec<_>> = made.into_iter().collect();
-    let tasks: Option<Vec<_>> = judged.into_iter().map(|task| task.config).collect();
+    let tasks: Option<Vec<_>> = judged.into_iter().map(task::Judged::into_config).collect();
     match (workers, tasks) {
         (Some(workers), Some(tasks)) if problems.is_empty() => Ok(Config { workers, tasks, files: Vec::new() }),
         _ => Err(problems),
-    }
-}
-
-fn refuse_shared_records(tasks: &mut [(String, Section<'_>)]) {
-    let mut taken: HashMap<PathBuf, String> = HashMap::new();
-    for (name, section) in tasks {
-        let Some(path) = section.value("record").and_then(|value| value.as_str()) else {
-            continue;
-        };
-        let path = Path::new(path);
-        let path = path.strip_prefix(".").unwrap_or(path).to_owned();
-        match taken.get(&path) {
-            Some(other) => section.problem("record", format!("task.{other} records there too; give each its own file")),
-            None => drop(taken.insert(path, name.clone())),
-        }
     }
 }

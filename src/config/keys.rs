@@ -47,6 +47,8 @@ pub enum Value {
     Path,
     /// A share: `"5%"`.
     Percent,
+    /// A number of bytes: `"100 MB"`.
+    Size,
     /// `true` or `false`.
     Bool,
     /// One of these words.
@@ -226,7 +228,36 @@ pub const TASK_KEYS: &[Key] = &[
         name: "record",
         value: Value::Path,
         default: "none",
-        about: "File that the task's values are written to; one file has one task.",
+        about: "File that the task is recorded to, in the form that its name ends in: .mcap (everything, and several tasks \
+                in one file), .wav (sound), anything else CSV (values; of a task with buffered samples these).",
+    },
+    Key {
+        name: "queue",
+        value: Value::Choice(&["fifo", "mailbox"]),
+        default: "\"fifo\"",
+        about: "What becomes of values, samples and pictures that come faster than the recorder takes them, 20 times a \
+                second: all are kept until the queue is full, then the newest is dropped and counted; or only the latest \
+                is kept. Only for a task with values or a recording.",
+    },
+    Key {
+        name: "record-max-size",
+        value: Value::Size,
+        default: "no limit",
+        about: "The next file is begun before one would grow larger: at least 64 kB, and for .wav at most 4 GB. Only with \
+                record.",
+    },
+    Key {
+        name: "record-max-time",
+        value: Value::Duration,
+        default: "no limit",
+        about: "The next file is begun when one is that old: at least 1s. Only with record.",
+    },
+    Key {
+        name: "record-keep",
+        value: Value::Integer { min: *RECORD_KEEP.start(), max: *RECORD_KEEP.end() },
+        default: "all",
+        about: "How many finished files of the recording are kept beside the one that is written; the oldest are deleted. \
+                Only with record, and for CSV only with record-max-size or record-max-time.",
     },
 ];
 
@@ -243,6 +274,7 @@ pub(super) const NAME_PATTERN: &str = "^[A-Za-z0-9_-]{1,64}$";
 
 pub(super) const PRIORITY: std::ops::RangeInclusive<i64> = 1..=99;
 pub(super) const CATCH_UP: std::ops::RangeInclusive<i64> = 1..=1_000_000;
+pub(super) const RECORD_KEEP: std::ops::RangeInclusive<i64> = 1..=1_000_000;
 pub(super) const OVERRUN_LIMIT: std::ops::RangeInclusive<i64> = 1..=1_000_000;
 
 /// The one of `known` that `found` was probably meant to be.

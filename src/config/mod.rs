@@ -27,6 +27,7 @@ mod files;
 mod identity;
 mod keys;
 mod merge;
+mod record;
 mod schema;
 mod section;
 mod source;
@@ -36,10 +37,12 @@ mod worker;
 
 pub use error::{Origin, Problem, Problems};
 pub use keys::{Key, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
+pub use record::{RecordConfig, RecordForm};
 pub use schema::schema;
 pub use section::Section;
 
 use crate::pacing::{Overrun, Rate};
+use crate::stream::Queue;
 use crate::tasks::{Blueprint, Kinds};
 use crate::time::Span;
 use std::path::{Path, PathBuf};
@@ -179,8 +182,10 @@ pub struct TaskConfig {
     pub overrun_limit: Option<OverrunLimit>,
     /// What follows a tick that failed.
     pub on_error: OnError,
-    /// The file its values are written to; no other task has the same.
-    pub record: Option<PathBuf>,
+    /// What it is recorded to.
+    pub record: Option<RecordConfig>,
+    /// What becomes of what it produces faster than the recorder takes it.
+    pub queue: Queue,
     /// Its keys and values in canonical text, with the name of its worker and without `simulate`: two configurations
     /// have the same task, unchanged, when name and identity are equal. Values count as they are written.
     pub identity: String,

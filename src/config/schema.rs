@@ -5,7 +5,7 @@
 use super::keys::{
     Key, NAME_PATTERN, TASK_KEYS, TASK_SIMULATE_KEYS, Value as Wanted, WORKER_KEYS, WORKER_SIMULATE_KEYS,
 };
-use super::value::{DURATION_UNITS, RATE_UNITS};
+use super::value::{DURATION_UNITS, RATE_UNITS, SIZE_UNITS};
 use crate::tasks::{Kind, Kinds};
 use serde_json::{Map, Value, json};
 
@@ -95,6 +95,7 @@ fn wanted(value: Wanted, kinds: &Kinds) -> Value {
         Wanted::Texts => json!({"type": "array", "minItems": 1, "uniqueItems": true, "items": {"type": "string"}}),
         Wanted::Path => json!({"type": "string", "minLength": 1}),
         Wanted::Percent => json!({"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$"}),
+        Wanted::Size => json!({"type": "string", "pattern": size_pattern()}),
         Wanted::Bool => json!({"type": "boolean"}),
         Wanted::Choice(words) => json!({"enum": words}),
         Wanted::Cpu => json!({"type": "integer", "minimum": 0}),
@@ -110,6 +111,11 @@ fn wanted(value: Wanted, kinds: &Kinds) -> Value {
         }
         Wanted::Any => json!({}),
     }
+}
+
+fn size_pattern() -> String {
+    let units: Vec<_> = SIZE_UNITS.iter().map(|(unit, _)| *unit).collect();
+    format!(r"^\s*[0-9]+(\.[0-9]+)?\s*({})\s*$", units.join("|"))
 }
 
 fn duration_pattern() -> String {

@@ -130,6 +130,11 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// A number of bytes, with its unit.
+    pub fn size(&mut self, key: &str) -> Option<u64> {
+        self.read(key, value::size)
+    }
+
     /// A finite number, with or without a fraction.
     pub fn number(&mut self, key: &str) -> Option<f64> {
         self.read(key, value::number)

@@ -2,8 +2,9 @@
 
 use super::keys::{CATCH_UP, OVERRUN_LIMIT, TASK_KEYS, TASK_SIMULATE_KEYS, suggestion};
 use super::section::Section;
-use super::{LimitAction, OnError, OverrunLimit, TaskConfig, value};
+use super::{LimitAction, OnError, OverrunLimit, RecordConfig, TaskConfig, record, value};
 use crate::pacing::{Overrun, Rate};
+use crate::stream::Queue;
 use crate::tasks::{Blueprint, Kind, Kinds};
 use crate::time::Span;
 
@@ -21,14 +22,23 @@ const OVERRUNS: &[(&str, Overrun)] = &[
 ];
 const ON_ERRORS: &[(&str, OnError)] =
     &[("continue", OnError::Continue), ("disable", OnError::Disable), ("exit", OnError::Exit)];
+const QUEUES: &[(&str, Queue)] = &[("fifo", Queue::Fifo), ("mailbox", Queue::Mailbox)];
 const LIMIT_ACTIONS: &[(&str, LimitAction)] =
     &[("warn", LimitAction::Warn), ("disable", LimitAction::Disable), ("exit", LimitAction::Exit)];
 
-/// What is known of a task; its worker and rate even when something else of it is wrong.
+/// What is known of a task; its worker, rate and recording even when something else of it is wrong.
 pub(super) struct Judged {
     pub(super) worker: Option<usize>,
     pub(super) rate: Option<Rate>,
-    pub(super) config: Option<TaskConfig>, // `None` only when a problem was noted
+    pub(super) record: Option<RecordConfig>,
+    config: Option<TaskConfig>, // `None` only when a problem was noted
+}
+
+impl Judged {
+    /// The task, when nothing was wrong with it.
+    pub(super) fn into_config(self) -> Option<TaskConfig> {
+        Some(TaskConfig { record: self.record, ..self.config? })
+    }
 }
 
 pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kinds: &Kinds) -> Judged {
@@ -40,7 +50,8 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
     let overrun = overrun(section);
     let overrun_limit = overrun_limit(section);
     let on_error = section.choice("on-error", ON_ERRORS).unwrap_or(OnError::Continue);
-    let record = section.path("record");
+    let record = record::judge(section);
+    let queue = section.choice("queue", QUEUES).unwrap_or_default();
     let mut simulated_run = None;
     if let Some(mut simulate) = section.table("simulate", TASK_SIMULATE_KEYS) {
         simulated_run = simulate.durations("run");
@@ -60,14 +71,15 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
             budget,
             overrun_limit,
             on_error,
-            record,
+            record: None,
+            queue,
             identity: section.identity(&[("worker", workers[worker?])]),
             simulated_run,
             blueprint: blueprint?,
             section: section.origin(),
         })
     };
-    Judged { worker, rate, config: config() }
+    Judged { worker, rate, config: config(), record }
 }
 
 fn kind<'k>(section: &mut Section<'_>, kinds: &'k Kinds) -> Option<&'k Kind> {

@@ -1,4 +1,4 @@
-//! From the text of one value to what it means: durations, rates, shares. Pure functions; exact, by way of integers.
+//! From the text of one value to what it means: durations, rates, shares, sizes. Pure functions; exact, by way of integers.
 //!
 //! Each returns what is wanted when the value is something else, to be put behind `key = found; `.
 
@@ -12,6 +12,17 @@ pub(super) const DURATION_UNITS: &[&str] = &["ns", "us", "µs", "ms", "s", "min"
 
 /// The units of a rate and what they multiply it with.
 pub(super) const RATE_UNITS: &[(&str, u64)] = &[("", 1), ("Hz", 1), ("kHz", 1_000), ("KHz", 1_000), ("MHz", 1_000_000)];
+
+/// The units of a size in bytes, and what they multiply it with.
+pub(super) const SIZE_UNITS: &[(&str, u64)] = &[
+    ("B", 1),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+];
 
 /// A length of time, zero included: one number with one unit.
 pub(super) fn duration(value: &DeValue<'_>) -> Result<Span, String> {
@@ -36,6 +47,26 @@ pub(super) fn rate(value: &DeValue<'_>) -> Result<Rate, String> {
         DeValue::Float(number) => rate_text(number.as_str()).map_err(|_| limits()),
         DeValue::String(text) => rate_text(text.trim()),
         _ => Err("must be a rate such as 1000, \"60 Hz\" or \"30000/1001\"".to_owned()),
+    }
+}
+
+/// A number of bytes: one number with one unit.
+pub(super) fn size(value: &DeValue<'_>) -> Result<u64, String> {
+    let text = match value {
+        DeValue::String(text) => text.trim(),
+        DeValue::Integer(_) | DeValue::Float(_) => return Err("write a unit, e.g. \"100 MB\"".to_owned()),
+        _ => return Err("must be a size such as \"100 MB\"".to_owned()),
+    };
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = (&text[..split], text[split..].trim_start());
+    let units: Vec<_> = SIZE_UNITS.iter().map(|(name, _)| *name).collect();
+    let wanted = || format!("must be a number with one of the units {}, e.g. \"100 MB\"", units.join(", "));
+    let scale = SIZE_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale).ok_or_else(wanted)?;
+    let (over, under) = decimal(number).ok().flatten().ok_or_else(wanted)?;
+    let bytes = u128::from(over) * u128::from(scale);
+    match (bytes % u128::from(under), i64::try_from(bytes / u128::from(under))) {
+        (0, Ok(bytes)) => Ok(bytes.unsigned_abs()),
+        _ => Err("must be a whole number of bytes below 2^63".to_owned()),
     }
 }
 
@@ -222,6 +253,21 @@ mod tests {
         for wrong in ["true", "1979-05-27", "[60]", "{}", "'NaN'", "'99999999999999999999/99999999999999999998'"] {
             assert!(rate(&value(wrong)).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn sizes() {
+        let bytes = |text| size(&value(text));
+        assert_eq!(bytes("'100 MB'"), Ok(100_000_000));
+        assert_eq!(bytes("'1.5kB'"), Ok(1_500));
+        assert_eq!(bytes("' 64 KiB '"), Ok(65_536));
+        assert_eq!(bytes("'0.5GiB'"), Ok(1 << 29));
+        assert_eq!(bytes("'0 B'"), Ok(0));
+        for wrong in ["100", "1.5", "'100'", "'MB'", "'-1 MB'", "'1 mb'", "'1 TB'", "'1.5 B'", "'1e3 B'", "''", "true"]
+        {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+        assert!(bytes("'99999999999 GB'").is_err() && bytes("'0.0000000001 GB'").is_err());
     }
 
     #[test]

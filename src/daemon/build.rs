@@ -1,12 +1,14 @@
 //! From the configuration's tasks to what runs: tasks are built, recordings opened, rings made.
 
 use super::{Failure, clock, plan};
-use crate::config::{Config, Problems, TaskConfig};
+use crate::config::{Config, Problems, RecordConfig, RecordForm, TaskConfig};
 use crate::metrics::TaskFacts;
-use crate::outputs::{CsvFile, Stream};
+use crate::outputs::{Content, Recordings, Stream};
 use crate::pacing::{LeakyBucket, Overrun};
-use crate::stream::{self, Queue, RowSender};
+use crate::stream::{self, RowSender};
+use crate::sys::clock::KernelClock;
 use crate::worker::Slot;
+use std::sync::Arc;
 
 /// A task that has been built and does not run yet.
 pub(super) struct Built {
@@ -21,13 +23,14 @@ pub(super) fn build(
     config: &mut Config,
     wanted: impl Fn(usize) -> bool,
     next_id: &mut u32,
+    recordings: &mut Recordings,
 ) -> Result<Vec<Built>, Failure> {
     let mut built = Vec::new();
     let mut problems: Option<Problems> = None;
     let workers = &config.workers;
     for (index, task) in config.tasks.iter_mut().enumerate().filter(|(index, _)| wanted(*index)) {
         let clock = clock(workers[task.worker].clock);
-        match build_one(task, *next_id, clock) {
+        match build_one(task, *next_id, clock, recordings, &built) {
             Ok((slot, stream)) => built.push(Built { index, slot, stream }),
             Err(found) => {
                 problems = Some(match problems {
@@ -44,30 +47,52 @@ pub(super) fn build(
 fn build_one(
     config: &mut TaskConfig,
     id: u32,
-    clock: crate::sys::clock::KernelClock,
+    clock: KernelClock,
+    recordings: &mut Recordings,
+    others: &[Built],
 ) -> Result<(Slot, Option<Stream>), Problems> {
     let mut task = config.blueprint.build().map_err(|error| Problems::at(&config.section, error.key, error.message))?;
     let columns = task.columns();
-    let record = config.record.as_deref();
-    let csv = match record.map(|path| CsvFile::open(path, &columns)).transpose() {
-        Ok(csv) => csv,
-        Err(error) => {
-            let path = record.unwrap_or("".as_ref()).display();
-            return Err(Problems::at(&config.section, "record", format_args!("cannot record to {path}: {error}")));
-        }
+    let shape = task.stream();
+    let format = shape.as_ref().map(|shape| shape.format.clone());
+    let content = Content { task: config.name.clone(), columns, format };
+    let open = |record: &RecordConfig| {
+        recordings.open(record, &content).map_err(|error| {
+            let path = record.path.display();
+            Problems::at(&config.section, "record", format_args!("cannot record to {path}: {error}"))
+        })
     };
-    let values = vec![f64::NAN; columns.len()];
+    let recording = config.record.as_ref().map(open).transpose()?;
+    // Other ways to write the same path were not seen when the configuration was read.
+    let shared = others
+        .iter()
+        .filter_map(|other| other.stream.as_ref())
+        .find(|other| recording.is_some() && other.recording == recording);
+    if let Some(other) = shared
+        && config.record.as_ref().is_some_and(|record| record.form != RecordForm::Mcap)
+    {
+        let text = format!("task.{} records there too; give each its own file", other.content.task);
+        return Err(Problems::at(&config.section, "record", text));
+    }
+    let columns = content.columns.len();
+    if recording.is_none() && columns == 0 && config.section.has("queue") {
+        let text = "has no effect: the task has no values and no recording; remove it";
+        return Err(Problems::at(&config.section, "queue", text));
+    }
+    let values = vec![f64::NAN; columns];
     let mut rows: Option<RowSender> = None;
     let mut stream = None;
-    if csv.is_some() || !columns.is_empty() {
-        let blocks = task.stream().filter(|_| record.is_some()).map(|shape| {
-            let (sender, receiver) = stream::blocks(Queue::Fifo, &shape);
+    if recording.is_some() || columns > 0 {
+        let wanted = config.record.as_ref().is_some_and(|record| content.has_blocks_for(record.form));
+        let blocks = shape.filter(|_| wanted).map(|shape| {
+            let (sender, receiver) = stream::blocks(config.queue, &shape);
             task.connect(sender);
-            (receiver, shape.format)
+            receiver
         });
-        let (sender, receiver) = stream::rows(Queue::Fifo, plan::room(config.rate.hertz(), 4.0, 256), columns.len());
+        let (sender, receiver) = stream::rows(config.queue, plan::room(config.rate.hertz(), 4.0, 256), columns);
         rows = Some(sender);
-        stream = Some(Stream { id, task: config.name.clone(), clock, columns, rows: receiver, blocks, csv });
+        let ticks = config.record.as_ref().filter(|record| record.form == RecordForm::Mcap).map(|_| Arc::default());
+        stream = Some(Stream { id, clock, content, rows: receiver, blocks, recording, ticks });
     }
     let slot = Slot {
         id,

@@ -4,16 +4,18 @@
 //! well. It reads the monotonic clock, and may block on outputs.
 
 use super::recording::waiting;
+use super::ticks::TickFeed;
 use crate::metrics::{Distribution, Metrics, Picture, TaskFacts, Totals};
 use crate::outputs::{Output, journal};
 use crate::pacing::GivenUp;
 use crate::sys::clock::{KernelClock, pause};
-use crate::tick::TickReceiver;
+use crate::tick::{TickReceiver, Traffic};
 use crate::time::{Clock, Instant, Span};
 use crate::worker::Panic;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -38,6 +40,7 @@ pub(super) struct Feed {
 enum Command {
     AddWorker(String, Feed),
     AddTasks(Vec<(u32, TaskFacts)>),
+    RecordTicks(Vec<(u32, Arc<Traffic>)>),
     RemoveTasks(Vec<u32>),
     RemoveWorkers(Vec<usize>),
     GivenUp(Vec<(u32, GivenUp)>),
@@ -69,7 +72,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn spawn(output: Box<dyn Output>) -> io::Result<Self> {
+    pub(super) fn spawn(output: Box<dyn Output>, recorder: TickFeed) -> io::Result<Self> {
         let (commands, orders) = unbounded();
         let body = move || {
             Collecting {
@@ -79,6 +82,7 @@ impl Collector {
                 before: (0, 0),
                 tasks: Vec::new(),
                 output,
+                recorder,
                 orders,
                 later: Vec::new(),
             }
@@ -95,6 +99,11 @@ impl Collector {
     /// To be called before the worker may send the first record of them.
     pub(super) fn add_tasks(&self, tasks: Vec<(u32, TaskFacts)>) {
         self.order(Command::AddTasks(tasks));
+    }
+
+    /// Hands the ticks of these tasks on to the recorder; to be called before they are added.
+    pub(super) fn record_ticks(&self, tasks: Vec<(u32, Arc<Traffic>)>) {
+        self.order(Command::RecordTicks(tasks));
     }
 
     /// To be called after the worker has sent the last record of them.
@@ -151,6 +160,7 @@ struct Collecting {
     before: (u64, u64), // records sent and dropped by workers that are gone
     tasks: Vec<u32>,
     output: Box<dyn Output>,
+    recorder: TickFeed,
     orders: Receiver<Command>,
     later: Vec<Command>, // asked for, to be done once the records are taken
 }
@@ -190,6 +200,10 @@ impl Collecting {
                 self.next_worker += 1;
                 None
             }
+            Command::RecordTicks(tasks) => {
+                tasks.into_iter().for_each(|(id, traffic)| self.recorder.want(id, traffic));
+                None
+            }
             Command::AddTasks(tasks) => {
                 for (id, facts) in tasks {
                     self.tasks.push(id);
@@ -208,6 +222,7 @@ impl Collecting {
                 for id in ids {
                     self.metrics.tell_last(id, now, |event| self.output.event(event));
                     self.metrics.remove_task(id);
+                    self.recorder.forget(id);
                     self.tasks.retain(|task| *task != id);
                 }
             }
@@ -229,7 +244,7 @@ impl Collecting {
                 self.metrics.tell(now, true, |event| self.output.event(event));
                 return false;
             }
-            Command::AddWorker(..) | Command::AddTasks(_) => {}
+            Command::AddWorker(..) | Command::AddTasks(_) | Command::RecordTicks(_) => {}
         }
         true
     }
@@ -245,7 +260,8 @@ impl Collecting {
                     // Its task was added after this round had begun.
                     self.hear();
                 }
-                self.metrics.take(&record);
+                let cause = self.metrics.take(&record);
+                self.recorder.offer(&record, cause);
             }
             let Some(Feeding { name, feed, dropped: told_of, told }) = self.workers.get_mut(&number) else { continue };
             for panic in feed.panics.iter().flat_map(Receiver::try_iter) {

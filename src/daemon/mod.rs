@@ -28,13 +28,15 @@ mod summary;
 
 mod supervisor;
 
+mod ticks;
+
 pub use diff::{Change, Diff, Sections};
 pub use simulate::{SimulateOptions, TickLine, simulate};
 pub use summary::{DaemonSummary, Snapshot};
 
 use crate::config::{ClockKind, Config, Problems};
 use crate::metrics::{Summary, Totals};
-use crate::outputs::{LogOutput, Output};
+use crate::outputs::{LogOutput, Output, Recordings};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::notify;
@@ -185,6 +187,7 @@ struct Daemon {
     workers: Vec<Running>, // in the configuration's order
     collector: Collector,
     recording: Recording,
+    recordings: Recordings,
     done: (Sender<()>, Receiver<()>),
     next_id: u32,
     next_worker: usize,
@@ -285,11 +288,12 @@ impl Daemon {
             self.collector.give_up(finished.report.given_up.clone());
             ended.push(summary::EndedWorker { number, standing, elapsed: now - began, finished });
         }
-        let streamed = self.recording.look();
         let view = self.collector.look_within(LOG_PATIENCE).unwrap_or_else(|| {
             fault = Some("the log took nothing for too long, and the summary is without its histograms".into());
             View::default()
         });
+        // The metrics thread has handed on by now what the recorder is to have of the ticks.
+        let streamed = self.recording.close();
         let summary = summary::last(&self, &ended, &view, &streamed);
         if !self.recording.finish() {
             fault = Some("the recorder thread panicked; please report this".into());

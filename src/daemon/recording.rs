@@ -1,9 +1,10 @@
-//! The recorder's thread: empties the tasks' rings of values a few times a second, and writes.
+//! The recorder's thread: empties the tasks' queues a few times a second, and writes.
 //!
 //! It reads the monotonic clock and the offset of UTC, and may block on the disk: what finds no room in a ring meanwhile
 //! is counted as lost.
 
-use crate::outputs::{Recorder, Stream, Streamed};
+use super::ticks::ROOM;
+use crate::outputs::{Recorder, Stream, Streamed, TickLine};
 use crate::sys::clock::{KernelClock, pause, utc_offset};
 use crate::time::{Clock, Span};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
@@ -30,6 +31,7 @@ enum Command {
     Add(Vec<Stream>),
     Remove(Vec<u32>),
     Look(Sender<Vec<Streamed>>),
+    Close(Sender<Vec<Streamed>>),
     Finish,
 }
 
@@ -41,7 +43,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    pub(super) fn spawn() -> io::Result<Self> {
+    pub(super) fn spawn(ticks: Receiver<TickLine>) -> io::Result<Self> {
         let (commands, orders) = unbounded();
         let body = move || {
             let mut recorder = Recorder::default();
@@ -54,12 +56,17 @@ impl Recording {
                         command => later.push(command),
                     }
                 }
+                ticks.try_iter().take(ROOM).for_each(|tick| recorder.tick(tick));
                 recorder.drain(KernelClock::monotonic().now(), utc_offset);
                 for command in later {
                     match command {
                         Command::Add(_) => {}
                         Command::Remove(ids) => recorder.remove(&ids),
                         Command::Look(reply) => {
+                            let _ = reply.send(recorder.streamed());
+                        }
+                        Command::Close(reply) => {
+                            recorder.finish();
                             let _ = reply.send(recorder.streamed());
                         }
                         Command::Finish => return,
@@ -84,21 +91,21 @@ impl Recording {
         self.order(Command::Remove(ids));
     }
 
-    /// What has become of each task's values, with all rows that were handed over before.
-    pub(super) fn look(&self) -> Vec<Streamed> {
+    /// Finishes all recordings, with all that was handed over before; what has become of each task's values.
+    pub(super) fn close(&self) -> Vec<Streamed> {
         let (reply, answer) = bounded(1);
-        self.order(Command::Look(reply));
+        self.order(Command::Close(reply));
         answer.recv().unwrap_or_default()
     }
 
-    /// As [`look`](Self::look), with an end to the patience: the disk may be slow.
+    /// What has become of each task's values so far; `None`: the disk is slow, and so is the answer.
     pub(super) fn look_within(&self, patience: Duration) -> Option<Vec<Streamed>> {
         let (reply, answer) = bounded(1);
         self.order(Command::Look(reply));
         answer.recv_timeout(patience).ok()
     }
 
-    /// Writes what is left, and ends the thread. False: it had panicked.
+    /// Ends the thread. False: it had panicked.
     pub(super) fn finish(self) -> bool {
         self.order(Command::Finish);
         self.thread.join().is_ok()

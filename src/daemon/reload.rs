@@ -79,7 +79,7 @@ impl Daemon {
         let diff = Diff::between(&Sections::of(&self.config), &Sections::of(&config));
         let kept = |task: &TaskConfig| diff.tasks.get(&task.name) == Some(&Change::Kept);
         let begins: Vec<bool> = config.tasks.iter().map(|task| !kept(task)).collect();
-        let built = build(&mut config, |index| begins[index], &mut self.next_id)?;
+        let built = build(&mut config, |index| begins[index], &mut self.next_id, &mut self.recordings)?;
         // New threads, each ready to run.
         let stays = |name: &str| diff.workers.get(name) == Some(&Change::Kept);
         let wanted = |index: usize| !stays(&config.workers[index].name);
@@ -102,8 +102,9 @@ impl Daemon {
             let task = &config.tasks[*index];
             (slot.id, facts(task, number(task.worker)))
         });
-        self.collector.add_tasks(known.collect());
-        self.recording.add(streams);
+        let known = known.collect();
+        self.record(streams);
+        self.collector.add_tasks(known);
 
         // Every worker is asked at once: those that stay to take over, the others to end.
         let mut taking_over = Vec::new();
@@ -144,6 +145,10 @@ impl Daemon {
         left.iter().for_each(|left| self.collector.give_up(left.given_up.clone()));
         self.collector.remove_tasks(gone.clone());
         self.collector.remove_workers(numbers);
+        // Once it answers, the recorder has been handed the last of their ticks.
+        if !gone.is_empty() {
+            self.collector.glimpse();
+        }
         self.recording.remove(gone);
         for (id, counts) in left.into_iter().flat_map(|left| left.tasks) {
             if let Some(task) = names.get(&id) {

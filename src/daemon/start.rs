@@ -6,9 +6,9 @@ use super::health::Told;
 use super::plan::{self, Epoch, Window};
 use super::recording::Recording;
 use super::reload::Reloads;
-use super::{Daemon, Failure, Running, clock};
+use super::{Daemon, Failure, Running, clock, ticks};
 use crate::config::{ClockKind, Config, WorkerConfig};
-use crate::outputs::{Message, Output};
+use crate::outputs::{Message, Output, Recordings, Stream};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::{memory, signals, thread};
@@ -37,12 +37,15 @@ impl Daemon {
         signals::catch_interrupts().map_err(|reason| Failure::System("handling signals", reason))?;
         memory::limit_arenas();
         let mut next_id = 0;
-        let built = build(&mut config, |_| true, &mut next_id)?;
+        let mut recordings = Recordings::default();
+        let built = build(&mut config, |_| true, &mut next_id, &mut recordings)?;
 
         // What is spawned here leaves signals to this thread.
         let blocked = thread::with_signals_blocked(|| {
-            let collector = Collector::spawn(output).map_err(|reason| Failure::System("the metrics thread", reason))?;
-            let recording = Recording::spawn().map_err(|reason| Failure::System("the recorder thread", reason))?;
+            let (feed, ticks) = ticks::feed();
+            let collector =
+                Collector::spawn(output, feed).map_err(|reason| Failure::System("the metrics thread", reason))?;
+            let recording = Recording::spawn(ticks).map_err(|reason| Failure::System("the recorder thread", reason))?;
             Ok((collector, recording))
         });
         let (collector, recording) = blocked.map_err(|reason| Failure::System("blocking signals", reason))??;
@@ -66,6 +69,7 @@ impl Daemon {
             workers,
             collector,
             recording,
+            recordings,
             done,
             next_id,
             next_worker,
@@ -93,6 +97,13 @@ impl Daemon {
         }
     }
 
+    /// Lets these be recorded; before metrics know of their tasks.
+    pub(super) fn record(&self, streams: Vec<Stream>) {
+        let ticks = streams.iter().filter_map(|stream| Some((stream.id, stream.ticks.clone()?)));
+        self.collector.record_ticks(ticks.collect());
+        self.recording.add(streams);
+    }
+
     /// Starts every worker with its tasks.
     fn enter(&mut self, built: Vec<Built>) {
         self.ids = built.iter().map(|built| built.slot.id).collect();
@@ -105,8 +116,8 @@ impl Daemon {
             streams.extend(stream);
             slots[task.worker].push(slot);
         }
+        self.record(streams);
         self.collector.add_tasks(known);
-        self.recording.add(streams);
         for (index, slots) in slots.into_iter().enumerate() {
             self.enter_worker(index, self.epoch, slots);
         }

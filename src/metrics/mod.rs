@@ -135,11 +135,9 @@ impl Metrics {
         Some(&self.tasks.get(id as usize)?.as_ref()?.facts)
     }
 
-    /// Enters a record. One of a task that is not known is passed over.
-    pub fn take(&mut self, record: &TickRecord) {
-        let Some(task) = self.tasks.get_mut(record.task as usize).and_then(Option::as_mut) else {
-            return;
-        };
+    /// Enters a record. One of a task that is not known is passed over. Returns the cause of an overrun.
+    pub fn take(&mut self, record: &TickRecord) -> Option<Cause> {
+        let task = self.tasks.get_mut(record.task as usize).and_then(Option::as_mut)?;
         if let Some(oversleep) = record.oversleep {
             self.workers[task.facts.worker].oversleep.add(oversleep);
         }
@@ -179,6 +177,7 @@ impl Metrics {
             totals.worst = totals.worst.max(oldest);
             totals.disabled |= record.outcome.ends_task();
         }
+        record.overrun.then_some(cause)
     }
 
     /// Enters releases of a task that no record tells of.

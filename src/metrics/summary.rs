@@ -126,10 +126,22 @@ pub struct ValueSummary {
 pub struct RecordedSummary {
     /// The file.
     pub path: String,
-    /// Rows written.
+    /// Rows of values written; in a CSV of samples, lines.
     pub rows: u64,
-    /// Rows that found no room, in memory or on the disk.
+    /// Rows, blocks and ticks that found no room, in memory or on the disk.
     pub lost: u64,
+    /// Blocks of sound, pictures or samples written.
+    pub blocks: u64,
+    /// Frames of sound, or samples, in those blocks.
+    pub samples: u64,
+    /// Ticks written, in MCAP.
+    pub ticks: u64,
+    /// Bytes that all this takes, headers and what lies between not counted.
+    pub bytes: u64,
+    /// Files begun or continued.
+    pub files: u64,
+    /// Places where the stream of blocks does not go on where it left off: something is missing there.
+    pub gaps: u64,
 }
 
 /// Entries written to the journal.

@@ -6,8 +6,6 @@
 //! Everything here runs on cool threads, and may block and allocate; what it costs is records dropped and counted, never
 //! a late tick.
 
-mod csv;
-
 mod entry;
 
 pub mod journal;
@@ -20,14 +18,16 @@ mod message;
 
 mod recorder;
 
+mod recording;
+
 mod table;
 
-pub use csv::CsvFile;
 pub use entry::Entry;
 pub use json::JsonLayer;
 pub use log::LogOutput;
 pub use message::Message;
 pub use recorder::{Recorder, Stream, Streamed};
+pub use recording::{Content, Moment, Recording, Recordings, Tally, TickLine};
 pub use table::table;
 
 use crate::metrics::Event;

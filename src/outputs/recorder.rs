@@ -1,37 +1,45 @@
-//! The recorder: drains the tasks' rings of values, keeps the last, smallest and largest of each, and writes rows.
+//! The recorder: drains the tasks' queues of values and blocks, keeps the last, smallest and largest of each value, and
+//! hands everything to the recordings.
 //!
 //! It runs on a thread of its own, so that a slow disk holds up neither workers nor metrics. Time comes from the clock
 //! that its owner hands to [`Recorder::drain`], as the offset of UTC.
 
-use super::CsvFile;
+use super::recording::{Content, Moment, Recording, TickLine};
 use crate::metrics::{RecordedSummary, ValueSummary};
-use crate::stream::{BlockReceiver, Format, RowReceiver};
+use crate::stream::{BlockReceiver, RowReceiver};
 use crate::sys::clock::KernelClock;
 use crate::tasks::Column;
+use crate::tick::Traffic;
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tracing::{info, warn};
 
 /// Failures to write are told at most this often.
 const TELL_EVERY: Span = Span::from_seconds(10);
 
-/// One task's values on their way out.
+/// Bytes of blocks, and rows, that are taken from one task at a time, so that one which is faster than the disk does not
+/// hold up the others: as much as the largest queue usually holds.
+const BYTES_AT_A_TIME: usize = 64 << 20;
+const ROWS_AT_A_TIME: usize = 1 << 18;
+
+/// What one task produces, on its way out.
 #[derive(Debug)]
 pub struct Stream {
     /// Number of the task.
     pub id: u32,
-    /// Name of the task.
-    pub task: String,
     /// The clock its releases are on.
     pub clock: KernelClock,
-    /// Its columns.
-    pub columns: Vec<Column>,
+    /// What there is of it.
+    pub content: Content,
     /// The cool end of its queue of rows.
     pub rows: RowReceiver,
-    /// The cool end of its queue of blocks, and what they hold; `None`: nobody wants them.
-    pub blocks: Option<(BlockReceiver, Format)>,
-    /// Where rows are recorded, if anywhere.
-    pub csv: Option<CsvFile>,
+    /// The cool end of its queue of blocks; `None`: nobody wants them.
+    pub blocks: Option<BlockReceiver>,
+    /// Where it is recorded, if anywhere.
+    pub recording: Option<Recording>,
+    /// What has become of its ticks on their way to the recorder; `None`: nobody wants them.
+    pub ticks: Option<Arc<Traffic>>,
 }
 
 /// What became of one task's values.
@@ -49,103 +57,221 @@ pub struct Streamed {
 struct Taken {
     stream: Stream,
     extremes: Vec<Option<[f64; 3]>>, // last, smallest, largest
-    failing: Option<Instant>,        // told last
+    to_utc: i128,                    // what to add to its clock, at the latest drain
 }
 
-/// Drains the tasks' rings of values.
+/// A recording that is written to.
+#[derive(Debug)]
+struct Written {
+    recording: Recording,
+    failing: Option<Instant>, // told last
+}
+
+/// Drains the tasks' queues.
 #[derive(Debug, Default)]
 pub struct Recorder {
     taken: Vec<Taken>,
+    written: Vec<Written>,
     row: Vec<f64>,
+    ticks: Vec<TickLine>,
+    early: Vec<TickLine>, // of tasks that were not known at the drain before
 }
 
 impl Recorder {
-    /// Adds a stream.
+    /// Adds a stream. The numbers of their tasks must go up.
     pub fn add(&mut self, stream: Stream) {
-        self.taken.push(Taken { extremes: vec![None; stream.columns.len()], stream, failing: None });
-    }
-
-    /// Lets go of streams whose tasks have ended, after the last [`drain`](Self::drain) of them.
-    pub fn remove(&mut self, ids: &[u32]) {
-        self.taken.retain(|taken| !ids.contains(&taken.stream.id));
-    }
-
-    /// Takes and writes all rows that are there. `utc_offset` says what to add to a clock to get nanoseconds since 1970.
-    pub fn drain(&mut self, now: Instant, utc_offset: impl Fn(KernelClock) -> i128) {
-        for Taken { stream, extremes, failing } in &mut self.taken {
-            let offset = utc_offset(stream.clock);
-            while let Some(row) = stream.rows.take(&mut self.row) {
-                for (seen, &value) in extremes.iter_mut().zip(row.values) {
-                    if !value.is_nan() {
-                        let [_, min, max] = seen.unwrap_or([value; 3]);
-                        *seen = Some([value, value.min(min), value.max(max)]);
-                    }
-                }
-                if let Some(csv) = &mut stream.csv {
-                    csv.add(&row, row.release.nanos() + offset);
-                }
+        if let Some(recording) = &stream.recording {
+            recording.join(stream.id, &stream.content);
+            if !self.written.iter().any(|written| written.recording == *recording) {
+                self.written.push(Written { recording: recording.clone(), failing: None });
             }
-            let Some(csv) = &mut stream.csv else { continue };
-            let path = csv.path().display().to_string();
-            match csv.flush() {
+        }
+        self.taken.push(Taken { extremes: vec![None; stream.content.columns.len()], stream, to_utc: 0 });
+    }
+
+    /// Takes a tick, for the next [`drain`](Self::drain).
+    pub fn tick(&mut self, tick: TickLine) {
+        self.ticks.push(tick);
+    }
+
+    /// Lets go of streams whose tasks have ended, after the last [`drain`](Self::drain) of them, and finishes recordings
+    /// that nobody is left to write to.
+    pub fn remove(&mut self, ids: &[u32]) {
+        for taken in self.taken.extract_if(.., |taken| ids.contains(&taken.stream.id)) {
+            taken.stream.recording.iter().for_each(|recording| recording.leave(taken.stream.id));
+        }
+        let taken = &self.taken;
+        self.written.retain(|written| {
+            let used = taken.iter().any(|taken| taken.stream.recording.as_ref() == Some(&written.recording));
+            if !used {
+                finish(&written.recording, "");
+            }
+            used
+        });
+    }
+
+    /// Takes and hands on all that is there, and sees to it that it is written. `utc_offset` says what to add to a clock
+    /// to get nanoseconds since 1970.
+    pub fn drain(&mut self, now: Instant, utc_offset: impl Fn(KernelClock) -> i128) {
+        let at = Moment { now, to_utc: utc_offset(KernelClock::monotonic()) };
+        self.written.iter().for_each(|written| written.recording.begin(at));
+        for taken in &mut self.taken {
+            let monotonic = taken.stream.clock == KernelClock::monotonic();
+            taken.to_utc = if monotonic { at.to_utc } else { utc_offset(taken.stream.clock) };
+            taken.drain(&mut self.row, at.to_utc);
+        }
+        self.drain_ticks();
+        for Written { recording, failing } in &mut self.written {
+            let path = recording.path().display().to_string();
+            let users = || self.taken.iter().filter(|taken| taken.stream.recording.as_ref() == Some(recording));
+            match recording.flush() {
                 // Nothing to write proves nothing.
                 Ok(false) => {}
-                Ok(true) if failing.take().is_some() => info!(task = stream.task, path, "recording goes on"),
+                Ok(true) if failing.take().is_some() => info!(task = names(users()), path, "recording goes on"),
                 Ok(true) => {}
                 Err(error) if failing.is_none_or(|told| now - told >= TELL_EVERY) => {
                     *failing = Some(now);
-                    warn!(task = stream.task, path, lost = csv.lost(), "recording failed, the task goes on: {error}");
+                    let lost: u64 = users().filter_map(|taken| Some(taken.recorded()?.lost)).sum();
+                    warn!(task = names(users()), path, lost, "recording failed, the task goes on: {error}");
                 }
                 Err(_) => {}
             }
         }
     }
 
+    /// Hands on the ticks. Those of a task that is not known yet get a second chance: it may have been added just now.
+    fn drain_ticks(&mut self) {
+        let early = std::mem::take(&mut self.early);
+        for (tick, last_chance) in
+            early.into_iter().map(|tick| (tick, true)).chain(self.ticks.drain(..).map(|tick| (tick, false)))
+        {
+            // Streams are added in the order of their numbers.
+            match self.taken.binary_search_by_key(&tick.task, |taken| taken.stream.id) {
+                Ok(place) => {
+                    let Taken { stream, to_utc, .. } = &self.taken[place];
+                    let utc = tick.release.nanos() + to_utc;
+                    stream.recording.iter().for_each(|recording| recording.lock().tick(&tick, utc));
+                }
+                Err(_) if last_chance => {}
+                Err(_) => self.early.push(tick),
+            }
+        }
+    }
+
+    /// Finishes all recordings, for good: what comes later is lost.
+    pub fn finish(&mut self) {
+        for written in std::mem::take(&mut self.written) {
+            let users = self.taken.iter().filter(|taken| taken.stream.recording.as_ref() == Some(&written.recording));
+            finish(&written.recording, &names(users));
+        }
+    }
+
     /// What has become of each stream so far.
     pub fn streamed(&self) -> Vec<Streamed> {
-        let streamed = |Taken { stream, extremes, .. }: &Taken| {
-            let values = stream.columns.iter().zip(extremes).map(|(Column { name, unit }, seen)| {
-                let part = |index| seen.map(|seen: [f64; 3]| seen[index]);
-                (name.clone(), ValueSummary { last: part(0), min: part(1), max: part(2), unit: unit.clone() })
-            });
-            let recorded = stream.csv.as_ref().map(|csv| RecordedSummary {
-                path: csv.path().display().to_string(),
-                rows: csv.rows(),
-                lost: csv.lost() + stream.rows.traffic().dropped(),
-            });
-            Streamed { id: stream.id, values: values.collect(), recorded }
-        };
-        self.taken.iter().map(streamed).collect()
+        self.taken.iter().map(Taken::streamed).collect()
     }
+}
+
+impl Taken {
+    fn drain(&mut self, values: &mut Vec<f64>, monotonic_to_utc: i128) {
+        let Stream { id, rows, blocks, recording, .. } = &mut self.stream;
+        let mut recording = recording.as_ref().map(Recording::lock);
+        for _ in 0..ROWS_AT_A_TIME {
+            let Some(row) = rows.take(values) else { break };
+            for (seen, &value) in self.extremes.iter_mut().zip(row.values) {
+                if !value.is_nan() {
+                    let [_, min, max] = seen.unwrap_or([value; 3]);
+                    *seen = Some([value, value.min(min), value.max(max)]);
+                }
+            }
+            if let Some(recording) = &mut recording {
+                recording.row(*id, &row, row.release.nanos() + self.to_utc);
+            }
+        }
+        let (Some(blocks), Some(recording)) = (blocks, &mut recording) else { return };
+        let mut bytes = 0;
+        while bytes < BYTES_AT_A_TIME
+            && let Some(block) = blocks.take()
+        {
+            bytes += block.bytes.len();
+            recording.block(*id, &block, monotonic_to_utc);
+        }
+    }
+
+    fn streamed(&self) -> Streamed {
+        let values = self.stream.content.columns.iter().zip(&self.extremes).map(|(Column { name, unit }, seen)| {
+            let part = |index| seen.map(|seen: [f64; 3]| seen[index]);
+            (name.clone(), ValueSummary { last: part(0), min: part(1), max: part(2), unit: unit.clone() })
+        });
+        Streamed { id: self.stream.id, values: values.collect(), recorded: self.recorded() }
+    }
+
+    fn recorded(&self) -> Option<RecordedSummary> {
+        let Stream { id, content, rows, blocks, recording, ticks, .. } = &self.stream;
+        let recording = recording.as_ref()?;
+        let tally = recording.tally(*id);
+        let rows = if content.has_rows_for(recording.form()) { rows.traffic().dropped() } else { 0 };
+        let blocks = blocks.as_ref().map_or(0, |blocks| blocks.traffic().dropped());
+        let ticks = ticks.as_ref().map_or(0, |ticks| ticks.dropped());
+        Some(RecordedSummary {
+            path: recording.path().display().to_string(),
+            rows: tally.rows,
+            lost: tally.lost + rows + blocks + ticks,
+            blocks: tally.blocks,
+            samples: tally.samples,
+            ticks: tally.ticks,
+            bytes: tally.bytes,
+            files: tally.files,
+            gaps: tally.gaps,
+        })
+    }
+}
+
+fn finish(recording: &Recording, task: &str) {
+    if let Err(error) = recording.finish() {
+        let path = recording.path().display().to_string();
+        warn!(task, path, "the recording could not be finished: {error}");
+    }
+}
+
+fn names<'a>(users: impl Iterator<Item = &'a Taken>) -> String {
+    users.map(|taken| taken.stream.content.task.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{RecordConfig, RecordForm};
+    use crate::outputs::Recordings;
     use crate::stream::{Queue, Row, rows};
 
     #[test]
     fn values_are_summed_up_and_recorded_in_utc() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.csv");
-        let columns = vec![Column { name: "v".into(), unit: "m".into() }];
+        let content =
+            Content { task: "t".into(), columns: vec![Column { name: "v".into(), unit: "m".into() }], format: None };
         let (mut sender, receiver) = rows(Queue::Fifo, 4, 1);
         for (n, value) in [2.0, f64::NAN, -1.0, 0.5, 9.0].iter().enumerate() {
             let n = n as u64;
             let release = Instant::from_nanos(i128::from(n));
             sender.offer(Row { n, release, lateness: Span::ZERO, values: std::slice::from_ref(value) });
         }
-        let csv = Some(CsvFile::open(&path, &columns).unwrap());
+        let limits =
+            RecordConfig { path: path.clone(), form: RecordForm::Csv, max_size: None, max_time: None, keep: None };
+        let recording = Some(Recordings::default().open(&limits, &content).unwrap());
         let mut recorder = Recorder::default();
         let clock = KernelClock::monotonic();
-        recorder.add(Stream { id: 7, task: "t".into(), clock, columns, rows: receiver, blocks: None, csv });
+        recorder.add(Stream { id: 7, clock, content, rows: receiver, blocks: None, recording, ticks: None });
         recorder.drain(Instant::ZERO, |_| 1_000_000_000);
         let streamed = recorder.streamed();
         let value = ValueSummary { last: Some(0.5), min: Some(-1.0), max: Some(2.0), unit: "m".into() };
         assert_eq!(streamed[0].values["v"], value);
         let recorded = streamed[0].recorded.clone().unwrap();
-        assert_eq!((recorded.rows, recorded.lost), (4, 1));
+        assert_eq!((recorded.rows, recorded.lost, recorded.files), (4, 1, 1));
         let text = std::fs::read_to_string(path).unwrap();
         assert_eq!(text.lines().nth(3), Some("2,1970-01-01T00:00:01.000000002Z,0,-1"));
+        recorder.remove(&[7]);
+        assert!(recorder.streamed().is_empty() && recorder.written.is_empty());
     }
 }

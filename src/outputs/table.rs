@@ -95,7 +95,11 @@ fn remarks(text: &mut String, task: &TaskSummary) {
         };
     }
     if let Some(recorded) = &task.recorded {
-        let _ = writeln!(text, "{}: {} rows in {}, {} lost", task.task, recorded.rows, recorded.path, recorded.lost);
+        let things = [(recorded.rows, "rows"), (recorded.blocks, "blocks"), (recorded.ticks, "ticks")];
+        let written: Vec<_> = things.iter().filter(|(n, _)| *n > 0).map(|(n, of)| format!("{n} {of}")).collect();
+        let written = if written.is_empty() { "nothing".into() } else { written.join(", ") };
+        let gaps = if recorded.gaps > 0 { format!(", {} gaps", recorded.gaps) } else { String::new() };
+        let _ = writeln!(text, "{}: {written} in {}, {} lost{gaps}", task.task, recorded.path, recorded.lost);
     }
 }
 

@@ -15,7 +15,7 @@ const DESCRIPTION: &[&str] = &[
     "Unknown keys are refused, and so is a key that has no effect beside the others. `hertzd check` shows every fault \
      with its line, and what the configuration means; `hertzd schema` prints a JSON schema for editors.",
     "A duration is a number with its unit: \"250us\", \"1.5ms\", \"10s\", \"1h\". A rate is a number of ticks per second, \
-     with or without a unit, or a fraction: 1000, \"60 Hz\", \"44.1 kHz\", \"30000/1001\".",
+     with or without a unit, or a fraction: 1000, \"60 Hz\", \"44.1 kHz\", \"30000/1001\". A size is a number of bytes with its unit: \"64 KiB\", \"100 MB\".",
 ];
 
 const EXAMPLE: &str = "\
@@ -86,6 +86,7 @@ fn shape(value: Value) -> String {
         Value::Texts => "list of texts".into(),
         Value::Path => "path".into(),
         Value::Percent => "percentage, such as \"5%\"".into(),
+        Value::Size => "size, such as \"100 MB\"".into(),
         Value::Bool => "true or false".into(),
         Value::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", "),
         Value::Cpu => "number of a CPU".into(),

@@ -1,0 +1,52 @@
+//! From the metrics thread to the recorder: the ticks of tasks that are recorded with them.
+//!
+//! Both ends are cool; neither waits for the other, and what finds no room is counted.
+
+use crate::metrics::Cause;
+use crate::outputs::TickLine;
+use crate::tick::{TickRecord, Traffic};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How many ticks may lie between the two: more than come in while a disk hesitates for a second.
+pub(super) const ROOM: usize = 1 << 18;
+
+/// The end of the metrics thread.
+#[derive(Debug)]
+pub(super) struct TickFeed {
+    lines: Sender<TickLine>,
+    wanted: BTreeMap<u32, Arc<Traffic>>,
+}
+
+/// Both ends. The channel grows with what lies in it: most runs need none of it.
+pub(super) fn feed() -> (TickFeed, Receiver<TickLine>) {
+    let (lines, receiver) = unbounded();
+    (TickFeed { lines, wanted: BTreeMap::new() }, receiver)
+}
+
+impl TickFeed {
+    /// From now on the ticks of this task are wanted.
+    pub(super) fn want(&mut self, id: u32, traffic: Arc<Traffic>) {
+        self.wanted.insert(id, traffic);
+    }
+
+    pub(super) fn forget(&mut self, id: u32) {
+        self.wanted.remove(&id);
+    }
+
+    /// Hands over a tick, if it is wanted; `cause` is that of its overrun.
+    pub(super) fn offer(&self, record: &TickRecord, cause: Option<Cause>) {
+        let Some(traffic) = self.wanted.get(&record.task) else { return };
+        let line = TickLine {
+            task: record.task,
+            n: record.n,
+            release: record.release,
+            lateness: record.lateness,
+            response: record.response,
+            skipped: record.skipped(),
+            cause,
+        };
+        traffic.count(self.lines.len() < ROOM && self.lines.send(line).is_ok());
+    }
+}

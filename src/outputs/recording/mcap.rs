@@ -1,0 +1,264 @@
+//! Everything of one task or several as MCAP: values, samples, ticks and overruns as JSON, sound and pictures as Foxglove
+//! has them. Every kind of data of a task has a channel of its own, `TASK/values`.
+
+use super::chunks::Chunks;
+use super::disk::{Disk, Moment};
+use super::member::{Kind, Member, Topic};
+use super::{Content, Form, Gaps, Ledger, Tally, TickLine, foxglove, object, samples};
+use crate::config::RecordConfig;
+use crate::stream::{Block, Format, Row};
+use std::collections::BTreeMap;
+use std::io;
+
+#[derive(Debug)]
+pub(super) struct Mcap {
+    disk: Disk,
+    ledger: Ledger,
+    tasks: BTreeMap<u32, Member>,
+    file: Option<Chunks>,
+    gaps: Gaps,
+    wrote: bool,
+    failure: Option<io::Error>,
+    at: Option<Moment>,
+    message: Vec<u8>,
+}
+
+/// Where a message belongs.
+#[derive(Clone, Copy)]
+struct Place {
+    id: u32,
+    kind: Kind,
+    sequence: u64,
+    utc: i128,
+}
+
+impl Mcap {
+    pub(super) fn open(limits: &RecordConfig) -> io::Result<Self> {
+        drop(Disk::probe(&limits.path)?);
+        Ok(Self {
+            disk: Disk::new(limits.clone(), false),
+            ledger: Ledger::default(),
+            tasks: BTreeMap::new(),
+            file: None,
+            gaps: Gaps::default(),
+            wrote: false,
+            failure: None,
+            at: None,
+            message: Vec::new(),
+        })
+    }
+
+    /// Begins a file, unless that was tried in vain just now.
+    fn start(&mut self, at: Moment) {
+        if self.file.is_some() || !self.disk.may_try(at.now) {
+            return;
+        }
+        match self.disk.open(at).and_then(|()| self.new_file()) {
+            Ok(file) => {
+                self.file = Some(file);
+                self.disk.begun();
+            }
+            Err(error) => {
+                self.disk.close();
+                self.failure.get_or_insert(error);
+            }
+        }
+    }
+
+    fn new_file(&mut self) -> io::Result<Chunks> {
+        let mut file = Chunks::new()?;
+        for topic in self.tasks.values_mut().flat_map(|task| &mut task.topics) {
+            topic.channel = Some(file.channel(&topic.name, topic.encoding, &topic.schema)?);
+        }
+        file.write(&mut self.disk)?;
+        Ok(file)
+    }
+
+    /// Writes what belongs at the end. What the disk does not take is lost.
+    fn end(&mut self) {
+        let Some(mut file) = self.file.take() else { return };
+        let written = file.write(&mut self.disk);
+        self.ledger.settle(written.is_ok());
+        if let Err(error) = written.and_then(|()| file.finish(&mut self.disk)) {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// Goes over to the next file.
+    fn turn(&mut self, at: Moment) {
+        self.end();
+        if let Err(error) = self.disk.retire(at.now) {
+            // It has its end, and cannot be written on: the next one is begun when that has become possible.
+            self.failure.get_or_insert(error);
+            self.disk.close();
+        }
+        self.start(at);
+    }
+
+    /// Puts in what `write` writes.
+    fn put(&mut self, place: Place, tally: Tally, write: impl FnOnce(&Member, &mut Vec<u8>)) {
+        let Place { id, kind, sequence, utc } = place;
+        let (Some(at), Some(task)) = (self.at, self.tasks.get(&id)) else { return };
+        self.message.clear();
+        write(task, &mut self.message);
+        let too_large = |file: &Chunks| {
+            file.messages() > 0 && self.disk.is_full(file.size_with(&self.disk, self.message.len()), at.now)
+        };
+        if self.file.as_ref().is_some_and(|file| !file.is_stuck() && too_large(file)) {
+            self.turn(at);
+        }
+        let channel = self.tasks.get(&id).and_then(|task| task.topics.iter().find(|topic| topic.kind == kind)?.channel);
+        let (Some(file), Some(channel)) = (self.file.as_mut().filter(|file| !file.is_stuck()), channel) else {
+            return self.ledger.lose(id, tally);
+        };
+        self.disk.stamp(utc);
+        match file.put(channel, sequence, utc, &self.message, at.now) {
+            Ok(()) => self.ledger.pend(id, Tally { bytes: self.message.len() as u64, ..tally }),
+            Err(error) => {
+                self.ledger.lose(id, tally);
+                self.failure.get_or_insert(error);
+            }
+        }
+        if file.is_large() {
+            self.write();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn fill_up(&mut self) -> bool {
+        self.disk.fill_up()
+    }
+
+    #[cfg(test)]
+    pub(super) fn make_room(&mut self) {
+        self.disk.make_room();
+    }
+
+    /// Writes the chunk. What the disk does not take waits, and what comes after it is lost.
+    pub(super) fn write(&mut self) {
+        let Some(file) = &mut self.file else { return };
+        match file.write(&mut self.disk) {
+            Ok(()) => {
+                self.ledger.settle(true);
+                self.wrote = true;
+            }
+            Err(error) => {
+                if let Some(at) = self.at {
+                    self.disk.tried(at.now);
+                }
+                self.failure.get_or_insert(error);
+            }
+        }
+    }
+}
+
+impl Form for Mcap {
+    fn admit(&self, _: &Content) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
+        self.disk.limit(limits.clone());
+        let mut task = Member::of(content);
+        // A topic has one schema in a file: where it would get another, the next file begins.
+        let same_name = |topic: &Topic, other: &Topic| topic.name == other.name && topic.schema != other.schema;
+        let others = || self.tasks.values().flat_map(|task| &task.topics);
+        let clashes = task.topics.iter().any(|topic| others().any(|other| same_name(topic, other)));
+        if let Some(file) = self.file.as_mut().filter(|_| !clashes) {
+            for topic in &mut task.topics {
+                topic.channel = file.channel(&topic.name, topic.encoding, &topic.schema).ok();
+            }
+        }
+        self.tasks.insert(id, task);
+        if let Some(at) = self.at.filter(|_| clashes) {
+            self.turn(at);
+        }
+    }
+
+    fn leave(&mut self, id: u32) {
+        self.tasks.remove(&id);
+    }
+
+    fn begin(&mut self, at: Moment) {
+        self.at = Some(at);
+        if self.disk.lost(at.now) {
+            self.file = None;
+            self.ledger.settle(false);
+        }
+        if self.disk.is_old(at.now) && self.file.as_ref().is_some_and(|file| file.messages() > 0 && !file.is_stuck()) {
+            self.turn(at);
+        }
+        if self.file.as_ref().is_some_and(Chunks::is_stuck) && self.disk.may_try(at.now) {
+            self.write();
+        }
+        self.start(at);
+    }
+
+    fn row(&mut self, id: u32, row: &Row<'_>, utc: i128) {
+        let place = Place { id, kind: Kind::Values, sequence: row.n, utc };
+        if !row.values.is_empty() {
+            let values = row.values.iter().copied();
+            self.put(place, Tally { rows: 1, ..Tally::default() }, |task, message| task.values.write(message, values));
+        }
+    }
+
+    fn block(&mut self, id: u32, block: &Block<'_>, to_utc: i128) {
+        let Some(format) = self.tasks.get(&id).and_then(|task| task.format.clone()) else { return };
+        let (index, utc) = (block.head.index, block.head.at.nanos() + to_utc);
+        let place = Place { id, kind: Kind::Blocks, sequence: index, utc };
+        let tally = Tally { blocks: 1, ..Tally::default() };
+        let count = match format {
+            Format::Audio(format) => {
+                let frames = (block.bytes.len() / (format.sample.bytes() * usize::from(format.channels))) as u64;
+                let write = |_: &Member, message: &mut Vec<u8>| foxglove::audio(message, format, utc, block.bytes);
+                self.put(place, Tally { samples: frames, ..tally }, write);
+                frames
+            }
+            Format::Image(format) => {
+                self.put(place, tally, |task, message| foxglove::image(message, format, utc, &task.name, block.bytes));
+                1
+            }
+            Format::Samples(columns) => {
+                let mut count = 0;
+                for sample in samples::read(block.bytes, columns.len()) {
+                    let place = Place { sequence: index + count, utc: i128::from(sample.at) + to_utc, ..place };
+                    // The block counts with its first sample.
+                    let tally = Tally { blocks: u64::from(count == 0), samples: 1, ..Tally::default() };
+                    self.put(place, tally, |task, message| task.samples.write(message, sample.values()));
+                    count += 1;
+                }
+                count
+            }
+        };
+        self.ledger.gap(id, self.gaps.jumps(id, index, count));
+    }
+
+    fn tick(&mut self, tick: &TickLine, utc: i128) {
+        let place = Place { id: tick.task, kind: Kind::Ticks, sequence: tick.n, utc };
+        self.put(place, Tally { ticks: 1, ..Tally::default() }, |_, message| object::tick(message, tick));
+        if tick.cause.is_some() {
+            let place = Place { kind: Kind::Overruns, ..place };
+            self.put(place, Tally::default(), |_, message| object::overrun(message, tick));
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        let old =
+            self.at.is_some_and(|at| self.file.as_ref().is_some_and(|file| !file.is_stuck() && file.is_old(at.now)));
+        if old {
+            self.write();
+        }
+        let wrote = std::mem::take(&mut self.wrote);
+        self.failure.take().map_or(Ok(wrote), Err)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.end();
+        self.disk.close();
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn tally(&self, id: u32) -> Tally {
+        Tally { files: self.disk.files(), ..self.ledger.of(id) }
+    }
+}

@@ -1,0 +1,145 @@
+//! What finished files of a recording are called: `x.mcap` becomes `x.20261121T192629Z.mcap`, after the time of its first
+//! message. Nothing is ever overwritten, and only files with exactly such a name are ever deleted.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Digits, `T` and `Z` of a time.
+const TIME: usize = 16;
+
+/// How many files of one second are told apart.
+const IN_A_SECOND: u32 = 10_000;
+
+/// Gives the file at `path` the name for `utc`, in nanoseconds since 1970. Returns that name.
+///
+/// # Errors
+/// The system's reason; the file then still has its old name.
+pub(super) fn put_aside(path: &Path, utc: i128) -> io::Result<PathBuf> {
+    for number in 1..IN_A_SECOND {
+        let name = finished(path, utc, number);
+        // Made first, so that a rename can only replace what was made here.
+        match OpenOptions::new().write(true).create_new(true).open(&name) {
+            Ok(_) => return fs::rename(path, &name).inspect_err(|_| drop(fs::remove_file(&name))).map(|()| name),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "every name for this second is taken"))
+}
+
+/// Deletes the oldest finished files of the recording at `path`, all but `keep`.
+///
+/// # Errors
+/// The system's reason.
+pub(super) fn prune(path: &Path, keep: usize) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if let Some(age) = age(path, &entry.file_name()).filter(|_| entry.file_type().is_ok_and(|kind| kind.is_file()))
+        {
+            found.push((age, entry.path()));
+        }
+    }
+    found.sort();
+    let surplus = found.len().saturating_sub(keep);
+    found.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path))
+}
+
+fn finished(path: &Path, utc: i128, number: u32) -> PathBuf {
+    let since_1970 = u64::try_from(utc).map_or(Duration::ZERO, Duration::from_nanos);
+    let time = humantime::format_rfc3339_seconds(UNIX_EPOCH + since_1970).to_string().replace(['-', ':'], "");
+    let mut name = OsString::from(path.file_stem().unwrap_or_default());
+    name.push(format!(".{time}"));
+    if number > 1 {
+        name.push(format!("-{number}"));
+    }
+    if let Some(ending) = path.extension() {
+        name.push(".");
+        name.push(ending);
+    }
+    path.with_file_name(name)
+}
+
+/// What finished files are sorted by: time and number; `None`: it is no such file.
+fn age(path: &Path, name: &OsStr) -> Option<(Vec<u8>, u32)> {
+    let rest = name.as_bytes().strip_prefix(path.file_stem()?.as_bytes())?.strip_prefix(b".")?;
+    let rest = match path.extension() {
+        Some(ending) => rest.strip_suffix(ending.as_bytes())?.strip_suffix(b".")?,
+        None => rest,
+    };
+    let (time, number) = rest.split_at_checked(TIME)?;
+    let fits = time.iter().enumerate().all(|(place, byte)| match place {
+        8 => *byte == b'T',
+        15 => *byte == b'Z',
+        _ => byte.is_ascii_digit(),
+    });
+    let number = match number {
+        [] => Some(1),
+        [b'-', digits @ ..] if digits.iter().all(u8::is_ascii_digit) => str::from_utf8(digits).ok()?.parse().ok(),
+        _ => None,
+    };
+    fits.then_some((time.to_vec(), number?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UTC: i128 = 1_795_289_189_000_000_000;
+
+    #[test]
+    fn names_have_the_time_and_are_never_taken_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.mcap");
+        let mut names = Vec::new();
+        for content in ["a", "b", "c"] {
+            fs::write(&path, content).unwrap();
+            let name = put_aside(&path, UTC).unwrap();
+            assert_eq!(fs::read_to_string(&name).unwrap(), content);
+            names.push(name.file_name().unwrap().to_str().unwrap().to_owned());
+        }
+        let wanted = ["x.20261121T192629Z.mcap", "x.20261121T192629Z-2.mcap", "x.20261121T192629Z-3.mcap"];
+        assert_eq!(names, wanted);
+        assert!(put_aside(&path, UTC).is_err(), "there is nothing to put aside");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "and nothing is left of the attempt");
+    }
+
+    #[test]
+    fn only_files_of_the_recording_are_deleted_and_the_oldest_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let strangers = [
+            "x.mcap",
+            "x.20261121T192629Z.wav",
+            "x.20261121T192629.mcap",
+            "x.20261121T192629Z-.mcap",
+            "x.20261121T192629Z-a.mcap",
+            "x.20261121T192629Z.old.mcap",
+            "y.20261121T192629Z.mcap",
+            "xx.20261121T192629Z.mcap",
+            "x.2026112XT192629Z.mcap",
+        ];
+        let own = [
+            "x.20251121T192629Z-10.mcap",
+            "x.20251121T192629Z-9.mcap",
+            "x.20251121T192629Z.mcap",
+            "x.20261121T192629Z.mcap",
+        ];
+        for name in strangers.iter().chain(&own) {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::create_dir(folder.path().join("x.20201121T192629Z.mcap")).unwrap();
+        prune(&folder.path().join("x.mcap"), 2).unwrap();
+        let there = |name: &&&str| folder.path().join(name).exists();
+        assert_eq!(strangers.iter().filter(there).count(), strangers.len());
+        assert_eq!(own.iter().filter(there).collect::<Vec<_>>(), [&own[0], &own[3]]);
+        assert!(folder.path().join("x.20201121T192629Z.mcap").is_dir());
+    }
+}

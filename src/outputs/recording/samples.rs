@@ -1,0 +1,22 @@
+//! Samples as they lie in a block: 8 bytes of time, then a number for each column.
+
+/// One sample.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample<'a> {
+    /// When it was taken, in nanoseconds on the monotonic clock.
+    pub(super) at: i64,
+    values: &'a [[u8; 8]],
+}
+
+impl Sample<'_> {
+    /// A value for each column; `NaN`: there is none.
+    pub(super) fn values(&self) -> impl Iterator<Item = f64> {
+        self.values.iter().map(|bytes| f64::from_ne_bytes(*bytes))
+    }
+}
+
+/// The samples of a block, each with so many columns.
+pub(super) fn read(bytes: &[u8], columns: usize) -> impl Iterator<Item = Sample<'_>> {
+    let words = bytes.as_chunks().0;
+    words.chunks_exact(columns + 1).map(|words| Sample { at: i64::from_ne_bytes(words[0]), values: &words[1..] })
+}
