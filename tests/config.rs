@@ -111,6 +111,19 @@ fn bad_tasks_of_the_built_in_kinds_are_refused_with_these_messages() {
 }
 
 #[test]
+#[cfg(feature = "audio")]
+fn bad_audio_tasks_are_refused_with_these_messages() {
+    let seen = refuse_all("bad-audio", &Kinds::builtin());
+    assert!(seen >= 8, "only {seen} files");
+}
+
+#[test]
+#[cfg(not(feature = "audio"))]
+fn a_kind_left_out_of_the_build_is_told_with_how_to_get_it() {
+    assert_eq!(refuse_all("bad-without-audio", &Kinds::builtin()), 1);
+}
+
+#[test]
 fn files_that_are_no_text_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let refused = |path: &Path| {

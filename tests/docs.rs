@@ -143,7 +143,12 @@ fn every_example_configuration_is_valid() {
         for (language, block) in blocks(&text) {
             if language == "toml" && block.contains("[task.") {
                 let name = path.display().to_string();
-                if let Err(problems) = Config::parse(&block, &name, &Kinds::builtin(), &facts) {
+                let kinds = Kinds::builtin();
+                if let Some(kind) = kinds.left_out().find(|kind| block.contains(&format!("kind = \"{kind}\""))) {
+                    println!("skipped: {name} has an example for {kind}, which this build was made without");
+                    continue;
+                }
+                if let Err(problems) = Config::parse(&block, &name, &kinds, &facts) {
                     panic!("{problems}");
                 }
                 count += 1;

@@ -176,3 +176,22 @@ fn a_sensor_costs_one_read_a_tick() {
         assert!(reads + due.saturating_sub(releases) + EDGES >= ran, "{reads} reads, {ran} ticks in all");
     }
 }
+
+/// What a sound card costs beside this is its driver's answer to one call, and is counted where there is one.
+#[test]
+#[cfg(feature = "audio")]
+fn audio_costs_no_call_of_its_own() {
+    if !std::path::Path::new("/usr/share/alsa/alsa.conf").exists() {
+        println!("skipped: ALSA has no configuration here, and so no null device");
+        return;
+    }
+    let audio = "[task.sound]\nkind = \"audio\"\nrate = \"100 Hz\"\ndevice = \"null\"\nsample-rate = 8000\n\
+                 buffer = \"40ms\"\nchannels = 1\n";
+    let Some((trace, summary)) = traced("off", &format!("{LOAD}{audio}")) else {
+        return;
+    };
+    nothing_else(&trace, &["clock_nanosleep"]);
+    let sound = task(&summary, "sound");
+    assert_eq!((count(sound, "due"), count(sound, "errors")), (1_200, 0));
+    assert!(sound["values"]["frames"]["last"].as_f64() > Some(1_000.0), "{sound}");
+}

@@ -5,6 +5,7 @@ use super::error::{self, Origin, Problem};
 use super::keys::{Key, suggestion};
 use super::source::Source;
 use super::{identity, value};
+use crate::pacing::Rate;
 use crate::time::Span;
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
@@ -152,6 +153,24 @@ impl<'a> Section<'a> {
                 }
             })
         })
+    }
+
+    /// A whole number of hertz from 1 to 1,000,000, written as a rate is: 48000 or `"48 kHz"`.
+    pub fn hertz(&mut self, key: &str) -> Option<u32> {
+        self.read(key, |found| {
+            let whole = value::rate(found).ok().filter(|rate| rate.den() == 1);
+            let hertz = whole.and_then(|rate| u32::try_from(rate.num()).ok());
+            hertz.ok_or_else(|| "must be a whole number of hertz up to 1 MHz, such as 48000 or \"48 kHz\"".to_owned())
+        })
+    }
+
+    /// One period of the task whose section this is; `None` when its rate is no good, which is noted elsewhere.
+    pub fn period(&self) -> Option<Span> {
+        match (self.value("rate"), self.value("period")) {
+            (Some(rate), None) => value::rate(rate).ok().map(Rate::period),
+            (None, Some(period)) => value::duration(period).ok().and_then(Rate::from_period).map(Rate::period),
+            _ => None,
+        }
     }
 
     /// `true` or `false`.

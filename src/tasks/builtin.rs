@@ -9,6 +9,8 @@ impl Kinds {
         // One line each, with the feature it hangs on.
         let kinds = kinds.add(sensor::kind());
         let kinds = kinds.add(load::kind());
+        #[cfg(feature = "audio")]
+        let kinds = kinds.add(super::audio::kind());
         #[cfg(not(feature = "audio"))]
         let kinds = kinds.leaving_out(
             "audio",

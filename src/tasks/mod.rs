@@ -9,6 +9,9 @@ pub mod load;
 
 pub mod link;
 
+#[cfg(feature = "audio")]
+mod audio;
+
 mod kinds;
 
 mod builtin;

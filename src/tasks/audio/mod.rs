@@ -1,0 +1,180 @@
+//! The kind `audio`: captures sound from an ALSA device, without blocking and without a thread of its own.
+//!
+//! Each tick takes everything that the device has gathered since the tick before, so that the blocks of all ticks, one
+//! after the other, are the whole stream. Frames that the device overwrote because the ticks came too late are an xrun:
+//! counted, told by an error, and jumped over in the index of the next block.
+//!
+//! The time of a frame is when it was heard, on the monotonic clock, which is read once per tick. On the hot thread
+//! nothing is opened, closed, started or recovered: a device that stopped goes the way of one that is gone
+//! ([`Link`]), and is opened anew.
+
+mod device;
+
+mod drift;
+
+mod keys;
+
+mod level;
+
+mod offer;
+
+mod place;
+
+pub(super) use keys::kind;
+
+use super::link::{Link, is_gone};
+use super::{BuildError, Column, Task, Tick, TickError};
+use crate::stream::{BlockSender, Format, Head, Shape};
+use crate::sys::clock::KernelClock;
+use crate::time::{Clock, Instant, Span};
+use device::{Device, Look, Take};
+use drift::Drift;
+use keys::AudioSettings;
+use level::Level;
+use place::Place;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A running device that gives no frame for so long, or for twice its buffer, is reported.
+const SILENT_FOR: Span = Span::from_seconds(5);
+
+const OVERRUN: TickError = TickError::new("frames are missing: the device's buffer ran over before this tick (xrun)");
+
+const STOPPED: TickError =
+    TickError::new("frames are missing: the device's buffer ran over and it stopped (xrun); it is opened anew");
+
+const SILENT: TickError = TickError::new("the device is there and gives no frames");
+
+/// A task that captures sound.
+#[derive(Debug)]
+pub(super) struct Audio {
+    settings: AudioSettings,
+    link: Link<Device>,
+    blocks: Option<BlockSender>,
+    clock: KernelClock,
+    place: Place,
+    drift: Drift,
+    frames: u64, // taken so far
+    xruns: u64,
+    heard: Option<Instant>, // when the last frame came, or the device
+    patience: Span,
+}
+
+impl Audio {
+    /// Opens the device, which `what` names in the log.
+    fn open(what: String, settings: AudioSettings) -> Result<Self, BuildError> {
+        let blamed = Arc::new(Mutex::new("device"));
+        let open = {
+            let (settings, blamed) = (settings.clone(), Arc::clone(&blamed));
+            move || {
+                Device::open(&settings).map_err(|(key, message)| {
+                    *blamed.lock().unwrap_or_else(PoisonError::into_inner) = key;
+                    message
+                })
+            }
+        };
+        let link = Link::open(what, settings.missing, open).map_err(|message| {
+            let key = *blamed.lock().unwrap_or_else(PoisonError::into_inner);
+            BuildError { key, message }
+        })?;
+        let rate = settings.format.rate;
+        let clock = KernelClock::monotonic();
+        Ok(Self {
+            link,
+            blocks: None,
+            clock,
+            place: Place::new(rate),
+            drift: Drift::new(rate),
+            frames: 0,
+            xruns: 0,
+            heard: None,
+            patience: SILENT_FOR.max(Span::from_nanos(2 * settings.buffer.nanos())),
+            settings,
+        })
+    }
+
+    /// What the device's failure means: it goes to be opened anew.
+    fn failed(&mut self, error: &io::Error) -> TickError {
+        self.link.lose();
+        match error.raw_os_error() {
+            Some(libc::EPIPE) => {
+                self.xruns += 1;
+                STOPPED
+            }
+            Some(libc::ESTRPIPE) => TickError::new("the device was suspended; it is opened anew"),
+            _ if is_gone(error) => TickError::from_io("the device is gone", error),
+            _ => TickError::from_io("the device cannot be read", error),
+        }
+    }
+}
+
+impl Task for Audio {
+    fn columns(&self) -> Vec<Column> {
+        let column = |(name, unit): (&str, &str)| Column { name: name.into(), unit: unit.into() };
+        [("frames", ""), ("xruns", ""), ("rms", "FS"), ("peak", "FS"), ("drift-ppm", "ppm")].map(column).into()
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a usual pace, rounded where it must be")]
+    fn stream(&self) -> Option<Shape> {
+        let (format, frame) = (self.settings.format, self.settings.frame_bytes());
+        Some(Shape {
+            format: Format::Audio(format),
+            largest: self.settings.largest_take() * frame,
+            bytes_per_second: f64::from(format.rate) * frame as f64,
+        })
+    }
+
+    fn connect(&mut self, blocks: BlockSender) {
+        self.blocks = Some(blocks);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "2^53 frames are a thousand years")]
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let device = self.link.device().inspect_err(|_| self.heard = None)?;
+        let Look { available, behind, mut lost } = match device.look() {
+            Ok(look) => look,
+            Err(error) => return Err(self.failed(&error)),
+        };
+        let now = self.clock.now();
+        let at = now - self.place.lasting(behind);
+        if device.fresh && available > 0 {
+            device.fresh = false;
+            self.place.begin(at);
+            self.drift = Drift::new(self.settings.format.rate);
+            // What came and went before the first tick was nobody's.
+            lost = 0;
+        }
+        self.place.lose(lost);
+        if !device.fresh {
+            self.drift.observe(now, self.place.next() + behind);
+        }
+        let Take { frames, lost: overwritten } = match device.take(available) {
+            Ok(take) => take,
+            Err(error) => return Err(self.failed(&error)),
+        };
+        self.place.lose(overwritten);
+        let mut level = Level::default();
+        if frames > 0 {
+            self.heard = Some(now);
+            let bytes = device.taken(frames);
+            level.add(self.settings.format.sample, bytes);
+            let index = self.place.take(frames, at);
+            if let Some(blocks) = &mut self.blocks {
+                blocks.offer(Head { n: tick.n, at, index }, &[bytes]);
+            }
+            self.frames += frames;
+        }
+        if lost + overwritten > 0 {
+            self.xruns += 1;
+            return Err(OVERRUN);
+        }
+        if now - *self.heard.get_or_insert(now) > self.patience {
+            return Err(SILENT);
+        }
+        let measured = [self.frames as f64, self.xruns as f64, level.rms(), level.peak(), self.drift.ppm()];
+        for (value, measured) in values.iter_mut().zip(measured) {
+            *value = measured;
+        }
+        Ok(())
+    }
+}

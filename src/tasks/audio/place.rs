@@ -1,0 +1,81 @@
+//! Where in the stream a frame is: counted as it is taken, by the device's own count over what was lost, by the clock
+//! over the time in which there was no device. Pure arithmetic; time is an argument.
+
+use crate::time::{Instant, NANOS_PER_SECOND, Span};
+
+/// The place in one stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    rate: u32,
+    next: u64,            // index of the next frame
+    end: Option<Instant>, // when the frame before it was over
+}
+
+impl Place {
+    /// The beginning of a stream of so many frames per second, above zero.
+    pub(super) fn new(rate: u32) -> Self {
+        Self { rate, next: 0, end: None }
+    }
+
+    /// How long so many frames last.
+    pub(super) fn lasting(&self, frames: u64) -> Span {
+        Span::from_wide(i128::from(frames) * i128::from(NANOS_PER_SECOND) / i128::from(self.rate))
+    }
+
+    /// A device has been opened, and its first frame was taken at `at`. What is missing since the last frame of the one
+    /// before is estimated by the clock, at one frame at least.
+    pub(super) fn begin(&mut self, at: Instant) {
+        if let Some(end) = self.end.take() {
+            let missing = i128::from((at - end).nanos()) * i128::from(self.rate) / i128::from(NANOS_PER_SECOND);
+            self.next += u64::try_from(missing).unwrap_or(0).max(1);
+        }
+    }
+
+    /// So many frames are lost, by the device's own count.
+    pub(super) fn lose(&mut self, frames: u64) {
+        self.next += frames;
+    }
+
+    /// So many frames were taken, the first of them at `at`; returns the index of that one.
+    pub(super) fn take(&mut self, frames: u64, at: Instant) -> u64 {
+        let index = self.next;
+        self.next += frames;
+        self.end = Some(at + self.lasting(frames));
+        index
+    }
+
+    /// Index of the next frame.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: i64) -> Instant {
+        Instant::ZERO + Span::from_millis(ms)
+    }
+
+    #[test]
+    fn frames_are_counted_and_holes_are_jumped_over() {
+        let mut place = Place::new(48_000);
+        place.begin(ms(0));
+        assert_eq!(place.take(480, ms(0)), 0);
+        assert_eq!(place.take(481, ms(10)), 480, "whatever the clock says");
+        place.lose(100);
+        assert_eq!(place.take(9, ms(20)), 1_061);
+        assert_eq!(place.next(), 1_070);
+
+        // The device was away for a second after the last frame, which ended at 20 ms and 9 frames.
+        place.begin(ms(1_020));
+        assert_eq!(place.take(480, ms(1_020)), 1_070 + 48_000 - 9);
+        place.begin(ms(500));
+        assert_eq!(place.take(1, ms(500)), 49_541 + 1, "even when the clock says nothing is missing");
+        let mut late = Place::new(8_000);
+        late.begin(ms(3_600_000));
+        assert_eq!(late.take(1, ms(3_600_000)), 0, "it begins with the first device");
+        assert_eq!(late.lasting(8_001), Span::from_micros(1_000_125));
+    }
+}

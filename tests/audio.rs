@@ -1,0 +1,365 @@
+//! Sound from a real ALSA library, in real time and without a kernel driver: a PulseAudio server of the test's own plays
+//! a sine, and hertzd captures it. Where the server or the library's plugin is not installed, that is said and skipped.
+
+#![cfg(feature = "audio")]
+
+mod common;
+
+use common::{HERTZD, Running, count, run_by, signal, task};
+use hertzd::config::{Config, Facts};
+use hertzd::stream::{AudioFormat, Format, Head, Queue, SampleFormat, blocks};
+use hertzd::sys::clock::{KernelClock, pause};
+use hertzd::tasks::{Kinds, Task, Tick};
+use hertzd::time::{Clock, Span};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// Patience with the server, as a number of looks.
+const LOOKS: usize = 2_000;
+
+const MODULE: &str = "module-null-sink sink_name=tone rate=48000";
+const SINE: &str = "module-sine sink=tone rate=48000 frequency=440";
+
+/// What the sine has as its root mean square, full scale being 1: PulseAudio plays it at half of full scale.
+const RMS: f64 = 0.5 * std::f64::consts::FRAC_1_SQRT_2;
+
+/// Ends a process, whatever becomes of the test.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // One that was stopped would not end otherwise; one that has ended is not there to be told.
+        let _ = Command::new("sh").args(["-c", &format!("kill -CONT {} 2>/dev/null", self.0.id())]).status();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A sound server that plays a sine of 440 Hz, and the ALSA device `tone` that hears it.
+struct Server {
+    reader: Option<Ends>, // before the server, to end first
+    server: Ends,
+    folder: TempDir,
+}
+
+impl Server {
+    /// `None`, and the reason printed, where it cannot be had.
+    fn start() -> Option<Self> {
+        let there = |program: &str| Command::new(program).arg("--version").output().is_ok();
+        if let Some(missing) = ["pulseaudio", "pactl", "parec"].into_iter().find(|program| !there(program)) {
+            println!("skipped: there is no {missing} here");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let alsa = "</usr/share/alsa/alsa.conf>\npcm.tone { type pulse device tone.monitor }\n\
+                    pcm.linear { type linear slave { pcm null format S16_LE } }\n";
+        fs::write(folder.path().join("alsa.conf"), alsa).unwrap();
+        let socket = folder.path().join("socket");
+        let mut server = Command::new("pulseaudio");
+        server.args(["-n", "--daemonize=no", "--use-pid-file=no", "--exit-idle-time=-1", "--disable-shm=yes"]);
+        server.args(["--log-level=error", "--high-priority=no", "--realtime=no"]);
+        let socket = format!("module-native-protocol-unix socket={} auth-anonymous=1", socket.display());
+        server.args(["-L", &socket, "-L", MODULE, "-L", SINE]);
+        surround(&mut server, folder.path());
+        let server = server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut server = Self { reader: None, server: Ends(server), folder };
+        for _ in 0..LOOKS {
+            if server.pactl(&["info"]) {
+                server.read_along();
+                return Some(server);
+            }
+            if let Some(status) = server.server.0.try_wait().unwrap() {
+                println!("skipped: PulseAudio does not run here: {status}");
+                return None;
+            }
+            pause(Span::from_millis(10));
+        }
+        panic!("PulseAudio runs and does not answer");
+    }
+
+    fn pid(&self) -> u32 {
+        self.server.0.id()
+    }
+
+    fn pactl(&self, args: &[&str]) -> bool {
+        let mut pactl = Command::new("pactl");
+        surround(pactl.args(args), self.folder.path());
+        pactl.output().is_ok_and(|output| output.status.success())
+    }
+
+    /// Keeps a reader on the device, so that the server hands out 10 ms at a time; it would let two seconds gather.
+    fn read_along(&mut self) {
+        let mut reader = Command::new("parec");
+        surround(reader.args(["-d", "tone.monitor", "--latency-msec=10"]), self.folder.path());
+        let reader = reader.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        self.reader = Some(Ends(reader));
+    }
+
+    fn run(&self, config: &str, args: &[&str]) -> Running {
+        let mut command = Command::new(HERTZD);
+        surround(&mut command, self.folder.path());
+        run_by(command, config, args)
+    }
+}
+
+/// What a program needs to find the server, and nothing of the user's own.
+fn surround(command: &mut Command, folder: &Path) {
+    let socket = format!("unix:{}", folder.join("socket").display());
+    command.env("PULSE_SERVER", socket).env("ALSA_CONFIG_PATH", folder.join("alsa.conf"));
+    command.env("XDG_RUNTIME_DIR", folder).env("HOME", folder);
+    for leads_elsewhere in ["DBUS_SESSION_BUS_ADDRESS", "PULSE_COOKIE", "PULSE_CONFIG_PATH", "DISPLAY"] {
+        command.env_remove(leads_elsewhere);
+    }
+}
+
+fn value(summary: &Value, name: &str, part: &str) -> f64 {
+    let values = &task(summary, "tone")["values"];
+    values[name][part].as_f64().unwrap_or_else(|| panic!("no {part} of {name}: {values}"))
+}
+
+const TONE: &str = "[task.tone]\nkind = \"audio\"\nrate = \"100 Hz\"\ndevice = \"tone\"\nchannels = 1\n";
+
+#[test]
+fn a_tone_is_heard() {
+    let Some(server) = Server::start() else { return };
+    let config = TONE.replace("100 Hz", "10 Hz") + "record = \"@HERE@/tone.wav\"\n";
+    let ended = server.run(&config, &["--for", "16s", "--json"]).wait();
+    assert!(ended.status.success(), "{}", ended.told());
+    let summary = ended.summary();
+    println!("{}", task(&summary, "tone")["values"]);
+    assert!(value(&summary, "frames", "last") >= 48_000.0, "{}", ended.told());
+    // A tick ends anywhere in a period.
+    assert!((value(&summary, "rms", "last") / RMS - 1.0).abs() < 0.05, "{summary}");
+    assert!((value(&summary, "peak", "max") / 0.5 - 1.0).abs() < 0.01, "{summary}");
+    assert!(task(&summary, "tone")["values"]["drift-ppm"]["unit"] == "ppm");
+    assert_eq!(value(&summary, "xruns", "last"), 0.0, "{}", ended.told());
+
+    let path = ended.folder.path().join("tone.wav");
+    if !fs::read(&path).unwrap().starts_with(b"RIFF") {
+        println!("skipped: this hertzd does not write WAV");
+        return;
+    }
+    let wav = hound::WavReader::open(path).unwrap();
+    assert_eq!((wav.spec().channels, wav.spec().sample_rate, wav.spec().bits_per_sample), (1, 48_000, 16));
+    let samples: Vec<i16> = wav.into_samples().map(Result::unwrap).collect();
+    assert_eq!(samples.len() as f64, value(&summary, "frames", "last"), "every frame that was taken");
+    is_the_tone(&samples);
+}
+
+#[test]
+fn capture_goes_on_after_a_stall_and_after_an_unplugging() {
+    let Some(mut server) = Server::start() else { return };
+    let other = "[task.other]\nkind = \"load\"\nrate = \"100 Hz\"\n";
+    let config = format!("{TONE}record = \"@HERE@/tone.csv\"\n{other}");
+    let mut hertzd = server.run(&config, &["--json"]);
+    let more = |hertzd: &mut Running, what: &str| {
+        let before = frames(hertzd);
+        hertzd.wait_for(what, |hertzd| frames(hertzd) > before + 9_600.0);
+    };
+    let told = |hertzd: &Running, what: &str| hertzd.stderr().matches(what).count();
+    more(&mut hertzd, "sound comes");
+
+    let stalls = told(&hertzd, "gives no frames");
+    signal(server.pid(), "STOP");
+    hertzd.wait_for("the stall is told", |hertzd| told(hertzd, "gives no frames") > stalls);
+    signal(server.pid(), "CONT");
+    more(&mut hertzd, "sound comes after the stall");
+
+    let (lost, again) = (told(&hertzd, "was lost"), told(&hertzd, "is there again"));
+    assert!(server.pactl(&["unload-module", "module-null-sink"]));
+    hertzd.wait_for("the loss is told", |hertzd| told(hertzd, "was lost") > lost);
+    hertzd.wait_for("it is looked for", |hertzd| told(hertzd, "still looked for") > 0);
+    server.reader = None;
+    for module in [MODULE, SINE] {
+        let words: Vec<_> = ["load-module"].into_iter().chain(module.split(' ')).collect();
+        assert!(server.pactl(&words), "{module}");
+    }
+    server.read_along();
+    hertzd.wait_for("it is found", |hertzd| told(hertzd, "is there again") > again);
+    more(&mut hertzd, "sound comes after the unplugging");
+
+    hertzd.signal("INT");
+    let ended = hertzd.wait();
+    assert!(ended.status.success(), "{}", ended.told());
+    let summary = ended.summary();
+    let (tone, other) = (task(&summary, "tone"), task(&summary, "other"));
+    println!("{tone}\n{}", ended.stderr);
+    assert!(count(tone, "errors") > 0);
+    assert_eq!(count(other, "errors"), 0);
+}
+
+/// What the device does not have is told with what it has, at the key; so is how to find a device.
+#[test]
+fn what_the_device_refuses_is_told_with_what_it_offers() {
+    let Some(server) = Server::start() else { return };
+    for (device, key, value, offered) in [
+        ("linear", "sample-format", "\"f32\"", "\"s16\", \"s24\", \"s32\"\n"),
+        ("tone", "sample-rate", "\"1 MHz\"", "1 to 384000 Hz\n"),
+        ("tone", "channels", "64", "1 to 32\n"),
+    ] {
+        let config = TONE.replace("channels = 1\n", "").replace("\"tone\"", &format!("{device:?}"));
+        let ended = server.run(&format!("{config}{key} = {value}\n"), &["--for", "1s"]).wait();
+        let wanted = format!("task.tone: {key} = {value}; {device:?} does not have ");
+        println!("{}", ended.stderr);
+        assert_eq!(ended.status.code(), Some(78), "{}", ended.told());
+        assert!(ended.stderr.contains(&wanted), "{}", ended.told());
+        assert!(ended.stderr.contains(&format!("it offers {offered}")), "{}", ended.told());
+    }
+    let config = TONE.replace("\"tone\"", "\"nowhere\"");
+    let ended = server.run(&config, &["--for", "1s"]).wait();
+    println!("{}", ended.stderr);
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.told());
+    let wanted = "cannot open \"nowhere\": No such file or directory (os error 2); `arecord -L` lists the names";
+    assert!(ended.stderr.contains(wanted), "{}", ended.told());
+    let waiting = format!("{config}missing = \"wait\"\n");
+    let ended = server.run(&waiting, &["--for", "1s", "--json"]).wait();
+    assert!(ended.status.success(), "{}", ended.told());
+    assert_eq!(count(task(&ended.summary(), "tone"), "errors"), 100, "each tick says that there is no device");
+    assert!(ended.stderr.contains("audio device nowhere of task.tone is not there yet"), "{}", ended.told());
+}
+
+/// Frames so far, as the recording says.
+fn frames(hertzd: &Running) -> f64 {
+    let text = fs::read_to_string(hertzd.folder().join("tone.csv")).unwrap_or_default();
+    let mut lines = text.lines();
+    let Some(column) = lines.next().and_then(|head| head.split(',').position(|name| name.starts_with("frames"))) else {
+        return 0.0;
+    };
+    // The last line may not be there in full.
+    let whole = &text[..text.rfind('\n').unwrap_or(0)];
+    let last = whole.lines().last().and_then(|line| line.split(',').nth(column)?.parse().ok());
+    last.unwrap_or(0.0)
+}
+
+/// Runs the test of this name, one of those below, in a process that finds the server.
+fn run_inside(server: &Server, name: &str) {
+    let mut test = Command::new(std::env::current_exe().unwrap());
+    test.args(["--exact", name, "--ignored", "--nocapture"]);
+    surround(&mut test, server.folder.path());
+    let output = test.output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    println!("{said}");
+    assert!(output.status.success() && said.contains("1 passed"), "{name} failed");
+}
+
+#[test]
+fn the_blocks_are_the_whole_tone() {
+    let Some(server) = Server::start() else { return };
+    run_inside(&server, "inside_the_blocks_are_the_whole_tone");
+}
+
+/// 440 Hz to 0.1 %, as loud as it is played, and no period of another length than the others.
+fn is_the_tone(samples: &[i16]) {
+    // The server may begin with silence.
+    let first = samples.iter().position(|&sample| sample.abs() > 8_000).unwrap();
+    assert!(first < 2 * 48_000, "silent for {first} frames");
+    let samples = &samples[first..];
+    let up: Vec<_> = samples.windows(2).enumerate().filter(|(_, pair)| pair[0] < 0 && pair[1] >= 0).collect();
+    // Where the line between the two samples crosses zero.
+    let at = |(index, pair): &(usize, &[i16])| *index as f64 + f64::from(pair[0]) / f64::from(pair[0] - pair[1]);
+    let periods = (up.len() - 1) as f64;
+    let hertz = 48_000.0 * periods / (at(&up[up.len() - 1]) - at(&up[0]));
+    println!("{hertz} Hz");
+    assert!((hertz / 440.0 - 1.0).abs() < 0.001, "{hertz} Hz");
+    let whole = &samples[up[0].0..up[up.len() - 1].0];
+    let squares: f64 = whole.iter().map(|&sample| (f64::from(sample) / 32_768.0).powi(2)).sum();
+    let rms = (squares / whole.len() as f64).sqrt();
+    assert!((rms / RMS - 1.0).abs() < 0.001, "{rms}");
+    // Nothing is torn: between two crossings there is one period each time.
+    for two in up.windows(2) {
+        let length = at(&two[1]) - at(&two[0]);
+        assert!((length - 48_000.0 / 440.0).abs() < 0.5, "a period of {length} frames at {}", two[0].0);
+    }
+}
+
+/// The task, as the configuration makes it.
+fn built(keys: &str) -> Box<dyn Task> {
+    let facts = Facts { online_cpus: vec![0], cpu_set_size: 1024 };
+    let config = format!("[task.tone]\nkind = \"audio\"\n{keys}");
+    let mut config = Config::parse(config, "test.toml", &Kinds::builtin(), &facts).unwrap_or_else(|no| panic!("{no}"));
+    config.tasks[0].blueprint.build().unwrap_or_else(|no| panic!("{no}"))
+}
+
+/// Ticks until so many frames have come; all blocks, with their bytes.
+fn captured(task: &mut dyn Task, frames: u64, frame: u64) -> (Vec<(Head, u64)>, Vec<u8>) {
+    let clock = KernelClock::monotonic();
+    let (sender, mut receiver) = blocks(Queue::Fifo, &task.stream().unwrap());
+    task.connect(sender);
+    let (mut heads, mut bytes) = (Vec::new(), Vec::new());
+    let mut n = 0;
+    while (bytes.len() as u64) < frames * frame {
+        let (now, zero) = (clock.now(), Span::ZERO);
+        let tick = Tick { n, release: now, started: now, lateness: zero, skipped: 0, credit: zero, period: zero };
+        let mut values = [f64::NAN; 5];
+        task.tick(&tick, &mut values).unwrap();
+        while let Some(block) = receiver.take() {
+            assert_eq!((block.head.n, block.bytes.len() as u64 % frame), (n, 0));
+            heads.push((block.head, block.bytes.len() as u64 / frame));
+            bytes.extend_from_slice(block.bytes);
+        }
+        assert_eq!(values[0], (bytes.len() as u64 / frame) as f64, "frames");
+        n += 1;
+        assert!(n < 10_000, "{} frames after {n} ticks", bytes.len() as u64 / frame);
+        pause(Span::from_millis(10));
+    }
+    assert_eq!(receiver.traffic().dropped(), 0);
+    (heads, bytes)
+}
+
+#[test]
+#[ignore = "the_blocks_are_the_whole_tone runs it, where there is a server"]
+fn inside_the_blocks_are_the_whole_tone() {
+    let mut task = built("rate = 100\ndevice = \"tone\"\nchannels = 1\nsample-format = \"s16\"\nsample-rate = 48000\n");
+    let format = AudioFormat { rate: 48_000, channels: 1, sample: SampleFormat::S16 };
+    assert_eq!(task.stream().unwrap().format, Format::Audio(format));
+    let (heads, bytes) = captured(&mut *task, 5 * 48_000, 2);
+    let mut next = 0;
+    for (head, frames) in &heads {
+        assert_eq!(head.index, next, "no frame is missing and none is there twice");
+        next += frames;
+    }
+    assert!(heads.is_sorted_by_key(|(head, _)| head.at));
+
+    let samples: Vec<_> = bytes.as_chunks().0.iter().map(|&bytes| i16::from_le_bytes(bytes)).collect();
+    println!("{} blocks, {next} frames", heads.len());
+    is_the_tone(&samples);
+}
+
+/// ALSA's file device, whose frames come as fast as they are asked for: what is taken is what is in the file.
+#[test]
+fn the_blocks_are_the_file_to_the_byte() {
+    if !Path::new("/usr/share/alsa/alsa.conf").exists() {
+        println!("skipped: ALSA has no configuration here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let input: PathBuf = folder.path().join("in.raw");
+    let bytes: Vec<u8> = (0..400_000_u32).flat_map(u32::to_le_bytes).collect();
+    fs::write(&input, &bytes).unwrap();
+    let alsa = format!(
+        "</usr/share/alsa/alsa.conf>\npcm.loop {{ type file slave.pcm null file /dev/null infile \"{}\" format raw }}\n",
+        input.display()
+    );
+    fs::write(folder.path().join("alsa.conf"), alsa).unwrap();
+    let mut test = Command::new(std::env::current_exe().unwrap());
+    test.args(["--exact", "inside_the_blocks_are_the_file_to_the_byte", "--ignored", "--nocapture"]);
+    surround(&mut test, folder.path());
+    let output = test.output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+#[ignore = "the_blocks_are_the_file_to_the_byte runs it, with the file"]
+fn inside_the_blocks_are_the_file_to_the_byte() {
+    // 400,000 frames of one channel of 32 bits, each with its number.
+    let mut task = built("rate = 100\ndevice = \"loop\"\nchannels = 1\nsample-format = \"s32\"\n");
+    let (heads, bytes) = captured(&mut *task, 390_000, 4);
+    println!("{} blocks", heads.len());
+    for (index, bytes) in bytes.as_chunks().0.iter().take(390_000).enumerate() {
+        assert_eq!(u32::from_le_bytes(*bytes), u32::try_from(index).unwrap());
+    }
+}

@@ -1,0 +1,103 @@
+//! A tick of an audio task allocates nothing, neither in Rust nor in the ALSA library: every allocation of this process is
+//! counted, whoever makes it.
+
+#![cfg(feature = "audio")]
+#![expect(unsafe_code, reason = "the C library's allocator cannot be stood in for without")]
+
+use hertzd::config::{Config, Facts};
+use hertzd::stream::{Queue, blocks};
+use hertzd::tasks::{Kinds, Tick};
+use hertzd::time::{Instant, Span};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::path::Path;
+
+thread_local! {
+    // Constant and without a destructor, so that counting does not allocate in turn.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
+}
+
+unsafe extern "C" {
+    fn __libc_malloc(size: usize) -> *mut c_void;
+    fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
+    fn __libc_realloc(old: *mut c_void, size: usize) -> *mut c_void;
+    fn __libc_free(old: *mut c_void);
+}
+
+/// The program's own allocator stands before that of the C library, for every library it has loaded.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
+    count();
+    // SAFETY: the C library's own allocator, called as this was.
+    unsafe { __libc_malloc(size) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn calloc(count_: usize, size: usize) -> *mut c_void {
+    count();
+    // SAFETY: as above.
+    unsafe { __libc_calloc(count_, size) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
+    count();
+    // SAFETY: as above; `old` came from there, as every block here does.
+    unsafe { __libc_realloc(old, size) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn free(old: *mut c_void) {
+    count();
+    // SAFETY: as above.
+    unsafe { __libc_free(old) }
+}
+
+/// Allocations over a thousand ticks after the first, of a task that captures from ALSA's null device (which always has a
+/// whole buffer) and hands over its blocks; and how many it made before the first.
+fn allocations(keys: &str) -> (u64, u64) {
+    let facts = Facts { online_cpus: vec![0], cpu_set_size: 1024 };
+    let config = format!("[task.a]\nkind = \"audio\"\nrate = 100\ndevice = \"null\"\nbuffer = \"40ms\"\n{keys}");
+    let mut config = Config::parse(config, "test.toml", &Kinds::builtin(), &facts).unwrap_or_else(|no| panic!("{no}"));
+    let before = CALLS.get();
+    let mut task = config.tasks[0].blueprint.build().unwrap_or_else(|no| panic!("{no}"));
+    let opening = CALLS.get() - before;
+    let (sender, mut receiver) = blocks(Queue::Fifo, &task.stream().unwrap());
+    task.connect(sender);
+    let mut values = [f64::NAN; 5];
+    let (mut calls, mut taken) = (0, 0);
+    for n in 0..1_001 {
+        let (zero, now) = (Span::ZERO, Instant::ZERO);
+        let tick = Tick { n, release: now, started: now, lateness: zero, skipped: 0, credit: zero, period: zero };
+        let before = CALLS.get();
+        task.tick(&tick, &mut values).unwrap();
+        calls += CALLS.get() - before;
+        while let Some(block) = receiver.take() {
+            taken += u64::from(!block.bytes.is_empty());
+        }
+    }
+    assert_eq!(taken, 1_001, "a block for each tick");
+    assert!(values[0] > 1_000.0, "{values:?}");
+    (calls, opening)
+}
+
+#[test]
+fn a_tick_of_audio_allocates_nothing() {
+    let before = CALLS.get();
+    drop(black_box(vec![0_u8; 64]));
+    assert_eq!(CALLS.get() - before, 2, "Rust's allocations are counted");
+    if !Path::new("/usr/share/alsa/alsa.conf").exists() {
+        println!("skipped: ALSA has no configuration here, and so no null device");
+        return;
+    }
+    for keys in ["", "channels = 8\nsample-format = \"s32\"\n", "channels = 1\nsample-format = \"f32\"\n"] {
+        let (calls, opening) = allocations(keys);
+        assert!(opening > 50, "the library's allocations are counted: {opening}");
+        assert_eq!(calls, 0, "{keys}");
+    }
+}
