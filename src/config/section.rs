@@ -5,6 +5,7 @@ use super::error::{self, Origin, Problem};
 use super::keys::{Key, suggestion};
 use super::source::Source;
 use super::{identity, value};
+use crate::pacing::Rate;
 use crate::time::Span;
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
@@ -105,6 +106,11 @@ impl<'a> Section<'a> {
             }
             _ => self.duration_or_zero(key).map(|span| vec![span]),
         }
+    }
+
+    /// So many a second, exact.
+    pub fn rate(&mut self, key: &str) -> Option<Rate> {
+        self.read(key, value::rate)
     }
 
     /// A finite number, with or without a fraction.

@@ -96,6 +96,10 @@ impl Kinds {
                 load,
             ));
         // One line each, with the feature it hangs on.
+        #[cfg(feature = "video")]
+        let kinds = kinds.add(super::video::kind());
+        #[cfg(not(feature = "video"))]
+        let kinds = kinds.leaving_out("video", "build it with `--features video`, which is on by default");
         #[cfg(not(feature = "audio"))]
         let kinds = kinds.leaving_out(
             "audio",
