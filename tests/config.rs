@@ -66,9 +66,9 @@ fn parse(text: impl AsRef<[u8]>) -> Result<Config, Problems> {
     Config::parse(text, "hertzd.toml", &kinds(), &facts())
 }
 
-#[test]
-fn bad_files_are_refused_with_these_messages() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bad");
+/// Refuses every file of a folder of fixtures with the message beside it; how many there are.
+fn refuse_all(folder: &str, kinds: &Kinds) -> usize {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(folder);
     let update = std::env::var_os("UPDATE").is_some();
     let (mut seen, mut wrong) = (0, Vec::new());
     for entry in fs::read_dir(directory).unwrap() {
@@ -78,7 +78,7 @@ fn bad_files_are_refused_with_these_messages() {
         }
         seen += 1;
         let name = path.file_name().unwrap().to_str().unwrap();
-        let problems = Config::parse(fs::read(&path).unwrap(), name, &kinds(), &facts()).expect_err(name);
+        let problems = Config::parse(fs::read(&path).unwrap(), name, kinds, &facts()).expect_err(name);
         let (message, expected) = (format!("{problems}\n"), path.with_extension("txt"));
         if update {
             fs::write(&expected, &message).unwrap();
@@ -90,7 +90,19 @@ fn bad_files_are_refused_with_these_messages() {
         assert!(problems.render(true).contains("\u{1b}["), "{name}: no colour");
     }
     assert!(wrong.is_empty(), "changed; run with UPDATE=1 and read the difference:\n{}", wrong.join("\n"));
+    seen
+}
+
+#[test]
+fn bad_files_are_refused_with_these_messages() {
+    let seen = refuse_all("bad", &kinds());
     assert!(seen >= 45, "only {seen} files");
+}
+
+#[test]
+fn bad_tasks_of_the_built_in_kinds_are_refused_with_these_messages() {
+    let seen = refuse_all("bad-tasks", &Kinds::builtin());
+    assert!(seen >= 10, "only {seen} files");
 }
 
 #[test]
