@@ -134,11 +134,11 @@ impl Mapping {
         ask(file, vidioc::VIDIOC_QUERYBUF, &mut buffer)?;
         // SAFETY: the kernel filled in the offset, since the buffer is one to be mapped.
         let offset = unsafe { buffer.m.offset };
-        let offset = libc::off_t::try_from(offset).map_err(|_| invalid())?;
+        let offset = libc::off64_t::from(offset);
         let length = usize::try_from(buffer.length).map_err(|_| invalid())?;
         let (nowhere, descriptor) = (ptr::null_mut(), file.as_raw_fd());
         // SAFETY: a new mapping at a place that the kernel chooses touches no memory there is.
-        let start = unsafe { libc::mmap(nowhere, length, libc::PROT_READ, libc::MAP_SHARED, descriptor, offset) };
+        let start = unsafe { libc::mmap64(nowhere, length, libc::PROT_READ, libc::MAP_SHARED, descriptor, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

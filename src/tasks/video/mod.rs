@@ -33,7 +33,7 @@ use crate::time::Clock;
 use open::{Opened, Opener, Promise};
 use reel::{Moment, Reel};
 use std::mem;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// Which camera, and how its frames are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,20 +100,19 @@ impl Video {
             missing = Missing::Wait;
             promise.get_or_init(|| held);
         }
-        let blamed = Arc::new(Mutex::new("device"));
-        let open = {
-            let (promise, blamed) = (promise.clone(), blamed.clone());
-            move || {
-                opener.open(&promise).map_err(|error| {
-                    *blamed.lock().unwrap_or_else(PoisonError::into_inner) = error.key;
-                    error.message
-                })
-            }
+        // What is wrong with anything but the device does not become right by waiting.
+        let first = opener.open(&promise);
+        if let Err(error) = &first
+            && (missing == Missing::Refuse || error.key != "device")
+        {
+            return Err(error.clone());
+        }
+        let (mut first, promised) = (Some(first), promise.clone());
+        let open = move || {
+            let opened = first.take().unwrap_or_else(|| opener.open(&promised));
+            opened.map_err(|error| error.message)
         };
-        let link = Link::open(what, missing, open).map_err(|message| {
-            let key = *blamed.lock().unwrap_or_else(PoisonError::into_inner);
-            BuildError { key, message }
-        })?;
+        let link = Link::open(what, missing, open).map_err(|message| BuildError { key: "device", message })?;
         let promise = *promise.get_or_init(|| usual);
         Ok(Self { link, reel: Reel::new(take), promise })
     }
