@@ -159,3 +159,41 @@ impl Task for Video {
         taken
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{Instant, Span};
+
+    fn settings(device: &str, missing: Missing) -> VideoSettings {
+        VideoSettings { device: device.into(), missing, ..VideoSettings::default() }
+    }
+
+    #[test]
+    fn what_is_no_camera_is_refused_and_waited_for_if_asked() {
+        let refused = Video::open(settings("/dev/null", Missing::Refuse), "eye").unwrap_err();
+        assert_eq!(refused, BuildError { key: "device", message: "/dev/null is no video device".into() });
+        let refused = Video::open(settings("/nonexistent", Missing::Refuse), "eye").unwrap_err().message;
+        assert!(refused.starts_with("cannot open /nonexistent: No such file or directory (os error 2); "), "{refused}");
+
+        let mut video = Video::open(settings("/nonexistent", Missing::Wait), "eye").unwrap();
+        let (zero, at) = (Span::ZERO, Instant::ZERO);
+        let tick = Tick {
+            n: 0,
+            release: at,
+            started: at,
+            lateness: zero,
+            skipped: 0,
+            credit: zero,
+            period: Span::from_millis(33),
+        };
+        let mut values = [f64::NAN; 6];
+        let gone = video.tick(&tick, &mut values).unwrap_err();
+        assert_eq!(gone.to_string(), "the device is gone, and looked for");
+        // What it will deliver is known all the same.
+        let shape = video.stream().unwrap();
+        let image = ImageFormat { width: 640, height: 480, stride: 1_280, four_cc: *b"YUYV" };
+        assert_eq!((shape.format, shape.largest), (Format::Image(image), 614_400));
+        assert_eq!(shape.bytes_per_second, 614_400.0 * 30.0);
+    }
+}

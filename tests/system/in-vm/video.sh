@@ -117,7 +117,7 @@ for row in csv.DictReader(line for line in open(sys.argv[1]) if not line.startsw
 assert rows > 100
 print(rows, last)
 END
-rows=$(python3 /tmp/rows.py $STATE/eye.csv 2>&1) && ok "and so it does in every row of the recording: $rows" || not_ok "the recording: $rows"
+rows=$(python3 /tmp/rows.py "$STATE/eye.csv" 2>&1) && ok "and so it does in every row of the recording: $rows" || not_ok "the recording: $rows"
 same "the other tasks skipped nothing of all this" "$skipped" "$(skipped)"
 check "  and ticked" ticked beside 10
 
