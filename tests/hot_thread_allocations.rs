@@ -386,6 +386,31 @@ fn nor_do_the_policies_that_carry_debt() {
     assert!(tasks.iter().any(|task| task.task == "credited" && task.overruns > 0));
 }
 
+/// The same of a camera that is there is proven on a real driver, by tests/system/in-vm/video.sh; and here, where there is
+/// one.
+#[cfg(feature = "video")]
+#[test]
+fn nor_does_a_camera_there_or_not() {
+    use hertzd::tasks::video::{cameras, offers};
+    let absent = "[task.absent]\nkind = \"video\"\nrate = 200\ndevice = \"/nonexistent/video\"\nmissing = \"wait\"\n";
+    let mut config = absent.to_owned();
+    let first = cameras().into_iter().find_map(|camera| Some((offers(&camera.path).ok()?.into_iter().next()?, camera)));
+    if let Some((offer, camera)) = &first {
+        let format = String::from_utf8_lossy(&offer.format);
+        let ((width, height), path) = (offer.smallest, camera.path.display());
+        config += &format!("[task.eye]\nkind = \"video\"\nrate = 100\ndevice = \"{path}\"\nformat = \"{format}\"\n");
+        config += &format!("size = \"{width}x{height}\"\n");
+    } else {
+        println!("only of a camera that is not there: this machine has none");
+    }
+    let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
+    assert_eq!(ticks, 2_000);
+    assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
+    let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
+    assert_eq!(task("absent").errors, task("absent").ran, "each tick says that it is not there");
+    assert!(first.is_none() || task("eye").errors == 0);
+}
+
 #[test]
 fn a_task_that_allocates_is_caught() {
     let config =

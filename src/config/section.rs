@@ -136,6 +136,11 @@ impl<'a> Section<'a> {
         self.read(key, value::size)
     }
 
+    /// So many a second, exact.
+    pub fn rate(&mut self, key: &str) -> Option<Rate> {
+        self.read(key, value::rate)
+    }
+
     /// A finite number, with or without a fraction.
     pub fn number(&mut self, key: &str) -> Option<f64> {
         self.read(key, value::number)

@@ -8,10 +8,11 @@
 //! | [`memory`] | locked pages, an allocator that keeps what it has, shallow CPU idle states |
 //! | [`host`] | facts of the machine that belong beside every measurement |
 //! | [`stream`] | whether a write would wait |
+//! | [`video`] | cameras: what they can, and frames in mapped buffers |
 //! | [`notify`] | nothing: it tells the service manager how the service is |
 //!
-//! Only [`clock`] is meant for the hot path: it neither allocates nor takes a lock. Everything else is for setting up
-//! and may do both. Refusals are [`io::Error`]s that keep the errno, for the caller to tell the remedy.
+//! Only [`clock`] and the streams of [`video`] are meant for the hot path: they neither allocate nor take a lock.
+//! Everything else is for setting up and may do both. Refusals are [`io::Error`]s that keep the errno, for the caller to tell the remedy.
 
 #![allow(unsafe_code, reason = "system calls are unsafe functions of libc; this room is where they are made safe")]
 
@@ -28,6 +29,9 @@ pub mod host;
 pub mod notify;
 
 pub mod stream;
+
+#[cfg(feature = "video")]
+pub mod video;
 
 use std::io;
 

@@ -11,6 +11,10 @@ impl Kinds {
         let kinds = kinds.add(load::kind());
         #[cfg(feature = "audio")]
         let kinds = kinds.add(super::audio::kind());
+        #[cfg(feature = "video")]
+        let kinds = kinds.add(super::video::kind());
+        #[cfg(not(feature = "video"))]
+        let kinds = kinds.leaving_out("video", "build it with `--features video`, which is on by default");
         #[cfg(not(feature = "audio"))]
         let kinds = kinds.leaving_out(
             "audio",

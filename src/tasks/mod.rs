@@ -7,6 +7,9 @@ pub mod sensor;
 
 pub mod load;
 
+#[cfg(feature = "video")]
+pub mod video;
+
 pub mod link;
 
 #[cfg(feature = "audio")]

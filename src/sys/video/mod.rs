@@ -1,0 +1,287 @@
+//! Video capture devices of Video4Linux 2: asking what they can, setting them up, and their memory-mapped buffers.
+//!
+//! Structs and request numbers are those of `moq-v4l`, which has the kernel's header translated and checked in. Its own
+//! devices and buffers are not used: they panic at a card whose name is not UTF-8 or at a colour space they do not know,
+//! and when they are dropped; they leave files open across `exec`; and their buffers may be read while the camera writes
+//! them.
+//!
+//! [`Device`] is for setting up: it opens, allocates and may block. Of [`Stream`], [`dequeue`](Stream::dequeue),
+//! [`bytes`](Stream::bytes) and [`queue`](Stream::queue) are for the hot path: they never wait for a frame and do not
+//! allocate. A driver may hold them up for as long as it holds its own lock. Dropping a stream unmaps and closes. No
+//! clock is read.
+
+mod request;
+
+mod stream;
+
+pub use stream::{Frame, MOST_BUFFERS, Stream};
+
+use moq_v4l::sys as v4l2;
+use moq_v4l::v4l2::vidioc;
+use request::{CAPTURE, ask, zeroed};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// What a device says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capability {
+    /// Name of the card: "HD Pro Webcam C920".
+    pub card: String,
+    /// Name of the driver: "uvcvideo".
+    pub driver: String,
+    /// It captures frames that lie in one piece, and streams them into mapped buffers.
+    pub captures: bool,
+    /// It captures frames whose planes lie apart.
+    pub multi_planar: bool,
+}
+
+/// The form of the frames that a device delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// V4L2's four characters.
+    pub four_cc: [u8; 4],
+    /// In pixels.
+    pub width: u32,
+    /// In pixels.
+    pub height: u32,
+    /// Bytes from one row of the first plane to the next; zero where that means nothing.
+    pub stride: u32,
+    /// Bytes that the largest frame may have.
+    pub largest: u32,
+    /// The two fields of a frame come in buffers of their own.
+    pub alternating: bool,
+}
+
+/// Sizes of frames; both ends are equal for a single size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Width and height, in pixels.
+    pub smallest: (u32, u32),
+    /// Width and height, in pixels.
+    pub largest: (u32, u32),
+}
+
+/// An open device that does not stream yet.
+#[derive(Debug)]
+pub struct Device {
+    file: File,
+}
+
+impl Device {
+    /// Opens the device. Nothing here waits for frames.
+    ///
+    /// # Errors
+    /// ENOENT, ENODEV: it is not there. EACCES, EPERM: by its mode, or by a service's DeviceAllow=.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        Ok(Self { file })
+    }
+
+    /// The device's number, the same by whatever path it was opened.
+    ///
+    /// # Errors
+    /// As of fstat().
+    pub fn number(&self) -> io::Result<u64> {
+        self.file.metadata().map(|metadata| metadata.rdev())
+    }
+
+    /// What it is.
+    ///
+    /// # Errors
+    /// ENOTTY: it is no video device.
+    pub fn capability(&self) -> io::Result<Capability> {
+        let mut capability: v4l2::v4l2_capability = zeroed();
+        ask(&self.file, vidioc::VIDIOC_QUERYCAP, &mut capability)?;
+        let can = match capability.capabilities & v4l2::V4L2_CAP_DEVICE_CAPS {
+            0 => capability.capabilities,
+            _ => capability.device_caps,
+        };
+        let all = |wanted: u32| can & wanted == wanted;
+        Ok(Capability {
+            card: text(&capability.card),
+            driver: text(&capability.driver),
+            captures: all(v4l2::V4L2_CAP_VIDEO_CAPTURE | v4l2::V4L2_CAP_STREAMING),
+            multi_planar: all(v4l2::V4L2_CAP_VIDEO_CAPTURE_MPLANE),
+        })
+    }
+
+    /// Sets the form of frames, and returns what the driver made of it, which may differ in everything.
+    ///
+    /// # Errors
+    /// EBUSY: it streams already, here or in another program. EINVAL: it has no such format.
+    pub fn set_form(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<Form> {
+        self.form(vidioc::VIDIOC_S_FMT, four_cc, width, height)
+    }
+
+    /// What [`set_form`](Self::set_form) would return, without setting it; also while it streams.
+    ///
+    /// # Errors
+    /// EINVAL: it has no such format.
+    pub fn try_form(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<Form> {
+        self.form(vidioc::VIDIOC_TRY_FMT, four_cc, width, height)
+    }
+
+    fn form(&self, request: libc::Ioctl, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<Form> {
+        let mut format: v4l2::v4l2_format = zeroed();
+        format.type_ = CAPTURE;
+        let mut pixels: v4l2::v4l2_pix_format = zeroed();
+        (pixels.width, pixels.height) = (width, height);
+        pixels.pixelformat = u32::from_le_bytes(four_cc);
+        pixels.field = v4l2::v4l2_field_V4L2_FIELD_ANY;
+        format.fmt.pix = pixels;
+        ask(&self.file, request, &mut format)?;
+        // SAFETY: every field of this union is made of integers, and all of it was zeroed before.
+        let pixels = unsafe { format.fmt.pix };
+        Ok(Form {
+            four_cc: pixels.pixelformat.to_le_bytes(),
+            width: pixels.width,
+            height: pixels.height,
+            stride: pixels.bytesperline,
+            largest: pixels.sizeimage,
+            alternating: pixels.field == v4l2::v4l2_field_V4L2_FIELD_ALTERNATE,
+        })
+    }
+
+    /// Frames per second as a fraction; `None` where the driver has no say in it.
+    ///
+    /// # Errors
+    /// ENOTTY: the driver cannot be asked.
+    pub fn rate(&self) -> io::Result<Option<(u32, u32)>> {
+        let mut parameters: v4l2::v4l2_streamparm = zeroed();
+        parameters.type_ = CAPTURE;
+        ask(&self.file, vidioc::VIDIOC_G_PARM, &mut parameters)?;
+        Ok(rate_in(&parameters))
+    }
+
+    /// Asks for so many frames per second, and returns what the driver made of it.
+    ///
+    /// # Errors
+    /// ENOTTY, EINVAL: the driver cannot be asked.
+    pub fn set_rate(&self, (frames, seconds): (u32, u32)) -> io::Result<Option<(u32, u32)>> {
+        let mut parameters: v4l2::v4l2_streamparm = zeroed();
+        parameters.type_ = CAPTURE;
+        let mut capture: v4l2::v4l2_captureparm = zeroed();
+        (capture.timeperframe.numerator, capture.timeperframe.denominator) = (seconds, frames);
+        parameters.parm.capture = capture;
+        ask(&self.file, vidioc::VIDIOC_S_PARM, &mut parameters)?;
+        Ok(rate_in(&parameters))
+    }
+
+    /// The formats on offer: four characters, and the driver's description.
+    ///
+    /// # Errors
+    /// ENODEV, ENOTTY.
+    pub fn formats(&self) -> io::Result<Vec<([u8; 4], String)>> {
+        self.each(|index| {
+            let mut format: v4l2::v4l2_fmtdesc = zeroed();
+            (format.index, format.type_) = (index, CAPTURE);
+            ask(&self.file, vidioc::VIDIOC_ENUM_FMT, &mut format)?;
+            Ok((format.pixelformat.to_le_bytes(), text(&format.description)))
+        })
+    }
+
+    /// The sizes on offer in a format; empty where the driver does not tell.
+    ///
+    /// # Errors
+    /// ENODEV.
+    pub fn sizes(&self, four_cc: [u8; 4]) -> io::Result<Vec<Sizes>> {
+        let all = self.each(|index| {
+            let mut sizes: v4l2::v4l2_frmsizeenum = zeroed();
+            (sizes.index, sizes.pixel_format) = (index, u32::from_le_bytes(four_cc));
+            ask(&self.file, vidioc::VIDIOC_ENUM_FRAMESIZES, &mut sizes)?;
+            if sizes.type_ == v4l2::v4l2_frmsizetypes_V4L2_FRMSIZE_TYPE_DISCRETE {
+                // SAFETY: both fields of this union are made of integers, and all of it was zeroed before.
+                let size = unsafe { sizes.__bindgen_anon_1.discrete };
+                return Ok((true, Sizes { smallest: (size.width, size.height), largest: (size.width, size.height) }));
+            }
+            // SAFETY: both fields of this union are made of integers, and all of it was zeroed before.
+            let range = unsafe { sizes.__bindgen_anon_1.stepwise };
+            let (smallest, largest) = ((range.min_width, range.min_height), (range.max_width, range.max_height));
+            Ok((false, Sizes { smallest, largest }))
+        })?;
+        // A range is all there is, whatever index it is asked for by.
+        let single = all.iter().take_while(|(single, _)| *single).count();
+        Ok(all.into_iter().take(single.max(1)).map(|(_, sizes)| sizes).collect())
+    }
+
+    /// The rates on offer in a format and size, in frames per second; of a range its ends. Empty where the driver does
+    /// not tell.
+    ///
+    /// # Errors
+    /// ENODEV.
+    pub fn rates(&self, four_cc: [u8; 4], (width, height): (u32, u32)) -> io::Result<Vec<(u32, u32)>> {
+        let all = self.each(|index| {
+            let mut intervals: v4l2::v4l2_frmivalenum = zeroed();
+            (intervals.index, intervals.pixel_format) = (index, u32::from_le_bytes(four_cc));
+            (intervals.width, intervals.height) = (width, height);
+            ask(&self.file, vidioc::VIDIOC_ENUM_FRAMEINTERVALS, &mut intervals)?;
+            if intervals.type_ == v4l2::v4l2_frmivaltypes_V4L2_FRMIVAL_TYPE_DISCRETE {
+                // SAFETY: both fields of this union are made of integers, and all of it was zeroed before.
+                let one = unsafe { intervals.__bindgen_anon_1.discrete };
+                return Ok((true, vec![(one.denominator, one.numerator)]));
+            }
+            // SAFETY: both fields of this union are made of integers, and all of it was zeroed before.
+            let range = unsafe { intervals.__bindgen_anon_1.stepwise };
+            let ends = [range.max, range.min].map(|end| (end.denominator, end.numerator));
+            Ok((false, ends.to_vec()))
+        })?;
+        let single = all.iter().take_while(|(single, _)| *single).count();
+        Ok(all.into_iter().take(single.max(1)).flat_map(|(_, rates)| rates).collect())
+    }
+
+    /// Maps buffers, hands all of them to the driver, and starts the stream.
+    ///
+    /// # Errors
+    /// What was attempted, and the reason: ENOMEM, EBUSY, ENOSPC for want of USB bandwidth, or whatever the driver says.
+    pub fn stream(self, buffers: u32, form: Form) -> Result<Stream, (&'static str, io::Error)> {
+        Stream::start(self.file, buffers, form)
+    }
+
+    /// What `ask` returns for 0, 1, 2, ... until it says that there is no more.
+    fn each<T>(&self, mut ask: impl FnMut(u32) -> io::Result<T>) -> io::Result<Vec<T>> {
+        let mut all = Vec::new();
+        for index in 0..1_000 {
+            match ask(index) {
+                Ok(one) => all.push(one),
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTTY)) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// The rate, if the driver has a say in it; a fraction without zeros.
+fn rate_in(parameters: &v4l2::v4l2_streamparm) -> Option<(u32, u32)> {
+    // SAFETY: every field of this union is made of integers, and all of it was zeroed before.
+    let capture = unsafe { parameters.parm.capture };
+    let interval = capture.timeperframe;
+    let told = capture.capability & v4l2::V4L2_CAP_TIMEPERFRAME != 0;
+    (told && interval.numerator > 0 && interval.denominator > 0).then_some((interval.denominator, interval.numerator))
+}
+
+/// A text that ends with its first NUL, whatever bytes a driver has put there.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_drivers() {
+        assert_eq!(text(b"vivid\0\0\0junk"), "vivid");
+        assert_eq!(text(b"Cam\xe9ra "), "Cam\u{fffd}ra");
+    }
+
+    #[test]
+    fn what_is_no_camera_says_so() {
+        let device = Device::open(Path::new("/dev/null")).unwrap();
+        assert_eq!(device.capability().unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+        assert_eq!(device.formats().unwrap(), []);
+    }
+}
