@@ -7,12 +7,14 @@
 //! | [`signals`] | stop and reload requests; the signal that ends a sleep |
 //! | [`memory`] | locked pages, an allocator that keeps what it has, shallow CPU idle states |
 //! | [`host`] | facts of the machine that belong beside every measurement |
-//! | [`stream`] | whether a write would wait |
-//! | [`video`] | cameras: what they can, and frames in mapped buffers |
+//! | [`stream`] | whether a write would wait; reads that do not |
+//! | `video` | cameras: what they can, and frames in mapped buffers (feature `video`) |
+//! | `i2c` | registers of chips on a bus (feature `i2c`) |
 //! | [`notify`] | nothing: it tells the service manager how the service is |
 //!
-//! Only [`clock`] and the streams of [`video`] are meant for the hot path: they neither allocate nor take a lock.
-//! Everything else is for setting up and may do both. Refusals are [`io::Error`]s that keep the errno, for the caller to tell the remedy.
+//! Only [`clock`], the streams of `video` and the reading of `i2c` are meant for the hot path: they neither allocate nor
+//! take a lock. Everything else is for setting up and may do both. Refusals are [`io::Error`]s that keep the errno, for the
+//! caller to tell the remedy.
 
 #![allow(unsafe_code, reason = "system calls are unsafe functions of libc; this room is where they are made safe")]
 
@@ -32,6 +34,9 @@ pub mod stream;
 
 #[cfg(feature = "video")]
 pub mod video;
+
+#[cfg(feature = "i2c")]
+pub mod i2c;
 
 use std::io;
 

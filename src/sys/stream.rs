@@ -1,8 +1,10 @@
-//! Whether a stream takes what is written to it, without trying.
+//! Whether a stream takes what is written to it, without trying; and reads that fail instead of waiting.
 //!
 //! [`writable`] waits, with a limit; it allocates nothing and reads no clock.
 
+use super::from_minus_one;
 use crate::time::Span;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Whether a write of up to a page would be taken, or fail, at once; waits for it up to `within` (whole milliseconds).
@@ -15,6 +17,19 @@ pub fn writable(stream: impl AsFd, within: Span) -> bool {
     let ready = unsafe { libc::poll(&raw mut asked, 1, millis) };
     // An error (a signal, no memory) says nothing about the stream: writing will.
     ready != 0
+}
+
+/// From now on a read of this file, and of all that share its open description, fails with EAGAIN where it would wait.
+///
+/// # Errors
+/// The kernel's reason.
+pub fn set_nonblocking(file: impl AsFd) -> io::Result<()> {
+    let fd = file.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open for as long as `file` is borrowed; no memory is involved.
+    let flags = from_minus_one(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    // SAFETY: as above.
+    from_minus_one(unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -37,5 +52,11 @@ mod tests {
         assert!(writable(&writer, Span::ZERO));
         drop(reader);
         assert!(writable(&writer, Span::ZERO), "a write fails at once");
+    }
+    #[test]
+    fn a_read_that_would_wait_fails() {
+        let (mut reader, _writer) = io::pipe().unwrap();
+        set_nonblocking(&reader).unwrap();
+        assert_eq!(reader.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 }

@@ -15,6 +15,10 @@ impl Kinds {
         let kinds = kinds.add(super::video::kind());
         #[cfg(not(feature = "video"))]
         let kinds = kinds.leaving_out("video", "build it with `--features video`, which is on by default");
+        #[cfg(feature = "i2c")]
+        let kinds = kinds.add(super::i2c::kind());
+        #[cfg(not(feature = "i2c"))]
+        let kinds = kinds.leaving_out("i2c", "build it with the feature i2c, which is one of the default features");
         #[cfg(not(feature = "audio"))]
         let kinds = kinds.leaving_out(
             "audio",

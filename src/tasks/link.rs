@@ -6,6 +6,7 @@
 //! back over another ring, and the task finds it at its next tick.
 
 use super::TickError;
+use crate::config::{Key, Section, Value};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::with_signals_blocked;
 use crate::time::{Clock, Span};
@@ -31,6 +32,22 @@ pub enum Missing {
     Refuse,
     /// Start all the same, and look for it.
     Wait,
+}
+
+impl Missing {
+    /// The key of every kind that has a device.
+    pub const KEY: Key = Key {
+        name: "missing",
+        value: Value::Choice(&["refuse", "wait"]),
+        default: "\"refuse\"",
+        about: "What to do where the device is not there at the start: refuse to start, or start and look for it. One \
+                that goes later is always looked for.",
+    };
+
+    /// What the section says.
+    pub fn of(section: &mut Section<'_>) -> Self {
+        section.choice(Self::KEY.name, &[("refuse", Self::Refuse), ("wait", Self::Wait)]).unwrap_or_default()
+    }
 }
 
 /// The hot end of a device that may come and go.

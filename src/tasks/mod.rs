@@ -15,6 +15,11 @@ pub mod link;
 #[cfg(feature = "audio")]
 mod audio;
 
+pub(crate) mod node;
+
+#[cfg(feature = "i2c")]
+mod i2c;
+
 mod kinds;
 
 mod builtin;

@@ -1,0 +1,257 @@
+//! An I²C bus through its character device (`/dev/i2c-1`, module i2c-dev): what the adapter can do, the address of a chip,
+//! and reading and writing its registers.
+//!
+//! Reading neither allocates nor takes a lock of ours; it blocks for as long as the bus takes, which at 100 kHz is about
+//! 0.1 ms for each byte. No clock is read.
+
+use super::{from_minus_one, invalid};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+// include/uapi/linux/i2c-dev.h, i2c.h
+const I2C_SLAVE: libc::c_ulong = 0x0703;
+const I2C_SLAVE_FORCE: libc::c_ulong = 0x0706;
+const I2C_FUNCS: libc::c_ulong = 0x0705;
+const I2C_RDWR: libc::c_ulong = 0x0707;
+const I2C_SMBUS: libc::c_ulong = 0x0720;
+const I2C_M_RD: u16 = 1;
+const SMBUS_WRITE: u8 = 0;
+const SMBUS_READ: u8 = 1;
+const SIZE_BYTE: u32 = 1;
+const SIZE_BYTE_DATA: u32 = 2;
+const SIZE_WORD_DATA: u32 = 3;
+const SIZE_I2C_BLOCK_DATA: u32 = 8;
+
+/// Most bytes of one transfer by SMBus.
+pub const SMBUS_BLOCK: usize = 32;
+
+/// Most messages of one combined transfer; two for each piece that is read.
+const MESSAGES: usize = 42;
+
+/// Most bytes of one message; the kernel's limit.
+const LONGEST: usize = 8_192;
+
+/// What an adapter can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Functions(pub u64);
+
+impl Functions {
+    /// Messages of any length, several in one transfer.
+    pub const I2C: u64 = 0x0000_0001;
+    /// One byte, without a register.
+    pub const WRITE_BYTE: u64 = 0x0004_0000;
+    /// A byte of a register.
+    pub const READ_BYTE_DATA: u64 = 0x0008_0000;
+    /// A byte into a register.
+    pub const WRITE_BYTE_DATA: u64 = 0x0010_0000;
+    /// Two bytes of a register.
+    pub const READ_WORD_DATA: u64 = 0x0020_0000;
+    /// Two bytes into a register.
+    pub const WRITE_WORD_DATA: u64 = 0x0040_0000;
+    /// Up to 32 bytes from a register on.
+    pub const READ_I2C_BLOCK: u64 = 0x0400_0000;
+    /// Up to 32 bytes into a register and those after it.
+    pub const WRITE_I2C_BLOCK: u64 = 0x0800_0000;
+
+    /// Whether it can do all of these.
+    pub const fn has(self, functions: u64) -> bool {
+        self.0 & functions == functions
+    }
+}
+
+/// Bytes of a chip from a register on, and where in the buffer they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The register to begin with.
+    pub register: u8,
+    /// How many bytes.
+    pub length: usize,
+    /// Their place in the buffer.
+    pub at: usize,
+}
+
+#[repr(C)]
+struct Message {
+    address: u16,
+    flags: u16,
+    length: u16,
+    bytes: *mut u8,
+}
+
+const EMPTY: Message = Message { address: 0, flags: 0, length: 0, bytes: std::ptr::null_mut() };
+
+#[repr(C)]
+struct Transfer {
+    messages: *mut Message,
+    count: u32,
+}
+
+/// What the kernel takes for `union i2c_smbus_data`: a byte, a word, or a length and a block, with one byte to spare.
+#[repr(C, align(2))]
+struct Block([u8; SMBUS_BLOCK + 2]);
+
+#[repr(C)]
+struct Smbus {
+    direction: u8,
+    command: u8,
+    size: u32,
+    data: *mut Block,
+}
+
+/// What the adapter can do.
+///
+/// # Errors
+/// The file is no I²C bus (ENOTTY), or the kernel's reason.
+pub fn functions(bus: &File) -> io::Result<Functions> {
+    let mut functions: libc::c_ulong = 0;
+    // SAFETY: I2C_FUNCS writes one unsigned long to where the pointer leads, which outlives the call.
+    from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_FUNCS as _, &raw mut functions) })?;
+    Ok(Functions(functions))
+}
+
+/// Chooses the chip that later transfers go to. `force`: even where a driver of the kernel has the address.
+///
+/// # Errors
+/// EBUSY: a driver of the kernel has it; or the kernel's reason.
+pub fn set_address(bus: &File, address: u8, force: bool) -> io::Result<()> {
+    let request = if force { I2C_SLAVE_FORCE } else { I2C_SLAVE };
+    // SAFETY: the argument is a number; no memory is involved.
+    from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), request as _, libc::c_ulong::from(address)) })?;
+    Ok(())
+}
+
+/// Reads all pieces by combined transfers of up to 21 of them, each a write of the register's number and a read after a
+/// repeated start. Allocates nothing.
+///
+/// # Errors
+/// EINVAL: a piece does not fit into the buffer; EIO: not all was read; or the kernel's reason.
+pub fn read_combined(bus: &File, address: u8, pieces: &[Piece], buffer: &mut [u8]) -> io::Result<()> {
+    for pieces in pieces.chunks(MESSAGES / 2) {
+        let mut messages = [EMPTY; MESSAGES];
+        for (pair, piece) in messages.chunks_exact_mut(2).zip(pieces) {
+            let bytes = place(piece, buffer)?;
+            let length = u16::try_from(bytes.len()).map_err(|_| invalid())?;
+            let (address, register) = (u16::from(address), (&raw const piece.register).cast_mut());
+            pair[0] = Message { address, flags: 0, length: 1, bytes: register };
+            pair[1] = Message { address, flags: I2C_M_RD, length, bytes: bytes.as_mut_ptr() };
+        }
+        let count = 2 * pieces.len();
+        let mut transfer = Transfer { messages: messages.as_mut_ptr(), count: u32::try_from(count).unwrap_or(0) };
+        // SAFETY: `count` messages lead to one byte of `pieces`, only read, or to `length` bytes inside `buffer`, which
+        // nobody else touches; all outlive the call.
+        let done = from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_RDWR as _, &raw mut transfer) })?;
+        if usize::try_from(done) != Ok(count) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+    }
+    Ok(())
+}
+
+/// Reads one piece by SMBus: a byte, a word, or a block of up to 32 bytes, as its length asks for. Allocates nothing.
+///
+/// # Errors
+/// EINVAL: it does not fit into the buffer, or is longer than 32 bytes; EIO: not all was read; or the kernel's reason.
+pub fn read_smbus(bus: &File, piece: &Piece, buffer: &mut [u8]) -> io::Result<()> {
+    let bytes = place(piece, buffer)?;
+    let mut block = Block([0; SMBUS_BLOCK + 2]);
+    match bytes.len() {
+        1 => {
+            smbus(bus, SMBUS_READ, piece.register, SIZE_BYTE_DATA, &mut block)?;
+            bytes[0] = block.0[0];
+        }
+        2 => {
+            smbus(bus, SMBUS_READ, piece.register, SIZE_WORD_DATA, &mut block)?;
+            // A word in this machine's order; what came first over the bus is its low byte.
+            bytes.copy_from_slice(&u16::from_ne_bytes([block.0[0], block.0[1]]).to_le_bytes());
+        }
+        length => {
+            block.0[0] =
+                u8::try_from(length).ok().filter(|&length| usize::from(length) <= SMBUS_BLOCK).ok_or_else(invalid)?;
+            smbus(bus, SMBUS_READ, piece.register, SIZE_I2C_BLOCK_DATA, &mut block)?;
+            if usize::from(block.0[0]) < length {
+                return Err(io::Error::from_raw_os_error(libc::EIO));
+            }
+            bytes.copy_from_slice(&block.0[1..=length]);
+        }
+    }
+    Ok(())
+}
+
+/// Writes bytes by SMBus: the first is the number of the register.
+///
+/// # Errors
+/// EINVAL: there is none, or more than 33; or the kernel's reason.
+pub fn write_smbus(bus: &File, bytes: &[u8]) -> io::Result<()> {
+    let mut block = Block([0; SMBUS_BLOCK + 2]);
+    let (&command, data) = bytes.split_first().ok_or_else(invalid)?;
+    let size = match *data {
+        [] => SIZE_BYTE,
+        [byte] => {
+            block.0[0] = byte;
+            SIZE_BYTE_DATA
+        }
+        [first, second] => {
+            block.0[..2].copy_from_slice(&u16::from_le_bytes([first, second]).to_ne_bytes());
+            SIZE_WORD_DATA
+        }
+        _ => {
+            let length = u8::try_from(data.len()).map_err(|_| invalid())?;
+            block.0[0] = length;
+            block
+                .0
+                .get_mut(1..=data.len())
+                .filter(|_| data.len() <= SMBUS_BLOCK)
+                .ok_or_else(invalid)?
+                .copy_from_slice(data);
+            SIZE_I2C_BLOCK_DATA
+        }
+    };
+    smbus(bus, SMBUS_WRITE, command, size, &mut block)
+}
+
+fn smbus(bus: &File, direction: u8, command: u8, size: u32, block: &mut Block) -> io::Result<()> {
+    let mut asked = Smbus { direction, command, size, data: block };
+    // SAFETY: `asked` leads to a block as large as the kernel's union of all sizes; both outlive the call.
+    from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_SMBUS as _, &raw mut asked) })?;
+    Ok(())
+}
+
+fn place<'a>(piece: &Piece, buffer: &'a mut [u8]) -> io::Result<&'a mut [u8]> {
+    let fits = (1..=LONGEST).contains(&piece.length);
+    buffer.get_mut(piece.at..).and_then(|rest| rest.get_mut(..piece.length)).filter(|_| fits).ok_or_else(invalid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_have_the_kernels_form() {
+        let pointer = size_of::<*mut u8>();
+        assert_eq!(size_of::<Message>(), if pointer == 8 { 16 } else { 12 });
+        assert_eq!(size_of::<Transfer>(), 2 * pointer);
+        assert_eq!(size_of::<Smbus>(), 8 + pointer);
+        assert_eq!(size_of::<Block>(), 34);
+    }
+
+    #[test]
+    fn what_is_no_bus_is_refused() {
+        let file = File::open("/dev/null").unwrap();
+        let errno = |result: io::Result<()>| result.unwrap_err().raw_os_error();
+        let piece = |length, at| Piece { register: 0, length, at };
+        assert_eq!(errno(functions(&file).map(drop)), Some(libc::ENOTTY));
+        assert_eq!(errno(set_address(&file, 0x48, false)), Some(libc::ENOTTY));
+        let mut buffer = [0; 4];
+        assert_eq!(errno(read_combined(&file, 0x48, &[piece(4, 0)], &mut buffer)), Some(libc::ENOTTY));
+        assert_eq!(errno(read_smbus(&file, &piece(2, 2), &mut buffer)), Some(libc::ENOTTY));
+        assert_eq!(errno(write_smbus(&file, &[1, 2, 3, 4])), Some(libc::ENOTTY));
+        for (length, at) in [(0, 0), (5, 0), (1, 4), (1, usize::MAX)] {
+            assert_eq!(errno(read_combined(&file, 0x48, &[piece(length, at)], &mut buffer)), Some(libc::EINVAL));
+            assert_eq!(errno(read_smbus(&file, &piece(length, at), &mut buffer)), Some(libc::EINVAL));
+        }
+        assert_eq!(errno(read_smbus(&file, &piece(33, 0), &mut [0; 40])), Some(libc::EINVAL));
+        assert_eq!(errno(write_smbus(&file, &[])), Some(libc::EINVAL));
+        assert_eq!(errno(write_smbus(&file, &[0; 34])), Some(libc::EINVAL));
+    }
+}

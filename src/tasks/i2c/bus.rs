@@ -1,0 +1,107 @@
+//! Which bus: by its number, its node, or the name of its adapter, which does not change from boot to boot. For opening
+//! only; allocates, and may block.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A bus as the configuration names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Bus {
+    /// 1: `/dev/i2c-1`.
+    Number(u32),
+    /// Its node.
+    Path(PathBuf),
+    /// Its adapter's name.
+    Name(String),
+}
+
+impl Bus {
+    /// What a text means.
+    pub(super) fn of(text: String) -> Self {
+        match text.strip_prefix("i2c-").and_then(|number| number.parse().ok()) {
+            Some(number) => Self::Number(number),
+            None if text.contains('/') => Self::Path(text.into()),
+            None => Self::Name(text),
+        }
+    }
+
+    /// Its node, in `dev`; names are looked up in `sys`.
+    ///
+    /// # Errors
+    /// No adapter has the name, or several have.
+    pub(super) fn node(&self, sys: &Path, dev: &Path) -> Result<PathBuf, String> {
+        let wanted = match self {
+            Self::Number(number) => return Ok(dev.join(format!("i2c-{number}"))),
+            Self::Path(path) => return Ok(path.clone()),
+            Self::Name(name) => name,
+        };
+        let adapters = adapters(sys);
+        let found: Vec<_> = adapters.iter().filter(|(_, name)| name == wanted).map(|(number, _)| number).collect();
+        match found[..] {
+            [number] => Ok(dev.join(format!("i2c-{number}"))),
+            [] if adapters.is_empty() => Err(format!(
+                "no bus is called {wanted:?}: there is none; is the module i2c-dev loaded (`modprobe i2c-dev`)?"
+            )),
+            [] => {
+                let names: Vec<_> = adapters.iter().map(|(number, name)| format!("{name:?} (i2c-{number})")).collect();
+                Err(format!("no bus is called {wanted:?}; there are {}", names.join(", ")))
+            }
+            _ => {
+                let nodes: Vec<_> = found.iter().map(|number| format!("i2c-{number}")).collect();
+                Err(format!("several buses are called {wanted:?}: {}; name one by its number", nodes.join(", ")))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Bus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "i2c-{number}"),
+            Self::Path(path) => path.display().fmt(f),
+            Self::Name(name) => write!(f, "bus {name:?}"),
+        }
+    }
+}
+
+/// The buses there are with their adapters' names, by number.
+pub(super) fn adapters(sys: &Path) -> Vec<(u32, String)> {
+    let Ok(entries) = fs::read_dir(sys.join("class/i2c-dev")) else {
+        return Vec::new();
+    };
+    let mut adapters: Vec<_> = entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let number = entry.file_name().to_str()?.strip_prefix("i2c-")?.parse().ok()?;
+            Some((number, fs::read_to_string(entry.path().join("name")).ok()?.trim().to_owned()))
+        })
+        .collect();
+    adapters.sort();
+    adapters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bus_is_found_by_name() {
+        let sys = tempfile::tempdir().unwrap();
+        let node = |text: &str| Bus::of(text.into()).node(sys.path(), Path::new("/dev"));
+        assert_eq!(node("i2c-7").unwrap(), Path::new("/dev/i2c-7"));
+        assert_eq!(node("/dev/by-name/x").unwrap(), Path::new("/dev/by-name/x"));
+        assert!(node("stub").unwrap_err().contains("modprobe i2c-dev"));
+        for (number, name) in [(0, "DDC\n"), (10, "SMBus stub driver\n"), (11, "DDC\n")] {
+            let folder = sys.path().join(format!("class/i2c-dev/i2c-{number}"));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("name"), name).unwrap();
+        }
+        assert_eq!(node("SMBus stub driver").unwrap(), Path::new("/dev/i2c-10"));
+        assert_eq!(
+            node("stub").unwrap_err(),
+            "no bus is called \"stub\"; there are \"DDC\" (i2c-0), \"SMBus stub driver\" (i2c-10), \"DDC\" (i2c-11)"
+        );
+        assert_eq!(node("DDC").unwrap_err(), "several buses are called \"DDC\": i2c-0, i2c-11; name one by its number");
+    }
+}

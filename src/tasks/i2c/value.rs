@@ -1,0 +1,262 @@
+//! Values in registers: how bytes become a number, and which bytes are read together. Pure arithmetic.
+
+use crate::sys::i2c::{Functions, Piece, SMBUS_BLOCK};
+
+/// How a number lies in its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    /// In 1..=8.
+    pub(super) bytes: u8,
+    pub(super) kind: Number,
+    /// The low byte comes first.
+    pub(super) little: bool,
+}
+
+/// What the bits of a number mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number {
+    Unsigned,
+    Signed,
+    Float,
+}
+
+impl Form {
+    /// Every form with its name.
+    pub(super) const ALL: [(&str, Self); 22] = {
+        use Number::{Float, Signed, Unsigned};
+        const fn of(kind: Number, bytes: u8, little: bool) -> Form {
+            Form { bytes, kind, little }
+        }
+        [
+            ("u8", of(Unsigned, 1, false)),
+            ("s8", of(Signed, 1, false)),
+            ("u16be", of(Unsigned, 2, false)),
+            ("u16le", of(Unsigned, 2, true)),
+            ("s16be", of(Signed, 2, false)),
+            ("s16le", of(Signed, 2, true)),
+            ("u24be", of(Unsigned, 3, false)),
+            ("u24le", of(Unsigned, 3, true)),
+            ("s24be", of(Signed, 3, false)),
+            ("s24le", of(Signed, 3, true)),
+            ("u32be", of(Unsigned, 4, false)),
+            ("u32le", of(Unsigned, 4, true)),
+            ("s32be", of(Signed, 4, false)),
+            ("s32le", of(Signed, 4, true)),
+            ("u64be", of(Unsigned, 8, false)),
+            ("u64le", of(Unsigned, 8, true)),
+            ("s64be", of(Signed, 8, false)),
+            ("s64le", of(Signed, 8, true)),
+            ("f32be", of(Float, 4, false)),
+            ("f32le", of(Float, 4, true)),
+            ("f64be", of(Float, 8, false)),
+            ("f64le", of(Float, 8, true)),
+        ]
+    };
+
+    /// Bits of the whole.
+    pub(super) fn width(self) -> u32 {
+        u32::from(self.bytes) * 8
+    }
+}
+
+/// A value and where it lies in the chip.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Register {
+    pub(super) register: u8,
+    pub(super) form: Form,
+    /// Bits to drop at the low end; with `bits` at most the form's width.
+    pub(super) shift: u32,
+    /// Bits that count above those; at least 1.
+    pub(super) bits: u32,
+    pub(super) scale: f64,
+    pub(super) offset: f64,
+    pub(super) name: String,
+    pub(super) unit: String,
+}
+
+impl Register {
+    fn length(&self) -> usize {
+        usize::from(self.form.bytes)
+    }
+
+    /// The value in the first of these bytes, which are at least as many as its form has.
+    #[expect(clippy::cast_precision_loss, reason = "values are floating-point numbers; few registers pass 2^53")]
+    pub(super) fn value(&self, bytes: &[u8]) -> f64 {
+        let fold = |raw: u64, &byte: &u8| raw << 8 | u64::from(byte);
+        let bytes = &bytes[..self.length()];
+        let raw = if self.form.little { bytes.iter().rev().fold(0, fold) } else { bytes.iter().fold(0, fold) };
+        let unused = 64 - self.bits;
+        let top = (raw >> self.shift) << unused;
+        let number = match (self.form.kind, self.form.bytes) {
+            (Number::Unsigned, _) => (top >> unused) as f64,
+            (Number::Signed, _) => (top.cast_signed() >> unused) as f64,
+            (Number::Float, 4) => f64::from(f32::from_bits(u32::try_from(raw).unwrap_or(0))),
+            (Number::Float, _) => f64::from_bits(raw),
+        };
+        number * self.scale + self.offset
+    }
+}
+
+/// What is read at every tick, and where each value then lies.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) pieces: Vec<Piece>,
+    /// Of each value, in the buffer.
+    pub(super) places: Vec<usize>,
+    /// Bytes of the buffer.
+    pub(super) room: usize,
+}
+
+impl Plan {
+    /// A plan for an adapter with these functions. `auto_increment`: after each byte the chip goes on to its next
+    /// register, so that neighbours are read as one, and what an adapter cannot read at once may be read in parts.
+    ///
+    /// # Errors
+    /// The adapter cannot read as many bytes at once.
+    pub(super) fn new(values: &[Register], auto_increment: bool, functions: Functions) -> Result<Self, String> {
+        // Runs of bytes, by register: those that begin at the same one, or with auto-increment all that touch.
+        let mut sorted: Vec<_> = values.iter().map(|value| (usize::from(value.register), value.length())).collect();
+        sorted.sort_unstable();
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for (register, length) in sorted {
+            match runs.last_mut() {
+                Some((start, run)) if *start == register || auto_increment && register <= *start + *run => {
+                    *run = (*run).max(register + length - *start);
+                }
+                _ => runs.push((register, length)),
+            }
+        }
+        let (mut pieces, mut room, mut starts) = (Vec::new(), 0, Vec::new());
+        for &(register, length) in &runs {
+            split(&mut pieces, register, length, room, auto_increment, functions)?;
+            starts.push(room);
+            room += length;
+        }
+        let place = |value: &Register| {
+            let register = usize::from(value.register);
+            let run = runs.partition_point(|&(start, _)| start <= register).saturating_sub(1);
+            starts[run] + register - runs[run].0
+        };
+        Ok(Self { places: values.iter().map(place).collect(), pieces, room })
+    }
+}
+
+/// Adds the pieces that a run of bytes is read in.
+fn split(
+    pieces: &mut Vec<Piece>,
+    register: usize,
+    length: usize,
+    at: usize,
+    auto_increment: bool,
+    functions: Functions,
+) -> Result<(), String> {
+    let at_once = |wanted: usize| match wanted {
+        _ if functions.has(Functions::I2C) => wanted,
+        3.. if functions.has(Functions::READ_I2C_BLOCK) => wanted.min(SMBUS_BLOCK),
+        2.. if functions.has(Functions::READ_WORD_DATA) => 2,
+        1.. if functions.has(Functions::READ_BYTE_DATA) => 1,
+        _ => 0,
+    };
+    let mut done = 0;
+    while done < length {
+        let taken = at_once(length - done);
+        if taken == 0 || taken < length && !auto_increment {
+            let hint = match (taken, auto_increment) {
+                (1.., false) => "; with auto-increment = true it is read in parts, if the chip can do that",
+                _ => "",
+            };
+            return Err(format!(
+                "its adapter cannot read {length} bytes from register {register:#04x} on at once{hint}"
+            ));
+        }
+        // Past 0xff a chip starts anew; registers there have no number.
+        let start = u8::try_from(register + done)
+            .map_err(|_| format!("{length} bytes from register {register:#04x} on reach past register 0xff"))?;
+        pieces.push(Piece { register: start, length: taken, at: at + done });
+        done += taken;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn register(register: u8, form: &str) -> Register {
+        let form = Form::ALL.iter().find(|(name, _)| *name == form).unwrap().1;
+        let (name, unit) = (String::new(), String::new());
+        Register { register, form, shift: 0, bits: form.width(), scale: 1.0, offset: 0.0, name, unit }
+    }
+
+    #[test]
+    fn numbers_in_every_form() {
+        let bytes = [0xfe, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x87];
+        for (form, wanted) in [
+            ("u8", 254.0),
+            ("s8", -2.0),
+            ("u16be", f64::from(0xfe01)),
+            ("u16le", f64::from(0x01fe)),
+            ("s16be", f64::from(0xfe01_u16.cast_signed())),
+            ("s24be", f64::from(0xfe0102 - 0x100_0000)),
+            ("s24le", f64::from(0x0201fe)),
+            ("u24be", f64::from(0xfe0102)),
+            ("u32le", f64::from(0x0302_01fe)),
+            ("s32be", f64::from(0xfe01_0203_u32.cast_signed())),
+            ("s64le", 0x8706_0504_0302_01fe_u64.cast_signed() as f64),
+            ("u64be", 0xfe01_0203_0405_0687_u64 as f64),
+        ] {
+            assert_eq!(register(0, form).value(&bytes), wanted, "{form}");
+        }
+        assert_eq!(register(0, "f32be").value(&(-1.5_f32).to_be_bytes()), -1.5);
+        assert_eq!(register(0, "f64le").value(&2.25_f64.to_le_bytes()), 2.25);
+    }
+
+    #[test]
+    fn an_lm75_has_eleven_bits_at_the_left() {
+        let lm75 = Register { shift: 5, bits: 11, scale: 0.125, ..register(0, "s16be") };
+        assert_eq!(lm75.value(&[0x19, 0x80]), 25.5);
+        assert_eq!(lm75.value(&[0xf6, 0x00]), -10.0);
+        let field = Register { shift: 4, bits: 2, scale: 10.0, offset: 1.0, ..register(0, "u8") };
+        assert_eq!(field.value(&[0b1110_1111]), 21.0);
+    }
+
+    const STUB: Functions =
+        Functions(Functions::READ_BYTE_DATA | Functions::READ_WORD_DATA | Functions::READ_I2C_BLOCK);
+
+    fn plan(values: &[(u8, &str)], auto_increment: bool, functions: Functions) -> Result<Plan, String> {
+        let values: Vec<_> = values.iter().map(|&(at, form)| register(at, form)).collect();
+        Plan::new(&values, auto_increment, functions)
+    }
+
+    fn pieces(plan: &Plan) -> Vec<(u8, usize, usize)> {
+        plan.pieces.iter().map(|piece| (piece.register, piece.length, piece.at)).collect()
+    }
+
+    #[test]
+    fn neighbours_are_read_as_one_only_where_the_chip_goes_on_by_itself() {
+        let imu = [(0x43, "s16be"), (0x3b, "s16be"), (0x3d, "s16be"), (0x3b, "u8"), (0x75, "u8")];
+        let one = plan(&imu, true, Functions(Functions::I2C)).unwrap();
+        assert_eq!(pieces(&one), [(0x3b, 4, 0), (0x43, 2, 4), (0x75, 1, 6)]);
+        assert_eq!((one.places, one.room), (vec![4, 0, 2, 0, 6], 7));
+        let each = plan(&imu, false, Functions(Functions::I2C)).unwrap();
+        assert_eq!(pieces(&each), [(0x3b, 2, 0), (0x3d, 2, 2), (0x43, 2, 4), (0x75, 1, 6)]);
+        assert_eq!(each.places, [4, 0, 2, 0, 6]);
+    }
+
+    #[test]
+    fn an_adapter_that_only_knows_smbus_reads_in_parts() {
+        let long: Vec<_> = (0..18).map(|n| (0x10 + 2 * n, "u16be")).collect();
+        let plan_of = |functions| plan(&long, true, Functions(functions)).map(|plan| pieces(&plan));
+        assert_eq!(plan_of(STUB.0).unwrap(), [(0x10, 32, 0), (0x30, 4, 32)]);
+        assert_eq!(plan_of(Functions::READ_BYTE_DATA).unwrap().len(), 36);
+        assert_eq!(plan_of(Functions::READ_WORD_DATA).unwrap().len(), 18);
+        assert_eq!(plan_of(0).unwrap_err(), "its adapter cannot read 36 bytes from register 0x10 on at once");
+        let bytes_only = Functions(Functions::READ_BYTE_DATA);
+        assert_eq!(
+            plan(&[(0, "s16be")], false, bytes_only).unwrap_err(),
+            "its adapter cannot read 2 bytes from register 0x00 on at once; with auto-increment = true it is read in \
+             parts, if the chip can do that"
+        );
+        assert!(plan(&[(0xff, "u16be")], true, bytes_only).unwrap_err().contains("past register 0xff"));
+    }
+}

@@ -1,0 +1,73 @@
+//! Device nodes: opening one, and what to do where that is refused. For opening only; allocates, and may block.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Opens a node for reading and writing, without waiting for the device.
+///
+/// # Errors
+/// What was attempted, the system's reason, and the remedy where one is known.
+pub(crate) fn open(path: &Path) -> Result<File, String> {
+    let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
+    opened.map_err(|error| refusal(path, &error))
+}
+
+/// Why a node could not be opened, with the remedy where one is known.
+pub(crate) fn refusal(path: &Path, error: &io::Error) -> String {
+    let remedy = match error.kind() {
+        io::ErrorKind::PermissionDenied => format!("; {}", permission(path)),
+        _ => String::new(),
+    };
+    format!("cannot open {}: {error}{remedy}", path.display())
+}
+
+/// How a user comes to be allowed to open a node that the system refuses to it.
+pub(crate) fn permission(path: &Path) -> String {
+    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+    match fs::metadata(path) {
+        Ok(facts) if facts.mode() & 0o060 != 0 && facts.gid() != 0 => {
+            let group = group_name(&groups, facts.gid()).map_or_else(|| facts.gid().to_string(), str::to_owned);
+            format!(
+                "it belongs to the group {group}: `usermod -aG {group} USER` and a new login, or \
+                 SupplementaryGroups={group} in the unit"
+            )
+        }
+        Ok(_) => format!(
+            "only root may: a udev rule such as KERNEL==\"{}\", GROUP=\"hertzd\", MODE=\"0660\" gives it to a group",
+            pattern(path)
+        ),
+        Err(_) => "hertzd's user needs to be allowed to".to_owned(),
+    }
+}
+
+/// `gpiochip*` for `/dev/gpiochip3`.
+fn pattern(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!("{}*", name.trim_end_matches(|c: char| c.is_ascii_digit()))
+}
+
+fn group_name(groups: &str, wanted: u32) -> Option<&str> {
+    groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(wanted)).then_some(name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_name_the_remedy() {
+        let error = open(Path::new("/nonexistent/i2c-1")).unwrap_err();
+        assert_eq!(error, "cannot open /nonexistent/i2c-1: No such file or directory (os error 2)");
+        let denied = refusal(Path::new("/dev/null"), &io::Error::from_raw_os_error(libc::EACCES));
+        assert!(denied.contains("KERNEL==\"null*\""), "{denied}");
+        assert_eq!(pattern(Path::new("/dev/gpiochip10")), "gpiochip*");
+        assert_eq!(group_name("root:x:0:\ni2c:x:113:pi,me\n", 113), Some("i2c"));
+        assert_eq!(group_name("root:x:0:\nodd\n", 1), None);
+    }
+}
