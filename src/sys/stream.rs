@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn a_full_pipe_is_not_writable_until_somebody_reads() {
-        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        let (mut reader, mut writer) = io::pipe().unwrap();
         let page = [0; 4_096];
         let mut pages = 0;
         while writable(&writer, Span::ZERO) {

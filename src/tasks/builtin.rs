@@ -15,6 +15,10 @@ impl Kinds {
         let kinds = kinds.add(super::video::kind());
         #[cfg(not(feature = "video"))]
         let kinds = kinds.leaving_out("video", "build it with `--features video`, which is on by default");
+        #[cfg(feature = "gpio")]
+        let kinds = kinds.add(super::gpio::kind());
+        #[cfg(not(feature = "gpio"))]
+        let kinds = kinds.leaving_out("gpio", "build it with the feature gpio, which is one of the default features");
         #[cfg(feature = "i2c")]
         let kinds = kinds.add(super::i2c::kind());
         #[cfg(not(feature = "i2c"))]

@@ -20,6 +20,9 @@ pub(crate) mod node;
 #[cfg(feature = "i2c")]
 mod i2c;
 
+#[cfg(feature = "gpio")]
+pub(crate) mod gpio;
+
 mod kinds;
 
 mod builtin;
