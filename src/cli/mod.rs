@@ -4,6 +4,8 @@
 
 mod check;
 
+mod devices;
+
 mod generate;
 
 mod log;
@@ -78,6 +80,8 @@ enum Command {
     Status(running::StatusArgs),
     /// Let the running daemon read its configuration again, and say what came of it
     Reload(running::ReloadArgs),
+    /// List what this machine offers: sensors, buses, lines, sound cards and cameras, ready to paste
+    Devices(devices::DevicesArgs),
     /// Print the JSON schema of the configuration, for editors
     Schema,
     /// Write the manual pages and shell completions into a folder, for packages
@@ -133,6 +137,7 @@ impl App {
             Command::Simulate(args) => simulate::simulate(&self, &args),
             Command::Status(args) => running::status(&args),
             Command::Reload(args) => running::reload(&args),
+            Command::Devices(args) => devices::devices(&self, &args),
             Command::Schema => schema::schema(&self.kinds),
             Command::Generate(args) => generate::generate(&self, &args),
         };

@@ -3,7 +3,9 @@
 //! Read once at start-up from /proc and /sys: small files, but they allocate. No clock is read. A fact that cannot be
 //! read is `unknown` or missing, never an error and never a guess.
 
+use std::ffi::CString;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// CPU numbers past this in a list are a broken file, not a machine.
@@ -122,6 +124,18 @@ fn preempt(realtime: Option<&str>, choice: Option<&str>, version: Option<&str>) 
     chosen.map(str::to_owned).or_else(built).unwrap_or_else(|| "unknown".to_owned())
 }
 
+/// Whether this process would be allowed to open a file for reading, or for reading and writing. Nothing is opened, which
+/// to a device may mean something; a cgroup may still refuse a device.
+pub fn may_open(path: &Path, write: bool) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
+    let mode = if write { libc::R_OK | libc::W_OK } else { libc::R_OK };
+    // SAFETY: the path is a C string that outlives the call.
+    let allowed = unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS) };
+    allowed == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,5 +219,13 @@ mod tests {
         println!("{host:?}");
         assert_eq!(host.cpus, host.online_cpus.len());
         assert!(cpu_set_size() >= 128);
+    }
+
+    #[test]
+    fn what_may_be_opened() {
+        assert!(may_open(Path::new("/dev/null"), true));
+        assert!(may_open(Path::new("/proc/self/stat"), false));
+        assert!(!may_open(Path::new("/nonexistent"), false));
+        assert!(!may_open(Path::new("/dev/null\0"), false));
     }
 }

@@ -13,7 +13,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// A line as the configuration names it.
@@ -251,23 +251,11 @@ fn plural(count: usize, word: &str) -> String {
     format!("{word}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Each chip that can be opened with its node, label and lines (name and user); or why it cannot be.
-pub(crate) fn all() -> Vec<(PathBuf, Result<ChipFacts, String>)> {
-    let facts = |path: &PathBuf| {
-        let chip = open(path)?;
-        let label = label(&chip)?;
-        let infos = chip.line_info_iter().map_err(|error| format!("cannot list the lines: {error}"))?;
-        let lines = infos.filter_map(Result::ok).map(|info| (info.offset, info.name, info.used)).collect();
-        Ok(ChipFacts { label, lines })
-    };
-    let paths = chips().unwrap_or_default();
-    paths.into_iter().map(|path| (path.clone(), facts(&path))).collect()
-}
-
-/// What a chip says of itself.
-pub(crate) struct ChipFacts {
-    /// What it calls itself; may be empty.
-    pub(crate) label: String,
-    /// Of each line its offset, its name, which may be empty, and whether somebody uses it.
-    pub(crate) lines: Vec<(u32, String, bool)>,
+/// What a chip says of itself: its label, which may be empty, and of each line the offset, the name, which may be empty, and
+/// whether somebody uses it.
+pub(crate) fn chip_facts(path: &Path) -> Result<(String, Vec<(u32, String, bool)>), String> {
+    let chip = open(path)?;
+    let infos = chip.line_info_iter().map_err(|error| format!("cannot list the lines: {error}"))?;
+    let lines = infos.filter_map(Result::ok).map(|info| (info.offset, info.name, info.used)).collect();
+    Ok((label(&chip)?, lines))
 }

@@ -10,6 +10,7 @@ mod events;
 
 mod keys;
 
+pub(crate) use chip::chip_facts;
 pub(super) use keys::kind;
 
 use super::link::{Link, Missing};
