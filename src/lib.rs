@@ -21,7 +21,7 @@
 //! | [`time`] | instants and spans in integer nanoseconds; the trait [`Clock`](time::Clock) that all else reads time through |
 //! | [`sys`] | the kernel: clocks, threads, signals, memory, the service manager, facts of the machine; the only room with `unsafe` |
 //! | [`config`] | from TOML, drop-ins included, to values that are all valid, or every problem with its line |
-//! | [`tasks`] | the trait [`Task`](tasks::Task), the registry of kinds, the kinds `sensor` and `load` |
+//! | [`tasks`] | the trait [`Task`](tasks::Task), the registry of kinds, the kinds `sensor`, `i2c`, `gpio` and `load` |
 //! | [`pacing`] | when things run: rates, accounts, the schedule, the spin tail; arithmetic only |
 //! | [`worker`] | the hot thread: its set-up, its loop, what others see of it, and the exchange of its tasks |
 //! | [`tick`] | what crosses to the metrics thread: a record per tick |

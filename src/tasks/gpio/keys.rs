@@ -30,7 +30,7 @@ const KEYS: &[Key] = &[
     },
     Key {
         name: "names",
-        value: Value::Any,
+        value: Value::Texts,
         default: "the lines' own names; \"line3\" for an offset",
         about: "Names of the values, one for each line: a list of texts.",
     },
@@ -106,11 +106,6 @@ struct Lines {
     lines: Vec<Line>,
 }
 
-#[derive(serde::Deserialize)]
-struct Names {
-    names: Vec<String>,
-}
-
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let chip = section.text("chip");
     if chip.as_deref() == Some("") {
@@ -178,7 +173,7 @@ fn names(section: &mut Section<'_>, lines: &[Line], edges: bool) -> Option<Vec<S
         Line::Name(name) => name.clone(),
     };
     let names = match section.has("names") {
-        true => section.deserialize::<Names>(|key| key == "names")?.names,
+        true => section.texts("names")?,
         false => lines.iter().map(own).collect(),
     };
     if names.len() != lines.len() {

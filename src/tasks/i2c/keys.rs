@@ -7,6 +7,7 @@ use crate::config::{Key, Section, Value};
 use crate::tasks::link::Missing;
 use crate::tasks::{Blueprint, Kind, Task};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 
 const FORMS: [&str; Form::ALL.len()] = {
     let mut names = [""; Form::ALL.len()];
@@ -46,12 +47,8 @@ const SHIFT: Key = Key {
 const SCALE: Key =
     Key { name: "scale", value: Value::Number, default: "1", about: "What the number is multiplied by; not zero." };
 const OFFSET: Key = Key { name: "offset", value: Value::Number, default: "0", about: "What is added after that." };
-const NAME: Key = Key {
-    name: "name",
-    value: Value::Text,
-    default: "\"value\"",
-    about: "Name of the value, in every output; one of several has to have one of its own.",
-};
+const NAME: Key =
+    Key { name: "name", value: Value::Text, default: "\"value\"", about: "Name of the value, in every output." };
 const UNIT: Key = Key {
     name: "unit",
     value: Value::Text,
@@ -102,7 +99,24 @@ const KEYS: &[Key] = &[
     OFFSET,
     NAME,
     UNIT,
+    Key {
+        name: "value",
+        value: Value::Tables(VALUE_KEYS),
+        default: "one, by the keys above",
+        about: "Several values in one tick. Those of one table are written under [[task.NAME.value]].",
+    },
     Missing::KEY,
+];
+
+const VALUE_KEYS: &[Key] = &[
+    REGISTER,
+    TYPE,
+    BITS,
+    SHIFT,
+    SCALE,
+    OFFSET,
+    Key { name: "name", value: Value::Text, default: "", about: "Name of the value, unique in the task. Required." },
+    UNIT,
 ];
 
 pub(in crate::tasks) fn kind() -> Kind {
@@ -133,10 +147,31 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let force = section.boolean("force-address").unwrap_or_default();
     let auto_increment = section.boolean("auto-increment").unwrap_or_default();
     let missing = Missing::of(section);
-    let value = value(section);
-    let (task, bus, address) = (section.place().to_owned(), bus?, address?);
-    let settings = Settings { bus, address, force, auto_increment, init, values: vec![value?] };
+    let values = if section.has("value") { values(section) } else { value(section).map(|value| vec![value]) };
+    let (task, bus, address, values) = (section.place().to_owned(), bus?, address?, values?);
+    let settings = Settings { bus, address, force, auto_increment, init, values };
     Some(Blueprint::new(move || Ok(Box::new(I2c::open(&task, settings, missing)?) as Box<dyn Task>)))
+}
+
+/// The values that the tables of a section describe.
+fn values(section: &mut Section<'_>) -> Option<Vec<Register>> {
+    for key in VALUE_KEYS {
+        section.refuse_idle(key.name, true, "beside value; write it in the tables of the values");
+    }
+    let tables = section.tables("value", VALUE_KEYS);
+    let (count, mut names) = (tables.len(), BTreeSet::new());
+    let mut values = Vec::with_capacity(count);
+    for mut table in tables {
+        table.require("name", "what the value is called");
+        if let Some(value) = value(&mut table) {
+            if table.has("name") && !names.insert(value.name.clone()) {
+                table.problem("name", "another value of this task has this name");
+            }
+            values.push(value);
+        }
+        section.absorb(table);
+    }
+    (count > 0 && values.len() == count).then_some(values)
 }
 
 /// The value that a section describes.
