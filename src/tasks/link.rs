@@ -11,8 +11,8 @@ use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::with_signals_blocked;
 use crate::time::{Clock, Span};
 use std::io;
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::Builder;
 use tracing::{info, warn};
 
@@ -56,11 +56,32 @@ pub struct Link<D> {
     device: Option<D>,
     lost: rtrb::Producer<D>,
     found: rtrb::Consumer<D>,
+    _held: Arc<()>, // as long as it lives, the name is held; after the device, which goes first
+}
+
+/// The names of the links that live.
+static HELD: Mutex<Vec<(String, Weak<()>)>> = Mutex::new(Vec::new());
+
+/// Whether a link of this name lives already: on a reload the task that comes is built while the one that it replaces
+/// still has its device, which may be for one at a time. Not for a hot thread.
+pub fn is_handed_over(what: &str) -> bool {
+    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    held.iter().any(|(name, link)| name == what && link.strong_count() > 0)
+}
+
+fn hold(what: &str) -> Arc<()> {
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    held.retain(|(_, link)| link.strong_count() > 0);
+    let link = Arc::new(());
+    held.push((what.to_owned(), Arc::downgrade(&link)));
+    link
 }
 
 impl<D: Send + 'static> Link<D> {
     /// Opens the device, and sees to it that it is opened again whenever it has been lost. May block; not for a hot
     /// thread. `what` names the device in the log: "camera /dev/video0 of task eye". `open` says why it could not.
+    ///
+    /// A device that is missing only because [a link of the same name still has it](is_handed_over) is waited for.
     ///
     /// # Errors
     /// What `open` said, where a missing device is to be refused; or that the thread for it could not be started.
@@ -71,6 +92,7 @@ impl<D: Send + 'static> Link<D> {
         let what = what.into();
         let device = match open() {
             Ok(device) => Some(device),
+            Err(_) if is_handed_over(&what) => None,
             Err(reason) if missing == Missing::Refuse => return Err(reason),
             Err(reason) => {
                 warn!("{what} is not there yet, and is looked for: {reason}");
@@ -80,12 +102,13 @@ impl<D: Send + 'static> Link<D> {
         let (lost, lost_end) = rtrb::RingBuffer::new(1);
         let (found_end, found) = rtrb::RingBuffer::new(1);
         let wanted = device.is_none();
+        let held = hold(&what);
         let far = Far { what, lost: lost_end, found: found_end, wanted, open };
         match keeper() {
             Ok(keeper) => _ = keeper.send(Box::new(far)),
             Err(reason) => return Err(format!("cannot start the thread that looks for lost devices: {reason}")),
         }
-        Ok(Self { device, lost, found })
+        Ok(Self { device, lost, found, _held: held })
     }
 
     /// The device, if it is there. Wait-free.
@@ -230,7 +253,6 @@ fn keep(new: &Receiver<Box<dyn Tended>>, again: &Sender<Box<dyn Tended>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     /// A device that is there as long as the flag says so; each one opened has the next number.
@@ -269,5 +291,30 @@ mod tests {
         }
         drop(link);
         until(|| (Arc::strong_count(&there) == 1).then_some(()));
+    }
+    #[test]
+    fn a_device_is_handed_over_to_the_task_that_replaces_another() {
+        let taken = Arc::new(AtomicBool::new(false));
+        struct Alone(Arc<AtomicBool>);
+        impl Drop for Alone {
+            fn drop(&mut self) {
+                self.0.store(false, Ordering::Relaxed);
+            }
+        }
+        let open = || {
+            let taken = taken.clone();
+            move || match taken.swap(true, Ordering::Relaxed) {
+                true => Err(String::from("busy")),
+                false => Ok(Alone(taken.clone())),
+            }
+        };
+        let mut old = Link::open("toy of task a", Missing::Refuse, open()).unwrap();
+        assert_eq!(Link::open("toy of task b", Missing::Refuse, open()).err(), Some("busy".into()));
+        let mut new = Link::open("toy of task a", Missing::Refuse, open()).unwrap();
+        assert!(old.device().is_ok() && new.device().is_err());
+        drop(old);
+        until(|| new.device().is_ok().then_some(()));
+        drop(new);
+        assert!(!is_handed_over("toy of task a"));
     }
 }

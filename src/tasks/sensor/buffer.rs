@@ -93,16 +93,10 @@ impl Buffer {
         // Each sample is to be handed over when it comes.
         let _ = set(&folder.join("buffer/watermark"), "1");
 
-        let (mut parts, mut timestamp) = (Vec::new(), None);
-        for channel in channels {
-            let index = number(&elements, &channel, "index").map_err(at("iio"))?;
-            let form = form(&elements, &channel).map_err(at("iio"))?;
-            parts.push((index, channel, form));
-        }
-        parts.sort_by_key(|(index, ..)| *index);
-        let (starts, size) = layout(parts.iter().map(|(_, _, form)| *form));
-        let mut found = Vec::new();
-        for ((_, channel, form), start) in parts.into_iter().zip(starts) {
+        let parts = in_order(&elements, channels).map_err(at("iio"))?;
+        let (starts, size) = layout(parts.iter().map(|(_, form)| *form));
+        let (mut found, mut timestamp) = (Vec::new(), None);
+        for ((channel, form), start) in parts.into_iter().zip(starts) {
             if channel == TIMESTAMP {
                 timestamp = Some((start, form, clock_offset));
                 continue;
@@ -127,7 +121,45 @@ impl Buffer {
     }
 }
 
+/// The channels that would be captured, without touching anything.
+///
+/// # Errors
+/// The key to blame, and why.
+pub(super) fn channels(
+    device: &ByName,
+    wanted: &[String],
+    sys: &Path,
+) -> Result<Vec<(String, Form)>, (&'static str, String)> {
+    let elements = find::find(Class::Iio, sys, device)?.folder.join("scan_elements");
+    let mut there = listed(&elements, wanted).map_err(|message| ("channels", message))?;
+    there.retain(|channel| channel != TIMESTAMP && (wanted.is_empty() || wanted.contains(channel)));
+    in_order(&elements, there).map_err(|message| ("iio", message))
+}
+
 const TIMESTAMP: &str = "in_timestamp";
+
+/// Each channel with its form, in the order in which they lie in a sample.
+fn in_order(elements: &Path, channels: Vec<String>) -> Result<Vec<(String, Form)>, String> {
+    let mut parts = Vec::new();
+    for channel in channels {
+        parts.push((number(elements, &channel, "index")?, form(elements, &channel)?, channel));
+    }
+    parts.sort_by_key(|(index, ..)| *index);
+    Ok(parts.into_iter().map(|(_, form, channel)| (channel, form)).collect())
+}
+
+/// All channels that the device can capture, among them those that are wanted.
+fn listed(elements: &Path, wanted: &[String]) -> Result<Vec<String>, String> {
+    let listed = std::fs::read_dir(elements).map_err(|error| file_error("list", elements, &error))?;
+    let files = listed.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut there: Vec<_> = files.filter_map(|file| file.strip_suffix("_en").map(str::to_owned)).collect();
+    there.sort();
+    if let Some(unknown) = wanted.iter().find(|channel| !there.contains(channel)) {
+        let known: Vec<_> = there.iter().filter(|channel| *channel != TIMESTAMP).cloned().collect();
+        return Err(format!("the device cannot capture {unknown:?}; it can {}", known.join(", ")));
+    }
+    Ok(there)
+}
 
 fn open_device(path: &Path) -> Result<File, String> {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
@@ -215,14 +247,7 @@ const FREQUENCY: &str = "sampling_frequency";
 
 /// Switches the wanted channels on, and all others off; which are on then, with the time if there is one.
 fn set_channels(elements: &Path, wanted: &[String]) -> Result<Vec<String>, String> {
-    let listed = std::fs::read_dir(elements).map_err(|error| file_error("list", elements, &error))?;
-    let files = listed.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let mut there: Vec<_> = files.filter_map(|file| file.strip_suffix("_en").map(str::to_owned)).collect();
-    there.sort();
-    if let Some(unknown) = wanted.iter().find(|channel| !there.contains(channel)) {
-        let known: Vec<_> = there.iter().filter(|channel| *channel != TIMESTAMP).cloned().collect();
-        return Err(format!("the device cannot capture {unknown:?}; it can {}", known.join(", ")));
-    }
+    let mut there = listed(elements, wanted)?;
     let is_wanted = |channel: &String| channel == TIMESTAMP || wanted.is_empty() || wanted.contains(channel);
     let place = |channel: &String| elements.join(format!("{channel}_en"));
     for channel in there.iter().filter(|channel| !is_wanted(channel)) {

@@ -3,13 +3,13 @@
 //! A tick reads without waiting into memory that was set aside, and allocates nothing. Only a sample without a time of its
 //! own lets it read the monotonic clock.
 
-use super::buffer::{Buffer, BufferSettings};
+use super::buffer::{self, Buffer, BufferSettings};
 use super::find::ByName;
 use super::gaps::Gaps;
 use super::iio;
 use crate::stream::{BlockSender, Format, Head, Shape};
 use crate::sys::clock::KernelClock;
-use crate::tasks::link::{Link, Missing};
+use crate::tasks::link::{self, Link, Missing};
 use crate::tasks::{BuildError, Column, Task, Tick, TickError};
 use crate::time::{Clock, Instant};
 use std::io::{self, Read};
@@ -51,17 +51,23 @@ impl Buffered {
     ) -> Result<Self, BuildError> {
         let (sys, dev): (PathBuf, PathBuf) = (sys.into(), dev.into());
         let mut first = None;
-        let channels = match missing {
-            Missing::Refuse => {
-                let opened = Buffer::open(&wanted, &settings, &sys, &dev);
-                let buffer = opened.map_err(|(key, message)| BuildError { key, message })?;
+        let channels = match Buffer::open(&wanted, &settings, &sys, &dev) {
+            Ok(buffer) => {
                 // When it comes back, it has to have the same.
                 settings.channels = buffer.elements.iter().map(|element| element.channel.clone()).collect();
                 let channels = columns(buffer.elements.iter().map(|element| (&*element.channel, element.form.repeat)));
                 first = Some(buffer);
                 channels
             }
-            Missing::Wait => columns(settings.channels.iter().map(|channel| (&**channel, 1))),
+            // Nothing of it is changed meanwhile: that an open device is its opener's alone is found out first.
+            Err(_) if link::is_handed_over(what) => {
+                let there = buffer::channels(&wanted, &settings.channels, &sys);
+                let there = there.map_err(|(key, message)| BuildError { key, message })?;
+                settings.channels = there.iter().map(|(channel, _)| channel.clone()).collect();
+                columns(there.iter().map(|(channel, form)| (&**channel, form.repeat)))
+            }
+            Err((key, message)) if missing == Missing::Refuse => return Err(BuildError { key, message }),
+            Err(_) => columns(settings.channels.iter().map(|channel| (&**channel, 1))),
         };
         let length = settings.length.next_power_of_two() as usize;
         let frequency = first.as_ref().and_then(|buffer| buffer.period).map(|period| 1e9 / period);

@@ -5,7 +5,10 @@
 reads() { [ "$(task "$1" values."$2".last)" = "$3" ]; }
 errors_above() { [ "$(task "$1" errors)" -gt "$2" ]; }
 
+# With room for another chip beside it.
+modprobe i2c-stub chip_addr=0x48,0x49
 check "lm75 is loaded" load_lm75 25.5
+i2cset -f -y "$I2C_BUS" 0x48 3 0x0050 w # its limit: 80 degrees
 # The bus has whatever number it has.
 setup <<END
 [task.temperature]
@@ -44,12 +47,13 @@ check "it follows the chip" until_ok 30 reads temperature temp1 -10
 skipped=$(task beat skipped) errors=$(task temperature errors)
 unbind_lm75
 check "unbound, its ticks fail" until_ok 30 errors_above temperature "$errors"
-# Somebody else takes the number.
-modprobe -r lm75
+before=${HWMON##*/}
+echo adt75 0x49 >"/sys/bus/i2c/devices/i2c-$I2C_BUS/new_device"
+same "another chip takes its number" adt75 "$(cat "/sys/class/hwmon/$before/name")"
 set_lm75 40
-modprobe lm75
-until_ok 20 test -e "/sys/bus/i2c/devices/$I2C_BUS-0048/hwmon" || bind_lm75
-check "bound again, it is read on: $(basename "$(find_lm75; echo "$HWMON")")" until_ok 60 reads temperature temp1 40
+bind_lm75
+check "bound again, it is read on: $before is ${HWMON##*/} now" until_ok 60 reads temperature temp1 40
+refuse "  which is another number" test "$before" = "${HWMON##*/}"
 check "  by all its tasks" until_ok 60 reads named kelvin 313.15
 errors=$(task temperature errors)
 sleep 2
@@ -65,4 +69,4 @@ rate = "2 Hz"
 hwmon = "lm57"
 END
 has "a name that is not there is refused, with those that are" "$(hertzd run --for 1s $CONFIG 2>&1)" \
-    'no hwmon device is named "lm57"; there are "lm75"'
+    'no hwmon device is named "lm57"; there are "adt75", "lm75"'
