@@ -67,8 +67,8 @@ pub(super) fn list(places: &Places) -> Vec<Offer> {
 
 #[cfg(feature = "gpio")]
 fn facts(dev: &Path) -> Result<Facts, String> {
-    let (label, lines) = crate::tasks::gpio::chip_facts(dev)?;
-    Ok(Facts { label, lines })
+    let facts = crate::tasks::gpio::chip_facts(dev)?;
+    Ok(Facts { label: facts.label, lines: facts.lines })
 }
 
 #[cfg(not(feature = "gpio"))]

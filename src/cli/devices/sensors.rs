@@ -25,7 +25,7 @@ pub(super) fn hwmon(places: &Places) -> Vec<Offer> {
         });
         let mut keys = vec![("hwmon", quoted(name), "")];
         if several(found.iter().map(|(name, ..)| name.as_str()), name) {
-            keys.push(("device", quoted(&parent(&path.join("device")).unwrap_or_else(|| node.clone())), ""));
+            keys.push(("device", quoted(&parent(path.join("device")).unwrap_or_else(|| node.clone())), ""));
         }
         Offer {
             class: "hwmon",

@@ -251,11 +251,18 @@ fn plural(count: usize, word: &str) -> String {
     format!("{word}{}", if count == 1 { "" } else { "s" })
 }
 
-/// What a chip says of itself: its label, which may be empty, and of each line the offset, the name, which may be empty, and
-/// whether somebody uses it.
-pub(crate) fn chip_facts(path: &Path) -> Result<(String, Vec<(u32, String, bool)>), String> {
+/// What a chip says of itself.
+pub(crate) struct ChipFacts {
+    /// May be empty.
+    pub(crate) label: String,
+    /// Offset, name, which may be empty, and whether somebody uses it.
+    pub(crate) lines: Vec<(u32, String, bool)>,
+}
+
+/// Asks a chip what it is; takes no line.
+pub(crate) fn chip_facts(path: &Path) -> Result<ChipFacts, String> {
     let chip = open(path)?;
     let infos = chip.line_info_iter().map_err(|error| format!("cannot list the lines: {error}"))?;
     let lines = infos.filter_map(Result::ok).map(|info| (info.offset, info.name, info.used)).collect();
-    Ok((label(&chip)?, lines))
+    Ok(ChipFacts { label: label(&chip)?, lines })
 }

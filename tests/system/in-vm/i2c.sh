@@ -1,0 +1,133 @@
+#!/bin/bash
+# The kind i2c on i2c-stub and on the chipset's SMBus with its EEPROMs: registers are followed, a bus may go and come back.
+. "$(dirname "$0")/common.sh"
+
+value()   { task "$1" "values[\"$2\"].last"; }
+reads()   { [ "$(value "$1" "$2")" = "$3" ]; }
+errors()  { task "$1" errors; }
+said()    { messages | grep -q "$1"; }
+refused() { hertzd run "$1" --for 1s 2>&1 || :; }
+# bus WORDS: the number of the bus whose name has them.
+bus()     { i2cdetect -l | awk -v words="$1" 'index($0, words) { sub("i2c-", "", $1); print $1 }'; }
+
+check "i2c-stub and lm75 are loaded" load_lm75 25.5
+check "and the SMBus of the machine's chipset" modprobe i2c-i801
+SMBUS=$(bus I801)
+check "  its bus is there: i2c-$SMBUS" there "/dev/i2c-$SMBUS"
+NAME=$(cat "/sys/class/i2c-dev/i2c-$SMBUS/name")
+PCI=$(basename "$(readlink -f "/sys/bus/i2c/devices/i2c-$SMBUS/..")")
+
+devices=$(in_unit hertzd devices)
+has "hertzd devices lists the bus" "$devices" "# i2c: SMBus stub driver, /dev/i2c-$I2C_BUS"
+has "  and the chip that the kernel has" "$devices" "0x48: lm75, which a driver of the kernel has"
+has "  and its sensor" "$devices" 'hwmon = "lm75"'
+
+cat >/tmp/lm75.toml <<'END'
+[task.temp]
+kind = "i2c"
+rate = 10
+bus = "SMBus stub driver"
+address = 0x48
+register = 0x00
+type = "s16be"
+shift = 7
+scale = 0.5
+END
+has "an address that a driver has is refused, with the remedy" "$(refused /tmp/lm75.toml)" 'force-address = true'
+echo 'force-address = true' >>/tmp/lm75.toml
+has "  which works" "$(refused /tmp/lm75.toml)" 'temp: value 25.5'
+unbind_lm75
+
+# Registers of the chip, filled by i2cset.
+setb() { i2cset -y "$I2C_BUS" 0x48 "$1" "$2" b; }
+set_lm75 25.5
+setb 0x10 0xfe
+setb 0x11 0x01
+setb 0x12 0x02
+setb 0x20 0x00
+setup <<END
+[worker.main]
+priority = 80
+
+[task.beat]
+kind = "load"
+rate = 5
+overrun = "credit" # so that a machine this slow skips none of them
+max-debt = "60s"
+
+[task.stub]
+kind = "i2c"
+rate = 10
+bus = "SMBus stub driver"
+address = 0x48
+init = [[0x20, 0xab]]
+[[task.stub.value]]
+name = "temp"
+register = 0x00
+type = "s16be"
+shift = 7
+bits = 9
+scale = 0.5
+unit = "°C"
+[[task.stub.value]]
+name = "byte"
+register = 0x10
+type = "u8"
+[[task.stub.value]]
+name = "long"
+register = 0x10
+type = "s24be"
+
+[task.eeprom]
+kind = "i2c"
+rate = 10
+bus = "$NAME"
+address = 0x52
+register = 0x40
+type = "u8"
+END
+check "the service runs as it should" until_ok 60 ticked stub 5
+same "a register of 9 bits at the left of 16" 25.5 "$(value stub temp)"
+same "  of 8 bits" 254 "$(value stub byte)"
+same "  of 24 bits, by a block" -130814 "$(value stub long)"
+same "  init was written" 0xab "$(i2cget -y -f "$I2C_BUS" 0x48 0x20 b)"
+for celsius in -10 0 124.5; do
+    set_lm75 $celsius
+    check "it follows i2cset: $celsius" until_ok 20 reads stub temp $celsius
+done
+for byte in 17 200; do
+    i2cset -y "$SMBUS" 0x52 0x40 $byte b
+    check "an EEPROM on the chipset's bus follows as well: $byte" until_ok 20 reads eeprom value $byte
+done
+
+refuse "a module whose bus is in use cannot be removed" rmmod i2c-stub
+stub=$(errors stub)
+before=$(errors eeprom)
+echo "$PCI" >/sys/bus/pci/drivers/i801_smbus/unbind & unbinding=$!
+failing() { [ "$(errors eeprom)" -gt $((before + 5)) ]; }
+check "the bus's driver unbound, ticks fail and are counted" until_ok 30 failing
+gone() { ! kill -0 $unbinding; }
+check "  and the task lets go of it, which the driver waits for" until_ok 30 gone
+check "  its node is gone" [ ! -e "/dev/i2c-$SMBUS" ]
+echo "$PCI" >/sys/bus/pci/drivers/i801_smbus/bind
+check "bound again, it is found by its name" until_ok 60 said 'chip 0x52 on bus.*is there again'
+stops() { local one; one=$(errors eeprom); sleep 1; [ "$(errors eeprom)" = "$one" ]; }
+check "  and no more ticks fail" until_ok 30 stops
+i2cset -y "$(bus I801)" 0x52 0x40 99 b
+check "  it reads on" until_ok 20 reads eeprom value 99
+same "no other task noticed: skipped" 0 "$(task beat skipped)"
+same "  errors" "0 $stub" "$(errors beat) $(errors stub)"
+
+check "systemctl stop" systemctl stop hertzd
+check "then the module can be removed" rmmod i2c-stub
+has "a bus that is not there is refused, with those that are" "$(refused /tmp/lm75.toml)" "$NAME"
+echo 'missing = "wait"' >>/tmp/lm75.toml
+hertzd run /tmp/lm75.toml --for 20s >/tmp/waited 2>&1 & waiting=$!
+sleep 3
+modprobe i2c-stub chip_addr=0x48
+I2C_BUS=$(bus stub)
+there "/dev/i2c-$I2C_BUS"
+set_lm75 30.5
+wait $waiting
+has "  or waited for, and found once it is there" "$(cat /tmp/waited)" 'value 30.5'
+refuse "the kernel has nothing to complain of" grep -E 'BUG|Oops|WARNING:|soft lockup|rcu.*stall' <(dmesg)
