@@ -65,7 +65,7 @@ impl Places {
 fn find(places: &Places, kinds: &Kinds) -> Vec<Offer> {
     let lists = [
         sensors::hwmon(places),
-        sensors::iio(places, kinds),
+        sensors::iio(places),
         buses::list(places),
         pins::list(places),
         sound::list(places),

@@ -3,7 +3,7 @@
 use super::Places;
 use super::offer::{Offer, files, line, numbered, quoted, several, task_name};
 use crate::sys::host::may_open;
-use crate::tasks::{Kinds, node};
+use crate::tasks::node;
 use std::path::Path;
 
 pub(super) fn hwmon(places: &Places) -> Vec<Offer> {
@@ -41,7 +41,7 @@ pub(super) fn hwmon(places: &Places) -> Vec<Offer> {
     found.iter().map(offer).collect()
 }
 
-pub(super) fn iio(places: &Places, kinds: &Kinds) -> Vec<Offer> {
+pub(super) fn iio(places: &Places) -> Vec<Offer> {
     let folder = places.sys.join("bus/iio/devices");
     let found: Vec<_> = numbered(&folder, "iio:device")
         .into_iter()
@@ -55,7 +55,6 @@ pub(super) fn iio(places: &Places, kinds: &Kinds) -> Vec<Offer> {
         .into_iter()
         .filter_map(|(_, trigger)| line(&folder.join(trigger).join("name")))
         .collect();
-    let knows = |key: &str| kinds.get("sensor").is_some_and(|kind| kind.keys.iter().any(|known| known.name == key));
     let offer = |(name, node): &(String, String)| {
         let path = folder.join(node);
         let readable = |file: &String| file.starts_with("in_") && (file.ends_with("_raw") || file.ends_with("_input"));
@@ -81,9 +80,8 @@ pub(super) fn iio(places: &Places, kinds: &Kinds) -> Vec<Offer> {
                 true => "triggers: none; the device may have one of its own".to_owned(),
                 false => format!("triggers: {}", triggers.join(", ")),
             });
-            if knows("buffered") {
-                choices.push(("buffered", "true".to_owned(), "every sample, instead of a reading at each tick"));
-            }
+            choices.push(("buffered", "true".to_owned(), "every sample, instead of a reading at each tick"));
+            choices.extend(triggers.first().map(|trigger| ("trigger", quoted(trigger), "")));
             if dev.exists() && !may_open(&dev, false) {
                 refused = Some(format!("polling works; for its buffer, {}", node::permission(&dev)));
             }

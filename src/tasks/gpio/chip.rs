@@ -48,14 +48,6 @@ pub(super) struct Wanted {
     pub(super) room: u32,
 }
 
-impl fmt::Display for Wanted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<_> = self.lines.iter().map(Line::to_string).collect();
-        write!(f, "lines {}", lines.join(", "))?;
-        self.chip.iter().try_for_each(|chip| write!(f, " on {chip}"))
-    }
-}
-
 /// Lines that were granted, in the order in which they were asked for.
 pub(super) struct Lines {
     file: File,

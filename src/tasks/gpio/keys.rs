@@ -146,8 +146,9 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let names = names(section, &lines, edges.is_some())?;
     let room = room.unwrap_or(u32::try_from(MOST_EDGES).unwrap_or(0));
     let wanted = Wanted { chip, lines, edges, bias, active_low, debounce, room };
-    let task = section.place().to_owned();
-    Some(Blueprint::new(move || Ok(Box::new(Gpio::open(&task, names, wanted, missing)?) as Box<dyn Task>)))
+    // Without the lines: a reload that changes them hands over those that stay.
+    let what = format!("GPIO lines of task {}", section.place().trim_start_matches("task."));
+    Some(Blueprint::new(move || Ok(Box::new(Gpio::open(what, names, wanted, missing)?) as Box<dyn Task>)))
 }
 
 fn lines(section: &mut Section<'_>) -> Option<Vec<Line>> {

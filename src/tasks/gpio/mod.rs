@@ -31,9 +31,8 @@ struct Gpio {
 const EDGES_PER_SECOND: f64 = 2_000.0;
 
 impl Gpio {
-    fn open(task: &str, names: Vec<String>, wanted: Wanted, missing: Missing) -> Result<Self, BuildError> {
+    fn open(what: String, names: Vec<String>, wanted: Wanted, missing: Missing) -> Result<Self, BuildError> {
         let edges = wanted.edges.is_some().then(|| Edges::new(names.len()));
-        let what = format!("{wanted} of {task}");
         let lines = Link::open(what, missing, move || Lines::open(&wanted));
         let lines = lines.map_err(|message| BuildError { key: "lines", message })?;
         Ok(Self { lines, names, edges, blocks: None })

@@ -148,9 +148,10 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let auto_increment = section.boolean("auto-increment").unwrap_or_default();
     let missing = Missing::of(section);
     let values = if section.has("value") { values(section) } else { value(section).map(|value| vec![value]) };
-    let (task, bus, address, values) = (section.place().to_owned(), bus?, address?, values?);
+    let (bus, address, values) = (bus?, address?, values?);
+    let what = format!("chip {address:#04x} on {bus} of task {}", section.place().trim_start_matches("task."));
     let settings = Settings { bus, address, force, auto_increment, init, values };
-    Some(Blueprint::new(move || Ok(Box::new(I2c::open(&task, settings, missing)?) as Box<dyn Task>)))
+    Some(Blueprint::new(move || Ok(Box::new(I2c::open(what, settings, missing)?) as Box<dyn Task>)))
 }
 
 /// The values that the tables of a section describe.

@@ -40,8 +40,7 @@ struct I2c {
 }
 
 impl I2c {
-    fn open(task: &str, settings: Settings, missing: Missing) -> Result<Self, BuildError> {
-        let what = format!("chip {:#04x} on {} of {task}", settings.address, settings.bus);
+    fn open(what: String, settings: Settings, missing: Missing) -> Result<Self, BuildError> {
         let values = settings.values.clone();
         let chip = Link::open(what, missing, move || Chip::open(&settings));
         Ok(Self { chip: chip.map_err(|message| BuildError { key: "bus", message })?, values })
@@ -156,7 +155,7 @@ mod tests {
             init: Vec::new(),
             values: Vec::new(),
         };
-        let refused = |bus| I2c::open("task.t", settings(bus), Missing::Refuse).err().unwrap().message;
+        let refused = |bus| I2c::open("chip".into(), settings(bus), Missing::Refuse).err().unwrap().message;
         let wanted = "/dev/null is no I²C bus: Inappropriate ioctl for device (os error 25)";
         assert_eq!(refused(Bus::Path("/dev/null".into())), wanted);
         let gone = refused(Bus::Path("/nonexistent/i2c-1".into()));
