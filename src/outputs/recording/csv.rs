@@ -3,7 +3,7 @@
 //! A file that exists is continued if its header is the same.
 
 use super::disk::{Disk, Moment};
-use super::plain::Plain;
+use super::plain::{Plain, something_else};
 use super::{Content, Form, Gaps, Tally, samples};
 use crate::config::RecordConfig;
 use crate::stream::{Block, Format, Row};
@@ -92,11 +92,6 @@ impl Form for Csv {
     fn tally(&self, id: u32) -> Tally {
         Tally { files: self.file.disk.files(), ..self.file.ledger.of(id) }
     }
-}
-
-fn something_else() -> io::Error {
-    let text = "it exists and holds something else; move it away, or record to another file";
-    io::Error::new(io::ErrorKind::AlreadyExists, text)
 }
 
 fn values(line: &mut String, values: impl Iterator<Item = f64>) {

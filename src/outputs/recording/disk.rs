@@ -137,6 +137,17 @@ impl Disk {
         true
     }
 
+    /// Whether the file begins with these bytes.
+    pub(super) fn begins_with(&self, bytes: &[u8]) -> io::Result<bool> {
+        let Some(open) = &self.open else { return Ok(false) };
+        let mut found = vec![0; bytes.len()];
+        match open.file.read_exact_at(&mut found, 0) {
+            Ok(()) => Ok(found == bytes),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Whether the file has grown so old that the next one is to begin.
     pub(super) fn is_old(&self, now: Instant) -> bool {
         let began = self.open.as_ref().map(|open| open.began);

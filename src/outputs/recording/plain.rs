@@ -11,6 +11,11 @@ const BATCH: usize = 256 << 10;
 /// Writes the sizes that stand in a header, for a file of this length.
 pub(super) type Sizes = fn(&Disk, header: u64) -> io::Result<()>;
 
+pub(super) fn something_else() -> io::Error {
+    let text = "it exists and holds something else; move it away, or record to another file";
+    io::Error::new(io::ErrorKind::AlreadyExists, text)
+}
+
 #[derive(Debug)]
 pub(super) struct Plain {
     pub(super) disk: Disk,
@@ -98,7 +103,11 @@ impl Plain {
         }
         let opened = self.disk.open(at).and_then(|()| match self.disk.length() {
             0 => self.disk.append(&self.header),
-            _ => Ok(()),
+            // Somebody may have put another file there.
+            _ => match self.disk.begins_with(&self.header)? {
+                true => Ok(()),
+                false => Err(something_else()),
+            },
         });
         match opened {
             Ok(()) => self.disk.begun(),

@@ -260,4 +260,12 @@ fn what_has_vanished_is_begun_anew() {
     csv.flush().unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap().lines().nth(1).unwrap()[..2], *"5,");
     assert_eq!((csv.tally(0).rows, csv.tally(0).lost, csv.tally(0).files), (3, 2, 3));
+    // Nor is anything written into what somebody else has put there.
+    fs::rename(&path, folder.path().join("moved.csv")).unwrap();
+    fs::write(&path, "years of work\n").unwrap();
+    csv.begin(moment(7_000));
+    csv.lock().row(0, &row(6, &[]), UTC);
+    csv.flush().unwrap_err();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "years of work\n");
+    assert_eq!((csv.tally(0).rows, csv.tally(0).lost), (3, 3));
 }
