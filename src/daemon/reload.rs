@@ -7,7 +7,7 @@ use super::build::{Built, build, facts};
 use super::diff::{Change, Diff, Sections};
 use super::start::{LEAD, start_workers};
 use super::{Daemon, Failure, Loader, NUDGE_EVERY, Running, clock, plan};
-use crate::config::{Config, TaskConfig};
+use crate::config::{Config, RecordForm, TaskConfig};
 use crate::outputs::Message;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::notify;
@@ -90,6 +90,9 @@ impl Daemon {
         let places = Places::of(&self.config, &self.ids, &config, built);
         let gone: Vec<u32> = self.ids.iter().copied().filter(|id| !places.ids.contains(id)).collect();
         let names: BTreeMap<u32, String> = gone.iter().map(|id| (*id, self.name_of(*id).to_owned())).collect();
+        let ticks_recorded = self.config.tasks.iter().zip(&self.ids).any(|(task, id)| {
+            gone.contains(id) && task.record.as_ref().is_some_and(|record| record.form == RecordForm::Mcap)
+        });
         let Places { ids, mut slots, streams } = places;
         // Metrics and recorder know the new tasks before their first tick.
         let old_places: BTreeMap<String, usize> =
@@ -145,8 +148,8 @@ impl Daemon {
         left.iter().for_each(|left| self.collector.give_up(left.given_up.clone()));
         self.collector.remove_tasks(gone.clone());
         self.collector.remove_workers(numbers);
-        // Once it answers, the recorder has been handed the last of their ticks.
-        if !gone.is_empty() {
+        if ticks_recorded {
+            // Once it answers, the recorder has been handed the last of their ticks.
             self.collector.glimpse();
         }
         self.recording.remove(gone);

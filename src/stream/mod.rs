@@ -100,7 +100,7 @@ pub struct Shape {
 const LARGEST_QUEUE: usize = 64 << 20;
 
 impl Shape {
-    /// How many bytes a queue for it should hold: two seconds' worth within [`LARGEST_QUEUE`], and four blocks at least.
+    /// How many bytes a queue for it should hold: two seconds' worth within 64 MiB, and four blocks at least.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
     pub fn room(&self) -> usize {
         let worth = (self.bytes_per_second * 2.0).clamp(4_096.0, LARGEST_QUEUE as f64) as usize;
