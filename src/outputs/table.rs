@@ -85,14 +85,17 @@ fn remarks(text: &mut String, task: &TaskSummary) {
     if task.over_budget > 0 {
         let _ = writeln!(text, "{}: budget exceeded {} times", task.task, task.over_budget);
     }
+    let mut absent = Vec::new();
     for (name, value) in &task.values {
-        let _ = match (value.last, value.min, value.max) {
-            (Some(last), Some(min), Some(max)) => {
-                let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
-                writeln!(text, "{}: {name} {}{unit}, {} to {}", task.task, short(last), short(min), short(max))
-            }
-            _ => writeln!(text, "{}: {name} never had a value", task.task),
+        let (Some(last), Some(min), Some(max)) = (value.last, value.min, value.max) else {
+            absent.push(name.as_str());
+            continue;
         };
+        let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
+        let _ = writeln!(text, "{}: {name} {}{unit}, {} to {}", task.task, short(last), short(min), short(max));
+    }
+    if !absent.is_empty() {
+        let _ = writeln!(text, "{}: {} never had a value", task.task, absent.join(", "));
     }
     if let Some(recorded) = &task.recorded {
         let things = [(recorded.rows, "rows"), (recorded.blocks, "blocks"), (recorded.ticks, "ticks")];
