@@ -9,8 +9,9 @@ use super::TickError;
 use crate::config::{Key, Section, Value};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::with_signals_blocked;
-use crate::time::{Clock, Span};
+use crate::time::{Clock, Instant, Span};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::Builder;
@@ -59,6 +60,13 @@ pub struct Link<D> {
     _held: Arc<()>, // as long as it lives, the name is held; after the device, which goes first
 }
 
+/// The words by which a reason says that somebody has a device which is for one at a time. Kinds use them, so that a
+/// device which a task is about to hand over is told from one that is not to be had.
+pub const IN_USE: &str = "is in use";
+
+/// A device that is lost sooner than this after it was found is not looked for at once, but after a wait that grows.
+const STEADY: Span = Span::from_seconds(10);
+
 /// The names of the links that live.
 static HELD: Mutex<Vec<(String, Weak<()>)>> = Mutex::new(Vec::new());
 
@@ -69,19 +77,21 @@ pub fn is_handed_over(what: &str) -> bool {
     held.iter().any(|(name, link)| name == what && link.strong_count() > 0)
 }
 
-fn hold(what: &str) -> Arc<()> {
+/// A link of this name, and those of the same name that lived before.
+fn hold(what: &str) -> (Arc<()>, Vec<Weak<()>>) {
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     held.retain(|(_, link)| link.strong_count() > 0);
+    let before = held.iter().filter(|(name, _)| name == what).map(|(_, link)| link.clone()).collect();
     let link = Arc::new(());
     held.push((what.to_owned(), Arc::downgrade(&link)));
-    link
+    (link, before)
 }
 
 impl<D: Send + 'static> Link<D> {
     /// Opens the device, and sees to it that it is opened again whenever it has been lost. May block; not for a hot
     /// thread. `what` names the device in the log: "camera /dev/video0 of task eye". `open` says why it could not.
     ///
-    /// A device that is missing only because [a link of the same name still has it](is_handed_over) is waited for.
+    /// A device that [is in use](IN_USE) because [a link of the same name still has it](is_handed_over) is waited for.
     ///
     /// # Errors
     /// What `open` said, where a missing device is to be refused; or that the thread for it could not be started.
@@ -90,9 +100,13 @@ impl<D: Send + 'static> Link<D> {
         F: FnMut() -> Result<D, String> + Send + 'static,
     {
         let what = what.into();
+        let mut handed_over = false;
         let device = match open() {
             Ok(device) => Some(device),
-            Err(_) if is_handed_over(&what) => None,
+            Err(reason) if reason.contains(IN_USE) && is_handed_over(&what) => {
+                handed_over = true;
+                None
+            }
             Err(reason) if missing == Missing::Refuse => return Err(reason),
             Err(reason) => {
                 warn!("{what} is not there yet, and is looked for: {reason}");
@@ -102,8 +116,11 @@ impl<D: Send + 'static> Link<D> {
         let (lost, lost_end) = rtrb::RingBuffer::new(1);
         let (found_end, found) = rtrb::RingBuffer::new(1);
         let wanted = device.is_none();
-        let held = hold(&what);
-        let far = Far { what, lost: lost_end, found: found_end, wanted, open };
+        let (held, mut before) = hold(&what);
+        if !handed_over {
+            before.clear();
+        }
+        let far = Far { what, lost: lost_end, found: found_end, wanted, before, steady: None, wait: FIRST_WAIT, open };
         match keeper() {
             Ok(keeper) => _ = keeper.send(Box::new(far)),
             Err(reason) => return Err(format!("cannot start the thread that looks for lost devices: {reason}")),
@@ -169,7 +186,10 @@ struct Far<D, F> {
     what: String,
     lost: rtrb::Consumer<D>,
     found: rtrb::Producer<D>,
-    wanted: bool, // it was not there at the start
+    wanted: bool,            // it was not there at the start
+    before: Vec<Weak<()>>,   // the links that are to hand it over
+    steady: Option<Instant>, // found at this instant, it has proved itself by then
+    wait: Span,              // after the next attempt that fails
     open: F,
 }
 
@@ -185,17 +205,35 @@ impl<D: Send, F: FnMut() -> Result<D, String> + Send> Tended for Far<D, F> {
     fn look(&mut self) -> bool {
         let clock = KernelClock::monotonic();
         let began = clock.now();
-        if self.lost.pop().map(drop).is_ok() {
+        let taken_over = !self.before.is_empty();
+        while self.before.iter().any(|link| link.strong_count() > 0) && !self.is_abandoned() {
+            pause(REST);
+        }
+        self.before.clear();
+        let lost = self.lost.pop().map(drop).is_ok();
+        self.wanted = false;
+        if lost {
             warn!("{} was lost, and is looked for", self.what);
         }
-        self.wanted = false;
-        let (mut wait, mut tries, mut told) = (FIRST_WAIT, 0, String::new());
+        // One that works for a moment each time is not opened, and told of, over and over.
+        if lost && self.steady.is_some_and(|steady| began < steady) {
+            self.rest(&clock);
+        } else {
+            self.wait = FIRST_WAIT;
+        }
+        let (mut tries, mut told) = (0, String::new());
         while !self.is_abandoned() {
             tries += 1;
-            match (self.open)() {
+            // A fault of the code that opens it must not end the looking.
+            let opened = catch_unwind(AssertUnwindSafe(&mut self.open));
+            match opened.unwrap_or_else(|_| Err("the attempt to open it panicked; please report this".into())) {
                 Ok(device) => {
                     let took = (clock.now() - began).seconds();
-                    info!("{} is there again, after {took:.1} s and {tries} attempts", self.what);
+                    match taken_over {
+                        true => info!("{} was taken over from the task before", self.what),
+                        false => info!("{} is there again, after {took:.1} s and {tries} attempts", self.what),
+                    }
+                    self.steady = Some(clock.now() + STEADY);
                     // There is room: the hot end has none, or it would not have been looked for.
                     let _ = self.found.push(device);
                     return true;
@@ -206,13 +244,20 @@ impl<D: Send, F: FnMut() -> Result<D, String> + Send> Tended for Far<D, F> {
                 }
                 Err(_) => {}
             }
-            let next = clock.now() + wait;
-            while clock.now() < next && !self.is_abandoned() {
-                pause(REST);
-            }
-            wait = (wait + wait).min(LONGEST_WAIT);
+            self.rest(&clock);
         }
         false
+    }
+}
+
+impl<D, F> Far<D, F> {
+    /// Waits for the next attempt, for longer each time.
+    fn rest(&mut self, clock: &KernelClock) {
+        let next = clock.now() + self.wait;
+        while clock.now() < next && !self.found.is_abandoned() {
+            pause(REST);
+        }
+        self.wait = (self.wait + self.wait).min(LONGEST_WAIT);
     }
 }
 
@@ -231,19 +276,28 @@ fn keeper() -> io::Result<Sender<Box<dyn Tended>>> {
 
 fn keep(new: &Receiver<Box<dyn Tended>>, again: &Sender<Box<dyn Tended>>) {
     let mut links: Vec<Box<dyn Tended>> = Vec::new();
+    let mut told = false; // that there is no thread to be had
     loop {
         links.extend(new.try_iter());
         links.retain(|link| !link.is_abandoned());
-        for mut link in links.extract_if(.., |link| link.is_lost()) {
-            let again = again.clone();
+        let lost: Vec<_> = links.extract_if(.., |link| link.is_lost()).collect();
+        for link in lost {
+            // It stays here until the thread takes it: without one, it is tried again in the next round.
+            let place = Arc::new(Mutex::new(Some(link)));
+            let (taken, again) = (place.clone(), again.clone());
             let look = move || {
-                if link.look() {
+                let link = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(mut link) = link
+                    && link.look()
+                {
                     let _ = again.send(link);
                 }
             };
             if let Err(reason) = Builder::new().name("hertzd-device".into()).spawn(look) {
-                // The link went with the closure; there is no thread to be had, so nothing can be looked for.
-                warn!("a lost device is not looked for, since no thread could be started: {reason}");
+                links.extend(place.lock().unwrap_or_else(PoisonError::into_inner).take());
+                if !std::mem::replace(&mut told, true) {
+                    warn!("no thread can be started to look for a lost device, for now: {reason}");
+                }
             }
         }
         pause(REST);
@@ -304,17 +358,51 @@ mod tests {
         let open = || {
             let taken = taken.clone();
             move || match taken.swap(true, Ordering::Relaxed) {
-                true => Err(String::from("busy")),
+                true => Err(format!("it {IN_USE}")),
                 false => Ok(Alone(taken.clone())),
             }
         };
         let mut old = Link::open("toy of task a", Missing::Refuse, open()).unwrap();
-        assert_eq!(Link::open("toy of task b", Missing::Refuse, open()).err(), Some("busy".into()));
+        assert_eq!(Link::open("toy of task b", Missing::Refuse, open()).err(), Some("it is in use".into()));
+        let wrong = || Err::<Alone, _>(String::from("it has no such line"));
+        assert!(Link::open("toy of task a", Missing::Refuse, wrong).is_err(), "what is wrong is not waited for");
         let mut new = Link::open("toy of task a", Missing::Refuse, open()).unwrap();
         assert!(old.device().is_ok() && new.device().is_err());
         drop(old);
         until(|| new.device().is_ok().then_some(()));
         drop(new);
         assert!(!is_handed_over("toy of task a"));
+    }
+
+    #[test]
+    fn an_attempt_that_panics_is_not_the_last() {
+        let mut tries = 0;
+        let open = move || {
+            tries += 1;
+            match tries {
+                1 => Err("not there".into()),
+                2 => panic!("on purpose"),
+                _ => Ok(tries),
+            }
+        };
+        let mut link = Link::open("panicking toy", Missing::Wait, open).unwrap();
+        assert_eq!(until(|| link.device().ok().copied()), 3);
+    }
+
+    #[test]
+    fn one_that_works_for_a_moment_each_time_is_tried_less_and_less() {
+        let (lost, lost_end) = rtrb::RingBuffer::new(1);
+        let (found_end, found) = rtrb::RingBuffer::new(1);
+        let open = || Ok(());
+        let (what, before, wait) = (String::from("flapping toy"), Vec::new(), FIRST_WAIT);
+        let mut far = Far { what, lost: lost_end, found: found_end, wanted: true, before, steady: None, wait, open };
+        let (mut lost, mut found) = (lost, found);
+        let mut waits = Vec::new();
+        for _ in 0..4 {
+            assert!(far.look());
+            waits.push(far.wait);
+            lost.push(found.pop().unwrap()).unwrap();
+        }
+        assert_eq!(waits, [1, 2, 4, 8].map(|times| Span::from_nanos(FIRST_WAIT.nanos() * times)));
     }
 }

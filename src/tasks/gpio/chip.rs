@@ -3,6 +3,7 @@
 //! Opening allocates and may block; reading does neither.
 
 use crate::sys::stream::set_nonblocking;
+use crate::tasks::link::IN_USE;
 use crate::tasks::node;
 use crate::time::Span;
 use gpiocdev::Request;
@@ -227,8 +228,8 @@ fn refused(chip: &Chip, offsets: &[u32], error: &gpiocdev::Error) -> String {
     let used = |&&offset: &&u32| chip.line_info(offset).is_ok_and(|info| info.used);
     let detail = match errno(error) {
         Some(libc::EBUSY) => match offsets.iter().find(used).and_then(|&offset| chip.line_info(offset).ok()) {
-            Some(info) => format!("line {} is in use by {:?}", info.offset, info.consumer),
-            None => "a line is in use".into(),
+            Some(info) => format!("line {} {IN_USE} by {:?}", info.offset, info.consumer),
+            None => format!("a line {IN_USE}"),
         },
         Some(libc::EINVAL | libc::ENXIO | libc::EOPNOTSUPP) => {
             format!("{error}; the chip may not be able to detect edges, to pull lines, or to debounce them")

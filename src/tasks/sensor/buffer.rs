@@ -7,6 +7,7 @@ use super::find::{self, ByName, Candidate, Class};
 use super::iio::{self, file_error};
 use super::scan::{Form, layout};
 use crate::sys::clock::{KernelClock, utc_offset};
+use crate::tasks::link::IN_USE;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -164,7 +165,7 @@ fn listed(elements: &Path, wanted: &[String]) -> Result<Vec<String>, String> {
 fn open_device(path: &Path) -> Result<File, String> {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     opened.map_err(|error| match error.raw_os_error() {
-        Some(libc::EBUSY) => format!("cannot open {}: another program has it open", path.display()),
+        Some(libc::EBUSY) => format!("cannot open {}: it {IN_USE} by another program", path.display()),
         _ => file_error("open", path, &error),
     })
 }

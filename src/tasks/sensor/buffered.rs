@@ -60,7 +60,7 @@ impl Buffered {
                 channels
             }
             // Nothing of it is changed meanwhile: that an open device is its opener's alone is found out first.
-            Err(_) if link::is_handed_over(what) => {
+            Err((_, message)) if message.contains(link::IN_USE) && link::is_handed_over(what) => {
                 let there = buffer::channels(&wanted, &settings.channels, &sys);
                 let there = there.map_err(|(key, message)| BuildError { key, message })?;
                 settings.channels = there.iter().map(|(channel, _)| channel.clone()).collect();

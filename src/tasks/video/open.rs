@@ -6,6 +6,7 @@ use super::VideoSettings;
 use super::offers::{cannot_open, find, formats, four_cc, of_device, rate_text, rates_text, sizes};
 use crate::sys::video::{Device, Form, Stream};
 use crate::tasks::BuildError;
+use crate::tasks::link::IN_USE;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tracing::warn;
@@ -47,7 +48,7 @@ impl Opener {
         let form = match device.set_form(settings.format, settings.width, settings.height) {
             Ok(form) => form,
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                let message = format!("{} is in use: it streams to another program or task", path.display());
+                let message = format!("{} {IN_USE}: it streams to another program or task", path.display());
                 return Err(BuildError { key: "device", message });
             }
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
