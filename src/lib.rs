@@ -9,7 +9,7 @@
 //! │ valid, or │   │  daemon: wires  │   │    pacing   which, and when     │   │  metrics   histograms, │
 //! │ refused   │   │        starts   │   │    sys      sleeps, reads clock │   │            causes,     │
 //! └───────────┘   │        watches  │   │    tasks    do the work         │   │            events      │
-//!       ▲         │        reloads  │   │    tick     hands over ─────────│──▶│  outputs   log, CSV,   │
+//!       ▲         │        reloads  │   │    tick     hands over ─────────│──▶│  outputs   log, files, │
 //!       └─────────│        stops    │   └─────────────────────────────────┘   │            JSON, table │
 //!         SIGHUP  └─────────────────┘     never waits, never allocates        └────────────────────────┘
 //! ```
@@ -21,13 +21,13 @@
 //! | [`time`] | instants and spans in integer nanoseconds; the trait [`Clock`](time::Clock) that all else reads time through |
 //! | [`sys`] | the kernel: clocks, threads, signals, memory, the service manager, facts of the machine; the only room with `unsafe` |
 //! | [`config`] | from TOML, drop-ins included, to values that are all valid, or every problem with its line |
-//! | [`tasks`] | the trait [`Task`](tasks::Task), the registry of kinds, the kinds `sensor`, `i2c`, `gpio` and `load` |
+//! | [`tasks`] | the trait [`Task`](tasks::Task), the registry of kinds, the kinds `sensor`, `i2c`, `gpio`, `audio`, `video` and `load` |
 //! | [`pacing`] | when things run: rates, accounts, the schedule, the spin tail; arithmetic only |
 //! | [`worker`] | the hot thread: its set-up, its loop, what others see of it, and the exchange of its tasks |
 //! | [`tick`] | what crosses to the metrics thread: a record per tick |
 //! | [`stream`] | what crosses to the recorder: a row per set of values, blocks of samples, sound and pictures |
 //! | [`metrics`] | what the records add up to: histograms, causes, events, the summary |
-//! | [`outputs`] | what leaves the process: the log as text, JSON or journal entries, CSV files, the table |
+//! | [`outputs`] | what leaves the process: the log as text, JSON or journal entries, recordings as CSV, WAV and MCAP, the table |
 //! | [`daemon`] | the wiring: start in order, watch, reload, answer at the status socket, stop in reverse; the same on the virtual clock for `simulate` |
 //! | [`sim`] | the virtual clock, and the scripted task that stands in for a real one |
 //! | [`cli`] | the command line; the only code that talks to a terminal |

@@ -5,25 +5,14 @@
 //! device closed and looked for on a thread of its own, so that one which blocks holds up no other. What is found goes
 //! back over another ring, and the task finds it at its next tick.
 
+mod keeper;
+
 use super::TickError;
 use crate::config::{Key, Section, Value};
-use crate::sys::clock::{KernelClock, pause};
-use crate::sys::thread::with_signals_blocked;
-use crate::time::{Clock, Instant, Span};
+use keeper::{FIRST_WAIT, Far, keeper};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::thread::Builder;
-use tracing::{info, warn};
-
-/// How long the thread for all rests between two looks.
-const REST: Span = Span::from_millis(25);
-
-/// How long is waited after the first attempt; after each further one twice as long, up to [`LONGEST_WAIT`].
-const FIRST_WAIT: Span = Span::from_millis(100);
-
-const LONGEST_WAIT: Span = Span::from_seconds(2);
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tracing::warn;
 
 /// What to do where the device is not there at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,9 +52,6 @@ pub struct Link<D> {
 /// The words by which a reason says that somebody has a device which is for one at a time. Kinds use them, so that a
 /// device which a task is about to hand over is told from one that is not to be had.
 pub const IN_USE: &str = "is in use";
-
-/// A device that is lost sooner than this after it was found is not looked for at once, but after a wait that grows.
-const STEADY: Span = Span::from_seconds(10);
 
 /// The names of the links that live.
 static HELD: Mutex<Vec<(String, Weak<()>)>> = Mutex::new(Vec::new());
@@ -170,143 +156,12 @@ pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::EIO | libc::ESTALE | libc::EBADF))
 }
 
-/// The cool end of a link, whatever its device is.
-trait Tended: Send {
-    /// Nobody has the hot end any more.
-    fn is_abandoned(&self) -> bool;
-
-    /// The device has been given up, or was never there.
-    fn is_lost(&self) -> bool;
-
-    /// Closes what was lost, and opens it anew as soon as it is there. May block. False: nobody wants it any more.
-    fn look(&mut self) -> bool;
-}
-
-struct Far<D, F> {
-    what: String,
-    lost: rtrb::Consumer<D>,
-    found: rtrb::Producer<D>,
-    wanted: bool,            // it was not there at the start
-    before: Vec<Weak<()>>,   // the links that are to hand it over
-    steady: Option<Instant>, // found at this instant, it has proved itself by then
-    wait: Span,              // after the next attempt that fails
-    open: F,
-}
-
-impl<D: Send, F: FnMut() -> Result<D, String> + Send> Tended for Far<D, F> {
-    fn is_abandoned(&self) -> bool {
-        self.found.is_abandoned()
-    }
-
-    fn is_lost(&self) -> bool {
-        self.wanted || !self.lost.is_empty()
-    }
-
-    fn look(&mut self) -> bool {
-        let clock = KernelClock::monotonic();
-        let began = clock.now();
-        let taken_over = !self.before.is_empty();
-        while self.before.iter().any(|link| link.strong_count() > 0) && !self.is_abandoned() {
-            pause(REST);
-        }
-        self.before.clear();
-        let lost = self.lost.pop().map(drop).is_ok();
-        self.wanted = false;
-        if lost {
-            warn!("{} was lost, and is looked for", self.what);
-        }
-        // One that works for a moment each time is not opened, and told of, over and over.
-        if lost && self.steady.is_some_and(|steady| began < steady) {
-            self.rest(&clock);
-        } else {
-            self.wait = FIRST_WAIT;
-        }
-        let (mut tries, mut told) = (0, String::new());
-        while !self.is_abandoned() {
-            tries += 1;
-            // A fault of the code that opens it must not end the looking.
-            let opened = catch_unwind(AssertUnwindSafe(&mut self.open));
-            match opened.unwrap_or_else(|_| Err("the attempt to open it panicked; please report this".into())) {
-                Ok(device) => {
-                    let took = (clock.now() - began).seconds();
-                    match taken_over {
-                        true => info!("{} was taken over from the task before", self.what),
-                        false => info!("{} is there again, after {took:.1} s and {tries} attempts", self.what),
-                    }
-                    self.steady = Some(clock.now() + STEADY);
-                    // There is room: the hot end has none, or it would not have been looked for.
-                    let _ = self.found.push(device);
-                    return true;
-                }
-                Err(reason) if reason != told => {
-                    warn!("{} is still looked for: {reason}", self.what);
-                    told = reason;
-                }
-                Err(_) => {}
-            }
-            self.rest(&clock);
-        }
-        false
-    }
-}
-
-impl<D, F> Far<D, F> {
-    /// Waits for the next attempt, for longer each time.
-    fn rest(&mut self, clock: &KernelClock) {
-        let next = clock.now() + self.wait;
-        while clock.now() < next && !self.found.is_abandoned() {
-            pause(REST);
-        }
-        self.wait = (self.wait + self.wait).min(LONGEST_WAIT);
-    }
-}
-
-/// The way to the thread that tends all links of the process; it is started when first asked for.
-fn keeper() -> io::Result<Sender<Box<dyn Tended>>> {
-    static KEEPER: OnceLock<Sender<Box<dyn Tended>>> = OnceLock::new();
-    if let Some(keeper) = KEEPER.get() {
-        return Ok(keeper.clone());
-    }
-    let (sender, new) = channel();
-    let again = sender.clone();
-    let body = move || keep(&new, &again);
-    with_signals_blocked(|| Builder::new().name("hertzd-devices".into()).spawn(body))??;
-    Ok(KEEPER.get_or_init(|| sender).clone())
-}
-
-fn keep(new: &Receiver<Box<dyn Tended>>, again: &Sender<Box<dyn Tended>>) {
-    let mut links: Vec<Box<dyn Tended>> = Vec::new();
-    let mut told = false; // that there is no thread to be had
-    loop {
-        links.extend(new.try_iter());
-        links.retain(|link| !link.is_abandoned());
-        let lost: Vec<_> = links.extract_if(.., |link| link.is_lost()).collect();
-        for link in lost {
-            // It stays here until the thread takes it: without one, it is tried again in the next round.
-            let place = Arc::new(Mutex::new(Some(link)));
-            let (taken, again) = (place.clone(), again.clone());
-            let look = move || {
-                let link = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
-                if let Some(mut link) = link
-                    && link.look()
-                {
-                    let _ = again.send(link);
-                }
-            };
-            if let Err(reason) = Builder::new().name("hertzd-device".into()).spawn(look) {
-                links.extend(place.lock().unwrap_or_else(PoisonError::into_inner).take());
-                if !std::mem::replace(&mut told, true) {
-                    warn!("no thread can be started to look for a lost device, for now: {reason}");
-                }
-            }
-        }
-        pause(REST);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::keeper::Tended;
     use super::*;
+    use crate::sys::clock::pause;
+    use crate::time::Span;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     /// A device that is there as long as the flag says so; each one opened has the next number.
