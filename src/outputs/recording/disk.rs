@@ -244,7 +244,7 @@ impl Disk {
         let name = names::put_aside(&self.limits.path, utc)?;
         info!(path = self.shown(), finished = name.display().to_string(), "a file of the recording is finished");
         if let Some(keep) = self.limits.keep
-            && let Err(error) = names::prune(&self.limits.path, keep)
+            && let Err(error) = names::prune(&self.limits.path, keep, &name)
         {
             warn!(path = self.shown(), "old files of the recording cannot be deleted: {error}");
         }
