@@ -41,13 +41,6 @@ impl Csv {
 }
 
 impl Form for Csv {
-    fn admit(&self, content: &Content) -> io::Result<()> {
-        match header(content).as_bytes() == self.file.header() {
-            true => Ok(()),
-            false => Err(something_else()),
-        }
-    }
-
     fn join(&mut self, _: u32, _: &Content, limits: &RecordConfig) {
         self.file.disk.limit(limits.clone());
     }
@@ -110,7 +103,8 @@ fn rfc3339(utc: i128) -> impl std::fmt::Display {
     humantime::format_rfc3339_nanos(UNIX_EPOCH + since_1970)
 }
 
-fn header(content: &Content) -> String {
+/// The first line.
+pub(super) fn header(content: &Content) -> String {
     let (mut header, columns) = match &content.format {
         Some(Format::Samples(columns)) => (String::from("tick,sample_utc"), columns),
         _ => (String::from("tick,release_utc,lateness_ns"), &content.columns),

@@ -153,10 +153,6 @@ impl Mcap {
 }
 
 impl Form for Mcap {
-    fn admit(&self, _: &Content) -> io::Result<()> {
-        Ok(())
-    }
-
     fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
         self.disk.limit(limits.clone());
         let mut task = Member::of(content);

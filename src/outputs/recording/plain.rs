@@ -34,10 +34,6 @@ impl Plain {
         Self { disk, ledger, header, sizes, limit, pending, failure: None, at: None }
     }
 
-    pub(super) fn header(&self) -> &[u8] {
-        &self.header
-    }
-
     /// Sees that there is a file to write to, and that it is not too old.
     pub(super) fn begin(&mut self, at: Moment) {
         self.at = Some(at);

@@ -33,10 +33,6 @@ impl Wav {
 }
 
 impl Form for Wav {
-    fn admit(&self, content: &Content) -> io::Result<()> {
-        audio(content).map(drop)
-    }
-
     fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
         self.file.disk.limit(limits.clone());
         if let Ok(format) = audio(content) {
@@ -75,7 +71,11 @@ impl Form for Wav {
     }
 }
 
-fn audio(content: &Content) -> io::Result<AudioFormat> {
+/// The form of the task's sound.
+///
+/// # Errors
+/// It has none.
+pub(super) fn audio(content: &Content) -> io::Result<AudioFormat> {
     match content.format {
         Some(Format::Audio(format)) => Ok(format),
         _ => {
