@@ -62,16 +62,15 @@ impl Form for Csv {
 
     fn block(&mut self, id: u32, block: &Block<'_>, to_utc: i128) {
         let Some(columns) = self.sampled else { return };
-        let mut count = 0;
+        let count = samples::read(block.bytes, columns).count() as u64;
+        self.file.ledger.gap(id, self.gaps.jumps(id, block.head.index, count));
         for sample in samples::read(block.bytes, columns) {
             let utc = i128::from(sample.at) + to_utc;
             self.line.clear();
             let _ = write!(self.line, "{},{}", block.head.n, rfc3339(utc));
             values(&mut self.line, sample.values());
             self.file.put(id, self.line.as_bytes(), Tally { rows: 1, samples: 1, ..Tally::default() }, utc);
-            count += 1;
         }
-        self.file.ledger.gap(id, self.gaps.jumps(id, block.head.index, count));
     }
 
     fn flush(&mut self) -> io::Result<bool> {

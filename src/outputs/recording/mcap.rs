@@ -203,30 +203,29 @@ impl Form for Mcap {
         let (index, utc) = (block.head.index, block.head.at.nanos() + to_utc);
         let place = Place { id, kind: Kind::Blocks, sequence: index, utc };
         let tally = Tally { blocks: 1, ..Tally::default() };
-        let count = match format {
+        let count = match &format {
+            Format::Audio(format) => block.bytes.len() / (format.sample.bytes() * usize::from(format.channels)),
+            Format::Image(_) => 1,
+            Format::Samples(columns) => samples::read(block.bytes, columns.len()).count(),
+        } as u64;
+        self.ledger.gap(id, self.gaps.jumps(id, index, count));
+        match format {
             Format::Audio(format) => {
-                let frames = (block.bytes.len() / (format.sample.bytes() * usize::from(format.channels))) as u64;
                 let write = |_: &Member, message: &mut Vec<u8>| foxglove::audio(message, format, utc, block.bytes);
-                self.put(place, Tally { samples: frames, ..tally }, write);
-                frames
+                self.put(place, Tally { samples: count, ..tally }, write);
             }
             Format::Image(format) => {
                 self.put(place, tally, |task, message| foxglove::image(message, format, utc, &task.name, block.bytes));
-                1
             }
             Format::Samples(columns) => {
-                let mut count = 0;
-                for sample in samples::read(block.bytes, columns.len()) {
-                    let place = Place { sequence: index + count, utc: i128::from(sample.at) + to_utc, ..place };
-                    // The block counts with its first sample.
-                    let tally = Tally { blocks: u64::from(count == 0), samples: 1, ..Tally::default() };
+                for (sample, nth) in samples::read(block.bytes, columns.len()).zip(1..) {
+                    let place = Place { sequence: index + nth - 1, utc: i128::from(sample.at) + to_utc, ..place };
+                    // The block counts with its last sample: where one is lost, so are those after it.
+                    let tally = Tally { blocks: u64::from(nth == count), samples: 1, ..Tally::default() };
                     self.put(place, tally, |task, message| task.samples.write(message, sample.values()));
-                    count += 1;
                 }
-                count
             }
-        };
-        self.ledger.gap(id, self.gaps.jumps(id, index, count));
+        }
     }
 
     fn tick(&mut self, tick: &TickLine, utc: i128) {

@@ -322,6 +322,32 @@ fn what_a_full_disk_does_not_take_waits_or_is_counted() {
 }
 
 #[test]
+fn a_block_that_is_lost_from_its_middle_on_counts_as_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.mcap");
+    let content = content(Vec::new(), Some(Format::Samples(vec![column("x", ""), column("y", "")])));
+    let mut mcap = mcap::Mcap::open(&limits(&path)).unwrap();
+    mcap.join(0, &content, &limits(&path));
+    mcap.begin(moment(0));
+    if !mcap.fill_up() {
+        println!("skipped: no /dev/full here");
+        return;
+    }
+    // More than a chunk: the disk is found to be full within the block.
+    let many = samples(&vec![(1, 0.5, -1.0); 30_000]);
+    mcap.block(0, &block(0, &many), UTC);
+    assert!(mcap.flush().is_err());
+    assert_eq!((mcap.tally(0).blocks, mcap.tally(0).lost), (0, 1));
+    mcap.make_room();
+    mcap.begin(moment(2_000));
+    mcap.block(0, &block(30_000, &many[..24]), UTC);
+    mcap.finish().unwrap();
+    let tally = mcap.tally(0);
+    assert_eq!((tally.blocks, tally.lost, tally.gaps), (1, 1, 1));
+    assert_eq!(read(&path).len() as u64, tally.samples);
+}
+
+#[test]
 fn an_end_that_finds_no_room_leaves_whole_chunks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.mcap");

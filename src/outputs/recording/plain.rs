@@ -159,7 +159,7 @@ mod tests {
         let path = folder.path().join("x.csv");
         let mut file = Plain::new(Disk::new(limits(&path), true), b"header\n".to_vec(), None, u64::MAX);
         file.begin(moment(0));
-        let put = |file: &mut Plain| file.put(3, b"line\n", Tally { rows: 1, ..Tally::default() }, 0);
+        let put = |file: &mut Plain| file.put(3, b"line\n", Tally { rows: 1, samples: 1, ..Tally::default() }, 0);
         put(&mut file);
         file.flush().unwrap();
         if !file.disk.fill_up() {
@@ -176,6 +176,7 @@ mod tests {
         put(&mut file);
         file.flush().unwrap();
         assert_eq!((file.ledger.of(3).rows, file.ledger.of(3).lost), (2, 2), "each is tried once, and counted once");
+        assert_eq!(file.ledger.of(3).gaps, 1, "what was lost leaves one gap");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "header\nline\nline\n");
     }
     #[test]

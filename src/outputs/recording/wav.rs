@@ -54,8 +54,8 @@ impl Form for Wav {
         }
         let frames = (block.bytes.len() / (format.sample.bytes() * usize::from(format.channels))) as u64;
         let tally = Tally { blocks: 1, samples: frames, ..Tally::default() };
-        self.file.put(id, &packed(format.sample, block.bytes), tally, block.head.at.nanos() + to_utc);
         self.file.ledger.gap(id, self.gaps.jumps(id, block.head.index, frames));
+        self.file.put(id, &packed(format.sample, block.bytes), tally, block.head.at.nanos() + to_utc);
     }
 
     fn flush(&mut self) -> io::Result<bool> {
