@@ -194,8 +194,8 @@ impl Recording {
     }
 }
 
-/// The same for every way to write a path.
-fn place(path: &Path) -> PathBuf {
+/// The same for every way to write a path, once its folder exists.
+pub fn place(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     folder.join(path.file_name().unwrap_or_default())
