@@ -297,11 +297,8 @@ mod tests {
 
     #[test]
     fn the_last_look_takes_all_that_is_left() {
-        let content = Content {
-            task: "t".into(),
-            columns: vec![Column { name: "v".into(), unit: String::new() }],
-            format: None,
-        };
+        let content =
+            Content { task: "t".into(), columns: vec![Column { name: "v".into(), unit: String::new() }], format: None };
         let wanted = ROWS_AT_A_TIME + 2;
         let (mut sender, receiver) = rows(Queue::Fifo, wanted, 1);
         for n in 0..wanted {
