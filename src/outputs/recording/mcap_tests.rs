@@ -219,10 +219,11 @@ fn several_tasks_share_a_file() {
     one.join(1, &of("b", "m"));
     one.lock().row(0, &row(1, &[1.0]), UTC);
     one.lock().row(1, &row(2, &[2.0]), UTC + 1);
-    // A task of the same name with other columns: the next file begins.
+    // A task of the same name with other columns: with its first message the next file begins.
     one.join(2, &of("a", "s"));
-    one.leave(0);
+    one.lock().row(0, &row(2, &[2.0]), UTC + 1);
     one.lock().row(2, &row(3, &[3.0]), UTC + 2);
+    one.leave(0);
     one.lock().row(0, &row(4, &[4.0]), UTC + 3);
     one.finish().unwrap();
     let all = names(folder.path());
@@ -230,9 +231,15 @@ fn several_tasks_share_a_file() {
     let topics = |name: &str| -> Vec<_> {
         read(&folder.path().join(name)).into_iter().map(|message| (message.topic, message.sequence)).collect()
     };
-    assert_eq!(topics(&all[0]), [("a/values".into(), 1), ("b/values".into(), 2)]);
+    assert_eq!(topics(&all[0]), [("a/values".into(), 1), ("b/values".into(), 2), ("a/values".into(), 2)]);
     assert_eq!(topics(&all[1]), [("a/values".into(), 3)]);
-    assert_eq!([0, 1, 2].map(|id| one.tally(id).rows), [1, 1, 1]);
+    assert_eq!([0, 1, 2].map(|id| one.tally(id).rows), [2, 1, 1]);
+    for name in &all {
+        let bytes = fs::read(folder.path().join(name)).unwrap();
+        let summary = ::mcap::Summary::read(&bytes).unwrap().unwrap();
+        let topics: Vec<_> = summary.channels.values().map(|channel| channel.topic.as_str()).collect();
+        assert_eq!(topics.iter().filter(|topic| **topic == "a/values").count(), 1, "{name}: {topics:?}");
+    }
 }
 
 #[test]
