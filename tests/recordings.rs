@@ -131,7 +131,6 @@ fn as_summed_up(summary: &Value, messages: &[Message]) {
     assert!(!topics.contains_key("busy/values"));
     for (topic, messages) in topics {
         assert!(messages.is_sorted_by(|a, b| a.sequence < b.sequence), "{topic}: in order, and none twice");
-        assert!(messages.is_sorted_by(|a, b| a.time < b.time), "{topic}: time goes forward");
     }
 }
 
@@ -257,9 +256,11 @@ fn a_killed_run_leaves_whole_chunks_and_lines_which_the_next_leaves_alone() {
         let all = topic.ends_with("/ticks") || topic.ends_with("/values");
         assert!(!all || sequences.iter().zip(0..).all(|(a, b)| *a == b), "{topic}: none is missing");
     }
+    // A kill in the middle of a write may leave a part of a line, which the next run ends.
     let text = fs::read_to_string(folder.path().join("lines.csv")).unwrap();
+    let whole = &text[..=text.rfind('\n').unwrap()];
     let lines = text.lines().count();
-    assert!(text.ends_with('\n') && lines > 1);
+    assert!(whole.lines().count() > 1 && whole.lines().all(|line| line.split(',').count() == 4));
 
     let bytes = fs::read(&path).unwrap();
     let ended = run_in(folder, Command::new(HERTZD), &config, &["--for", "1s", "--json"]).wait();
@@ -277,7 +278,8 @@ fn a_killed_run_leaves_whole_chunks_and_lines_which_the_next_leaves_alone() {
 fn a_mailbox_keeps_the_latest_and_counts_the_rest() {
     let config = |queue: &str| {
         format!(
-            "[task.up]\nkind = \"sensor\"\nrate = 1000\npath = \"/proc/uptime\"\nrecord = \"{HERE}/x.csv\"\nqueue = \"{queue}\"\n"
+            "[task.up]\nkind = \"sensor\"\nrate = 1000\npath = \"/proc/uptime\"\nrecord = \"{HERE}/x.csv\"\nqueue = \"{queue}\"\n\
+             overrun = \"credit\"\nmax-debt = \"1h\"\n"
         )
     };
     for queue in ["fifo", "mailbox"] {
@@ -315,17 +317,20 @@ fn a_reload_goes_on_in_the_same_file() {
     let ran = |name: &str| count(task(&ended.summary(), name), "ran");
     assert_eq!((topics["up/values"].len() as u64, topics["busier/ticks"].len() as u64), (ran("up"), ran("busier")));
     // The log says what the old one had come to.
-    let old = format!("ran={}", topics["busy/ticks"].len());
-    assert!(ended.stderr.contains(&old), "{old}: {}", ended.told());
+    let told = ended.stderr.lines().find(|line| line.contains("busy: the old one has ended"));
+    let words = told.unwrap_or_else(|| panic!("{}", ended.told())).split_whitespace();
+    let ran: Vec<_> = words.filter_map(|word| word.strip_prefix("ran=")).collect();
+    assert_eq!(ran, [topics["busy/ticks"].len().to_string()], "{}", ended.told());
 }
 
 #[test]
 fn a_full_disk_costs_messages_and_nothing_else_until_there_is_room_again() {
     // In a mount namespace of its own, whose disk vanishes with it: so the files are copied at the end. It is full from
-    // the start until something on it is deleted.
+    // the start until something on it is deleted, once the log has said so of both.
     let script = format!(
         "set -e; mount -t tmpfs -o size=512k hertzd-test {HERE}/disk; head -c 300k /dev/zero >{HERE}/disk/filler; \
-         (sleep 4; rm {HERE}/disk/filler) & \
+         (for i in $(seq 50); do [ $(grep -c 'recording failed' {HERE}/stderr) -lt 2 ] || break; sleep 0.1; done; \
+         rm {HERE}/disk/filler) & \
          code=0; {HERTZD} run {HERE}/test.toml --for 7s --json || code=$?; cp {HERE}/disk/* {HERE}/; exit $code"
     );
     let there = Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|output| output.status.success());

@@ -3,11 +3,13 @@
 use super::{Failure, clock, plan};
 use crate::config::{Config, Problems, RecordConfig, RecordForm, TaskConfig};
 use crate::metrics::TaskFacts;
-use crate::outputs::{Content, Recordings, Stream};
+use crate::outputs::{Content, Recordings, Stream, place};
 use crate::pacing::{LeakyBucket, Overrun};
 use crate::stream::{self, RowSender};
 use crate::sys::clock::KernelClock;
 use crate::worker::Slot;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A task that has been built and does not run yet.
@@ -18,7 +20,15 @@ pub(super) struct Built {
     pub(super) stream: Option<Stream>,
 }
 
-/// Builds those tasks of `config` that `wanted` chooses by their places; numbers are taken from `next_id`.
+/// Files that only one task may record to, by their places, and that task's name.
+type Sole = BTreeMap<PathBuf, String>;
+
+fn sole(task: &TaskConfig) -> Option<PathBuf> {
+    task.record.as_ref().filter(|record| record.form != RecordForm::Mcap).map(|record| place(&record.path))
+}
+
+/// Builds those tasks of `config` that `wanted` chooses by their places; numbers are taken from `next_id`. The others run
+/// already.
 pub(super) fn build(
     config: &mut Config,
     wanted: impl Fn(usize) -> bool,
@@ -28,9 +38,11 @@ pub(super) fn build(
     let mut built = Vec::new();
     let mut problems: Option<Problems> = None;
     let workers = &config.workers;
+    let running = config.tasks.iter().enumerate().filter(|(index, _)| !wanted(*index));
+    let mut taken: Sole = running.filter_map(|(_, task)| Some((sole(task)?, task.name.clone()))).collect();
     for (index, task) in config.tasks.iter_mut().enumerate().filter(|(index, _)| wanted(*index)) {
         let clock = clock(workers[task.worker].clock);
-        match build_one(task, *next_id, clock, recordings, &built) {
+        match build_one(task, *next_id, clock, recordings, &mut taken) {
             Ok((slot, stream)) => built.push(Built { index, slot, stream }),
             Err(found) => {
                 problems = Some(match problems {
@@ -49,7 +61,7 @@ fn build_one(
     id: u32,
     clock: KernelClock,
     recordings: &mut Recordings,
-    others: &[Built],
+    taken: &mut Sole,
 ) -> Result<(Slot, Option<Stream>), Problems> {
     let mut task = config.blueprint.build().map_err(|error| Problems::at(&config.section, error.key, error.message))?;
     let columns = task.columns();
@@ -62,18 +74,14 @@ fn build_one(
             Problems::at(&config.section, "record", format_args!("cannot record to {path}: {error}"))
         })
     };
-    let recording = config.record.as_ref().map(open).transpose()?;
     // Other ways to write the same path were not seen when the configuration was read.
-    let shared = others
-        .iter()
-        .filter_map(|other| other.stream.as_ref())
-        .find(|other| recording.is_some() && other.recording == recording);
-    if let Some(other) = shared
-        && config.record.as_ref().is_some_and(|record| record.form != RecordForm::Mcap)
+    if let Some(place) = sole(config)
+        && let Some(other) = taken.insert(place, config.name.clone())
     {
-        let text = format!("task.{} records there too; give each its own file", other.content.task);
+        let text = format!("task.{other} records there too; give each its own file");
         return Err(Problems::at(&config.section, "record", text));
     }
+    let recording = config.record.as_ref().map(open).transpose()?;
     let columns = content.columns.len();
     if recording.is_none() && columns == 0 && config.section.has("queue") {
         let text = "has no effect: the task has no values and no recording; remove it";

@@ -3,8 +3,8 @@
 //! It reads the monotonic clock and the offset of UTC, and may block on the disk: what finds no room in a ring meanwhile
 //! is counted as lost.
 
-use super::ticks::ROOM;
-use crate::outputs::{Recorder, Stream, Streamed, TickLine};
+use super::ticks::{Passed, ROOM};
+use crate::outputs::{Recorder, Stream, Streamed};
 use crate::sys::clock::{KernelClock, pause, utc_offset};
 use crate::time::{Clock, Span};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
@@ -29,7 +29,6 @@ pub(super) fn waiting<T>(orders: &Receiver<T>) -> (Vec<T>, bool) {
 
 enum Command {
     Add(Vec<Stream>),
-    Remove(Vec<u32>),
     Look(Sender<Vec<Streamed>>),
     Close(Sender<Vec<Streamed>>),
     Finish,
@@ -43,7 +42,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    pub(super) fn spawn(ticks: Receiver<TickLine>) -> io::Result<Self> {
+    pub(super) fn spawn(passed: Receiver<Passed>) -> io::Result<Self> {
         let (commands, orders) = unbounded();
         let body = move || {
             let mut recorder = Recorder::default();
@@ -56,12 +55,19 @@ impl Recording {
                         command => later.push(command),
                     }
                 }
-                ticks.try_iter().take(ROOM).for_each(|tick| recorder.tick(tick));
+                let mut gone = Vec::new();
+                // All that lies there: ticks have room for so many, and the ended tasks are few.
+                for passed in passed.try_iter().take(2 * ROOM) {
+                    match passed {
+                        Passed::Tick(tick) => recorder.tick(tick),
+                        Passed::Gone(id) => gone.push(id),
+                    }
+                }
                 recorder.drain(KernelClock::monotonic().now(), utc_offset);
+                recorder.remove(&gone);
                 for command in later {
                     match command {
                         Command::Add(_) => {}
-                        Command::Remove(ids) => recorder.remove(&ids),
                         Command::Look(reply) => {
                             let _ = reply.send(recorder.streamed());
                         }
@@ -84,11 +90,6 @@ impl Recording {
 
     pub(super) fn add(&self, streams: Vec<Stream>) {
         self.order(Command::Add(streams));
-    }
-
-    /// To be called after the worker has let go of these tasks.
-    pub(super) fn remove(&self, ids: Vec<u32>) {
-        self.order(Command::Remove(ids));
     }
 
     /// Finishes all recordings, with all that was handed over before; what has become of each task's values.

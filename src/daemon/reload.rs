@@ -7,7 +7,7 @@ use super::build::{Built, build, facts};
 use super::diff::{Change, Diff, Sections};
 use super::start::{LEAD, start_workers};
 use super::{Daemon, Failure, Loader, NUDGE_EVERY, Running, clock, plan};
-use crate::config::{Config, RecordForm, TaskConfig};
+use crate::config::{Config, TaskConfig};
 use crate::outputs::Message;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::notify;
@@ -90,9 +90,6 @@ impl Daemon {
         let places = Places::of(&self.config, &self.ids, &config, built);
         let gone: Vec<u32> = self.ids.iter().copied().filter(|id| !places.ids.contains(id)).collect();
         let names: BTreeMap<u32, String> = gone.iter().map(|id| (*id, self.name_of(*id).to_owned())).collect();
-        let ticks_recorded = self.config.tasks.iter().zip(&self.ids).any(|(task, id)| {
-            gone.contains(id) && task.record.as_ref().is_some_and(|record| record.form == RecordForm::Mcap)
-        });
         let Places { ids, mut slots, streams } = places;
         // Metrics and recorder know the new tasks before their first tick.
         let old_places: BTreeMap<String, usize> =
@@ -146,13 +143,9 @@ impl Daemon {
         self.lock_memory();
 
         left.iter().for_each(|left| self.collector.give_up(left.given_up.clone()));
-        self.collector.remove_tasks(gone.clone());
+        // The recorder hears of it from there, after the last of their ticks.
+        self.collector.remove_tasks(gone);
         self.collector.remove_workers(numbers);
-        if ticks_recorded {
-            // Once it answers, the recorder has been handed the last of their ticks.
-            self.collector.glimpse();
-        }
-        self.recording.remove(gone);
         for (id, counts) in left.into_iter().flat_map(|left| left.tasks) {
             if let Some(task) = names.get(&id) {
                 let Counts { ran, skipped, overruns, errors, .. } = counts;

@@ -1,4 +1,4 @@
-//! From the metrics thread to the recorder: the ticks of tasks that are recorded with them.
+//! From the metrics thread to the recorder: the ticks of tasks that are recorded with them, and which tasks have ended.
 //!
 //! Both ends are cool; neither waits for the other, and what finds no room is counted.
 
@@ -12,17 +12,25 @@ use std::sync::Arc;
 /// How many ticks may lie between the two: more than come in while a disk hesitates for a second.
 pub(super) const ROOM: usize = 1 << 18;
 
+/// What the metrics thread tells the recorder.
+#[derive(Debug)]
+pub(super) enum Passed {
+    Tick(TickLine),
+    /// Nothing more comes of this task, neither ticks nor values nor blocks.
+    Gone(u32),
+}
+
 /// The end of the metrics thread.
 #[derive(Debug)]
 pub(super) struct TickFeed {
-    lines: Sender<TickLine>,
+    passed: Sender<Passed>,
     wanted: BTreeMap<u32, Arc<Traffic>>,
 }
 
 /// Both ends. The channel grows with what lies in it: most runs need none of it.
-pub(super) fn feed() -> (TickFeed, Receiver<TickLine>) {
-    let (lines, receiver) = unbounded();
-    (TickFeed { lines, wanted: BTreeMap::new() }, receiver)
+pub(super) fn feed() -> (TickFeed, Receiver<Passed>) {
+    let (passed, receiver) = unbounded();
+    (TickFeed { passed, wanted: BTreeMap::new() }, receiver)
 }
 
 impl TickFeed {
@@ -31,8 +39,12 @@ impl TickFeed {
         self.wanted.insert(id, traffic);
     }
 
+    /// This task has ended, and its last tick was offered. It goes the way of the ticks, so that the recorder hears of it
+    /// after all of them.
     pub(super) fn forget(&mut self, id: u32) {
         self.wanted.remove(&id);
+        // Nobody hears it once the recorder has ended.
+        let _ = self.passed.send(Passed::Gone(id));
     }
 
     /// Hands over a tick, if it is wanted; `cause` is that of its overrun.
@@ -47,6 +59,6 @@ impl TickFeed {
             skipped: record.skipped(),
             cause,
         };
-        traffic.count(self.lines.len() < ROOM && self.lines.send(line).is_ok());
+        traffic.count(self.passed.len() < ROOM && self.passed.send(Passed::Tick(line)).is_ok());
     }
 }

@@ -27,7 +27,7 @@ pub use json::JsonLayer;
 pub use log::LogOutput;
 pub use message::Message;
 pub use recorder::{Recorder, Stream, Streamed};
-pub use recording::{Content, Moment, Recording, Recordings, Tally, TickLine};
+pub use recording::{Content, Moment, Recording, Recordings, Tally, TickLine, place};
 pub use table::table;
 
 use crate::metrics::Event;

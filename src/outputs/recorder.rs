@@ -72,6 +72,7 @@ struct Written {
 pub struct Recorder {
     taken: Vec<Taken>,
     written: Vec<Written>,
+    to_utc: i128, // what to add to the monotonic clock, at the latest drain
     row: Vec<f64>,
     ticks: Vec<TickLine>,
     early: Vec<TickLine>, // of tasks that were not known at the drain before
@@ -94,9 +95,13 @@ impl Recorder {
         self.ticks.push(tick);
     }
 
-    /// Lets go of streams whose tasks have ended, after the last [`drain`](Self::drain) of them, and finishes recordings
-    /// that nobody is left to write to.
+    /// Lets go of streams whose tasks have ended, with all that is left in their queues, and finishes recordings that
+    /// nobody is left to write to. A [`drain`](Self::drain) comes before it.
     pub fn remove(&mut self, ids: &[u32]) {
+        if ids.is_empty() {
+            return;
+        }
+        self.empty(|id| ids.contains(&id));
         for taken in self.taken.extract_if(.., |taken| ids.contains(&taken.stream.id)) {
             taken.stream.recording.iter().for_each(|recording| recording.leave(taken.stream.id));
         }
@@ -114,6 +119,7 @@ impl Recorder {
     /// to get nanoseconds since 1970.
     pub fn drain(&mut self, now: Instant, utc_offset: impl Fn(KernelClock) -> i128) {
         let at = Moment { now, to_utc: utc_offset(KernelClock::monotonic()) };
+        self.to_utc = at.to_utc;
         self.written.iter().for_each(|written| written.recording.begin(at));
         for taken in &mut self.taken {
             let monotonic = taken.stream.clock == KernelClock::monotonic();
@@ -158,8 +164,17 @@ impl Recorder {
         }
     }
 
-    /// Finishes all recordings, for good: what comes later is lost.
+    /// Takes all that is left of these tasks. They have ended: of those that run, more might come than the disk takes.
+    fn empty(&mut self, ended: impl Fn(u32) -> bool) {
+        for taken in self.taken.iter_mut().filter(|taken| ended(taken.stream.id)) {
+            while taken.drain(&mut self.row, self.to_utc) {}
+        }
+    }
+
+    /// Finishes all recordings, for good, with all that is left in the queues: what comes later is lost. No task runs any
+    /// more, and a [`drain`](Self::drain) comes before it.
     pub fn finish(&mut self) {
+        self.empty(|_| true);
         for written in std::mem::take(&mut self.written) {
             let users = self.taken.iter().filter(|taken| taken.stream.recording.as_ref() == Some(&written.recording));
             finish(&written.recording, &names(users));
@@ -173,11 +188,14 @@ impl Recorder {
 }
 
 impl Taken {
-    fn drain(&mut self, values: &mut Vec<f64>, monotonic_to_utc: i128) {
+    /// Takes as much as is taken at a time; true: there was something.
+    fn drain(&mut self, values: &mut Vec<f64>, monotonic_to_utc: i128) -> bool {
         let Stream { id, rows, blocks, recording, .. } = &mut self.stream;
         let mut recording = recording.as_ref().map(Recording::lock);
+        let mut some = false;
         for _ in 0..ROWS_AT_A_TIME {
             let Some(row) = rows.take(values) else { break };
+            some = true;
             for (seen, &value) in self.extremes.iter_mut().zip(row.values) {
                 if !value.is_nan() {
                     let [_, min, max] = seen.unwrap_or([value; 3]);
@@ -188,14 +206,16 @@ impl Taken {
                 recording.row(*id, &row, row.release.nanos() + self.to_utc);
             }
         }
-        let (Some(blocks), Some(recording)) = (blocks, &mut recording) else { return };
+        let (Some(blocks), Some(recording)) = (blocks, &mut recording) else { return some };
         let mut bytes = 0;
         while bytes < BYTES_AT_A_TIME
             && let Some(block) = blocks.take()
         {
+            some = true;
             bytes += block.bytes.len();
             recording.block(*id, &block, monotonic_to_utc);
         }
+        some
     }
 
     fn streamed(&self) -> Streamed {
@@ -273,5 +293,25 @@ mod tests {
         assert_eq!(text.lines().nth(3), Some("2,1970-01-01T00:00:01.000000002Z,0,-1"));
         recorder.remove(&[7]);
         assert!(recorder.streamed().is_empty() && recorder.written.is_empty());
+    }
+
+    #[test]
+    fn the_last_look_takes_all_that_is_left() {
+        let content =
+            Content { task: "t".into(), columns: vec![Column { name: "v".into(), unit: String::new() }], format: None };
+        let wanted = ROWS_AT_A_TIME + 2;
+        let (mut sender, receiver) = rows(Queue::Fifo, wanted, 1);
+        for n in 0..wanted {
+            let (n, values) = (n as u64, [n as f64]);
+            sender.offer(Row { n, release: Instant::ZERO, lateness: Span::ZERO, values: &values });
+        }
+        let mut recorder = Recorder::default();
+        let clock = KernelClock::monotonic();
+        recorder.add(Stream { id: 0, clock, content, rows: receiver, blocks: None, recording: None, ticks: None });
+        recorder.drain(Instant::ZERO, |_| 0);
+        let last = |recorder: &Recorder| recorder.streamed()[0].values["v"].last;
+        assert_eq!(last(&recorder), Some(ROWS_AT_A_TIME as f64 - 1.0));
+        recorder.finish();
+        assert_eq!(last(&recorder), Some(wanted as f64 - 1.0));
     }
 }

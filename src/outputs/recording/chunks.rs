@@ -47,6 +47,7 @@ pub(super) struct Chunks {
     chunks: u64,
     at_the_end: u64, // bytes of schemas and channels, which the summary repeats
     channels: u64,
+    topics: BTreeMap<String, Schema>, // a topic has one schema in a file
 }
 
 impl std::fmt::Debug for Chunks {
@@ -64,7 +65,17 @@ impl Chunks {
             .disable_seeking(true)
             .library(concat!("hertzd ", env!("CARGO_PKG_VERSION")));
         let writer = options.create(NoSeek::new(spool.clone())).map_err(reason)?;
-        Ok(Self { writer, spool, pending: 0, since: None, messages: 0, chunks: 0, at_the_end: 0, channels: 0 })
+        Ok(Self {
+            writer,
+            spool,
+            pending: 0,
+            since: None,
+            messages: 0,
+            chunks: 0,
+            at_the_end: 0,
+            channels: 0,
+            topics: BTreeMap::new(),
+        })
     }
 
     /// Messages put in, so far.
@@ -72,13 +83,16 @@ impl Chunks {
         self.messages
     }
 
-    /// Adds a channel; its number.
-    pub(super) fn channel(&mut self, topic: &str, encoding: &str, schema: &Schema) -> io::Result<u16> {
+    /// Adds a channel; its number. `None`: the topic has another schema in this file.
+    pub(super) fn channel(&mut self, topic: &str, encoding: &str, schema: &Schema) -> io::Result<Option<u16>> {
+        if self.topics.entry(topic.to_owned()).or_insert_with(|| schema.clone()) != schema {
+            return Ok(None);
+        }
         let schema_encoding = if encoding == "json" { "jsonschema" } else { encoding };
         let id = self.writer.add_schema(&schema.name, schema_encoding, &schema.data).map_err(reason)?;
         self.channels += 1;
         self.at_the_end += (schema.data.len() + schema.name.len() + topic.len() + 100) as u64;
-        self.writer.add_channel(id, topic, encoding, &BTreeMap::new()).map_err(reason)
+        self.writer.add_channel(id, topic, encoding, &BTreeMap::new()).map(Some).map_err(reason)
     }
 
     /// Puts a message into the chunk.

@@ -41,13 +41,6 @@ impl Csv {
 }
 
 impl Form for Csv {
-    fn admit(&self, content: &Content) -> io::Result<()> {
-        match header(content).as_bytes() == self.file.header() {
-            true => Ok(()),
-            false => Err(something_else()),
-        }
-    }
-
     fn join(&mut self, _: u32, _: &Content, limits: &RecordConfig) {
         self.file.disk.limit(limits.clone());
     }
@@ -69,16 +62,15 @@ impl Form for Csv {
 
     fn block(&mut self, id: u32, block: &Block<'_>, to_utc: i128) {
         let Some(columns) = self.sampled else { return };
-        let mut count = 0;
+        let count = samples::read(block.bytes, columns).count() as u64;
+        self.file.ledger.gap(id, self.gaps.jumps(id, block.head.index, count));
         for sample in samples::read(block.bytes, columns) {
             let utc = i128::from(sample.at) + to_utc;
             self.line.clear();
             let _ = write!(self.line, "{},{}", block.head.n, rfc3339(utc));
             values(&mut self.line, sample.values());
             self.file.put(id, self.line.as_bytes(), Tally { rows: 1, samples: 1, ..Tally::default() }, utc);
-            count += 1;
         }
-        self.file.ledger.gap(id, self.gaps.jumps(id, block.head.index, count));
     }
 
     fn flush(&mut self) -> io::Result<bool> {
@@ -110,7 +102,8 @@ fn rfc3339(utc: i128) -> impl std::fmt::Display {
     humantime::format_rfc3339_nanos(UNIX_EPOCH + since_1970)
 }
 
-fn header(content: &Content) -> String {
+/// The first line.
+pub(super) fn header(content: &Content) -> String {
     let (mut header, columns) = match &content.format {
         Some(Format::Samples(columns)) => (String::from("tick,sample_utc"), columns),
         _ => (String::from("tick,release_utc,lateness_ns"), &content.columns),

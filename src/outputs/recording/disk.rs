@@ -33,7 +33,7 @@ impl Moment {
 #[derive(Debug)]
 pub(super) struct Disk {
     limits: RecordConfig,
-    continues: bool, // what is there is continued instead of put aside
+    continues: bool, // what is there, lines, is continued instead of put aside
     open: Option<Open>,
     looked: Option<Instant>,
     tried: Option<Instant>, // to open or to rename, in vain
@@ -200,12 +200,27 @@ impl Disk {
         self.open.as_ref().map_or(Ok(()), |open| open.file.write_all_at(bytes, offset))
     }
 
-    /// Goes by what others have done to a file that is continued: it was cut off.
-    pub(super) fn measure(&mut self) -> io::Result<()> {
-        if let Some(open) = &mut self.open {
-            open.length = open.file.metadata()?.len();
+    /// Goes by what others have done to the file: it was cut off. What is then left of a header of this length is cut off
+    /// as well. True: something had changed.
+    pub(super) fn measure(&mut self, header: u64) -> io::Result<bool> {
+        let Some(open) = &mut self.open else { return Ok(false) };
+        let before = std::mem::replace(&mut open.length, open.file.metadata()?.len());
+        if open.length < header {
+            open.file.set_len(0).inspect_err(|_| self.looked = None)?;
+            open.length = 0;
         }
-        Ok(())
+        Ok(open.length != before)
+    }
+
+    /// Ends the last line of a file that is continued, if it was cut off within one: nothing is to be glued to that.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub(super) fn end_line(&mut self) -> io::Result<()> {
+        let Some(open) = self.open.as_ref().filter(|open| self.continues && open.length > 0) else { return Ok(()) };
+        let mut last = [0];
+        open.file.read_exact_at(&mut last, open.length - 1)?;
+        if last == *b"\n" { Ok(()) } else { self.append(b"\n") }
     }
 
     /// Gives the file the name of a finished one, deletes those that are too many, and closes it.
@@ -244,7 +259,7 @@ impl Disk {
         let name = names::put_aside(&self.limits.path, utc)?;
         info!(path = self.shown(), finished = name.display().to_string(), "a file of the recording is finished");
         if let Some(keep) = self.limits.keep
-            && let Err(error) = names::prune(&self.limits.path, keep)
+            && let Err(error) = names::prune(&self.limits.path, keep, &name)
         {
             warn!(path = self.shown(), "old files of the recording cannot be deleted: {error}");
         }

@@ -3,7 +3,7 @@
 
 use super::chunks::Chunks;
 use super::disk::{Disk, Moment};
-use super::member::{Kind, Member, Topic};
+use super::member::{Kind, Member};
 use super::{Content, Form, Gaps, Ledger, Tally, TickLine, foxglove, object, samples};
 use crate::config::RecordConfig;
 use crate::stream::{Block, Format, Row};
@@ -48,12 +48,13 @@ impl Mcap {
         })
     }
 
-    /// Begins a file, unless that was tried in vain just now.
-    fn start(&mut self, at: Moment) {
+    /// Begins a file, unless that was tried in vain just now. Its topics get the schemas of the task `first`, if they
+    /// differ, and then of the latest.
+    fn start(&mut self, at: Moment, first: Option<u32>) {
         if self.file.is_some() || !self.disk.may_try(at.now) {
             return;
         }
-        match self.disk.open(at).and_then(|()| self.new_file()) {
+        match self.disk.open(at).and_then(|()| self.new_file(first)) {
             Ok(file) => {
                 self.file = Some(file);
                 self.disk.begun();
@@ -65,10 +66,12 @@ impl Mcap {
         }
     }
 
-    fn new_file(&mut self) -> io::Result<Chunks> {
+    fn new_file(&mut self, first: Option<u32>) -> io::Result<Chunks> {
         let mut file = Chunks::new()?;
-        for topic in self.tasks.values_mut().flat_map(|task| &mut task.topics) {
-            topic.channel = Some(file.channel(&topic.name, topic.encoding, &topic.schema)?);
+        let mut tasks: Vec<_> = self.tasks.iter_mut().rev().collect();
+        tasks.sort_by_key(|(id, _)| Some(**id) != first);
+        for topic in tasks.into_iter().flat_map(|(_, task)| &mut task.topics) {
+            topic.channel = file.channel(&topic.name, topic.encoding, &topic.schema)?;
         }
         file.write(&mut self.disk)?;
         Ok(file)
@@ -84,15 +87,15 @@ impl Mcap {
         }
     }
 
-    /// Goes over to the next file.
-    fn turn(&mut self, at: Moment) {
+    /// Goes over to the next file, for a message of this task.
+    fn turn(&mut self, at: Moment, first: Option<u32>) {
         self.end();
         if let Err(error) = self.disk.retire(at.now) {
             // It has its end, and cannot be written on: the next one is begun when that has become possible.
             self.failure.get_or_insert(error);
             self.disk.close();
         }
-        self.start(at);
+        self.start(at, first);
     }
 
     /// Puts in what `write` writes.
@@ -104,8 +107,10 @@ impl Mcap {
         let too_large = |file: &Chunks| {
             file.messages() > 0 && self.disk.is_full(file.size_with(&self.disk, self.message.len()), at.now)
         };
-        if self.file.as_ref().is_some_and(|file| !file.is_stuck() && too_large(file)) {
-            self.turn(at);
+        // A topic has one schema in a file: the first message with another one begins the next.
+        let clashes = task.topics.iter().any(|topic| topic.kind == kind && topic.channel.is_none());
+        if self.file.as_ref().is_some_and(|file| !file.is_stuck() && (clashes || too_large(file))) {
+            self.turn(at, Some(id));
         }
         let channel = self.tasks.get(&id).and_then(|task| task.topics.iter().find(|topic| topic.kind == kind)?.channel);
         let (Some(file), Some(channel)) = (self.file.as_mut().filter(|file| !file.is_stuck()), channel) else {
@@ -153,26 +158,15 @@ impl Mcap {
 }
 
 impl Form for Mcap {
-    fn admit(&self, _: &Content) -> io::Result<()> {
-        Ok(())
-    }
-
     fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
         self.disk.limit(limits.clone());
         let mut task = Member::of(content);
-        // A topic has one schema in a file: where it would get another, the next file begins.
-        let same_name = |topic: &Topic, other: &Topic| topic.name == other.name && topic.schema != other.schema;
-        let others = || self.tasks.values().flat_map(|task| &task.topics);
-        let clashes = task.topics.iter().any(|topic| others().any(|other| same_name(topic, other)));
-        if let Some(file) = self.file.as_mut().filter(|_| !clashes) {
+        if let Some(file) = &mut self.file {
             for topic in &mut task.topics {
-                topic.channel = file.channel(&topic.name, topic.encoding, &topic.schema).ok();
+                topic.channel = file.channel(&topic.name, topic.encoding, &topic.schema).ok().flatten();
             }
         }
         self.tasks.insert(id, task);
-        if let Some(at) = self.at.filter(|_| clashes) {
-            self.turn(at);
-        }
     }
 
     fn leave(&mut self, id: u32) {
@@ -186,12 +180,12 @@ impl Form for Mcap {
             self.ledger.settle(false);
         }
         if self.disk.is_old(at.now) && self.file.as_ref().is_some_and(|file| file.messages() > 0 && !file.is_stuck()) {
-            self.turn(at);
+            self.turn(at, None);
         }
         if self.file.as_ref().is_some_and(Chunks::is_stuck) && self.disk.may_try(at.now) {
             self.write();
         }
-        self.start(at);
+        self.start(at, None);
     }
 
     fn row(&mut self, id: u32, row: &Row<'_>, utc: i128) {
@@ -207,30 +201,29 @@ impl Form for Mcap {
         let (index, utc) = (block.head.index, block.head.at.nanos() + to_utc);
         let place = Place { id, kind: Kind::Blocks, sequence: index, utc };
         let tally = Tally { blocks: 1, ..Tally::default() };
-        let count = match format {
+        let count = match &format {
+            Format::Audio(format) => block.bytes.len() / (format.sample.bytes() * usize::from(format.channels)),
+            Format::Image(_) => 1,
+            Format::Samples(columns) => samples::read(block.bytes, columns.len()).count(),
+        } as u64;
+        self.ledger.gap(id, self.gaps.jumps(id, index, count));
+        match format {
             Format::Audio(format) => {
-                let frames = (block.bytes.len() / (format.sample.bytes() * usize::from(format.channels))) as u64;
                 let write = |_: &Member, message: &mut Vec<u8>| foxglove::audio(message, format, utc, block.bytes);
-                self.put(place, Tally { samples: frames, ..tally }, write);
-                frames
+                self.put(place, Tally { samples: count, ..tally }, write);
             }
             Format::Image(format) => {
                 self.put(place, tally, |task, message| foxglove::image(message, format, utc, &task.name, block.bytes));
-                1
             }
             Format::Samples(columns) => {
-                let mut count = 0;
-                for sample in samples::read(block.bytes, columns.len()) {
-                    let place = Place { sequence: index + count, utc: i128::from(sample.at) + to_utc, ..place };
-                    // The block counts with its first sample.
-                    let tally = Tally { blocks: u64::from(count == 0), samples: 1, ..Tally::default() };
+                for (sample, nth) in samples::read(block.bytes, columns.len()).zip(1..) {
+                    let place = Place { sequence: index + nth - 1, utc: i128::from(sample.at) + to_utc, ..place };
+                    // The block counts with its last sample: where one is lost, so are those after it.
+                    let tally = Tally { blocks: u64::from(nth == count), samples: 1, ..Tally::default() };
                     self.put(place, tally, |task, message| task.samples.write(message, sample.values()));
-                    count += 1;
                 }
-                count
             }
-        };
-        self.ledger.gap(id, self.gaps.jumps(id, index, count));
+        }
     }
 
     fn tick(&mut self, tick: &TickLine, utc: i128) {

@@ -219,10 +219,11 @@ fn several_tasks_share_a_file() {
     one.join(1, &of("b", "m"));
     one.lock().row(0, &row(1, &[1.0]), UTC);
     one.lock().row(1, &row(2, &[2.0]), UTC + 1);
-    // A task of the same name with other columns: the next file begins.
+    // A task of the same name with other columns: with its first message the next file begins.
     one.join(2, &of("a", "s"));
-    one.leave(0);
+    one.lock().row(0, &row(2, &[2.0]), UTC + 1);
     one.lock().row(2, &row(3, &[3.0]), UTC + 2);
+    one.leave(0);
     one.lock().row(0, &row(4, &[4.0]), UTC + 3);
     one.finish().unwrap();
     let all = names(folder.path());
@@ -230,9 +231,15 @@ fn several_tasks_share_a_file() {
     let topics = |name: &str| -> Vec<_> {
         read(&folder.path().join(name)).into_iter().map(|message| (message.topic, message.sequence)).collect()
     };
-    assert_eq!(topics(&all[0]), [("a/values".into(), 1), ("b/values".into(), 2)]);
+    assert_eq!(topics(&all[0]), [("a/values".into(), 1), ("b/values".into(), 2), ("a/values".into(), 2)]);
     assert_eq!(topics(&all[1]), [("a/values".into(), 3)]);
-    assert_eq!([0, 1, 2].map(|id| one.tally(id).rows), [1, 1, 1]);
+    assert_eq!([0, 1, 2].map(|id| one.tally(id).rows), [2, 1, 1]);
+    for name in &all {
+        let bytes = fs::read(folder.path().join(name)).unwrap();
+        let summary = ::mcap::Summary::read(&bytes).unwrap().unwrap();
+        let topics: Vec<_> = summary.channels.values().map(|channel| channel.topic.as_str()).collect();
+        assert_eq!(topics.iter().filter(|topic| **topic == "a/values").count(), 1, "{name}: {topics:?}");
+    }
 }
 
 #[test]
@@ -319,6 +326,32 @@ fn what_a_full_disk_does_not_take_waits_or_is_counted() {
     let sequences: Vec<_> = read(&path).into_iter().map(|message| message.sequence).collect();
     assert_eq!((tally(&mcap), sequences), ((6, 1), vec![0, 1_000, 1_100, 1_900, 2_950, 3_000]));
     assert_eq!(count(&path), Some(6));
+}
+
+#[test]
+fn a_block_that_is_lost_from_its_middle_on_counts_as_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.mcap");
+    let content = content(Vec::new(), Some(Format::Samples(vec![column("x", ""), column("y", "")])));
+    let mut mcap = mcap::Mcap::open(&limits(&path)).unwrap();
+    mcap.join(0, &content, &limits(&path));
+    mcap.begin(moment(0));
+    if !mcap.fill_up() {
+        println!("skipped: no /dev/full here");
+        return;
+    }
+    // More than a chunk: the disk is found to be full within the block.
+    let many = samples(&vec![(1, 0.5, -1.0); 30_000]);
+    mcap.block(0, &block(0, &many), UTC);
+    assert!(mcap.flush().is_err());
+    assert_eq!((mcap.tally(0).blocks, mcap.tally(0).lost), (0, 1));
+    mcap.make_room();
+    mcap.begin(moment(2_000));
+    mcap.block(0, &block(30_000, &many[..24]), UTC);
+    mcap.finish().unwrap();
+    let tally = mcap.tally(0);
+    assert_eq!((tally.blocks, tally.lost, tally.gaps), (1, 1, 1));
+    assert_eq!(read(&path).len() as u64, tally.samples);
 }
 
 #[test]

@@ -110,9 +110,6 @@ pub struct TickLine {
 
 /// A form of recording. Tasks are known by their numbers.
 pub(super) trait Form: Debug + Send {
-    /// Whether it could take a task as well.
-    fn admit(&self, content: &Content) -> io::Result<()>;
-
     /// Hears of a task before anything of it. These limits hold from now on.
     fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig);
 
@@ -197,17 +194,45 @@ impl Recording {
     }
 }
 
-/// The same for every way to write a path.
-fn place(path: &Path) -> PathBuf {
+/// The same for every way to write a path, once its folder exists.
+pub fn place(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     folder.join(path.file_name().unwrap_or_default())
 }
 
+/// Which tasks a recording that is open takes as well. It is known beside the recording, whose lock the recorder holds
+/// while it writes: a slow disk must not hold up a reload.
+#[derive(Debug)]
+enum Admits {
+    Any,
+    Sound,
+    Header(String), // of a CSV
+}
+
+impl Admits {
+    fn of(form: RecordForm, content: &Content) -> Self {
+        match form {
+            RecordForm::Csv => Self::Header(csv::header(content)),
+            RecordForm::Wav => Self::Sound,
+            RecordForm::Mcap => Self::Any,
+        }
+    }
+
+    fn check(&self, content: &Content) -> io::Result<()> {
+        match self {
+            Self::Any => Ok(()),
+            Self::Sound => wav::audio(content).map(drop),
+            Self::Header(header) if *header == csv::header(content) => Ok(()),
+            Self::Header(_) => Err(plain::something_else()),
+        }
+    }
+}
+
 /// The recordings that are open, so that tasks which name the same file get the same one.
 #[derive(Debug, Default)]
 pub struct Recordings {
-    open: BTreeMap<PathBuf, Weak<Mutex<dyn Form>>>,
+    open: BTreeMap<PathBuf, (Weak<Mutex<dyn Form>>, Admits)>,
 }
 
 impl Recordings {
@@ -217,10 +242,10 @@ impl Recordings {
     /// The system's reason, or what does not fit together.
     pub fn open(&mut self, limits: &RecordConfig, content: &Content) -> io::Result<Recording> {
         let place = place(&limits.path);
-        if let Some(inner) = self.open.get(&place).and_then(Weak::upgrade) {
-            let recording = Recording { limits: limits.clone(), inner };
-            recording.lock().admit(content)?;
-            return Ok(recording);
+        let open = self.open.get(&place).and_then(|(form, admits)| Some((form.upgrade()?, admits)));
+        if let Some((inner, admits)) = open {
+            admits.check(content)?;
+            return Ok(Recording { limits: limits.clone(), inner });
         }
         let inner: Arc<Mutex<dyn Form>> = match limits.form {
             RecordForm::Csv => Arc::new(Mutex::new(csv::Csv::open(limits, content)?)),
@@ -232,8 +257,8 @@ impl Recordings {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, "this hertzd was built without MCAP"));
             }
         };
-        self.open.retain(|_, form| form.strong_count() > 0);
-        self.open.insert(place, Arc::downgrade(&inner));
+        self.open.retain(|_, (form, _)| form.strong_count() > 0);
+        self.open.insert(place, (Arc::downgrade(&inner), Admits::of(limits.form, content)));
         Ok(Recording { limits: limits.clone(), inner })
     }
 }

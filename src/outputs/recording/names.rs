@@ -19,8 +19,12 @@ const IN_A_SECOND: u32 = 10_000;
 /// # Errors
 /// The system's reason; the file then still has its old name.
 pub(super) fn put_aside(path: &Path, utc: i128) -> io::Result<PathBuf> {
-    for number in 1..IN_A_SECOND {
-        let name = finished(path, utc, number);
+    // Above all that are there: a number that was deleted must not come again, since it would pass for the oldest.
+    let time = time(utc);
+    let there = finished_ones(path).unwrap_or_default();
+    let highest = there.iter().filter(|((of, _), _)| *of == time.as_bytes()).map(|((_, number), _)| *number).max();
+    for number in (1..=IN_A_SECOND).skip(highest.unwrap_or(0) as usize) {
+        let name = finished(path, &time, number);
         // Made first, so that a rename can only replace what was made here.
         match OpenOptions::new().write(true).create_new(true).open(&name) {
             Ok(_) => return fs::rename(path, &name).inspect_err(|_| drop(fs::remove_file(&name))).map(|()| name),
@@ -31,11 +35,24 @@ pub(super) fn put_aside(path: &Path, utc: i128) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "every name for this second is taken"))
 }
 
-/// Deletes the oldest finished files of the recording at `path`, all but `keep`.
+/// Deletes the oldest finished files of the recording at `path`, all but `keep`. The one that was finished `just` now stays
+/// whatever its name says: UTC may have been set back.
 ///
 /// # Errors
-/// The system's reason.
-pub(super) fn prune(path: &Path, keep: usize) -> io::Result<()> {
+/// The system's reason, the first one; the others are deleted all the same.
+pub(super) fn prune(path: &Path, keep: usize, just: &Path) -> io::Result<()> {
+    let mut found = finished_ones(path)?;
+    let all = found.len();
+    found.retain(|(_, path)| path.file_name() != just.file_name());
+    let surplus = all.saturating_sub(keep).min(found.len());
+    found.iter().take(surplus).map(|(_, path)| fs::remove_file(path)).fold(Ok(()), io::Result::and)
+}
+
+/// What finished files are sorted by: time and number.
+type Age = (Vec<u8>, u32);
+
+/// The finished files of the recording at `path`, the oldest first.
+fn finished_ones(path: &Path) -> io::Result<Vec<(Age, PathBuf)>> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -49,13 +66,16 @@ pub(super) fn prune(path: &Path, keep: usize) -> io::Result<()> {
         }
     }
     found.sort();
-    let surplus = found.len().saturating_sub(keep);
-    found.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path))
+    Ok(found)
 }
 
-fn finished(path: &Path, utc: i128, number: u32) -> PathBuf {
+/// As it stands in a name.
+fn time(utc: i128) -> String {
     let since_1970 = u64::try_from(utc).map_or(Duration::ZERO, Duration::from_nanos);
-    let time = humantime::format_rfc3339_seconds(UNIX_EPOCH + since_1970).to_string().replace(['-', ':'], "");
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + since_1970).to_string().replace(['-', ':'], "")
+}
+
+fn finished(path: &Path, time: &str, number: u32) -> PathBuf {
     let mut name = OsString::from(path.file_stem().unwrap_or_default());
     name.push(format!(".{time}"));
     if number > 1 {
@@ -68,8 +88,8 @@ fn finished(path: &Path, utc: i128, number: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// What finished files are sorted by: time and number; `None`: it is no such file.
-fn age(path: &Path, name: &OsStr) -> Option<(Vec<u8>, u32)> {
+/// `None`: it is no such file.
+fn age(path: &Path, name: &OsStr) -> Option<Age> {
     let rest = name.as_bytes().strip_prefix(path.file_stem()?.as_bytes())?.strip_prefix(b".")?;
     let rest = match path.extension() {
         Some(ending) => rest.strip_suffix(ending.as_bytes())?.strip_suffix(b".")?,
@@ -136,10 +156,27 @@ mod tests {
             fs::write(folder.path().join(name), "").unwrap();
         }
         fs::create_dir(folder.path().join("x.20201121T192629Z.mcap")).unwrap();
-        prune(&folder.path().join("x.mcap"), 2).unwrap();
+        prune(&folder.path().join("x.mcap"), 2, &folder.path().join(own[3])).unwrap();
         let there = |name: &&&str| folder.path().join(name).exists();
         assert_eq!(strangers.iter().filter(there).count(), strangers.len());
         assert_eq!(own.iter().filter(there).collect::<Vec<_>>(), [&own[0], &own[3]]);
         assert!(folder.path().join("x.20201121T192629Z.mcap").is_dir());
+    }
+
+    #[test]
+    fn the_newest_file_stays_whatever_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.mcap");
+        let aside = |content: &str, utc| {
+            fs::write(&path, content).unwrap();
+            let name = put_aside(&path, utc).unwrap();
+            prune(&path, 1, &name).unwrap();
+            let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+            assert_eq!(left, [name]);
+            assert_eq!(fs::read_to_string(&left[0]).unwrap(), content);
+        };
+        // All in one second, and then UTC is set back.
+        ["a", "b", "c", "d"].iter().for_each(|content| aside(content, UTC));
+        aside("e", UTC - 10_000_000_000);
     }
 }

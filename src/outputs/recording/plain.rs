@@ -34,10 +34,6 @@ impl Plain {
         Self { disk, ledger, header, sizes, limit, pending, failure: None, at: None }
     }
 
-    pub(super) fn header(&self) -> &[u8] {
-        &self.header
-    }
-
     /// Sees that there is a file to write to, and that it is not too old.
     pub(super) fn begin(&mut self, at: Moment) {
         self.at = Some(at);
@@ -105,7 +101,7 @@ impl Plain {
             0 => self.disk.append(&self.header),
             // Somebody may have put another file there.
             _ => match self.disk.begins_with(&self.header)? {
-                true => Ok(()),
+                true => self.disk.end_line(),
                 false => Err(something_else()),
             },
         });
@@ -124,6 +120,16 @@ impl Plain {
         }
     }
 
+    /// Sees that the file can be written on, where others have cut it off.
+    fn mend(&mut self) -> io::Result<()> {
+        let changed = self.disk.measure(self.header.len() as u64)?;
+        match self.disk.length() {
+            0 => self.disk.append(&self.header),
+            _ if changed => self.disk.end_line(),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes what is pending, or nothing of it. Whatever comes of it, it is not tried again: it would pile up for as long
     /// as the disk fails.
     fn write(&mut self) -> bool {
@@ -131,7 +137,7 @@ impl Plain {
             return false;
         }
         let header = self.header.len() as u64;
-        let written = self.disk.measure().and_then(|()| self.disk.append(&self.pending));
+        let written = self.mend().and_then(|()| self.disk.append(&self.pending));
         let written = written.and_then(|()| self.sizes.map_or(Ok(()), |sizes| sizes(&self.disk, header)));
         self.pending.clear();
         self.ledger.settle(written.is_ok());
@@ -153,7 +159,7 @@ mod tests {
         let path = folder.path().join("x.csv");
         let mut file = Plain::new(Disk::new(limits(&path), true), b"header\n".to_vec(), None, u64::MAX);
         file.begin(moment(0));
-        let put = |file: &mut Plain| file.put(3, b"line\n", Tally { rows: 1, ..Tally::default() }, 0);
+        let put = |file: &mut Plain| file.put(3, b"line\n", Tally { rows: 1, samples: 1, ..Tally::default() }, 0);
         put(&mut file);
         file.flush().unwrap();
         if !file.disk.fill_up() {
@@ -170,6 +176,7 @@ mod tests {
         put(&mut file);
         file.flush().unwrap();
         assert_eq!((file.ledger.of(3).rows, file.ledger.of(3).lost), (2, 2), "each is tried once, and counted once");
+        assert_eq!(file.ledger.of(3).gaps, 1, "what was lost leaves one gap");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "header\nline\nline\n");
     }
     #[test]
@@ -189,5 +196,28 @@ mod tests {
             .collect();
         assert_eq!(texts, ["header\nline\nline\n", "header\nline\nline\n", "header\n"]);
         assert_eq!((file.ledger.of(0).rows, file.ledger.of(0).lost), (4, 1));
+    }
+
+    #[test]
+    fn what_was_cut_off_gets_its_header_and_the_end_of_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.csv");
+        // As a run leaves it that was killed while it wrote.
+        std::fs::write(&path, "header\nli").unwrap();
+        let mut file = Plain::new(Disk::new(limits(&path), true), b"header\n".to_vec(), None, u64::MAX);
+        file.begin(moment(0));
+        for (length, wanted) in [
+            (u64::MAX, "header\nli\nline\n"),
+            (12, "header\nli\nli\nline\n"),
+            (3, "header\nline\n"),
+            (0, "header\nline\n"),
+        ] {
+            if length < u64::MAX {
+                std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
+            }
+            file.put(0, b"line\n", Tally { rows: 1, ..Tally::default() }, 0);
+            file.flush().unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), wanted, "cut off at {length}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What has become of the tasks' data: written, or lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 /// What was written of a task, and what was not.
@@ -24,6 +24,13 @@ pub struct Tally {
     pub files: u64,
 }
 
+impl Tally {
+    /// Whether a block, or a part of one, is in it.
+    const fn is_of_blocks(&self) -> bool {
+        self.blocks + self.samples > 0
+    }
+}
+
 impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.rows += other.rows;
@@ -42,11 +49,15 @@ impl AddAssign for Tally {
 pub(super) struct Ledger {
     settled: BTreeMap<u32, Tally>,
     pending: BTreeMap<u32, Tally>,
+    missing: BTreeSet<u32>, // tasks whose next block does not continue what stands before it
 }
 
 impl Ledger {
     /// Something waits to be written.
-    pub(super) fn pend(&mut self, id: u32, tally: Tally) {
+    pub(super) fn pend(&mut self, id: u32, mut tally: Tally) {
+        if tally.is_of_blocks() && self.missing.remove(&id) {
+            tally.gaps += 1;
+        }
         *self.pending.entry(id).or_default() += tally;
     }
 
@@ -62,11 +73,18 @@ impl Ledger {
 
     /// This will never be written.
     pub(super) fn lose(&mut self, id: u32, tally: Tally) {
+        if tally.is_of_blocks() {
+            self.missing.insert(id);
+        }
         self.settled.entry(id).or_default().lost += tally.rows + tally.blocks + tally.ticks;
     }
 
+    /// To be called before a block is pended: whether it does not continue the one that came before. A gap is counted
+    /// once a block stands behind it, whatever is missing there: what never came, or what could not be written.
     pub(super) fn gap(&mut self, id: u32, jumped: bool) {
-        self.settled.entry(id).or_default().gaps += u64::from(jumped);
+        if jumped {
+            self.missing.insert(id);
+        }
     }
 
     pub(super) fn of(&self, id: u32) -> Tally {

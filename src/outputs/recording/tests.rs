@@ -182,6 +182,19 @@ fn wav_that_was_there_is_put_aside_and_never_lost() {
 }
 
 #[test]
+fn wav_that_was_emptied_goes_on_with_a_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.wav");
+    let recording = begun(&limits(&path), &sound(SampleFormat::S16, 1));
+    for n in 0..2_i16 {
+        recording.lock().block(0, &block(n.unsigned_abs().into(), &n.to_le_bytes()), UTC);
+        recording.flush().unwrap();
+        assert_eq!(wav::<i16>(&path).1, [n]);
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+    }
+}
+
+#[test]
 fn files_are_finished_by_size_and_none_is_larger() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.wav");

@@ -33,10 +33,6 @@ impl Wav {
 }
 
 impl Form for Wav {
-    fn admit(&self, content: &Content) -> io::Result<()> {
-        audio(content).map(drop)
-    }
-
     fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
         self.file.disk.limit(limits.clone());
         if let Ok(format) = audio(content) {
@@ -58,8 +54,8 @@ impl Form for Wav {
         }
         let frames = (block.bytes.len() / (format.sample.bytes() * usize::from(format.channels))) as u64;
         let tally = Tally { blocks: 1, samples: frames, ..Tally::default() };
-        self.file.put(id, &packed(format.sample, block.bytes), tally, block.head.at.nanos() + to_utc);
         self.file.ledger.gap(id, self.gaps.jumps(id, block.head.index, frames));
+        self.file.put(id, &packed(format.sample, block.bytes), tally, block.head.at.nanos() + to_utc);
     }
 
     fn flush(&mut self) -> io::Result<bool> {
@@ -75,7 +71,11 @@ impl Form for Wav {
     }
 }
 
-fn audio(content: &Content) -> io::Result<AudioFormat> {
+/// The form of the task's sound.
+///
+/// # Errors
+/// It has none.
+pub(super) fn audio(content: &Content) -> io::Result<AudioFormat> {
     match content.format {
         Some(Format::Audio(format)) => Ok(format),
         _ => {
