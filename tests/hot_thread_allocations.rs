@@ -294,13 +294,27 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
         sys = "@/sys"
         dev = "@/dev"
         record = "@/imu.csv"
+
+        [task.beat]
+        kind = "load"
+        rate = "500 Hz"
+        record = "@/beat.csv"
     "#;
     let config = config.replace('@', folder.path().to_str().unwrap());
-    let goes = folder.path().join("goes");
+    let (goes, recording) = (folder.path().join("goes"), folder.path().join("beat.csv"));
     fs::write(&goes, "1\n").unwrap();
     let device = std::thread::spawn(move || {
+        let rows = || fs::read_to_string(&recording).unwrap_or_default().lines().count();
+        // Only what the daemon is seen to have done is counted on: how long this machine takes for it, nobody knows.
+        let reaches = |wanted: usize, looks: usize| {
+            (0..looks).any(|_| {
+                pause(Span::from_millis(10));
+                rows() >= wanted
+            })
+        };
+        assert!(reaches(20, 1_000), "the daemon does not tick");
         let mut node = fs::OpenOptions::new().append(true).open(dev.join("iio:device0")).unwrap();
-        let mut written = 0;
+        let (mut written, mut gone) = (0, 0);
         for index in 0..1_000_i64 {
             let mut sample = vec![0x12, 0x30, 0, 0, 0, 0, 0, 0];
             sample.extend((index * 1_000_000).to_le_bytes());
@@ -309,12 +323,15 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
             node.write_all(&sample.repeat(times)).unwrap();
             written += times;
             pause(Span::from_millis(1));
-            // And a file that goes, and comes back.
-            match index {
-                50 => fs::remove_file(&goes).unwrap(),
-                999 => fs::write(&goes, "2\n").unwrap(),
-                _ => {}
+            if index == 50 {
+                fs::remove_file(&goes).unwrap();
+                gone = rows();
             }
+        }
+        // And a file that goes, and comes back: two seconds after it has gone by the daemon's own count, since whether a
+        // file still has its name is looked up once a second. Where the daemon is over by then it stays away.
+        if reaches(gone + 1_000, 300) {
+            fs::write(&goes, "2\n").unwrap();
         }
         f64::from(u32::try_from(written).unwrap())
     });

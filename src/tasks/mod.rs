@@ -17,6 +17,8 @@ mod audio;
 
 pub(crate) mod node;
 
+mod silence;
+
 #[cfg(feature = "i2c")]
 mod i2c;
 

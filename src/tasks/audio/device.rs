@@ -103,7 +103,7 @@ impl Device {
         let frames = |span| Frames::try_from(settings.buffer_frames(span)).unwrap_or(Frames::MAX);
         // Periods are where the device wakes whoever sleeps for it, which nobody does; with some they are also the steps
         // in which it tells its place, so they should be no longer than ours.
-        let period = frames(settings.period).clamp(16, frames(settings.buffer) / 4);
+        let period = period_frames(frames(settings.period), frames(settings.buffer));
         wanted.set_period_size_near(period, ValueOr::Nearest).map_err(refuse)?;
         wanted.set_buffer_size_near(frames(settings.buffer)).map_err(refuse)?;
         pcm.hw_params(&wanted).map_err(refuse)?;
@@ -193,6 +193,12 @@ impl Device {
     }
 }
 
+/// The period to ask for: no longer than the task's, a quarter of the buffer at the most, and 16 frames at least, even of a
+/// buffer that is shorter than four of those.
+fn period_frames(wanted: Frames, buffer: Frames) -> Frames {
+    wanted.min(buffer / 4).max(16)
+}
+
 pub(super) fn alsa_format(format: SampleFormat) -> Format {
     match format {
         SampleFormat::S16 => Format::S16LE,
@@ -204,4 +210,18 @@ pub(super) fn alsa_format(format: SampleFormat) -> Format {
 
 fn system(error: alsa::Error) -> io::Error {
     io::Error::from_raw_os_error(error.errno())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods_are_short_even_in_a_short_buffer() {
+        assert_eq!(period_frames(480, 9_600), 480);
+        assert_eq!(period_frames(4_800, 9_600), 2_400);
+        assert_eq!(period_frames(8, 9_600), 16);
+        assert_eq!(period_frames(8, 40), 16, "8 kHz, 1 kHz and 5 ms");
+        assert_eq!(period_frames(0, 0), 16);
+    }
 }

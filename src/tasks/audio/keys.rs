@@ -10,8 +10,6 @@ use crate::time::{NANOS_PER_SECOND, Span};
 pub(super) const FORMATS: &[(&str, SampleFormat)] =
     &[("s16", SampleFormat::S16), ("s24", SampleFormat::S24), ("s32", SampleFormat::S32), ("f32", SampleFormat::F32)];
 
-const MISSING: &[(&str, Missing)] = &[("refuse", Missing::Refuse), ("wait", Missing::Wait)];
-
 /// Periods of the task that the device's buffer has to hold at least: less, and one late tick costs sound.
 const LEAST_PERIODS: i64 = 4;
 
@@ -50,12 +48,7 @@ const KEYS: &[Key] = &[
         about: "How much the device is to hold for a late tick: four periods of the task at least, 10 s and 16 MB at most. The \
                 device may give another length near it.",
     },
-    Key {
-        name: "missing",
-        value: Value::Choice(&["refuse", "wait"]),
-        default: "\"refuse\"",
-        about: "What to do when the device is not there at the start: refuse to start, or start and look for it.",
-    },
+    Missing::KEY,
 ];
 
 /// Which device, and how.
@@ -101,7 +94,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let rate = section.hertz("sample-rate");
     let channels = section.integer("channels", 1..=64).and_then(|channels| u16::try_from(channels).ok());
     let sample = section.choice("sample-format", FORMATS);
-    let missing = section.choice("missing", MISSING).unwrap_or_default();
+    let missing = Missing::of(section);
     let asked = section.duration("buffer");
     let period = section.period()?;
     let periods = |count: i64| Span::from_nanos(period.nanos().saturating_mul(count));

@@ -40,6 +40,10 @@ const SILENT_FOR: Span = Span::from_seconds(5);
 
 const OVERRUN: TickError = TickError::new("frames are missing: the device's buffer ran over before this tick (xrun)");
 
+/// What came and went before the first tick was nobody's, so this counts as no xrun.
+const STOPPED_UNHEARD: TickError =
+    TickError::new("the device's buffer ran over before its first frame was taken, and it stopped; it is opened anew");
+
 const STOPPED: TickError =
     TickError::new("frames are missing: the device's buffer ran over and it stopped (xrun); it is opened anew");
 
@@ -93,10 +97,11 @@ impl Audio {
         })
     }
 
-    /// What the device's failure means: it goes to be opened anew.
-    fn failed(&mut self, error: &io::Error) -> TickError {
+    /// What the device's failure means: it goes to be opened anew. `unheard`: it failed before its first frame was taken.
+    fn failed(&mut self, error: &io::Error, unheard: bool) -> TickError {
         self.link.lose();
         match error.raw_os_error() {
+            Some(libc::EPIPE) if unheard => STOPPED_UNHEARD,
             Some(libc::EPIPE) => {
                 self.xruns += 1;
                 STOPPED
@@ -131,9 +136,10 @@ impl Task for Audio {
     #[expect(clippy::cast_precision_loss, reason = "2^53 frames are a thousand years")]
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let device = self.link.device().inspect_err(|_| self.heard = None)?;
+        let unheard = device.fresh;
         let Look { available, behind, mut lost } = match device.look() {
             Ok(look) => look,
-            Err(error) => return Err(self.failed(&error)),
+            Err(error) => return Err(self.failed(&error, unheard)),
         };
         let now = self.clock.now();
         let at = now - self.place.lasting(behind);
@@ -150,7 +156,7 @@ impl Task for Audio {
         }
         let Take { frames, lost: overwritten } = match device.take(available) {
             Ok(take) => take,
-            Err(error) => return Err(self.failed(&error)),
+            Err(error) => return Err(self.failed(&error, unheard)),
         };
         self.place.lose(overwritten);
         let mut level = Level::default();
@@ -164,7 +170,7 @@ impl Task for Audio {
             }
             self.frames += frames;
         }
-        if lost + overwritten > 0 {
+        if lost + overwritten > 0 && !unheard {
             self.xruns += 1;
             return Err(OVERRUN);
         }

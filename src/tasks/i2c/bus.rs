@@ -21,7 +21,8 @@ impl Bus {
     pub(super) fn of(text: String) -> Self {
         match text.strip_prefix("i2c-").and_then(|number| number.parse().ok()) {
             Some(number) => Self::Number(number),
-            None if text.contains('/') => Self::Path(text.into()),
+            // The names of some adapters have a slash within.
+            None if text.starts_with('/') => Self::Path(text.into()),
             None => Self::Name(text),
         }
     }
@@ -92,15 +93,17 @@ mod tests {
         assert_eq!(node("i2c-7").unwrap(), Path::new("/dev/i2c-7"));
         assert_eq!(node("/dev/by-name/x").unwrap(), Path::new("/dev/by-name/x"));
         assert!(node("stub").unwrap_err().contains("modprobe i2c-dev"));
-        for (number, name) in [(0, "DDC\n"), (10, "SMBus stub driver\n"), (11, "DDC\n")] {
+        for (number, name) in [(0, "DDC\n"), (10, "SMBus stub driver\n"), (11, "DDC\n"), (12, "AUX A/DDI A/PHY A\n")] {
             let folder = sys.path().join(format!("class/i2c-dev/i2c-{number}"));
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("name"), name).unwrap();
         }
         assert_eq!(node("SMBus stub driver").unwrap(), Path::new("/dev/i2c-10"));
+        assert_eq!(node("AUX A/DDI A/PHY A").unwrap(), Path::new("/dev/i2c-12"));
         assert_eq!(
             node("stub").unwrap_err(),
-            "no bus is called \"stub\"; there are \"DDC\" (i2c-0), \"SMBus stub driver\" (i2c-10), \"DDC\" (i2c-11)"
+            "no bus is called \"stub\"; there are \"DDC\" (i2c-0), \"SMBus stub driver\" (i2c-10), \"DDC\" (i2c-11), \
+             \"AUX A/DDI A/PHY A\" (i2c-12)"
         );
         assert_eq!(node("DDC").unwrap_err(), "several buses are called \"DDC\": i2c-0, i2c-11; name one by its number");
     }

@@ -51,6 +51,10 @@ pub(super) struct Buffer {
     pub(super) bytes: Box<[u8]>,
     /// Nanoseconds from sample to sample, if somebody says so.
     pub(super) period: Option<f64>,
+    /// Samples come by themselves, and not whenever somebody or something outside makes the trigger fire.
+    pub(super) steady: bool,
+    /// No tick has read from it yet.
+    pub(super) fresh: bool,
     enable: PathBuf,
 }
 
@@ -107,9 +111,12 @@ impl Buffer {
             let (scale, offset) = (conversion.scale * factor, conversion.offset * factor);
             found.push(Element { channel, form, start, scale, offset });
         }
-        let bytes = vec![0; size.max(1) * length as usize].into_boxed_slice();
+        // Not zeros as the kernel has them anyway: every page is touched here.
+        let bytes = vec![1; size.max(1) * length as usize].into_boxed_slice();
         let period = frequency.filter(|frequency| *frequency > 0.0).map(|frequency| 1e9 / frequency);
-        let buffer = Self { file, elements: found, timestamp, size: size.max(1), bytes, period, enable };
+        let steady = !trigger.as_deref().is_some_and(is_fired_from_outside);
+        let (size, elements) = (size.max(1), found);
+        let buffer = Self { file, elements, timestamp, size, bytes, period, steady, fresh: true, enable };
         set(&buffer.enable, "1").map_err(|message| {
             let has_none = folder.join("trigger").is_dir() && trigger.is_none();
             let remedy = match has_none {
@@ -219,6 +226,13 @@ fn set_trigger(device: &Candidate, settings: &BufferSettings, sys: &Path) -> Res
     };
     set(&current, &name)?;
     Ok(folder(&name))
+}
+
+/// Whether a trigger fires when its file is written to, or at an interrupt of something else; by the names that the
+/// kernel's drivers give to such.
+fn is_fired_from_outside(trigger: &Path) -> bool {
+    find::text(&trigger.join("name"))
+        .is_some_and(|name| ["sysfstrig", "irqtrig"].iter().any(|kind| name.starts_with(kind)))
 }
 
 /// Sets the frequency, if one is wanted; what it is then, if anybody says so.

@@ -10,13 +10,21 @@ use super::iio;
 use crate::stream::{BlockSender, Format, Head, Shape};
 use crate::sys::clock::KernelClock;
 use crate::tasks::link::{self, Link, Missing};
+use crate::tasks::silence::Silence;
 use crate::tasks::{BuildError, Column, Task, Tick, TickError};
 use crate::time::{Clock, Instant};
 use std::io::{self, Read};
+use std::mem;
 use std::path::{Path, PathBuf};
+use tracing::warn;
 
 /// Reads of one tick: the first takes all there is, unless the buffer was full.
 const ROUNDS: usize = 2;
+
+/// Samples of a block at the most: several blocks are set aside at a time, and locked in memory.
+const LARGEST: usize = 4_096;
+
+const SILENT: TickError = TickError::new("the device is there and gives no samples");
 
 /// Samples per second where nobody says how many there are.
 const USUAL: f64 = 1_000.0;
@@ -28,6 +36,7 @@ pub(super) struct Buffered {
     link: Link<Buffer>,
     shape: Shape,
     taken: Taken,
+    silence: Silence,
 }
 
 /// What has been taken.
@@ -73,18 +82,31 @@ impl Buffered {
         let frequency = first.as_ref().and_then(|buffer| buffer.period).map(|period| 1e9 / period);
         let frequency = frequency.or(settings.sampling_frequency).unwrap_or(USUAL);
         let count = channels.len();
-        let again = move || match first.take() {
-            Some(buffer) => Ok(buffer),
-            None => reopen(&wanted, &settings, &sys, &dev, count),
+        let (name, mut told) = (what.to_owned(), None);
+        let again = move || {
+            let buffer = match first.take() {
+                Some(buffer) => buffer,
+                None => reopen(&wanted, &settings, &sys, &dev, count)?,
+            };
+            let granted = buffer.period.map(|period| 1e9 / period);
+            if let (Some(asked), Some(granted)) = (settings.sampling_frequency, granted)
+                && !is_near(asked, granted)
+                && told != Some(granted)
+            {
+                warn!("{name}: {asked} samples per second asked for, {granted} granted");
+                told = Some(granted);
+            }
+            Ok(buffer)
         };
         let link = Link::open(what, missing, again).map_err(|message| BuildError { key: "missing", message })?;
         let size = size_of::<i64>() + count * size_of::<f64>();
         #[expect(clippy::cast_precision_loss, reason = "samples are some bytes long")]
         let bytes_per_second = frequency * size as f64;
-        let shape = Shape { format: Format::Samples(channels.clone()), largest: length * size, bytes_per_second };
+        let shape =
+            Shape { format: Format::Samples(channels.clone()), largest: length.min(LARGEST) * size, bytes_per_second };
         let sums = vec![0.0; count].into();
         let taken = Taken { samples: 0, overflows: 0, missing: 0, gaps: Gaps::default(), sums, blocks: None };
-        Ok(Self { channels, link, shape, taken })
+        Ok(Self { channels, link, shape, taken, silence: Silence::default() })
     }
 }
 
@@ -98,6 +120,11 @@ fn reopen(wanted: &ByName, settings: &BufferSettings, sys: &Path, dev: &Path, co
     let place = |channel: &str| settings.channels.iter().position(|known| known == channel);
     buffer.elements.sort_by_key(|element| place(&element.channel));
     Ok(buffer)
+}
+
+/// Equal to one part in 10,000: what a driver says of its frequency is rounded.
+fn is_near(asked: f64, granted: f64) -> bool {
+    (asked - granted).abs() <= asked / 10_000.0
 }
 
 /// A column for each value of each channel.
@@ -125,14 +152,23 @@ impl Task for Buffered {
     }
 
     fn connect(&mut self, blocks: BlockSender) {
-        self.taken.blocks = Some((blocks, Vec::with_capacity(self.shape.largest)));
+        // Not zeros as the kernel has them anyway: every page is touched here.
+        let mut block = vec![1; self.shape.largest];
+        block.clear();
+        self.taken.blocks = Some((blocks, block));
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let Self { channels, link, taken, .. } = self;
+        let Self { channels, link, taken, silence, .. } = self;
         taken.sums.fill(0.0);
         let before = taken.samples;
+        let mut expected = None;
         let done = link.with("cannot read the buffer", |buffer| {
+            if mem::take(&mut buffer.fresh) {
+                // What came before the first tick was nobody's, and may be long ago.
+                return discard(buffer);
+            }
+            expected = buffer.period.filter(|_| buffer.steady);
             for _ in 0..ROUNDS {
                 let read = fill(buffer)?;
                 taken.take(buffer, read, tick.n);
@@ -146,6 +182,7 @@ impl Task for Buffered {
         if done.is_err() {
             // The time while a device is away is no gap in what it gave.
             taken.gaps = Gaps::default();
+            silence.end();
         }
         let (means, counts) = values.split_at_mut(channels.len());
         let come = float(taken.samples - before);
@@ -155,8 +192,24 @@ impl Task for Buffered {
         for (value, count) in counts.iter_mut().zip([taken.samples, taken.overflows, taken.missing]) {
             *value = float(count);
         }
-        done
+        done?;
+        if let Some(period) = expected
+            && silence.lasts(tick.started, taken.samples > before, Silence::patience(period))
+        {
+            return Err(SILENT);
+        }
+        Ok(())
     }
+}
+
+/// Takes what has come, without looking at it.
+fn discard(buffer: &mut Buffer) -> io::Result<()> {
+    for _ in 0..ROUNDS {
+        if fill(buffer)? < buffer.bytes.len() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Reads what has come, without waiting; how many bytes.
@@ -171,13 +224,21 @@ fn fill(buffer: &mut Buffer) -> io::Result<usize> {
 }
 
 impl Taken {
-    /// Takes the samples that were read, and hands them on as one block.
+    /// Takes the samples that were read, and hands them on in blocks.
     fn take(&mut self, buffer: &Buffer, read: usize, n: u64) {
+        let read = buffer.bytes.get(..read).unwrap_or_default();
+        for piece in read.chunks(LARGEST * buffer.size) {
+            self.take_block(buffer, piece, n);
+        }
+    }
+
+    /// Takes some of them as one block.
+    fn take_block(&mut self, buffer: &Buffer, read: &[u8], n: u64) {
         let mut head = None;
         if let Some((_, block)) = &mut self.blocks {
             block.clear();
         }
-        for sample in buffer.bytes.get(..read).unwrap_or_default().chunks_exact(buffer.size) {
+        for sample in read.chunks_exact(buffer.size) {
             let at = time(buffer, sample);
             if let (Some(period), Some(_)) = (buffer.period, buffer.timestamp) {
                 self.missing += self.gaps.missing_before(at, period);

@@ -96,12 +96,10 @@ const KEYS: &[Key] = &[
                 under [[task.NAME.value]].",
     },
     Key {
-        name: "missing",
-        value: Value::Choice(&["refuse", "wait"]),
-        default: "\"refuse\"",
-        about: "What to do when the file or device is not there at the start: refuse to start, or start and look for it. \
-                One that goes later is looked for in any case. \"wait\" needs to know the values: by path, file, value or \
-                channels.",
+        // As it is said of every kind, and then what holds for sensors alone.
+        about: "What to do where the device is not there at the start: refuse to start, or start and look for it. One \
+                that goes later is always looked for. \"wait\" needs to know the values: by path, file, value or channels.",
+        ..Missing::KEY
     },
     Key {
         name: "buffered",
@@ -233,11 +231,11 @@ fn buffered(section: &mut Section<'_>, wanted: ByName) -> Option<Blueprint> {
 }
 
 fn missing(section: &mut Section<'_>, are_known: bool, wanted: &str) -> Missing {
-    let missing = section.choice("missing", &[("refuse", Missing::Refuse), ("wait", Missing::Wait)]);
-    if missing == Some(Missing::Wait) && !are_known {
+    let missing = Missing::of(section);
+    if missing == Missing::Wait && !are_known {
         section.problem("missing", format!("needs to know the values beforehand; write {wanted}"));
     }
-    missing.unwrap_or_default()
+    missing
 }
 
 fn source(section: &mut Section<'_>) -> Option<Source> {

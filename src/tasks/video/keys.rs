@@ -48,12 +48,7 @@ const KEYS: &[Key] = &[
         about: "Frames that the camera can have ready before it drops some. More are needed the longer a tick may be \
                 late, and where several frames come in a period.",
     },
-    Key {
-        name: "missing",
-        value: Value::Choice(&["refuse", "wait"]),
-        default: "\"refuse\"",
-        about: "What to do when the camera is not there at the start: refuse to start, or start and look for it.",
-    },
+    Missing::KEY,
 ];
 
 const BUFFERS: std::ops::RangeInclusive<i64> = 2..=MOST_BUFFERS as i64;
@@ -99,7 +94,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     });
     let take = section.choice("frames", &[("every", Take::Every), ("latest", Take::Latest)]);
     let buffers = section.integer("buffers", BUFFERS).and_then(|buffers| u32::try_from(buffers).ok());
-    let missing = section.choice("missing", &[("refuse", Missing::Refuse), ("wait", Missing::Wait)]);
+    let missing = Missing::of(section);
     let default = VideoSettings::default();
     let (width, height) = size.unwrap_or((default.width, default.height));
     let settings = VideoSettings {
@@ -110,7 +105,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         frame_rate,
         take: take.unwrap_or(default.take),
         buffers: buffers.unwrap_or(default.buffers),
-        missing: missing.unwrap_or(default.missing),
+        missing,
     };
     let task = section.place().trim_start_matches("task.").to_owned();
     Some(Blueprint::new(move || Ok(Box::new(Video::open(settings, &task)?) as Box<dyn Task>)))

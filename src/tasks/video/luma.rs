@@ -5,6 +5,9 @@ use crate::sys::video::Form;
 /// About how many samples of luma are looked at, however large the frame is.
 const SAMPLES: usize = 16 * 1024;
 
+/// Bytes that a compressed frame is given room for, however small it is: two for each pixel of 1920x1080.
+const LEAST_COMPRESSED: u32 = 2 * 1_920 * 1_080;
+
 /// Where the samples of luma lie in a row of the first plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -55,7 +58,8 @@ fn sum_of(place: Place, row: &[u8]) -> u64 {
 }
 
 /// Bytes from one row of the first plane to the next, and of a whole frame, where a driver adds nothing to them. For a
-/// format that is not known: no rows, and room for any.
+/// format that is not known, which are those that compress: no rows, and room for what drivers say of it. Some say the
+/// same of a small frame as of the largest one.
 pub(super) fn layout(four_cc: [u8; 4], width: u32, height: u32) -> (u32, u32) {
     let pixels = width.saturating_mul(height);
     match &four_cc {
@@ -64,7 +68,7 @@ pub(super) fn layout(four_cc: [u8; 4], width: u32, height: u32) -> (u32, u32) {
         b"NV12" | b"NV21" | b"YU12" | b"YV12" => (width, pixels.saturating_add(pixels / 2)),
         b"NV16" | b"NV61" | b"422P" => (width, pixels.saturating_mul(2)),
         b"RGB3" | b"BGR3" => (width.saturating_mul(3), pixels.saturating_mul(3)),
-        _ => (0, pixels.saturating_mul(3)),
+        _ => (0, pixels.saturating_mul(4).max(LEAST_COMPRESSED)),
     }
 }
 
@@ -118,7 +122,8 @@ mod tests {
     fn layouts() {
         assert_eq!(layout(*b"YUYV", 640, 480), (1_280, 614_400));
         assert_eq!(layout(*b"NV12", 640, 480), (640, 460_800));
-        assert_eq!(layout(*b"MJPG", 640, 480), (0, 921_600));
+        assert_eq!(layout(*b"MJPG", 640, 480), (0, 4_147_200));
+        assert_eq!(layout(*b"MJPG", 1_920, 1_080), (0, 8_294_400));
         assert_eq!(layout(*b"GREY", u32::MAX, 2), (u32::MAX, u32::MAX));
     }
 }

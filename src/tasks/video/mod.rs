@@ -25,11 +25,12 @@ pub use offers::{Camera, Offer, cameras, offers};
 pub use reel::Take;
 
 use super::link::{Link, Missing};
+use super::silence::Silence;
 use super::{BuildError, Column, Task, Tick, TickError};
 use crate::stream::{BlockSender, Format, ImageFormat, Shape};
 use crate::sys::clock::KernelClock;
 use crate::sys::video::Form;
-use crate::time::Clock;
+use crate::time::{Clock, Span};
 use open::{Opened, Opener, Promise};
 use reel::{Moment, Reel};
 use std::mem;
@@ -78,7 +79,11 @@ pub struct Video {
     link: Link<Opened>,
     reel: Reel,
     promise: Promise,
+    silence: Silence,
+    patience: Span,
 }
+
+const SILENT: TickError = TickError::new("the camera is there and gives no frames");
 
 impl Video {
     /// Finds the camera, sets it up and starts its stream, and goes on doing so whenever it has been lost. `task` names
@@ -114,7 +119,9 @@ impl Video {
         };
         let link = Link::open(what, missing, open).map_err(|message| BuildError { key: "device", message })?;
         let promise = *promise.get_or_init(|| usual);
-        Ok(Self { link, reel: Reel::new(take), promise })
+        let interval = promise.rate.map_or(0.0, |(frames, seconds)| f64::from(seconds) / f64::from(frames) * 1e9);
+        let (silence, patience) = (Silence::default(), Silence::patience(interval));
+        Ok(Self { link, reel: Reel::new(take), promise, silence, patience })
     }
 }
 
@@ -146,6 +153,7 @@ impl Task for Video {
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let moment = Moment { n: tick.n, release: KernelClock::monotonic().now() - tick.lateness };
         let reel = &mut self.reel;
+        let before = reel.frames();
         let taken = self.link.with("taking frames", |camera| {
             if mem::take(&mut camera.begins) {
                 reel.begin(&mut camera.stream)?;
@@ -155,15 +163,21 @@ impl Task for Video {
         if taken.is_err() {
             // Whatever it was, a stream that failed once only goes on when it is started anew.
             self.link.lose();
+            self.silence.end();
+            return taken;
         }
-        taken
+        let came = self.reel.frames() > before;
+        if self.silence.lasts(moment.release, came, self.patience) {
+            return Err(SILENT);
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{Instant, Span};
+    use crate::time::Instant;
 
     fn settings(device: &str, missing: Missing) -> VideoSettings {
         VideoSettings { device: device.into(), missing, ..VideoSettings::default() }

@@ -69,8 +69,7 @@ impl Opener {
             return refuse("device", "it delivers the two fields of a frame apart, which is not supported".into());
         }
         if let Some(Promise { form: promised, .. }) = promise.get()
-            && (form.stride, form.largest) != (promised.stride, promised.largest)
-            && promised.largest != 0
+            && !fits(&form, promised)
         {
             let was = format!("{} bytes with {} to a row", promised.largest, promised.stride);
             let is = format!("{} with {}", form.largest, form.stride);
@@ -99,6 +98,11 @@ impl Opener {
             return None;
         }
         let form = device.try_form(settings.format, settings.width, settings.height).ok()?;
+        // A driver answers with what is nearest to what it was asked for.
+        let wanted = (settings.format, settings.width, settings.height);
+        if (form.four_cc, form.width, form.height) != wanted {
+            return None;
+        }
         Some(Promise { form, rate: device.rate().ok().flatten() })
     }
 }
@@ -120,6 +124,13 @@ fn open(path: &Path) -> Result<Device, BuildError> {
         }
         Err(error) => refuse(cannot_open(path, &error)),
     }
+}
+
+/// Whether frames of this form are what was promised of them: with the same rows, where anything was known of those, and
+/// no larger than there is room for, where the driver said how large they get.
+fn fits(form: &Form, promised: &Form) -> bool {
+    let rows = promised.stride == 0 || form.stride == promised.stride;
+    rows && (promised.largest == 0 || form.largest <= promised.largest)
 }
 
 fn no_format(settings: &VideoSettings) -> String {
@@ -205,6 +216,20 @@ mod tests {
         assert!(!is_near((30_000, 1_001), (30, 1)));
         assert!(!is_near((30, 1), (25, 1)));
         assert!(!is_near((1, u32::MAX), (u32::MAX, 1)));
+    }
+
+    #[test]
+    fn frames_fit_what_was_promised_of_them() {
+        let form =
+            |stride, largest| Form { four_cc: *b"MJPG", width: 640, height: 480, stride, largest, alternating: false };
+        let guessed = form(0, 4_000_000);
+        for camera in [form(0, 614_400), form(0, 4_000_000), form(1_280, 614_989)] {
+            assert!(fits(&camera, &guessed), "{camera:?}");
+        }
+        assert!(!fits(&form(0, 4_000_001), &guessed));
+        let known = form(1_280, 614_400);
+        assert!(fits(&known, &known) && fits(&form(1_280, 600_000), &known));
+        assert!(!fits(&form(1_344, 614_400), &known) && !fits(&form(0, 614_400), &known));
     }
 
     #[test]

@@ -87,6 +87,11 @@ impl Reel {
         self.blocks = Some(blocks);
     }
 
+    /// Frames that the driver handed over so far.
+    pub(super) fn frames(&self) -> u64 {
+        self.count.frames
+    }
+
     /// The values, in the order in which [`values`](Self::values) fills them in.
     pub(super) fn columns(&self) -> Vec<Column> {
         let mut columns = vec![

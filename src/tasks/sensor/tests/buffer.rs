@@ -139,6 +139,64 @@ fn every_sample_is_taken_once() {
 }
 
 #[test]
+fn what_came_before_the_first_tick_counts_for_nothing() {
+    let sys = Sys::new();
+    let (_, node) = buffered_device(&sys, 0);
+    let mut sensor = sys.open(from_the_buffer(|_| {})).unwrap();
+    // More than the buffer holds.
+    put(&node, &(0..10).map(|index| sample(9, 9, index * 10_000_000)).collect::<Vec<_>>());
+    let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
+    assert!(done.is_ok() && values[0].is_nan() && values[2..] == [0.0, 0.0, 0.0], "{values:?}");
+    put(&node, &[sample(5, -2, 1_000_000_000)]);
+    assert_eq!(tick_at(&mut *sensor, Instant::ZERO).0, [0.03, -1.0, 1.0, 0.0, 0.0]);
+}
+
+#[test]
+fn blocks_are_of_4096_samples_at_the_most() {
+    use crate::stream::{Queue, blocks};
+    let sys = Sys::new();
+    let (_, node) = buffered_device(&sys, 0);
+    let mut sensor = sys.open(from_the_buffer(|buffer| buffer.length = 10_000)).unwrap();
+    let shape = sensor.stream().unwrap();
+    assert_eq!(shape.largest, 4_096 * 24);
+    let (sender, mut receiver) = blocks(Queue::Fifo, &shape);
+    sensor.connect(sender);
+    tick_at(&mut *sensor, Instant::ZERO).1.unwrap();
+    put(&node, &(0..9_000).map(|index| sample(5, -2, index * 10_000_000)).collect::<Vec<_>>());
+    let (values, _) = tick_at(&mut *sensor, Instant::ZERO);
+    assert_eq!(values[2..], [9_000.0, 0.0, 0.0]);
+    assert!((values[1] + 1.0).abs() < 1e-9, "{values:?}");
+    let sizes: Vec<_> =
+        std::iter::from_fn(|| receiver.take().map(|block| (block.head.index, block.bytes.len() / 24))).collect();
+    assert_eq!(sizes, [(0, 4_096), (4_096, 4_096), (8_192, 808)]);
+}
+
+#[test]
+fn samples_that_should_come_and_do_not_are_told() {
+    let sys = Sys::new();
+    let (_, node) = buffered_device(&sys, 0);
+    let trigger = sys.root().join("bus/iio/devices/trigger0/name");
+    let at = |seconds| Instant::ZERO + Span::from_seconds(seconds);
+    let mut sensor = sys.open(from_the_buffer(|_| {})).unwrap();
+    for second in 0..7 {
+        tick_at(&mut *sensor, at(second)).1.unwrap();
+    }
+    let (values, silent) = tick_at(&mut *sensor, at(7));
+    assert_eq!(silent.unwrap_err().to_string(), "the device is there and gives no samples");
+    assert_eq!(values[2..], [0.0, 0.0, 0.0]);
+    put(&node, &[sample(5, -2, 1_000)]);
+    tick_at(&mut *sensor, at(8)).1.unwrap();
+    drop(sensor);
+
+    // Whoever fires a trigger by hand may take his time.
+    fs::write(trigger, "sysfstrig1\n").unwrap();
+    let mut sensor = sys.open(from_the_buffer(|buffer| buffer.trigger = Some("sysfstrig1".into()))).unwrap();
+    for second in 0..100 {
+        tick_at(&mut *sensor, at(second)).1.unwrap();
+    }
+}
+
+#[test]
 fn what_a_buffer_cannot_do_is_said() {
     let sys = Sys::new();
     let (folder, node) = buffered_device(&sys, 0);

@@ -233,7 +233,9 @@ impl Sys {
     }
 
     fn open(&self, settings: SensorSettings) -> Result<Box<dyn Task>, BuildError> {
-        open_under(settings, "test", [self.root(), &self.root().join("dev")])
+        // A name of its own: what another test holds under the same one would be waited for.
+        let what = format!("device of {}", self.root().display());
+        open_under(settings, &what, [self.root(), &self.root().join("dev")])
     }
 }
 
