@@ -23,10 +23,11 @@ mod place;
 pub(super) use keys::kind;
 
 use super::link::{Link, is_gone};
+use super::silence::Silence;
 use super::{BuildError, Column, Task, Tick, TickError};
 use crate::stream::{BlockSender, Format, Head, Shape};
 use crate::sys::clock::KernelClock;
-use crate::time::{Clock, Instant, Span};
+use crate::time::{Clock, Span};
 use device::{Device, Look, Take};
 use drift::Drift;
 use keys::AudioSettings;
@@ -34,9 +35,6 @@ use level::Level;
 use place::Place;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// A running device that gives no frame for so long, or for twice its buffer, is reported.
-const SILENT_FOR: Span = Span::from_seconds(5);
 
 const OVERRUN: TickError = TickError::new("frames are missing: the device's buffer ran over before this tick (xrun)");
 
@@ -60,7 +58,7 @@ pub(super) struct Audio {
     drift: Drift,
     frames: u64, // taken so far
     xruns: u64,
-    heard: Option<Instant>, // when the last frame came, or the device
+    silence: Silence,
     patience: Span,
 }
 
@@ -91,8 +89,8 @@ impl Audio {
             drift: Drift::new(rate),
             frames: 0,
             xruns: 0,
-            heard: None,
-            patience: SILENT_FOR.max(Span::from_nanos(2 * settings.buffer.nanos())),
+            silence: Silence::default(),
+            patience: Silence::patience(0.0).max(settings.buffer + settings.buffer),
             settings,
         })
     }
@@ -100,6 +98,7 @@ impl Audio {
     /// What the device's failure means: it goes to be opened anew. `unheard`: it failed before its first frame was taken.
     fn failed(&mut self, error: &io::Error, unheard: bool) -> TickError {
         self.link.lose();
+        self.silence.end();
         match error.raw_os_error() {
             Some(libc::EPIPE) if unheard => STOPPED_UNHEARD,
             Some(libc::EPIPE) => {
@@ -135,7 +134,7 @@ impl Task for Audio {
 
     #[expect(clippy::cast_precision_loss, reason = "2^53 frames are a thousand years")]
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let device = self.link.device().inspect_err(|_| self.heard = None)?;
+        let device = self.link.device().inspect_err(|_| self.silence.end())?;
         let unheard = device.fresh;
         let Look { available, behind, mut lost } = match device.look() {
             Ok(look) => look,
@@ -161,7 +160,6 @@ impl Task for Audio {
         self.place.lose(overwritten);
         let mut level = Level::default();
         if frames > 0 {
-            self.heard = Some(now);
             let bytes = device.taken(frames);
             level.add(self.settings.format.sample, bytes);
             let index = self.place.take(frames, at);
@@ -170,11 +168,12 @@ impl Task for Audio {
             }
             self.frames += frames;
         }
+        let silent = self.silence.lasts(now, frames > 0, self.patience);
         if lost + overwritten > 0 && !unheard {
             self.xruns += 1;
             return Err(OVERRUN);
         }
-        if now - *self.heard.get_or_insert(now) > self.patience {
+        if silent {
             return Err(SILENT);
         }
         let measured = [self.frames as f64, self.xruns as f64, level.rms(), level.peak(), self.drift.ppm()];
