@@ -248,7 +248,7 @@ mod tests {
     fn one_that_works_for_a_moment_each_time_is_tried_less_and_less() {
         let (lost, lost_end) = rtrb::RingBuffer::new(1);
         let (found_end, found) = rtrb::RingBuffer::new(1);
-        let open = || Ok(());
+        let open = || Ok(7);
         let (what, before, wait) = (String::from("flapping toy"), Vec::new(), FIRST_WAIT);
         let mut far = Far { what, lost: lost_end, found: found_end, wanted: true, before, steady: None, wait, open };
         let (mut lost, mut found) = (lost, found);

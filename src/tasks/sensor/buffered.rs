@@ -164,13 +164,14 @@ impl Task for Buffered {
         let before = taken.samples;
         let mut expected = None;
         let done = link.with("cannot read the buffer", |buffer| {
-            if mem::take(&mut buffer.fresh) {
-                // What came before the first tick was nobody's, and may be long ago.
-                return discard(buffer);
-            }
+            let fresh = mem::take(&mut buffer.fresh);
             expected = buffer.period.filter(|_| buffer.steady);
             for _ in 0..ROUNDS {
                 let read = fill(buffer)?;
+                if fresh && read == buffer.bytes.len() {
+                    // It was full before the first tick, which is nobody's fault: what is in it is old, with a hole behind.
+                    return discard(buffer);
+                }
                 taken.take(buffer, read, tick.n);
                 if read < buffer.bytes.len() {
                     break;

@@ -139,7 +139,7 @@ fn every_sample_is_taken_once() {
 }
 
 #[test]
-fn what_came_before_the_first_tick_counts_for_nothing() {
+fn a_buffer_that_was_full_before_the_first_tick_counts_for_nothing() {
     let sys = Sys::new();
     let (_, node) = buffered_device(&sys, 0);
     let mut sensor = sys.open(from_the_buffer(|_| {})).unwrap();
@@ -178,14 +178,14 @@ fn samples_that_should_come_and_do_not_are_told() {
     let trigger = sys.root().join("bus/iio/devices/trigger0/name");
     let at = |seconds| Instant::ZERO + Span::from_seconds(seconds);
     let mut sensor = sys.open(from_the_buffer(|_| {})).unwrap();
-    for second in 0..7 {
+    for second in 0..6 {
         tick_at(&mut *sensor, at(second)).1.unwrap();
     }
-    let (values, silent) = tick_at(&mut *sensor, at(7));
+    let (values, silent) = tick_at(&mut *sensor, at(6));
     assert_eq!(silent.unwrap_err().to_string(), "the device is there and gives no samples");
     assert_eq!(values[2..], [0.0, 0.0, 0.0]);
     put(&node, &[sample(5, -2, 1_000)]);
-    tick_at(&mut *sensor, at(8)).1.unwrap();
+    tick_at(&mut *sensor, at(7)).1.unwrap();
     drop(sensor);
 
     // Whoever fires a trigger by hand may take his time.
