@@ -27,7 +27,7 @@ use super::silence::Silence;
 use super::{BuildError, Column, Task, Tick, TickError};
 use crate::stream::{BlockSender, Format, Head, Shape};
 use crate::sys::clock::KernelClock;
-use crate::time::{Clock, Span};
+use crate::time::{Clock, Instant, Span};
 use device::{Device, Look, Take};
 use drift::Drift;
 use keys::AudioSettings;
@@ -56,7 +56,8 @@ pub(super) struct Audio {
     clock: KernelClock,
     place: Place,
     drift: Drift,
-    frames: u64, // taken so far
+    latest: Instant, // of the blocks handed over: when it was heard
+    frames: u64,     // taken so far
     xruns: u64,
     silence: Silence,
     patience: Span,
@@ -87,6 +88,7 @@ impl Audio {
             clock,
             place: Place::new(rate),
             drift: Drift::new(rate),
+            latest: Instant::ZERO,
             frames: 0,
             xruns: 0,
             silence: Silence::default(),
@@ -164,7 +166,9 @@ impl Task for Audio {
             level.add(self.settings.format.sample, bytes);
             let index = self.place.take(frames, at);
             if let Some(blocks) = &mut self.blocks {
-                blocks.offer(Head { n: tick.n, at, index }, &[bytes]);
+                // A device that tells its place in steps, as a sound server does, may seem to go back by one.
+                self.latest = self.latest.max(at);
+                blocks.offer(Head { n: tick.n, at: self.latest, index }, &[bytes]);
             }
             self.frames += frames;
         }
