@@ -49,29 +49,26 @@ pub(super) fn schema(name: &str, title: &str, columns: &[Column]) -> Schema {
 }
 
 pub(super) fn tick_schema() -> Schema {
-    let properties = Map::from_iter([
-        integer("n", "Index of the tick."),
-        integer("lateness_ns", "Started - release."),
-        integer("run_ns", "Finished - started."),
-        integer("response_ns", "Finished - release."),
-        integer("skipped", "Releases given up before it and when it had finished."),
-        ("overrun".to_owned(), json!({"type": "boolean", "description": "Its response exceeded its deadline."})),
-    ]);
-    let required = ["n", "lateness_ns", "run_ns", "response_ns", "skipped", "overrun"];
-    object("hertzd.Tick", "A tick of a task", &properties, &required)
+    let overrun = json!({"type": "boolean", "description": "Its response exceeded its deadline."});
+    of_a_tick("hertzd.Tick", "A tick of a task", "overrun", overrun)
 }
 
 pub(super) fn overrun_schema() -> Schema {
+    let cause = json!({"type": "string", "description": "What took the largest part of its response."});
+    of_a_tick("hertzd.Overrun", "A tick that ended after its deadline", "cause", cause)
+}
+
+/// The numbers of a tick, and one property more.
+fn of_a_tick(name: &str, title: &str, more: &str, property: Value) -> Schema {
     let properties = Map::from_iter([
         integer("n", "Index of the tick."),
         integer("lateness_ns", "Started - release."),
         integer("run_ns", "Finished - started."),
         integer("response_ns", "Finished - release."),
         integer("skipped", "Releases given up before it and when it had finished."),
-        ("cause".to_owned(), json!({"type": "string", "description": "What took the largest part of its response."})),
+        (more.to_owned(), property),
     ]);
-    let required = ["n", "lateness_ns", "run_ns", "response_ns", "skipped", "cause"];
-    object("hertzd.Overrun", "A tick that ended after its deadline", &properties, &required)
+    object(name, title, &properties, &["n", "lateness_ns", "run_ns", "response_ns", "skipped", more])
 }
 
 /// Writes a tick.
