@@ -93,9 +93,10 @@ END
     check "$kind runs" until_ok 60 ran "$kind" 60
     thread=$(worker "$kind")
     read -r memory locks < <(own "$thread")
+    refuse "  its thread is counted" [ "$memory" = none ]
     before=$(task "$kind" ran) failed=$(task "$kind" errors)
     timeout 3 strace -qq -p "$thread" -o /tmp/calls 2>/dev/null || :
-    until_ok 60 ran "$kind" $((before + 100)) || :
+    check "  and ticks on" until_ok 60 ran "$kind" $((before + 100))
     read -r memory_after locks_after < <(own "$thread")
     ticks=$(($(task "$kind" ran) - before))
     same "  in $ticks ticks it asks for no memory" "0" "$((memory_after - memory))"
@@ -103,6 +104,7 @@ END
     same "  and does not fail" "$failed" "$(task "$kind" errors)"
     calls=$(sed -nE '/ERESTART|restart_syscall|resumed/d; s/^([a-z0-9_]+)\(.*/\1/p' /tmp/calls | sort | uniq -c | sort -rn | awk '{ printf "%s%s %s", sep, $1, $2; sep = ", " }')
     echo "#   in 3 s under strace: $calls"
+    has "  it sleeps between its ticks, as strace sees" "$calls" clock_nanosleep
     unlisted=$(grep -oE '[a-z][a-z0-9_]+' <<<"$calls" | grep -vxFf <(echo clock_nanosleep; listed "$kind" | tr ' ' '\n') | xargs) || :
     same "  and makes the calls that are listed: $(listed "$kind")" "" "$unlisted"
     systemctl stop hertzd
