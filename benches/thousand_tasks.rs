@@ -5,12 +5,12 @@
 //! Once with their phases spread over the period, 50 µs apart, and once with all of them due at the same instant, when
 //! the last one waits for 999 others.
 
+use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
 use hertzd::daemon::{self, Options, Surroundings};
+use hertzd::log::Output;
 use hertzd::metrics::{Event, Summary};
-use hertzd::outputs::Output;
 use hertzd::sys::host::{Host, cpu_set_size};
-use hertzd::tasks::Kinds;
 use hertzd::time::Span;
 use std::fmt::Write;
 

@@ -5,12 +5,12 @@
 //! The sizes take turns, repetition by repetition, so that what the machine does meanwhile meets all of them; the ratio
 //! to one task then means something where the nanoseconds do not.
 
+use hertzd::channels::{TickRecord, TickSink};
 use hertzd::config::OnError;
 use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
 use hertzd::sim::SimClock;
 use hertzd::sys::clock::KernelClock;
-use hertzd::tasks::{Task, Tick, TickError};
-use hertzd::tick::{TickRecord, TickSink, channel};
+use hertzd::task::{Task, Tick, TickError};
 use hertzd::time::{Clock, Instant, Span};
 use hertzd::worker::{Control, Runner, Slot, TaskSet};
 use std::hint::black_box;
@@ -159,7 +159,7 @@ fn main() {
             now = release;
         });
     }
-    let (mut sender, receiver) = channel(4_096);
+    let (mut sender, receiver) = hertzd::channels::ticks(4_096);
     let record = TickRecord {
         release: Instant::ZERO,
         n: 0,
@@ -173,7 +173,7 @@ fn main() {
         overrun: false,
         over_budget: false,
         over_limit: false,
-        outcome: hertzd::tick::Outcome::Done,
+        outcome: hertzd::channels::Outcome::Done,
     };
     micro("a record into the channel and out of it, on one thread", repetitions, times, |n| {
         sender.offer(TickRecord { n: n.into(), ..record });

@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release --example own_task -- run --for 5s
 
-use hertzd::{cli::App, tasks::*};
+use hertzd::{App, Column, Kinds, Task, Tick, TickError};
 use serde::Deserialize;
 
 /// Its fields are the keys of its section; what is skipped is its state.

@@ -43,24 +43,32 @@ pub mod time;
 
 pub mod sys;
 
-pub mod config;
+pub mod channels;
 
-pub mod tasks;
+pub mod task;
 
 pub mod pacing;
 
+pub mod config;
+
+pub mod kinds;
+
 pub mod worker;
-
-pub mod tick;
-
-pub mod stream;
 
 pub mod metrics;
 
-pub mod outputs;
+pub mod recording;
+
+pub mod log;
+
+pub mod views;
 
 pub mod daemon;
 
 pub mod sim;
 
 pub mod cli;
+
+pub use cli::App;
+pub use config::Kinds;
+pub use task::{Column, Task, Tick, TickError};

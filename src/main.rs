@@ -1,7 +1,7 @@
 //! The `hertzd` program: hands the command line to [`hertzd::cli`].
 
 use hertzd::cli::App;
-use hertzd::tasks::Kinds;
+use hertzd::config::Kinds;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -3,7 +3,7 @@
 //!
 //! No real clock is read and nothing blocks.
 
-use crate::tasks::{Task, Tick, TickError};
+use crate::task::{Task, Tick, TickError};
 use crate::time::{Clock, Instant, Span, Wake};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

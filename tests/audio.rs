@@ -6,10 +6,11 @@
 mod common;
 
 use common::{HERTZD, Running, count, run_by, signal, task};
+use hertzd::channels::{AudioFormat, Format, Head, Queue, SampleFormat, blocks};
+use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
-use hertzd::stream::{AudioFormat, Format, Head, Queue, SampleFormat, blocks};
 use hertzd::sys::clock::{KernelClock, pause};
-use hertzd::tasks::{Kinds, Task, Tick};
+use hertzd::task::{Task, Tick};
 use hertzd::time::{Clock, Span};
 use serde_json::Value;
 use std::fs;

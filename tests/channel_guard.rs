@@ -3,10 +3,10 @@
 //!
 //! Both are run here, one after the other: the guarded channel, and the bare one below it.
 
+use hertzd::channels::{Outcome, TickRecord, TickSink, ticks};
 use hertzd::sys::clock::{KernelClock, pause, thread_cpu_time};
 use hertzd::sys::host::Host;
 use hertzd::sys::thread;
-use hertzd::tick::{Outcome, TickRecord, TickSink, channel};
 use hertzd::time::{Clock, Instant, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -99,7 +99,7 @@ fn side_by_side(
 }
 
 fn guarded(cpu: usize) -> Sent {
-    let (mut sender, receiver) = channel(CAPACITY);
+    let (mut sender, receiver) = ticks(CAPACITY);
     let receiver = Arc::new(receiver);
     let other = receiver.clone();
     let sent = side_by_side(cpu, move || sender.offer(RECORD), move || other.take().is_some());

@@ -1,13 +1,14 @@
 //! Every file in `fixtures/bad` is refused with exactly the message beside it; `UPDATE=1` writes those messages anew.
 //! And what is valid means what it says. The machine is a made-up one with CPUs 0 and 1.
 
+use hertzd::channels::Queue;
+use hertzd::config::{Blueprint, Kind, Kinds};
 use hertzd::config::{
     ClockKind, Config, Facts, Key, LimitAction, OnError, OverrunLimit, Problems, RecordConfig, RecordForm, Scheduling,
     Section, Spin, TASK_KEYS, Value, WORKER_KEYS, schema,
 };
 use hertzd::pacing::{Overrun, Rate};
-use hertzd::stream::Queue;
-use hertzd::tasks::{Blueprint, Kind, Kinds, Task, Tick, TickError};
+use hertzd::task::{Task, Tick, TickError};
 use hertzd::time::Span;
 use std::fs;
 use std::path::{Path, PathBuf};

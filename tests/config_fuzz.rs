@@ -1,8 +1,8 @@
 //! Whatever the text, reading it never panics, and a refusal has a reason that lies in the text and can be shown.
 
+use hertzd::config::{Blueprint, BuildError, Kind, Kinds};
 use hertzd::config::{Config, Facts, Section, Value};
 use hertzd::config::{Key, TASK_KEYS, WORKER_KEYS};
-use hertzd::tasks::{Blueprint, BuildError, Kind, Kinds};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

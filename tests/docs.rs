@@ -1,10 +1,10 @@
 //! The documentation says what the code does: keys and defaults, events, examples, simulated ticks, links, the README's
 //! commands.
 
+use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts, Key, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
-use hertzd::outputs::Message;
+use hertzd::log::Message;
 use hertzd::pacing::{Excess, FixedStep, Rate};
-use hertzd::tasks::Kinds;
 use hertzd::time::{Instant, Span};
 use std::collections::HashMap;
 use std::fs;

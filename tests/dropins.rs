@@ -1,9 +1,10 @@
 //! A configuration in several files: what is read and in which order, what a later file changes, and that whatever is
 //! wrong is shown in the file where it stands.
 
+use hertzd::config::{Blueprint, BuildError, Kind, Kinds};
 use hertzd::config::{Config, Facts, Key, Problems, Section, Value};
 use hertzd::pacing::Rate;
-use hertzd::tasks::{Blueprint, BuildError, Kind, Kinds, Task, Tick, TickError};
+use hertzd::task::{Task, Tick, TickError};
 use hertzd::time::Span;
 use proptest::prelude::*;
 use std::fs;

@@ -4,15 +4,16 @@
 #![expect(unsafe_code, reason = "an allocator cannot be written without")]
 
 use crossbeam_channel::unbounded;
+use hertzd::config::{Blueprint, Kind, Kinds};
 use hertzd::config::{Config, Facts, Key, Value};
 use hertzd::daemon::{self, Options, Surroundings};
+use hertzd::kinds::sensor::{self, BufferSettings, ByName, SensorSettings, Source};
+use hertzd::log::Output;
 use hertzd::metrics::{Event, TaskSummary};
-use hertzd::outputs::Output;
 use hertzd::sys::clock::pause;
 use hertzd::sys::host::{Host, cpu_set_size};
 use hertzd::sys::signals::Request;
-use hertzd::tasks::sensor::{self, BufferSettings, ByName, SensorSettings, Source};
-use hertzd::tasks::{Blueprint, Column, Kind, Kinds, Task, Tick, TickError};
+use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -420,7 +421,7 @@ fn nor_do_the_policies_that_carry_debt() {
 #[cfg(feature = "video")]
 #[test]
 fn nor_does_a_camera_there_or_not() {
-    use hertzd::tasks::video::{cameras, offers};
+    use hertzd::kinds::video::{cameras, offers};
     let absent = "[task.absent]\nkind = \"video\"\nrate = 200\ndevice = \"/nonexistent/video\"\nmissing = \"wait\"\n";
     let mut config = absent.to_owned();
     let first = cameras().into_iter().find_map(|camera| Some((offers(&camera.path).ok()?.into_iter().next()?, camera)));

@@ -4,9 +4,10 @@
 #![cfg(feature = "audio")]
 #![expect(unsafe_code, reason = "the C library's allocator cannot be stood in for without")]
 
+use hertzd::channels::{Queue, blocks};
+use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
-use hertzd::stream::{Queue, blocks};
-use hertzd::tasks::{Kinds, Tick};
+use hertzd::task::Tick;
 use hertzd::time::{Instant, Span};
 use std::cell::Cell;
 use std::ffi::c_void;

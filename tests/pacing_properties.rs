@@ -6,10 +6,10 @@
 
 mod support;
 
+use hertzd::channels::TickRecord;
 use hertzd::pacing::{GivenUp, Overrun, Rate, Tail};
 use hertzd::sim::SimClock;
-use hertzd::tasks::{Task, Tick, TickError};
-use hertzd::tick::TickRecord;
+use hertzd::task::{Task, Tick, TickError};
 use hertzd::time::{Instant, Span};
 use hertzd::worker::Report;
 use proptest::prelude::*;

@@ -3,11 +3,12 @@
 mod common;
 
 use common::{Ended, HERE, HERTZD, Running, count, is_root, run, run_in, start, task};
+use hertzd::channels::{AudioFormat, BlockSender, Format, Head, ImageFormat, SampleFormat, Shape};
+use hertzd::config::{Blueprint, Kind, Kinds};
 use hertzd::config::{Config, Facts, Section};
 use hertzd::daemon::{self, Options, Surroundings};
-use hertzd::stream::{AudioFormat, BlockSender, Format, Head, ImageFormat, SampleFormat, Shape};
 use hertzd::sys::clock::{KernelClock, pause};
-use hertzd::tasks::{Blueprint, Column, Kind, Kinds, Task, Tick, TickError};
+use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::{Clock, Span};
 use serde_json::Value;
 use std::collections::BTreeMap;

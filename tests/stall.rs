@@ -4,11 +4,12 @@
 mod common;
 
 use common::{Running, count, nanos, run, start, task};
+use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
 use hertzd::daemon::{self, Options, Surroundings};
 use hertzd::sys::clock::pause;
 use hertzd::sys::host::{Host, cpu_set_size};
-use hertzd::tasks::{Column, Kinds, Task, Tick, TickError};
+use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
 use serde::Deserialize;
 use std::process::Command;

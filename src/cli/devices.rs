@@ -4,8 +4,8 @@
 //! stream is taken. Works for an ordinary user, who is told what a device needs to be opened.
 
 use super::{App, Stop, print};
+use crate::config::Kinds;
 use crate::config::TASK_KEYS;
-use crate::tasks::Kinds;
 use clap::Args;
 use offer::Offer;
 use serde_json::json;

@@ -48,8 +48,8 @@ fn visible() -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Kinds;
     use crate::config::{TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
-    use crate::tasks::Kinds;
     use std::process;
 
     /// The files made, in a folder of their own.

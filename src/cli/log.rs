@@ -2,8 +2,8 @@
 
 use super::{Stop, coloured};
 use crate::daemon::Glance;
-use crate::outputs::journal::{self, JournalLayer};
-use crate::outputs::{Entry, JsonLayer};
+use crate::log::journal::{self, JournalLayer};
+use crate::log::{Entry, JsonLayer};
 use crate::sys::stream::writable;
 use crate::time::Span;
 use clap::ValueEnum;

@@ -18,9 +18,9 @@ mod schema;
 
 mod simulate;
 
+use crate::config::Kinds;
 use crate::config::{Config, Facts, Problems};
 use crate::sys::host::{Host, cpu_set_size};
-use crate::tasks::Kinds;
 use crate::time::Span;
 use clap::{Args, Parser, Subcommand};
 use std::fmt;

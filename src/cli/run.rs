@@ -3,9 +3,10 @@
 use super::log::{self, Log, LogFormat};
 use super::{App, ConfigArg, Source, Stop, coloured, print, span};
 use crate::daemon::{self, Failure, Glance, Options, Surroundings};
-use crate::outputs::{LogOutput, table};
+use crate::log::LogOutput;
 use crate::sys::signals::{Request, StopSignals};
 use crate::time::Span;
+use crate::views::table;
 use clap::Args;
 use crossbeam_channel::{Receiver, unbounded};
 use std::ffi::OsString;

@@ -2,9 +2,9 @@
 
 use super::{App, ConfigArg, Source, Stop, coloured, log, print, span};
 use crate::daemon::{self, SimulateOptions, TickLine};
-use crate::outputs::table;
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
+use crate::views::table;
 use clap::Args;
 use std::io::{self, BufWriter, IsTerminal, Write};
 

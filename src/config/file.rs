@@ -2,10 +2,10 @@
 
 use super::error::{self, Problem, Problems};
 use super::files::{self, Files};
+use super::kinds::Kinds;
 use super::source::Source;
 use super::{Config, Facts, Section, merge, record, task, worker};
 use crate::pacing::Rate;
-use crate::tasks::Kinds;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;

@@ -26,6 +26,7 @@ mod file;
 mod files;
 mod identity;
 mod keys;
+mod kinds;
 mod merge;
 mod record;
 mod schema;
@@ -37,13 +38,13 @@ mod worker;
 
 pub use error::{Origin, Problem, Problems};
 pub use keys::{Key, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
+pub use kinds::{Blueprint, BuildError, Kind, Kinds, Parse};
 pub use record::{RecordConfig, RecordForm};
 pub use schema::schema;
 pub use section::Section;
 
+use crate::channels::Queue;
 use crate::pacing::{Overrun, Rate};
-use crate::stream::Queue;
-use crate::tasks::{Blueprint, Kinds};
 use crate::time::Span;
 use std::path::{Path, PathBuf};
 

@@ -5,8 +5,8 @@
 use super::keys::{
     Key, NAME_PATTERN, TASK_KEYS, TASK_SIMULATE_KEYS, Value as Wanted, WORKER_KEYS, WORKER_SIMULATE_KEYS,
 };
+use super::kinds::{Kind, Kinds};
 use super::value::{DURATION_UNITS, RATE_UNITS, SIZE_UNITS};
-use crate::tasks::{Kind, Kinds};
 use serde_json::{Map, Value, json};
 
 /// The schema (draft 2020-12) of a configuration with these kinds.

@@ -1,11 +1,11 @@
 //! The rules of `[task.NAME]`.
 
 use super::keys::{CATCH_UP, OVERRUN_LIMIT, TASK_KEYS, TASK_SIMULATE_KEYS, suggestion};
+use super::kinds::{Blueprint, Kind, Kinds};
 use super::section::Section;
 use super::{LimitAction, OnError, OverrunLimit, RecordConfig, TaskConfig, record, value};
+use crate::channels::Queue;
 use crate::pacing::{Overrun, Rate};
-use crate::stream::Queue;
-use crate::tasks::{Blueprint, Kind, Kinds};
 use crate::time::Span;
 
 const DEFAULT_CATCH_UP: u32 = 4;

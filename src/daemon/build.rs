@@ -1,11 +1,11 @@
 //! From the configuration's tasks to what runs: tasks are built, recordings opened, rings made.
 
 use super::{Failure, clock, plan};
+use crate::channels::{self, RowSender};
 use crate::config::{Config, Problems, RecordConfig, RecordForm, TaskConfig};
 use crate::metrics::TaskFacts;
-use crate::outputs::{Content, Recordings, Stream, place};
 use crate::pacing::{LeakyBucket, Overrun};
-use crate::stream::{self, RowSender};
+use crate::recording::{Content, Recordings, Stream, place};
 use crate::sys::clock::KernelClock;
 use crate::worker::Slot;
 use std::collections::BTreeMap;
@@ -93,11 +93,11 @@ fn build_one(
     if recording.is_some() || columns > 0 {
         let wanted = config.record.as_ref().is_some_and(|record| content.has_blocks_for(record.form));
         let blocks = shape.filter(|_| wanted).map(|shape| {
-            let (sender, receiver) = stream::blocks(config.queue, &shape);
+            let (sender, receiver) = channels::blocks(config.queue, &shape);
             task.connect(sender);
             receiver
         });
-        let (sender, receiver) = stream::rows(config.queue, plan::room(config.rate.hertz(), 4.0, 256), columns);
+        let (sender, receiver) = channels::rows(config.queue, plan::room(config.rate.hertz(), 4.0, 256), columns);
         rows = Some(sender);
         let ticks = config.record.as_ref().filter(|record| record.form == RecordForm::Mcap).map(|_| Arc::default());
         stream = Some(Stream { id, clock, content, rows: receiver, blocks, recording, ticks });

@@ -5,8 +5,8 @@
 
 use super::supervisor::{Finding, Stall};
 use super::{Daemon, GLANCE_EVERY, LOOK_EVERY, NUDGE_EVERY, clock};
+use crate::log::Message;
 use crate::metrics::Totals;
-use crate::outputs::Message;
 use crate::sys::clock::KernelClock;
 use crate::sys::{notify, thread};
 use crate::time::{Clock, Instant, Span};

@@ -6,7 +6,7 @@
 
 mod build;
 
-mod collector;
+mod metrics_thread;
 
 mod diff;
 
@@ -14,7 +14,7 @@ mod health;
 
 mod plan;
 
-mod recording;
+mod recorder_thread;
 
 mod reload;
 
@@ -22,34 +22,35 @@ mod simulate;
 
 mod start;
 
-mod status;
+mod status_socket;
 
 mod summary;
 
 mod supervisor;
 
-mod ticks;
+mod recorded_ticks;
 
 pub use diff::{Change, Diff, Sections};
 pub use simulate::{SimulateOptions, TickLine, simulate};
 pub use summary::{DaemonSummary, Snapshot};
 
 use crate::config::{ClockKind, Config, Problems};
+use crate::log::{LogOutput, Output};
 use crate::metrics::{Summary, Totals};
-use crate::outputs::{LogOutput, Output, Recordings};
+use crate::recording::Recordings;
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::notify;
 use crate::sys::signals::Request;
 use crate::time::{Clock, Instant, Span};
 use crate::worker::{Finished, Refusal, Standing, Worker};
-use collector::{Collector, View};
 use crossbeam_channel::{Receiver, Sender, never, select};
 use health::Told;
+use metrics_thread::{Collector, View};
 use plan::Epoch;
-use recording::Recording;
+use recorder_thread::Recording;
 use reload::Reloads;
-use status::StatusSocket;
+use status_socket::StatusSocket;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;

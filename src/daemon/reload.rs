@@ -8,7 +8,7 @@ use super::diff::{Change, Diff, Sections};
 use super::start::{LEAD, start_workers};
 use super::{Daemon, Failure, Loader, NUDGE_EVERY, Running, clock, plan};
 use crate::config::{Config, TaskConfig};
-use crate::outputs::Message;
+use crate::log::Message;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::notify;
 use crate::time::Clock;
@@ -196,7 +196,7 @@ impl Daemon {
 struct Places {
     ids: Vec<u32>,                // of all of them, in their order
     slots: BTreeMap<usize, Slot>, // of those that begin, by their places
-    streams: Vec<crate::outputs::Stream>,
+    streams: Vec<crate::recording::Stream>,
 }
 
 impl Places {

@@ -6,12 +6,12 @@
 use super::build::facts;
 use super::plan::{self, Epoch, Window};
 use super::summary::{self, TaskPart, WorkerPart};
+use crate::channels::{TickRecord, TickSink};
 use crate::config::{Config, OnError};
 use crate::metrics::{Granted, Metrics, RecordsSummary, Summary};
 use crate::pacing::Sleeps;
 use crate::sim::{Scripted, SimClock};
 use crate::sys::host::Host;
-use crate::tick::{TickRecord, TickSink};
 use crate::time::{Instant, Span};
 use crate::worker::{Control, Counts, Report, Runner, Slot, TaskSet};
 use serde::Serialize;

@@ -1,18 +1,19 @@
 //! Start-up, in the order in which things must happen.
 
 use super::build::{Built, build, facts};
-use super::collector::{Collector, Feed};
 use super::health::Told;
+use super::metrics_thread::{Collector, Feed};
 use super::plan::{self, Epoch, Window};
-use super::recording::Recording;
+use super::recorder_thread::Recording;
 use super::reload::Reloads;
-use super::{Daemon, Failure, Running, clock, ticks};
+use super::{Daemon, Failure, Running, clock, recorded_ticks};
+use crate::channels;
 use crate::config::{ClockKind, Config, WorkerConfig};
-use crate::outputs::{Message, Output, Recordings, Stream};
+use crate::log::{Message, Output};
+use crate::recording::{Recordings, Stream};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::{memory, signals, thread};
-use crate::tick;
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Assignment, Refusal, Slot, Standing, TaskSet, Worker};
 use crossbeam_channel::{Sender, unbounded};
@@ -42,7 +43,7 @@ impl Daemon {
 
         // What is spawned here leaves signals to this thread.
         let blocked = thread::with_signals_blocked(|| {
-            let (feed, ticks) = ticks::feed();
+            let (feed, ticks) = recorded_ticks::feed();
             let collector =
                 Collector::spawn(output, feed).map_err(|reason| Failure::System("the metrics thread", reason))?;
             let recording = Recording::spawn(ticks).map_err(|reason| Failure::System("the recorder thread", reason))?;
@@ -199,7 +200,7 @@ fn spawn(
     done: &Sender<()>,
     next_worker: &mut usize,
 ) -> Result<Waiting, Failure> {
-    let (ticks, receiver) = tick::channel(plan::room(hertz, 0.5, 4_096));
+    let (ticks, receiver) = channels::ticks(plan::room(hertz, 0.5, 4_096));
     let assignment = Assignment {
         name: worker.name.clone(),
         cpus: worker.cpus.clone(),

@@ -4,13 +4,14 @@
 //! snapshot while it runs takes them from the records.
 
 use super::Daemon;
-use super::collector::View;
 use super::diff::Sections;
+use super::metrics_thread::View;
 use crate::config::Config;
+use crate::log::journal;
 use crate::metrics::{
     Distribution, Granted, HostSummary, JournalSummary, Picture, RecordsSummary, Summary, TaskSummary, WorkerSummary,
 };
-use crate::outputs::{Streamed, journal};
+use crate::recording::Streamed;
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::thread;

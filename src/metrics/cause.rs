@@ -3,7 +3,7 @@
 //! Plain arithmetic on what the record holds; no evidence is asked of the kernel, so what lay behind a late wake-up or
 //! a long run is not said.
 
-use crate::tick::TickRecord;
+use crate::channels::TickRecord;
 use crate::time::{Instant, Span};
 
 /// The verdict on one overrun.
@@ -57,7 +57,7 @@ impl Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tick::Outcome;
+    use crate::channels::Outcome;
 
     fn cause(woke: i64, lateness: i64, run: i64, previous: i64) -> Cause {
         let record = TickRecord {

@@ -4,8 +4,8 @@
 //! tick it names is the worst of them. Time is an argument.
 
 use super::Cause;
-use crate::tasks::TickError;
-use crate::tick::{Outcome, TickRecord};
+use crate::channels::{Outcome, TickRecord};
+use crate::task::TickError;
 use crate::time::{Instant, Span};
 
 /// An event of one task.

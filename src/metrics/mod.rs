@@ -19,8 +19,8 @@ pub use summary::{
     WorkerSummary,
 };
 
+use crate::channels::TickRecord;
 use crate::pacing::GivenUp;
-use crate::tick::TickRecord;
 use crate::time::{Instant, Span};
 use event::Limiter;
 use std::collections::BTreeMap;

@@ -20,11 +20,11 @@ pub use run::{Counts, Exchange, Report, Runner, Slot};
 pub use set::{Left, Pace, Seat, TaskSet};
 pub use setup::{Refusal, Standing};
 
+use crate::channels::TickSender;
 use crate::config::Scheduling;
 use crate::pacing::{Sleeps, Tail};
 use crate::sys::clock::{KernelClock, thread_cpu_time};
 use crate::sys::thread::{self, ThreadId};
-use crate::tick::TickSender;
 use crate::time::Span;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::io;

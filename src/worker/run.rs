@@ -7,11 +7,11 @@
 use super::control::Control;
 use super::panic;
 use super::set::TaskSet;
+use crate::channels::{Outcome, TickRecord, TickSink};
+use crate::channels::{Row, RowSender};
 use crate::config::{LimitAction, OnError};
 use crate::pacing::{Account, Due, GivenUp, LeakyBucket, Next, Sleeps};
-use crate::stream::{Row, RowSender};
-use crate::tasks::{Task, Tick};
-use crate::tick::{Outcome, TickRecord, TickSink};
+use crate::task::{Task, Tick};
 use crate::time::{Clock, Instant, Span, Wake};
 use crossbeam_channel::{Receiver, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -3,11 +3,11 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+use hertzd::channels::{TickRecord, TickSink};
 use hertzd::config::OnError;
 use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
 use hertzd::sim::SimClock;
-use hertzd::tasks::Task;
-use hertzd::tick::{TickRecord, TickSink};
+use hertzd::task::Task;
 use hertzd::time::{Instant, Span};
 use hertzd::worker::{Control, Report, Runner, Slot, TaskSet};
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use super::Places;
 use super::offer::{Offer, files, line, numbered, quoted, several};
+use crate::kinds::device::access;
 use crate::sys::host::may_open;
-use crate::tasks::node;
 
 pub(super) fn list(places: &Places) -> Vec<Offer> {
     let folder = places.sys.join("bus/i2c/devices");
@@ -36,7 +36,7 @@ pub(super) fn list(places: &Places) -> Vec<Offer> {
             node: Some(dev.display().to_string()),
             about: chips.collect(),
             needs,
-            refused: (dev.exists() && !may_open(&dev, true)).then(|| node::permission(&dev)),
+            refused: (dev.exists() && !may_open(&dev, true)).then(|| access::permission(&dev)),
             task: bus.clone(),
             kind: "i2c",
             rate: "10 Hz",

@@ -2,8 +2,8 @@
 
 use super::Places;
 use super::offer::{Offer, line, numbered, quoted, several, task_name};
+use crate::kinds::device::access;
 use crate::sys::host::may_open;
-use crate::tasks::node;
 use std::path::Path;
 
 /// What a camera says of itself.
@@ -26,7 +26,7 @@ pub(super) fn list(places: &Places) -> Vec<Offer> {
             let dev = places.dev.join(&node);
             let facts = match may_open(&dev, true) {
                 true => facts(&dev),
-                false => Err(if dev.exists() { node::permission(&dev) } else { "its node is not there".to_owned() }),
+                false => Err(if dev.exists() { access::permission(&dev) } else { "its node is not there".to_owned() }),
             };
             // What does not capture is an output, a converter or the like.
             Some((name, dev, facts.transpose()?))
@@ -66,7 +66,7 @@ pub(super) fn list(places: &Places) -> Vec<Offer> {
 #[cfg(feature = "video")]
 fn facts(dev: &Path) -> Result<Option<Facts>, String> {
     use crate::sys::video::{Device, Sizes};
-    let device = Device::open(dev).map_err(|error| node::refusal(dev, &error))?;
+    let device = Device::open(dev).map_err(|error| access::refusal(dev, &error))?;
     let capability = device.capability().map_err(|error| format!("it does not say what it is: {error}"))?;
     if !capability.captures && !capability.multi_planar {
         return Ok(None);

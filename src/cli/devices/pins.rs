@@ -2,8 +2,8 @@
 
 use super::Places;
 use super::offer::{Offer, numbered, quoted, several, task_name};
+use crate::kinds::device::access;
 use crate::sys::host::may_open;
-use crate::tasks::node;
 use std::path::Path;
 
 /// What a chip says of itself.
@@ -22,7 +22,7 @@ pub(super) fn list(places: &Places) -> Vec<Offer> {
         .into_iter()
         .map(|(_, name)| {
             let dev = places.dev.join(&name);
-            let facts = if may_open(&dev, false) { facts(&dev) } else { Err(node::permission(&dev)) };
+            let facts = if may_open(&dev, false) { facts(&dev) } else { Err(access::permission(&dev)) };
             (name, dev, facts)
         })
         .collect();
@@ -67,7 +67,7 @@ pub(super) fn list(places: &Places) -> Vec<Offer> {
 
 #[cfg(feature = "gpio")]
 fn facts(dev: &Path) -> Result<Facts, String> {
-    let facts = crate::tasks::gpio::chip_facts(dev)?;
+    let facts = crate::kinds::gpio::chip_facts(dev)?;
     Ok(Facts { label: facts.label, lines: facts.lines })
 }
 

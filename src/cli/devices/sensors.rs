@@ -2,8 +2,8 @@
 
 use super::Places;
 use super::offer::{Offer, files, line, numbered, quoted, several, task_name};
+use crate::kinds::device::access;
 use crate::sys::host::may_open;
-use crate::tasks::node;
 use std::path::Path;
 
 pub(super) fn hwmon(places: &Places) -> Vec<Offer> {
@@ -83,7 +83,7 @@ pub(super) fn iio(places: &Places) -> Vec<Offer> {
             choices.push(("buffered", "true".to_owned(), "every sample, instead of a reading at each tick"));
             choices.extend(triggers.first().map(|trigger| ("trigger", quoted(trigger), "")));
             if dev.exists() && !may_open(&dev, false) {
-                refused = Some(format!("polling works; for its buffer, {}", node::permission(&dev)));
+                refused = Some(format!("polling works; for its buffer, {}", access::permission(&dev)));
             }
         }
         Offer {

@@ -2,8 +2,8 @@
 
 use super::Places;
 use super::offer::{Offer, line, quoted, task_name};
+use crate::kinds::device::access;
 use crate::sys::host::may_open;
-use crate::tasks::node;
 use std::fs;
 
 pub(super) fn list(places: &Places) -> Vec<Offer> {
@@ -27,7 +27,7 @@ fn offer(places: &Places, pcm: &str) -> Option<Offer> {
         name: format!("{id}, {name}"),
         node: Some(dev.display().to_string()),
         about: vec![format!("what it can do: arecord -D {pcm} --dump-hw-params -d 1 /dev/null")],
-        refused: (dev.exists() && !may_open(&dev, true)).then(|| node::permission(&dev)),
+        refused: (dev.exists() && !may_open(&dev, true)).then(|| access::permission(&dev)),
         task: task_name(&format!("{id}-{device}")),
         kind: "audio",
         rate: "50 Hz",

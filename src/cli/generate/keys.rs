@@ -2,8 +2,8 @@
 
 use super::page::Page;
 use crate::cli::SYSTEM_CONFIG;
+use crate::config::Kinds;
 use crate::config::{Key, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
-use crate::tasks::Kinds;
 use roff::{bold, italic, roman};
 
 const DESCRIPTION: &[&str] = &[

@@ -1,0 +1,94 @@
+//! The shape of what a task produces: the columns of its rows, and what its blocks of samples, sound or pictures hold.
+//!
+//! Plain descriptions: no clock is read, and only the constructors allocate.
+
+/// A value that a task reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name, unique in the task.
+    pub name: String,
+    /// Its unit, as shown to people; empty for a plain number.
+    pub unit: String,
+}
+
+/// What a task's blocks hold.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Format {
+    /// Sound: whole frames, channels interleaved.
+    Audio(AudioFormat),
+    /// One picture each.
+    Image(ImageFormat),
+    /// Samples with a time and a value for each of these columns. Each sample is 8 bytes of time, in nanoseconds on the
+    /// monotonic clock as an `i64`, and then an `f64` for each column, all in this machine's byte order; `NaN`: no value.
+    Samples(Vec<Column>),
+}
+
+/// The form of sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AudioFormat {
+    /// Frames per second, as the device says; above zero.
+    pub rate: u32,
+    /// Channels in a frame; above zero.
+    pub channels: u16,
+    /// One channel's sample.
+    pub sample: SampleFormat,
+}
+
+/// How one sample of sound is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleFormat {
+    /// 16-bit signed integers, little-endian.
+    S16,
+    /// 24-bit signed integers in the low bytes of 32, little-endian.
+    S24,
+    /// 32-bit signed integers, little-endian.
+    S32,
+    /// 32-bit floating point in −1.0 to 1.0, little-endian.
+    F32,
+}
+
+impl SampleFormat {
+    /// Bytes of one sample as it lies in a block.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::S16 => 2,
+            Self::S24 | Self::S32 | Self::F32 => 4,
+        }
+    }
+}
+
+/// The form of a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageFormat {
+    /// In pixels.
+    pub width: u32,
+    /// In pixels.
+    pub height: u32,
+    /// Bytes from one row of pixels to the next; zero where the pixels are compressed.
+    pub stride: u32,
+    /// V4L2's four characters: `YUYV`, `MJPG`.
+    pub four_cc: [u8; 4],
+}
+
+/// The stream of blocks that a task produces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    /// What the blocks hold.
+    pub format: Format,
+    /// Bytes that the largest block may have.
+    pub largest: usize,
+    /// Bytes per second at the usual pace.
+    pub bytes_per_second: f64,
+}
+
+/// Most bytes that one queue sets aside, unless four blocks need more: they are locked in memory.
+const LARGEST_QUEUE: usize = 64 << 20;
+
+impl Shape {
+    /// How many bytes a queue for it should hold: two seconds' worth within 64 MiB, and four blocks at least.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
+    pub fn room(&self) -> usize {
+        let worth = (self.bytes_per_second * 2.0).clamp(4_096.0, LARGEST_QUEUE as f64) as usize;
+        worth.max(4 * (self.largest + super::block::HEAD))
+    }
+}

@@ -1,0 +1,165 @@
+//! A row of a task's values, one per tick that succeeded.
+
+use super::Queue;
+use super::mailbox::{self, mailbox};
+use crate::channels::Traffic;
+use crate::time::{Instant, Span};
+use std::sync::Arc;
+
+/// One row of a task's values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row<'a> {
+    /// Index of the tick.
+    pub n: u64,
+    /// Release of the tick, on the worker's clock.
+    pub release: Instant,
+    /// Started − release.
+    pub lateness: Span,
+    /// One slot for each of the task's columns; `NaN` where the tick had no value.
+    pub values: &'a [f64],
+}
+
+/// What a row has beside its values: index, release, lateness.
+const HEAD: usize = 3;
+
+/// The hot end of a task's queue of rows.
+#[derive(Debug)]
+pub struct RowSender {
+    words: Sender,
+    traffic: Arc<Traffic>,
+}
+
+/// The cool end of a task's queue of rows.
+#[derive(Debug)]
+pub struct RowReceiver {
+    words: Receiver,
+    columns: usize,
+    traffic: Arc<Traffic>,
+}
+
+#[derive(Debug)]
+enum Sender {
+    Fifo(rtrb::Producer<u64>),
+    Mailbox(mailbox::Sender),
+}
+
+#[derive(Debug)]
+enum Receiver {
+    Fifo(rtrb::Consumer<u64>),
+    Mailbox(mailbox::Receiver),
+}
+
+/// A queue for rows of `columns` values; a FIFO has room for `room` of them, at least one.
+pub fn rows(queue: Queue, room: usize, columns: usize) -> (RowSender, RowReceiver) {
+    let traffic = Arc::new(Traffic::default());
+    let (sender, receiver) = match queue {
+        Queue::Fifo => {
+            let capacity = room.max(1) * (HEAD + columns);
+            let (mut producer, mut consumer) = rtrb::RingBuffer::new(capacity);
+            // Every page of it is touched here, so that no tick has to fault one in.
+            if let Ok(chunk) = producer.write_chunk_uninit(capacity) {
+                chunk.fill_from_iter(std::iter::repeat(0));
+            }
+            if let Ok(chunk) = consumer.read_chunk(capacity) {
+                chunk.commit_all();
+            }
+            (Sender::Fifo(producer), Receiver::Fifo(consumer))
+        }
+        Queue::Mailbox => {
+            let (sender, receiver) = mailbox(HEAD + columns);
+            (Sender::Mailbox(sender), Receiver::Mailbox(receiver))
+        }
+    };
+    (RowSender { words: sender, traffic: traffic.clone() }, RowReceiver { words: receiver, columns, traffic })
+}
+
+impl RowSender {
+    /// Hands over a row, whole or not at all; one that finds no room, or that replaces one, is counted. Wait-free.
+    pub fn offer(&mut self, row: Row<'_>) {
+        let head = [row.n, word(row.release.nanos()), word(row.lateness.nanos().into())];
+        let words = head.into_iter().chain(row.values.iter().map(|value| value.to_bits()));
+        match &mut self.words {
+            Sender::Fifo(producer) => {
+                let chunk = producer.write_chunk_uninit(HEAD + row.values.len());
+                self.traffic.count(chunk.map(|chunk| chunk.fill_from_iter(words)).is_ok());
+            }
+            Sender::Mailbox(sender) => {
+                if sender.post(words) {
+                    self.traffic.count(false);
+                }
+                self.traffic.count(true);
+            }
+        }
+    }
+}
+
+impl RowReceiver {
+    /// Takes the next row into `values`, if there is one. `values` is cleared and filled.
+    pub fn take<'a>(&mut self, values: &'a mut Vec<f64>) -> Option<Row<'a>> {
+        match &mut self.words {
+            Receiver::Fifo(consumer) => row(consumer.read_chunk(HEAD + self.columns).ok()?.into_iter(), values),
+            Receiver::Mailbox(receiver) => row(receiver.take()?, values),
+        }
+    }
+
+    /// What has gone through so far.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+}
+
+fn row(mut words: impl Iterator<Item = u64>, values: &mut Vec<f64>) -> Option<Row<'_>> {
+    let (n, release, lateness) = (words.next()?, words.next()?, words.next()?);
+    values.clear();
+    values.extend(words.map(f64::from_bits));
+    Some(Row {
+        n,
+        release: Instant::from_nanos(release.cast_signed().into()),
+        lateness: Span::from_nanos(lateness.cast_signed()),
+        values,
+    })
+}
+
+/// Nanoseconds in 64 bits: any reading of a real clock for the next 292 years fits.
+pub(super) fn word(nanos: i128) -> u64 {
+    Span::from_wide(nanos).nanos().cast_unsigned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_arrive_whole_and_in_order() {
+        let (mut sender, mut receiver) = rows(Queue::Fifo, 3, 2);
+        for n in 0..5_u32 {
+            let values = [f64::from(n), f64::NAN];
+            let release = Instant::from_nanos(i128::from(n) * 1_000);
+            sender.offer(Row { n: n.into(), release, lateness: Span::from_nanos(-7), values: &values });
+        }
+        let mut values = Vec::new();
+        for n in 0..3_u32 {
+            let row = receiver.take(&mut values).unwrap();
+            assert_eq!((row.n, row.release.nanos(), row.lateness.nanos()), (n.into(), i128::from(n) * 1_000, -7));
+            assert!(row.values[0] == f64::from(n) && row.values[1].is_nan());
+        }
+        assert!(receiver.take(&mut values).is_none());
+        assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (3, 2));
+    }
+
+    #[test]
+    fn a_mailbox_has_the_latest_row() {
+        let (mut sender, mut receiver) = rows(Queue::Mailbox, 3, 1);
+        let mut values = Vec::new();
+        assert!(receiver.take(&mut values).is_none());
+        for round in 0..3 {
+            for n in 0..5_u32 {
+                let (release, values) = (Instant::ZERO, [f64::from(n)]);
+                sender.offer(Row { n: n.into(), release, lateness: Span::ZERO, values: &values });
+            }
+            assert_eq!(receiver.take(&mut values).unwrap().values, [4.0]);
+            assert!(receiver.take(&mut values).is_none(), "{round}");
+        }
+        assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (15, 12));
+    }
+}

@@ -1,0 +1,206 @@
+//! What crosses from a hot thread to the metrics thread: one [`TickRecord`] per tick over a bounded channel.
+//!
+//! Neither side ever waits for the other. The hot side counts what finds no room and goes on; the cool side looks in
+//! every few milliseconds and is never woken. No clock is read here, and only the constructors allocate.
+
+use super::Traffic;
+use crate::time::{Instant, Span};
+use crossbeam_channel::{Receiver, Sender};
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a tick failed; of fixed size, so that failing allocates nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TickError {
+    what: &'static str,
+    errno: i32, // 0: none
+}
+
+impl TickError {
+    /// A failure that the system has no number for.
+    pub const fn new(what: &'static str) -> Self {
+        Self { what, errno: 0 }
+    }
+
+    /// A system call's failure: what was attempted, and the system's reason.
+    pub fn from_io(what: &'static str, error: &std::io::Error) -> Self {
+        Self { what, errno: error.raw_os_error().unwrap_or(0) }
+    }
+}
+
+impl fmt::Display for TickError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.errno {
+            0 => f.write_str(self.what),
+            errno => write!(f, "{}: {}", self.what, std::io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+impl std::error::Error for TickError {}
+
+/// How a tick ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It did what it should.
+    Done,
+    /// The task returned an error, and goes on.
+    Failed(TickError),
+    /// The task returned an error, and `on-error` ended it.
+    Ended(TickError),
+    /// The task panicked, and has been disabled.
+    Panicked,
+    /// The task reached its limit of repeated overruns, which ended it; with the error, if the tick failed as well.
+    Limited(Option<TickError>),
+}
+
+impl Outcome {
+    /// The task returned an error or panicked.
+    pub const fn is_error(&self) -> bool {
+        !matches!(self, Self::Done | Self::Limited(None))
+    }
+
+    /// The task runs no more.
+    pub const fn ends_task(&self) -> bool {
+        matches!(self, Self::Ended(_) | Self::Panicked | Self::Limited(_))
+    }
+}
+
+/// One tick, as the hot thread saw it. Instants are on the worker's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TickRecord {
+    /// When the tick was meant to start.
+    pub release: Instant,
+    /// Index of the tick.
+    pub n: u64,
+    /// When the worker's last sleep ended, relative to the release; below zero with a spin tail.
+    pub woke: Span,
+    /// How late that sleep ended, if this is the first tick after it.
+    pub oversleep: Option<Span>,
+    /// Started − release.
+    pub lateness: Span,
+    /// Finished − release.
+    pub response: Span,
+    /// Releases given up before this tick, because something else held the worker.
+    pub missed: u64,
+    /// Releases given up when this tick had finished.
+    pub dropped: u64,
+    /// Number of the task; no two tasks of a process have the same, reloads included.
+    pub task: u32,
+    /// Its response exceeded its deadline.
+    pub overrun: bool,
+    /// Its run exceeded its budget.
+    pub over_budget: bool,
+    /// With this overrun the task reached its limit of repeated ones.
+    pub over_limit: bool,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+impl TickRecord {
+    /// Finished − started.
+    pub fn run(&self) -> Span {
+        self.response - self.lateness
+    }
+
+    /// When the task began.
+    pub fn started(&self) -> Instant {
+        self.release + self.lateness
+    }
+
+    /// When the task returned.
+    pub fn finished(&self) -> Instant {
+        self.release + self.response
+    }
+
+    /// All releases given up that this tick reports.
+    pub const fn skipped(&self) -> u64 {
+        self.missed + self.dropped
+    }
+}
+
+/// Takes records on the hot thread; must not wait, and on a real thread must not allocate.
+pub trait TickSink {
+    /// Takes `record`, or counts it as dropped.
+    fn offer(&mut self, record: TickRecord);
+}
+
+/// The hot end of a channel of records; there is exactly one.
+#[derive(Debug)]
+pub struct TickSender {
+    records: Sender<TickRecord>,
+    room: usize,
+    traffic: Arc<Traffic>,
+}
+
+/// The cool end of a channel of records; there is exactly one.
+#[derive(Debug)]
+pub struct TickReceiver {
+    records: Receiver<TickRecord>,
+    traffic: Arc<Traffic>,
+}
+
+/// A channel that holds up to `capacity` records (at least 2).
+pub fn ticks(capacity: usize) -> (TickSender, TickReceiver) {
+    let capacity = capacity.max(2);
+    let (sender, receiver) = crossbeam_channel::bounded(capacity);
+    let traffic = Arc::new(Traffic::default());
+    let room = capacity - 1;
+    (TickSender { records: sender, room, traffic: traffic.clone() }, TickReceiver { records: receiver, traffic })
+}
+
+impl TickSink for TickSender {
+    fn offer(&mut self, record: TickRecord) {
+        // The channel must never be near full when `try_send` is called. When the next slot is one that the receiver
+        // has claimed but not yet released, crossbeam spins until it is; a FIFO thread that has preempted the receiver
+        // on its own CPU then spins until real-time throttling ends it, a second at a time (crossbeam#997;
+        // tests/channel_guard.rs shows it). With one sender and one receiver at most one slot is in that state.
+        let taken = self.records.len() < self.room && self.records.try_send(record).is_ok();
+        self.traffic.count(taken);
+    }
+}
+
+impl TickReceiver {
+    /// Takes the next record, if there is one. Never blocks: a receiver that waits would have to be woken, and the
+    /// waking would fall to the hot thread.
+    pub fn take(&self) -> Option<TickRecord> {
+        self.records.try_recv().ok()
+    }
+
+    /// What has gone through so far.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_channel_drops_and_counts() {
+        let record = TickRecord {
+            release: Instant::ZERO,
+            n: 0,
+            woke: Span::ZERO,
+            oversleep: None,
+            lateness: Span::from_nanos(20),
+            response: Span::from_nanos(50),
+            missed: 1,
+            dropped: 2,
+            task: 0,
+            overrun: false,
+            over_budget: false,
+            over_limit: false,
+            outcome: Outcome::Done,
+        };
+        let (mut sender, receiver) = ticks(8);
+        for n in 0..20 {
+            sender.offer(TickRecord { n, ..record });
+        }
+        assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (7, 13));
+        let taken: Vec<_> = std::iter::from_fn(|| receiver.take()).map(|record| record.n).collect();
+        assert_eq!(taken, [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!((record.run(), record.skipped()), (Span::from_nanos(30), 3));
+    }
+}

@@ -1,0 +1,290 @@
+//! Which kinds of task there are: a registry that other crates add their own to.
+//!
+//! Filled before the configuration is read; nothing here runs later, and no clock is read.
+
+use super::{Key, Section, TASK_KEYS, Value};
+use crate::task::Task;
+use crate::time::Span;
+use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How a kind makes a blueprint from a task's section: `None` when it has noted a problem there.
+pub type Parse = Box<dyn Fn(&mut Section<'_>) -> Option<Blueprint> + Send + Sync>;
+
+/// The kinds that `kind = "…"` may name.
+#[derive(Default)]
+pub struct Kinds {
+    kinds: BTreeMap<&'static str, Kind>,
+    left_out: BTreeMap<&'static str, &'static str>, // with the remedy
+}
+
+impl Kinds {
+    /// No kinds at all.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Adds a kind; one of the same name is replaced.
+    #[must_use]
+    #[expect(clippy::should_implement_trait, reason = "kinds are listed, not summed")]
+    pub fn add(mut self, kind: Kind) -> Self {
+        self.left_out.remove(kind.name);
+        self.kinds.insert(kind.name, kind);
+        self
+    }
+
+    /// Remembers a kind that this build was made without, so that a configuration which names it is told how to get it.
+    #[must_use]
+    pub fn leaving_out(mut self, name: &'static str, remedy: &'static str) -> Self {
+        self.left_out.insert(name, remedy);
+        self
+    }
+
+    /// How to get a kind that this build was made without; `None`: it is no such kind.
+    pub fn remedy(&self, name: &str) -> Option<&'static str> {
+        self.left_out.get(name).copied()
+    }
+
+    /// The kinds that this build was made without.
+    pub fn left_out(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.left_out.keys().copied()
+    }
+
+    /// Adds a kind whose tasks are deserialized straight from their section, by serde and ready to run.
+    ///
+    /// The kind's own keys are the fields of `T`, by their serde names. A field with the name of a common key
+    /// (`rate`, `phase`) is given what the file says there, as written. Unknown keys are refused here; only for a
+    /// `T` with `#[serde(flatten)]`, whose fields cannot be known, that is left to `T`.
+    ///
+    /// ```
+    /// use hertzd::config::Kinds;
+    /// use hertzd::task::{Task, Tick, TickError};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Blink { pin: u32 }
+    ///
+    /// impl Task for Blink {
+    ///     fn tick(&mut self, _: &Tick, _: &mut [f64]) -> Result<(), TickError> { Ok(()) }
+    /// }
+    ///
+    /// let kinds = Kinds::empty().with::<Blink>("blink", "Toggles a pin at every tick.");
+    /// assert_eq!(kinds.get("blink").unwrap().keys[0].name, "pin");
+    /// ```
+    #[must_use]
+    pub fn with<T: Task + DeserializeOwned + 'static>(self, name: &'static str, about: &'static str) -> Self {
+        let fields = fields_of::<T>();
+        let key = |name| Key { name, value: Value::Any, default: "", about: "" };
+        let common = |name: &str| name == "simulate" || TASK_KEYS.iter().any(|key| key.name == name);
+        let keys: Vec<Key> = fields.unwrap_or_default().iter().copied().filter(|name| !common(name)).map(key).collect();
+        let parse = move |section: &mut Section<'_>| {
+            let task: T = section.deserialize(|key| match fields {
+                Some(fields) => fields.contains(&key),
+                None => !common(key),
+            })?;
+            Some(Blueprint::new(move || Ok(Box::new(task))))
+        };
+        self.add(Kind { open: fields.is_none(), ..Kind::new(name, about, keys, parse) })
+    }
+
+    /// The kind of this name.
+    pub fn get(&self, name: &str) -> Option<&Kind> {
+        self.kinds.get(name)
+    }
+
+    /// Every name, in alphabetical order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.kinds.keys().copied()
+    }
+
+    /// Every kind, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Kind> {
+        self.kinds.values()
+    }
+}
+
+impl fmt::Debug for Kinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+/// One kind of task.
+pub struct Kind {
+    /// What `kind = "…"` says.
+    pub name: &'static str,
+    /// What its tasks do, in a sentence or two.
+    pub about: &'static str,
+    /// Its own keys, beside those that every task has.
+    pub keys: Cow<'static, [Key]>,
+    /// Makes a blueprint from a section.
+    pub parse: Parse,
+    open: bool, // the keys are not known; `parse` refuses what it does not want
+}
+
+impl Kind {
+    /// A kind with these keys of its own; `parse` is only shown sections without unknown keys.
+    pub fn new(
+        name: &'static str,
+        about: &'static str,
+        keys: impl Into<Cow<'static, [Key]>>,
+        parse: impl Fn(&mut Section<'_>) -> Option<Blueprint> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name, about, keys: keys.into(), parse: Box::new(parse), open: false }
+    }
+
+    /// Whether the keys are unknown beforehand, so that `parse` itself must refuse those it does not want.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kind").field("name", &self.name).field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
+
+/// What makes a task: files are opened and buffers allocated here.
+type Build = Box<dyn FnOnce() -> Result<Box<dyn Task>, BuildError> + Send>;
+
+/// A task that has been parsed and checked, but not built: nothing is open yet.
+pub struct Blueprint {
+    build: Option<Build>,
+    run: Vec<Span>,
+}
+
+impl Blueprint {
+    /// A blueprint that `build` turns into a task.
+    pub fn new(build: impl FnOnce() -> Result<Box<dyn Task>, BuildError> + Send + 'static) -> Self {
+        Self { build: Some(Box::new(build)), run: Vec::new() }
+    }
+
+    /// Says how long the ticks are known to take, cycled; `simulate` goes by it unless the configuration says more.
+    #[must_use]
+    pub fn taking(self, run: Vec<Span>) -> Self {
+        Self { run, ..self }
+    }
+
+    /// How long the ticks are known to take, cycled; empty when that is not known.
+    pub fn run(&self) -> &[Span] {
+        &self.run
+    }
+
+    /// Builds the task; once.
+    ///
+    /// # Errors
+    /// What could not be opened, and why; or that it has been built before.
+    pub fn build(&mut self) -> Result<Box<dyn Task>, BuildError> {
+        match self.build.take() {
+            Some(build) => build(),
+            None => Err(BuildError { key: "kind", message: "this task has been built already".into() }),
+        }
+    }
+}
+
+impl fmt::Debug for Blueprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Blueprint").field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
+/// Why a task could not be built. It is reported at `key` in the task's section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildError {
+    /// The key of the section that is to blame.
+    pub key: &'static str,
+    /// What was attempted, on what, the system's reason, the remedy.
+    pub message: String,
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.message)
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+/// The fields that serde's derive lists for `T`; `None` when `T` does not read a plain struct.
+fn fields_of<T: DeserializeOwned>() -> Option<&'static [&'static str]> {
+    T::deserialize(Probe).err().and_then(|Answer(fields)| fields)
+}
+
+/// A deserializer that holds no data: it only hears which fields are asked for, and ends there with them as the error.
+struct Probe;
+
+#[derive(Debug)]
+struct Answer(Option<&'static [&'static str]>);
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nothing is read here")
+    }
+}
+
+impl std::error::Error for Answer {}
+
+impl de::Error for Answer {
+    fn custom<M: fmt::Display>(_: M) -> Self {
+        Self(None)
+    }
+}
+
+impl<'de> Deserializer<'de> for Probe {
+    type Error = Answer;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Answer> {
+        Err(Answer(None))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Answer> {
+        Err(Answer(Some(fields)))
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Answer> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    struct Plain {
+        _warm_up: String,
+        #[serde(rename = "gain")]
+        _g: f64,
+    }
+
+    #[derive(Deserialize)]
+    struct Wrapped(#[expect(dead_code, reason = "only its type matters")] Plain);
+
+    #[derive(Deserialize)]
+    struct Flat {
+        #[serde(flatten)]
+        _plain: Plain,
+    }
+
+    #[test]
+    fn fields_come_from_the_derive() {
+        assert_eq!(fields_of::<Plain>(), Some(&["-warm-up", "gain"][..]));
+        assert_eq!(fields_of::<Wrapped>(), fields_of::<Plain>());
+        assert_eq!(fields_of::<Flat>(), None);
+        assert_eq!(fields_of::<String>(), None);
+    }
+}

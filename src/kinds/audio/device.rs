@@ -1,0 +1,227 @@
+//! The device: an ALSA PCM, opened for capture without ever blocking, and read without a thread of our own.
+//!
+//! A sound card that allows it (`hw:`, memory-mapped) runs on freely: it is told never to stop on an overrun, its counter
+//! says how many frames were overwritten, and there is nothing to recover on the hot thread. Any other PCM stops by
+//! itself on an overrun, and is then opened anew, elsewhere.
+//!
+//! [`Device::open`] may block and allocates. [`Device::look`] and [`Device::take`] do neither, as far as this program
+//! goes; docs/tasks.md says what a PCM that leads to a sound server does beneath them.
+
+use super::keys::AudioSettings;
+use super::offer;
+use crate::channels::SampleFormat;
+use alsa::pcm::{Access, Format, Frames, HwParams, IO, PCM};
+use alsa::{Direction, Output, ValueOr};
+use std::ffi::CString;
+use std::io;
+
+/// Why a device could not be opened: the key to blame, and what was attempted, why it failed, and the remedy.
+pub(super) type Refusal = (&'static str, String);
+
+/// A PCM that captures.
+#[derive(Debug)]
+pub(super) struct Device {
+    pcm: PCM,
+    free_running: bool, // memory-mapped, and it goes on over an overrun
+    mapped: bool,
+    frame: usize, // bytes
+    buffer: u64,  // frames that the device holds
+    period: u64,  // frames in which it may tell its place
+    heap: Box<[u8]>,
+    /// Nothing was taken from it yet.
+    pub(super) fresh: bool,
+}
+
+/// Where a device is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// Frames that are there to be taken.
+    pub(super) available: u64,
+    /// Frames that the first of them lies behind what is heard right now.
+    pub(super) behind: u64,
+    /// Frames that were overwritten before they could be taken; they are not among the above.
+    pub(super) lost: u64,
+}
+
+/// What was taken, in frames; the bytes are in [`Device::taken`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Take {
+    pub(super) frames: u64,
+    /// Frames that were overwritten while they were taken, and are not among the above.
+    pub(super) lost: u64,
+}
+
+impl Device {
+    /// Opens the device as the settings say, and starts it.
+    pub(super) fn open(settings: &AudioSettings) -> Result<Self, Refusal> {
+        // What the library has to say goes into the message, not to stderr.
+        let said = Output::local_error_handler().ok();
+        let told = |error: &alsa::Error| {
+            let said = said.as_ref().map(|said| said.borrow().to_string()).unwrap_or_default();
+            offer::reason(error, &said)
+        };
+        let name = &settings.device;
+        let refuse = |error: alsa::Error| ("device", format!("cannot open {name:?}: {}", told(&error)));
+        let c_name = CString::new(name.as_str()).map_err(|_| ("device", String::from("must not hold a NUL byte")))?;
+        let pcm = PCM::open(&c_name, Direction::Capture, true).map_err(&refuse)?;
+        let mapped = Self::set_up(&pcm, settings, &refuse)?;
+        let (buffer, period) = pcm.get_params().map_err(&refuse)?;
+        if settings.buffer_frames(settings.least_buffer) > buffer {
+            return Err(("buffer", offer::too_short(settings, buffer)));
+        }
+        let free_running = mapped && offer::is_hardware(&pcm);
+        {
+            let parameters = pcm.sw_params_current().map_err(&refuse)?;
+            let end = if free_running {
+                parameters.get_boundary()
+            } else {
+                Frames::try_from(buffer).map_err(|_| alsa::Error::unsupported("buffer"))
+            };
+            end.and_then(|end| parameters.set_stop_threshold(end)).map_err(&refuse)?;
+            pcm.sw_params(&parameters).map_err(&refuse)?;
+        }
+        let frame = settings.frame_bytes();
+        let held = usize::try_from(buffer).unwrap_or(usize::MAX).min(settings.largest_take());
+        // Not zeros as the kernel has them anyway: every page is touched here.
+        let heap = vec![1; held * frame].into_boxed_slice();
+        pcm.prepare().and_then(|()| pcm.start()).map_err(&refuse)?;
+        Ok(Self { pcm, free_running, mapped, frame, buffer, period, heap, fresh: true })
+    }
+
+    /// Narrows down what the device offers to what is wanted; whether its memory can be read in place.
+    fn set_up(pcm: &PCM, settings: &AudioSettings, refuse: &impl Fn(alsa::Error) -> Refusal) -> Result<bool, Refusal> {
+        let wanted = HwParams::any(pcm).map_err(refuse)?;
+        let mapped = wanted.test_access(Access::MMapInterleaved).is_ok();
+        let access = if mapped { Access::MMapInterleaved } else { Access::RWInterleaved };
+        wanted.set_access(access).map_err(refuse)?;
+        let format = alsa_format(settings.format.sample);
+        wanted.set_format(format).map_err(|_| ("sample-format", offer::formats(settings, &wanted)))?;
+        let channels = settings.format.channels.into();
+        wanted.set_channels(channels).map_err(|_| ("channels", offer::channels(settings, &wanted)))?;
+        let rate = settings.format.rate;
+        wanted.set_rate(rate, ValueOr::Nearest).map_err(|_| ("sample-rate", offer::rates(settings, &wanted)))?;
+        let frames = |span| Frames::try_from(settings.buffer_frames(span)).unwrap_or(Frames::MAX);
+        // Periods are where the device wakes whoever sleeps for it, which nobody does; with some they are also the steps
+        // in which it tells its place, so they should be no longer than ours.
+        let period = period_frames(frames(settings.period), frames(settings.buffer));
+        wanted.set_period_size_near(period, ValueOr::Nearest).map_err(refuse)?;
+        wanted.set_buffer_size_near(frames(settings.buffer)).map_err(refuse)?;
+        pcm.hw_params(&wanted).map_err(refuse)?;
+        Ok(mapped)
+    }
+
+    /// Asks the device where it is: one system call where it is a sound card.
+    ///
+    /// On a free-running device frames that are about to be overwritten, or have been, are skipped.
+    pub(super) fn look(&mut self) -> io::Result<Look> {
+        let (available, behind) = self.place()?;
+        // It may be a period further than it says.
+        let safe = self.buffer - self.period;
+        if !self.free_running || available <= safe {
+            return Ok(Look { available, behind, lost: 0 });
+        }
+        // Half of what there is at the most, so that the device does not catch up with us right away.
+        let lost = available - self.buffer / 2;
+        self.skip(lost)?;
+        Ok(Look { available: available - lost, behind: behind - lost, lost })
+    }
+
+    /// Takes so many of the frames that are there, or what room there is for.
+    pub(super) fn take(&mut self, available: u64) -> io::Result<Take> {
+        let wanted = usize::try_from(available).unwrap_or(usize::MAX).min(self.heap.len() / self.frame);
+        let mut taken = 0;
+        while taken < wanted {
+            let room = &mut self.heap[taken * self.frame..wanted * self.frame];
+            let got = if self.mapped {
+                let frame = self.frame;
+                self.pcm.io_bytes().mmap(wanted - taken, |there| {
+                    let bytes = there.len().min(room.len()) / frame * frame;
+                    room[..bytes].copy_from_slice(&there[..bytes]);
+                    bytes / frame
+                })
+            } else {
+                self.pcm.io_bytes().readi(room)
+            };
+            match got {
+                Ok(0) => break,
+                Ok(got) => taken += got,
+                // There is less than it said.
+                Err(error) if error.errno() == libc::EAGAIN => break,
+                Err(error) => return Err(system(error)),
+            }
+        }
+        let frames = taken as u64;
+        // A device that runs on could have come round to where we read, had this thread been held up meanwhile.
+        if self.free_running && frames > self.buffer / 4 {
+            let (available, _) = self.place()?;
+            if available + frames > self.buffer - self.period {
+                return Ok(Take { frames: 0, lost: frames });
+            }
+        }
+        Ok(Take { frames, lost: 0 })
+    }
+
+    /// The bytes of the latest [`take`](Self::take) of so many frames.
+    pub(super) fn taken(&self, frames: u64) -> &[u8] {
+        &self.heap[..usize::try_from(frames).unwrap_or(0) * self.frame]
+    }
+
+    /// Frames that are there, and frames that the first of them lies behind what is heard right now.
+    fn place(&self) -> io::Result<(u64, u64)> {
+        let positive = |frames: Frames| u64::try_from(frames).unwrap_or(0);
+        if self.free_running {
+            // The kernel brings its counter up to date to answer this; it then stands in memory that we share.
+            let behind = positive(self.pcm.delay().map_err(system)?);
+            let available = positive(self.pcm.avail_update().map_err(system)?);
+            return Ok((available, behind.max(available)));
+        }
+        // A sound server may not know its delay yet, and would be waited for.
+        let available = positive(self.pcm.avail().map_err(system)?);
+        Ok((available, available))
+    }
+
+    fn skip(&self, frames: u64) -> io::Result<()> {
+        let mut left = usize::try_from(frames).unwrap_or(usize::MAX);
+        let io: IO<'_, u8> = self.pcm.io_bytes();
+        while left > 0 {
+            match io.mmap(left, |there| there.len() / self.frame).map_err(system)? {
+                0 => break,
+                skipped => left = left.saturating_sub(skipped),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The period to ask for: no longer than the task's, a quarter of the buffer at the most, and 16 frames at least, even of a
+/// buffer that is shorter than four of those.
+fn period_frames(wanted: Frames, buffer: Frames) -> Frames {
+    wanted.min(buffer / 4).max(16)
+}
+
+pub(super) fn alsa_format(format: SampleFormat) -> Format {
+    match format {
+        SampleFormat::S16 => Format::S16LE,
+        SampleFormat::S24 => Format::S24LE,
+        SampleFormat::S32 => Format::S32LE,
+        SampleFormat::F32 => Format::FloatLE,
+    }
+}
+
+fn system(error: alsa::Error) -> io::Error {
+    io::Error::from_raw_os_error(error.errno())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods_are_short_even_in_a_short_buffer() {
+        assert_eq!(period_frames(480, 9_600), 480);
+        assert_eq!(period_frames(4_800, 9_600), 2_400);
+        assert_eq!(period_frames(8, 9_600), 16);
+        assert_eq!(period_frames(8, 40), 16, "8 kHz, 1 kHz and 5 ms");
+        assert_eq!(period_frames(0, 0), 16);
+    }
+}

@@ -1,0 +1,190 @@
+//! The kind `audio`: captures sound from an ALSA device, without blocking and without a thread of its own.
+//!
+//! Each tick takes everything that the device has gathered since the tick before, so that the blocks of all ticks, one
+//! after the other, are the whole stream. Frames that the device overwrote because the ticks came too late are an xrun:
+//! counted, told by an error, and jumped over in the index of the next block.
+//!
+//! The time of a frame is when it was heard, on the monotonic clock, which is read once per tick. On the hot thread
+//! nothing is opened, closed, started or recovered: a device that stopped goes the way of one that is gone
+//! ([`Link`]), and is opened anew.
+
+mod device;
+
+mod drift;
+
+mod keys;
+
+mod level;
+
+mod offer;
+
+mod place;
+
+pub(super) use keys::kind;
+
+use crate::channels::{BlockSender, Format, Head, Shape};
+use crate::config::BuildError;
+use crate::kinds::device::Silence;
+use crate::kinds::device::{Link, is_gone};
+use crate::sys::clock::KernelClock;
+use crate::task::{Column, Task, Tick, TickError};
+use crate::time::{Clock, Instant, Span};
+use device::{Device, Look, Take};
+use drift::Drift;
+use keys::AudioSettings;
+use level::Level;
+use place::Place;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const OVERRUN: TickError = TickError::new("frames are missing: the device's buffer ran over before this tick (xrun)");
+
+/// What came and went before the first tick was nobody's, so this counts as no xrun.
+const STOPPED_UNHEARD: TickError =
+    TickError::new("the device's buffer ran over before its first frame was taken, and it stopped; it is opened anew");
+
+const STOPPED: TickError =
+    TickError::new("frames are missing: the device's buffer ran over and it stopped (xrun); it is opened anew");
+
+const SILENT: TickError = TickError::new("the device is there and gives no frames");
+
+/// A task that captures sound.
+#[derive(Debug)]
+pub(super) struct Audio {
+    settings: AudioSettings,
+    link: Link<Device>,
+    blocks: Option<BlockSender>,
+    clock: KernelClock,
+    place: Place,
+    drift: Drift,
+    latest: Instant, // of the blocks handed over: when it was heard
+    frames: u64,     // taken so far
+    xruns: u64,
+    silence: Silence,
+    patience: Span,
+}
+
+impl Audio {
+    /// Opens the device, which `what` names in the log.
+    fn open(what: String, settings: AudioSettings) -> Result<Self, BuildError> {
+        let blamed = Arc::new(Mutex::new("device"));
+        let open = {
+            let (settings, blamed) = (settings.clone(), Arc::clone(&blamed));
+            move || {
+                Device::open(&settings).map_err(|(key, message)| {
+                    *blamed.lock().unwrap_or_else(PoisonError::into_inner) = key;
+                    message
+                })
+            }
+        };
+        let link = Link::open(what, settings.missing, open).map_err(|message| {
+            let key = *blamed.lock().unwrap_or_else(PoisonError::into_inner);
+            BuildError { key, message }
+        })?;
+        let rate = settings.format.rate;
+        let clock = KernelClock::monotonic();
+        Ok(Self {
+            link,
+            blocks: None,
+            clock,
+            place: Place::new(rate),
+            drift: Drift::new(rate),
+            latest: Instant::ZERO,
+            frames: 0,
+            xruns: 0,
+            silence: Silence::default(),
+            patience: Silence::patience(0.0).max(settings.buffer + settings.buffer),
+            settings,
+        })
+    }
+
+    /// What the device's failure means: it goes to be opened anew. `unheard`: it failed before its first frame was taken.
+    fn failed(&mut self, error: &io::Error, unheard: bool) -> TickError {
+        self.link.lose();
+        self.silence.end();
+        match error.raw_os_error() {
+            Some(libc::EPIPE) if unheard => STOPPED_UNHEARD,
+            Some(libc::EPIPE) => {
+                self.xruns += 1;
+                STOPPED
+            }
+            Some(libc::ESTRPIPE) => TickError::new("the device was suspended; it is opened anew"),
+            _ if is_gone(error) => TickError::from_io("the device is gone", error),
+            _ => TickError::from_io("the device cannot be read", error),
+        }
+    }
+}
+
+impl Task for Audio {
+    fn columns(&self) -> Vec<Column> {
+        let column = |(name, unit): (&str, &str)| Column { name: name.into(), unit: unit.into() };
+        [("frames", ""), ("xruns", ""), ("rms", "FS"), ("peak", "FS"), ("drift-ppm", "ppm")].map(column).into()
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a usual pace, rounded where it must be")]
+    fn stream(&self) -> Option<Shape> {
+        let (format, frame) = (self.settings.format, self.settings.frame_bytes());
+        Some(Shape {
+            format: Format::Audio(format),
+            largest: self.settings.largest_take() * frame,
+            bytes_per_second: f64::from(format.rate) * frame as f64,
+        })
+    }
+
+    fn connect(&mut self, blocks: BlockSender) {
+        self.blocks = Some(blocks);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "2^53 frames are a thousand years")]
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let device = self.link.device().inspect_err(|_| self.silence.end())?;
+        let unheard = device.fresh;
+        let Look { available, behind, mut lost } = match device.look() {
+            Ok(look) => look,
+            Err(error) => return Err(self.failed(&error, unheard)),
+        };
+        let now = self.clock.now();
+        let at = now - self.place.lasting(behind);
+        if device.fresh && available > 0 {
+            device.fresh = false;
+            self.place.begin(at);
+            self.drift = Drift::new(self.settings.format.rate);
+            // What came and went before the first tick was nobody's.
+            lost = 0;
+        }
+        self.place.lose(lost);
+        if !device.fresh {
+            self.drift.observe(now, self.place.next() + behind);
+        }
+        let Take { frames, lost: overwritten } = match device.take(available) {
+            Ok(take) => take,
+            Err(error) => return Err(self.failed(&error, unheard)),
+        };
+        self.place.lose(overwritten);
+        let mut level = Level::default();
+        if frames > 0 {
+            let bytes = device.taken(frames);
+            level.add(self.settings.format.sample, bytes);
+            let index = self.place.take(frames, at);
+            if let Some(blocks) = &mut self.blocks {
+                // A device that tells its place in steps, as a sound server does, may seem to go back by one.
+                self.latest = self.latest.max(at);
+                blocks.offer(Head { n: tick.n, at: self.latest, index }, &[bytes]);
+            }
+            self.frames += frames;
+        }
+        let silent = self.silence.lasts(now, frames > 0, self.patience);
+        if lost + overwritten > 0 && !unheard {
+            self.xruns += 1;
+            return Err(OVERRUN);
+        }
+        if silent {
+            return Err(SILENT);
+        }
+        let measured = [self.frames as f64, self.xruns as f64, level.rms(), level.peak(), self.drift.ppm()];
+        for (value, measured) in values.iter_mut().zip(measured) {
+            *value = measured;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! The kind `gpio`: levels of lines and edges since the last tick, through the character device (uAPI v2).
+//!
+//! The kernel stamps each edge with CLOCK_MONOTONIC and numbers it, so that none can be missed without being counted. A tick
+//! makes one system call for the levels and one for every 64 edges, and one more where they fill those exactly. It neither
+//! blocks nor allocates.
+
+mod chip;
+
+mod events;
+
+mod keys;
+
+pub(crate) use chip::chip_facts;
+pub(super) use keys::kind;
+
+use crate::channels::{BlockSender, Format, Shape};
+use crate::config::BuildError;
+use crate::kinds::device::{Link, Missing};
+use crate::task::{Column, Task, Tick, TickError};
+use chip::{Lines, Wanted};
+use events::{Edges, SAMPLE};
+
+/// Lines that are watched.
+struct Gpio {
+    lines: Link<Lines>,
+    names: Vec<String>,
+    edges: Option<Edges>, // none: no edges are asked for
+    blocks: Option<BlockSender>,
+}
+
+/// Edges a second that the queue of a recording has room for, on average.
+const EDGES_PER_SECOND: f64 = 2_000.0;
+
+impl Gpio {
+    fn open(what: String, names: Vec<String>, wanted: Wanted, missing: Missing) -> Result<Self, BuildError> {
+        let edges = wanted.edges.is_some().then(|| Edges::new(names.len()));
+        let lines = Link::open(what, missing, move || Lines::open(&wanted));
+        let lines = lines.map_err(|message| BuildError { key: "lines", message })?;
+        Ok(Self { lines, names, edges, blocks: None })
+    }
+}
+
+impl Task for Gpio {
+    fn columns(&self) -> Vec<Column> {
+        let column = |name: String| Column { name, unit: String::new() };
+        columns(&self.names, self.edges.is_some()).into_iter().map(column).collect()
+    }
+
+    fn stream(&self) -> Option<Shape> {
+        let columns = ["line", "level"].map(|name| Column { name: name.into(), unit: String::new() });
+        #[expect(clippy::cast_precision_loss, reason = "a few bytes")]
+        self.edges.is_some().then(|| Shape {
+            format: Format::Samples(columns.into()),
+            largest: events::BATCH * SAMPLE,
+            bytes_per_second: EDGES_PER_SECOND * SAMPLE as f64,
+        })
+    }
+
+    fn connect(&mut self, blocks: BlockSender) {
+        self.blocks = Some(blocks);
+    }
+
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let Self { lines, edges, blocks, names } = self;
+        let (levels, counts) = values.split_at_mut(names.len());
+        // What was read of the edges counts, even where the rest of the tick fails.
+        let bits = lines.with("cannot read the lines", |lines| {
+            if let Some(edges) = edges {
+                edges.read(lines, tick.n, blocks.as_mut())?;
+            }
+            lines.levels()
+        })?;
+        for (index, level) in levels.iter_mut().enumerate() {
+            *level = f64::from(u8::from(bits >> index & 1 == 1));
+        }
+        if let Some(edges) = edges {
+            edges.report(counts);
+        }
+        Ok(())
+    }
+}
+
+/// The names of the values: the level of each line; then, where edges are asked for, the edges of each since the last tick,
+/// and of all since the start, and those lost.
+fn columns(names: &[String], edges: bool) -> Vec<String> {
+    let mut columns = names.to_vec();
+    if edges {
+        columns.extend(names.iter().map(|name| format!("{name}-edges")));
+        columns.extend(["edges".into(), "lost".into()]);
+    }
+    columns
+}

@@ -1,0 +1,166 @@
+//! The kind `i2c`: registers of a chip on an I²C bus, read at every tick.
+//!
+//! A tick makes one system call to see that the bus is still there, and then one combined transfer for up to 21 pieces, or
+//! one SMBus transfer for each piece where the adapter can do no other. It blocks for as long as the bus takes, and
+//! allocates nothing: buffers are made when the chip is opened, off the hot thread. No clock is read.
+
+mod bus;
+
+mod keys;
+
+mod value;
+
+pub(super) use keys::kind;
+
+use crate::config::BuildError;
+use crate::kinds::device::access;
+use crate::kinds::device::{Link, Missing};
+use crate::sys::i2c::{self, Functions, Piece};
+use crate::task::{Column, Task, Tick, TickError};
+use bus::Bus;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use value::{Plan, Register};
+
+/// What a task of this kind reads, and how.
+#[derive(Clone, Debug)]
+struct Settings {
+    bus: Bus,
+    address: u8,
+    force: bool,
+    auto_increment: bool,
+    init: Vec<Vec<u8>>,
+    values: Vec<Register>,
+}
+
+/// A chip whose registers are read.
+struct I2c {
+    chip: Link<Chip>,
+    values: Vec<Register>,
+}
+
+impl I2c {
+    fn open(what: String, settings: Settings, missing: Missing) -> Result<Self, BuildError> {
+        let values = settings.values.clone();
+        let chip = Link::open(what, missing, move || Chip::open(&settings));
+        Ok(Self { chip: chip.map_err(|message| BuildError { key: "bus", message })?, values })
+    }
+}
+
+impl Task for I2c {
+    fn columns(&self) -> Vec<Column> {
+        let column = |value: &Register| Column { name: value.name.clone(), unit: value.unit.clone() };
+        self.values.iter().map(column).collect()
+    }
+
+    fn tick(&mut self, _: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let mut silent = false;
+        let read = self.chip.with("cannot read the chip", |chip| {
+            let read = chip.read();
+            silent = matches!(&read, Err(error) if error.raw_os_error() == Some(libc::EREMOTEIO));
+            read
+        });
+        if silent {
+            // No answer, in the words of some adapters: it may have lost its power, and then wants `init` again.
+            self.chip.lose();
+        }
+        read?;
+        let Chip { buffer, places, .. } = self.chip.device()?;
+        for ((slot, register), &place) in values.iter_mut().zip(&self.values).zip(&*places) {
+            *slot = register.value(&buffer[place..]);
+        }
+        Ok(())
+    }
+}
+
+/// A chip that is there: how to read it, and what was read.
+struct Chip {
+    bus: File,
+    address: u8,
+    combined: bool,
+    pieces: Box<[Piece]>,
+    places: Box<[usize]>, // of each value, in the buffer
+    buffer: Box<[u8]>,
+}
+
+impl Chip {
+    fn open(settings: &Settings) -> Result<Self, String> {
+        let path = settings.bus.node(Path::new("/sys"), Path::new("/dev"))?;
+        let shown = path.display();
+        let bus = access::open(&path).map_err(|reason| match path.exists() {
+            true => reason,
+            false => format!("{reason}; is the module i2c-dev loaded (`modprobe i2c-dev`)?"),
+        })?;
+        let functions = i2c::functions(&bus).map_err(|error| format!("{shown} is no I²C bus: {error}"))?;
+        let address = settings.address;
+        i2c::set_address(&bus, address, settings.force).map_err(|error| match error.raw_os_error() {
+            Some(libc::EBUSY) => format!(
+                "a driver of the kernel has address {address:#04x} on {shown}: read it through that, with kind = \
+                 \"sensor\" and hwmon = \"NAME\" or iio = \"NAME\" (`hertzd devices` lists them), or take it all the same \
+                 with force-address = true"
+            ),
+            _ => format!("cannot choose address {address:#04x} on {shown}: {error}"),
+        })?;
+        let Plan { pieces, places, room } = Plan::new(&settings.values, settings.auto_increment, functions)
+            .map_err(|reason| format!("{shown}: {reason}"))?;
+        let combined = functions.has(Functions::I2C);
+        let buffer = vec![0; room].into_boxed_slice();
+        let mut chip = Self { bus, address, combined, pieces: pieces.into(), places: places.into(), buffer };
+        for bytes in &settings.init {
+            chip.write(bytes).map_err(|error| chip.said_no("write init to", &shown, &error))?;
+        }
+        // Opening a bus says nothing about the chip; reading it does.
+        chip.read().map_err(|error| chip.said_no("read", &shown, &error))?;
+        Ok(chip)
+    }
+
+    fn said_no(&self, what: &str, bus: &dyn std::fmt::Display, error: &io::Error) -> String {
+        let silent = matches!(error.raw_os_error(), Some(libc::ENXIO | libc::EREMOTEIO | libc::ENODEV));
+        let why =
+            if silent { "; does a chip answer there? `i2cdetect -y BUS` from i2c-tools shows which do" } else { "" };
+        format!("cannot {what} the chip at {:#04x} on {bus}: {error}{why}", self.address)
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        match self.combined {
+            true => (&self.bus).write_all(bytes),
+            false => i2c::write_smbus(&self.bus, bytes),
+        }
+    }
+
+    /// Reads all pieces into the buffer.
+    fn read(&mut self) -> io::Result<()> {
+        if self.bus.metadata()?.nlink() == 0 {
+            // The node has gone: the adapter is being taken away, and that waits until the bus is closed here.
+            return Err(io::Error::from_raw_os_error(libc::ESTALE));
+        }
+        match self.combined {
+            true => i2c::read_combined(&self.bus, self.address, &self.pieces, &mut self.buffer),
+            false => self.pieces.iter().try_for_each(|piece| i2c::read_smbus(&self.bus, piece, &mut self.buffer)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_no_bus_is_refused() {
+        let settings = |bus| Settings {
+            bus,
+            address: 0x48,
+            force: false,
+            auto_increment: false,
+            init: Vec::new(),
+            values: Vec::new(),
+        };
+        let refused = |bus| I2c::open("chip".into(), settings(bus), Missing::Refuse).err().unwrap().message;
+        let wanted = "/dev/null is no I²C bus: Inappropriate ioctl for device (os error 25)";
+        assert_eq!(refused(Bus::Path("/dev/null".into())), wanted);
+        let gone = refused(Bus::Path("/nonexistent/i2c-1".into()));
+        assert!(gone.contains("No such file") && gone.contains("modprobe i2c-dev"), "{gone}");
+    }
+}

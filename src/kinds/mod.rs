@@ -1,0 +1,54 @@
+//! The kinds of task that come with hertzd, as far as its features were chosen when it was built.
+//!
+//! Each kind's folder has its keys, what it opens, and the task itself. Building one may block and allocate; only
+//! `Task::tick` runs on the hot thread.
+
+pub mod device;
+
+pub mod load;
+
+pub mod sensor;
+
+#[cfg(feature = "audio")]
+mod audio;
+
+#[cfg(feature = "gpio")]
+pub(crate) mod gpio;
+
+#[cfg(feature = "i2c")]
+mod i2c;
+
+#[cfg(feature = "video")]
+pub mod video;
+
+use crate::config::Kinds;
+
+impl Kinds {
+    /// The kinds that come with hertzd, as far as its features were chosen when it was built.
+    pub fn builtin() -> Self {
+        let kinds = Self::empty();
+        // One line each, with the feature it hangs on.
+        let kinds = kinds.add(sensor::kind());
+        let kinds = kinds.add(load::kind());
+        #[cfg(feature = "audio")]
+        let kinds = kinds.add(audio::kind());
+        #[cfg(feature = "video")]
+        let kinds = kinds.add(video::kind());
+        #[cfg(not(feature = "video"))]
+        let kinds = kinds.leaving_out("video", "build it with `--features video`, which is on by default");
+        #[cfg(feature = "gpio")]
+        let kinds = kinds.add(gpio::kind());
+        #[cfg(not(feature = "gpio"))]
+        let kinds = kinds.leaving_out("gpio", "build it with the feature gpio, which is one of the default features");
+        #[cfg(feature = "i2c")]
+        let kinds = kinds.add(i2c::kind());
+        #[cfg(not(feature = "i2c"))]
+        let kinds = kinds.leaving_out("i2c", "build it with the feature i2c, which is one of the default features");
+        #[cfg(not(feature = "audio"))]
+        let kinds = kinds.leaving_out(
+            "audio",
+            "build it with `cargo build --release --features audio`, which needs libasound2-dev and pkg-config",
+        );
+        kinds
+    }
+}

@@ -1,0 +1,309 @@
+//! Setting up the buffer of an IIO device: trigger, channels, clock, length; and reading what it says of them.
+//!
+//! For the start and for cool threads: everything here may block. What stands as wanted already is not written, so that a
+//! device can be prepared by somebody with more rights.
+
+use super::find::{self, ByName, Candidate, Class};
+use super::iio::{self, file_error};
+use super::scan::{Form, layout};
+use crate::kinds::device::IN_USE;
+use crate::sys::clock::{KernelClock, utc_offset};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// How an IIO device is to fill its buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BufferSettings {
+    /// The trigger, by its name; `None`: the one that is set, or else the device's own.
+    pub trigger: Option<String>,
+    /// The channels, as their files begin: `in_accel_x`. Empty: all there are.
+    pub channels: Vec<String>,
+    /// Samples that the kernel keeps until they are read; rounded up to a power of two. Above zero.
+    pub length: u32,
+    /// Samples per second, set on the trigger or, where that has no frequency, on the device. `None`: as it is.
+    pub sampling_frequency: Option<f64>,
+}
+
+/// One channel of the samples.
+#[derive(Clone, Debug)]
+pub(super) struct Element {
+    /// `in_accel_x`.
+    pub(super) channel: String,
+    pub(super) form: Form,
+    /// Where it begins in a sample.
+    pub(super) start: usize,
+    pub(super) scale: f64,
+    pub(super) offset: f64,
+}
+
+/// A device that fills its buffer, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    pub(super) file: File,
+    pub(super) elements: Vec<Element>,
+    /// Where the time begins in a sample, how it is stored, and what makes it the monotonic clock's.
+    pub(super) timestamp: Option<(usize, Form, i64)>,
+    /// Bytes of a sample; above zero.
+    pub(super) size: usize,
+    /// Room for all that the kernel keeps.
+    pub(super) bytes: Box<[u8]>,
+    /// Nanoseconds from sample to sample, if somebody says so.
+    pub(super) period: Option<f64>,
+    /// Samples come by themselves, and not whenever somebody or something outside makes the trigger fire.
+    pub(super) steady: bool,
+    /// No tick has read from it yet.
+    pub(super) fresh: bool,
+    enable: PathBuf,
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // A device that has gone needs no switching off.
+        let _ = write(&self.enable, "0");
+    }
+}
+
+impl Buffer {
+    /// Finds the device, sets it up and lets it begin.
+    ///
+    /// # Errors
+    /// The key to blame, and why.
+    pub(super) fn open(
+        wanted: &ByName,
+        settings: &BufferSettings,
+        sys: &Path,
+        dev: &Path,
+    ) -> Result<Self, (&'static str, String)> {
+        let device = find::find(Class::Iio, sys, wanted)?;
+        let at = |key: &'static str| move |message: String| (key, message);
+        let folder = &device.folder;
+        let elements = folder.join("scan_elements");
+        if !elements.is_dir() {
+            let message =
+                format!("the IIO device {:?} has no buffer; without buffered = true it is polled", wanted.name);
+            return Err(("buffered", message));
+        }
+        let file = open_device(&dev.join(&device.node)).map_err(at("iio"))?;
+        // From here on nobody else has it: an open device is its opener's alone. It may have been left switched on.
+        let enable = folder.join("buffer/enable");
+        set(&enable, "0").map_err(at("buffered"))?;
+        let trigger = set_trigger(&device, settings, sys).map_err(at("trigger"))?;
+        let frequency = set_frequency(folder, trigger.as_deref(), settings).map_err(at("sampling-frequency"))?;
+        let channels = set_channels(&elements, &settings.channels).map_err(at("channels"))?;
+        let clock_offset = set_clock(folder);
+        let length = settings.length.next_power_of_two();
+        set(&folder.join("buffer/length"), &length.to_string()).map_err(at("buffer-length"))?;
+        // Each sample is to be handed over when it comes.
+        let _ = set(&folder.join("buffer/watermark"), "1");
+
+        let parts = in_order(&elements, channels).map_err(at("iio"))?;
+        let (starts, size) = layout(parts.iter().map(|(_, form)| *form));
+        let (mut found, mut timestamp) = (Vec::new(), None);
+        for ((channel, form), start) in parts.into_iter().zip(starts) {
+            if channel == TIMESTAMP {
+                timestamp = Some((start, form, clock_offset));
+                continue;
+            }
+            let (factor, _) = iio::unit(&channel);
+            let conversion = iio::conversion(folder, &channel).map_err(at("iio"))?;
+            let (scale, offset) = (conversion.scale * factor, conversion.offset * factor);
+            found.push(Element { channel, form, start, scale, offset });
+        }
+        // Not zeros as the kernel has them anyway: every page is touched here.
+        let bytes = vec![1; size.max(1) * length as usize].into_boxed_slice();
+        let period = frequency.filter(|frequency| *frequency > 0.0).map(|frequency| 1e9 / frequency);
+        let steady = !trigger.as_deref().is_some_and(is_fired_from_outside);
+        let (size, elements) = (size.max(1), found);
+        let buffer = Self { file, elements, timestamp, size, bytes, period, steady, fresh: true, enable };
+        set(&buffer.enable, "1").map_err(|message| {
+            let has_none = folder.join("trigger").is_dir() && trigger.is_none();
+            let remedy = match has_none {
+                true => format!("; it has no trigger, write trigger = one of {}", names(&triggers(sys))),
+                false => String::new(),
+            };
+            (if has_none { "trigger" } else { "buffered" }, message + &remedy)
+        })?;
+        Ok(buffer)
+    }
+}
+
+/// The channels that would be captured, without touching anything.
+///
+/// # Errors
+/// The key to blame, and why.
+pub(super) fn channels(
+    device: &ByName,
+    wanted: &[String],
+    sys: &Path,
+) -> Result<Vec<(String, Form)>, (&'static str, String)> {
+    let elements = find::find(Class::Iio, sys, device)?.folder.join("scan_elements");
+    let mut there = listed(&elements, wanted).map_err(|message| ("channels", message))?;
+    there.retain(|channel| channel != TIMESTAMP && (wanted.is_empty() || wanted.contains(channel)));
+    in_order(&elements, there).map_err(|message| ("iio", message))
+}
+
+const TIMESTAMP: &str = "in_timestamp";
+
+/// Each channel with its form, in the order in which they lie in a sample.
+fn in_order(elements: &Path, channels: Vec<String>) -> Result<Vec<(String, Form)>, String> {
+    let mut parts = Vec::new();
+    for channel in channels {
+        parts.push((number(elements, &channel, "index")?, form(elements, &channel)?, channel));
+    }
+    parts.sort_by_key(|(index, ..)| *index);
+    Ok(parts.into_iter().map(|(_, form, channel)| (channel, form)).collect())
+}
+
+/// All channels that the device can capture, among them those that are wanted.
+fn listed(elements: &Path, wanted: &[String]) -> Result<Vec<String>, String> {
+    let listed = std::fs::read_dir(elements).map_err(|error| file_error("list", elements, &error))?;
+    let files = listed.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut there: Vec<_> = files.filter_map(|file| file.strip_suffix("_en").map(str::to_owned)).collect();
+    there.sort();
+    if let Some(unknown) = wanted.iter().find(|channel| !there.contains(channel)) {
+        let known: Vec<_> = there.iter().filter(|channel| *channel != TIMESTAMP).cloned().collect();
+        return Err(format!("the device cannot capture {unknown:?}; it can {}", known.join(", ")));
+    }
+    Ok(there)
+}
+
+fn open_device(path: &Path) -> Result<File, String> {
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::EBUSY) => format!("cannot open {}: it {IN_USE} by another program", path.display()),
+        _ => file_error("open", path, &error),
+    })
+}
+
+/// Writes an attribute, unless it has that text already.
+fn set(path: &Path, wanted: &str) -> Result<(), String> {
+    if find::text(path).is_some_and(|text| text == wanted) {
+        return Ok(());
+    }
+    write(path, wanted).map_err(|error| file_error(&format!("write {wanted} to"), path, &error))
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    // One write, whole: that is how the kernel takes an attribute.
+    OpenOptions::new().write(true).truncate(true).open(path)?.write_all(text.as_bytes())
+}
+
+/// Name and folder of every trigger.
+fn triggers(sys: &Path) -> Vec<(String, PathBuf)> {
+    let entries = std::fs::read_dir(sys.join("bus/iio/devices")).into_iter().flatten().flatten();
+    let folders = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("trigger")));
+    let mut found: Vec<_> = folders.filter_map(|folder| Some((find::text(&folder.join("name"))?, folder))).collect();
+    found.sort();
+    found
+}
+
+fn names(triggers: &[(String, PathBuf)]) -> String {
+    let names: Vec<_> = triggers.iter().map(|(name, _)| format!("{name:?}")).collect();
+    if names.is_empty() { "none; there is no trigger".into() } else { names.join(", ") }
+}
+
+/// Sets the trigger; the folder of the one that is set then, if any.
+fn set_trigger(device: &Candidate, settings: &BufferSettings, sys: &Path) -> Result<Option<PathBuf>, String> {
+    let current = device.folder.join("trigger/current_trigger");
+    let triggers = triggers(sys);
+    let folder = |name: &str| triggers.iter().find(|(known, _)| known == name).map(|(_, folder)| folder.clone());
+    // What a driver calls the trigger that it brings along.
+    let number = device.node.trim_start_matches("iio:device");
+    let own = format!("{}-dev{number}", device.name);
+    let name = match (&settings.trigger, find::text(&current)) {
+        (Some(name), _) if folder(name).is_none() => {
+            return Err(format!("there is no trigger {name:?}; there is {}", names(&triggers)));
+        }
+        (Some(_), _) if !current.exists() => return Err("the device takes no trigger; remove it".into()),
+        (Some(name), _) => name.clone(),
+        (None, Some(set)) => set,
+        (None, None) if current.exists() && folder(&own).is_some() => own,
+        (None, None) => return Ok(None),
+    };
+    set(&current, &name)?;
+    Ok(folder(&name))
+}
+
+/// Whether a trigger fires when its file is written to, or at an interrupt of something else; by the names that the
+/// kernel's drivers give to such.
+fn is_fired_from_outside(trigger: &Path) -> bool {
+    find::text(&trigger.join("name"))
+        .is_some_and(|name| ["sysfstrig", "irqtrig"].iter().any(|kind| name.starts_with(kind)))
+}
+
+/// Sets the frequency, if one is wanted; what it is then, if anybody says so.
+fn set_frequency(folder: &Path, trigger: Option<&Path>, settings: &BufferSettings) -> Result<Option<f64>, String> {
+    let of_a_channel = settings.channels.iter().flat_map(|channel| iio::names(channel, FREQUENCY));
+    let places = trigger
+        .map(|trigger| trigger.join(FREQUENCY))
+        .into_iter()
+        .chain([folder.join(FREQUENCY)])
+        .chain(of_a_channel.map(|name| folder.join(name)));
+    let Some(place) = places.into_iter().find(|place| place.exists()) else {
+        return match settings.sampling_frequency {
+            Some(_) => Err("neither the trigger nor the device has a frequency that could be set".into()),
+            None => Ok(None),
+        };
+    };
+    let current = || find::text(&place).and_then(|text| text.parse::<f64>().ok());
+    if let Some(wanted) = settings.sampling_frequency
+        && current() != Some(wanted)
+    {
+        set(&place, &wanted.to_string())?;
+    }
+    Ok(current())
+}
+
+const FREQUENCY: &str = "sampling_frequency";
+
+/// Switches the wanted channels on, and all others off; which are on then, with the time if there is one.
+fn set_channels(elements: &Path, wanted: &[String]) -> Result<Vec<String>, String> {
+    let mut there = listed(elements, wanted)?;
+    let is_wanted = |channel: &String| channel == TIMESTAMP || wanted.is_empty() || wanted.contains(channel);
+    let place = |channel: &String| elements.join(format!("{channel}_en"));
+    for channel in there.iter().filter(|channel| !is_wanted(channel)) {
+        set(&place(channel), "0")?;
+    }
+    there.retain(is_wanted);
+    for channel in &there {
+        set(&place(channel), "1").map_err(|message| match wanted.is_empty() {
+            true => format!("{message}; not all channels go together, choose some with channels = [...]"),
+            false => message,
+        })?;
+        if find::text(&place(channel)).as_deref() != Some("1") {
+            return Err(format!("the device does not capture {channel:?} together with the others"));
+        }
+    }
+    Ok(there)
+}
+
+/// Lets times be the monotonic clock's, or finds out what makes them so.
+fn set_clock(folder: &Path) -> i64 {
+    let place = folder.join("current_timestamp_clock");
+    let _ = set(&place, "monotonic");
+    let clock = match find::text(&place).as_deref() {
+        Some("monotonic" | "monotonic_coarse") => return 0,
+        Some("monotonic_raw") => KernelClock::monotonic_raw(),
+        Some("boottime") => KernelClock::boottime(),
+        Some("tai") => KernelClock::tai(),
+        _ => KernelClock::realtime(),
+    };
+    let offset = utc_offset(clock) - utc_offset(KernelClock::monotonic());
+    i64::try_from(offset).unwrap_or(0)
+}
+
+fn number(elements: &Path, channel: &str, what: &str) -> Result<u32, String> {
+    let path = elements.join(format!("{channel}_{what}"));
+    let text = std::fs::read_to_string(&path).map_err(|error| file_error("read", &path, &error))?;
+    text.trim().parse().map_err(|_| format!("{} holds no number: {:?}", path.display(), text.trim()))
+}
+
+fn form(elements: &Path, channel: &str) -> Result<Form, String> {
+    let path = elements.join(format!("{channel}_type"));
+    let text = std::fs::read_to_string(&path).map_err(|error| file_error("read", &path, &error))?;
+    Form::parse(&text).ok_or_else(|| format!("{} says nothing known: {:?}", path.display(), text.trim()))
+}

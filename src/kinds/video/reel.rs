@@ -1,0 +1,196 @@
+//! What a tick does with its camera: takes every frame that is ready, and hands the buffers back.
+//!
+//! It is told the time, and reaches the device through [`Frames`] only. Nothing here allocates or waits.
+
+use super::count::Count;
+use super::luma::brightness;
+use crate::channels::{BlockSender, Head};
+use crate::sys::video::{Form, Frame, Stream};
+use crate::task::Column;
+use crate::time::{Instant, Span};
+use std::io;
+
+/// Which frames a task works on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Take {
+    /// All of them, in order.
+    #[default]
+    Every,
+    /// The newest one; those before it are handed back at once.
+    Latest,
+}
+
+/// A device as far as a tick has to do with it.
+pub(super) trait Frames {
+    /// The form of its frames.
+    fn form(&self) -> &Form;
+
+    /// How many frames can be ready at a time.
+    fn buffers(&self) -> usize;
+
+    /// The oldest frame that is ready.
+    fn dequeue(&mut self) -> io::Result<Option<Frame>>;
+
+    /// What lies in it.
+    fn bytes(&self, frame: &Frame) -> &[u8];
+
+    /// Hands its buffer back.
+    fn queue(&mut self, buffer: u32) -> io::Result<()>;
+}
+
+impl Frames for Stream {
+    fn form(&self) -> &Form {
+        self.form()
+    }
+
+    fn buffers(&self) -> usize {
+        self.buffers()
+    }
+
+    fn dequeue(&mut self) -> io::Result<Option<Frame>> {
+        self.dequeue()
+    }
+
+    fn bytes(&self, frame: &Frame) -> &[u8] {
+        self.bytes(frame)
+    }
+
+    fn queue(&mut self, buffer: u32) -> io::Result<()> {
+        self.queue(buffer)
+    }
+}
+
+/// The tick that takes frames.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// Its index.
+    pub(super) n: u64,
+    /// Its release, on the monotonic clock.
+    pub(super) release: Instant,
+}
+
+/// What a task has taken so far, and where it goes.
+#[derive(Debug)]
+pub(super) struct Reel {
+    take: Take,
+    count: Count,
+    blocks: Option<BlockSender>,
+}
+
+impl Reel {
+    pub(super) fn new(take: Take) -> Self {
+        Self { take, count: Count::default(), blocks: None }
+    }
+
+    /// From now on the frames that are taken go there.
+    pub(super) fn connect(&mut self, blocks: BlockSender) {
+        self.blocks = Some(blocks);
+    }
+
+    /// Frames that the driver handed over so far.
+    pub(super) fn frames(&self) -> u64 {
+        self.count.frames
+    }
+
+    /// The values, in the order in which [`values`](Self::values) fills them in.
+    pub(super) fn columns(&self) -> Vec<Column> {
+        let mut columns = vec![
+            ("frames", ""),
+            ("gaps", ""),
+            ("damaged", ""),
+            ("sequence", ""),
+            ("brightness", ""),
+            ("age", "ms"),
+            ("passed-over", ""),
+        ];
+        if self.take == Take::Every {
+            columns.pop();
+        }
+        columns.into_iter().map(|(name, unit)| Column { name: name.into(), unit: unit.into() }).collect()
+    }
+
+    /// The device has just been opened: what it took before this tick is handed back unseen, and counting begins with
+    /// what comes next.
+    pub(super) fn begin(&mut self, camera: &mut impl Frames) -> io::Result<()> {
+        self.count.interrupt();
+        for _ in 0..camera.buffers() {
+            match camera.dequeue()? {
+                Some(frame) => camera.queue(frame.buffer)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes all frames that are ready, at most as many as there are buffers, and fills in the values.
+    ///
+    /// # Errors
+    /// What the device said. What was taken before that is counted and handed on all the same.
+    pub(super) fn take(&mut self, camera: &mut impl Frames, moment: Moment, values: &mut [f64]) -> io::Result<()> {
+        // The newest frame is kept until it is known to be that.
+        let mut newest: Option<(Frame, u64)> = None;
+        let mut ended = Ok(());
+        for _ in 0..camera.buffers() {
+            let frame = match camera.dequeue() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(error) => {
+                    ended = Err(error);
+                    break;
+                }
+            };
+            let index = self.count.count(&frame);
+            let done = match frame.damaged {
+                true => Some(frame),
+                false => newest.replace((frame, index)).map(|(older, index)| {
+                    match self.take {
+                        Take::Every => self.hand_on(camera, &older, index, moment),
+                        Take::Latest => self.count.passed_over += 1,
+                    }
+                    older
+                }),
+            };
+            if let Some(Err(error)) = done.map(|frame| camera.queue(frame.buffer)) {
+                ended = Err(error);
+                break;
+            }
+        }
+        let (mut light, mut age) = (f64::NAN, f64::NAN);
+        if let Some((frame, index)) = newest {
+            self.hand_on(camera, &frame, index, moment);
+            light = brightness(camera.form(), camera.bytes(&frame));
+            age = frame.at.map_or(f64::NAN, |at| milliseconds(moment.release - at));
+            // Of a device that is given up, no buffer has to be handed back.
+            if ended.is_ok() {
+                ended = camera.queue(frame.buffer);
+            }
+        }
+        self.values(light, age, values);
+        ended
+    }
+
+    fn hand_on(&mut self, camera: &impl Frames, frame: &Frame, index: u64, moment: Moment) {
+        if let Some(blocks) = &mut self.blocks {
+            let head = Head { n: moment.n, at: frame.at.unwrap_or(moment.release), index };
+            blocks.offer(head, &[camera.bytes(frame)]);
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "values are floating-point numbers; 2^53 frames take ages")]
+    fn values(&self, light: f64, age: f64, values: &mut [f64]) {
+        let Count { frames, gaps, damaged, passed_over, .. } = self.count;
+        let sequence = self.count.latest().map_or(f64::NAN, |index| index as f64);
+        let all = [frames as f64, gaps as f64, damaged as f64, sequence, light, age, passed_over as f64];
+        for (place, value) in values.iter_mut().zip(all) {
+            *place = value;
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact for three months")]
+fn milliseconds(span: Span) -> f64 {
+    span.nanos() as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests;

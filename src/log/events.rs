@@ -1,0 +1,152 @@
+//! Events as `tracing` lines: one line each, every number a field with its unit in its name.
+
+use super::{Message, Output};
+use crate::metrics::{Event, EventKind};
+use tracing::{error, warn};
+
+/// Tells events through `tracing`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogOutput;
+
+impl Output for LogOutput {
+    fn event(&mut self, event: &Event<'_>) {
+        let Event { task, worker, kind } = *event;
+        let message_id = Message::of(&kind).id();
+        // The task stands in the text as well: `journalctl` shows nothing else.
+        match kind {
+            EventKind::Overrun { count, skipped, n, lateness, run, cause } => warn!(
+                message_id,
+                task,
+                worker,
+                tick = n,
+                lateness_ns = lateness.nanos(),
+                run_ns = run.nanos(),
+                skipped,
+                overrun = count,
+                cause = cause.word(),
+                "{task}: overrun, late by {lateness}, ran {run}"
+            ),
+            EventKind::Skipped { skipped, oldest: Some(oldest) } => {
+                let lateness_ns = oldest.nanos();
+                warn!(
+                    message_id,
+                    task, worker, skipped, lateness_ns, "{task}: skipped {skipped}, held up for {oldest}"
+                );
+            }
+            EventKind::Skipped { skipped, oldest: None } => {
+                warn!(message_id, task, worker, skipped, lateness_ns = 0, "{task}: skipped {skipped}, it is disabled");
+            }
+            EventKind::OverBudget { count, n, run } => {
+                let run_ns = run.nanos();
+                warn!(
+                    message_id,
+                    task,
+                    worker,
+                    tick = n,
+                    run_ns,
+                    over_budget = count,
+                    "{task}: budget exceeded, ran {run}"
+                );
+            }
+            EventKind::OverLimit { count, n, ended } => {
+                let follows = if ended { "it is ended" } else { "it goes on" };
+                warn!(message_id, task, worker, tick = n, times = count, "{task}: too many overruns, {follows}");
+                if ended {
+                    self.disabled(task, worker, n, "too many overruns");
+                }
+            }
+            EventKind::Failed { count, n, error } => {
+                warn!(message_id, task, worker, tick = n, errors = count, "{task}: failed, {error}");
+            }
+            EventKind::Ended { n, error } => self.disabled(task, worker, n, &error.to_string()),
+        }
+    }
+
+    fn panicked(&mut self, task: &str, worker: &str, n: u64, text: &str) {
+        self.disabled(task, worker, n, text);
+    }
+
+    fn dropped(&mut self, worker: &str, dropped: u64) {
+        let message_id = Message::RecordsDropped.id();
+        warn!(message_id, worker, dropped, "{worker}: records dropped, the metrics thread did not keep up");
+    }
+}
+
+impl LogOutput {
+    fn disabled(self, task: &str, worker: &str, n: u64, why: &str) {
+        let message_id = Message::TaskDisabled.id();
+        error!(message_id, task, worker, tick = n, "{task}: disabled, {why}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::Entry;
+    use crate::metrics::Cause;
+    use crate::task::TickError;
+    use crate::time::Span;
+    use std::sync::{Arc, Mutex};
+    use tracing::Subscriber;
+    use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+    #[derive(Clone, Default)]
+    struct Taken(Arc<Mutex<Vec<Entry>>>);
+
+    impl<S: Subscriber> Layer<S> for Taken {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+            self.0.lock().unwrap().push(Entry::of(event));
+        }
+    }
+
+    #[test]
+    fn every_event_has_its_id_and_carries_what_its_kind_promises() {
+        let error = TickError::new("gone");
+        let kinds = [
+            EventKind::Overrun {
+                count: 3,
+                skipped: 2,
+                n: 7,
+                lateness: Span::from_micros(5),
+                run: Span::from_millis(2),
+                cause: Cause::RanLong,
+            },
+            EventKind::Skipped { skipped: 4, oldest: Some(Span::from_millis(1)) },
+            EventKind::Skipped { skipped: 4, oldest: None },
+            EventKind::OverBudget { count: 2, n: 5, run: Span::from_millis(4) },
+            EventKind::OverLimit { count: 1, n: 6, ended: false },
+            EventKind::OverLimit { count: 1, n: 6, ended: true },
+            EventKind::Failed { count: 1, n: 8, error },
+            EventKind::Ended { n: 9, error },
+        ];
+        let taken = Taken::default();
+        let subscriber = tracing_subscriber::registry().with(taken.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            let (task, worker) = ("imu", "main");
+            for kind in kinds {
+                LogOutput.event(&Event { task, worker, kind });
+            }
+            LogOutput.panicked(task, worker, 7, "index out of bounds");
+            LogOutput.dropped(worker, 5);
+        });
+        let mut expected = Vec::new();
+        for kind in &kinds {
+            expected.push(Message::of(kind));
+            if let EventKind::OverLimit { ended: true, .. } = kind {
+                expected.push(Message::TaskDisabled);
+            }
+        }
+        expected.extend([Message::TaskDisabled, Message::RecordsDropped]);
+        let taken = taken.0.lock().unwrap();
+        assert_eq!(taken.len(), expected.len());
+        for (entry, message) in taken.iter().zip(expected) {
+            let field = |name| entry.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value);
+            assert_eq!(field("message_id"), Some(&message.id().into()), "{entry:?}");
+            for name in message.fields() {
+                assert!(field(name).is_some(), "{name} is missing: {entry:?}");
+            }
+        }
+        let overrun = taken[0].fields.iter().find(|(name, _)| *name == "overrun");
+        assert_eq!(overrun.map(|(_, count)| count), Some(&3.into()), "how many it stands for");
+    }
+}

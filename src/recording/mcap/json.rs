@@ -1,0 +1,108 @@
+//! Values, samples and ticks as JSON objects, and their schemas.
+//!
+//! A value that a tick did not have is left out of its object: viewers do not take `null` for a number, and JSON has no
+//! infinity.
+
+use super::chunks::Schema;
+use crate::recording::TickLine;
+use crate::task::Column;
+use serde_json::{Map, Value, json};
+use std::io::Write;
+
+/// The keys of objects with a number for each of some columns.
+#[derive(Debug)]
+pub(super) struct Keys(Vec<String>);
+
+impl Keys {
+    pub(super) fn of(columns: &[Column]) -> Self {
+        Self(columns.iter().map(|column| format!("{}:", json!(column.name))).collect())
+    }
+
+    /// Writes an object with these values.
+    pub(super) fn write(&self, message: &mut Vec<u8>, values: impl Iterator<Item = f64>) {
+        message.push(b'{');
+        let there = self.0.iter().zip(values).filter(|(_, value)| value.is_finite());
+        for (index, (key, value)) in there.enumerate() {
+            if index > 0 {
+                message.push(b',');
+            }
+            // Writing to a Vec does not fail. As `Debug` writes a finite number, so does JSON.
+            let _ = write!(message, "{key}{value:?}");
+        }
+        message.push(b'}');
+    }
+}
+
+/// The schema of objects with a number for each of these columns.
+pub(super) fn schema(name: &str, title: &str, columns: &[Column]) -> Schema {
+    let properties: Map<String, Value> = columns
+        .iter()
+        .map(|Column { name, unit }| {
+            let property = match unit.as_str() {
+                "" => json!({"type": "number"}),
+                unit => json!({"type": "number", "description": format!("in {unit}"), "unit": unit}),
+            };
+            (name.clone(), property)
+        })
+        .collect();
+    object(name, title, &properties, &[])
+}
+
+pub(super) fn tick_schema() -> Schema {
+    let overrun = json!({"type": "boolean", "description": "Its response exceeded its deadline."});
+    of_a_tick("hertzd.Tick", "A tick of a task", "overrun", overrun)
+}
+
+pub(super) fn overrun_schema() -> Schema {
+    let cause = json!({"type": "string", "description": "What took the largest part of its response."});
+    of_a_tick("hertzd.Overrun", "A tick that ended after its deadline", "cause", cause)
+}
+
+/// The numbers of a tick, and one property more.
+fn of_a_tick(name: &str, title: &str, more: &str, property: Value) -> Schema {
+    let properties = Map::from_iter([
+        integer("n", "Index of the tick."),
+        integer("lateness_ns", "Started - release."),
+        integer("run_ns", "Finished - started."),
+        integer("response_ns", "Finished - release."),
+        integer("skipped", "Releases given up before it and when it had finished."),
+        (more.to_owned(), property),
+    ]);
+    object(name, title, &properties, &["n", "lateness_ns", "run_ns", "response_ns", "skipped", more])
+}
+
+/// Writes a tick.
+pub(super) fn tick(message: &mut Vec<u8>, tick: &TickLine) {
+    let (numbers, overrun) = (numbers(tick), tick.cause.is_some());
+    let _ = write!(message, "{{{numbers},\"overrun\":{overrun}}}");
+}
+
+/// Writes an overrun, if it was one.
+pub(super) fn overrun(message: &mut Vec<u8>, tick: &TickLine) {
+    if let Some(cause) = tick.cause {
+        let _ = write!(message, "{{{},\"cause\":\"{}\"}}", numbers(tick), cause.word());
+    }
+}
+
+fn numbers(tick: &TickLine) -> String {
+    let (lateness, response) = (tick.lateness.nanos(), tick.response.nanos());
+    let (n, run, skipped) = (tick.n, response - lateness, tick.skipped);
+    format!("\"n\":{n},\"lateness_ns\":{lateness},\"run_ns\":{run},\"response_ns\":{response},\"skipped\":{skipped}")
+}
+
+fn integer(name: &str, about: &str) -> (String, Value) {
+    (name.to_owned(), json!({"type": "integer", "description": about}))
+}
+
+fn object(name: &str, title: &str, properties: &Map<String, Value>, required: &[&str]) -> Schema {
+    let mut schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": title,
+        "type": "object",
+        "properties": properties,
+    });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    Schema { name: name.to_owned(), data: schema.to_string().into_bytes() }
+}

@@ -1,0 +1,5 @@
+//! The summary for people: pure, numbers in, text out.
+
+mod table;
+
+pub use table::table;
