@@ -7,10 +7,10 @@
 
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
-use hertzd::daemon::{self, Options, Surroundings};
-use hertzd::log::Output;
-use hertzd::metrics::{Event, Summary};
-use hertzd::sys::host::{Host, cpu_set_size};
+use hertzd::internals::Output;
+use hertzd::internals::{Event, Summary};
+use hertzd::internals::{Host, cpu_set_size};
+use hertzd::internals::{Options, Surroundings, run_daemon};
 use hertzd::time::Span;
 use std::fmt::Write;
 
@@ -35,18 +35,18 @@ fn run(spin: &str, spread: bool, seconds: i64) -> Summary {
     let config = Config::parse(text, "bench", &Kinds::builtin(), &facts);
     let config = config.unwrap_or_else(|problems| panic!("{problems}"));
     let options = Options { length: Some(Span::from_seconds(seconds)), ..Options::default() };
-    let outcome = daemon::run(config, &options, Surroundings { output: Box::new(Quiet), ..Surroundings::default() });
+    let outcome = run_daemon(config, &options, Surroundings { output: Box::new(Quiet), ..Surroundings::default() });
     outcome.unwrap_or_else(|failure| panic!("{failure}")).summary
 }
 
 fn tell(title: &str, summary: &Summary) {
-    let sum = |part: fn(&hertzd::metrics::TaskSummary) -> u64| summary.tasks.iter().map(part).sum::<u64>();
+    let sum = |part: fn(&hertzd::internals::TaskSummary) -> u64| summary.tasks.iter().map(part).sum::<u64>();
     let (due, ran, skipped) = (sum(|task| task.due), sum(|task| task.ran), sum(|task| task.skipped));
     assert_eq!(ran + skipped, due);
     let worker = &summary.workers[0];
     let mut medians: Vec<_> = summary.tasks.iter().map(|task| task.lateness_ns.p50).collect();
     medians.sort_unstable();
-    let worst = |part: fn(&hertzd::metrics::TaskSummary) -> i64| summary.tasks.iter().map(part).max().unwrap_or(0);
+    let worst = |part: fn(&hertzd::internals::TaskSummary) -> i64| summary.tasks.iter().map(part).max().unwrap_or(0);
     println!("{title} ({} {}):", worker.granted.policy, worker.granted.priority);
     println!("  due {due}, ran {ran}, skipped {skipped}, overruns {}", sum(|task| task.overruns));
     println!(

@@ -7,12 +7,12 @@
 
 use hertzd::channels::{TickRecord, TickSink};
 use hertzd::config::OnError;
+use hertzd::internals::KernelClock;
+use hertzd::internals::SimClock;
+use hertzd::internals::{Control, Runner, Slot, TaskSet};
 use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
-use hertzd::sim::SimClock;
-use hertzd::sys::clock::KernelClock;
 use hertzd::task::{Task, Tick, TickError};
 use hertzd::time::{Clock, Instant, Span};
-use hertzd::worker::{Control, Runner, Slot, TaskSet};
 use std::hint::black_box;
 use std::sync::Arc;
 

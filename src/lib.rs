@@ -41,7 +41,7 @@
 
 pub mod time;
 
-pub mod sys;
+pub(crate) mod sys;
 
 pub mod channels;
 
@@ -51,24 +51,41 @@ pub mod pacing;
 
 pub mod config;
 
-pub mod kinds;
+pub(crate) mod kinds;
 
-pub mod worker;
+pub(crate) mod worker;
 
-pub mod metrics;
+pub(crate) mod metrics;
 
-pub mod recording;
+pub(crate) mod recording;
 
-pub mod log;
+pub(crate) mod log;
 
-pub mod views;
+pub(crate) mod views;
 
-pub mod daemon;
+pub(crate) mod daemon;
 
-pub mod sim;
+pub(crate) mod sim;
 
 pub mod cli;
 
 pub use cli::App;
 pub use config::Kinds;
 pub use task::{Column, Task, Tick, TickError};
+
+/// What the tests and benches of this crate reach beside the public API. Not for others: any release may change it.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::daemon::{Options, SimulateOptions, Surroundings, run as run_daemon, simulate};
+    pub use crate::kinds::sensor::{BufferSettings, ByName, SensorSettings, Source, open_under as open_sensor_under};
+    #[cfg(feature = "video")]
+    pub use crate::kinds::video::{cameras, offers};
+    pub use crate::log::{Message, Output};
+    pub use crate::metrics::{Event, Summary, TaskSummary};
+    pub use crate::sim::{Scripted, SimClock};
+    pub use crate::sys::clock::{KernelClock, pause, thread_cpu_time};
+    pub use crate::sys::host::{Host, cpu_set_size};
+    pub use crate::sys::signals::Request;
+    pub use crate::sys::thread;
+    pub use crate::worker::{Control, Report, Runner, Slot, TaskSet};
+}

@@ -26,9 +26,9 @@ mod support;
 
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
-use hertzd::daemon::{SimulateOptions, simulate};
+use hertzd::internals::{Scripted, SimClock};
+use hertzd::internals::{SimulateOptions, simulate};
 use hertzd::pacing::{Excess, FixedStep, Overrun, Rate, Tail};
-use hertzd::sim::{Scripted, SimClock};
 use hertzd::time::{Instant, Span};
 use std::collections::VecDeque;
 use std::num::NonZeroU32;

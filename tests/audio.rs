@@ -9,7 +9,7 @@ use common::{HERTZD, Running, count, run_by, signal, task};
 use hertzd::channels::{AudioFormat, Format, Head, Queue, SampleFormat, blocks};
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
-use hertzd::sys::clock::{KernelClock, pause};
+use hertzd::internals::{KernelClock, pause};
 use hertzd::task::{Task, Tick};
 use hertzd::time::{Clock, Span};
 use serde_json::Value;

@@ -4,9 +4,9 @@
 //! Both are run here, one after the other: the guarded channel, and the bare one below it.
 
 use hertzd::channels::{Outcome, TickRecord, TickSink, ticks};
-use hertzd::sys::clock::{KernelClock, pause, thread_cpu_time};
-use hertzd::sys::host::Host;
-use hertzd::sys::thread;
+use hertzd::internals::Host;
+use hertzd::internals::thread;
+use hertzd::internals::{KernelClock, pause, thread_cpu_time};
 use hertzd::time::{Clock, Instant, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Ended, HERE, HERTZD, Running, count, granted, is_root, nanos, run, run_by, run_in, task};
-use hertzd::sys::clock::pause;
+use hertzd::internals::pause;
 use hertzd::time::Span;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -6,13 +6,13 @@
 use crossbeam_channel::unbounded;
 use hertzd::config::{Blueprint, Kind, Kinds};
 use hertzd::config::{Config, Facts, Key, Value};
-use hertzd::daemon::{self, Options, Surroundings};
-use hertzd::kinds::sensor::{self, BufferSettings, ByName, SensorSettings, Source};
-use hertzd::log::Output;
-use hertzd::metrics::{Event, TaskSummary};
-use hertzd::sys::clock::pause;
-use hertzd::sys::host::{Host, cpu_set_size};
-use hertzd::sys::signals::Request;
+use hertzd::internals::Output;
+use hertzd::internals::Request;
+use hertzd::internals::pause;
+use hertzd::internals::{BufferSettings, ByName, SensorSettings, Source, open_sensor_under};
+use hertzd::internals::{Event, TaskSummary};
+use hertzd::internals::{Host, cpu_set_size};
+use hertzd::internals::{Options, Surroundings, run_daemon};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -148,7 +148,7 @@ fn calls_while(config: &dyn Fn(usize) -> String, until: Until) -> (u64, u64, Vec
         }))
         .add(Kind::new("imu", "A buffer on a made-up /sys.", IMU_KEYS, |section: &mut hertzd::config::Section<'_>| {
             let (sys, dev) = (section.path("sys")?, section.path("dev")?);
-            Some(Blueprint::new(move || sensor::open_under(imu(), "imu", [&sys, &dev])))
+            Some(Blueprint::new(move || open_sensor_under(imu(), "imu", [&sys, &dev])))
         }))
         .add(Kind::new("allocating", "Allocates.", &[], |_: &mut hertzd::config::Section<'_>| {
             Some(Blueprint::new(|| Ok(Box::new(Allocating) as Box<dyn Task>)))
@@ -172,7 +172,7 @@ fn calls_while(config: &dyn Fn(usize) -> String, until: Until) -> (u64, u64, Vec
         }
         ask
     });
-    let outcome = daemon::run(
+    let outcome = run_daemon(
         load().unwrap_or_else(|problems| panic!("{problems}")),
         &Options { length, ..Options::default() },
         Surroundings { requests, output: Box::new(Quiet), load: Some(&load), ..Surroundings::default() },
@@ -421,7 +421,7 @@ fn nor_do_the_policies_that_carry_debt() {
 #[cfg(feature = "video")]
 #[test]
 fn nor_does_a_camera_there_or_not() {
-    use hertzd::kinds::video::{cameras, offers};
+    use hertzd::internals::{cameras, offers};
     let absent = "[task.absent]\nkind = \"video\"\nrate = 200\ndevice = \"/nonexistent/video\"\nmissing = \"wait\"\n";
     let mut config = absent.to_owned();
     let first = cameras().into_iter().find_map(|camera| Some((offers(&camera.path).ok()?.into_iter().next()?, camera)));

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{count, run, signal, task, thread_named};
-use hertzd::sys::clock::pause;
+use hertzd::internals::pause;
 use hertzd::time::Span;
 use serde_json::Value;
 use std::collections::BTreeMap;

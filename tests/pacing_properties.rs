@@ -7,11 +7,11 @@
 mod support;
 
 use hertzd::channels::TickRecord;
+use hertzd::internals::Report;
+use hertzd::internals::SimClock;
 use hertzd::pacing::{GivenUp, Overrun, Rate, Tail};
-use hertzd::sim::SimClock;
 use hertzd::task::{Task, Tick, TickError};
 use hertzd::time::{Instant, Span};
-use hertzd::worker::Report;
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 use support::{Spec, run, spans};

@@ -6,8 +6,8 @@ use common::{Ended, HERE, HERTZD, Running, count, is_root, run, run_in, start, t
 use hertzd::channels::{AudioFormat, BlockSender, Format, Head, ImageFormat, SampleFormat, Shape};
 use hertzd::config::{Blueprint, Kind, Kinds};
 use hertzd::config::{Config, Facts, Section};
-use hertzd::daemon::{self, Options, Surroundings};
-use hertzd::sys::clock::{KernelClock, pause};
+use hertzd::internals::{KernelClock, pause};
+use hertzd::internals::{Options, Surroundings, run_daemon};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::{Clock, Span};
 use serde_json::Value;
@@ -447,7 +447,7 @@ fn program() {
     let facts = Facts { online_cpus: vec![0], cpu_set_size: 1_024 };
     let config = Config::parse(config, "test", &kinds, &facts).unwrap_or_else(|problems| panic!("{problems}"));
     let length = Some(Span::from_seconds(length.parse().unwrap()));
-    let outcome = daemon::run(config, &Options { length, ..Options::default() }, Surroundings::default());
+    let outcome = run_daemon(config, &Options { length, ..Options::default() }, Surroundings::default());
     println!(
         "\nSUMMARY {}",
         serde_json::to_string(&outcome.unwrap_or_else(|error| panic!("{error}")).summary).unwrap()

@@ -6,9 +6,9 @@ mod common;
 use common::{Running, count, nanos, run, start, task};
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
-use hertzd::daemon::{self, Options, Surroundings};
-use hertzd::sys::clock::pause;
-use hertzd::sys::host::{Host, cpu_set_size};
+use hertzd::internals::pause;
+use hertzd::internals::{Host, cpu_set_size};
+use hertzd::internals::{Options, Surroundings, run_daemon};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
 use serde::Deserialize;
@@ -137,7 +137,7 @@ fn no_policy_holds_more_debt_than_its_number() {
     }
 }
 
-fn run_probes() -> hertzd::metrics::Summary {
+fn run_probes() -> hertzd::internals::Summary {
     let most = |name: &str| match name {
         "drop" | "keep-working" => 0,
         "catch-up" => 3,
@@ -149,6 +149,6 @@ fn run_probes() -> hertzd::metrics::Summary {
     let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
     let config = Config::parse(text, "test.toml", &kinds, &facts).unwrap_or_else(|problems| panic!("{problems}"));
     let options = Options { length: Some(Span::from_seconds(6)), ..Options::default() };
-    let outcome = daemon::run(config, &options, Surroundings::default());
+    let outcome = run_daemon(config, &options, Surroundings::default());
     outcome.unwrap_or_else(|failure| panic!("{failure}")).summary
 }

@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The sections of a configuration: what each says, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Sections {
+pub(crate) struct Sections {
     /// A digest of what `[worker.NAME]` says.
     pub workers: BTreeMap<String, String>,
     /// A digest of what `[task.NAME]` says, and the task's worker.
@@ -19,7 +19,7 @@ pub struct Sections {
 
 impl Sections {
     /// The sections of `config`.
-    pub fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
         let workers = config.workers.iter().map(|worker| {
             // A deadline worker's promise follows from its tasks' rates, whatever its own section says.
             let says = match worker.scheduling {
@@ -46,7 +46,7 @@ fn digest(text: &str) -> String {
 
 /// What happens to a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// It goes on untouched.
     Kept,
     /// It starts anew.
@@ -70,7 +70,7 @@ impl fmt::Display for Change {
 
 /// What a reload would do to each worker and task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Diff {
+pub(crate) struct Diff {
     /// By name.
     pub workers: BTreeMap<String, Change>,
     /// By name.
@@ -79,7 +79,7 @@ pub struct Diff {
 
 impl Diff {
     /// From `old` to `new`.
-    pub fn between(old: &Sections, new: &Sections) -> Self {
+    pub(crate) fn between(old: &Sections, new: &Sections) -> Self {
         let workers = compare(&old.workers, &new.workers, |_| true);
         let kept_worker = |worker: &String| workers.get(worker) == Some(&Change::Kept);
         let tasks = compare(&old.tasks, &new.tasks, |(_, worker)| kept_worker(worker));
@@ -87,7 +87,7 @@ impl Diff {
     }
 
     /// How many tasks have this fate.
-    pub fn count(&self, change: Change) -> usize {
+    pub(crate) fn count(&self, change: Change) -> usize {
         self.tasks.values().filter(|of| **of == change).count()
     }
 }

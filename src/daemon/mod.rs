@@ -30,9 +30,10 @@ mod supervisor;
 
 mod recorded_ticks;
 
-pub use diff::{Change, Diff, Sections};
-pub use simulate::{SimulateOptions, TickLine, simulate};
-pub use summary::{DaemonSummary, Snapshot};
+pub(crate) use diff::{Diff, Sections};
+pub(crate) use simulate::TickLine;
+pub use simulate::{SimulateOptions, simulate};
+pub(crate) use summary::DaemonSummary;
 
 use crate::config::{ClockKind, Config, Problems};
 use crate::log::{LogOutput, Output};
@@ -79,7 +80,7 @@ pub struct Options {
 }
 
 /// Reads the configuration again.
-pub type Loader<'a> = &'a dyn Fn() -> Result<Config, Problems>;
+pub(crate) type Loader<'a> = &'a dyn Fn() -> Result<Config, Problems>;
 
 /// What a run has around it. By default nobody asks for anything, and events go to the log.
 pub struct Surroundings<'a> {

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What the status socket says: the summary so far, and the daemon itself.
 #[derive(Debug, Serialize)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// The summary so far.
     #[serde(flatten)]
     pub summary: Summary,
@@ -35,7 +35,7 @@ pub struct Snapshot {
 
 /// The daemon itself, as the status socket shows it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct DaemonSummary {
+pub(crate) struct DaemonSummary {
     /// Its process.
     pub pid: u32,
     /// Its version.

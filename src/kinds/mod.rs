@@ -3,11 +3,11 @@
 //! Each kind's folder has its keys, what it opens, and the task itself. Building one may block and allocate; only
 //! `Task::tick` runs on the hot thread.
 
-pub mod device;
+pub(crate) mod device;
 
-pub mod load;
+pub(crate) mod load;
 
-pub mod sensor;
+pub(crate) mod sensor;
 
 #[cfg(feature = "audio")]
 mod audio;
@@ -19,7 +19,7 @@ pub(crate) mod gpio;
 mod i2c;
 
 #[cfg(feature = "video")]
-pub mod video;
+pub(crate) mod video;
 
 use crate::config::Kinds;
 

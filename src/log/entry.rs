@@ -12,7 +12,7 @@ use tracing::{Event, Level};
 
 /// An event with its time, its message and its fields.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// When it was said, since 1970 in UTC.
     pub time: Instant,
     /// How much it matters.
@@ -27,12 +27,12 @@ pub struct Entry {
 
 impl Entry {
     /// An entry of now, without fields.
-    pub fn now(level: Level, message: impl Into<String>) -> Self {
+    pub(crate) fn now(level: Level, message: impl Into<String>) -> Self {
         Self { time: KernelClock::realtime().now(), level, message: message.into(), fields: Vec::new(), place: None }
     }
 
     /// What `event` says.
-    pub fn of(event: &Event<'_>) -> Self {
+    pub(crate) fn of(event: &Event<'_>) -> Self {
         let metadata = event.metadata();
         let mut entry = Self::now(*metadata.level(), "");
         entry.place = metadata.file().zip(metadata.line());
@@ -44,7 +44,7 @@ impl Entry {
     }
 
     /// Its time as RFC 3339, in UTC with microseconds.
-    pub fn rfc3339(&self) -> String {
+    pub(crate) fn rfc3339(&self) -> String {
         let since_1970 = u64::try_from(self.time.nanos()).map_or(Duration::ZERO, Duration::from_nanos);
         humantime::format_rfc3339_micros(UNIX_EPOCH + since_1970).to_string()
     }

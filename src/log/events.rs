@@ -6,7 +6,7 @@ use tracing::{error, warn};
 
 /// Tells events through `tracing`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LogOutput;
+pub(crate) struct LogOutput;
 
 impl Output for LogOutput {
     fn event(&mut self, event: &Event<'_>) {

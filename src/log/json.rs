@@ -12,13 +12,13 @@ use tracing_subscriber::layer::{Context, Layer};
 /// Writes every event as one line of JSON: `time` (RFC 3339, UTC, microseconds), `level` (`error`, `warn`, `info`,
 /// `debug`, `trace`), `message`, then the event's fields in the order given. Numbers and truth values stay what they are.
 #[derive(Debug)]
-pub struct JsonLayer<W> {
+pub(crate) struct JsonLayer<W> {
     writer: Mutex<W>,
 }
 
 impl<W: Write> JsonLayer<W> {
     /// Writes to `writer`, each line with one call.
-    pub const fn new(writer: W) -> Self {
+    pub(crate) const fn new(writer: W) -> Self {
         Self { writer: Mutex::new(writer) }
     }
 }
@@ -34,7 +34,7 @@ impl<W: Write + 'static, S: Subscriber> Layer<S> for JsonLayer<W> {
 
 impl Entry {
     /// As one line of JSON, with its line feed.
-    pub fn json_line(&self) -> String {
+    pub(crate) fn json_line(&self) -> String {
         // Nothing in an entry fails to serialize: keys are strings, and numbers that JSON does not have are null.
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }

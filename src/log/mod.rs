@@ -7,15 +7,15 @@ mod entry;
 
 mod events;
 
-pub mod journal;
+pub(crate) mod journal;
 
 mod json;
 
 mod message;
 
-pub use entry::Entry;
-pub use events::LogOutput;
-pub use json::JsonLayer;
+pub(crate) use entry::Entry;
+pub(crate) use events::LogOutput;
+pub(crate) use json::JsonLayer;
 pub use message::Message;
 
 use crate::metrics::Event;

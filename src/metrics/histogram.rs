@@ -12,7 +12,7 @@ const FINEST_STEPS: u64 = 10_000;
 
 /// A histogram of spans.
 #[derive(Clone, Debug)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     buckets: hdrhistogram::Histogram<u64>,
     min: Span,
     max: Span,
@@ -21,20 +21,20 @@ pub struct Histogram {
 
 impl Histogram {
     /// An empty histogram that keeps `digits` significant decimal digits (in 1..=5).
-    pub fn new(digits: u8) -> Self {
+    pub(crate) fn new(digits: u8) -> Self {
         let buckets =
             hdrhistogram::Histogram::new(digits.clamp(1, 5)).unwrap_or_else(|_| unreachable!("1..=5 is valid"));
         Self { buckets, min: Span::MAX, max: -Span::MAX, sum: 0 }
     }
 
     /// Enters one span. A negative one counts as zero in the percentiles, and as it is elsewhere.
-    pub fn add(&mut self, span: Span) {
+    pub(crate) fn add(&mut self, span: Span) {
         self.add_many(span, 1);
     }
 
     /// Enters releases that never ran, at the lateness each had when it was given up: `oldest`, then one `period` less
     /// from each to the next.
-    pub fn add_missed(&mut self, oldest: Span, period: Span, count: u64) {
+    pub(crate) fn add_missed(&mut self, oldest: Span, period: Span, count: u64) {
         let steps = count.min(FINEST_STEPS);
         for step in 0..steps {
             // The `count` spans fall into `steps` groups of nearly one size; each group is entered at its first span.
@@ -58,12 +58,12 @@ impl Histogram {
     }
 
     /// How many spans were entered.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.buckets.len()
     }
 
     /// The numbers that stand for it. All zero when nothing was entered.
-    pub fn distribution(&self) -> Distribution {
+    pub(crate) fn distribution(&self) -> Distribution {
         let count = self.count();
         if count == 0 {
             return Distribution::default();

@@ -11,13 +11,14 @@ mod histogram;
 
 mod summary;
 
-pub use cause::Cause;
-pub use event::{Event, EventKind};
-pub use histogram::{Distribution, Histogram};
-pub use summary::{
-    Granted, HostSummary, JournalSummary, RecordedSummary, RecordsSummary, Summary, TaskSummary, ValueSummary,
-    WorkerSummary,
+pub(crate) use cause::Cause;
+pub use event::Event;
+pub(crate) use event::EventKind;
+pub(crate) use histogram::{Distribution, Histogram};
+pub(crate) use summary::{
+    Granted, HostSummary, JournalSummary, RecordedSummary, RecordsSummary, ValueSummary, WorkerSummary,
 };
+pub use summary::{Summary, TaskSummary};
 
 use crate::channels::TickRecord;
 use crate::pacing::GivenUp;
@@ -27,7 +28,7 @@ use std::collections::BTreeMap;
 
 /// What the metrics know of a task.
 #[derive(Clone, Debug)]
-pub struct TaskFacts {
+pub(crate) struct TaskFacts {
     /// Its name.
     pub name: String,
     /// Number of its worker.
@@ -79,7 +80,7 @@ pub struct Totals {
 ///
 /// Workers and tasks have numbers, given by whoever starts them and never given twice.
 #[derive(Debug, Default)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     workers: Vec<WorkerMetrics>,
     tasks: Vec<Option<Box<TaskMetrics>>>, // by number; None: it is gone
     totals: Totals,
@@ -87,19 +88,19 @@ pub struct Metrics {
 
 impl Metrics {
     /// Adds a worker; the first has number 0, each after it the next.
-    pub fn add_worker(&mut self, name: String) {
+    pub(crate) fn add_worker(&mut self, name: String) {
         self.workers.push(WorkerMetrics { name, oversleep: Histogram::new(3) });
     }
 
     /// Forgets what a worker that has ended took up.
-    pub fn remove_worker(&mut self, number: usize) {
+    pub(crate) fn remove_worker(&mut self, number: usize) {
         if let Some(worker) = self.workers.get_mut(number) {
             worker.oversleep = Histogram::new(1);
         }
     }
 
     /// Adds the task with this number.
-    pub fn add_task(&mut self, id: u32, facts: TaskFacts) {
+    pub(crate) fn add_task(&mut self, id: u32, facts: TaskFacts) {
         // Three digits cost up to 80 KiB a histogram where spans stay below a millisecond, two a sixth of that.
         let digits = if self.tasks.iter().flatten().count() < 64 { 3 } else { 2 };
         let id = id as usize;
@@ -119,24 +120,24 @@ impl Metrics {
     }
 
     /// Forgets a task that has ended, once its last events have been told.
-    pub fn remove_task(&mut self, id: u32) {
+    pub(crate) fn remove_task(&mut self, id: u32) {
         if let Some(task) = self.tasks.get_mut(id as usize) {
             *task = None;
         }
     }
 
     /// Whether there is a task with this number.
-    pub fn knows(&self, id: u32) -> bool {
+    pub(crate) fn knows(&self, id: u32) -> bool {
         self.tasks.get(id as usize).is_some_and(Option::is_some)
     }
 
     /// What is known of a task.
-    pub fn facts(&self, id: u32) -> Option<&TaskFacts> {
+    pub(crate) fn facts(&self, id: u32) -> Option<&TaskFacts> {
         Some(&self.tasks.get(id as usize)?.as_ref()?.facts)
     }
 
     /// Enters a record. One of a task that is not known is passed over. Returns the cause of an overrun.
-    pub fn take(&mut self, record: &TickRecord) -> Option<Cause> {
+    pub(crate) fn take(&mut self, record: &TickRecord) -> Option<Cause> {
         let task = self.tasks.get_mut(record.task as usize).and_then(Option::as_mut)?;
         if let Some(oversleep) = record.oversleep {
             self.workers[task.facts.worker].oversleep.add(oversleep);
@@ -181,7 +182,7 @@ impl Metrics {
     }
 
     /// Enters releases of a task that no record tells of.
-    pub fn take_given_up(&mut self, id: u32, given_up: GivenUp) {
+    pub(crate) fn take_given_up(&mut self, id: u32, given_up: GivenUp) {
         let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else {
             return;
         };
@@ -199,7 +200,7 @@ impl Metrics {
 
     /// Hands the events that are ripe at `now` (any clock that goes on) to `tell`: of each kind at most one per task
     /// per second, which stands for all that came since the one before. With `last`, all that is left.
-    pub fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(&Event<'_>)) {
+    pub(crate) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(&Event<'_>)) {
         for task in self.tasks.iter_mut().flatten() {
             let worker = &self.workers[task.facts.worker].name;
             task.limiter.tell(now, last, |kind| tell(&Event { task: &task.facts.name, worker, kind }));
@@ -207,7 +208,7 @@ impl Metrics {
     }
 
     /// As [`tell`](Self::tell) with `last`, for one task.
-    pub fn tell_last(&mut self, id: u32, now: Instant, mut tell: impl FnMut(&Event<'_>)) {
+    pub(crate) fn tell_last(&mut self, id: u32, now: Instant, mut tell: impl FnMut(&Event<'_>)) {
         if let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) {
             let worker = &self.workers[task.facts.worker].name;
             task.limiter.tell(now, true, |kind| tell(&Event { task: &task.facts.name, worker, kind }));
@@ -215,17 +216,17 @@ impl Metrics {
     }
 
     /// Totals so far.
-    pub fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         self.totals
     }
 
     /// How late a worker's sleeps ended.
-    pub fn oversleep(&self, worker: usize) -> Distribution {
+    pub(crate) fn oversleep(&self, worker: usize) -> Distribution {
         self.workers.get(worker).map_or(Distribution::default(), |worker| worker.oversleep.distribution())
     }
 
     /// All that is known of one task, in numbers.
-    pub fn picture(&self, id: u32) -> Picture {
+    pub(crate) fn picture(&self, id: u32) -> Picture {
         let Some(task) = self.tasks.get(id as usize).and_then(Option::as_ref) else {
             return Picture::default();
         };
@@ -243,7 +244,7 @@ impl Metrics {
 
 /// All that is known of one task, in numbers.
 #[derive(Clone, Debug, Default)]
-pub struct Picture {
+pub(crate) struct Picture {
     /// Started − release; releases given up count at the lateness they had then.
     pub lateness: Distribution,
     /// Finished − started.

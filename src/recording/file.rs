@@ -16,7 +16,7 @@ const LOOK_EVERY: Span = Span::from_seconds(1);
 
 /// One moment on two clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub(crate) struct Moment {
     /// On the monotonic clock.
     pub now: Instant,
     /// What to add to that for nanoseconds since 1970.

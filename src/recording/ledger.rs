@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 
 /// What was written of a task, and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Rows of values; in a CSV of samples, lines.
     pub rows: u64,
     /// Blocks of sound, pictures or samples.

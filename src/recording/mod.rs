@@ -30,9 +30,9 @@ mod wav;
 #[cfg(test)]
 mod tests;
 
-pub use file::Moment;
-pub use ledger::Tally;
-pub use recorder::{Recorder, Stream, Streamed};
+pub(crate) use file::Moment;
+pub(crate) use ledger::Tally;
+pub(crate) use recorder::{Recorder, Stream, Streamed};
 
 use crate::channels::{Block, Format, Row};
 use crate::config::{RecordConfig, RecordForm};
@@ -48,7 +48,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What there is of a task to record.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Content {
+pub(crate) struct Content {
     /// Its name.
     pub task: String,
     /// Its values.
@@ -59,7 +59,7 @@ pub struct Content {
 
 impl Content {
     /// Whether a recording of this form wants the blocks.
-    pub fn has_blocks_for(&self, form: RecordForm) -> bool {
+    pub(crate) fn has_blocks_for(&self, form: RecordForm) -> bool {
         match (form, &self.format) {
             (_, None) => false,
             (RecordForm::Csv, Some(format)) => matches!(format, Format::Samples(_)),
@@ -68,7 +68,7 @@ impl Content {
     }
 
     /// Whether a recording of this form wants the values of each tick.
-    pub fn has_rows_for(&self, form: RecordForm) -> bool {
+    pub(crate) fn has_rows_for(&self, form: RecordForm) -> bool {
         match form {
             RecordForm::Csv => !matches!(self.format, Some(Format::Samples(_))),
             RecordForm::Wav => false,
@@ -79,7 +79,7 @@ impl Content {
 
 /// One tick, as it is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TickLine {
+pub(crate) struct TickLine {
     /// Number of the task.
     pub task: u32,
     /// Index of the tick.
@@ -132,7 +132,7 @@ pub(super) trait Form: Debug + Send {
 
 /// A recording that several tasks may share.
 #[derive(Clone, Debug)]
-pub struct Recording {
+pub(crate) struct Recording {
     limits: RecordConfig,
     inner: Arc<Mutex<dyn Form>>,
 }
@@ -145,7 +145,7 @@ impl PartialEq for Recording {
 
 impl Recording {
     /// The file that is written.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.limits.path
     }
 
@@ -183,7 +183,7 @@ impl Recording {
 }
 
 /// The same for every way to write a path, once its folder exists.
-pub fn place(path: &Path) -> PathBuf {
+pub(crate) fn place(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     folder.join(path.file_name().unwrap_or_default())
@@ -219,7 +219,7 @@ impl Admits {
 
 /// The recordings that are open, so that tasks which name the same file get the same one.
 #[derive(Debug, Default)]
-pub struct Recordings {
+pub(crate) struct Recordings {
     open: BTreeMap<PathBuf, (Weak<Mutex<dyn Form>>, Admits)>,
 }
 
@@ -228,7 +228,7 @@ impl Recordings {
     ///
     /// # Errors
     /// The system's reason, or what does not fit together.
-    pub fn open(&mut self, limits: &RecordConfig, content: &Content) -> io::Result<Recording> {
+    pub(crate) fn open(&mut self, limits: &RecordConfig, content: &Content) -> io::Result<Recording> {
         let place = place(&limits.path);
         let open = self.open.get(&place).and_then(|(form, admits)| Some((form.upgrade()?, admits)));
         if let Some((inner, admits)) = open {

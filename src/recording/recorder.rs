@@ -25,7 +25,7 @@ const ROWS_AT_A_TIME: usize = 1 << 18;
 
 /// What one task produces, on its way out.
 #[derive(Debug)]
-pub struct Stream {
+pub(crate) struct Stream {
     /// Number of the task.
     pub id: u32,
     /// The clock its releases are on.
@@ -44,7 +44,7 @@ pub struct Stream {
 
 /// What became of one task's values.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Streamed {
+pub(crate) struct Streamed {
     /// Number of the task.
     pub id: u32,
     /// Its values, by name.
@@ -69,7 +69,7 @@ struct Written {
 
 /// Drains the tasks' queues.
 #[derive(Debug, Default)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     taken: Vec<Taken>,
     written: Vec<Written>,
     to_utc: i128, // what to add to the monotonic clock, at the latest drain
@@ -80,7 +80,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// Adds a stream. The numbers of their tasks must go up.
-    pub fn add(&mut self, stream: Stream) {
+    pub(crate) fn add(&mut self, stream: Stream) {
         if let Some(recording) = &stream.recording {
             recording.join(stream.id, &stream.content);
             if !self.written.iter().any(|written| written.recording == *recording) {
@@ -91,13 +91,13 @@ impl Recorder {
     }
 
     /// Takes a tick, for the next [`drain`](Self::drain).
-    pub fn tick(&mut self, tick: TickLine) {
+    pub(crate) fn tick(&mut self, tick: TickLine) {
         self.ticks.push(tick);
     }
 
     /// Lets go of streams whose tasks have ended, with all that is left in their queues, and finishes recordings that
     /// nobody is left to write to. A [`drain`](Self::drain) comes before it.
-    pub fn remove(&mut self, ids: &[u32]) {
+    pub(crate) fn remove(&mut self, ids: &[u32]) {
         if ids.is_empty() {
             return;
         }
@@ -117,7 +117,7 @@ impl Recorder {
 
     /// Takes and hands on all that is there, and sees to it that it is written. `utc_offset` says what to add to a clock
     /// to get nanoseconds since 1970.
-    pub fn drain(&mut self, now: Instant, utc_offset: impl Fn(KernelClock) -> i128) {
+    pub(crate) fn drain(&mut self, now: Instant, utc_offset: impl Fn(KernelClock) -> i128) {
         let at = Moment { now, to_utc: utc_offset(KernelClock::monotonic()) };
         self.to_utc = at.to_utc;
         self.written.iter().for_each(|written| written.recording.begin(at));
@@ -173,7 +173,7 @@ impl Recorder {
 
     /// Finishes all recordings, for good, with all that is left in the queues: what comes later is lost. No task runs any
     /// more, and a [`drain`](Self::drain) comes before it.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.empty(|_| true);
         for written in std::mem::take(&mut self.written) {
             let users = self.taken.iter().filter(|taken| taken.stream.recording.as_ref() == Some(&written.recording));
@@ -182,7 +182,7 @@ impl Recorder {
     }
 
     /// What has become of each stream so far.
-    pub fn streamed(&self) -> Vec<Streamed> {
+    pub(crate) fn streamed(&self) -> Vec<Streamed> {
         self.taken.iter().map(Taken::streamed).collect()
     }
 }

@@ -7,8 +7,6 @@ use std::{io, mem};
 
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span, Wake};
 
-use super::from_minus_one;
-
 /// Bracketed readings taken by [`utc_offset`]: enough that one of them is very likely undisturbed.
 const READINGS: usize = 8;
 
@@ -71,11 +69,6 @@ pub fn thread_cpu_time() -> Span {
     KernelClock(libc::CLOCK_THREAD_CPUTIME_ID).now() - Instant::ZERO
 }
 
-/// Processor time used by all threads of this process so far, in user and kernel mode together.
-pub fn process_cpu_time() -> Span {
-    KernelClock(libc::CLOCK_PROCESS_CPUTIME_ID).now() - Instant::ZERO
-}
-
 /// Sleeps for at least `span` on the monotonic clock, signals or not. For cool threads, which have no tick to meet;
 /// zero and negative spans return at once.
 pub fn pause(span: Span) {
@@ -90,7 +83,7 @@ pub fn pause(span: Span) {
 ///
 /// From the tightest of a few readings of UTC between two of `clock`, so a preemption in the middle does not show;
 /// good to some 50 ns. The answer ages: UTC is steered and stepped, the monotonic clock is not stepped with it.
-pub fn utc_offset(clock: KernelClock) -> i128 {
+pub(crate) fn utc_offset(clock: KernelClock) -> i128 {
     let utc = KernelClock::realtime();
     if clock == utc {
         return 0;
@@ -104,15 +97,6 @@ pub fn utc_offset(clock: KernelClock) -> i128 {
     // A step of a settable clock can make a width negative; it must not win.
     let tightest = (0..READINGS).map(|_| bracketed()).min_by_key(|(width, _)| width.nanos().unsigned_abs());
     tightest.map_or(0, |(_, offset)| offset)
-}
-
-/// Seconds that TAI is ahead of UTC (37 since 2017), or `None` when nobody has told the kernel.
-pub fn tai_offset() -> Option<i32> {
-    // SAFETY: timex is made of integers, for which all-zero bytes are valid; zero modes ask to change nothing.
-    let mut timex: libc::timex = unsafe { mem::zeroed() };
-    // SAFETY: `timex` is an owned, initialised struct of the type the kernel fills.
-    let state = unsafe { libc::adjtimex(&raw mut timex) };
-    from_minus_one(state).ok().and((timex.tai != 0).then_some(timex.tai))
 }
 
 fn read(clock: libc::clockid_t) -> libc::timespec {
@@ -177,12 +161,11 @@ mod tests {
     #[test]
     fn a_pause_lasts_and_processor_time_is_used_awake() {
         let clock = KernelClock::monotonic();
-        let (start, thread, process) = (clock.now(), thread_cpu_time(), process_cpu_time());
+        let (start, thread) = (clock.now(), thread_cpu_time());
         pause(Span::from_millis(2));
         assert!(clock.now() - start >= Span::from_millis(2));
         clock.spin_until(clock.now() + Span::from_millis(2));
         assert!(thread_cpu_time() > thread);
-        assert!(process_cpu_time() > process);
         pause(Span::from_nanos(i64::MIN));
     }
 
@@ -192,7 +175,6 @@ mod tests {
         let monotonic = KernelClock::monotonic();
         let before = KernelClock::realtime().now();
         let utc = monotonic.now().plus_nanos(utc_offset(monotonic));
-        println!("UTC by the monotonic clock: {} after UTC; TAI − UTC: {:?} s", utc - before, tai_offset());
-        assert!(tai_offset().is_none_or(|seconds| seconds != 0));
+        println!("UTC by the monotonic clock: {} after UTC", utc - before);
     }
 }

@@ -85,7 +85,7 @@ pub const fn cpu_set_size() -> usize {
 /// CPU numbers from the kernel's notation, `0-3,8`; ascending, each once. Empty text is no CPU.
 ///
 /// `None` for anything else: not numbers, ranges that run backwards, numbers of 65536 and more.
-pub fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
+pub(crate) fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -126,7 +126,7 @@ fn preempt(realtime: Option<&str>, choice: Option<&str>, version: Option<&str>) 
 
 /// Whether this process would be allowed to open a file for reading, or for reading and writing. Nothing is opened, which
 /// to a device may mean something; a cgroup may still refuse a device.
-pub fn may_open(path: &Path, write: bool) -> bool {
+pub(crate) fn may_open(path: &Path, write: bool) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
         return false;
     };

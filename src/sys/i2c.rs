@@ -24,7 +24,7 @@ const SIZE_WORD_DATA: u32 = 3;
 const SIZE_I2C_BLOCK_DATA: u32 = 8;
 
 /// Most bytes of one transfer by SMBus.
-pub const SMBUS_BLOCK: usize = 32;
+pub(crate) const SMBUS_BLOCK: usize = 32;
 
 /// Most messages of one combined transfer; two for each piece that is read.
 const MESSAGES: usize = 42;
@@ -34,35 +34,27 @@ const LONGEST: usize = 8_192;
 
 /// What an adapter can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Functions(pub u64);
+pub(crate) struct Functions(pub u64);
 
 impl Functions {
     /// Messages of any length, several in one transfer.
-    pub const I2C: u64 = 0x0000_0001;
-    /// One byte, without a register.
-    pub const WRITE_BYTE: u64 = 0x0004_0000;
+    pub(crate) const I2C: u64 = 0x0000_0001;
     /// A byte of a register.
-    pub const READ_BYTE_DATA: u64 = 0x0008_0000;
-    /// A byte into a register.
-    pub const WRITE_BYTE_DATA: u64 = 0x0010_0000;
+    pub(crate) const READ_BYTE_DATA: u64 = 0x0008_0000;
     /// Two bytes of a register.
-    pub const READ_WORD_DATA: u64 = 0x0020_0000;
-    /// Two bytes into a register.
-    pub const WRITE_WORD_DATA: u64 = 0x0040_0000;
+    pub(crate) const READ_WORD_DATA: u64 = 0x0020_0000;
     /// Up to 32 bytes from a register on.
-    pub const READ_I2C_BLOCK: u64 = 0x0400_0000;
-    /// Up to 32 bytes into a register and those after it.
-    pub const WRITE_I2C_BLOCK: u64 = 0x0800_0000;
+    pub(crate) const READ_I2C_BLOCK: u64 = 0x0400_0000;
 
     /// Whether it can do all of these.
-    pub const fn has(self, functions: u64) -> bool {
+    pub(crate) const fn has(self, functions: u64) -> bool {
         self.0 & functions == functions
     }
 }
 
 /// Bytes of a chip from a register on, and where in the buffer they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub(crate) struct Piece {
     /// The register to begin with.
     pub register: u8,
     /// How many bytes.
@@ -103,7 +95,7 @@ struct Smbus {
 ///
 /// # Errors
 /// The file is no I²C bus (ENOTTY), or the kernel's reason.
-pub fn functions(bus: &File) -> io::Result<Functions> {
+pub(crate) fn functions(bus: &File) -> io::Result<Functions> {
     let mut functions: libc::c_ulong = 0;
     // SAFETY: I2C_FUNCS writes one unsigned long to where the pointer leads, which outlives the call.
     from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_FUNCS as _, &raw mut functions) })?;
@@ -114,7 +106,7 @@ pub fn functions(bus: &File) -> io::Result<Functions> {
 ///
 /// # Errors
 /// EBUSY: a driver of the kernel has it; or the kernel's reason.
-pub fn set_address(bus: &File, address: u8, force: bool) -> io::Result<()> {
+pub(crate) fn set_address(bus: &File, address: u8, force: bool) -> io::Result<()> {
     let request = if force { I2C_SLAVE_FORCE } else { I2C_SLAVE };
     // SAFETY: the argument is a number; no memory is involved.
     from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), request as _, libc::c_ulong::from(address)) })?;
@@ -126,7 +118,7 @@ pub fn set_address(bus: &File, address: u8, force: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// EINVAL: a piece does not fit into the buffer; EIO: not all was read; or the kernel's reason.
-pub fn read_combined(bus: &File, address: u8, pieces: &[Piece], buffer: &mut [u8]) -> io::Result<()> {
+pub(crate) fn read_combined(bus: &File, address: u8, pieces: &[Piece], buffer: &mut [u8]) -> io::Result<()> {
     for pieces in pieces.chunks(MESSAGES / 2) {
         let mut messages = [EMPTY; MESSAGES];
         for (pair, piece) in messages.chunks_exact_mut(2).zip(pieces) {
@@ -152,7 +144,7 @@ pub fn read_combined(bus: &File, address: u8, pieces: &[Piece], buffer: &mut [u8
 ///
 /// # Errors
 /// EINVAL: it does not fit into the buffer, or is longer than 32 bytes; EIO: not all was read; or the kernel's reason.
-pub fn read_smbus(bus: &File, piece: &Piece, buffer: &mut [u8]) -> io::Result<()> {
+pub(crate) fn read_smbus(bus: &File, piece: &Piece, buffer: &mut [u8]) -> io::Result<()> {
     let bytes = place(piece, buffer)?;
     let mut block = Block([0; SMBUS_BLOCK + 2]);
     match bytes.len() {
@@ -182,7 +174,7 @@ pub fn read_smbus(bus: &File, piece: &Piece, buffer: &mut [u8]) -> io::Result<()
 ///
 /// # Errors
 /// EINVAL: there is none, or more than 33; or the kernel's reason.
-pub fn write_smbus(bus: &File, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write_smbus(bus: &File, bytes: &[u8]) -> io::Result<()> {
     let mut block = Block([0; SMBUS_BLOCK + 2]);
     let (&command, data) = bytes.split_first().ok_or_else(invalid)?;
     let size = match *data {

@@ -11,7 +11,7 @@ use super::from_minus_one;
 
 /// How much of the process [`lock`] keeps in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Locked {
+pub(crate) enum Locked {
     /// Every page, including those mapped later.
     All,
     /// The mappings there were at the time of the call; those made later, such as the stacks of new threads, are not.
@@ -23,7 +23,7 @@ pub enum Locked {
 /// Call it first thing: arenas of threads that exist already stay. Each arena reserves 64 MiB of address space, which
 /// counts as locked. Blocks of more than 32 MiB (512 KiB on 32 bits) still come from the kernel and go back to it.
 /// With other allocators than glibc's this does nothing.
-pub fn limit_arenas() {
+pub(crate) fn limit_arenas() {
     #[cfg(target_env = "gnu")]
     {
         const KEEP_ALL: libc::c_int = -1;
@@ -47,24 +47,15 @@ pub fn limit_arenas() {
 ///
 /// # Errors
 /// ENOMEM when the mappings there are exceed RLIMIT_MEMLOCK (remedy: `LimitMEMLOCK=infinity`); EPERM when that is 0.
-pub fn lock() -> io::Result<Locked> {
+pub(crate) fn lock() -> io::Result<Locked> {
     let (locked, future) = if unlimited()? { (Locked::All, libc::MCL_FUTURE) } else { (Locked::Present, 0) };
     // SAFETY: takes flags only, and moves no page that a pointer refers to.
     from_minus_one(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT | future) })?;
     Ok(locked)
 }
 
-/// Takes [`lock`] back.
-///
-/// # Errors
-/// None that the kernel documents.
-pub fn unlock() -> io::Result<()> {
-    // SAFETY: takes nothing, and changes no page's contents.
-    from_minus_one(unsafe { libc::munlockall() }).map(drop)
-}
-
 /// Bytes of address space that are locked, touched or not (VmLck); 0 when /proc does not tell.
-pub fn locked_bytes() -> u64 {
+pub(crate) fn locked_bytes() -> u64 {
     let kib = status("VmLck:").and_then(|value| value.trim_end_matches("kB").trim().parse().ok());
     kib.map_or(0, |kib: u64| kib.saturating_mul(1024))
 }
@@ -75,7 +66,7 @@ pub fn locked_bytes() -> u64 {
 ///
 /// # Errors
 /// EACCES for an ordinary user; ENOENT where the kernel or the container has no such device.
-pub fn hold_cpu_latency() -> io::Result<File> {
+pub(crate) fn hold_cpu_latency() -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).open("/dev/cpu_dma_latency")?;
     file.write_all(&0i32.to_ne_bytes())?; // microseconds
     Ok(file)
@@ -116,8 +107,6 @@ mod tests {
                 println!("{locked:?}: {} bytes", locked_bytes());
                 assert!(locked_bytes() > 0);
                 std::thread::Builder::new().spawn(|| ()).expect("a thread starts under the lock").join().unwrap();
-                unlock().unwrap();
-                assert_eq!(locked_bytes(), 0);
             }
             Err(error) => {
                 println!("skipped: {error}");

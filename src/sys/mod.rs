@@ -18,25 +18,25 @@
 
 #![allow(unsafe_code, reason = "system calls are unsafe functions of libc; this room is where they are made safe")]
 
-pub mod clock;
+pub(crate) mod clock;
 
 pub mod thread;
 
-pub mod signals;
+pub(crate) mod signals;
 
-pub mod memory;
+pub(crate) mod memory;
 
-pub mod host;
+pub(crate) mod host;
 
-pub mod notify;
+pub(crate) mod notify;
 
-pub mod stream;
+pub(crate) mod stream;
 
 #[cfg(feature = "video")]
-pub mod video;
+pub(crate) mod video;
 
 #[cfg(feature = "i2c")]
-pub mod i2c;
+pub(crate) mod i2c;
 
 use std::io;
 

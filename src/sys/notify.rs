@@ -7,23 +7,23 @@ use crate::time::Span;
 use sd_notify::NotifyState;
 
 /// Tells the service manager that the service is up, with a line on how it is.
-pub fn ready(status: &str) {
+pub(crate) fn ready(status: &str) {
     tell(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
 /// Tells the service manager how the service is, in one line.
-pub fn status(status: &str) {
+pub(crate) fn status(status: &str) {
     tell(&[NotifyState::Status(status)]);
 }
 
 /// Tells the service manager that the start goes on, and to wait for `longer` from now before it gives up.
-pub fn still_starting(status: &str, longer: Span) {
+pub(crate) fn still_starting(status: &str, longer: Span) {
     let micros = u32::try_from(longer.nanos() / 1_000).unwrap_or(u32::MAX);
     tell(&[NotifyState::ExtendTimeoutUsec(micros), NotifyState::Status(status)]);
 }
 
 /// Tells the service manager that a reload begins; [`ready`] ends it.
-pub fn reloading() {
+pub(crate) fn reloading() {
     // In one datagram, as the manager wants it: the time must belong to this message.
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
@@ -32,17 +32,17 @@ pub fn reloading() {
 }
 
 /// Tells the service manager that the service is about to end.
-pub fn stopping() {
+pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
 /// Tells the service manager's watchdog that the service is alive.
-pub fn alive() {
+pub(crate) fn alive() {
     tell(&[NotifyState::Watchdog]);
 }
 
 /// How often the service manager wants to hear [`alive`]; `None`: it does not watch.
-pub fn watchdog_interval() -> Option<Span> {
+pub(crate) fn watchdog_interval() -> Option<Span> {
     let interval = sd_notify::watchdog_enabled()?;
     Some(Span::from_wide(i128::try_from(interval.as_nanos()).unwrap_or(i128::MAX)))
 }

@@ -10,7 +10,7 @@ use std::{io, mem};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU};
 use signal_hook::flag;
-use signal_hook::iterator::{Handle, Signals};
+use signal_hook::iterator::Signals;
 
 use super::from_minus_one;
 
@@ -28,13 +28,9 @@ pub enum Request {
 /// The signals this process takes as a [`Request`]. Keep it until the process ends: once dropped, SIGHUP and the first
 /// of SIGINT and SIGTERM are swallowed.
 #[derive(Debug)]
-pub struct StopSignals {
+pub(crate) struct StopSignals {
     signals: Signals,
 }
-
-/// Ends [`StopSignals::wait`] from another thread.
-#[derive(Clone, Debug)]
-pub struct StopHandle(Handle);
 
 impl StopSignals {
     /// From here on the first SIGINT or SIGTERM is a request to stop, and the second of either ends the process at once
@@ -42,7 +38,7 @@ impl StopSignals {
     ///
     /// # Errors
     /// Those of sigaction and of making a pipe: EMFILE, ENFILE, ENOMEM.
-    pub fn install() -> io::Result<Self> {
+    pub(crate) fn install() -> io::Result<Self> {
         // In this order no signal goes missing, and the flag is looked at before it is raised.
         let stops = [SIGINT, SIGTERM];
         let signals = Signals::new(stops)?;
@@ -58,7 +54,7 @@ impl StopSignals {
     ///
     /// # Errors
     /// As [`StopSignals::install`].
-    pub fn with_cpu_limit(self) -> io::Result<Self> {
+    pub(crate) fn with_cpu_limit(self) -> io::Result<Self> {
         self.signals.add_signal(SIGXCPU)?;
         Ok(self)
     }
@@ -67,14 +63,13 @@ impl StopSignals {
     ///
     /// # Errors
     /// As [`StopSignals::install`].
-    pub fn with_reload(self) -> io::Result<Self> {
+    pub(crate) fn with_reload(self) -> io::Result<Self> {
         self.signals.add_signal(SIGHUP)?;
         Ok(self)
     }
 
     /// Blocks until somebody asks for something. Requests made in the meantime are kept, those of one kind as one.
-    /// `None` once [`StopHandle::close`] was called.
-    pub fn wait(&mut self) -> Option<Request> {
+    pub(crate) fn wait(&mut self) -> Option<Request> {
         let signal = self.signals.forever().next()?;
         Some(match signal {
             SIGHUP => Request::Reload,
@@ -82,25 +77,13 @@ impl StopSignals {
             stop => Request::Stop(stop),
         })
     }
-
-    /// For another thread to end the waiting with.
-    pub fn handle(&self) -> StopHandle {
-        StopHandle(self.signals.handle())
-    }
-}
-
-impl StopHandle {
-    /// Makes [`StopSignals::wait`] return `None`, now and from then on.
-    pub fn close(&self) {
-        self.0.close();
-    }
 }
 
 /// Asks another process to reload: SIGHUP.
 ///
 /// # Errors
 /// ESRCH when there is no such process, EPERM when it is another user's; EINVAL for a number that is no process's.
-pub fn ask_for_reload(process: u32) -> io::Result<()> {
+pub(crate) fn ask_for_reload(process: u32) -> io::Result<()> {
     // 0 and negative numbers mean whole groups of processes.
     let process = libc::pid_t::try_from(process).ok().filter(|process| *process > 0).ok_or_else(super::invalid)?;
     // SAFETY: no pointers; it sends a signal to a process that the kernel checks we may signal.
@@ -114,7 +97,7 @@ pub fn ask_for_reload(process: u32) -> io::Result<()> {
 ///
 /// # Errors
 /// None that the kernel documents for these arguments.
-pub fn catch_interrupts() -> io::Result<()> {
+pub(crate) fn catch_interrupts() -> io::Result<()> {
     extern "C" fn nothing(_signal: libc::c_int) {}
     // SAFETY: sigaction is made of integers, for which all-zero bytes are valid: an empty mask, and no SA_RESTART.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
@@ -142,10 +125,6 @@ mod tests {
             raise(SIGHUP).unwrap();
             let both = [signals.wait(), signals.wait()];
             assert!(both.contains(&Some(Request::Stop(SIGTERM))) && both.contains(&Some(Request::Reload)));
-            let handle = signals.handle();
-            std::thread::spawn(move || handle.close());
-            assert_eq!(signals.wait(), None);
-            assert_eq!(signals.wait(), None);
             raise(SIGINT).unwrap();
             unreachable!("the second signal ends the process");
         }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Whether a write of up to a page would be taken, or fail, at once; waits for it up to `within` (whole milliseconds).
 ///
 /// A pipe whose reader has stopped, or a terminal that is held (Ctrl-S), would let a write wait without an end.
-pub fn writable(stream: impl AsFd, within: Span) -> bool {
+pub(crate) fn writable(stream: impl AsFd, within: Span) -> bool {
     let mut asked = libc::pollfd { fd: stream.as_fd().as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     let millis = libc::c_int::try_from(within.nanos().max(0) / 1_000_000).unwrap_or(libc::c_int::MAX);
     // SAFETY: `asked` is one owned pollfd, as the count says, and outlives the call.
@@ -23,7 +23,7 @@ pub fn writable(stream: impl AsFd, within: Span) -> bool {
 ///
 /// # Errors
 /// The kernel's reason.
-pub fn set_nonblocking(file: impl AsFd) -> io::Result<()> {
+pub(crate) fn set_nonblocking(file: impl AsFd) -> io::Result<()> {
     let fd = file.as_fd().as_raw_fd();
     // SAFETY: the descriptor is open for as long as `file` is borrowed; no memory is involved.
     let flags = from_minus_one(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;

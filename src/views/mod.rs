@@ -2,4 +2,4 @@
 
 mod table;
 
-pub use table::table;
+pub(crate) use table::table;

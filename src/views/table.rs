@@ -8,7 +8,7 @@ const HEAD: [&str; 10] =
     ["task", "rate", "due", "ran", "skipped", "overruns", "late p50", "late p99", "late max", "run p99"];
 
 /// The summary as text, ending with a line feed. `emphasis` turns on bold and red, for a terminal.
-pub fn table(summary: &Summary, emphasis: bool) -> String {
+pub(crate) fn table(summary: &Summary, emphasis: bool) -> String {
     let mut rows: Vec<_> = summary.tasks.iter().map(|task| (cells(task), task.skipped + task.overruns > 0)).collect();
     rows.insert(0, (HEAD.map(String::from), false));
     let mut widths = [0; HEAD.len()];

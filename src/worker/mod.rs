@@ -14,11 +14,14 @@ mod set;
 
 mod setup;
 
-pub use control::{Activity, Control, Doing};
-pub use panic::{Panic, keep_quiet};
-pub use run::{Counts, Exchange, Report, Runner, Slot};
-pub use set::{Left, Pace, Seat, TaskSet};
-pub use setup::{Refusal, Standing};
+pub use control::Control;
+pub(crate) use control::{Activity, Doing};
+pub(crate) use panic::{Panic, keep_quiet};
+pub(crate) use run::{Counts, Exchange};
+pub use run::{Report, Runner, Slot};
+pub use set::TaskSet;
+pub(crate) use set::{Left, Pace, Seat};
+pub(crate) use setup::{Refusal, Standing};
 
 use crate::channels::TickSender;
 use crate::config::Scheduling;
@@ -36,7 +39,7 @@ const PANICS: usize = 64;
 
 /// Everything a worker needs to know before it can be started.
 #[derive(Debug)]
-pub struct Assignment {
+pub(crate) struct Assignment {
     /// Its name; the thread's name is made from it.
     pub name: String,
     /// The CPUs to pin it to; empty: not pinned.
@@ -53,7 +56,7 @@ pub struct Assignment {
 
 /// What a worker came to.
 #[derive(Debug, Default)]
-pub struct Finished {
+pub(crate) struct Finished {
     /// Counts of the run.
     pub report: Report,
     /// Processor time used by the loop.
@@ -62,7 +65,7 @@ pub struct Finished {
 
 /// A worker's thread, from outside.
 #[derive(Debug)]
-pub struct Worker {
+pub(crate) struct Worker {
     control: Arc<Control>,
     thread: JoinHandle<Option<Finished>>,
     id: ThreadId,
@@ -79,7 +82,7 @@ impl Worker {
     ///
     /// # Errors
     /// The system's reason why there is no thread.
-    pub fn spawn(assignment: Assignment, done: Sender<()>) -> io::Result<Self> {
+    pub(crate) fn spawn(assignment: Assignment, done: Sender<()>) -> io::Result<Self> {
         let (go, may_go) = bounded::<()>(1);
         let (tell_standing, standing) = bounded(1);
         let (start, take_start) = bounded::<TaskSet>(1);
@@ -110,12 +113,12 @@ impl Worker {
     }
 
     /// The kernel's number of its thread.
-    pub fn id(&self) -> ThreadId {
+    pub(crate) fn id(&self) -> ThreadId {
         self.id
     }
 
     /// Where its tasks' panics are told; there is one receiver.
-    pub fn take_panics(&mut self) -> Option<Receiver<Panic>> {
+    pub(crate) fn take_panics(&mut self) -> Option<Receiver<Panic>> {
         self.panics.take()
     }
 
@@ -123,28 +126,28 @@ impl Worker {
     ///
     /// # Errors
     /// When the thread has ended.
-    pub fn set_up(&self) -> io::Result<Standing> {
+    pub(crate) fn set_up(&self) -> io::Result<Standing> {
         let gone = "the worker's thread ended during its set-up";
         self.go.send(()).map_err(|_| io::Error::other(gone))?;
         self.standing.recv().map_err(|_| io::Error::other(gone))
     }
 
     /// Lets it run.
-    pub fn start(&self, set: TaskSet) {
+    pub(crate) fn start(&self, set: TaskSet) {
         // A thread that has ended will not take it, and tells so when it is joined.
         let _ = self.start.send(set);
     }
 
     /// Lays a new set ready, to be taken between two ticks. One at a time: ask [`exchanged`](Self::exchanged) until it
     /// has the old one.
-    pub fn exchange(&self, set: TaskSet) {
+    pub(crate) fn exchange(&self, set: TaskSet) {
         let _ = self.incoming.try_send(Box::new(set));
         self.control.ask_for_exchange();
         self.wake();
     }
 
     /// The old set, once the new one has been taken. Interrupts a worker that sleeps.
-    pub fn exchanged(&self) -> Option<Box<TaskSet>> {
+    pub(crate) fn exchanged(&self) -> Option<Box<TaskSet>> {
         let old = self.outgoing.try_recv().ok();
         if old.is_none() {
             self.wake();
@@ -153,28 +156,28 @@ impl Worker {
     }
 
     /// What it is doing.
-    pub fn doing(&self) -> Doing {
+    pub(crate) fn doing(&self) -> Doing {
         self.control.doing()
     }
 
     /// Sleeps made so far, and time spent in spin tails.
-    pub fn rested(&self) -> (u64, Span) {
+    pub(crate) fn rested(&self) -> (u64, Span) {
         self.control.rested()
     }
 
     /// Its thread has ended in another way than by coming to its end.
-    pub fn died(&self) -> bool {
+    pub(crate) fn died(&self) -> bool {
         self.thread.is_finished() && !self.control.completed()
     }
 
     /// Whether its thread has ended.
-    pub fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
     /// Asks it to end before its next tick. Repeat it until the thread has ended: a request that comes just before the
     /// thread falls asleep does not wake it.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.control.stop();
         self.wake();
     }
@@ -187,12 +190,12 @@ impl Worker {
     }
 
     /// The number of the task that has ended it, as its configuration asks.
-    pub fn failed(&self) -> Option<u32> {
+    pub(crate) fn failed(&self) -> Option<u32> {
         self.control.failed()
     }
 
     /// Waits for the thread to end. `None`: it never ran, or a fault of its own ended it.
-    pub fn join(self) -> Option<Finished> {
+    pub(crate) fn join(self) -> Option<Finished> {
         drop((self.go, self.start));
         self.thread.join().ok().flatten()
     }

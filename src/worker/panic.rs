@@ -11,7 +11,7 @@ use std::sync::Once;
 
 /// A task's panic.
 #[derive(Debug)]
-pub struct Panic {
+pub(crate) struct Panic {
     /// Number of the task.
     pub task: u32,
     /// Index of the tick.
@@ -31,7 +31,7 @@ thread_local! {
 
 /// From now on a panic on this thread is not printed, but goes to the receiver that is returned, which has room for this
 /// many at a time.
-pub fn keep_quiet(room: usize) -> Receiver<Panic> {
+pub(crate) fn keep_quiet(room: usize) -> Receiver<Panic> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = std::panic::take_hook();

@@ -13,7 +13,7 @@ const STACK_READY: usize = 512 * 1024;
 
 /// Something the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub(crate) struct Refusal {
     /// What was asked for.
     pub what: String,
     /// The kernel's reason.
@@ -26,7 +26,7 @@ pub struct Refusal {
 
 impl Refusal {
     /// A refusal of `what` for the kernel's `reason`.
-    pub fn new(
+    pub(crate) fn new(
         what: impl Into<String>,
         reason: &io::Error,
         meaning: impl Into<String>,
@@ -45,7 +45,7 @@ impl fmt::Display for Refusal {
 
 /// Where a worker's thread stands after its set-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub(crate) struct Standing {
     /// The policy the kernel says it has.
     pub policy: &'static str,
     /// The priority the kernel says it has; 0 where the policy has none.

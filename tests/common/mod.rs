@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file is a crate of its own, and uses a part of this")]
 
-use hertzd::sys::clock::{KernelClock, pause};
+use hertzd::internals::{KernelClock, pause};
 use hertzd::time::{Clock, Span};
 use serde_json::Value;
 use std::fs::{self, File};

@@ -5,11 +5,11 @@
 
 use hertzd::channels::{TickRecord, TickSink};
 use hertzd::config::OnError;
+use hertzd::internals::SimClock;
+use hertzd::internals::{Control, Report, Runner, Slot, TaskSet};
 use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
-use hertzd::sim::SimClock;
 use hertzd::task::Task;
 use hertzd::time::{Instant, Span};
-use hertzd::worker::{Control, Report, Runner, Slot, TaskSet};
 use std::sync::Arc;
 
 /// SplitMix64: the same sequence for the same seed on every machine, and a failing seed can be written down.

@@ -40,7 +40,7 @@ impl Missing {
 
 /// The hot end of a device that may come and go.
 #[derive(Debug)]
-pub struct Link<D> {
+pub(crate) struct Link<D> {
     device: Option<D>,
     lost: rtrb::Producer<D>,
     found: rtrb::Consumer<D>,
@@ -49,14 +49,14 @@ pub struct Link<D> {
 
 /// The words by which a reason says that somebody has a device which is for one at a time. Kinds use them, so that a
 /// device which a task is about to hand over is told from one that is not to be had.
-pub const IN_USE: &str = "is in use";
+pub(crate) const IN_USE: &str = "is in use";
 
 /// The names of the links that live.
 static HELD: Mutex<Vec<(String, Weak<()>)>> = Mutex::new(Vec::new());
 
 /// Whether a link of this name lives already: on a reload the task that comes is built while the one that it replaces
 /// still has its device, which may be for one at a time. Not for a hot thread.
-pub fn is_handed_over(what: &str) -> bool {
+pub(crate) fn is_handed_over(what: &str) -> bool {
     let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     held.iter().any(|(name, link)| name == what && link.strong_count() > 0)
 }
@@ -79,7 +79,7 @@ impl<D: Send + 'static> Link<D> {
     ///
     /// # Errors
     /// What `open` said, where a missing device is to be refused; or that the thread for it could not be started.
-    pub fn open<F>(what: impl Into<String>, missing: Missing, mut open: F) -> Result<Self, String>
+    pub(crate) fn open<F>(what: impl Into<String>, missing: Missing, mut open: F) -> Result<Self, String>
     where
         F: FnMut() -> Result<D, String> + Send + 'static,
     {
@@ -116,7 +116,7 @@ impl<D: Send + 'static> Link<D> {
     ///
     /// # Errors
     /// It is gone, and looked for.
-    pub fn device(&mut self) -> Result<&mut D, TickError> {
+    pub(crate) fn device(&mut self) -> Result<&mut D, TickError> {
         if self.device.is_none() {
             self.device = self.found.pop().ok();
         }
@@ -124,7 +124,7 @@ impl<D: Send + 'static> Link<D> {
     }
 
     /// Gives the device up: it is closed and looked for elsewhere. Wait-free.
-    pub fn lose(&mut self) {
+    pub(crate) fn lose(&mut self) {
         if let Some(device) = self.device.take() {
             // There is room: the next device only comes after this one has been taken out.
             self.device = self.lost.push(device).err().map(|rtrb::PushError::Full(device)| device);
@@ -136,7 +136,11 @@ impl<D: Send + 'static> Link<D> {
     ///
     /// # Errors
     /// The device was gone before, or the error of `work`.
-    pub fn with<T>(&mut self, what: &'static str, work: impl FnOnce(&mut D) -> io::Result<T>) -> Result<T, TickError> {
+    pub(crate) fn with<T>(
+        &mut self,
+        what: &'static str,
+        work: impl FnOnce(&mut D) -> io::Result<T>,
+    ) -> Result<T, TickError> {
         let worked = work(self.device()?);
         worked.map_err(|error| {
             if is_gone(&error) {
@@ -150,7 +154,7 @@ impl<D: Send + 'static> Link<D> {
 const GONE: TickError = TickError::new("the device is gone, and looked for");
 
 /// Whether an error says that a device is no longer there, or that only opening it anew can help.
-pub fn is_gone(error: &io::Error) -> bool {
+pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::EIO | libc::ESTALE | libc::EBADF))
 }
 

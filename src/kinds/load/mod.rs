@@ -13,7 +13,7 @@ use std::num::NonZeroU64;
 
 /// What a load does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LoadSettings {
+pub(crate) struct LoadSettings {
     /// How long the ticks run, one after the other, cycled. Empty: no time at all; below zero counts as zero.
     pub run: Vec<Span>,
     /// How the time is spent.
@@ -24,7 +24,7 @@ pub struct LoadSettings {
 
 /// How a load spends its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// On the processor.
     #[default]
     Burn,
@@ -34,7 +34,7 @@ pub enum Mode {
 
 /// Something that goes wrong now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub(crate) struct Fault {
     /// What.
     pub kind: FaultKind,
     /// In the last of every so many releases: in tick `n` when `n + 1` is a multiple. With 1 in every tick; with 100
@@ -46,7 +46,7 @@ pub struct Fault {
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultKind {
+pub(crate) enum FaultKind {
     /// The tick burns [`Fault::run`], whatever the mode.
     LongRun,
     /// The tick touches [`FRESH_PAGES`] pages of memory that were never touched before, and burns what is left of
@@ -69,14 +69,14 @@ pub enum FaultKind {
 }
 
 /// Pages touched by a tick with [`FaultKind::PageFaults`].
-pub const FRESH_PAGES: usize = 64;
+pub(crate) const FRESH_PAGES: usize = 64;
 
 /// Ticks with [`FaultKind::PageFaults`] that find fresh pages.
-pub const PAGE_FAULT_TICKS: usize = 64;
+pub(crate) const PAGE_FAULT_TICKS: usize = 64;
 
 /// A task that burns or sleeps a scripted time.
 #[derive(Debug)]
-pub struct Load<C> {
+pub(crate) struct Load<C> {
     settings: LoadSettings,
     clock: C,
     untouched: Box<[u8]>, // zeroed by the kernel on first touch; empty unless page faults were asked for
@@ -87,7 +87,7 @@ pub struct Load<C> {
 impl<C: Clock> Load<C> {
     /// A load on `clock`. With [`FaultKind::PageFaults`] it sets 128 MiB of address space aside, of which only touched
     /// pages take memory.
-    pub fn new(settings: LoadSettings, clock: C) -> Self {
+    pub(crate) fn new(settings: LoadSettings, clock: C) -> Self {
         let faulting = settings.fault.is_some_and(|fault| fault.kind == FaultKind::PageFaults);
         let untouched = vec![0; if faulting { PAGE_FAULT_TICKS * STRIDE } else { 0 }].into_boxed_slice();
         Self { settings, clock, untouched, fresh: 0, ran: 0 }

@@ -43,7 +43,7 @@ pub(super) use keys::kind;
 
 pub use buffer::BufferSettings;
 pub use find::ByName;
-pub use text::{Line, Place};
+pub(crate) use text::{Line, Place};
 
 use crate::config::BuildError;
 use crate::kinds::device::Missing;
@@ -104,7 +104,7 @@ pub struct ValueSettings {
 /// At the key to blame: `path` when the file cannot be opened or read, `line` and `field` when there is no number at that
 /// place (with what was found there), `hwmon`, `iio` and `device` when the device is not found, `value` for one of several
 /// values; and for settings outside their range.
-pub fn open(settings: SensorSettings, what: &str) -> Result<Box<dyn Task>, BuildError> {
+pub(crate) fn open(settings: SensorSettings, what: &str) -> Result<Box<dyn Task>, BuildError> {
     open_under(settings, what, ["/sys", "/dev"].map(Path::new))
 }
 

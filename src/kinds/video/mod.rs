@@ -21,8 +21,8 @@ mod open;
 mod reel;
 
 pub(super) use keys::kind;
-pub use offers::{Camera, Offer, cameras, offers};
-pub use reel::Take;
+pub use offers::{cameras, offers};
+pub(crate) use reel::Take;
 
 use crate::channels::{BlockSender, Format, ImageFormat, Shape};
 use crate::config::BuildError;
@@ -39,7 +39,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Which camera, and how its frames are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VideoSettings {
+pub(crate) struct VideoSettings {
     /// Its path, from the root; or a part of its name that only one camera has, upper or lower case.
     pub device: String,
     /// V4L2's four characters, filled up with spaces.
@@ -76,7 +76,7 @@ impl Default for VideoSettings {
 
 /// A task that takes frames from a camera.
 #[derive(Debug)]
-pub struct Video {
+pub(crate) struct Video {
     link: Link<Opened>,
     reel: Reel,
     promise: Promise,
@@ -96,7 +96,7 @@ impl Video {
     /// # Errors
     /// At the key to blame: `device` when it cannot be found, opened or started, `format`, `size` and `buffers` when the
     /// camera does not have them, with what it has instead.
-    pub fn open(settings: VideoSettings, task: &str) -> Result<Self, BuildError> {
+    pub(crate) fn open(settings: VideoSettings, task: &str) -> Result<Self, BuildError> {
         let what = format!("camera {} of task {task}", settings.device);
         let (take, mut missing) = (settings.take, settings.missing);
         let usual = usual(&settings);

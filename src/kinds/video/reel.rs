@@ -12,7 +12,7 @@ use std::io;
 
 /// Which frames a task works on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Take {
+pub(crate) enum Take {
     /// All of them, in order.
     #[default]
     Every,

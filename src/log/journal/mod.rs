@@ -20,7 +20,7 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-pub use queue::{Bounds, Journal};
+pub(crate) use queue::{Bounds, Journal};
 
 use super::Entry;
 use crate::sys::clock::KernelClock;
@@ -35,7 +35,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
 /// Where the journal listens.
-pub const SOCKET: &str = "/run/systemd/journal/socket";
+pub(crate) const SOCKET: &str = "/run/systemd/journal/socket";
 
 /// How long [`finish`] goes on offering what waits.
 const PATIENCE: Span = Span::from_seconds(1);
@@ -47,7 +47,7 @@ static OPENED: OnceLock<Journal> = OnceLock::new();
 ///
 /// # Errors
 /// As [`Journal::new`].
-pub fn layer() -> io::Result<JournalLayer> {
+pub(crate) fn layer() -> io::Result<JournalLayer> {
     let journal = match OPENED.get() {
         Some(journal) => journal,
         None => {
@@ -60,11 +60,11 @@ pub fn layer() -> io::Result<JournalLayer> {
 
 /// Sends every event to a [`Journal`].
 #[derive(Clone, Copy, Debug)]
-pub struct JournalLayer(&'static Journal);
+pub(crate) struct JournalLayer(&'static Journal);
 
 impl JournalLayer {
     /// Sends an entry that is no event.
-    pub fn submit(&self, entry: &Entry) {
+    pub(crate) fn submit(&self, entry: &Entry) {
         self.0.submit(entry);
     }
 }
@@ -77,37 +77,37 @@ impl<S: Subscriber> Layer<S> for JournalLayer {
 
 /// Offers the journal again what it did not take. To be called a few times a second at least; without a journal, or with
 /// nothing waiting, it costs next to nothing.
-pub fn flush() {
+pub(crate) fn flush() {
     if let Some(journal) = OPENED.get() {
         journal.flush(KernelClock::realtime().now());
     }
 }
 
 /// Before the process ends: for up to a second, offers the journal what it did not take. What is left then is lost.
-pub fn finish() {
+pub(crate) fn finish() {
     if let Some(journal) = OPENED.get() {
         journal.finish(PATIENCE);
     }
 }
 
 /// Entries the journal has taken; 0 where the log goes elsewhere.
-pub fn sent() -> u64 {
+pub(crate) fn sent() -> u64 {
     OPENED.get().map_or(0, Journal::sent)
 }
 
 /// Entries the journal will never get; 0 where the log goes elsewhere.
-pub fn lost() -> u64 {
+pub(crate) fn lost() -> u64 {
     OPENED.get().map_or(0, Journal::lost)
 }
 
 /// Whether stderr leads to the journal anyway, and its socket is there: then entries lose nothing by the native way.
-pub fn stderr_leads_there() -> bool {
+pub(crate) fn stderr_leads_there() -> bool {
     let named = std::env::var("JOURNAL_STREAM").ok();
     is_stream(named.as_deref(), io::stderr(), Path::new(SOCKET))
 }
 
 /// Whether there is a socket at [`SOCKET`].
-pub fn present() -> bool {
+pub(crate) fn present() -> bool {
     is_socket(Path::new(SOCKET))
 }
 

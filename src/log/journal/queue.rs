@@ -19,7 +19,7 @@ const REST: Span = Span::from_millis(5);
 
 /// How much may wait in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// This many entries.
     pub entries: usize,
     /// And this many bytes in all of them together.
@@ -35,7 +35,7 @@ impl Default for Bounds {
 
 /// A way into the journal that never waits.
 #[derive(Debug)]
-pub struct Journal {
+pub(crate) struct Journal {
     path: PathBuf,
     socket: UnixDatagram,
     bounds: Bounds,
@@ -62,14 +62,14 @@ impl Journal {
     ///
     /// # Errors
     /// Those of making a socket: too many open files, or a sandbox without AF_UNIX.
-    pub fn new(path: impl Into<PathBuf>, bounds: Bounds) -> io::Result<Self> {
+    pub(crate) fn new(path: impl Into<PathBuf>, bounds: Bounds) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
         Ok(Self { path: path.into(), socket, bounds, queue: Mutex::default() })
     }
 
     /// Sends `entry` after all that wait; keeps it if that cannot be done now.
-    pub fn submit(&self, entry: &Entry) {
+    pub(crate) fn submit(&self, entry: &Entry) {
         let mut datagram = Datagram::new(entry);
         let mut queue = self.queue();
         self.drain(&mut queue, entry.time);
@@ -85,12 +85,12 @@ impl Journal {
     }
 
     /// Offers again what waits, as far as the journal takes it. `now` is UTC since 1970.
-    pub fn flush(&self, now: Instant) {
+    pub(crate) fn flush(&self, now: Instant) {
         self.drain(&mut self.queue(), now);
     }
 
     /// Goes on offering what waits until it is gone, or `patience` has passed; what is left then is lost.
-    pub fn finish(&self, patience: Span) {
+    pub(crate) fn finish(&self, patience: Span) {
         let clock = KernelClock::monotonic();
         let end = clock.now() + patience;
         loop {
@@ -112,17 +112,18 @@ impl Journal {
     }
 
     /// Entries the journal has taken.
-    pub fn sent(&self) -> u64 {
+    pub(crate) fn sent(&self) -> u64 {
         self.queue().sent
     }
 
     /// Entries it will never get.
-    pub fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         self.queue().lost
     }
 
     /// Entries kept in memory.
-    pub fn waiting(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
         self.queue().waiting.len()
     }
 

@@ -14,7 +14,7 @@ mod request;
 
 mod stream;
 
-pub use stream::{Frame, MOST_BUFFERS, Stream};
+pub(crate) use stream::{Frame, MOST_BUFFERS, Stream};
 
 use moq_v4l::sys as v4l2;
 use moq_v4l::v4l2::vidioc;
@@ -26,7 +26,7 @@ use std::path::Path;
 
 /// What a device says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Capability {
+pub(crate) struct Capability {
     /// Name of the card: "HD Pro Webcam C920".
     pub card: String,
     /// Name of the driver: "uvcvideo".
@@ -39,7 +39,7 @@ pub struct Capability {
 
 /// The form of the frames that a device delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
+pub(crate) struct Form {
     /// V4L2's four characters.
     pub four_cc: [u8; 4],
     /// In pixels.
@@ -56,7 +56,7 @@ pub struct Form {
 
 /// Sizes of frames; both ends are equal for a single size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub(crate) struct Sizes {
     /// Width and height, in pixels.
     pub smallest: (u32, u32),
     /// Width and height, in pixels.
@@ -65,7 +65,7 @@ pub struct Sizes {
 
 /// An open device that does not stream yet.
 #[derive(Debug)]
-pub struct Device {
+pub(crate) struct Device {
     file: File,
 }
 
@@ -74,7 +74,7 @@ impl Device {
     ///
     /// # Errors
     /// ENOENT, ENODEV: it is not there. EACCES, EPERM: by its mode, or by a service's DeviceAllow=.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         Ok(Self { file })
     }
@@ -83,7 +83,7 @@ impl Device {
     ///
     /// # Errors
     /// As of fstat().
-    pub fn number(&self) -> io::Result<u64> {
+    pub(crate) fn number(&self) -> io::Result<u64> {
         self.file.metadata().map(|metadata| metadata.rdev())
     }
 
@@ -91,7 +91,7 @@ impl Device {
     ///
     /// # Errors
     /// ENOTTY: it is no video device.
-    pub fn capability(&self) -> io::Result<Capability> {
+    pub(crate) fn capability(&self) -> io::Result<Capability> {
         let mut capability: v4l2::v4l2_capability = zeroed();
         ask(&self.file, vidioc::VIDIOC_QUERYCAP, &mut capability)?;
         let can = match capability.capabilities & v4l2::V4L2_CAP_DEVICE_CAPS {
@@ -111,7 +111,7 @@ impl Device {
     ///
     /// # Errors
     /// EBUSY: it streams already, here or in another program. EINVAL: it has no such format.
-    pub fn set_form(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<Form> {
+    pub(crate) fn set_form(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<Form> {
         self.form(vidioc::VIDIOC_S_FMT, four_cc, width, height)
     }
 
@@ -119,7 +119,7 @@ impl Device {
     ///
     /// # Errors
     /// EINVAL: it has no such format.
-    pub fn try_form(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<Form> {
+    pub(crate) fn try_form(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<Form> {
         self.form(vidioc::VIDIOC_TRY_FMT, four_cc, width, height)
     }
 
@@ -148,7 +148,7 @@ impl Device {
     ///
     /// # Errors
     /// ENOTTY: the driver cannot be asked.
-    pub fn rate(&self) -> io::Result<Option<(u32, u32)>> {
+    pub(crate) fn rate(&self) -> io::Result<Option<(u32, u32)>> {
         let mut parameters: v4l2::v4l2_streamparm = zeroed();
         parameters.type_ = CAPTURE;
         ask(&self.file, vidioc::VIDIOC_G_PARM, &mut parameters)?;
@@ -159,7 +159,7 @@ impl Device {
     ///
     /// # Errors
     /// ENOTTY, EINVAL: the driver cannot be asked.
-    pub fn set_rate(&self, (frames, seconds): (u32, u32)) -> io::Result<Option<(u32, u32)>> {
+    pub(crate) fn set_rate(&self, (frames, seconds): (u32, u32)) -> io::Result<Option<(u32, u32)>> {
         let mut parameters: v4l2::v4l2_streamparm = zeroed();
         parameters.type_ = CAPTURE;
         let mut capture: v4l2::v4l2_captureparm = zeroed();
@@ -173,7 +173,7 @@ impl Device {
     ///
     /// # Errors
     /// ENODEV, ENOTTY.
-    pub fn formats(&self) -> io::Result<Vec<([u8; 4], String)>> {
+    pub(crate) fn formats(&self) -> io::Result<Vec<([u8; 4], String)>> {
         self.each(|index| {
             let mut format: v4l2::v4l2_fmtdesc = zeroed();
             (format.index, format.type_) = (index, CAPTURE);
@@ -186,7 +186,7 @@ impl Device {
     ///
     /// # Errors
     /// ENODEV.
-    pub fn sizes(&self, four_cc: [u8; 4]) -> io::Result<Vec<Sizes>> {
+    pub(crate) fn sizes(&self, four_cc: [u8; 4]) -> io::Result<Vec<Sizes>> {
         let all = self.each(|index| {
             let mut sizes: v4l2::v4l2_frmsizeenum = zeroed();
             (sizes.index, sizes.pixel_format) = (index, u32::from_le_bytes(four_cc));
@@ -211,7 +211,7 @@ impl Device {
     ///
     /// # Errors
     /// ENODEV.
-    pub fn rates(&self, four_cc: [u8; 4], (width, height): (u32, u32)) -> io::Result<Vec<(u32, u32)>> {
+    pub(crate) fn rates(&self, four_cc: [u8; 4], (width, height): (u32, u32)) -> io::Result<Vec<(u32, u32)>> {
         let all = self.each(|index| {
             let mut intervals: v4l2::v4l2_frmivalenum = zeroed();
             (intervals.index, intervals.pixel_format) = (index, u32::from_le_bytes(four_cc));
@@ -235,7 +235,7 @@ impl Device {
     ///
     /// # Errors
     /// What was attempted, and the reason: ENOMEM, EBUSY, ENOSPC for want of USB bandwidth, or whatever the driver says.
-    pub fn stream(self, buffers: u32, form: Form) -> Result<Stream, (&'static str, io::Error)> {
+    pub(crate) fn stream(self, buffers: u32, form: Form) -> Result<Stream, (&'static str, io::Error)> {
         Stream::start(self.file, buffers, form)
     }
 

@@ -12,11 +12,11 @@ use std::ptr::{self, NonNull};
 use std::{io, slice};
 
 /// Most buffers that the kernel gives one device.
-pub const MOST_BUFFERS: u32 = 32;
+pub(crate) const MOST_BUFFERS: u32 = 32;
 
 /// One buffer that the device has filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub(crate) struct Frame {
     /// Number of the buffer.
     pub buffer: u32,
     /// The driver's number of the frame.
@@ -31,7 +31,7 @@ pub struct Frame {
 
 /// A device that streams into mapped buffers.
 #[derive(Debug)]
-pub struct Stream {
+pub(crate) struct Stream {
     buffers: Box<[Mapping]>, // unmapped before the device is closed
     taken: Box<[bool]>,      // those that the driver does not have
     file: File,
@@ -59,12 +59,12 @@ impl Stream {
     }
 
     /// The form of its frames.
-    pub fn form(&self) -> &Form {
+    pub(crate) fn form(&self) -> &Form {
         &self.form
     }
 
     /// How many buffers there are.
-    pub fn buffers(&self) -> usize {
+    pub(crate) fn buffers(&self) -> usize {
         self.buffers.len()
     }
 
@@ -72,7 +72,7 @@ impl Stream {
     ///
     /// # Errors
     /// ENODEV: the device is gone. EIO: the stream broke off. After any of them only opening the device anew helps.
-    pub fn dequeue(&mut self) -> io::Result<Option<Frame>> {
+    pub(crate) fn dequeue(&mut self) -> io::Result<Option<Frame>> {
         let mut buffer: v4l2::v4l2_buffer = zeroed();
         (buffer.type_, buffer.memory) = (CAPTURE, MAPPED);
         match ask(&self.file, vidioc::VIDIOC_DQBUF, &mut buffer) {
@@ -94,7 +94,7 @@ impl Stream {
     }
 
     /// What lies in a frame; empty once its buffer has been handed back.
-    pub fn bytes(&self, frame: &Frame) -> &[u8] {
+    pub(crate) fn bytes(&self, frame: &Frame) -> &[u8] {
         let index = usize::try_from(frame.buffer).unwrap_or(usize::MAX);
         match (self.taken.get(index), self.buffers.get(index)) {
             (Some(true), Some(mapping)) => mapping.bytes(frame.length),
@@ -106,7 +106,7 @@ impl Stream {
     ///
     /// # Errors
     /// ENODEV: the device is gone. EINVAL: the driver has this buffer already.
-    pub fn queue(&mut self, buffer: u32) -> io::Result<()> {
+    pub(crate) fn queue(&mut self, buffer: u32) -> io::Result<()> {
         let index = usize::try_from(buffer).map_err(|_| invalid())?;
         let taken = self.taken.get_mut(index).filter(|taken| **taken).ok_or_else(invalid)?;
         let mut argument: v4l2::v4l2_buffer = zeroed();
