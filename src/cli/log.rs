@@ -4,7 +4,7 @@ use super::{Stop, coloured};
 use crate::daemon::Glance;
 use crate::log::journal::{self, JournalLayer};
 use crate::log::{Entry, JsonLayer};
-use crate::sys::stream::writable;
+use crate::sys::fd::writable;
 use crate::time::Span;
 use clap::ValueEnum;
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! `hertzd simulate`: the hot loop on the virtual clock.
 
 use super::{App, ConfigArg, Source, Stop, coloured, log, print, span};
-use crate::daemon::{self, SimulateOptions, TickLine};
+use crate::daemon::{self, SimulateOptions, SimulatedTick};
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use crate::views::table;
@@ -45,7 +45,7 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
         )?;
     }
     let mut progress = Progress::new(args.summary_only);
-    let mut line = |tick: TickLine<'_>| -> io::Result<()> {
+    let mut line = |tick: SimulatedTick<'_>| -> io::Result<()> {
         progress.tick(&tick);
         if args.summary_only {
             return Ok(());
@@ -91,7 +91,7 @@ impl Progress {
         Self { drawn: wanted.then(|| KernelClock::monotonic().now()), ticks: 0 }
     }
 
-    fn tick(&mut self, tick: &TickLine<'_>) {
+    fn tick(&mut self, tick: &SimulatedTick<'_>) {
         self.ticks += 1;
         // A look at the clock every 65,536 ticks is a few times a second at the most.
         if !self.ticks.is_multiple_of(1 << 16) {

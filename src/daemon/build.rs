@@ -5,7 +5,7 @@ use crate::channels::{self, RowSender};
 use crate::config::{Config, Problems, RecordConfig, RecordForm, TaskConfig};
 use crate::metrics::TaskFacts;
 use crate::pacing::{LeakyBucket, Overrun};
-use crate::recording::{Content, Recordings, Stream, place};
+use crate::recording::{Content, Recordings, TaskOutput, place};
 use crate::sys::clock::KernelClock;
 use crate::worker::Slot;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub(super) struct Built {
     /// Its place in the configuration.
     pub(super) index: usize,
     pub(super) slot: Slot,
-    pub(super) stream: Option<Stream>,
+    pub(super) stream: Option<TaskOutput>,
 }
 
 /// Files that only one task may record to, by their places, and that task's name.
@@ -62,7 +62,7 @@ fn build_one(
     clock: KernelClock,
     recordings: &mut Recordings,
     taken: &mut Sole,
-) -> Result<(Slot, Option<Stream>), Problems> {
+) -> Result<(Slot, Option<TaskOutput>), Problems> {
     let mut task = config.blueprint.build().map_err(|error| Problems::at(&config.section, error.key, error.message))?;
     let columns = task.columns();
     let shape = task.stream();
@@ -100,7 +100,7 @@ fn build_one(
         let (sender, receiver) = channels::rows(config.queue, plan::room(config.rate.hertz(), 4.0, 256), columns);
         rows = Some(sender);
         let ticks = config.record.as_ref().filter(|record| record.form == RecordForm::Mcap).map(|_| Arc::default());
-        stream = Some(Stream { id, clock, content, rows: receiver, blocks, recording, ticks });
+        stream = Some(TaskOutput { id, clock, content, rows: receiver, blocks, recording, ticks });
     }
     let slot = Slot {
         id,

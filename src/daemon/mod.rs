@@ -31,7 +31,7 @@ mod supervisor;
 mod recorded_ticks;
 
 pub(crate) use diff::{Diff, Sections};
-pub(crate) use simulate::TickLine;
+pub(crate) use simulate::SimulatedTick;
 pub use simulate::{SimulateOptions, simulate};
 pub(crate) use summary::DaemonSummary;
 

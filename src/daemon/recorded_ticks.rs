@@ -4,7 +4,7 @@
 
 use crate::channels::{TickRecord, Traffic};
 use crate::metrics::Cause;
-use crate::recording::TickLine;
+use crate::recording::RecordedTick;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) const ROOM: usize = 1 << 18;
 /// What the metrics thread tells the recorder.
 #[derive(Debug)]
 pub(super) enum Passed {
-    Tick(TickLine),
+    Tick(RecordedTick),
     /// Nothing more comes of this task, neither ticks nor values nor blocks.
     Gone(u32),
 }
@@ -50,7 +50,7 @@ impl TickFeed {
     /// Hands over a tick, if it is wanted; `cause` is that of its overrun.
     pub(super) fn offer(&self, record: &TickRecord, cause: Option<Cause>) {
         let Some(traffic) = self.wanted.get(&record.task) else { return };
-        let line = TickLine {
+        let line = RecordedTick {
             task: record.task,
             n: record.n,
             release: record.release,

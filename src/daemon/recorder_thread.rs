@@ -4,7 +4,7 @@
 //! is counted as lost.
 
 use super::recorded_ticks::{Passed, ROOM};
-use crate::recording::{Recorder, Stream, Streamed};
+use crate::recording::{OutputState, Recorder, TaskOutput};
 use crate::sys::clock::{KernelClock, pause, utc_offset};
 use crate::time::{Clock, Span};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
@@ -28,9 +28,9 @@ pub(super) fn waiting<T>(orders: &Receiver<T>) -> (Vec<T>, bool) {
 }
 
 enum Command {
-    Add(Vec<Stream>),
-    Look(Sender<Vec<Streamed>>),
-    Close(Sender<Vec<Streamed>>),
+    Add(Vec<TaskOutput>),
+    Look(Sender<Vec<OutputState>>),
+    Close(Sender<Vec<OutputState>>),
     Finish,
 }
 
@@ -88,19 +88,19 @@ impl Recording {
         Ok(Self { commands, thread })
     }
 
-    pub(super) fn add(&self, streams: Vec<Stream>) {
+    pub(super) fn add(&self, streams: Vec<TaskOutput>) {
         self.order(Command::Add(streams));
     }
 
     /// Finishes all recordings, with all that was handed over before; what has become of each task's values.
-    pub(super) fn close(&self) -> Vec<Streamed> {
+    pub(super) fn close(&self) -> Vec<OutputState> {
         let (reply, answer) = bounded(1);
         self.order(Command::Close(reply));
         answer.recv().unwrap_or_default()
     }
 
     /// What has become of each task's values so far; `None`: the disk is slow, and so is the answer.
-    pub(super) fn look_within(&self, patience: Duration) -> Option<Vec<Streamed>> {
+    pub(super) fn look_within(&self, patience: Duration) -> Option<Vec<OutputState>> {
         let (reply, answer) = bounded(1);
         self.order(Command::Look(reply));
         answer.recv_timeout(patience).ok()

@@ -196,7 +196,7 @@ impl Daemon {
 struct Places {
     ids: Vec<u32>,                // of all of them, in their order
     slots: BTreeMap<usize, Slot>, // of those that begin, by their places
-    streams: Vec<crate::recording::Stream>,
+    streams: Vec<crate::recording::TaskOutput>,
 }
 
 impl Places {

@@ -30,7 +30,7 @@ pub struct SimulateOptions {
 
 /// One tick, as `simulate --json` prints it. Instants count from the worker's epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct TickLine<'a> {
+pub struct SimulatedTick<'a> {
     /// Name of the task.
     pub task: &'a str,
     /// Index of the tick.
@@ -52,7 +52,7 @@ pub struct TickLine<'a> {
 pub fn simulate(
     config: &Config,
     options: SimulateOptions,
-    line: &mut dyn FnMut(TickLine<'_>) -> io::Result<()>,
+    line: &mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
 ) -> io::Result<Summary> {
     let window = Window { first_tick: options.first_tick, length: Some(options.length) };
     let mut metrics = Metrics::default();
@@ -142,7 +142,7 @@ fn busy(metrics: &Metrics, report: &Report) -> Span {
 struct Lines<'a> {
     names: &'a [&'a str], // by number
     metrics: &'a mut Metrics,
-    line: &'a mut dyn FnMut(TickLine<'_>) -> io::Result<()>,
+    line: &'a mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
     control: Arc<Control>,
     records: &'a mut RecordsSummary,
     broken: Option<io::Error>,
@@ -152,7 +152,7 @@ impl TickSink for Lines<'_> {
     fn offer(&mut self, record: TickRecord) {
         self.records.sent += 1;
         self.metrics.take(&record);
-        let line = TickLine {
+        let line = SimulatedTick {
             task: self.names[record.task as usize],
             n: record.n,
             release_ns: record.release.nanos(),

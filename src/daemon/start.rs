@@ -10,7 +10,7 @@ use super::{Daemon, Failure, Running, clock, recorded_ticks};
 use crate::channels;
 use crate::config::{ClockKind, Config, WorkerConfig};
 use crate::log::{Message, Output};
-use crate::recording::{Recordings, Stream};
+use crate::recording::{Recordings, TaskOutput};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::{memory, signals, thread};
@@ -99,7 +99,7 @@ impl Daemon {
     }
 
     /// Lets these be recorded; before metrics know of their tasks.
-    pub(super) fn record(&self, streams: Vec<Stream>) {
+    pub(super) fn record(&self, streams: Vec<TaskOutput>) {
         let ticks = streams.iter().filter_map(|stream| Some((stream.id, stream.ticks.clone()?)));
         self.collector.record_ticks(ticks.collect());
         self.recording.add(streams);

@@ -11,7 +11,7 @@ use crate::log::journal;
 use crate::metrics::{
     Distribution, Granted, HostSummary, JournalSummary, Picture, RecordsSummary, Summary, TaskSummary, WorkerSummary,
 };
-use crate::recording::Streamed;
+use crate::recording::OutputState;
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::thread;
@@ -75,7 +75,7 @@ pub(super) struct WorkerPart {
 pub(super) struct TaskPart {
     pub(super) counts: Counts,
     pub(super) picture: Picture,
-    pub(super) streamed: Option<Streamed>,
+    pub(super) streamed: Option<OutputState>,
 }
 
 /// The summary of `config`, whose workers and tasks have come to these parts.
@@ -146,7 +146,7 @@ pub(super) struct EndedWorker {
 }
 
 /// The summary at the end.
-pub(super) fn last(daemon: &Daemon, ended: &[EndedWorker], view: &View, streamed: &[Streamed]) -> Summary {
+pub(super) fn last(daemon: &Daemon, ended: &[EndedWorker], view: &View, streamed: &[OutputState]) -> Summary {
     let workers = ended.iter().map(|EndedWorker { number, standing, elapsed, finished }| {
         let Report { wakes, spun, .. } = finished.report;
         worker_part(daemon, standing, *number, view, Used { elapsed: *elapsed, cpu_time: finished.cpu, wakes, spun })
@@ -232,7 +232,7 @@ fn worker_part(
     }
 }
 
-fn task_parts(daemon: &Daemon, view: &View, streamed: &[Streamed], counts: impl Fn(u32) -> Counts) -> Vec<TaskPart> {
+fn task_parts(daemon: &Daemon, view: &View, streamed: &[OutputState], counts: impl Fn(u32) -> Counts) -> Vec<TaskPart> {
     let part = |id: &u32| TaskPart {
         counts: counts(*id),
         picture: view.picture(*id),

@@ -26,4 +26,4 @@ pub use feasible::{Demand, Verdict, feasible};
 pub use fixed_step::{Excess, FixedStep, Frame};
 pub use rate::Rate;
 pub use schedule::{Due, GivenUp, Next, Schedule};
-pub use sleep::{Plan, Sleeps, Tail};
+pub use sleep::{RestPlan, Sleeps, Tail};

@@ -46,7 +46,7 @@ pub enum Tail {
 
 /// What to do until a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct RestPlan {
     /// Sleep until here first; `None`: there is no time for a sleep.
     pub sleep_until: Option<Instant>,
     /// Then spin until the release.
@@ -69,10 +69,10 @@ impl Sleeps {
     }
 
     /// What to do at `now` until `release`.
-    pub fn plan(&mut self, now: Instant, release: Instant) -> Plan {
+    pub fn plan(&mut self, now: Instant, release: Instant) -> RestPlan {
         let margin = match self.tail {
             Tail::Off => {
-                return Plan { sleep_until: Some(release), spin: false };
+                return RestPlan { sleep_until: Some(release), spin: false };
             }
             Tail::Fixed(margin) => margin,
             Tail::Auto { cpu_max } => self.affordable(now, cpu_max),
@@ -80,16 +80,16 @@ impl Sleeps {
         let left = release - now;
         let affordable = !matches!(self.tail, Tail::Auto { .. }) || left <= self.allowance;
         if margin == Span::ZERO && !affordable {
-            return Plan { sleep_until: Some(release), spin: false };
+            return RestPlan { sleep_until: Some(release), spin: false };
         }
         let asleep = left - margin;
         if asleep < TOO_SHORT_TO_SLEEP && affordable {
-            return Plan { sleep_until: None, spin: true };
+            return RestPlan { sleep_until: None, spin: true };
         }
         if asleep <= Span::ZERO {
-            return Plan { sleep_until: Some(release), spin: false };
+            return RestPlan { sleep_until: Some(release), spin: false };
         }
-        Plan { sleep_until: Some(release - margin), spin: true }
+        RestPlan { sleep_until: Some(release - margin), spin: true }
     }
 
     /// The kernel was asked for `asked`, and the sleep ended at `woke`.
@@ -209,11 +209,11 @@ mod tests {
     fn off_sleeps_to_the_release_and_fixed_a_margin_before_it() {
         let release = Instant::ZERO + micros(1_000);
         let plan = |tail, now| Sleeps::new(tail).plan(Instant::ZERO + micros(now), release);
-        assert_eq!(plan(Tail::Off, 999), Plan { sleep_until: Some(release), spin: false });
+        assert_eq!(plan(Tail::Off, 999), RestPlan { sleep_until: Some(release), spin: false });
         let fixed = Tail::Fixed(micros(50));
-        assert_eq!(plan(fixed, 0), Plan { sleep_until: Some(release - micros(50)), spin: true });
-        assert_eq!(plan(fixed, 945), Plan { sleep_until: None, spin: true });
-        assert_eq!(plan(fixed, 980), Plan { sleep_until: None, spin: true });
+        assert_eq!(plan(fixed, 0), RestPlan { sleep_until: Some(release - micros(50)), spin: true });
+        assert_eq!(plan(fixed, 945), RestPlan { sleep_until: None, spin: true });
+        assert_eq!(plan(fixed, 980), RestPlan { sleep_until: None, spin: true });
     }
 
     /// Runs `auto` at `period` with oversleeps of `late` for a virtual while; returns the share spun at the end.

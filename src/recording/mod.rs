@@ -32,7 +32,7 @@ mod tests;
 
 pub(crate) use file::Moment;
 pub(crate) use ledger::Tally;
-pub(crate) use recorder::{Recorder, Stream, Streamed};
+pub(crate) use recorder::{OutputState, Recorder, TaskOutput};
 
 use crate::channels::{Block, Format, Row};
 use crate::config::{RecordConfig, RecordForm};
@@ -79,7 +79,7 @@ impl Content {
 
 /// One tick, as it is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TickLine {
+pub(crate) struct RecordedTick {
     /// Number of the task.
     pub task: u32,
     /// Index of the tick.
@@ -116,7 +116,7 @@ pub(super) trait Form: Debug + Send {
     fn block(&mut self, id: u32, block: &Block<'_>, to_utc: i128);
 
     /// Puts in a tick, released at `utc`.
-    fn tick(&mut self, tick: &TickLine, utc: i128) {
+    fn tick(&mut self, tick: &RecordedTick, utc: i128) {
         let _ = (tick, utc);
     }
 

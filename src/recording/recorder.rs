@@ -4,7 +4,7 @@
 //! It runs on a thread of its own, so that a slow disk holds up neither workers nor metrics. Time comes from the clock
 //! that its owner hands to [`Recorder::drain`], as the offset of UTC.
 
-use super::{Content, Moment, Recording, TickLine};
+use super::{Content, Moment, RecordedTick, Recording};
 use crate::channels::Traffic;
 use crate::channels::{BlockReceiver, RowReceiver};
 use crate::metrics::{RecordedSummary, ValueSummary};
@@ -25,7 +25,7 @@ const ROWS_AT_A_TIME: usize = 1 << 18;
 
 /// What one task produces, on its way out.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct TaskOutput {
     /// Number of the task.
     pub id: u32,
     /// The clock its releases are on.
@@ -44,7 +44,7 @@ pub(crate) struct Stream {
 
 /// What became of one task's values.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Streamed {
+pub(crate) struct OutputState {
     /// Number of the task.
     pub id: u32,
     /// Its values, by name.
@@ -55,7 +55,7 @@ pub(crate) struct Streamed {
 
 #[derive(Debug)]
 struct Taken {
-    stream: Stream,
+    stream: TaskOutput,
     extremes: Vec<Option<[f64; 3]>>, // last, smallest, largest
     to_utc: i128,                    // what to add to its clock, at the latest drain
 }
@@ -74,13 +74,13 @@ pub(crate) struct Recorder {
     written: Vec<Written>,
     to_utc: i128, // what to add to the monotonic clock, at the latest drain
     row: Vec<f64>,
-    ticks: Vec<TickLine>,
-    early: Vec<TickLine>, // of tasks that were not known at the drain before
+    ticks: Vec<RecordedTick>,
+    early: Vec<RecordedTick>, // of tasks that were not known at the drain before
 }
 
 impl Recorder {
     /// Adds a stream. The numbers of their tasks must go up.
-    pub(crate) fn add(&mut self, stream: Stream) {
+    pub(crate) fn add(&mut self, stream: TaskOutput) {
         if let Some(recording) = &stream.recording {
             recording.join(stream.id, &stream.content);
             if !self.written.iter().any(|written| written.recording == *recording) {
@@ -91,7 +91,7 @@ impl Recorder {
     }
 
     /// Takes a tick, for the next [`drain`](Self::drain).
-    pub(crate) fn tick(&mut self, tick: TickLine) {
+    pub(crate) fn tick(&mut self, tick: RecordedTick) {
         self.ticks.push(tick);
     }
 
@@ -182,7 +182,7 @@ impl Recorder {
     }
 
     /// What has become of each stream so far.
-    pub(crate) fn streamed(&self) -> Vec<Streamed> {
+    pub(crate) fn streamed(&self) -> Vec<OutputState> {
         self.taken.iter().map(Taken::streamed).collect()
     }
 }
@@ -190,7 +190,7 @@ impl Recorder {
 impl Taken {
     /// Takes as much as is taken at a time; true: there was something.
     fn drain(&mut self, values: &mut Vec<f64>, monotonic_to_utc: i128) -> bool {
-        let Stream { id, rows, blocks, recording, .. } = &mut self.stream;
+        let TaskOutput { id, rows, blocks, recording, .. } = &mut self.stream;
         let mut recording = recording.as_ref().map(Recording::lock);
         let mut some = false;
         for _ in 0..ROWS_AT_A_TIME {
@@ -218,16 +218,16 @@ impl Taken {
         some
     }
 
-    fn streamed(&self) -> Streamed {
+    fn streamed(&self) -> OutputState {
         let values = self.stream.content.columns.iter().zip(&self.extremes).map(|(Column { name, unit }, seen)| {
             let part = |index| seen.map(|seen: [f64; 3]| seen[index]);
             (name.clone(), ValueSummary { last: part(0), min: part(1), max: part(2), unit: unit.clone() })
         });
-        Streamed { id: self.stream.id, values: values.collect(), recorded: self.recorded() }
+        OutputState { id: self.stream.id, values: values.collect(), recorded: self.recorded() }
     }
 
     fn recorded(&self) -> Option<RecordedSummary> {
-        let Stream { id, content, rows, blocks, recording, ticks, .. } = &self.stream;
+        let TaskOutput { id, content, rows, blocks, recording, ticks, .. } = &self.stream;
         let recording = recording.as_ref()?;
         let tally = recording.tally(*id);
         let rows = if content.has_rows_for(recording.form()) { rows.traffic().dropped() } else { 0 };
@@ -282,7 +282,7 @@ mod tests {
         let recording = Some(Recordings::default().open(&limits, &content).unwrap());
         let mut recorder = Recorder::default();
         let clock = KernelClock::monotonic();
-        recorder.add(Stream { id: 7, clock, content, rows: receiver, blocks: None, recording, ticks: None });
+        recorder.add(TaskOutput { id: 7, clock, content, rows: receiver, blocks: None, recording, ticks: None });
         recorder.drain(Instant::ZERO, |_| 1_000_000_000);
         let streamed = recorder.streamed();
         let value = ValueSummary { last: Some(0.5), min: Some(-1.0), max: Some(2.0), unit: "m".into() };
@@ -307,7 +307,7 @@ mod tests {
         }
         let mut recorder = Recorder::default();
         let clock = KernelClock::monotonic();
-        recorder.add(Stream { id: 0, clock, content, rows: receiver, blocks: None, recording: None, ticks: None });
+        recorder.add(TaskOutput { id: 0, clock, content, rows: receiver, blocks: None, recording: None, ticks: None });
         recorder.drain(Instant::ZERO, |_| 0);
         let last = |recorder: &Recorder| recorder.streamed()[0].values["v"].last;
         assert_eq!(last(&recorder), Some(ROWS_AT_A_TIME as f64 - 1.0));

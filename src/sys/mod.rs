@@ -30,7 +30,7 @@ pub(crate) mod host;
 
 pub(crate) mod notify;
 
-pub(crate) mod stream;
+pub(crate) mod fd;
 
 #[cfg(feature = "video")]
 pub(crate) mod video;

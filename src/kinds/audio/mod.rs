@@ -6,7 +6,7 @@
 //!
 //! The time of a frame is when it was heard, on the monotonic clock, which is read once per tick. On the hot thread
 //! nothing is opened, closed, started or recovered: a device that stopped goes the way of one that is gone
-//! ([`Link`]), and is opened anew.
+//! ([`Reconnecting`]), and is opened anew.
 
 mod device;
 
@@ -25,7 +25,7 @@ pub(super) use keys::kind;
 use crate::channels::{BlockSender, Format, Head, Shape};
 use crate::config::BuildError;
 use crate::kinds::device::Silence;
-use crate::kinds::device::{Link, is_gone};
+use crate::kinds::device::{Reconnecting, is_gone};
 use crate::sys::clock::KernelClock;
 use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Clock, Instant, Span};
@@ -52,7 +52,7 @@ const SILENT: TickError = TickError::new("the device is there and gives no frame
 #[derive(Debug)]
 pub(super) struct Audio {
     settings: AudioSettings,
-    link: Link<Device>,
+    link: Reconnecting<Device>,
     blocks: Option<BlockSender>,
     clock: KernelClock,
     place: Place,
@@ -77,7 +77,7 @@ impl Audio {
                 })
             }
         };
-        let link = Link::open(what, settings.missing, open).map_err(|message| {
+        let link = Reconnecting::open(what, settings.missing, open).map_err(|message| {
             let key = *blamed.lock().unwrap_or_else(PoisonError::into_inner);
             BuildError { key, message }
         })?;

@@ -8,5 +8,5 @@ mod reopen;
 
 mod stalled;
 
-pub(crate) use reconnecting::{IN_USE, Link, Missing, is_gone, is_handed_over};
+pub(crate) use reconnecting::{IN_USE, Missing, Reconnecting, is_gone, is_handed_over};
 pub(super) use stalled::Silence;

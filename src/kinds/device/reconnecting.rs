@@ -40,7 +40,7 @@ impl Missing {
 
 /// The hot end of a device that may come and go.
 #[derive(Debug)]
-pub(crate) struct Link<D> {
+pub(crate) struct Reconnecting<D> {
     device: Option<D>,
     lost: rtrb::Producer<D>,
     found: rtrb::Consumer<D>,
@@ -71,7 +71,7 @@ fn hold(what: &str) -> (Arc<()>, Vec<Weak<()>>) {
     (link, before)
 }
 
-impl<D: Send + 'static> Link<D> {
+impl<D: Send + 'static> Reconnecting<D> {
     /// Opens the device, and sees to it that it is opened again whenever it has been lost. May block; not for a hot
     /// thread. `what` names the device in the log: "camera /dev/video0 of task eye". `open` says why it could not.
     ///
@@ -188,8 +188,8 @@ mod tests {
                 false => Err(String::from("not there")),
             }
         };
-        assert_eq!(Link::open("toy", Missing::Refuse, open.clone()).err(), Some("not there".into()));
-        let mut link = Link::open("toy", Missing::Wait, open).unwrap();
+        assert_eq!(Reconnecting::open("toy", Missing::Refuse, open.clone()).err(), Some("not there".into()));
+        let mut link = Reconnecting::open("toy", Missing::Wait, open).unwrap();
         assert_eq!(link.device().err(), Some(GONE));
         there.store(true, Ordering::Relaxed);
         for number in 0..3 {
@@ -219,11 +219,14 @@ mod tests {
                 false => Ok(Alone(taken.clone())),
             }
         };
-        let mut old = Link::open("toy of task a", Missing::Refuse, open()).unwrap();
-        assert_eq!(Link::open("toy of task b", Missing::Refuse, open()).err(), Some("it is in use".into()));
+        let mut old = Reconnecting::open("toy of task a", Missing::Refuse, open()).unwrap();
+        assert_eq!(Reconnecting::open("toy of task b", Missing::Refuse, open()).err(), Some("it is in use".into()));
         let wrong = || Err::<Alone, _>(String::from("it has no such line"));
-        assert!(Link::open("toy of task a", Missing::Refuse, wrong).is_err(), "what is wrong is not waited for");
-        let mut new = Link::open("toy of task a", Missing::Refuse, open()).unwrap();
+        assert!(
+            Reconnecting::open("toy of task a", Missing::Refuse, wrong).is_err(),
+            "what is wrong is not waited for"
+        );
+        let mut new = Reconnecting::open("toy of task a", Missing::Refuse, open()).unwrap();
         assert!(old.device().is_ok() && new.device().is_err());
         drop(old);
         until(|| new.device().is_ok().then_some(()));
@@ -242,7 +245,7 @@ mod tests {
                 _ => Ok(tries),
             }
         };
-        let mut link = Link::open("panicking toy", Missing::Wait, open).unwrap();
+        let mut link = Reconnecting::open("panicking toy", Missing::Wait, open).unwrap();
         assert_eq!(until(|| link.device().ok().copied()), 3);
     }
 

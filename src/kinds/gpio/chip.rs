@@ -4,7 +4,7 @@
 
 use crate::kinds::device::IN_USE;
 use crate::kinds::device::access;
-use crate::sys::stream::set_nonblocking;
+use crate::sys::fd::set_nonblocking;
 use crate::time::Span;
 use gpiocdev::Request;
 use gpiocdev::chip::{Chip, chips};

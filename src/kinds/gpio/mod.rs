@@ -15,14 +15,14 @@ pub(super) use keys::kind;
 
 use crate::channels::{BlockSender, Format, Shape};
 use crate::config::BuildError;
-use crate::kinds::device::{Link, Missing};
+use crate::kinds::device::{Missing, Reconnecting};
 use crate::task::{Column, Task, Tick, TickError};
 use chip::{Lines, Wanted};
 use events::{Edges, SAMPLE};
 
 /// Lines that are watched.
 struct Gpio {
-    lines: Link<Lines>,
+    lines: Reconnecting<Lines>,
     names: Vec<String>,
     edges: Option<Edges>, // none: no edges are asked for
     blocks: Option<BlockSender>,
@@ -34,7 +34,7 @@ const EDGES_PER_SECOND: f64 = 2_000.0;
 impl Gpio {
     fn open(what: String, names: Vec<String>, wanted: Wanted, missing: Missing) -> Result<Self, BuildError> {
         let edges = wanted.edges.is_some().then(|| Edges::new(names.len()));
-        let lines = Link::open(what, missing, move || Lines::open(&wanted));
+        let lines = Reconnecting::open(what, missing, move || Lines::open(&wanted));
         let lines = lines.map_err(|message| BuildError { key: "lines", message })?;
         Ok(Self { lines, names, edges, blocks: None })
     }

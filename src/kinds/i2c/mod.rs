@@ -14,7 +14,7 @@ pub(super) use keys::kind;
 
 use crate::config::BuildError;
 use crate::kinds::device::access;
-use crate::kinds::device::{Link, Missing};
+use crate::kinds::device::{Missing, Reconnecting};
 use crate::sys::i2c::{self, Functions, Piece};
 use crate::task::{Column, Task, Tick, TickError};
 use bus::Bus;
@@ -37,14 +37,14 @@ struct Settings {
 
 /// A chip whose registers are read.
 struct I2c {
-    chip: Link<Chip>,
+    chip: Reconnecting<Chip>,
     values: Vec<Register>,
 }
 
 impl I2c {
     fn open(what: String, settings: Settings, missing: Missing) -> Result<Self, BuildError> {
         let values = settings.values.clone();
-        let chip = Link::open(what, missing, move || Chip::open(&settings));
+        let chip = Reconnecting::open(what, missing, move || Chip::open(&settings));
         Ok(Self { chip: chip.map_err(|message| BuildError { key: "bus", message })?, values })
     }
 }

@@ -10,7 +10,7 @@ use super::iio;
 use crate::channels::{BlockSender, Format, Head, Shape};
 use crate::config::BuildError;
 use crate::kinds::device::Silence;
-use crate::kinds::device::{self, Link, Missing};
+use crate::kinds::device::{self, Missing, Reconnecting};
 use crate::sys::clock::KernelClock;
 use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Clock, Instant};
@@ -34,7 +34,7 @@ const USUAL: f64 = 1_000.0;
 #[derive(Debug)]
 pub(super) struct Buffered {
     channels: Vec<Column>,
-    link: Link<Buffer>,
+    link: Reconnecting<Buffer>,
     shape: Shape,
     taken: Taken,
     silence: Silence,
@@ -99,7 +99,8 @@ impl Buffered {
             }
             Ok(buffer)
         };
-        let link = Link::open(what, missing, again).map_err(|message| BuildError { key: "missing", message })?;
+        let link =
+            Reconnecting::open(what, missing, again).map_err(|message| BuildError { key: "missing", message })?;
         let size = size_of::<i64>() + count * size_of::<f64>();
         #[expect(clippy::cast_precision_loss, reason = "samples are some bytes long")]
         let bytes_per_second = frequency * size as f64;

@@ -7,7 +7,7 @@ use super::files::{OpenFile, Reading, Unusable};
 use super::find::{self, Class};
 use super::{Place, SensorSettings, Source, ValueSettings, hwmon, iio};
 use crate::config::BuildError;
-use crate::kinds::device::{Link, Missing};
+use crate::kinds::device::{Missing, Reconnecting};
 use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Instant, Span};
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ pub(super) struct Files(Vec<OpenFile>);
 #[derive(Debug)]
 pub(super) struct Polled {
     columns: Vec<Column>,
-    link: Link<Files>,
+    link: Reconnecting<Files>,
     look: Option<Instant>, // when it is next looked for replaced files
 }
 
@@ -66,7 +66,8 @@ impl Polled {
             first = Some(plan.open(true)?);
         }
         let again = move || first.take().map_or_else(|| plan.open(false).map_err(|error| error.message), Ok);
-        let link = Link::open(what, missing, again).map_err(|message| BuildError { key: "missing", message })?;
+        let link =
+            Reconnecting::open(what, missing, again).map_err(|message| BuildError { key: "missing", message })?;
         Ok(Self { columns, link, look: None })
     }
 }

@@ -27,7 +27,7 @@ pub(crate) use reel::Take;
 use crate::channels::{BlockSender, Format, ImageFormat, Shape};
 use crate::config::BuildError;
 use crate::kinds::device::Silence;
-use crate::kinds::device::{Link, Missing};
+use crate::kinds::device::{Missing, Reconnecting};
 use crate::sys::clock::KernelClock;
 use crate::sys::video::Form;
 use crate::task::{Column, Task, Tick, TickError};
@@ -77,7 +77,7 @@ impl Default for VideoSettings {
 /// A task that takes frames from a camera.
 #[derive(Debug)]
 pub(crate) struct Video {
-    link: Link<Opened>,
+    link: Reconnecting<Opened>,
     reel: Reel,
     promise: Promise,
     silence: Silence,
@@ -118,7 +118,7 @@ impl Video {
             let opened = first.take().unwrap_or_else(|| opener.open(&promised));
             opened.map_err(|error| error.message)
         };
-        let link = Link::open(what, missing, open).map_err(|message| BuildError { key: "device", message })?;
+        let link = Reconnecting::open(what, missing, open).map_err(|message| BuildError { key: "device", message })?;
         let promise = *promise.get_or_init(|| usual);
         let interval = promise.rate.map_or(0.0, |(frames, seconds)| f64::from(seconds) / f64::from(frames) * 1e9);
         let (silence, patience) = (Silence::default(), Silence::patience(interval));

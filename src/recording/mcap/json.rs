@@ -4,7 +4,7 @@
 //! infinity.
 
 use super::chunks::Schema;
-use crate::recording::TickLine;
+use crate::recording::RecordedTick;
 use crate::task::Column;
 use serde_json::{Map, Value, json};
 use std::io::Write;
@@ -72,19 +72,19 @@ fn of_a_tick(name: &str, title: &str, more: &str, property: Value) -> Schema {
 }
 
 /// Writes a tick.
-pub(super) fn tick(message: &mut Vec<u8>, tick: &TickLine) {
+pub(super) fn tick(message: &mut Vec<u8>, tick: &RecordedTick) {
     let (numbers, overrun) = (numbers(tick), tick.cause.is_some());
     let _ = write!(message, "{{{numbers},\"overrun\":{overrun}}}");
 }
 
 /// Writes an overrun, if it was one.
-pub(super) fn overrun(message: &mut Vec<u8>, tick: &TickLine) {
+pub(super) fn overrun(message: &mut Vec<u8>, tick: &RecordedTick) {
     if let Some(cause) = tick.cause {
         let _ = write!(message, "{{{},\"cause\":\"{}\"}}", numbers(tick), cause.word());
     }
 }
 
-fn numbers(tick: &TickLine) -> String {
+fn numbers(tick: &RecordedTick) -> String {
     let (lateness, response) = (tick.lateness.nanos(), tick.response.nanos());
     let (n, run, skipped) = (tick.n, response - lateness, tick.skipped);
     format!("\"n\":{n},\"lateness_ns\":{lateness},\"run_ns\":{run},\"response_ns\":{response},\"skipped\":{skipped}")

@@ -12,7 +12,7 @@ mod topics;
 #[cfg(test)]
 mod tests;
 
-use super::{Content, Form, Gaps, Ledger, Tally, TickLine, samples};
+use super::{Content, Form, Gaps, Ledger, RecordedTick, Tally, samples};
 use crate::channels::{Block, Format, Row};
 use crate::config::RecordConfig;
 use crate::recording::file::{Disk, Moment};
@@ -237,7 +237,7 @@ impl Form for Mcap {
         }
     }
 
-    fn tick(&mut self, tick: &TickLine, utc: i128) {
+    fn tick(&mut self, tick: &RecordedTick, utc: i128) {
         let place = Place { id: tick.task, kind: Kind::Ticks, sequence: tick.n, utc };
         self.put(place, Tally { ticks: 1, ..Tally::default() }, |_, message| json::tick(message, tick));
         if tick.cause.is_some() {

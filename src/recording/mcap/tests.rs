@@ -59,7 +59,7 @@ fn values_samples_ticks_and_overruns_are_json() {
     mcap.lock().row(0, &row(7, &[21.0, f64::NAN]), UTC + 1);
     mcap.lock().row(0, &row(8, &[f64::INFINITY, 1e-7]), UTC + 2);
     mcap.lock().block(0, &block(40, &samples(&[(10, 1.0, 2.0), (20, -1.5, 1e22)])), UTC);
-    let tick = TickLine {
+    let tick = RecordedTick {
         task: 0,
         n: 1 << 33 | 5,
         release: Instant::ZERO,
@@ -69,7 +69,7 @@ fn values_samples_ticks_and_overruns_are_json() {
         cause: None,
     };
     mcap.lock().tick(&tick, UTC + 3);
-    mcap.lock().tick(&TickLine { cause: Some(Cause::OwnDebt), ..tick }, UTC + 4);
+    mcap.lock().tick(&RecordedTick { cause: Some(Cause::OwnDebt), ..tick }, UTC + 4);
     mcap.finish().unwrap();
 
     let messages = read(&path);
