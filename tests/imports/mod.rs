@@ -1,0 +1,347 @@
+//! What each file of a crate imports from which other file, and what of that a table of rooms forbids.
+//!
+//! A path (in a `use` or inline) leads to the file that defines what it names: re-exports are followed. `mod child;` and
+//! `pub use child::Name;` alone import nothing; naming a module imports nothing until something in it is used.
+//! Left out: code under `#[cfg(test)]`, and `lib.rs` and `main.rs`, which may name every room.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The text of each file, by its path under `src/`.
+pub(crate) type Sources = BTreeMap<String, String>;
+
+/// The row of each room.
+pub(crate) type Table = BTreeMap<String, Row>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// The rooms that it may use.
+    allowed: BTreeSet<String>,
+    /// The paths of std and of other crates that it must not name.
+    forbidden: BTreeSet<String>,
+}
+
+/// A module by its path from the crate's root; the root is empty.
+type Module = Vec<String>;
+
+/// What one file says about others.
+#[derive(Debug, Default)]
+struct File {
+    path: String,
+    imports: Vec<Import>,
+    /// Paths with at least two segments outside of `use`.
+    inline: Vec<Vec<String>>,
+    /// How often each word occurs outside of `use`.
+    words: BTreeMap<String, usize>,
+}
+
+#[derive(Debug)]
+struct Import {
+    path: Vec<String>,
+    /// What it is called in this file; `*` for all names of a module.
+    name: String,
+    public: bool,
+}
+
+/// The words and signs of `text`, without comments, strings and lifetimes. `::` is one sign.
+fn tokens(text: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let word = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let after = &rest[word..];
+        let raw = matches!(&rest[..word], "r" | "br" | "cr") && after.trim_start_matches('#').starts_with('"');
+        let length = if raw {
+            let hashes = after.find('"').unwrap();
+            let end = format!("\"{}", "#".repeat(hashes));
+            word + hashes + 1 + after[hashes + 1..].find(&end).unwrap() + end.len()
+        } else if word > 0 {
+            tokens.push(&rest[..word]);
+            word
+        } else if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if first == '"' {
+            quoted(rest, '"')
+        } else if first == '\'' {
+            let mut next = rest[1..].chars();
+            let escaped = next.next() == Some('\\');
+            if escaped || next.next() == Some('\'') { quoted(rest, '\'') } else { 1 }
+        } else {
+            let length = if rest.starts_with("::") { 2 } else { first.len_utf8() };
+            if !first.is_whitespace() {
+                tokens.push(&rest[..length]);
+            }
+            length
+        };
+        rest = &rest[length..];
+    }
+    tokens
+}
+
+/// The length of the literal that `text` begins with, both quotes included.
+fn quoted(text: &str, quote: char) -> usize {
+    let mut escaped = true; // the opening quote does not end it
+    for (at, c) in text.char_indices() {
+        if c == quote && !escaped {
+            return at + 1;
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    panic!("no closing {quote}: {text}");
+}
+
+/// Where the item that begins at `start` ends: after its `;` or its block.
+fn item_end(tokens: &[&str], start: usize) -> usize {
+    let mut depth = 0;
+    for (at, token) in tokens.iter().enumerate().skip(start) {
+        match *token {
+            "{" | "(" | "[" => depth += 1,
+            ")" | "]" => depth -= 1,
+            "}" => depth -= 1,
+            _ => (),
+        }
+        if depth == 0 && matches!(*token, ";" | "}") {
+            return at + 1;
+        }
+    }
+    tokens.len()
+}
+
+/// Takes out every item under `#[cfg(test)]`. Returns the test modules that are files of their own.
+fn without_tests<'a>(tokens: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
+    const ATTRIBUTE: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
+    let (mut kept, mut files, mut at) = (Vec::new(), Vec::new(), 0);
+    while at < tokens.len() {
+        if tokens[at..].starts_with(&ATTRIBUTE) {
+            let start = at + ATTRIBUTE.len();
+            at = item_end(tokens, start);
+            if let ["mod", name, ";"] = tokens[start..at] {
+                files.push(name);
+            }
+        } else {
+            kept.push(tokens[at]);
+            at += 1;
+        }
+    }
+    (kept, files)
+}
+
+/// Reads the tree of a `use`, from `at` to the sign that ends it; returns where that is.
+fn read_use(tokens: &[&str], mut at: usize, prefix: &[String], public: bool, into: &mut Vec<Import>) -> usize {
+    let mut path = prefix.to_vec();
+    let mut name = None;
+    loop {
+        match tokens[at] {
+            "," | ";" | "}" => break,
+            "::" => (),
+            "{" => {
+                while tokens[at] != "}" {
+                    at = read_use(tokens, at + 1, &path, public, into);
+                }
+                return at + 1;
+            }
+            "as" => {
+                at += 1;
+                name = Some(tokens[at].to_owned());
+            }
+            "*" => {
+                path.push("*".to_owned());
+                name = Some("*".to_owned());
+            }
+            "self" if !path.is_empty() => (),
+            word => path.push(word.to_owned()),
+        }
+        at += 1;
+    }
+    if path.len() > prefix.len() || tokens[at - 1] == "self" || name.is_some() {
+        let name = name.or(path.last().cloned()).unwrap_or_default();
+        into.push(Import { path, name, public });
+    }
+    at
+}
+
+/// The paths and words of a file, without those of its tests.
+fn read_file(path: &str, tokens: &[&str]) -> File {
+    let is_word =
+        |at: usize| tokens.get(at).is_some_and(|token| token.starts_with(|c: char| c.is_alphabetic() || c == '_'));
+    let mut file = File { path: path.to_owned(), ..File::default() };
+    let mut at = 0;
+    while at < tokens.len() {
+        if tokens[at] == "use" {
+            let public = at > 0 && matches!(tokens[at - 1], "pub" | ")");
+            at = read_use(tokens, at + 1, &[], public, &mut file.imports);
+        } else if is_word(at) {
+            let mut segments = vec![tokens[at].to_owned()];
+            while tokens.get(at + 1) == Some(&"::") && is_word(at + 2) {
+                segments.push(tokens[at + 2].to_owned());
+                at += 2;
+            }
+            *file.words.entry(segments[0].clone()).or_default() += 1;
+            if segments.len() > 1 {
+                file.inline.push(segments);
+            }
+            at += 1;
+        } else {
+            at += 1;
+        }
+    }
+    file
+}
+
+/// The module that a file holds.
+fn module_of(path: &str) -> Module {
+    let mut module: Module = path.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
+    if matches!(module.last().unwrap().as_str(), "mod" | "lib") {
+        module.pop();
+    }
+    module
+}
+
+/// All files that are not tests.
+fn modules(sources: &Sources) -> BTreeMap<Module, File> {
+    let (mut modules, mut tests) = (BTreeMap::new(), Vec::new());
+    for (path, text) in sources.iter().filter(|(path, _)| *path != "main.rs") {
+        let (tokens, files) = without_tests(&tokens(text));
+        let module = module_of(path);
+        tests.extend(files.into_iter().map(|name| [&module[..], &[name.to_owned()]].concat()));
+        modules.insert(module, read_file(path, &tokens));
+    }
+    modules.retain(|module, _| !tests.iter().any(|test| module.starts_with(test)));
+    modules
+}
+
+/// The file that defines what `path` leads to, seen from `module`. `None`: another crate, or a module as such.
+fn resolve<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> Option<&'a str> {
+    let (first, rest) = path.split_first()?;
+    let bound = |module: &[String]| modules[module].imports.iter().find(|import| import.name == *first);
+    match first.as_str() {
+        "crate" => resolve_in(modules, &[], rest),
+        "self" => resolve_in(modules, module, rest),
+        "super" => resolve_super(modules, module, path),
+        _ if modules.contains_key(&[module, &[first.clone()]].concat()) => resolve_in(modules, module, path),
+        _ => {
+            let import = bound(module)?;
+            // `use name::Thing as name;` and the like lead to another crate.
+            if import.path[0] == *first {
+                return None;
+            }
+            resolve(modules, module, &[&import.path, rest].concat())
+        }
+    }
+}
+
+fn resolve_super<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> Option<&'a str> {
+    let ups = path.iter().take_while(|segment| *segment == "super").count();
+    // More than there are parents: this is inside an inline module.
+    resolve_in(modules, &module[..module.len().saturating_sub(ups)], &path[ups..])
+}
+
+/// As `resolve`, for a path whose first segment is in `module`.
+fn resolve_in<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> Option<&'a str> {
+    let (first, rest) = path.split_first()?;
+    let child = [module, &[first.clone()]].concat();
+    let file = &modules[module];
+    let import = file.imports.iter().find(|import| import.name == *first);
+    match import {
+        // A module and what it passes on may share a name: only the former has something in it.
+        _ if modules.contains_key(&child) && (!rest.is_empty() || import.is_none()) => {
+            resolve_in(modules, &child, rest)
+        }
+        Some(import) => resolve(modules, module, &[&import.path, rest].concat()),
+        None => Some(&file.path),
+    }
+}
+
+/// Every file with the files that it uses.
+pub(crate) fn uses(sources: &Sources) -> BTreeMap<String, BTreeSet<String>> {
+    let modules = modules(sources);
+    let used_by = |(module, file): (&Module, &File)| {
+        let imports = file.imports.iter().filter(|import| {
+            let only_passed_on = import.public && !file.words.contains_key(&import.name);
+            !only_passed_on
+        });
+        let paths = imports.map(|import| &import.path).chain(&file.inline);
+        let files = paths.filter_map(|path| resolve(&modules, module, path));
+        let files = files.filter(|used| *used != file.path).map(str::to_owned).collect();
+        (file.path.clone(), files)
+    };
+    modules.iter().filter(|(module, _)| !module.is_empty()).map(used_by).collect()
+}
+
+/// The room that a file is in.
+fn room(path: &str) -> &str {
+    path.split('/').next().unwrap().trim_end_matches(".rs")
+}
+
+/// Each use that the table does not allow, and each room that is only in the code or only in the table.
+pub(crate) fn trespasses(table: &Table, sources: &Sources) -> Vec<String> {
+    let uses = uses(sources);
+    let rooms: BTreeSet<_> = uses.keys().map(|path| room(path)).collect();
+    let listed: BTreeSet<_> = table.keys().map(String::as_str).collect();
+    let mut found: Vec<_> = rooms.difference(&listed).map(|room| format!("{room} is not in the table")).collect();
+    found.extend(listed.difference(&rooms).map(|room| format!("{room} is not in src")));
+    for (path, used) in &uses {
+        let allowed = |used: &str| table.get(room(path)).is_some_and(|row| row.allowed.contains(used));
+        let outside = used.iter().map(|used| (used, room(used))).filter(|(_, used)| *used != room(path));
+        found.extend(outside.filter(|(_, room)| !allowed(room)).map(|(used, _)| format!("{path} uses {used}")));
+    }
+    for file in modules(sources).values() {
+        let paths = file.imports.iter().map(|import| &import.path).chain(&file.inline);
+        for named in paths.map(|path| path.join("::")) {
+            let is = |forbidden: &String| named == *forbidden || named.starts_with(&format!("{forbidden}::"));
+            if table.get(room(&file.path)).is_some_and(|row| row.forbidden.iter().any(is)) {
+                found.push(format!("{} names {named}", file.path));
+            }
+        }
+    }
+    found
+}
+
+/// A shortest circle through each file that is in one: its files in the order of their imports.
+pub(crate) fn circles(sources: &Sources) -> BTreeSet<Vec<String>> {
+    let uses = uses(sources);
+    let through = |start: &String| {
+        let mut came_from: BTreeMap<&String, &String> = BTreeMap::new();
+        let mut queue = vec![start];
+        let mut next = 0;
+        while let Some(file) = queue.get(next).copied() {
+            next += 1;
+            for used in &uses[file] {
+                if used == start {
+                    let mut circle = vec![file];
+                    while let Some(earlier) = came_from.get(circle.last().unwrap()) {
+                        circle.push(earlier);
+                    }
+                    circle.reverse();
+                    let first = (0..circle.len()).min_by_key(|at| circle[*at]).unwrap();
+                    circle.rotate_left(first);
+                    return Some(circle.into_iter().cloned().collect());
+                }
+                if !came_from.contains_key(used) {
+                    came_from.insert(used, file);
+                    queue.push(used);
+                }
+            }
+        }
+        None
+    };
+    uses.keys().filter_map(through).collect()
+}
+
+/// The table of rooms in a page, from the words in backticks: the rooms, what they may use, what they must not name.
+pub(crate) fn table(page: &str) -> Table {
+    let rows = page.lines().skip_while(|line| !line.starts_with("| room |")).skip(2);
+    let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>();
+    let cells = |row: &str| row.split('|').map(str::to_owned).collect::<Vec<_>>();
+    let rows: Vec<_> = rows.take_while(|line| line.starts_with('|')).map(cells).collect();
+    let all: BTreeSet<_> = rows.iter().flat_map(|cells| quoted(&cells[1])).collect();
+    let mut table = Table::new();
+    for cells in rows {
+        let mut allowed = quoted(&cells[2]);
+        if cells[2].trim().starts_with("all") {
+            allowed = all.difference(&allowed).cloned().collect();
+        }
+        let row = Row { allowed, forbidden: quoted(&cells[3]) };
+        table.extend(quoted(&cells[1]).into_iter().map(|room| (room, row.clone())));
+    }
+    table
+}

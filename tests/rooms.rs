@@ -1,0 +1,186 @@
+//! The rooms of docs/architecture.md, compared with what the code imports: a room uses only the rooms that its row of
+//! the table allows, and none of the paths that its row forbids; and no files import each other in a circle.
+
+mod imports;
+
+use imports::{Sources, Table, circles, table, trespasses, uses};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+fn documented() -> Table {
+    table(&fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architecture.md")).unwrap())
+}
+
+fn read_folder(folder: &Path, under: &str, into: &mut Sources) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = format!("{under}{}", path.file_name().unwrap().to_str().unwrap());
+        if path.is_dir() {
+            read_folder(&path, &format!("{name}/"), into);
+        } else if name.ends_with(".rs") {
+            into.insert(name, fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+/// The crate's own files.
+fn sources() -> Sources {
+    let mut sources = Sources::new();
+    read_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut sources);
+    sources
+}
+
+/// The crate's own files, with `line` added to one of them.
+fn sources_with(path: &str, line: &str) -> Sources {
+    let mut sources = sources();
+    sources.get_mut(path).unwrap_or_else(|| panic!("no {path}")).push_str(&format!("\n{line}\n"));
+    sources
+}
+
+/// A small crate: two rooms, one of which re-exports what its files define.
+fn small(edit: impl Fn(&mut Sources)) -> Sources {
+    let mut sources: Sources = [
+        ("lib.rs", "mod low; mod high; pub use high::Wide;"),
+        ("low/mod.rs", "mod leaf; pub(crate) use leaf::{Leaf, Twig as Stick}; pub(crate) struct Own;"),
+        ("low/leaf.rs", "pub(crate) struct Leaf; pub(crate) struct Twig;"),
+        ("high/mod.rs", "mod wide; pub use wide::Wide;"),
+        ("high/wide.rs", "use crate::low::{self, Leaf}; pub struct Wide(Leaf, low::Stick, crate::low::Own);"),
+    ]
+    .map(|(path, text)| (path.to_owned(), text.to_owned()))
+    .into();
+    edit(&mut sources);
+    sources
+}
+
+fn small_table() -> Table {
+    table(
+        "| room | may use | must not name |\n| --- | --- | --- |\n| `low` | nothing | `std::fs` |\n| `high` | `low` | |",
+    )
+}
+
+#[test]
+fn every_room_uses_only_what_its_row_allows() {
+    let found = trespasses(&documented(), &sources());
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// The folders whose circles are yet to be taken apart. This list only ever gets shorter.
+const KNOWN: &[&str] = &[
+    "channels/",
+    "cli/",
+    "config/",
+    "daemon/",
+    "kinds/audio/",
+    "kinds/load/",
+    "kinds/sensor/",
+    "kinds/video/",
+    "recording/",
+    "sys/video/",
+    "worker/",
+];
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let known = |circle: &Vec<String>| KNOWN.iter().any(|folder| circle.iter().all(|file| file.starts_with(folder)));
+    let found: Vec<_> = circles(&sources()).into_iter().filter(|circle| !known(circle)).collect();
+    let lines: Vec<_> = found.iter().map(|circle| circle.join(" -> ")).collect();
+    assert!(found.is_empty(), "{}", lines.join("\n"));
+}
+
+#[test]
+fn a_forbidden_use_is_found_in_the_real_code() {
+    for (path, line, expected) in [
+        ("pacing/rate.rs", "use crate::sys::clock::KernelClock;", "pacing/rate.rs uses sys/clock.rs"),
+        ("time.rs", "fn f() { crate::config::schema(todo!()); }", "time.rs uses config/schema.rs"),
+        ("worker/run.rs", "use tracing::info;", "worker/run.rs names tracing::info"),
+        ("pacing/credit.rs", "fn f() { std::fs::read(\"x\"); }", "pacing/credit.rs names std::fs::read"),
+    ] {
+        let found = trespasses(&documented(), &sources_with(path, line));
+        assert_eq!(found, [expected], "{path}: {line}");
+    }
+}
+
+#[test]
+fn a_circle_is_found_in_the_real_code() {
+    let before = circles(&sources());
+    let after = circles(&sources_with("time.rs", "use crate::pacing::Rate;"));
+    let new: Vec<_> = after.difference(&before).collect();
+    assert!(new.contains(&&vec!["pacing/rate.rs".to_owned(), "time.rs".to_owned()]), "{new:?}");
+}
+
+#[test]
+fn what_is_allowed_is_not_found() {
+    assert_eq!(trespasses(&small_table(), &small(|_| ())), Vec::<String>::new());
+    assert_eq!(circles(&small(|_| ())), BTreeSet::new());
+}
+
+#[test]
+fn a_path_leads_to_the_file_that_defines_the_name() {
+    let uses = uses(&small(|_| ()));
+    assert_eq!(uses["high/wide.rs"], BTreeSet::from(["low/leaf.rs".to_owned(), "low/mod.rs".to_owned()]));
+    assert!(uses["high/mod.rs"].is_empty() && uses["low/mod.rs"].is_empty(), "passing names on is no use: {uses:?}");
+}
+
+#[test]
+fn every_way_to_write_a_forbidden_use_is_found() {
+    for line in [
+        "use crate::high::Wide;",
+        "use crate::{high::{Wide as W}};",
+        "use super::super::high::*;",
+        "use crate::high; fn f(_: high::Wide) {}",
+        "fn f(_: crate::high::Wide) {}",
+        "use crate::Wide;",
+        "fn f() -> [u8; 3] { super::super::high::wide::Wide::new::<'static>('\"', r#\"\"\"#) }",
+    ] {
+        let found =
+            trespasses(&small_table(), &small(|sources| sources.get_mut("low/leaf.rs").unwrap().push_str(line)));
+        assert_eq!(found.len(), 1, "{line}: {found:?}");
+    }
+}
+
+#[test]
+fn comments_texts_and_tests_do_not_count() {
+    for line in [
+        "/// See [`crate::high::Wide`].\nfn f() {}",
+        "const TEXT: &str = \"use crate::high::Wide; \\\" crate::high::Wide\";",
+        "#[cfg(test)] mod tests { use super::*; use crate::high::Wide; }",
+        "#[cfg(test)] use crate::high::Wide;",
+    ] {
+        let found =
+            trespasses(&small_table(), &small(|sources| sources.get_mut("low/leaf.rs").unwrap().push_str(line)));
+        assert_eq!(found, Vec::<String>::new(), "{line}");
+    }
+    let in_a_file = small(|sources| {
+        sources.get_mut("low/mod.rs").unwrap().push_str("#[cfg(test)] mod tests;");
+        sources.insert("low/tests.rs".into(), "use crate::high::Wide;".into());
+    });
+    assert_eq!(trespasses(&small_table(), &in_a_file), Vec::<String>::new());
+}
+
+#[test]
+fn a_circle_of_any_length_is_found() {
+    let circle_of = |edits: &[(&str, &str)]| {
+        circles(&small(|sources| edits.iter().for_each(|(path, line)| sources.get_mut(*path).unwrap().push_str(line))))
+    };
+    let files = |paths: &[&str]| BTreeSet::from([paths.iter().copied().map(str::to_owned).collect::<Vec<_>>()]);
+    assert_eq!(circle_of(&[("low/leaf.rs", "use super::Own;")]), BTreeSet::new());
+    assert_eq!(
+        circle_of(&[("low/leaf.rs", "use super::Own;"), ("low/mod.rs", "fn f(_: Leaf) {}")]),
+        files(&["low/leaf.rs", "low/mod.rs"])
+    );
+    assert_eq!(
+        circle_of(&[("low/leaf.rs", "use super::Own;"), ("low/mod.rs", "use crate::Wide;")]).len(),
+        2,
+        "one through each pair of files"
+    );
+}
+
+#[test]
+fn a_room_without_a_row_and_a_row_without_a_room_are_found() {
+    let mut table = small_table();
+    let row = table.remove("low").unwrap();
+    table.insert("gone".into(), row);
+    let found = trespasses(&table, &small(|_| ()));
+    assert_eq!(found[..2], ["low is not in the table", "gone is not in src"]);
+}
