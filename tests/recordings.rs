@@ -432,6 +432,21 @@ impl Task for Streaming {
     }
 }
 
+/// Has both values in every third tick. Otherwise it fails: with the first value, then with neither.
+struct Failing;
+
+impl Task for Failing {
+    fn columns(&self) -> Vec<Column> {
+        ["a", "b"].map(|name| Column { name: name.into(), unit: String::new() }).into()
+    }
+
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let read = [2, 1, 0].into_iter().cycle().nth(usize::try_from(tick.n).unwrap()).unwrap();
+        values[..read].fill(tick.n as f64);
+        if read == 2 { Ok(()) } else { Err(TickError::new("a value cannot be read")) }
+    }
+}
+
 /// A program with kinds of its own: runs the configuration in its environment, and prints the summary.
 #[test]
 #[ignore = "the other tests start it"]
@@ -443,7 +458,9 @@ fn program() {
         };
         Kind::new(name, "Streams.", vec![], parse)
     };
-    let kinds = ["tone", "pictures", "film", "steps"].map(kind).into_iter().fold(Kinds::empty(), Kinds::add);
+    let failing = Kind::new("failing", "Fails.", vec![], |_| Some(Blueprint::new(|| Ok(Box::new(Failing)))));
+    let kinds = Kinds::empty().add(failing);
+    let kinds = ["tone", "pictures", "film", "steps"].map(kind).into_iter().fold(kinds, Kinds::add);
     let facts = Facts { online_cpus: vec![0], cpu_set_size: 1_024 };
     let config = Config::parse(config, "test", &kinds, &facts).unwrap_or_else(|problems| panic!("{problems}"));
     let length = Some(Span::from_seconds(length.parse().unwrap()));
@@ -566,4 +583,32 @@ fn buffered_samples_are_lines_of_a_csv() {
         assert!(line.ends_with(&format!("Z,{n},")), "{line}");
     }
     assert_eq!((lines.next(), text.lines().count() as u64), (None, wanted + 1));
+}
+
+#[test]
+fn a_value_that_cannot_be_read_costs_no_other_value() {
+    let lines = streaming("failing", ".csv");
+    let json = lines.replace("[task.failing]", "[task.json]").replace(".csv", ".mcap");
+    let ended = program_with(&(WORKER.to_owned() + &lines + &json), 1).wait();
+    let (summary, folder) = (summary_of(&ended), ended.folder.path());
+    for name in ["failing", "json"] {
+        let (of, part) = (task(&summary, name), recorded(&summary, name));
+        assert_eq!(
+            (count(of, "ran"), count(of, "errors"), count(part, "rows"), count(part, "lost")),
+            (100, 66, 100, 0)
+        );
+    }
+    let (messages, text) =
+        (messages(&folder.join("failing.mcap")), fs::read_to_string(folder.join("failing.csv")).unwrap());
+    let rows = messages.iter().filter(|message| message.topic == "json/values");
+    for ((line, message), n) in text.lines().skip(1).zip(rows).zip(0_u64..) {
+        let (cells, json) = match n % 3 {
+            0 => (format!(",{n},{n}"), format!("{{\"a\":{n}.0,\"b\":{n}.0}}")),
+            1 => (format!(",{n},"), format!("{{\"a\":{n}.0}}")),
+            _ => (",,".to_owned(), "{}".to_owned()),
+        };
+        assert!(line.starts_with(&format!("{n},")) && line.ends_with(&cells), "{line}");
+        assert_eq!((u64::from(message.sequence), &*message.data), (n, json.as_bytes()));
+    }
+    assert_eq!(text.lines().count(), 101);
 }

@@ -1,4 +1,4 @@
-//! A row of a task's values, one per tick that succeeded.
+//! A row of a task's values, one per tick that returned, with or without an error.
 
 use super::Queue;
 use super::mailbox::{self, mailbox};

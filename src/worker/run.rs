@@ -182,7 +182,8 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             self.control.fail(slot.id);
         }
         let well = !outcome.is_error();
-        if let (true, Some(rows)) = (well, &mut slot.rows) {
+        // A failed tick may have set some of its values; after a panic none can be trusted.
+        if let (true, Some(rows)) = (outcome != Outcome::Panicked, &mut slot.rows) {
             rows.offer(Row { n, release, lateness, values: &slot.values });
         }
 
