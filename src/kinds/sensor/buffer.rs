@@ -5,7 +5,8 @@
 
 use super::find::{self, ByName, Candidate, Class};
 use super::iio::{self, file_error};
-use super::scan::{Form, layout};
+use super::layout::{SampleLayout, positions};
+use super::settings::BufferSettings;
 use crate::kinds::device::IN_USE;
 use crate::sys::clock::{KernelClock, utc_offset};
 use std::fs::{File, OpenOptions};
@@ -13,25 +14,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// How an IIO device is to fill its buffer.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BufferSettings {
-    /// The trigger, by its name; `None`: the one that is set, or else the device's own.
-    pub trigger: Option<String>,
-    /// The channels, as their files begin: `in_accel_x`. Empty: all there are.
-    pub channels: Vec<String>,
-    /// Samples that the kernel keeps until they are read; rounded up to a power of two. Above zero.
-    pub length: u32,
-    /// Samples per second, set on the trigger or, where that has no frequency, on the device. `None`: as it is.
-    pub sampling_frequency: Option<f64>,
-}
-
 /// One channel of the samples.
 #[derive(Clone, Debug)]
 pub(super) struct Element {
     /// `in_accel_x`.
     pub(super) channel: String,
-    pub(super) form: Form,
+    pub(super) layout: SampleLayout,
     /// Where it begins in a sample.
     pub(super) start: usize,
     pub(super) scale: f64,
@@ -44,7 +32,7 @@ pub(super) struct Buffer {
     pub(super) file: File,
     pub(super) elements: Vec<Element>,
     /// Where the time begins in a sample, how it is stored, and what makes it the monotonic clock's.
-    pub(super) timestamp: Option<(usize, Form, i64)>,
+    pub(super) timestamp: Option<(usize, SampleLayout, i64)>,
     /// Bytes of a sample; above zero.
     pub(super) size: usize,
     /// Room for all that the kernel keeps.
@@ -99,17 +87,17 @@ impl Buffer {
         let _ = set(&folder.join("buffer/watermark"), "1");
 
         let parts = in_order(&elements, channels).map_err(at("iio"))?;
-        let (starts, size) = layout(parts.iter().map(|(_, form)| *form));
+        let (starts, size) = positions(parts.iter().map(|(_, layout)| *layout));
         let (mut found, mut timestamp) = (Vec::new(), None);
-        for ((channel, form), start) in parts.into_iter().zip(starts) {
+        for ((channel, layout), start) in parts.into_iter().zip(starts) {
             if channel == TIMESTAMP {
-                timestamp = Some((start, form, clock_offset));
+                timestamp = Some((start, layout, clock_offset));
                 continue;
             }
             let (factor, _) = iio::unit(&channel);
             let conversion = iio::conversion(folder, &channel).map_err(at("iio"))?;
             let (scale, offset) = (conversion.scale * factor, conversion.offset * factor);
-            found.push(Element { channel, form, start, scale, offset });
+            found.push(Element { channel, layout, start, scale, offset });
         }
         // Not zeros as the kernel has them anyway: every page is touched here.
         let bytes = vec![1; size.max(1) * length as usize].into_boxed_slice();
@@ -137,7 +125,7 @@ pub(super) fn channels(
     device: &ByName,
     wanted: &[String],
     sys: &Path,
-) -> Result<Vec<(String, Form)>, (&'static str, String)> {
+) -> Result<Vec<(String, SampleLayout)>, (&'static str, String)> {
     let elements = find::find(Class::Iio, sys, device)?.folder.join("scan_elements");
     let mut there = listed(&elements, wanted).map_err(|message| ("channels", message))?;
     there.retain(|channel| channel != TIMESTAMP && (wanted.is_empty() || wanted.contains(channel)));
@@ -146,14 +134,14 @@ pub(super) fn channels(
 
 const TIMESTAMP: &str = "in_timestamp";
 
-/// Each channel with its form, in the order in which they lie in a sample.
-fn in_order(elements: &Path, channels: Vec<String>) -> Result<Vec<(String, Form)>, String> {
+/// Each channel with its layout, in the order in which they lie in a sample.
+fn in_order(elements: &Path, channels: Vec<String>) -> Result<Vec<(String, SampleLayout)>, String> {
     let mut parts = Vec::new();
     for channel in channels {
-        parts.push((number(elements, &channel, "index")?, form(elements, &channel)?, channel));
+        parts.push((number(elements, &channel, "index")?, layout_of(elements, &channel)?, channel));
     }
     parts.sort_by_key(|(index, ..)| *index);
-    Ok(parts.into_iter().map(|(_, form, channel)| (channel, form)).collect())
+    Ok(parts.into_iter().map(|(_, layout, channel)| (channel, layout)).collect())
 }
 
 /// All channels that the device can capture, among them those that are wanted.
@@ -302,8 +290,8 @@ fn number(elements: &Path, channel: &str, what: &str) -> Result<u32, String> {
     text.trim().parse().map_err(|_| format!("{} holds no number: {:?}", path.display(), text.trim()))
 }
 
-fn form(elements: &Path, channel: &str) -> Result<Form, String> {
+fn layout_of(elements: &Path, channel: &str) -> Result<SampleLayout, String> {
     let path = elements.join(format!("{channel}_type"));
     let text = std::fs::read_to_string(&path).map_err(|error| file_error("read", &path, &error))?;
-    Form::parse(&text).ok_or_else(|| format!("{} says nothing known: {:?}", path.display(), text.trim()))
+    SampleLayout::parse(&text).ok_or_else(|| format!("{} says nothing known: {:?}", path.display(), text.trim()))
 }

@@ -3,10 +3,11 @@
 //! A tick reads without waiting into memory that was set aside, and allocates nothing. Only a sample without a time of its
 //! own lets it read the monotonic clock.
 
-use super::buffer::{self, Buffer, BufferSettings};
+use super::buffer::{self, Buffer};
 use super::find::ByName;
 use super::gaps::Gaps;
 use super::iio;
+use super::settings::BufferSettings;
 use crate::channels::{BlockSender, Format, Head, Shape};
 use crate::config::BuildError;
 use crate::kinds::device::Silence;
@@ -25,7 +26,7 @@ const ROUNDS: usize = 2;
 /// Samples of a block at the most: several blocks are set aside at a time, and locked in memory.
 const LARGEST: usize = 4_096;
 
-const SILENT: TickError = TickError::new("the device is there and gives no samples");
+const STALLED: TickError = TickError::new("the device is there and gives no samples");
 
 /// Samples per second where nobody says how many there are.
 const USUAL: f64 = 1_000.0;
@@ -34,15 +35,15 @@ const USUAL: f64 = 1_000.0;
 #[derive(Debug)]
 pub(super) struct Buffered {
     channels: Vec<Column>,
-    link: Reconnecting<Buffer>,
+    device: Reconnecting<Buffer>,
     shape: Shape,
-    taken: Taken,
-    silence: Silence,
+    totals: Totals,
+    stalled: Silence,
 }
 
-/// What has been taken.
+/// What has been totals.
 #[derive(Debug)]
-struct Taken {
+struct Totals {
     samples: u64,   // since the start of the task, as the next two
     overflows: u64, // reads that found the kernel's buffer full
     missing: u64,   // by the samples' times
@@ -65,7 +66,8 @@ impl Buffered {
             Ok(buffer) => {
                 // When it comes back, it has to have the same.
                 settings.channels = buffer.elements.iter().map(|element| element.channel.clone()).collect();
-                let channels = columns(buffer.elements.iter().map(|element| (&*element.channel, element.form.repeat)));
+                let channels =
+                    columns(buffer.elements.iter().map(|element| (&*element.channel, element.layout.repeat)));
                 first = Some(buffer);
                 channels
             }
@@ -74,7 +76,7 @@ impl Buffered {
                 let there = buffer::channels(&wanted, &settings.channels, &sys);
                 let there = there.map_err(|(key, message)| BuildError { key, message })?;
                 settings.channels = there.iter().map(|(channel, _)| channel.clone()).collect();
-                columns(there.iter().map(|(channel, form)| (&**channel, form.repeat)))
+                columns(there.iter().map(|(channel, layout)| (&**channel, layout.repeat)))
             }
             Err((key, message)) if missing == Missing::Refuse => return Err(BuildError { key, message }),
             Err(_) => columns(settings.channels.iter().map(|channel| (&**channel, 1))),
@@ -99,7 +101,7 @@ impl Buffered {
             }
             Ok(buffer)
         };
-        let link =
+        let device =
             Reconnecting::open(what, missing, again).map_err(|message| BuildError { key: "missing", message })?;
         let size = size_of::<i64>() + count * size_of::<f64>();
         #[expect(clippy::cast_precision_loss, reason = "samples are some bytes long")]
@@ -107,20 +109,20 @@ impl Buffered {
         let shape =
             Shape { format: Format::Samples(channels.clone()), largest: length.min(LARGEST) * size, bytes_per_second };
         let sums = vec![0.0; count].into();
-        let taken = Taken { samples: 0, overflows: 0, missing: 0, gaps: Gaps::default(), sums, blocks: None };
-        Ok(Self { channels, link, shape, taken, silence: Silence::default() })
+        let totals = Totals { samples: 0, overflows: 0, missing: 0, gaps: Gaps::default(), sums, blocks: None };
+        Ok(Self { channels, device, shape, totals, stalled: Silence::default() })
     }
 }
 
 /// The device anew; its samples must hold as many values as before.
 fn reopen(wanted: &ByName, settings: &BufferSettings, sys: &Path, dev: &Path, count: usize) -> Result<Buffer, String> {
     let mut buffer = Buffer::open(wanted, settings, sys, dev).map_err(|(_, message)| message)?;
-    if buffer.elements.iter().map(|element| element.form.repeat).sum::<usize>() != count {
+    if buffer.elements.iter().map(|element| element.layout.repeat).sum::<usize>() != count {
         return Err("its channels hold more values than one each; start it when the device is there".into());
     }
     // Values keep the order of the columns.
-    let place = |channel: &str| settings.channels.iter().position(|known| known == channel);
-    buffer.elements.sort_by_key(|element| place(&element.channel));
+    let position = |channel: &str| settings.channels.iter().position(|known| known == channel);
+    buffer.elements.sort_by_key(|element| position(&element.channel));
     Ok(buffer)
 }
 
@@ -157,15 +159,15 @@ impl Task for Buffered {
         // Not zeros as the kernel has them anyway: every page is touched here.
         let mut block = vec![1; self.shape.largest];
         block.clear();
-        self.taken.blocks = Some((blocks, block));
+        self.totals.blocks = Some((blocks, block));
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let Self { channels, link, taken, silence, .. } = self;
-        taken.sums.fill(0.0);
-        let before = taken.samples;
+        let Self { channels, device, totals, stalled, .. } = self;
+        totals.sums.fill(0.0);
+        let before = totals.samples;
         let mut expected = None;
-        let done = link.with("cannot read the buffer", |buffer| {
+        let done = device.with("cannot read the buffer", |buffer| {
             let fresh = mem::take(&mut buffer.fresh);
             expected = buffer.period.filter(|_| buffer.steady);
             for _ in 0..ROUNDS {
@@ -174,32 +176,32 @@ impl Task for Buffered {
                     // It was full before the first tick, which is nobody's fault: what is in it is old, with a hole behind.
                     return discard(buffer);
                 }
-                taken.take(buffer, read, tick.n);
+                totals.take(buffer, read, tick.n);
                 if read < buffer.bytes.len() {
                     break;
                 }
-                taken.overflows += 1;
+                totals.overflows += 1;
             }
             Ok(())
         });
         if done.is_err() {
             // The time while a device is away is no gap in what it gave.
-            taken.gaps = Gaps::default();
-            silence.end();
+            totals.gaps = Gaps::default();
+            stalled.end();
         }
         let (means, counts) = values.split_at_mut(channels.len());
-        let come = float(taken.samples - before);
+        let come = float(totals.samples - before);
         if come > 0.0 {
-            means.iter_mut().zip(&taken.sums).for_each(|(mean, sum)| *mean = sum / come);
+            means.iter_mut().zip(&totals.sums).for_each(|(mean, sum)| *mean = sum / come);
         }
-        for (value, count) in counts.iter_mut().zip([taken.samples, taken.overflows, taken.missing]) {
+        for (value, count) in counts.iter_mut().zip([totals.samples, totals.overflows, totals.missing]) {
             *value = float(count);
         }
         done?;
         if let Some(period) = expected
-            && silence.lasts(tick.started, taken.samples > before, Silence::patience(period))
+            && stalled.lasts(tick.started, totals.samples > before, Silence::patience(period))
         {
-            return Err(SILENT);
+            return Err(STALLED);
         }
         Ok(())
     }
@@ -226,7 +228,7 @@ fn fill(buffer: &mut Buffer) -> io::Result<usize> {
     }
 }
 
-impl Taken {
+impl Totals {
     /// Takes the samples that were read, and hands them on in blocks.
     fn take(&mut self, buffer: &Buffer, read: usize, n: u64) {
         let read = buffer.bytes.get(..read).unwrap_or_default();
@@ -268,13 +270,15 @@ impl Taken {
 fn values(buffer: &Buffer, sample: &[u8]) -> impl Iterator<Item = f64> {
     buffer.elements.iter().flat_map(move |element| {
         let stored = sample.get(element.start..).unwrap_or_default();
-        (0..element.form.repeat).map(move |index| element.form.decode(stored, index) * element.scale + element.offset)
+        (0..element.layout.repeat)
+            .map(move |index| element.layout.decode(stored, index) * element.scale + element.offset)
     })
 }
 
-/// When a sample was taken, on the monotonic clock: by its own time, or now.
+/// When a sample was totals, on the monotonic clock: by its own time, or now.
 fn time(buffer: &Buffer, sample: &[u8]) -> i64 {
-    let own = buffer.timestamp.and_then(|(start, form, offset)| Some(form.integer(sample.get(start..)?, 0)? + offset));
+    let own =
+        buffer.timestamp.and_then(|(start, layout, offset)| Some(layout.integer(sample.get(start..)?, 0)? + offset));
     own.unwrap_or_else(|| i64::try_from(KernelClock::monotonic().now().nanos()).unwrap_or(i64::MAX))
 }
 

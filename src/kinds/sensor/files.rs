@@ -2,7 +2,7 @@
 //!
 //! Opening allocates and may block. Reading does not allocate; it blocks for as long as the file's driver takes.
 
-use super::text::{Lack, Line, Place};
+use super::locator::{Lack, LineSelector, ValueLocator};
 use crate::task::TickError;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,7 +17,7 @@ pub(super) const LARGEST: usize = 64 * 1024;
 pub(super) struct Reading {
     /// Index of the column.
     pub(super) column: usize,
-    pub(super) place: Place,
+    pub(super) locator: ValueLocator,
     /// The value is `number * scale + offset`.
     pub(super) scale: f64,
     pub(super) offset: f64,
@@ -75,7 +75,7 @@ impl OpenFile {
         self.fill().map_err(|error| (TickError::from_io("cannot read the file", &error), is_gone(&error)))?;
         let mut first = Ok(());
         for reading in &self.readings {
-            match (reading.place.number(&self.buffer[..self.filled], self.ended), values.get_mut(reading.column)) {
+            match (reading.locator.number(&self.buffer[..self.filled], self.ended), values.get_mut(reading.column)) {
                 (Ok(number), Some(value)) => *value = number * reading.scale + reading.offset,
                 (Ok(_), None) => {}
                 (Err(lack), _) => first = first.and(Err((brief(lack), false))),
@@ -106,7 +106,7 @@ impl OpenFile {
     }
 
     fn is_decided(&self) -> bool {
-        self.readings.iter().all(|reading| reading.place.is_decided(&self.buffer[..self.filled], self.ended))
+        self.readings.iter().all(|reading| reading.locator.is_decided(&self.buffer[..self.filled], self.ended))
     }
 
     fn test(&mut self, strict: bool) -> Result<(), Unusable> {
@@ -116,8 +116,8 @@ impl OpenFile {
             message: format!("cannot read {}: {error}", self.path.display()),
         })?;
         for reading in self.readings.iter().filter(|_| strict) {
-            if let Err(lack) = reading.place.number(&self.buffer[..self.filled], self.ended) {
-                let (key, message) = explained(lack, &self.path, &reading.place);
+            if let Err(lack) = reading.locator.number(&self.buffer[..self.filled], self.ended) {
+                let (key, message) = explained(lack, &self.path, &reading.locator);
                 return Err(Unusable { column: Some(reading.column), key, message });
             }
         }
@@ -130,7 +130,7 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ESRCH | libc::ESTALE | libc::EBADF))
 }
 
-/// Whether somebody may put another file in its place without a read of this one failing.
+/// Whether somebody may put another file in its locator without a read of this one failing.
 fn may_be_replaced(file: &File, path: &Path) -> bool {
     let real = path.canonicalize().unwrap_or_default();
     let of_the_kernel = ["/proc", "/sys"].iter().any(|root| real.starts_with(root));
@@ -148,11 +148,11 @@ fn brief(lack: Lack<'_>) -> TickError {
 }
 
 /// The key to blame, and why.
-fn explained(lack: Lack<'_>, path: &Path, place: &Place) -> (&'static str, String) {
-    let (path, field) = (path.display(), place.field);
-    let line = match &place.line {
-        Line::Number(number) => format!("line {number}"),
-        Line::Text(text) => format!("the line that starts with {text:?}"),
+fn explained(lack: Lack<'_>, path: &Path, locator: &ValueLocator) -> (&'static str, String) {
+    let (path, field) = (path.display(), locator.field);
+    let line = match &locator.line {
+        LineSelector::Number(number) => format!("line {number}"),
+        LineSelector::Text(text) => format!("the line that starts with {text:?}"),
     };
     match lack {
         Lack::NoLine(count) => ("line", format!("{path} does not have {line}; it has {count} lines")),

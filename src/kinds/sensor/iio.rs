@@ -1,7 +1,7 @@
 //! Channels of an IIO device: what the kernel's ABI (`Documentation/ABI/testing/sysfs-bus-iio`) says of their names,
 //! scales, offsets and units. Reads small files of `/sys`; not for a hot thread.
 
-use super::text::number;
+use super::locator::number;
 use std::fs;
 use std::io;
 use std::path::Path;

@@ -1,6 +1,9 @@
 //! The keys of the kind `sensor`, and how a section becomes a task. Pure: no device is looked for.
 
-use super::{BufferSettings, ByName, Line, Place, SensorSettings, Source, ValueSettings, open};
+use super::find::ByName;
+use super::locator::{LineSelector, ValueLocator};
+use super::open::open;
+use super::settings::{BufferSettings, SensorSettings, Source, ValueSettings};
 use crate::config::{Blueprint, Kind};
 use crate::config::{Key, Section, Value};
 use crate::kinds::device::Missing;
@@ -300,10 +303,12 @@ fn listed_values(section: &mut Section<'_>, of_a_device: bool) -> Option<Vec<Val
 /// The keys of one value; the file is empty when it is not written.
 fn value(section: &mut Section<'_>, of_a_device: bool) -> Option<ValueSettings> {
     let line = match section.is_text("line") {
-        true => section.text("line").map(Line::Text),
-        false => section.integer("line", 1..=100_000).and_then(|line| usize::try_from(line).ok()).map(Line::Number),
+        true => section.text("line").map(LineSelector::Text),
+        false => {
+            section.integer("line", 1..=100_000).and_then(|line| usize::try_from(line).ok()).map(LineSelector::Number)
+        }
     };
-    if matches!(&line, Some(Line::Text(text)) if text.trim().is_empty()) {
+    if matches!(&line, Some(LineSelector::Text(text)) if text.trim().is_empty()) {
         section.problem("line", "must be a number from 1, or the text that the line starts with");
     }
     let scale = section.number("scale");
@@ -322,14 +327,14 @@ fn value(section: &mut Section<'_>, of_a_device: bool) -> Option<ValueSettings> 
     if of_a_device && file.as_ref().is_some_and(|file: &std::path::PathBuf| !file.to_str().is_some_and(is_plain)) {
         section.problem("file", "must be the name of a file in the device's folder, such as \"temp1_input\"");
     }
-    let default = Place::default();
+    let default = ValueLocator::default();
     let field = section.integer("field", 1..=1_000).and_then(|n| usize::try_from(n).ok());
-    let place = Place { line: line.unwrap_or(default.line), field: field.unwrap_or(default.field) };
+    let locator = ValueLocator { line: line.unwrap_or(default.line), field: field.unwrap_or(default.field) };
     let (offset, unit) = (section.number("offset"), section.text("unit"));
     let key = if of_a_device { "file" } else { "path" };
     match file {
         None if section.has(key) => None, // noted
-        file => Some(ValueSettings { file: file.unwrap_or_default(), place, scale, offset, name, unit }),
+        file => Some(ValueSettings { file: file.unwrap_or_default(), locator, scale, offset, name, unit }),
     }
 }
 

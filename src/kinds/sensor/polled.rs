@@ -5,7 +5,9 @@
 
 use super::files::{OpenFile, Reading, Unusable};
 use super::find::{self, Class};
-use super::{Place, SensorSettings, Source, ValueSettings, hwmon, iio};
+use super::locator::ValueLocator;
+use super::settings::{SensorSettings, Source, ValueSettings};
+use super::{hwmon, iio};
 use crate::config::BuildError;
 use crate::kinds::device::{Missing, Reconnecting};
 use crate::task::{Column, Task, Tick, TickError};
@@ -25,13 +27,13 @@ pub(super) struct Files(Vec<OpenFile>);
 #[derive(Debug)]
 pub(super) struct Polled {
     columns: Vec<Column>,
-    link: Reconnecting<Files>,
+    device: Reconnecting<Files>,
     look: Option<Instant>, // when it is next looked for replaced files
 }
 
 /// What is to be read, found out once: the columns do not change when a device comes back.
 #[derive(Clone, Debug)]
-struct Plan {
+struct ReadPlan {
     class: Option<Class>,
     settings: SensorSettings,
     sys: PathBuf,
@@ -44,7 +46,7 @@ struct Plan {
 #[derive(Clone, Debug)]
 struct Recipe {
     file: PathBuf,
-    place: Place,
+    locator: ValueLocator,
     scaling: Scaling,
     offset: f64,
 }
@@ -59,16 +61,16 @@ enum Scaling {
 impl Polled {
     pub(super) fn open(settings: SensorSettings, sys: &Path, what: &str) -> Result<Self, BuildError> {
         let missing = settings.missing;
-        let mut plan = Plan::new(settings, sys)?;
+        let mut plan = ReadPlan::new(settings, sys)?;
         let columns = plan.columns.clone();
         let mut first = None;
         if missing == Missing::Refuse {
             first = Some(plan.open(true)?);
         }
         let again = move || first.take().map_or_else(|| plan.open(false).map_err(|error| error.message), Ok);
-        let link =
+        let device =
             Reconnecting::open(what, missing, again).map_err(|message| BuildError { key: "missing", message })?;
-        Ok(Self { columns, link, look: None })
+        Ok(Self { columns, device, look: None })
     }
 }
 
@@ -78,7 +80,7 @@ impl Task for Polled {
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let files = &mut self.link.device()?.0;
+        let files = &mut self.device.device()?.0;
         let (mut first, mut lost) = (Ok(()), false);
         for file in files.iter_mut() {
             if let Err((error, gone)) = file.read(values) {
@@ -95,13 +97,13 @@ impl Task for Polled {
             }
         }
         if lost {
-            self.link.lose();
+            self.device.lose();
         }
         first
     }
 }
 
-impl Plan {
+impl ReadPlan {
     fn new(settings: SensorSettings, sys: &Path) -> Result<Self, BuildError> {
         let class = match settings.source {
             Source::Files => None,
@@ -170,7 +172,7 @@ impl Plan {
         let mut files: Vec<(PathBuf, Vec<Reading>)> = Vec::new();
         for (column, recipe) in self.recipes.iter().enumerate() {
             let path = folder.join(&recipe.file);
-            let mut reading = Reading { column, place: recipe.place.clone(), scale: 1.0, offset: recipe.offset };
+            let mut reading = Reading { column, locator: recipe.locator.clone(), scale: 1.0, offset: recipe.offset };
             match recipe.scaling {
                 Scaling::Fixed(scale) => reading.scale = scale,
                 Scaling::Channel(factor) => {
@@ -233,5 +235,5 @@ fn recipe(class: Option<Class>, value: &ValueSettings) -> (Column, Recipe) {
     };
     let column = Column { name: value.name.clone().unwrap_or_else(|| name.to_owned()), unit: unit.to_owned() };
     let offset = value.offset.unwrap_or(0.0);
-    (column, Recipe { file: value.file.clone(), place: value.place.clone(), scaling, offset })
+    (column, Recipe { file: value.file.clone(), locator: value.locator.clone(), scaling, offset })
 }

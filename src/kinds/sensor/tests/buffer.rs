@@ -25,13 +25,13 @@ fn buffered_device(sys: &Sys, number: u32) -> (PathBuf, PathBuf) {
         fs::write(folder.join(file), content).unwrap();
     }
     fs::create_dir(folder.join("scan_elements")).unwrap();
-    for (channel, index, form) in [
+    for (channel, index, layout) in [
         ("in_voltage0", "0", "le:u16/16>>0"),
         ("in_accel_x", "1", "be:s12/16>>4"),
         ("in_accel_y", "2", "be:s12/16>>4"),
         ("in_timestamp", "3", "le:s64/64>>0"),
     ] {
-        for (what, content) in [("en", "0"), ("index", index), ("type", form)] {
+        for (what, content) in [("en", "0"), ("index", index), ("type", layout)] {
             fs::write(folder.join(format!("scan_elements/{channel}_{what}")), format!("{content}\n")).unwrap();
         }
     }

@@ -3,21 +3,28 @@
 mod buffer;
 
 use super::files::LARGEST;
+use super::locator::{LineSelector, ValueLocator};
+use super::open::open;
+use super::settings::ValueSettings;
 use super::*;
+use crate::config::BuildError;
+use crate::kinds::device::Missing;
 use crate::sys::clock::pause;
+use crate::task::Task;
 use crate::task::{Column, Tick, TickError};
 use crate::time::{Instant, Span};
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
-fn at(path: impl AsRef<Path>, line: Line, field: usize) -> SensorSettings {
+fn at(path: impl AsRef<Path>, line: LineSelector, field: usize) -> SensorSettings {
     let mut settings = SensorSettings::file(path.as_ref());
-    settings.values[0].place = Place { line, field };
+    settings.values[0].locator = ValueLocator { line, field };
     settings
 }
 
-fn text(text: &str) -> Line {
-    Line::Text(text.into())
+fn text(text: &str) -> LineSelector {
+    LineSelector::Text(text.into())
 }
 
 fn tick_at(sensor: &mut dyn Task, release: Instant) -> (Vec<f64>, Result<(), TickError>) {
@@ -39,7 +46,7 @@ fn file(content: impl AsRef<[u8]>) -> tempfile::NamedTempFile {
     file
 }
 
-fn refused(content: &str, line: Line, field: usize) -> (&'static str, String) {
+fn refused(content: &str, line: LineSelector, field: usize) -> (&'static str, String) {
     let file = file(content);
     let error = open(at(&file, line, field), "test").err().unwrap();
     (error.key, error.message.replace(&file.path().display().to_string(), "FILE"))
@@ -54,15 +61,18 @@ fn what_is_found_instead_is_said() {
         refused(STAT, text("MemAvailable:"), 2),
         said("field", r#"field 2 in the line that starts with "MemAvailable:" of FILE is not a number: "kB""#)
     );
-    assert_eq!(refused(STAT, Line::Number(1), 4), said("field", r#"line 1 of FILE has no field 4: "cpu10 7 8""#));
-    assert_eq!(refused(STAT, Line::Number(7), 1), said("line", "FILE does not have line 7; it has 6 lines"));
+    assert_eq!(
+        refused(STAT, LineSelector::Number(1), 4),
+        said("field", r#"line 1 of FILE has no field 4: "cpu10 7 8""#)
+    );
+    assert_eq!(refused(STAT, LineSelector::Number(7), 1), said("line", "FILE does not have line 7; it has 6 lines"));
     assert_eq!(refused(STAT, text("MemAv"), 1).0, "line");
-    assert_eq!(refused("", Line::Number(1), 1), said("line", "FILE does not have line 1; it has 0 lines"));
-    assert_eq!(refused(STAT, Line::Number(0), 1).0, "line");
+    assert_eq!(refused("", LineSelector::Number(1), 1), said("line", "FILE does not have line 1; it has 0 lines"));
+    assert_eq!(refused(STAT, LineSelector::Number(0), 1).0, "line");
     assert_eq!(refused(STAT, text(" "), 1).0, "line");
-    assert_eq!(refused(STAT, Line::Number(1), 0).0, "field");
-    assert_eq!(refused(&"x ".repeat(LARGEST), Line::Number(2), 1).0, "line");
-    let long = refused(&"y".repeat(LARGEST - 1), Line::Number(1), 1);
+    assert_eq!(refused(STAT, LineSelector::Number(1), 0).0, "field");
+    assert_eq!(refused(&"x ".repeat(LARGEST), LineSelector::Number(2), 1).0, "line");
+    let long = refused(&"y".repeat(LARGEST - 1), LineSelector::Number(1), 1);
     assert!(long.0 == "field" && long.1.len() < 150, "{long:?}");
 }
 
@@ -71,10 +81,10 @@ fn paths_and_settings_that_cannot_be() {
     let key = |settings| open(settings, "test").err().unwrap().key;
     for path in ["", "/nonexistent/file", "/proc", "/dev/null"] {
         let wanted = if path == "/dev/null" { "line" } else { "path" };
-        assert_eq!(key(at(path, Line::Number(1), 1)), wanted, "{path}");
+        assert_eq!(key(at(path, LineSelector::Number(1), 1)), wanted, "{path}");
     }
     let with = |change: fn(&mut ValueSettings)| {
-        let mut settings = at("/proc/uptime", Line::Number(1), 1);
+        let mut settings = at("/proc/uptime", LineSelector::Number(1), 1);
         change(&mut settings.values[0]);
         key(settings)
     };
@@ -87,7 +97,7 @@ fn paths_and_settings_that_cannot_be() {
 #[test]
 fn values_are_scaled_and_follow_the_file() {
     let file = file("21500\n");
-    let mut settings = at(&file, Line::Number(1), 1);
+    let mut settings = at(&file, LineSelector::Number(1), 1);
     settings.values[0] = ValueSettings {
         scale: Some(0.001),
         offset: Some(273.15),
@@ -121,8 +131,8 @@ fn the_end_of_a_large_file_can_be_read() {
 #[test]
 fn real_files() {
     for (path, line, field) in [
-        ("/proc/uptime", Line::Number(1), 1),
-        ("/proc/loadavg", Line::Number(1), 3),
+        ("/proc/uptime", LineSelector::Number(1), 1),
+        ("/proc/loadavg", LineSelector::Number(1), 3),
         ("/proc/meminfo", text("MemAvailable:"), 1),
         ("/proc/stat", text("cpu0"), 4),
         ("/proc/stat", text("processes"), 1),
@@ -131,14 +141,14 @@ fn real_files() {
         let mut sensor = open(at(path, line, field), "test").unwrap();
         assert!(tick(&mut *sensor).unwrap() >= 0.0, "{path}");
     }
-    let mut uptime = open(at("/proc/uptime", Line::Number(1), 1), "test").unwrap();
+    let mut uptime = open(at("/proc/uptime", LineSelector::Number(1), 1), "test").unwrap();
     let (one, two) = (tick(&mut *uptime).unwrap(), tick(&mut *uptime).unwrap());
     assert!(0.0 < one && one <= two);
 }
 
 fn value(file: impl Into<PathBuf>, field: usize, name: &str) -> ValueSettings {
-    let place = Place { line: Line::Number(1), field };
-    ValueSettings { file: file.into(), place, name: Some(name.into()), ..ValueSettings::default() }
+    let locator = ValueLocator { line: LineSelector::Number(1), field };
+    ValueSettings { file: file.into(), locator, name: Some(name.into()), ..ValueSettings::default() }
 }
 
 #[test]
@@ -198,7 +208,7 @@ fn a_file_that_is_replaced_is_followed() {
     assert_eq!(until_it_works(&mut *sensor), [3.0]);
 }
 
-/// A tree as `/sys` is: devices in one place, and links to them from their classes.
+/// A tree as `/sys` is: devices in one locator, and links to them from their classes.
 struct Sys(tempfile::TempDir);
 
 impl Sys {

@@ -3,7 +3,7 @@
 
 /// How one element is stored: `le:s12/16>>4`, `be:u24/32X3>>8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Form {
+pub(super) struct SampleLayout {
     big_endian: bool,
     number: Number,
     bits: u32,      // in 1..=8 * storage
@@ -20,7 +20,7 @@ enum Number {
     Float,
 }
 
-impl Form {
+impl SampleLayout {
     /// Reads what the element's file `_type` says; `None` when that is nothing known.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (endian, rest) = text.trim().split_once(':')?;
@@ -95,10 +95,10 @@ fn low_half(raw: i64) -> u32 {
 }
 
 /// Where each of the elements, in the order of their indices, begins in a sample; and how long a sample is.
-pub(super) fn layout(forms: impl IntoIterator<Item = Form>) -> (Vec<usize>, usize) {
+pub(super) fn positions(layouts: impl IntoIterator<Item = SampleLayout>) -> (Vec<usize>, usize) {
     let (mut starts, mut end, mut largest) = (Vec::new(), 0_usize, 1);
-    for form in forms {
-        let length = form.bytes();
+    for layout in layouts {
+        let length = layout.bytes();
         let start = end.next_multiple_of(length);
         starts.push(start);
         end = start + length;
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn values_are_decoded_by_their_form() {
-        for (form, bytes, wanted) in [
+        for (layout, bytes, wanted) in [
             ("le:s12/16>>4", &[0xf0, 0x7f][..], 2_047.0),
             ("le:s12/16>>4", &[0x0f, 0x80], -2_048.0), // what stands below the shift is nothing
             ("be:s12/16>>4", &[0xff, 0xf0], -1.0),
@@ -134,19 +134,19 @@ mod tests {
             ("be:f64/64>>0", &[0x40, 0x04, 0, 0, 0, 0, 0, 0], 2.5),
             ("le:s16/16X1>>0", &[0xff, 0xff], -1.0),
         ] {
-            let parsed = Form::parse(form).unwrap_or_else(|| panic!("{form}"));
-            assert_eq!(parsed.decode(bytes, 0), wanted, "{form} {bytes:?}");
-            assert_eq!(parsed.bytes(), bytes.len(), "{form}");
-            assert!(parsed.decode(&bytes[1..], 0).is_nan(), "{form}");
+            let parsed = SampleLayout::parse(layout).unwrap_or_else(|| panic!("{layout}"));
+            assert_eq!(parsed.decode(bytes, 0), wanted, "{layout} {bytes:?}");
+            assert_eq!(parsed.bytes(), bytes.len(), "{layout}");
+            assert!(parsed.decode(&bytes[1..], 0).is_nan(), "{layout}");
         }
     }
 
     #[test]
     fn an_element_may_hold_several_values() {
-        let form = Form::parse("le:s16/16X4>>0\n").unwrap();
+        let layout = SampleLayout::parse("le:s16/16X4>>0\n").unwrap();
         let bytes = [1, 0, 0xff, 0xff, 3, 0, 4, 0];
-        let values: Vec<_> = (0..form.repeat).map(|index| form.decode(&bytes, index)).collect();
-        assert_eq!((form.bytes(), values), (8, vec![1.0, -1.0, 3.0, 4.0]));
+        let values: Vec<_> = (0..layout.repeat).map(|index| layout.decode(&bytes, index)).collect();
+        assert_eq!((layout.bytes(), values), (8, vec![1.0, -1.0, 3.0, 4.0]));
     }
 
     #[test]
@@ -170,13 +170,13 @@ mod tests {
             "le:sé/16>>0",
             "le:é",
         ] {
-            assert_eq!(Form::parse(text), None, "{text:?}");
+            assert_eq!(SampleLayout::parse(text), None, "{text:?}");
         }
     }
 
     #[test]
     fn elements_are_aligned_to_their_own_size() {
-        for (forms, starts, size) in [
+        for (layouts, starts, size) in [
             (&["le:s16/16>>0"][..], &[0][..], 2),
             (&["le:s16/16>>0", "le:s64/64>>0"], &[0, 8], 16),
             (&["le:s12/16>>4", "le:u8/8>>0", "le:s12/16>>4", "le:s64/64>>0"], &[0, 2, 4, 8], 16),
@@ -186,8 +186,8 @@ mod tests {
             (&["le:u8/8>>0", "le:s32/32X4>>0", "le:s64/64>>0"], &[0, 16, 32], 48),
             (&[], &[], 0),
         ] {
-            let found = layout(forms.iter().map(|form| Form::parse(form).unwrap()));
-            assert_eq!(found, (starts.to_vec(), size), "{forms:?}");
+            let found = positions(layouts.iter().map(|layout| SampleLayout::parse(layout).unwrap()));
+            assert_eq!(found, (starts.to_vec(), size), "{layouts:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 /// How a line is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum LineSelector {
     /// By its number, from 1.
     Number(usize),
     /// By the text it starts with, white space before it aside: the first such line. The text must end where a field
@@ -12,18 +12,18 @@ pub enum Line {
 
 /// Where a number stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ValueLocator {
     /// The line the number is in.
-    pub line: Line,
+    pub line: LineSelector,
     /// Which field of the line, from 1. Fields are separated by white space and colons, several count as one. In a line
     /// found by its text the fields after the text are counted: field 1 of `MemAvailable:` is the number itself.
     pub field: usize,
 }
 
 /// The first field of the first line.
-impl Default for Place {
+impl Default for ValueLocator {
     fn default() -> Self {
-        Self { line: Line::Number(1), field: 1 }
+        Self { line: LineSelector::Number(1), field: 1 }
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Lack<'a> {
     TooFar,
 }
 
-impl Place {
+impl ValueLocator {
     /// Whether what has been read so far decides what stands there.
     pub(super) fn is_decided(&self, data: &[u8], ended: bool) -> bool {
         self.find(data, ended).is_some()
@@ -59,8 +59,10 @@ impl Place {
     /// `None` while what follows could still change the answer.
     fn find<'a>(&self, data: &'a [u8], ended: bool) -> Option<Found<'a>> {
         let found = match &self.line {
-            Line::Number(number) => lines(data).nth(number - 1).map(|line| (line, line)),
-            Line::Text(text) => lines(data).find_map(|line| Some((line, after(line, text.trim_start().as_bytes())?))),
+            LineSelector::Number(number) => lines(data).nth(number - 1).map(|line| (line, line)),
+            LineSelector::Text(text) => {
+                lines(data).find_map(|line| Some((line, after(line, text.trim_start().as_bytes())?)))
+            }
         };
         let Some((line, fields)) = found else {
             return ended.then_some(Found::NoLine);
@@ -124,17 +126,17 @@ mod tests {
 
     const STAT: &[u8] = b"cpu10 7 8\ncpu1 1 2 3\n  eth0: 44 55\nMemAvailable:   1234 kB\n\nhex 0x1f -0X10 +2.5e3";
 
-    fn text(text: &str) -> Line {
-        Line::Text(text.into())
+    fn text(text: &str) -> LineSelector {
+        LineSelector::Text(text.into())
     }
 
     #[test]
     fn lines_and_fields_are_found() {
         for (line, field, wanted) in [
-            (Line::Number(1), 2, 7.0),
-            (Line::Number(2), 4, 3.0),
-            (Line::Number(3), 2, 44.0),
-            (Line::Number(6), 4, 2_500.0), // no line feed at the end
+            (LineSelector::Number(1), 2, 7.0),
+            (LineSelector::Number(2), 4, 3.0),
+            (LineSelector::Number(3), 2, 44.0),
+            (LineSelector::Number(6), 4, 2_500.0), // no line feed at the end
             (text("cpu1"), 1, 1.0),
             (text("cpu1 1"), 2, 3.0),
             (text("eth0"), 2, 55.0),
@@ -143,24 +145,24 @@ mod tests {
             (text("hex "), 1, 31.0),
             (text("hex"), 2, -16.0),
         ] {
-            let place = Place { line, field };
-            assert_eq!(place.number(STAT, true), Ok(wanted), "{place:?}");
+            let locator = ValueLocator { line, field };
+            assert_eq!(locator.number(STAT, true), Ok(wanted), "{locator:?}");
         }
     }
 
     #[test]
     fn what_may_still_change_is_not_decided() {
-        let place = Place { line: Line::Number(2), field: 1 };
+        let locator = ValueLocator { line: LineSelector::Number(2), field: 1 };
         for (data, decided) in
             [("", false), ("1 ", false), ("1\n", false), ("1\n2", false), ("1\n2\n", true), ("1\n\n", true)]
         {
-            assert_eq!(place.is_decided(data.as_bytes(), false), decided, "{data:?}");
-            assert!(place.is_decided(data.as_bytes(), true), "{data:?}");
+            assert_eq!(locator.is_decided(data.as_bytes(), false), decided, "{data:?}");
+            assert!(locator.is_decided(data.as_bytes(), true), "{data:?}");
         }
-        assert_eq!(place.number(b"1\n2", false), Err(Lack::TooFar));
-        assert_eq!(place.number(b"1\n\n", false), Err(Lack::NoField(b"\n")));
-        assert_eq!(place.number(b"1\nx\n", false), Err(Lack::NotANumber(b"x")));
-        assert_eq!(place.number(b"1\n", true), Err(Lack::NoLine(1)));
+        assert_eq!(locator.number(b"1\n2", false), Err(Lack::TooFar));
+        assert_eq!(locator.number(b"1\n\n", false), Err(Lack::NoField(b"\n")));
+        assert_eq!(locator.number(b"1\nx\n", false), Err(Lack::NotANumber(b"x")));
+        assert_eq!(locator.number(b"1\n", true), Err(Lack::NoLine(1)));
     }
 
     #[test]
