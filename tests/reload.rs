@@ -5,8 +5,10 @@ mod common;
 use common::{HERTZD, Running, run};
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
+use std::process::{self, Command, Output};
 
 /// Two tasks; the second with this rate.
 fn config(rate: u32) -> String {
@@ -147,4 +149,40 @@ fn a_killed_daemon_leaves_nothing_in_the_way() {
     third.signal("TERM");
     assert!(third.wait().status.success());
     assert!(!socket.exists());
+}
+
+#[test]
+fn a_reload_never_signals_a_process_that_the_answer_names() {
+    let mut running = with_socket(&config(50), &[]);
+    let mut sleep = Command::new("sleep");
+    sleep.arg("1000");
+    let bystander = common::start(tempfile::tempdir().unwrap(), sleep);
+    let mut answer = snapshot(&running);
+    answer["daemon"]["pid"] = bystander.pid().into();
+    let socket = running.folder().join("false.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let answering =
+        std::thread::spawn(move || listener.accept().unwrap().0.write_all(answer.to_string().as_bytes()).unwrap());
+    let output = Command::new(HERTZD).args(["reload", "--socket"]).arg(&socket).output().unwrap();
+    answering.join().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let expected = format!("process {} listens here, but its answer names process {}", process::id(), bystander.pid());
+    assert!(output.status.code() == Some(70) && said.contains(&expected), "{said}");
+    // A SIGHUP would have been delivered first.
+    bystander.signal("TERM");
+    assert_eq!(bystander.wait().status.signal(), Some(15));
+    assert!(!running.has_ended());
+    assert_eq!(snapshot(&running)["daemon"]["reloads"], 0);
+}
+
+#[test]
+fn a_reload_without_a_daemon_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("status.sock");
+    drop(UnixListener::bind(&socket).unwrap());
+    for socket in [&socket, &folder.path().join("nothing.sock")] {
+        let output = Command::new(HERTZD).args(["reload", "--socket"]).arg(socket).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(70) && said.contains("is hertzd running?"), "{said}");
+    }
 }

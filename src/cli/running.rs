@@ -1,11 +1,11 @@
-//! `hertzd status` and `hertzd reload`: talking to the daemon that runs.
+//! `hertzd status` and `hertzd reload`: talking to the running daemon.
 //!
-//! Its status socket can only be read. What it is asked for goes by signal.
+//! Its status socket can only be read; requests are signals. Both commands block, with a limit.
 
 use super::{Stop, print};
 use crate::daemon::DaemonSummary;
 use crate::sys::clock::pause;
-use crate::sys::signals::ask_for_reload;
+use crate::sys::peer::Peer;
 use crate::time::Span;
 use clap::Args;
 use serde::Deserialize;
@@ -21,6 +21,9 @@ const SERVICE_SOCKET: &str = "/run/hertzd/status.sock";
 
 /// How often a daemon is asked whether it has reloaded.
 const ASK_EVERY: Span = Span::from_millis(20);
+
+/// How long a daemon may take for an answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub(super) struct SocketArg {
@@ -44,8 +47,8 @@ pub(super) struct StatusArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     hertzd check --against-running && hertzd reload\n\n\
-    Waits until the daemon has gone over to the new configuration, or has refused it: then the exit status is 78,\n\
-    and the old configuration runs on.")]
+    Waits until the daemon runs the new configuration, or has refused it: then the exit status is 78,\n\
+    and the old configuration stays in force.")]
 pub(super) struct ReloadArgs {
     #[command(flatten)]
     socket: SocketArg,
@@ -54,7 +57,7 @@ pub(super) struct ReloadArgs {
     timeout: Span,
 }
 
-/// The part of a snapshot that this program reads back.
+/// The parts of a snapshot that these commands read.
 #[derive(Debug, Deserialize)]
 pub(super) struct Seen {
     pub(super) daemon: DaemonSummary,
@@ -112,16 +115,19 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
 }
 
 pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
-    let before = read(&args.socket)?.daemon;
-    ask_for_reload(before.pid).map_err(|reason| {
-        Stop::Permission(format!("asking process {} to reload: {reason}; do it as root, or as its user", before.pid))
+    let (daemon, before) = daemon(&args.socket)?;
+    daemon.ask_for_reload().map_err(|reason| {
+        Stop::Permission(format!(
+            "cannot ask process {} to reload: {reason}; run this as root or as its user",
+            daemon.id()
+        ))
     })?;
     let tries = args.timeout.nanos() / ASK_EVERY.nanos() + 1;
     for _ in 0..tries {
         pause(ASK_EVERY);
         let now = read(&args.socket)?.daemon;
         if now.pid != before.pid {
-            return Err(Stop::Fault("the daemon was restarted meanwhile".into()));
+            return Err(Stop::Fault("the daemon was restarted during the reload".into()));
         }
         if now.reloads == before.reloads {
             continue;
@@ -131,7 +137,25 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
             true => Err(Stop::Refused(now.last_reload)),
         };
     }
-    Err(Stop::Fault(format!("process {} has not answered for {}", before.pid, args.timeout)))
+    Err(Stop::Fault(format!("process {} has not reloaded within {}", daemon.id(), args.timeout)))
+}
+
+/// The process that listens at the socket, and what it says about itself. Whom to signal comes from the kernel: anyone may
+/// listen there and name any process.
+fn daemon(socket: &SocketArg) -> Result<(Peer, DaemonSummary), Stop> {
+    let stream = connect(socket)?;
+    let fault = |text: String| Stop::Fault(format!("{}: {text}; nothing was signalled", socket.socket.display()));
+    let peer = Peer::of(&stream)
+        .map_err(|reason| fault(format!("cannot identify the process that listens here: {reason}")))?;
+    // Its answer comes after `Peer::of`: so it is still the same process.
+    let Seen { daemon, .. } = parse(&answer(socket, stream)?)?;
+    match peer.calls_itself(daemon.pid) {
+        Ok(true) => Ok((peer, daemon)),
+        Ok(false) => {
+            Err(fault(format!("process {} listens here, but its answer names process {}", peer.id(), daemon.pid)))
+        }
+        Err(reason) => Err(fault(format!("cannot compare process {} with its answer: {reason}", peer.id()))),
+    }
 }
 
 /// One snapshot of the running daemon.
@@ -139,24 +163,29 @@ pub(super) fn read(socket: &SocketArg) -> Result<Seen, Stop> {
     parse(&fetch(socket)?)
 }
 
-fn fetch(SocketArg { socket }: &SocketArg) -> Result<String, Stop> {
+fn fetch(socket: &SocketArg) -> Result<String, Stop> {
+    answer(socket, connect(socket)?)
+}
+
+fn connect(SocketArg { socket }: &SocketArg) -> Result<UnixStream, Stop> {
+    UnixStream::connect(socket).map_err(|reason| {
+        Stop::Fault(format!("{}: {reason}; is hertzd running? For another daemon, pass --socket", socket.display()))
+    })
+}
+
+fn answer(SocketArg { socket }: &SocketArg, mut stream: UnixStream) -> Result<String, Stop> {
     let mut text = String::new();
-    let read = UnixStream::connect(socket).and_then(|mut stream| {
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-        stream.read_to_string(&mut text)
-    });
-    match read {
-        Ok(_) if !text.is_empty() => Ok(text),
-        Ok(_) => Err(Stop::Fault(format!("{}: the daemon is ending, or is not up yet", socket.display()))),
-        Err(reason) => Err(Stop::Fault(format!(
-            "{}: {reason}; is hertzd running? Another daemon's socket is named with --socket",
-            socket.display()
-        ))),
-    }
+    let read = stream.set_read_timeout(Some(ANSWER_WITHIN)).and_then(|()| stream.read_to_string(&mut text));
+    let why = match read {
+        Ok(_) if !text.is_empty() => return Ok(text),
+        Ok(_) => "the daemon closed the connection without an answer: it is starting or stopping".to_owned(),
+        Err(reason) => format!("no answer from the daemon: {reason}"),
+    };
+    Err(Stop::Fault(format!("{}: {why}", socket.display())))
 }
 
 fn parse(text: &str) -> Result<Seen, Stop> {
-    serde_json::from_str(text).map_err(|error| Stop::Fault(format!("the daemon's answer is not understood: {error}")))
+    serde_json::from_str(text).map_err(|error| Stop::Fault(format!("cannot understand the daemon's answer: {error}")))
 }
 
 fn text_at(value: &Value, pointer: &str) -> String {

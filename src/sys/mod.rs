@@ -7,12 +7,13 @@
 //! | [`signals`] | stop and reload requests; the signal that ends a sleep |
 //! | [`memory`] | locked pages, an allocator that keeps what it has, shallow CPU idle states |
 //! | [`host`] | facts of the machine that belong beside every measurement |
-//! | [`stream`] | whether a write would wait; reads that do not |
+//! | [`fd`] | whether a write would wait; reads that do not |
+//! | [`peer`] | the process at the other end of a Unix socket |
 //! | `video` | cameras: what they can, and frames in mapped buffers (feature `video`) |
 //! | `i2c` | registers of chips on a bus (feature `i2c`) |
 //! | [`notify`] | nothing: it tells the service manager how the service is |
 //!
-//! Only [`clock`], the streams of `video` and the reading of `i2c` are meant for the hot path: they neither allocate nor
+//! Only [`clock`], the frames of `video` and the reading of `i2c` are meant for the hot path: they neither allocate nor
 //! take a lock. Everything else is for setting up and may do both. Refusals are [`io::Error`]s that keep the errno, for the
 //! caller to tell the remedy.
 
@@ -31,6 +32,8 @@ pub(crate) mod host;
 pub(crate) mod notify;
 
 pub(crate) mod fd;
+
+pub(crate) mod peer;
 
 #[cfg(feature = "video")]
 pub(crate) mod video;

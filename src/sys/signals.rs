@@ -79,17 +79,6 @@ impl StopSignals {
     }
 }
 
-/// Asks another process to reload: SIGHUP.
-///
-/// # Errors
-/// ESRCH when there is no such process, EPERM when it is another user's; EINVAL for a number that is no process's.
-pub(crate) fn ask_for_reload(process: u32) -> io::Result<()> {
-    // 0 and negative numbers mean whole groups of processes.
-    let process = libc::pid_t::try_from(process).ok().filter(|process| *process > 0).ok_or_else(super::invalid)?;
-    // SAFETY: no pointers; it sends a signal to a process that the kernel checks we may signal.
-    from_minus_one(unsafe { libc::kill(process, SIGHUP) }).map(drop)
-}
-
 /// Gives SIGURG a handler that does nothing, which is what makes it end a sleep: without one the kernel discards it.
 ///
 /// SIGURG because its default is to be ignored, so that one sent too early kills nothing. Once per process, before
