@@ -4,8 +4,8 @@
 use hertzd::channels::Queue;
 use hertzd::config::{Blueprint, Kind, Kinds};
 use hertzd::config::{
-    ClockKind, Config, Facts, Key, LimitAction, OnError, OverrunLimit, Problems, RecordConfig, RecordForm, Scheduling,
-    Section, Spin, TASK_KEYS, Value, WORKER_KEYS, schema,
+    ClockKind, Config, Facts, Key, LimitAction, OnError, OverrunLimit, Problems, RecordConfig, RecordFormat,
+    Scheduling, Section, Spin, TASK_KEYS, Value, WORKER_KEYS, schema,
 };
 use hertzd::pacing::{Overrun, Rate};
 use hertzd::task::{Task, Tick, TickError};
@@ -312,15 +312,15 @@ fn recordings() {
     let (task, hour) = (&config.tasks[0], Span::from_seconds(3_600));
     let wanted = RecordConfig {
         path: "a/x.WAV".into(),
-        form: RecordForm::Wav,
+        format: RecordFormat::Wav,
         max_size: Some(1_500_000),
         max_time: Some(hour),
         keep: Some(3),
     };
     assert_eq!((task.record.as_ref(), task.queue), (Some(&wanted), Queue::Mailbox));
-    let config = parsed("record = \"x.dat\"");
+    let config = parsed("record = \"x.Csv\"");
     let wanted =
-        RecordConfig { path: "x.dat".into(), form: RecordForm::Csv, max_size: None, max_time: None, keep: None };
+        RecordConfig { path: "x.Csv".into(), format: RecordFormat::Csv, max_size: None, max_time: None, keep: None };
     assert_eq!((config.tasks[0].record.as_ref(), config.tasks[0].queue), (Some(&wanted), Queue::Fifo));
 }
 

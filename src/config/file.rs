@@ -3,8 +3,9 @@
 use super::error::{self, Problem, Problems};
 use super::files::{self, Files};
 use super::kinds::Kinds;
+use super::record::{self, Conflict};
 use super::source::Source;
-use super::{Config, Facts, Section, merge, record, task, worker};
+use super::{Config, Facts, Section, merge, task, worker};
 use crate::pacing::Rate;
 use std::ops::Range;
 use std::path::Path;
@@ -105,7 +106,11 @@ fn judge(source: &Arc<Source>, root: &DeTable<'_>, kinds: &Kinds, facts: &Facts)
     let names: Vec<&str> = workers.iter().map(|(name, _)| name.as_str()).collect();
     let mut judged: Vec<_> =
         tasks.iter_mut().map(|(name, section)| task::judge(name, section, &names, kinds)).collect();
-    record::share(&mut tasks, judged.iter_mut().map(|task| task.record.as_mut()));
+    let records = judged.iter_mut().map(|task| task.record.as_mut());
+    let conflicts = record::share(tasks.iter().map(|(name, _)| name.as_str()).zip(records), Path::to_path_buf);
+    for Conflict { task, key, message, help } in conflicts {
+        tasks[task].1.problem_with_help(key, message, help);
+    }
 
     let every_task_has_a_worker = judged.iter().all(|task| task.worker.is_some());
     let mut made = Vec::new();

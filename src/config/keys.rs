@@ -228,8 +228,8 @@ pub const TASK_KEYS: &[Key] = &[
         name: "record",
         value: Value::Path,
         default: "none",
-        about: "File that the task is recorded to, in the form that its name ends in: .mcap (everything, and several tasks \
-                in one file), .wav (sound), anything else CSV (values; of a task with buffered samples these).",
+        about: "File that the task is recorded to, in the format that it ends in: .csv (values, or buffered samples), .wav \
+                (sound) or .mcap (everything, and of several tasks in one file).",
     },
     Key {
         name: "queue",

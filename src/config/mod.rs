@@ -39,7 +39,7 @@ mod worker;
 pub use error::{Origin, Problem, Problems};
 pub use keys::{Key, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
 pub use kinds::{Blueprint, BuildError, Kind, Kinds, Parse};
-pub use record::{RecordConfig, RecordForm};
+pub use record::{RecordConfig, RecordFormat, refuse_value_name};
 pub use schema::schema;
 pub use section::Section;
 

@@ -1,10 +1,11 @@
-//! The rules of `record` and the keys around it: the form follows from the file's name, and several tasks may share an
-//! MCAP file.
+//! The rules of `record` and the keys around it: which formats there are, which tasks may share a file, and what the values
+//! of a recorded task may be called. Pure.
 
 use super::keys::RECORD_KEEP;
 use super::section::Section;
 use crate::time::Span;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::path::{Path, PathBuf};
 
 /// What a task is recorded to.
@@ -13,7 +14,7 @@ pub struct RecordConfig {
     /// The file that is written; finished ones have a time in their names. Without `./`, so that equal paths are equal.
     pub path: PathBuf,
     /// What is written there.
-    pub form: RecordForm,
+    pub format: RecordFormat,
     /// Bytes that a file may have; `None`: any number. At least 64,000.
     pub max_size: Option<u64>,
     /// How old a file may get; `None`: any age. At least 1 s.
@@ -22,10 +23,10 @@ pub struct RecordConfig {
     pub keep: Option<usize>,
 }
 
-/// What kind of file a recording is.
+/// The format of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordForm {
-    /// Lines of text.
+pub enum RecordFormat {
+    /// Lines of text: values, or buffered samples.
     Csv,
     /// Sound.
     Wav,
@@ -33,14 +34,14 @@ pub enum RecordForm {
     Mcap,
 }
 
-impl RecordForm {
-    /// The form that the name of `path` asks for.
-    pub fn of(path: &Path) -> Self {
-        let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
-        match ending.as_deref().and_then(|ending| ending.to_str()) {
-            Some("wav") => Self::Wav,
-            Some("mcap") => Self::Mcap,
-            _ => Self::Csv,
+impl RecordFormat {
+    /// The format that the ending of `path` asks for, in upper or lower case; `None`: no recorder knows it.
+    pub fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "csv" => Some(Self::Csv),
+            "wav" => Some(Self::Wav),
+            "mcap" => Some(Self::Mcap),
+            _ => None,
         }
     }
 }
@@ -50,6 +51,31 @@ const LEAST_TIME: Span = Span::from_seconds(1);
 /// The sizes in a WAV file have 32 bits.
 const LARGEST_WAV: u64 = 4_000_000_000;
 const KEYS: [&str; 3] = ["record-max-size", "record-max-time", "record-keep"];
+
+/// What every CSV has beside the values; see [`crate::recording`].
+const OWN_COLUMNS: [&str; 4] = ["tick", "release_utc", "sample_utc", "lateness_ns"];
+
+/// Why a value cannot be called `name`; `None`: it can.
+pub fn refuse_value_name(name: &str) -> Option<&'static str> {
+    match name {
+        "" => Some("must not be empty"),
+        _ if OWN_COLUMNS.contains(&name) => Some("is a column of every CSV recording; choose another name"),
+        _ if name.chars().any(char::is_control) => Some("must not hold a line break or another control character"),
+        _ => None,
+    }
+}
+
+impl Section<'_> {
+    /// What a value is called.
+    pub fn value_name(&mut self, key: &str) -> Option<String> {
+        let name = self.text(key)?;
+        match refuse_value_name(&name) {
+            Some(problem) => self.problem(key, problem),
+            None => return Some(name),
+        }
+        None
+    }
+}
 
 pub(super) fn judge(section: &mut Section<'_>) -> Option<RecordConfig> {
     let path = section.path("record");
@@ -64,54 +90,81 @@ pub(super) fn judge(section: &mut Section<'_>) -> Option<RecordConfig> {
         section.problem(KEYS[1], "must be at least 1s");
     }
     let path = path?;
-    let form = RecordForm::of(&path);
-    if form == RecordForm::Wav && max_size.is_some_and(|size| size > LARGEST_WAV) {
-        section.problem(KEYS[0], "must be at most 4 GB: a WAV file cannot say that it is larger");
+    let Some(format) = RecordFormat::of(&path) else {
+        let help = ".csv takes values or buffered samples, .wav takes sound, .mcap takes everything";
+        section.problem_with_help("record", "must end in .csv, .wav or .mcap", Some(help.to_owned()));
+        return None;
+    };
+    if format == RecordFormat::Wav && max_size.is_some_and(|size| size > LARGEST_WAV) {
+        section.problem(KEYS[0], "must be at most 4 GB: a WAV file cannot be larger");
     }
-    if form == RecordForm::Csv && max_size.is_none() && max_time.is_none() {
+    if format == RecordFormat::Csv && max_size.is_none() && max_time.is_none() {
         section.refuse_idle(KEYS[2], true, "for CSV without record-max-size or record-max-time");
     }
-    if form == RecordForm::Mcap && !cfg!(feature = "mcap") {
+    if format == RecordFormat::Mcap && !cfg!(feature = "mcap") {
         let help = "build it with `cargo build --release --features mcap`, or record to a .csv";
         section.problem_with_help("record", "this hertzd was built without MCAP", Some(help.to_owned()));
     }
     let path = path.strip_prefix(".").unwrap_or(&path).components().collect();
-    Some(RecordConfig { path, form, max_size, max_time, keep })
+    Some(RecordConfig { path, format, max_size, max_time, keep })
 }
 
-/// Refuses files that several tasks record to, unless it is MCAP: then they have the same limits, said at any of them.
-pub(super) fn share<'a>(
-    tasks: &mut [(String, Section<'_>)],
-    records: impl Iterator<Item = Option<&'a mut RecordConfig>>,
-) {
-    let mut first: HashMap<PathBuf, (String, RecordConfig)> = HashMap::new();
-    let mut records: Vec<_> = records.collect();
-    for ((name, section), record) in tasks.iter_mut().zip(&mut records) {
+/// A key of a task that contradicts what an earlier task says of the same file.
+#[derive(Debug)]
+pub(super) struct Conflict {
+    /// The task, by its position.
+    pub(super) task: usize,
+    /// The key.
+    pub(super) key: &'static str,
+    /// What is wrong.
+    pub(super) message: String,
+    /// What to do about it.
+    pub(super) help: Option<String>,
+}
+
+/// Lets tasks share an MCAP file: all get the limits that any of them sets. Refuses contradictory limits, and any other
+/// file that several tasks record to. Two paths are the same file when `file` gives the same for both.
+pub(super) fn share<'a, F: Eq + Hash>(
+    tasks: impl Iterator<Item = (&'a str, Option<&'a mut RecordConfig>)>,
+    file: impl Fn(&Path) -> F,
+) -> Vec<Conflict> {
+    let mut shared: HashMap<F, (&str, RecordConfig)> = HashMap::new();
+    let mut conflicts = Vec::new();
+    let mut users = Vec::new();
+    for (task, (name, record)) in tasks.enumerate() {
         let Some(record) = record else { continue };
-        let Some((other, shared)) = first.get_mut(&record.path) else {
-            first.insert(record.path.clone(), (name.clone(), record.clone()));
-            continue;
-        };
-        if record.form != RecordForm::Mcap {
-            let help = "or record all of them to one .mcap";
-            let text = format!("task.{other} records there too; give each its own file");
-            section.problem_with_help("record", text, Some(help.to_owned()));
-            continue;
+        let key = file(&record.path);
+        match shared.get_mut(&key) {
+            None => _ = shared.insert(file(&record.path), (name, record.clone())),
+            Some((other, first)) if [record.format, first.format] == [RecordFormat::Mcap; 2] => {
+                let agreed = [
+                    agree(&mut first.max_size, record.max_size),
+                    agree(&mut first.max_time, record.max_time),
+                    agree(&mut first.keep, record.keep),
+                ];
+                let message = format!("task.{other} records to the same file and sets another limit; set it once");
+                let contradicting = KEYS.into_iter().zip(agreed).filter(|(_, agreed)| !agreed);
+                conflicts.extend(contradicting.map(|(key, _)| Conflict {
+                    task,
+                    key,
+                    message: message.clone(),
+                    help: None,
+                }));
+            }
+            Some((other, _)) => conflicts.push(Conflict {
+                task,
+                key: "record",
+                message: format!("task.{other} records there too; give each its own file"),
+                help: Some("or record all of them to one .mcap".to_owned()),
+            }),
         }
-        let agreed = [
-            agree(&mut shared.max_size, record.max_size),
-            agree(&mut shared.max_time, record.max_time),
-            agree(&mut shared.keep, record.keep),
-        ];
-        for (key, _) in KEYS.iter().zip(agreed).filter(|(_, agreed)| !agreed) {
-            section.problem(key, format!("task.{other} records to the same file, and something else is said there"));
-        }
+        users.push((key, record));
     }
-    for record in records.into_iter().flatten() {
-        if let Some((_, shared)) = first.get(&record.path) {
-            record.clone_from(shared);
-        }
+    for (key, record) in users {
+        let RecordConfig { max_size, max_time, keep, .. } = shared[&key].1;
+        (record.max_size, record.max_time, record.keep) = (max_size, max_time, keep);
     }
+    conflicts
 }
 
 /// Takes over what only one of them says; false: they say different things.

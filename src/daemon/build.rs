@@ -2,7 +2,7 @@
 
 use super::{Failure, clock, plan};
 use crate::channels::{self, RowSender};
-use crate::config::{Config, Problems, RecordConfig, RecordForm, TaskConfig};
+use crate::config::{Config, Problems, RecordConfig, RecordFormat, TaskConfig};
 use crate::metrics::TaskFacts;
 use crate::pacing::{LeakyBucket, Overrun};
 use crate::recording::{Content, Recordings, TaskOutput, place};
@@ -24,7 +24,7 @@ pub(super) struct Built {
 type Sole = BTreeMap<PathBuf, String>;
 
 fn sole(task: &TaskConfig) -> Option<PathBuf> {
-    task.record.as_ref().filter(|record| record.form != RecordForm::Mcap).map(|record| place(&record.path))
+    task.record.as_ref().filter(|record| record.format != RecordFormat::Mcap).map(|record| place(&record.path))
 }
 
 /// Builds those tasks of `config` that `wanted` chooses by their places; numbers are taken from `next_id`. The others run
@@ -91,7 +91,7 @@ fn build_one(
     let mut rows: Option<RowSender> = None;
     let mut stream = None;
     if recording.is_some() || columns > 0 {
-        let wanted = config.record.as_ref().is_some_and(|record| content.has_blocks_for(record.form));
+        let wanted = config.record.as_ref().is_some_and(|record| content.has_blocks_for(record.format));
         let blocks = shape.filter(|_| wanted).map(|shape| {
             let (sender, receiver) = channels::blocks(config.queue, &shape);
             task.connect(sender);
@@ -99,7 +99,7 @@ fn build_one(
         });
         let (sender, receiver) = channels::rows(config.queue, plan::room(config.rate.hertz(), 4.0, 256), columns);
         rows = Some(sender);
-        let ticks = config.record.as_ref().filter(|record| record.form == RecordForm::Mcap).map(|_| Arc::default());
+        let ticks = config.record.as_ref().filter(|record| record.format == RecordFormat::Mcap).map(|_| Arc::default());
         stream = Some(TaskOutput { id, clock, content, rows: receiver, blocks, recording, ticks });
     }
     let slot = Slot {

@@ -35,7 +35,7 @@ pub(crate) use ledger::Tally;
 pub(crate) use recorder::{OutputState, Recorder, TaskOutput};
 
 use crate::channels::{Block, Format, Row};
-use crate::config::{RecordConfig, RecordForm};
+use crate::config::{RecordConfig, RecordFormat};
 use crate::metrics::Cause;
 use crate::task::Column;
 use crate::time::{Instant, Span};
@@ -59,20 +59,20 @@ pub(crate) struct Content {
 
 impl Content {
     /// Whether a recording of this form wants the blocks.
-    pub(crate) fn has_blocks_for(&self, form: RecordForm) -> bool {
+    pub(crate) fn has_blocks_for(&self, form: RecordFormat) -> bool {
         match (form, &self.format) {
             (_, None) => false,
-            (RecordForm::Csv, Some(format)) => matches!(format, Format::Samples(_)),
-            (RecordForm::Wav | RecordForm::Mcap, Some(_)) => true,
+            (RecordFormat::Csv, Some(format)) => matches!(format, Format::Samples(_)),
+            (RecordFormat::Wav | RecordFormat::Mcap, Some(_)) => true,
         }
     }
 
     /// Whether a recording of this form wants the values of each tick.
-    pub(crate) fn has_rows_for(&self, form: RecordForm) -> bool {
+    pub(crate) fn has_rows_for(&self, form: RecordFormat) -> bool {
         match form {
-            RecordForm::Csv => !matches!(self.format, Some(Format::Samples(_))),
-            RecordForm::Wav => false,
-            RecordForm::Mcap => !self.columns.is_empty(),
+            RecordFormat::Csv => !matches!(self.format, Some(Format::Samples(_))),
+            RecordFormat::Wav => false,
+            RecordFormat::Mcap => !self.columns.is_empty(),
         }
     }
 }
@@ -149,8 +149,8 @@ impl Recording {
         &self.limits.path
     }
 
-    pub(super) const fn form(&self) -> RecordForm {
-        self.limits.form
+    pub(super) const fn form(&self) -> RecordFormat {
+        self.limits.format
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, dyn Form + 'static> {
@@ -199,11 +199,11 @@ enum Admits {
 }
 
 impl Admits {
-    fn of(form: RecordForm, content: &Content) -> Self {
+    fn of(form: RecordFormat, content: &Content) -> Self {
         match form {
-            RecordForm::Csv => Self::Header(csv::header(content)),
-            RecordForm::Wav => Self::Sound,
-            RecordForm::Mcap => Self::Any,
+            RecordFormat::Csv => Self::Header(csv::header(content)),
+            RecordFormat::Wav => Self::Sound,
+            RecordFormat::Mcap => Self::Any,
         }
     }
 
@@ -235,18 +235,18 @@ impl Recordings {
             admits.check(content)?;
             return Ok(Recording { limits: limits.clone(), inner });
         }
-        let inner: Arc<Mutex<dyn Form>> = match limits.form {
-            RecordForm::Csv => Arc::new(Mutex::new(csv::Csv::open(limits, content)?)),
-            RecordForm::Wav => Arc::new(Mutex::new(wav::Wav::open(limits, content)?)),
+        let inner: Arc<Mutex<dyn Form>> = match limits.format {
+            RecordFormat::Csv => Arc::new(Mutex::new(csv::Csv::open(limits, content)?)),
+            RecordFormat::Wav => Arc::new(Mutex::new(wav::Wav::open(limits, content)?)),
             #[cfg(feature = "mcap")]
-            RecordForm::Mcap => Arc::new(Mutex::new(mcap::Mcap::open(limits)?)),
+            RecordFormat::Mcap => Arc::new(Mutex::new(mcap::Mcap::open(limits)?)),
             #[cfg(not(feature = "mcap"))]
-            RecordForm::Mcap => {
+            RecordFormat::Mcap => {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, "this hertzd was built without MCAP"));
             }
         };
         self.open.retain(|_, (form, _)| form.strong_count() > 0);
-        self.open.insert(place, (Arc::downgrade(&inner), Admits::of(limits.form, content)));
+        self.open.insert(place, (Arc::downgrade(&inner), Admits::of(limits.format, content)));
         Ok(Recording { limits: limits.clone(), inner })
     }
 }

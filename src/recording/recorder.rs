@@ -262,7 +262,7 @@ fn names<'a>(users: impl Iterator<Item = &'a Taken>) -> String {
 mod tests {
     use super::*;
     use crate::channels::{Queue, Row, rows};
-    use crate::config::{RecordConfig, RecordForm};
+    use crate::config::{RecordConfig, RecordFormat};
     use crate::recording::Recordings;
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
             sender.offer(Row { n, release, lateness: Span::ZERO, values: std::slice::from_ref(value) });
         }
         let limits =
-            RecordConfig { path: path.clone(), form: RecordForm::Csv, max_size: None, max_time: None, keep: None };
+            RecordConfig { path: path.clone(), format: RecordFormat::Csv, max_size: None, max_time: None, keep: None };
         let recording = Some(Recordings::default().open(&limits, &content).unwrap());
         let mut recorder = Recorder::default();
         let clock = KernelClock::monotonic();

@@ -9,7 +9,13 @@ use std::fs;
 pub(super) const UTC: i128 = 1_700_000_000_000_000_000;
 
 pub(super) fn limits(path: &Path) -> RecordConfig {
-    RecordConfig { path: path.into(), form: RecordForm::of(path), max_size: None, max_time: None, keep: None }
+    RecordConfig {
+        path: path.into(),
+        format: RecordFormat::of(path).unwrap_or(RecordFormat::Csv),
+        max_size: None,
+        max_time: None,
+        keep: None,
+    }
 }
 
 pub(super) fn column(name: &str, unit: &str) -> Column {
@@ -96,7 +102,7 @@ fn csv_of_samples_has_a_line_for_each() {
 #[test]
 fn a_file_of_something_else_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("thesis.txt");
+    let path = folder.path().join("thesis.csv");
     fs::write(&path, "years of work\n").unwrap();
     let mut recordings = Recordings::default();
     let mut open = |path: &Path, columns| recordings.open(&limits(path), &content(columns, None));

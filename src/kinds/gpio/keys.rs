@@ -2,8 +2,7 @@
 
 use super::chip::{Line, Wanted};
 use super::{Gpio, columns};
-use crate::config::{Blueprint, Kind};
-use crate::config::{Key, Section, Value};
+use crate::config::{Blueprint, Key, Kind, Section, Value, refuse_value_name};
 use crate::kinds::device::Missing;
 use crate::task::Task;
 use crate::time::Span;
@@ -183,15 +182,15 @@ fn names(section: &mut Section<'_>, lines: &[Line], edges: bool) -> Option<Vec<S
         return None;
     }
     let columns = columns(&names, edges);
-    let twice =
-        (0..columns.len()).find(|&index| columns[index].is_empty() || columns[..index].contains(&columns[index]));
-    if let Some(twice) = twice {
-        let key = if section.has("names") { "names" } else { "lines" };
-        let message = match columns[twice].as_str() {
-            "" => "a value needs a name".to_owned(),
-            name => format!("two values would be called {name:?}; give the lines other names with names"),
+    for (index, column) in columns.iter().enumerate() {
+        let problem = match refuse_value_name(column) {
+            Some(problem) => format!("the value name {column:?} {problem}"),
+            None if columns[..index].contains(column) => {
+                format!("two values would be called {column:?}; give the lines other names with names")
+            }
+            None => continue,
         };
-        section.problem(key, message);
+        section.problem(if section.has("names") { "names" } else { "lines" }, problem);
         return None;
     }
     Some(names)

@@ -188,10 +188,7 @@ fn value(section: &mut Section<'_>) -> Option<Register> {
     if scale == Some(0.0) {
         section.problem("scale", "must not be zero");
     }
-    let name = section.text("name");
-    if name.as_deref() == Some("") {
-        section.problem("name", "must not be empty");
-    }
+    let name = section.value_name("name");
     let (unit, offset) = (section.text("unit"), section.number("offset"));
     let form = form?;
     if form.kind == Number::Float {

@@ -315,10 +315,7 @@ fn value(section: &mut Section<'_>, of_a_device: bool) -> Option<ValueSettings> 
     if scale == Some(0.0) {
         section.problem("scale", "must not be zero");
     }
-    let name = section.text("name");
-    if name.as_deref() == Some("") {
-        section.problem("name", "must not be empty");
-    }
+    let name = section.value_name("name");
     let file = match of_a_device {
         true => section.text("file").map(Into::into),
         false => section.path("path"),

@@ -2,7 +2,7 @@
 
 use super::find::ByName;
 use super::locator::{LineSelector, ValueLocator};
-use crate::config::BuildError;
+use crate::config::{BuildError, refuse_value_name};
 use crate::kinds::device::Missing;
 use std::path::PathBuf;
 
@@ -90,8 +90,8 @@ impl SensorSettings {
             if let Some(offset) = value.offset.filter(|offset| !offset.is_finite()) {
                 return refuse("offset", format!("{offset} is not a finite number"));
             }
-            if value.name.as_deref() == Some("") {
-                return refuse("name", String::from("a value needs a name"));
+            if let Some(problem) = value.name.as_deref().and_then(refuse_value_name) {
+                return refuse("name", problem.into());
             }
         }
         Ok(())
