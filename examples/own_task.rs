@@ -1,11 +1,12 @@
-//! A daemon of one's own: a simulated motor under a controller at 1 kHz, with the full command line of hertzd.
+//! A daemon with its own kind of task: a simulated motor, with all of hertzd's commands. The README shows this file.
 //!
 //!     cargo run --release --example own_task -- run --for 5s
 
 use hertzd::{App, Column, Kinds, Task, Tick, TickError};
 use serde::Deserialize;
+use std::process::ExitCode;
 
-/// Its fields are the keys of its section; what is skipped is its state.
+/// Its keys in the configuration, and its state.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Motor {
@@ -21,16 +22,22 @@ impl Task for Motor {
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let drive = self.gain * (self.setpoint - self.speed);
-        self.speed += drive * tick.period.seconds();
+        self.speed += self.gain * (self.setpoint - self.speed) * tick.period.seconds();
         values[0] = self.speed;
         Ok(())
     }
 }
 
-const CONFIG: &str = "[task.wheel]\nkind = \"motor\"\nrate = \"1 kHz\"\nsetpoint = 120.0\ngain = 5.0\n";
+/// What runs when no file is named.
+const DEMO: &str = r#"
+[task.wheel]
+kind = "motor"
+rate = "1 kHz"
+setpoint = 120.0
+gain = 5.0
+"#;
 
-fn main() -> std::process::ExitCode {
+fn main() -> ExitCode {
     let kinds = Kinds::builtin().with::<Motor>("motor", "A simulated motor under a proportional controller.");
-    App::new(kinds).demo(CONFIG).main()
+    App::new(kinds).demo(DEMO).main()
 }

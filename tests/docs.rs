@@ -1,5 +1,5 @@
-//! The documentation says what the code does: keys and defaults, events, examples, simulated ticks, links, the README's
-//! commands.
+//! The documentation says what the code does: keys and defaults, events, examples, simulated ticks, links, source files, the
+//! README's commands.
 
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts, Key, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
@@ -242,6 +242,25 @@ fn every_relative_link_leads_somewhere() {
                     path.display()
                 );
             }
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+}
+
+#[test]
+fn every_source_file_that_is_named_exists() {
+    let mut count = 0;
+    for (path, text) in pages() {
+        let is_path = |c: char| c.is_ascii_alphanumeric() || "/_-.*{},".contains(c);
+        for (at, _) in text.match_indices("src/") {
+            let before = text[..at].chars().next_back();
+            if before.is_some_and(|c| is_path(c) || c == ':') {
+                continue; // /usr/src, a URL
+            }
+            let named: String = text[at..].chars().take_while(|c| is_path(*c)).collect();
+            let named = named.trim_end_matches(['.', ',', '*']);
+            assert!(root().join(named).exists(), "{}: {named} does not exist", path.display());
             count += 1;
         }
     }

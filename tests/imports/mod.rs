@@ -217,7 +217,7 @@ fn resolve<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[S
         "crate" => resolve_in(modules, &[], rest),
         "self" => resolve_in(modules, module, rest),
         "super" => resolve_super(modules, module, path),
-        _ if modules.contains_key(&[module, &[first.clone()]].concat()) => resolve_in(modules, module, path),
+        _ if modules.contains_key(&[module, std::slice::from_ref(first)].concat()) => resolve_in(modules, module, path),
         _ => {
             let import = bound(module)?;
             // `use name::Thing as name;` and the like lead to another crate.
@@ -238,7 +238,7 @@ fn resolve_super<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], pat
 /// As `resolve`, for a path whose first segment is in `module`.
 fn resolve_in<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> Option<&'a str> {
     let (first, rest) = path.split_first()?;
-    let child = [module, &[first.clone()]].concat();
+    let child = [module, std::slice::from_ref(first)].concat();
     let file = &modules[module];
     let import = file.imports.iter().find(|import| import.name == *first);
     match import {
