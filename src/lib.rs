@@ -79,7 +79,7 @@ pub mod internals {
     pub use crate::daemon::{Options, SimulateOptions, Surroundings, run as run_daemon, simulate};
     pub use crate::kinds::sensor::{BufferSettings, ByName, SensorSettings, Source, open_under as open_sensor_under};
     #[cfg(feature = "video")]
-    pub use crate::kinds::video::{cameras, offers};
+    pub use crate::kinds::video::{cameras, modes};
     pub use crate::log::{Message, Output};
     pub use crate::metrics::{Event, Summary, TaskSummary};
     pub use crate::sim::{Scripted, SimClock};

@@ -173,17 +173,17 @@ fn capture_goes_on_after_a_stall_and_after_an_unplugging() {
     signal(server.pid(), "CONT");
     more(&mut hertzd, "sound comes after the stall");
 
-    let (lost, again) = (told(&hertzd, "was lost"), told(&hertzd, "is there again"));
+    let (lost, again) = (told(&hertzd, "disconnected; trying"), told(&hertzd, " was reopened after"));
     assert!(server.pactl(&["unload-module", "module-null-sink"]));
-    hertzd.wait_for("the loss is told", |hertzd| told(hertzd, "was lost") > lost);
-    hertzd.wait_for("it is looked for", |hertzd| told(hertzd, "still looked for") > 0);
+    hertzd.wait_for("the loss is told", |hertzd| told(hertzd, "disconnected; trying") > lost);
+    hertzd.wait_for("it is looked for", |hertzd| told(hertzd, "cannot be reopened yet") > 0);
     server.reader = None;
     for module in [MODULE, SINE] {
         let words: Vec<_> = ["load-module"].into_iter().chain(module.split(' ')).collect();
         assert!(server.pactl(&words), "{module}");
     }
     server.read_along();
-    hertzd.wait_for("it is found", |hertzd| told(hertzd, "is there again") > again);
+    hertzd.wait_for("it is found", |hertzd| told(hertzd, " was reopened after") > again);
     more(&mut hertzd, "sound comes after the unplugging");
 
     hertzd.signal("INT");

@@ -421,10 +421,10 @@ fn nor_do_the_policies_that_carry_debt() {
 #[cfg(feature = "video")]
 #[test]
 fn nor_does_a_camera_there_or_not() {
-    use hertzd::internals::{cameras, offers};
+    use hertzd::internals::{cameras, modes};
     let absent = "[task.absent]\nkind = \"video\"\nrate = 200\ndevice = \"/nonexistent/video\"\nmissing = \"wait\"\n";
     let mut config = absent.to_owned();
-    let first = cameras().into_iter().find_map(|camera| Some((offers(&camera.path).ok()?.into_iter().next()?, camera)));
+    let first = cameras().into_iter().find_map(|camera| Some((modes(&camera.path).ok()?.into_iter().next()?, camera)));
     if let Some((offer, camera)) = &first {
         let format = String::from_utf8_lossy(&offer.format);
         let ((width, height), path) = (offer.smallest, camera.path.display());

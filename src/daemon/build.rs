@@ -3,6 +3,7 @@
 use super::{Failure, clock, plan};
 use crate::channels::{self, RowSender};
 use crate::config::{Config, Problems, RecordConfig, RecordFormat, TaskConfig};
+use crate::kinds::device::Exchange;
 use crate::metrics::TaskFacts;
 use crate::pacing::{LeakyBucket, Overrun};
 use crate::recording::{Content, Recordings, TaskOutput, place};
@@ -38,8 +39,10 @@ pub(super) fn build(
     let mut built = Vec::new();
     let mut problems: Option<Problems> = None;
     let workers = &config.workers;
-    let running = config.tasks.iter().enumerate().filter(|(index, _)| !wanted(*index));
-    let mut taken: Sole = running.filter_map(|(_, task)| Some((sole(task)?, task.name.clone()))).collect();
+    let running = || config.tasks.iter().enumerate().filter(|(index, _)| !wanted(*index));
+    // Devices of the tasks that end are handed over to those that begin.
+    let _exchange = Exchange::beside(running().map(|(_, task)| task.name.clone()));
+    let mut taken: Sole = running().filter_map(|(_, task)| Some((sole(task)?, task.name.clone()))).collect();
     for (index, task) in config.tasks.iter_mut().enumerate().filter(|(index, _)| wanted(*index)) {
         let clock = clock(workers[task.worker].clock);
         match build_one(task, *next_id, clock, recordings, &mut taken) {

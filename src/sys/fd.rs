@@ -23,6 +23,7 @@ pub(crate) fn writable(stream: impl AsFd, within: Span) -> bool {
 ///
 /// # Errors
 /// The kernel's reason.
+#[cfg_attr(not(feature = "gpio"), allow(dead_code, reason = "only the kind gpio gets its descriptor from elsewhere"))]
 pub(crate) fn set_nonblocking(file: impl AsFd) -> io::Result<()> {
     let fd = file.as_fd().as_raw_fd();
     // SAFETY: the descriptor is open for as long as `file` is borrowed; no memory is involved.

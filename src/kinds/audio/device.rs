@@ -10,13 +10,11 @@
 use super::keys::AudioSettings;
 use super::offer;
 use crate::channels::SampleFormat;
+use crate::kinds::device::{DeviceId, OpenDevice, Refusal};
 use alsa::pcm::{Access, Format, Frames, HwParams, IO, PCM};
 use alsa::{Direction, Output, ValueOr};
 use std::ffi::CString;
-use std::io;
-
-/// Why a device could not be opened: the key to blame, and what was attempted, why it failed, and the remedy.
-pub(super) type Refusal = (&'static str, String);
+use std::{fs, io};
 
 /// A PCM that captures.
 #[derive(Debug)]
@@ -30,6 +28,13 @@ pub(super) struct Device {
     heap: Box<[u8]>,
     /// Nothing was taken from it yet.
     pub(super) fresh: bool,
+    ids: Vec<DeviceId>,
+}
+
+impl OpenDevice for Device {
+    fn exclusive(&self) -> Vec<DeviceId> {
+        self.ids.clone()
+    }
 }
 
 /// Where a device is.
@@ -61,13 +66,16 @@ impl Device {
             offer::reason(error, &said)
         };
         let name = &settings.device;
-        let refuse = |error: alsa::Error| ("device", format!("cannot open {name:?}: {}", told(&error)));
-        let c_name = CString::new(name.as_str()).map_err(|_| ("device", String::from("must not hold a NUL byte")))?;
+        let refuse = |error: alsa::Error| match error.errno() {
+            libc::EBUSY => Refusal::in_use("device", format_args!("{name:?}"), [id_of_name(name)]),
+            _ => Refusal::new("device", format!("cannot open {name:?}: {}", told(&error))),
+        };
+        let c_name = CString::new(name.as_str()).map_err(|_| Refusal::new("device", "must not hold a NUL byte"))?;
         let pcm = PCM::open(&c_name, Direction::Capture, true).map_err(&refuse)?;
         let mapped = Self::set_up(&pcm, settings, &refuse)?;
         let (buffer, period) = pcm.get_params().map_err(&refuse)?;
         if settings.buffer_frames(settings.least_buffer) > buffer {
-            return Err(("buffer", offer::too_short(settings, buffer)));
+            return Err(Refusal::new("buffer", offer::too_short(settings, buffer)));
         }
         let free_running = mapped && offer::is_hardware(&pcm);
         {
@@ -85,21 +93,23 @@ impl Device {
         // Not zeros as the kernel has them anyway: every page is touched here.
         let heap = vec![1; held * frame].into_boxed_slice();
         pcm.prepare().and_then(|()| pcm.start()).map_err(&refuse)?;
-        Ok(Self { pcm, free_running, mapped, frame, buffer, period, heap, fresh: true })
+        let ids = [id_of(&pcm), Some(DeviceId::Named(name.clone()))].into_iter().flatten().collect();
+        Ok(Self { pcm, free_running, mapped, frame, buffer, period, heap, fresh: true, ids })
     }
 
     /// Narrows down what the device offers to what is wanted; whether its memory can be read in place.
     fn set_up(pcm: &PCM, settings: &AudioSettings, refuse: &impl Fn(alsa::Error) -> Refusal) -> Result<bool, Refusal> {
+        let unfit = |key, message: String| Refusal::new(key, message);
         let wanted = HwParams::any(pcm).map_err(refuse)?;
         let mapped = wanted.test_access(Access::MMapInterleaved).is_ok();
         let access = if mapped { Access::MMapInterleaved } else { Access::RWInterleaved };
         wanted.set_access(access).map_err(refuse)?;
         let format = alsa_format(settings.format.sample);
-        wanted.set_format(format).map_err(|_| ("sample-format", offer::formats(settings, &wanted)))?;
+        wanted.set_format(format).map_err(|_| unfit("sample-format", offer::formats(settings, &wanted)))?;
         let channels = settings.format.channels.into();
-        wanted.set_channels(channels).map_err(|_| ("channels", offer::channels(settings, &wanted)))?;
+        wanted.set_channels(channels).map_err(|_| unfit("channels", offer::channels(settings, &wanted)))?;
         let rate = settings.format.rate;
-        wanted.set_rate(rate, ValueOr::Nearest).map_err(|_| ("sample-rate", offer::rates(settings, &wanted)))?;
+        wanted.set_rate(rate, ValueOr::Nearest).map_err(|_| unfit("sample-rate", offer::rates(settings, &wanted)))?;
         let frames = |span| Frames::try_from(settings.buffer_frames(span)).unwrap_or(Frames::MAX);
         // Periods are where the device wakes whoever sleeps for it, which nobody does; with some they are also the steps
         // in which it tells its place, so they should be no longer than ours.
@@ -206,6 +216,30 @@ pub(super) fn alsa_format(format: SampleFormat) -> Format {
         SampleFormat::S32 => Format::S32LE,
         SampleFormat::F32 => Format::FloatLE,
     }
+}
+
+/// The device that an open PCM leads to; `None` where it leads to no sound card.
+fn id_of(pcm: &PCM) -> Option<DeviceId> {
+    let info = pcm.info().ok()?;
+    id_of_card(u32::try_from(info.get_card()).ok()?, info.get_device())
+}
+
+/// The device that a PCM of this name leads to: by its card and device where the name gives them.
+fn id_of_name(name: &str) -> DeviceId {
+    let node = || {
+        let (_, arguments) = name.split_once(':')?;
+        let argument = |key: &str, index| {
+            let named = arguments.split(',').find_map(|argument| argument.strip_prefix(key)?.strip_prefix('='));
+            named.or_else(|| arguments.split(',').nth(index).filter(|argument| !argument.contains('=')))
+        };
+        let card = alsa::Card::from_str(&CString::new(argument("CARD", 0)?).ok()?).ok()?;
+        id_of_card(u32::try_from(card.get_index()).ok()?, argument("DEV", 1).unwrap_or("0").parse().ok()?)
+    };
+    node().unwrap_or_else(|| DeviceId::Named(name.to_owned()))
+}
+
+fn id_of_card(card: u32, device: u32) -> Option<DeviceId> {
+    fs::metadata(format!("/dev/snd/pcmC{card}D{device}c")).ok().as_ref().map(DeviceId::of)
 }
 
 fn system(error: alsa::Error) -> io::Error {

@@ -4,7 +4,7 @@ use super::Audio;
 use crate::channels::{AudioFormat, SampleFormat};
 use crate::config::{Blueprint, Kind};
 use crate::config::{Key, Section, Value};
-use crate::kinds::device::Missing;
+use crate::kinds::device::{Label, Missing};
 use crate::task::Task;
 use crate::time::{NANOS_PER_SECOND, Span};
 
@@ -136,6 +136,6 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         let help = format!("of this sound it would be {:.1} MB", held as f64 / 1e6);
         section.problem_with_help("buffer", "must be at most 16 MB", Some(help));
     }
-    let what = format!("audio device {} of {}", settings.device, section.place());
-    Some(Blueprint::new(move || Ok(Box::new(Audio::open(what, settings)?) as Box<dyn Task>)))
+    let label = Label::new(format!("audio device {}", settings.device), section.place());
+    Some(Blueprint::new(move || Ok(Box::new(Audio::open(label, settings)?) as Box<dyn Task>)))
 }

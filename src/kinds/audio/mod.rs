@@ -24,8 +24,7 @@ pub(super) use keys::kind;
 
 use crate::channels::{BlockSender, Format, Head, Shape};
 use crate::config::BuildError;
-use crate::kinds::device::Silence;
-use crate::kinds::device::{Reconnecting, is_gone};
+use crate::kinds::device::{Label, Reconnecting, Stalled, is_gone};
 use crate::sys::clock::KernelClock;
 use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Clock, Instant, Span};
@@ -35,7 +34,6 @@ use keys::AudioSettings;
 use level::Level;
 use place::Place;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
 
 const OVERRUN: TickError = TickError::new("frames are missing: the device's buffer ran over before this tick (xrun)");
 
@@ -46,7 +44,7 @@ const STOPPED_UNHEARD: TickError =
 const STOPPED: TickError =
     TickError::new("frames are missing: the device's buffer ran over and it stopped (xrun); it is opened anew");
 
-const SILENT: TickError = TickError::new("the device is there and gives no frames");
+const STALLED: TickError = TickError::new("the device is there and gives no frames");
 
 /// A task that captures sound.
 #[derive(Debug)]
@@ -60,27 +58,14 @@ pub(super) struct Audio {
     latest: Instant, // of the blocks handed over: when it was heard
     frames: u64,     // taken so far
     xruns: u64,
-    silence: Silence,
+    stalled: Stalled,
     patience: Span,
 }
 
 impl Audio {
-    /// Opens the device, which `what` names in the log.
-    fn open(what: String, settings: AudioSettings) -> Result<Self, BuildError> {
-        let blamed = Arc::new(Mutex::new("device"));
-        let open = {
-            let (settings, blamed) = (settings.clone(), Arc::clone(&blamed));
-            move || {
-                Device::open(&settings).map_err(|(key, message)| {
-                    *blamed.lock().unwrap_or_else(PoisonError::into_inner) = key;
-                    message
-                })
-            }
-        };
-        let link = Reconnecting::open(what, settings.missing, open).map_err(|message| {
-            let key = *blamed.lock().unwrap_or_else(PoisonError::into_inner);
-            BuildError { key, message }
-        })?;
+    fn open(label: Label, settings: AudioSettings) -> Result<Self, BuildError> {
+        let wanted = settings.clone();
+        let link = Reconnecting::open(label, settings.missing, move || Device::open(&wanted))?;
         let rate = settings.format.rate;
         let clock = KernelClock::monotonic();
         Ok(Self {
@@ -92,8 +77,8 @@ impl Audio {
             latest: Instant::ZERO,
             frames: 0,
             xruns: 0,
-            silence: Silence::default(),
-            patience: Silence::patience(0.0).max(settings.buffer + settings.buffer),
+            stalled: Stalled::default(),
+            patience: Stalled::patience(0.0).max(settings.buffer + settings.buffer),
             settings,
         })
     }
@@ -101,7 +86,7 @@ impl Audio {
     /// What the device's failure means: it goes to be opened anew. `unheard`: it failed before its first frame was taken.
     fn failed(&mut self, error: &io::Error, unheard: bool) -> TickError {
         self.link.lose();
-        self.silence.end();
+        self.stalled.reset();
         match error.raw_os_error() {
             Some(libc::EPIPE) if unheard => STOPPED_UNHEARD,
             Some(libc::EPIPE) => {
@@ -137,7 +122,7 @@ impl Task for Audio {
 
     #[expect(clippy::cast_precision_loss, reason = "2^53 frames are a thousand years")]
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let device = self.link.device().inspect_err(|_| self.silence.end())?;
+        let device = self.link.device().inspect_err(|_| self.stalled.reset())?;
         let unheard = device.fresh;
         let Look { available, behind, mut lost } = match device.look() {
             Ok(look) => look,
@@ -173,13 +158,13 @@ impl Task for Audio {
             }
             self.frames += frames;
         }
-        let silent = self.silence.lasts(now, frames > 0, self.patience);
+        let silent = self.stalled.exceeds(now, frames > 0, self.patience);
         if lost + overwritten > 0 && !unheard {
             self.xruns += 1;
             return Err(OVERRUN);
         }
         if silent {
-            return Err(SILENT);
+            return Err(STALLED);
         }
         let measured = [self.frames as f64, self.xruns as f64, level.rms(), level.peak(), self.drift.ppm()];
         for (value, measured) in values.iter_mut().zip(measured) {

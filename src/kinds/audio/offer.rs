@@ -1,7 +1,6 @@
 //! What a device offers in place of what it was asked for, in words. Only used where one is opened.
 
 use super::keys::{AudioSettings, FORMATS};
-use crate::kinds::device::IN_USE;
 use crate::time::Span;
 use alsa::Output;
 use alsa::pcm::{Format, HwParams, PCM};
@@ -13,9 +12,6 @@ const USUAL_RATES: [u32; 13] =
 /// The library's reason, and the remedy where there is one. `said` is what the library printed.
 pub(super) fn reason(error: &alsa::Error, said: &str) -> String {
     let reason = std::io::Error::from_raw_os_error(error.errno());
-    if error.errno() == libc::EBUSY {
-        return format!("{reason}; it {IN_USE} by another program");
-    }
     let remedy = match error.errno() {
         libc::ENOENT => "; `arecord -L` lists the names that ALSA knows, `arecord -l` the sound cards",
         libc::EACCES | libc::EPERM => "; hertzd's user needs to be in the group of /dev/snd/*, which is usually audio",

@@ -9,12 +9,14 @@ use std::path::Path;
 ///
 /// # Errors
 /// What was attempted, the system's reason, and the remedy where one is known.
+#[cfg_attr(not(feature = "i2c"), allow(dead_code, reason = "only the kind i2c opens nodes itself"))]
 pub(crate) fn open(path: &Path) -> Result<File, String> {
     let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
     opened.map_err(|error| refusal(path, &error))
 }
 
 /// Why a node could not be opened, with the remedy where one is known.
+#[cfg_attr(not(any(feature = "i2c", feature = "gpio")), allow(dead_code, reason = "for kinds that open nodes"))]
 pub(crate) fn refusal(path: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
         io::ErrorKind::PermissionDenied => format!("; {}", permission(path)),

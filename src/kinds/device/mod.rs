@@ -1,12 +1,24 @@
-//! What the kinds that use a device share: a device that comes and goes, who may open it, and one that gives nothing.
+//! What the kinds that use a device share: a device that comes and goes, who may open it and who has it, and one that
+//! gives nothing.
 
 pub(crate) mod access;
 
+mod held;
+
+mod id;
+
 mod reconnecting;
+
+mod refusal;
 
 mod reopen;
 
 mod stalled;
 
-pub(crate) use reconnecting::{IN_USE, Missing, Reconnecting, is_gone, is_handed_over};
-pub(super) use stalled::Silence;
+pub(crate) use held::Exchange;
+pub(crate) use id::{DeviceId, OpenDevice};
+#[cfg(feature = "audio")]
+pub(crate) use reconnecting::is_gone;
+pub(crate) use reconnecting::{First, Missing, Reconnecting};
+pub(crate) use refusal::{Label, Refusal};
+pub(super) use stalled::Stalled;

@@ -1,15 +1,17 @@
-//! A device that may come and go: the hot thread uses it while it is there, and others look for it while it is not.
+//! A device that may come and go: the hot thread uses it while it is there, and another thread reopens it after it has gone.
 //!
 //! The hot thread never opens or closes anything. It hands a lost device over with one store into a ring, which wakes
-//! nobody; a thread of the process, `hertzd-devices`, looks into all such rings a few times a second, and has a lost
-//! device closed and looked for on a thread of its own, so that one which blocks holds up no other. What is found goes
-//! back over another ring, and the task finds it at its next tick.
+//! no one; a thread of the process, `hertzd-devices`, polls all such rings and closes and reopens each lost device on a
+//! thread of its own, so that one which blocks delays no other. The reopened device comes back over another ring, and the
+//! task finds it at its next tick. No clock is read here.
 
-use super::reopen::{FIRST_WAIT, Far, keeper};
+use super::held::{Claim, Claimed, Holder, find_holder};
+use super::id::OpenDevice;
+use super::refusal::{Label, Refusal};
+use super::reopen::{Reopening, reopen_thread};
 use crate::config::{Key, Section, Value};
 use crate::task::TickError;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tracing::warn;
 
 /// What to do where the device is not there at the start.
@@ -38,92 +40,100 @@ impl Missing {
     }
 }
 
+/// What the first attempt to open a device came to, where the task may start.
+#[derive(Debug)]
+pub(crate) enum First<D> {
+    /// It is open.
+    Opened(D),
+    /// A task that is about to end has it, and will hand it over.
+    HandedOver(Claim),
+    /// It is not there; the task waits for it.
+    Missing,
+}
+
+impl<D> First<D> {
+    /// Whether a task may start with this result of opening its device.
+    ///
+    /// # Errors
+    /// The device is missing and `missing` refuses that; or a task that goes on has it.
+    pub(crate) fn of(label: &Label, missing: Missing, opened: Result<D, Refusal>) -> Result<Self, Refusal> {
+        let mut refusal = match opened {
+            Ok(device) => return Ok(Self::Opened(device)),
+            Err(refusal) => refusal,
+        };
+        match find_holder(&mut refusal) {
+            Some(Holder::Ending) => Ok(Self::HandedOver(Claim::new(refusal.in_use, &label.task))),
+            Some(Holder::Task) => Err(refusal),
+            _ if missing == Missing::Refuse => Err(refusal),
+            _ => {
+                warn!("{label} cannot be opened yet; hertzd keeps trying: {}", refusal.message);
+                Ok(Self::Missing)
+            }
+        }
+    }
+}
+
 /// The hot end of a device that may come and go.
 #[derive(Debug)]
 pub(crate) struct Reconnecting<D> {
-    device: Option<D>,
-    lost: rtrb::Producer<D>,
-    found: rtrb::Consumer<D>,
-    _held: Arc<()>, // as long as it lives, the name is held; after the device, which goes first
+    device: Option<Claimed<D>>,
+    lost: rtrb::Producer<Claimed<D>>,
+    found: rtrb::Consumer<Claimed<D>>,
 }
 
-/// The words by which a reason says that somebody has a device which is for one at a time. Kinds use them, so that a
-/// device which a task is about to hand over is told from one that is not to be had.
-pub(crate) const IN_USE: &str = "is in use";
-
-/// The names of the links that live.
-static HELD: Mutex<Vec<(String, Weak<()>)>> = Mutex::new(Vec::new());
-
-/// Whether a link of this name lives already: on a reload the task that comes is built while the one that it replaces
-/// still has its device, which may be for one at a time. Not for a hot thread.
-pub(crate) fn is_handed_over(what: &str) -> bool {
-    let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    held.iter().any(|(name, link)| name == what && link.strong_count() > 0)
-}
-
-/// A link of this name, and those of the same name that lived before.
-fn hold(what: &str) -> (Arc<()>, Vec<Weak<()>>) {
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    held.retain(|(_, link)| link.strong_count() > 0);
-    let before = held.iter().filter(|(name, _)| name == what).map(|(_, link)| link.clone()).collect();
-    let link = Arc::new(());
-    held.push((what.to_owned(), Arc::downgrade(&link)));
-    (link, before)
-}
-
-impl<D: Send + 'static> Reconnecting<D> {
-    /// Opens the device, and sees to it that it is opened again whenever it has been lost. May block; not for a hot
-    /// thread. `what` names the device in the log: "camera /dev/video0 of task eye". `open` says why it could not.
-    ///
-    /// A device that [is in use](IN_USE) because [a link of the same name still has it](is_handed_over) is waited for.
+impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
+    /// Opens the device, and reopens it whenever it has been lost. May block; not for a hot thread. `open` says why it
+    /// could not.
     ///
     /// # Errors
-    /// What `open` said, where a missing device is to be refused; or that the thread for it could not be started.
-    pub(crate) fn open<F>(what: impl Into<String>, missing: Missing, mut open: F) -> Result<Self, String>
+    /// As [`First::of`] and [`Reconnecting::new`].
+    #[cfg(any(test, feature = "gpio", feature = "i2c", feature = "audio"))]
+    pub(crate) fn open<F>(label: Label, missing: Missing, mut open: F) -> Result<Self, Refusal>
     where
-        F: FnMut() -> Result<D, String> + Send + 'static,
+        F: FnMut() -> Result<D, Refusal> + Send + 'static,
     {
-        let what = what.into();
-        let mut handed_over = false;
-        let device = match open() {
-            Ok(device) => Some(device),
-            Err(reason) if reason.contains(IN_USE) && is_handed_over(&what) => {
-                handed_over = true;
-                None
-            }
-            Err(reason) if missing == Missing::Refuse => return Err(reason),
-            Err(reason) => {
-                warn!("{what} is not there yet, and is looked for: {reason}");
-                None
-            }
-        };
+        let first = First::of(&label, missing, open())?;
+        Self::new(label, first, open)
+    }
+
+    /// The same, for a task that had to look at the result of the first attempt itself.
+    ///
+    /// # Errors
+    /// The thread that reopens devices could not be started.
+    pub(crate) fn new<F>(label: Label, first: First<D>, open: F) -> Result<Self, Refusal>
+    where
+        F: FnMut() -> Result<D, Refusal> + Send + 'static,
+    {
         let (lost, lost_end) = rtrb::RingBuffer::new(1);
         let (found_end, found) = rtrb::RingBuffer::new(1);
-        let wanted = device.is_none();
-        let (held, mut before) = hold(&what);
-        if !handed_over {
-            before.clear();
+        let (device, awaited) = match first {
+            First::Opened(device) => (Some(Claimed::new(device, &label.task)), None),
+            First::HandedOver(claim) => (None, Some(claim)),
+            First::Missing => (None, None),
+        };
+        let reopening = Reopening::new(label, (lost_end, found_end), device.is_none(), awaited, open);
+        match reopen_thread() {
+            Ok(thread) => _ = thread.send(Box::new(reopening)),
+            Err(error) => {
+                let message = format!("cannot start the thread that reopens devices: {error}");
+                return Err(Refusal::new("kind", message));
+            }
         }
-        let far = Far { what, lost: lost_end, found: found_end, wanted, before, steady: None, wait: FIRST_WAIT, open };
-        match keeper() {
-            Ok(keeper) => _ = keeper.send(Box::new(far)),
-            Err(reason) => return Err(format!("cannot start the thread that looks for lost devices: {reason}")),
-        }
-        Ok(Self { device, lost, found, _held: held })
+        Ok(Self { device, lost, found })
     }
 
     /// The device, if it is there. Wait-free.
     ///
     /// # Errors
-    /// It is gone, and looked for.
+    /// It is gone.
     pub(crate) fn device(&mut self) -> Result<&mut D, TickError> {
         if self.device.is_none() {
             self.device = self.found.pop().ok();
         }
-        self.device.as_mut().ok_or(GONE)
+        self.device.as_mut().map(|claimed| &mut claimed.device).ok_or(GONE)
     }
 
-    /// Gives the device up: it is closed and looked for elsewhere. Wait-free.
+    /// Gives the device up: another thread closes and reopens it. Wait-free.
     pub(crate) fn lose(&mut self) {
         if let Some(device) = self.device.take() {
             // There is room: the next device only comes after this one has been taken out.
@@ -131,8 +141,8 @@ impl<D: Send + 'static> Reconnecting<D> {
         }
     }
 
-    /// Does `work` with the device; where that says that the device is gone (ENODEV, ENXIO, EIO, ESTALE, EBADF), it is
-    /// given up. Wait-free, but for `work`.
+    /// Does `work` with the device, and gives the device up after an error that [means that it is gone](is_gone).
+    /// Wait-free, but for `work`.
     ///
     /// # Errors
     /// The device was gone before, or the error of `work`.
@@ -151,23 +161,35 @@ impl<D: Send + 'static> Reconnecting<D> {
     }
 }
 
-const GONE: TickError = TickError::new("the device is gone, and looked for");
+const GONE: TickError = TickError::new("the device is disconnected; trying to reopen it");
 
-/// Whether an error says that a device is no longer there, or that only opening it anew can help.
+/// Whether an error means that the device is no longer there, or that only reopening it can help.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::EIO | libc::ESTALE | libc::EBADF))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::held::Exchange;
+    use super::super::id::DeviceId;
     use super::*;
-    use crate::kinds::device::reopen::Tended;
     use crate::sys::clock::pause;
     use crate::time::Span;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     /// A device that is there as long as the flag says so; each one opened has the next number.
     struct Toy(u32);
+
+    impl OpenDevice for Toy {}
+
+    fn label(task: &str) -> Label {
+        Label { device: "toy".into(), task: task.into() }
+    }
+
+    fn missing<D>() -> Result<D, Refusal> {
+        Err(Refusal::new("device", "not there"))
+    }
 
     fn until<T>(mut wanted: impl FnMut() -> Option<T>) -> T {
         loop {
@@ -185,54 +207,69 @@ mod tests {
             let (there, opened) = (there.clone(), opened.clone());
             move || match there.load(Ordering::Relaxed) {
                 true => Ok(Toy(opened.fetch_add(1, Ordering::Relaxed))),
-                false => Err(String::from("not there")),
+                false => missing(),
             }
         };
-        assert_eq!(Reconnecting::open("toy", Missing::Refuse, open.clone()).err(), Some("not there".into()));
-        let mut link = Reconnecting::open("toy", Missing::Wait, open).unwrap();
-        assert_eq!(link.device().err(), Some(GONE));
+        assert_eq!(Reconnecting::open(label("a"), Missing::Refuse, open.clone()).err(), missing::<Toy>().err());
+        let mut device = Reconnecting::open(label("a"), Missing::Wait, open).unwrap();
+        assert_eq!(device.device().err(), Some(GONE));
         there.store(true, Ordering::Relaxed);
         for number in 0..3 {
-            assert_eq!(until(|| link.device().ok().map(|toy| toy.0)), number);
-            let failed = link.with("reading", |_| Err::<(), _>(io::Error::from_raw_os_error(libc::EAGAIN)));
+            assert_eq!(until(|| device.device().ok().map(|toy| toy.0)), number);
+            let failed = device.with("reading", |_| Err::<(), _>(io::Error::from_raw_os_error(libc::EAGAIN)));
             assert!(failed.is_err());
-            assert_eq!(link.device().map(|toy| toy.0), Ok(number), "it may try again");
-            let failed = link.with("reading", |_| Err::<(), _>(io::Error::from_raw_os_error(libc::ENODEV)));
+            assert_eq!(device.device().map(|toy| toy.0), Ok(number), "it may try again");
+            let failed = device.with("reading", |_| Err::<(), _>(io::Error::from_raw_os_error(libc::ENODEV)));
             assert_eq!(failed.unwrap_err().to_string(), "reading: No such device (os error 19)");
         }
-        drop(link);
+        drop(device);
         until(|| (Arc::strong_count(&there) == 1).then_some(()));
     }
-    #[test]
-    fn a_device_is_handed_over_to_the_task_that_replaces_another() {
-        let taken = Arc::new(AtomicBool::new(false));
-        struct Alone(Arc<AtomicBool>);
-        impl Drop for Alone {
-            fn drop(&mut self) {
-                self.0.store(false, Ordering::Relaxed);
-            }
+
+    /// Only one can be open at a time.
+    #[derive(Debug)]
+    struct Alone(Arc<AtomicBool>);
+
+    impl Drop for Alone {
+        fn drop(&mut self) {
+            self.0.store(false, Ordering::Relaxed);
         }
+    }
+
+    impl OpenDevice for Alone {
+        fn exclusive(&self) -> Vec<DeviceId> {
+            vec![DeviceId::Named("one that is alone".into())]
+        }
+    }
+
+    #[test]
+    fn a_renamed_task_takes_its_device_over() {
+        let taken = Arc::new(AtomicBool::new(false));
         let open = || {
             let taken = taken.clone();
             move || match taken.swap(true, Ordering::Relaxed) {
-                true => Err(format!("it {IN_USE}")),
+                true => Err(Refusal::in_use("device", "the toy", [DeviceId::Named("one that is alone".into())])),
                 false => Ok(Alone(taken.clone())),
             }
         };
-        let mut old = Reconnecting::open("toy of task a", Missing::Refuse, open()).unwrap();
-        assert_eq!(Reconnecting::open("toy of task b", Missing::Refuse, open()).err(), Some("it is in use".into()));
-        let wrong = || Err::<Alone, _>(String::from("it has no such line"));
-        assert!(
-            Reconnecting::open("toy of task a", Missing::Refuse, wrong).is_err(),
-            "what is wrong is not waited for"
-        );
-        let mut new = Reconnecting::open("toy of task a", Missing::Refuse, open()).unwrap();
+        let begin = |task| Reconnecting::open(label(task), Missing::Wait, open());
+        let mut old = begin("a").unwrap();
+        let refused = begin("b").unwrap_err().message;
+        assert_eq!(refused, "the toy is in use by task a; only one task at a time can have it");
+
+        let exchange = Exchange::beside([]);
+        let wrong = || Err::<Alone, _>(Refusal::new("device", "it has no such line"));
+        assert!(Reconnecting::open(label("b"), Missing::Refuse, wrong).is_err(), "waiting does not help here");
+        let mut new = begin("b").unwrap();
+        assert!(begin("c").is_err(), "two that begin cannot both have it");
+        drop(exchange);
         assert!(old.device().is_ok() && new.device().is_err());
         drop(old);
         until(|| new.device().is_ok().then_some(()));
-        drop(new);
-        assert!(!is_handed_over("toy of task a"));
+        assert!(begin("c").unwrap_err().message.contains("by task b;"));
     }
+
+    impl OpenDevice for u32 {}
 
     #[test]
     fn an_attempt_that_panics_is_not_the_last() {
@@ -240,29 +277,12 @@ mod tests {
         let open = move || {
             tries += 1;
             match tries {
-                1 => Err("not there".into()),
+                1 => missing(),
                 2 => panic!("on purpose"),
                 _ => Ok(tries),
             }
         };
-        let mut link = Reconnecting::open("panicking toy", Missing::Wait, open).unwrap();
-        assert_eq!(until(|| link.device().ok().copied()), 3);
-    }
-
-    #[test]
-    fn one_that_works_for_a_moment_each_time_is_tried_less_and_less() {
-        let (lost, lost_end) = rtrb::RingBuffer::new(1);
-        let (found_end, found) = rtrb::RingBuffer::new(1);
-        let open = || Ok(7);
-        let (what, before, wait) = (String::from("flapping toy"), Vec::new(), FIRST_WAIT);
-        let mut far = Far { what, lost: lost_end, found: found_end, wanted: true, before, steady: None, wait, open };
-        let (mut lost, mut found) = (lost, found);
-        let mut waits = Vec::new();
-        for _ in 0..4 {
-            assert!(far.look());
-            waits.push(far.wait);
-            lost.push(found.pop().unwrap()).unwrap();
-        }
-        assert_eq!(waits, [1, 2, 4, 8].map(|times| Span::from_nanos(FIRST_WAIT.nanos() * times)));
+        let mut device = Reconnecting::open(label("panicking"), Missing::Wait, open).unwrap();
+        assert_eq!(until(|| device.device().ok().copied()), 3_u32);
     }
 }

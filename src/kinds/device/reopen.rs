@@ -1,102 +1,129 @@
-//! The cool side of links: the thread that looks into all of them, and the search for one that is lost.
+//! The threads that reopen lost devices: one polls all of them, and each attempt has a thread of its own.
 //!
-//! It reads the monotonic clock, and may block and allocate.
+//! They read the monotonic clock, and may block and allocate.
 
+use super::held::{Claim, Claimed, find_holder};
+use super::id::OpenDevice;
+use super::refusal::{Label, Refusal};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::with_signals_blocked;
 use crate::time::{Clock, Instant, Span};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Builder;
 use tracing::{info, warn};
 
-/// How long the thread for all rests between two looks.
-const REST: Span = Span::from_millis(25);
+/// How often all devices are polled.
+const POLL_EVERY: Span = Span::from_millis(25);
 
-/// How long is waited after the first attempt; after each further one twice as long, up to [`LONGEST_WAIT`].
-pub(super) const FIRST_WAIT: Span = Span::from_millis(100);
+/// The wait after the first attempt; after each further one it doubles, up to [`LONGEST_WAIT`].
+const FIRST_WAIT: Span = Span::from_millis(100);
 
 const LONGEST_WAIT: Span = Span::from_seconds(2);
 
-/// A device that is lost sooner than this after it was found is not looked for at once, but after a wait that grows.
+/// A device that is lost sooner than this after it was opened is not reopened at once, but after a wait that grows.
 const STEADY: Span = Span::from_seconds(10);
 
-/// The cool end of a link, whatever its device is.
-pub(super) trait Tended: Send {
-    /// Nobody has the hot end any more.
+/// The cool end of any device.
+pub(super) trait Reopen: Send {
+    /// The hot end is gone.
     fn is_abandoned(&self) -> bool;
 
     /// The device has been given up, or was never there.
     fn is_lost(&self) -> bool;
 
-    /// Closes what was lost, and opens it anew as soon as it is there. May block. False: nobody wants it any more.
-    fn look(&mut self) -> bool;
+    /// Closes the lost device, and opens it as soon as it is there. May block. False: the hot end is gone.
+    fn reopen(&mut self) -> bool;
 }
 
-/// The cool end of a link to a `D`, which `open` opens.
-pub(super) struct Far<D, F> {
-    pub(super) what: String,
-    pub(super) lost: rtrb::Consumer<D>,
-    pub(super) found: rtrb::Producer<D>,
-    pub(super) wanted: bool,            // it was not there at the start
-    pub(super) before: Vec<Weak<()>>,   // the links that are to hand it over
-    pub(super) steady: Option<Instant>, // found at this instant, it has proved itself by then
-    pub(super) wait: Span,              // after the next attempt that fails
-    pub(super) open: F,
+/// The cool end of a `D`, which `open` opens.
+pub(super) struct Reopening<D, F> {
+    label: Label,
+    lost: rtrb::Consumer<Claimed<D>>,
+    found: rtrb::Producer<Claimed<D>>,
+    missing: bool,           // it was not there at the start
+    awaited: Option<Claim>,  // another task is to hand it over
+    steady: Option<Instant>, // if it lasts until then, it counts as steady
+    wait: Span,              // after the next attempt that fails
+    open: F,
 }
 
-impl<D: Send, F: FnMut() -> Result<D, String> + Send> Tended for Far<D, F> {
+impl<D, F> Reopening<D, F> {
+    pub(super) fn new(
+        label: Label,
+        (lost, found): (rtrb::Consumer<Claimed<D>>, rtrb::Producer<Claimed<D>>),
+        missing: bool,
+        awaited: Option<Claim>,
+        open: F,
+    ) -> Self {
+        Self { label, lost, found, missing, awaited, steady: None, wait: FIRST_WAIT, open }
+    }
+
+    /// Waits for the next attempt, for longer each time.
+    fn rest(&mut self, clock: &KernelClock) {
+        let next = clock.now() + self.wait;
+        while clock.now() < next && !self.found.is_abandoned() {
+            pause(POLL_EVERY);
+        }
+        self.wait = (self.wait + self.wait).min(LONGEST_WAIT);
+    }
+}
+
+impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for Reopening<D, F> {
     fn is_abandoned(&self) -> bool {
         self.found.is_abandoned()
     }
 
     fn is_lost(&self) -> bool {
-        self.wanted || !self.lost.is_empty()
+        self.missing || !self.lost.is_empty()
     }
 
-    fn look(&mut self) -> bool {
+    fn reopen(&mut self) -> bool {
         let clock = KernelClock::monotonic();
         let began = clock.now();
-        let taken_over = !self.before.is_empty();
-        while self.before.iter().any(|link| link.strong_count() > 0) && !self.is_abandoned() {
-            pause(REST);
+        while self.awaited.as_ref().is_some_and(Claim::waits) && !self.is_abandoned() {
+            pause(POLL_EVERY);
         }
-        self.before.clear();
         let lost = self.lost.pop().map(drop).is_ok();
-        self.wanted = false;
+        self.missing = false;
         if lost {
-            warn!("{} was lost, and is looked for", self.what);
+            warn!("{} disconnected; trying to reopen it", self.label);
         }
-        // One that works for a moment each time is not opened, and told of, over and over.
+        let verb = if lost { "reopened" } else { "opened" };
+        // A device that works for a moment each time is not reopened, and logged, over and over.
         if lost && self.steady.is_some_and(|steady| began < steady) {
             self.rest(&clock);
         } else {
             self.wait = FIRST_WAIT;
         }
-        let (mut tries, mut told) = (0, String::new());
+        let (mut attempts, mut logged) = (0, String::new());
         while !self.is_abandoned() {
-            tries += 1;
-            // A fault of the code that opens it must not end the looking.
+            attempts += 1;
+            // A panic in the code that opens it must not end the attempts.
             let opened = catch_unwind(AssertUnwindSafe(&mut self.open));
-            match opened.unwrap_or_else(|_| Err("the attempt to open it panicked; please report this".into())) {
+            let panicked = |_| Err(Refusal::new("kind", "the attempt to open it panicked; please report this"));
+            match opened.unwrap_or_else(panicked) {
                 Ok(device) => {
+                    let device = Claimed::new(device, &self.label.task);
                     let took = (clock.now() - began).seconds();
-                    match taken_over {
-                        true => info!("{} was taken over from the task before", self.what),
-                        false => info!("{} is there again, after {took:.1} s and {tries} attempts", self.what),
+                    match self.awaited.take() {
+                        Some(_) => info!("{} was taken over from the task that ended", self.label),
+                        None => info!("{} was {verb} after {took:.1} s and {attempts} attempts", self.label),
                     }
                     self.steady = Some(clock.now() + STEADY);
-                    // There is room: the hot end has none, or it would not have been looked for.
+                    // There is room: the hot end has no device, or this one would not have been opened.
                     let _ = self.found.push(device);
                     return true;
                 }
-                Err(reason) if reason != told => {
-                    warn!("{} is still looked for: {reason}", self.what);
-                    told = reason;
+                Err(mut refusal) => {
+                    find_holder(&mut refusal);
+                    if refusal.message != logged {
+                        warn!("{} cannot be {verb} yet: {}", self.label, refusal.message);
+                        logged = refusal.message;
+                    }
                 }
-                Err(_) => {}
             }
             self.rest(&clock);
         }
@@ -104,56 +131,67 @@ impl<D: Send, F: FnMut() -> Result<D, String> + Send> Tended for Far<D, F> {
     }
 }
 
-impl<D, F> Far<D, F> {
-    /// Waits for the next attempt, for longer each time.
-    fn rest(&mut self, clock: &KernelClock) {
-        let next = clock.now() + self.wait;
-        while clock.now() < next && !self.found.is_abandoned() {
-            pause(REST);
-        }
-        self.wait = (self.wait + self.wait).min(LONGEST_WAIT);
-    }
-}
-
-/// The way to the thread that tends all links of the process; it is started when first asked for.
-pub(super) fn keeper() -> io::Result<Sender<Box<dyn Tended>>> {
-    static KEEPER: OnceLock<Sender<Box<dyn Tended>>> = OnceLock::new();
-    if let Some(keeper) = KEEPER.get() {
-        return Ok(keeper.clone());
+/// The way to the thread that polls all devices of the process; the first call starts it.
+pub(super) fn reopen_thread() -> io::Result<Sender<Box<dyn Reopen>>> {
+    static THREAD: OnceLock<Sender<Box<dyn Reopen>>> = OnceLock::new();
+    if let Some(thread) = THREAD.get() {
+        return Ok(thread.clone());
     }
     let (sender, new) = channel();
     let again = sender.clone();
-    let body = move || keep(&new, &again);
+    let body = move || poll(&new, &again);
     with_signals_blocked(|| Builder::new().name("hertzd-devices".into()).spawn(body))??;
-    Ok(KEEPER.get_or_init(|| sender).clone())
+    Ok(THREAD.get_or_init(|| sender).clone())
 }
 
-fn keep(new: &Receiver<Box<dyn Tended>>, again: &Sender<Box<dyn Tended>>) {
-    let mut links: Vec<Box<dyn Tended>> = Vec::new();
-    let mut told = false; // that there is no thread to be had
+fn poll(new: &Receiver<Box<dyn Reopen>>, again: &Sender<Box<dyn Reopen>>) {
+    let mut devices: Vec<Box<dyn Reopen>> = Vec::new();
+    let mut warned = false; // that no thread could be started
     loop {
-        links.extend(new.try_iter());
-        links.retain(|link| !link.is_abandoned());
-        let lost: Vec<_> = links.extract_if(.., |link| link.is_lost()).collect();
-        for link in lost {
+        devices.extend(new.try_iter());
+        devices.retain(|device| !device.is_abandoned());
+        let lost: Vec<_> = devices.extract_if(.., |device| device.is_lost()).collect();
+        for device in lost {
             // It stays here until the thread takes it: without one, it is tried again in the next round.
-            let place = Arc::new(Mutex::new(Some(link)));
-            let (taken, again) = (place.clone(), again.clone());
-            let look = move || {
-                let link = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
-                if let Some(mut link) = link
-                    && link.look()
+            let shared = Arc::new(Mutex::new(Some(device)));
+            let (taken, again) = (shared.clone(), again.clone());
+            let reopen = move || {
+                let device = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(mut device) = device
+                    && device.reopen()
                 {
-                    let _ = again.send(link);
+                    let _ = again.send(device);
                 }
             };
-            if let Err(reason) = Builder::new().name("hertzd-device".into()).spawn(look) {
-                links.extend(place.lock().unwrap_or_else(PoisonError::into_inner).take());
-                if !std::mem::replace(&mut told, true) {
-                    warn!("no thread can be started to look for a lost device, for now: {reason}");
+            if let Err(error) = Builder::new().name("hertzd-device".into()).spawn(reopen) {
+                devices.extend(shared.lock().unwrap_or_else(PoisonError::into_inner).take());
+                if !std::mem::replace(&mut warned, true) {
+                    warn!("cannot start a thread to reopen a lost device; hertzd keeps trying: {error}");
                 }
             }
         }
-        pause(REST);
+        pause(POLL_EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl OpenDevice for i32 {}
+
+    #[test]
+    fn one_that_works_for_a_moment_each_time_is_tried_less_and_less() {
+        let (mut lost, lost_end) = rtrb::RingBuffer::new(1);
+        let (found_end, mut found) = rtrb::RingBuffer::new(1);
+        let label = Label { device: "flapping toy".into(), task: "a".into() };
+        let mut reopening = Reopening::new(label, (lost_end, found_end), true, None, || Ok(7));
+        let mut waits = Vec::new();
+        for _ in 0..4 {
+            assert!(reopening.reopen());
+            waits.push(reopening.wait);
+            lost.push(found.pop().unwrap()).unwrap();
+        }
+        assert_eq!(waits, [1, 2, 4, 8].map(|times| Span::from_nanos(FIRST_WAIT.nanos() * times)));
     }
 }

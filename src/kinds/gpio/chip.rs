@@ -2,8 +2,7 @@
 //!
 //! Opening allocates and may block; reading does neither.
 
-use crate::kinds::device::IN_USE;
-use crate::kinds::device::access;
+use crate::kinds::device::{DeviceId, OpenDevice, Refusal, access};
 use crate::sys::fd::set_nonblocking;
 use crate::time::Span;
 use gpiocdev::Request;
@@ -14,6 +13,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -52,25 +52,33 @@ pub(super) struct Wanted {
 /// Lines that were granted, in the order in which they were asked for.
 pub(super) struct Lines {
     file: File,
+    chip: u64, // number of its node
     offsets: Box<[u32]>,
     mask: u64,
     /// Number of the last edge taken; the first has 1.
     pub(super) last: u32,
 }
 
+impl OpenDevice for Lines {
+    fn exclusive(&self) -> Vec<DeviceId> {
+        self.offsets.iter().map(|&offset| DeviceId::Line(self.chip, offset)).collect()
+    }
+}
+
 impl Lines {
     /// Finds them and asks for them.
-    pub(super) fn open(wanted: &Wanted) -> Result<Self, String> {
-        let chip = wanted.chip.as_deref().map(find).transpose()?;
-        let (chip, offsets) = match chip {
+    pub(super) fn open(wanted: &Wanted) -> Result<Self, Refusal> {
+        let (chip, offsets) = match &wanted.chip {
             Some(chip) => {
-                let offsets = wanted.lines.iter().map(|line| offset(&chip, line)).collect::<Result<Vec<_>, _>>()?;
-                (chip, offsets)
+                let chip = find(chip).map_err(|message| Refusal::new("chip", message))?;
+                let offsets: Result<Vec<_>, _> = wanted.lines.iter().map(|line| offset(&chip, line)).collect();
+                (chip, offsets.map_err(|message| Refusal::new("lines", message))?)
             }
-            None => anywhere(&wanted.lines)?,
+            None => anywhere(&wanted.lines).map_err(|message| Refusal::new("lines", message))?,
         };
         if let Some(twice) = (1..offsets.len()).find(|&index| offsets[..index].contains(&offsets[index])) {
-            return Err(format!("line {} is line {}, which is named twice", wanted.lines[twice], offsets[twice]));
+            let message = format!("line {} is line {}, which is named twice", wanted.lines[twice], offsets[twice]);
+            return Err(Refusal::new("lines", message));
         }
         let mut request = Request::builder();
         request.on_chip(chip.path()).with_consumer("hertzd").with_lines(&offsets).as_input();
@@ -82,13 +90,14 @@ impl Lines {
             request.with_debounce_period(Duration::from_nanos(debounce.nanos().unsigned_abs()));
         }
         let request = request.request().map_err(|error| refused(&chip, &offsets, &error))?;
+        let failed = |what: &str, error: io::Error| Refusal::new("lines", format!("cannot {what}: {error}"));
         // The lines are ours for as long as one copy of the descriptor is open.
         let file = request.as_fd().try_clone_to_owned();
-        let file = File::from(file.map_err(|error| format!("cannot copy the descriptor of the lines: {error}"))?);
-        set_nonblocking(&file).map_err(|error| format!("cannot make reading the lines non-blocking: {error}"))?;
+        let file = File::from(file.map_err(|error| failed("copy the descriptor of the lines", error))?);
+        set_nonblocking(&file).map_err(|error| failed("make reading the lines non-blocking", error))?;
         let mask = u64::MAX >> (64 - offsets.len());
-        let lines = Self { file, offsets: offsets.into(), mask, last: 0 };
-        lines.levels().map_err(|error| format!("cannot read the lines: {error}"))?;
+        let lines = Self { file, chip: number(&chip), offsets: offsets.into(), mask, last: 0 };
+        lines.levels().map_err(|error| failed("read the lines", error))?;
         Ok(lines)
     }
 
@@ -223,21 +232,29 @@ fn offset(chip: &Chip, line: &Line) -> Result<u32, String> {
     }
 }
 
-fn refused(chip: &Chip, offsets: &[u32], error: &gpiocdev::Error) -> String {
+fn refused(chip: &Chip, offsets: &[u32], error: &gpiocdev::Error) -> Refusal {
     let name = chip.name();
-    let used = |&&offset: &&u32| chip.line_info(offset).is_ok_and(|info| info.used);
+    if errno(error) == Some(libc::EBUSY) {
+        let infos = offsets.iter().filter_map(|&offset| chip.line_info(offset).ok());
+        let used: Vec<_> = infos.filter(|info| info.used).collect();
+        let shown: Vec<_> = used.iter().map(|info| format!("{} ({:?})", info.offset, info.consumer)).collect();
+        let one_of = if used.len() == 1 { "line" } else { "one of the lines" };
+        let devices: Vec<_> = used.iter().map(|info| DeviceId::Line(number(chip), info.offset)).collect();
+        return Refusal::in_use("lines", format_args!("{name}: {one_of} {}", shown.join(", ")), devices);
+    }
     let detail = match errno(error) {
-        Some(libc::EBUSY) => match offsets.iter().find(used).and_then(|&offset| chip.line_info(offset).ok()) {
-            Some(info) => format!("line {} {IN_USE} by {:?}", info.offset, info.consumer),
-            None => format!("a line {IN_USE}"),
-        },
         Some(libc::EINVAL | libc::ENXIO | libc::EOPNOTSUPP) => {
             format!("{error}; the chip may not be able to detect edges, to pull lines, or to debounce them")
         }
         _ => error.to_string(),
     };
     let lines: Vec<_> = offsets.iter().map(u32::to_string).collect();
-    format!("{name} refuses {} {}: {detail}", plural(offsets.len(), "line"), lines.join(", "))
+    Refusal::new("lines", format!("{name} refuses {} {}: {detail}", plural(offsets.len(), "line"), lines.join(", ")))
+}
+
+/// The number of the chip's node.
+fn number(chip: &Chip) -> u64 {
+    chip.path().metadata().map_or(0, |node| node.rdev())
 }
 
 fn plural(count: usize, word: &str) -> String {

@@ -3,7 +3,7 @@
 use super::chip::{Line, Wanted};
 use super::{Gpio, columns};
 use crate::config::{Blueprint, Key, Kind, Section, Value, refuse_value_name};
-use crate::kinds::device::Missing;
+use crate::kinds::device::{Label, Missing};
 use crate::task::Task;
 use crate::time::Span;
 use gpiocdev::line::{Bias, EdgeDetection};
@@ -146,9 +146,8 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let names = names(section, &lines, edges.is_some())?;
     let room = room.unwrap_or(u32::try_from(MOST_EDGES).unwrap_or(0));
     let wanted = Wanted { chip, lines, edges, bias, active_low, debounce, room };
-    // Without the lines: a reload that changes them hands over those that stay.
-    let what = format!("GPIO lines of task {}", section.place().trim_start_matches("task."));
-    Some(Blueprint::new(move || Ok(Box::new(Gpio::open(what, names, wanted, missing)?) as Box<dyn Task>)))
+    let label = Label::new("GPIO lines", section.place());
+    Some(Blueprint::new(move || Ok(Box::new(Gpio::open(label, names, wanted, missing)?) as Box<dyn Task>)))
 }
 
 fn lines(section: &mut Section<'_>) -> Option<Vec<Line>> {

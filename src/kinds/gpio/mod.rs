@@ -15,7 +15,7 @@ pub(super) use keys::kind;
 
 use crate::channels::{BlockSender, Format, Shape};
 use crate::config::BuildError;
-use crate::kinds::device::{Missing, Reconnecting};
+use crate::kinds::device::{Label, Missing, Reconnecting};
 use crate::task::{Column, Task, Tick, TickError};
 use chip::{Lines, Wanted};
 use events::{Edges, SAMPLE};
@@ -32,10 +32,9 @@ struct Gpio {
 const EDGES_PER_SECOND: f64 = 2_000.0;
 
 impl Gpio {
-    fn open(what: String, names: Vec<String>, wanted: Wanted, missing: Missing) -> Result<Self, BuildError> {
+    fn open(label: Label, names: Vec<String>, wanted: Wanted, missing: Missing) -> Result<Self, BuildError> {
         let edges = wanted.edges.is_some().then(|| Edges::new(names.len()));
-        let lines = Reconnecting::open(what, missing, move || Lines::open(&wanted));
-        let lines = lines.map_err(|message| BuildError { key: "lines", message })?;
+        let lines = Reconnecting::open(label, missing, move || Lines::open(&wanted))?;
         Ok(Self { lines, names, edges, blocks: None })
     }
 }

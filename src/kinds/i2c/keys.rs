@@ -5,7 +5,7 @@ use super::value::{Form, Number, Register};
 use super::{I2c, Settings};
 use crate::config::{Blueprint, Kind};
 use crate::config::{Key, Section, Value};
-use crate::kinds::device::Missing;
+use crate::kinds::device::{Label, Missing};
 use crate::task::Task;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -150,9 +150,9 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let missing = Missing::of(section);
     let values = if section.has("value") { values(section) } else { value(section).map(|value| vec![value]) };
     let (bus, address, values) = (bus?, address?, values?);
-    let what = format!("chip {address:#04x} on {bus} of task {}", section.place().trim_start_matches("task."));
+    let label = Label::new(format!("chip {address:#04x} on {bus}"), section.place());
     let settings = Settings { bus, address, force, auto_increment, init, values };
-    Some(Blueprint::new(move || Ok(Box::new(I2c::open(what, settings, missing)?) as Box<dyn Task>)))
+    Some(Blueprint::new(move || Ok(Box::new(I2c::open(label, settings, missing)?) as Box<dyn Task>)))
 }
 
 /// The values that the tables of a section describe.

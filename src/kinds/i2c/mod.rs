@@ -13,8 +13,7 @@ mod value;
 pub(super) use keys::kind;
 
 use crate::config::BuildError;
-use crate::kinds::device::access;
-use crate::kinds::device::{Missing, Reconnecting};
+use crate::kinds::device::{Label, Missing, OpenDevice, Reconnecting, Refusal, access};
 use crate::sys::i2c::{self, Functions, Piece};
 use crate::task::{Column, Task, Tick, TickError};
 use bus::Bus;
@@ -42,10 +41,10 @@ struct I2c {
 }
 
 impl I2c {
-    fn open(what: String, settings: Settings, missing: Missing) -> Result<Self, BuildError> {
+    fn open(label: Label, settings: Settings, missing: Missing) -> Result<Self, BuildError> {
         let values = settings.values.clone();
-        let chip = Reconnecting::open(what, missing, move || Chip::open(&settings));
-        Ok(Self { chip: chip.map_err(|message| BuildError { key: "bus", message })?, values })
+        let open = move || Chip::open(&settings).map_err(|message| Refusal::new("bus", message));
+        Ok(Self { chip: Reconnecting::open(label, missing, open)?, values })
     }
 }
 
@@ -84,6 +83,8 @@ struct Chip {
     places: Box<[usize]>, // of each value, in the buffer
     buffer: Box<[u8]>,
 }
+
+impl OpenDevice for Chip {}
 
 impl Chip {
     fn open(settings: &Settings) -> Result<Self, String> {
@@ -157,7 +158,8 @@ mod tests {
             init: Vec::new(),
             values: Vec::new(),
         };
-        let refused = |bus| I2c::open("chip".into(), settings(bus), Missing::Refuse).err().unwrap().message;
+        let refused =
+            |bus| I2c::open(Label::new("chip", "test"), settings(bus), Missing::Refuse).err().unwrap().message;
         let wanted = "/dev/null is no I²C bus: Inappropriate ioctl for device (os error 25)";
         assert_eq!(refused(Bus::Path("/dev/null".into())), wanted);
         let gone = refused(Bus::Path("/nonexistent/i2c-1".into()));

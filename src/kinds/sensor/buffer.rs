@@ -7,7 +7,7 @@ use super::find::{self, ByName, Candidate, Class};
 use super::iio::{self, file_error};
 use super::layout::{SampleLayout, positions};
 use super::settings::BufferSettings;
-use crate::kinds::device::IN_USE;
+use crate::kinds::device::{DeviceId, OpenDevice, Refusal};
 use crate::sys::clock::{KernelClock, utc_offset};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -46,6 +46,12 @@ pub(super) struct Buffer {
     enable: PathBuf,
 }
 
+impl OpenDevice for Buffer {
+    fn exclusive(&self) -> Vec<DeviceId> {
+        self.file.metadata().iter().map(DeviceId::of).collect()
+    }
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         // A device that has gone needs no switching off.
@@ -54,26 +60,26 @@ impl Drop for Buffer {
 }
 
 impl Buffer {
+    /// Samples per second, if known.
+    pub(super) fn frequency(&self) -> Option<f64> {
+        self.period.map(|period| 1e9 / period)
+    }
+
     /// Finds the device, sets it up and lets it begin.
     ///
     /// # Errors
     /// The key to blame, and why.
-    pub(super) fn open(
-        wanted: &ByName,
-        settings: &BufferSettings,
-        sys: &Path,
-        dev: &Path,
-    ) -> Result<Self, (&'static str, String)> {
-        let device = find::find(Class::Iio, sys, wanted)?;
-        let at = |key: &'static str| move |message: String| (key, message);
+    pub(super) fn open(wanted: &ByName, settings: &BufferSettings, sys: &Path, dev: &Path) -> Result<Self, Refusal> {
+        let device = find::find(Class::Iio, sys, wanted).map_err(|(key, message)| Refusal::new(key, message))?;
+        let at = |key: &'static str| move |message: String| Refusal::new(key, message);
         let folder = &device.folder;
         let elements = folder.join("scan_elements");
         if !elements.is_dir() {
             let message =
                 format!("the IIO device {:?} has no buffer; without buffered = true it is polled", wanted.name);
-            return Err(("buffered", message));
+            return Err(Refusal::new("buffered", message));
         }
-        let file = open_device(&dev.join(&device.node)).map_err(at("iio"))?;
+        let file = open_device(&dev.join(&device.node))?;
         // From here on nobody else has it: an open device is its opener's alone. It may have been left switched on.
         let enable = folder.join("buffer/enable");
         set(&enable, "0").map_err(at("buffered"))?;
@@ -111,7 +117,7 @@ impl Buffer {
                 true => format!("; it has no trigger, write trigger = one of {}", names(&triggers(sys))),
                 false => String::new(),
             };
-            (if has_none { "trigger" } else { "buffered" }, message + &remedy)
+            Refusal::new(if has_none { "trigger" } else { "buffered" }, message + &remedy)
         })?;
         Ok(buffer)
     }
@@ -121,15 +127,12 @@ impl Buffer {
 ///
 /// # Errors
 /// The key to blame, and why.
-pub(super) fn channels(
-    device: &ByName,
-    wanted: &[String],
-    sys: &Path,
-) -> Result<Vec<(String, SampleLayout)>, (&'static str, String)> {
-    let elements = find::find(Class::Iio, sys, device)?.folder.join("scan_elements");
-    let mut there = listed(&elements, wanted).map_err(|message| ("channels", message))?;
+pub(super) fn channels(device: &ByName, wanted: &[String], sys: &Path) -> Result<Vec<(String, SampleLayout)>, Refusal> {
+    let found = find::find(Class::Iio, sys, device).map_err(|(key, message)| Refusal::new(key, message))?;
+    let elements = found.folder.join("scan_elements");
+    let mut there = listed(&elements, wanted).map_err(|message| Refusal::new("channels", message))?;
     there.retain(|channel| channel != TIMESTAMP && (wanted.is_empty() || wanted.contains(channel)));
-    in_order(&elements, there).map_err(|message| ("iio", message))
+    in_order(&elements, there).map_err(|message| Refusal::new("iio", message))
 }
 
 const TIMESTAMP: &str = "in_timestamp";
@@ -157,11 +160,11 @@ fn listed(elements: &Path, wanted: &[String]) -> Result<Vec<String>, String> {
     Ok(there)
 }
 
-fn open_device(path: &Path) -> Result<File, String> {
+fn open_device(path: &Path) -> Result<File, Refusal> {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    opened.map_err(|error| match error.raw_os_error() {
-        Some(libc::EBUSY) => format!("cannot open {}: it {IN_USE} by another program", path.display()),
-        _ => file_error("open", path, &error),
+    opened.map_err(|error| match (error.raw_os_error(), path.metadata()) {
+        (Some(libc::EBUSY), Ok(node)) => Refusal::in_use("iio", path.display(), [DeviceId::of(&node)]),
+        _ => Refusal::new("iio", file_error("open", path, &error)),
     })
 }
 

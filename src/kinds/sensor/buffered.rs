@@ -10,8 +10,7 @@ use super::iio;
 use super::settings::BufferSettings;
 use crate::channels::{BlockSender, Format, Head, Shape};
 use crate::config::BuildError;
-use crate::kinds::device::Silence;
-use crate::kinds::device::{self, Missing, Reconnecting};
+use crate::kinds::device::{First, Label, Missing, Reconnecting, Refusal, Stalled};
 use crate::sys::clock::KernelClock;
 use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Clock, Instant};
@@ -38,10 +37,10 @@ pub(super) struct Buffered {
     device: Reconnecting<Buffer>,
     shape: Shape,
     totals: Totals,
-    stalled: Silence,
+    stalled: Stalled,
 }
 
-/// What has been totals.
+/// What has been read so far.
 #[derive(Debug)]
 struct Totals {
     samples: u64,   // since the start of the task, as the next two
@@ -58,51 +57,45 @@ impl Buffered {
         mut settings: BufferSettings,
         missing: Missing,
         [sys, dev]: [&Path; 2],
-        what: &str,
+        label: Label,
     ) -> Result<Self, BuildError> {
         let (sys, dev): (PathBuf, PathBuf) = (sys.into(), dev.into());
-        let mut first = None;
-        let channels = match Buffer::open(&wanted, &settings, &sys, &dev) {
-            Ok(buffer) => {
-                // When it comes back, it has to have the same.
-                settings.channels = buffer.elements.iter().map(|element| element.channel.clone()).collect();
-                let channels =
-                    columns(buffer.elements.iter().map(|element| (&*element.channel, element.layout.repeat)));
-                first = Some(buffer);
-                channels
+        let first = First::of(&label, missing, Buffer::open(&wanted, &settings, &sys, &dev))?;
+        let there: Vec<(String, usize)> = match &first {
+            First::Opened(buffer) => {
+                buffer.elements.iter().map(|element| (element.channel.clone(), element.layout.repeat)).collect()
             }
-            // Nothing of it is changed meanwhile: that an open device is its opener's alone is found out first.
-            Err((_, message)) if message.contains(device::IN_USE) && device::is_handed_over(what) => {
-                let there = buffer::channels(&wanted, &settings.channels, &sys);
-                let there = there.map_err(|(key, message)| BuildError { key, message })?;
-                settings.channels = there.iter().map(|(channel, _)| channel.clone()).collect();
-                columns(there.iter().map(|(channel, layout)| (&**channel, layout.repeat)))
+            First::HandedOver(_) => {
+                let there = buffer::channels(&wanted, &settings.channels, &sys)?;
+                there.into_iter().map(|(channel, layout)| (channel, layout.repeat)).collect()
             }
-            Err((key, message)) if missing == Missing::Refuse => return Err(BuildError { key, message }),
-            Err(_) => columns(settings.channels.iter().map(|channel| (&**channel, 1))),
+            First::Missing => settings.channels.iter().map(|channel| (channel.clone(), 1)).collect(),
         };
+        let channels = columns(there.iter().map(|(channel, repeat)| (&**channel, *repeat)));
+        // When the device comes back, it must have the same channels.
+        settings.channels = there.into_iter().map(|(channel, _)| channel).collect();
+        let granted = if let First::Opened(buffer) = &first { buffer.frequency() } else { None };
         let length = settings.length.next_power_of_two() as usize;
-        let frequency = first.as_ref().and_then(|buffer| buffer.period).map(|period| 1e9 / period);
-        let frequency = frequency.or(settings.sampling_frequency).unwrap_or(USUAL);
+        let frequency = granted.or(settings.sampling_frequency).unwrap_or(USUAL);
         let count = channels.len();
-        let (name, mut told) = (what.to_owned(), None);
-        let again = move || {
-            let buffer = match first.take() {
-                Some(buffer) => buffer,
-                None => reopen(&wanted, &settings, &sys, &dev, count)?,
-            };
-            let granted = buffer.period.map(|period| 1e9 / period);
-            if let (Some(asked), Some(granted)) = (settings.sampling_frequency, granted)
+        let (name, mut warned) = (label.to_string(), None);
+        let mut warn_once = move |buffer: &Buffer, asked: Option<f64>| {
+            if let (Some(asked), Some(granted)) = (asked, buffer.frequency())
                 && !is_near(asked, granted)
-                && told != Some(granted)
+                && warned != Some(granted)
             {
-                warn!("{name}: {asked} samples per second asked for, {granted} granted");
-                told = Some(granted);
+                warn!("{name}: {asked} samples per second requested, the driver granted {granted}");
+                warned = Some(granted);
             }
-            Ok(buffer)
         };
-        let device =
-            Reconnecting::open(what, missing, again).map_err(|message| BuildError { key: "missing", message })?;
+        if let First::Opened(buffer) = &first {
+            warn_once(buffer, settings.sampling_frequency);
+        }
+        let device = Reconnecting::new(label, first, move || {
+            let buffer = reopen(&wanted, &settings, &sys, &dev, count)?;
+            warn_once(&buffer, settings.sampling_frequency);
+            Ok(buffer)
+        })?;
         let size = size_of::<i64>() + count * size_of::<f64>();
         #[expect(clippy::cast_precision_loss, reason = "samples are some bytes long")]
         let bytes_per_second = frequency * size as f64;
@@ -110,15 +103,16 @@ impl Buffered {
             Shape { format: Format::Samples(channels.clone()), largest: length.min(LARGEST) * size, bytes_per_second };
         let sums = vec![0.0; count].into();
         let totals = Totals { samples: 0, overflows: 0, missing: 0, gaps: Gaps::default(), sums, blocks: None };
-        Ok(Self { channels, device, shape, totals, stalled: Silence::default() })
+        Ok(Self { channels, device, shape, totals, stalled: Stalled::default() })
     }
 }
 
-/// The device anew; its samples must hold as many values as before.
-fn reopen(wanted: &ByName, settings: &BufferSettings, sys: &Path, dev: &Path, count: usize) -> Result<Buffer, String> {
-    let mut buffer = Buffer::open(wanted, settings, sys, dev).map_err(|(_, message)| message)?;
+/// Reopens the device; its samples must hold as many values as before.
+fn reopen(wanted: &ByName, settings: &BufferSettings, sys: &Path, dev: &Path, count: usize) -> Result<Buffer, Refusal> {
+    let mut buffer = Buffer::open(wanted, settings, sys, dev)?;
     if buffer.elements.iter().map(|element| element.layout.repeat).sum::<usize>() != count {
-        return Err("its channels hold more values than one each; start it when the device is there".into());
+        let message = "its channels hold more values than one each; start hertzd when the device is there";
+        return Err(Refusal::new("iio", message));
     }
     // Values keep the order of the columns.
     let position = |channel: &str| settings.channels.iter().position(|known| known == channel);
@@ -187,7 +181,7 @@ impl Task for Buffered {
         if done.is_err() {
             // The time while a device is away is no gap in what it gave.
             totals.gaps = Gaps::default();
-            stalled.end();
+            stalled.reset();
         }
         let (means, counts) = values.split_at_mut(channels.len());
         let come = float(totals.samples - before);
@@ -199,7 +193,7 @@ impl Task for Buffered {
         }
         done?;
         if let Some(period) = expected
-            && stalled.lasts(tick.started, totals.samples > before, Silence::patience(period))
+            && stalled.exceeds(tick.started, totals.samples > before, Stalled::patience(period))
         {
             return Err(STALLED);
         }

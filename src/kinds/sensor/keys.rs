@@ -201,9 +201,9 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         false => vec![value(section, of_a_device)?],
     };
     let missing = missing(section, !values.is_empty(), "file, or a table for each under [[task.NAME.value]]");
-    let what = what(section, &source, &values);
+    let task = section.place().to_owned();
     let settings = SensorSettings { source, values, listed, missing };
-    Some(Blueprint::new(move || open(settings, &what)))
+    Some(Blueprint::new(move || open(settings, &task)))
 }
 
 fn buffered(section: &mut Section<'_>, wanted: ByName) -> Option<Blueprint> {
@@ -228,9 +228,9 @@ fn buffered(section: &mut Section<'_>, wanted: ByName) -> Option<Blueprint> {
         sampling_frequency,
     };
     let source = Source::Buffer(wanted, settings);
-    let what = what(section, &source, &[]);
+    let task = section.place().to_owned();
     let settings = SensorSettings { source, values: Vec::new(), listed: false, missing };
-    Some(Blueprint::new(move || open(settings, &what)))
+    Some(Blueprint::new(move || open(settings, &task)))
 }
 
 fn missing(section: &mut Section<'_>, are_known: bool, wanted: &str) -> Missing {
@@ -333,20 +333,4 @@ fn value(section: &mut Section<'_>, of_a_device: bool) -> Option<ValueSettings> 
         None if section.has(key) => None, // noted
         file => Some(ValueSettings { file: file.unwrap_or_default(), locator, scale, offset, name, unit }),
     }
-}
-
-/// What the log calls it.
-fn what(section: &Section<'_>, source: &Source, values: &[ValueSettings]) -> String {
-    let task = section.place().trim_start_matches("task.");
-    let device = match source {
-        Source::Hwmon(wanted) => format!("hwmon device {}", wanted.name),
-        Source::Iio(wanted) | Source::Buffer(wanted, _) => format!("IIO device {}", wanted.name),
-        Source::Files => match values {
-            [value, ..] if values.iter().all(|other| other.file == value.file) => {
-                format!("file {}", value.file.display())
-            }
-            _ => format!("one of {} files", values.len()),
-        },
-    };
-    format!("{device} of task {task}")
 }

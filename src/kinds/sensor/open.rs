@@ -4,27 +4,29 @@ use super::buffered::Buffered;
 use super::polled::Polled;
 use super::settings::{SensorSettings, Source};
 use crate::config::BuildError;
+use crate::kinds::device::Label;
 use crate::task::Task;
 use std::path::Path;
 
-/// Opens a sensor and reads it once. `what` names it in the log: "file /proc/loadavg of task load".
+/// Opens a sensor and reads it once. `task` names its task in the log.
 ///
 /// # Errors
 /// At the key to blame: `path` when the file cannot be opened or read, `line` and `field` when there is no number at that
 /// place (with what was found there), `hwmon`, `iio` and `device` when the device is not found, `value` for one of several
 /// values; and for settings outside their range.
-pub(crate) fn open(settings: SensorSettings, what: &str) -> Result<Box<dyn Task>, BuildError> {
-    open_under(settings, what, ["/sys", "/dev"].map(Path::new))
+pub(crate) fn open(settings: SensorSettings, task: &str) -> Result<Box<dyn Task>, BuildError> {
+    open_under(settings, task, ["/sys", "/dev"].map(Path::new))
 }
 
 /// The same, with other places than `/sys` and `/dev` for devices and their nodes.
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_under(settings: SensorSettings, what: &str, roots: [&Path; 2]) -> Result<Box<dyn Task>, BuildError> {
+pub fn open_under(settings: SensorSettings, task: &str, roots: [&Path; 2]) -> Result<Box<dyn Task>, BuildError> {
     settings.judge()?;
+    let label = Label::new(settings.device(), task);
     Ok(match settings.source {
-        Source::Buffer(wanted, buffer) => Box::new(Buffered::open(wanted, buffer, settings.missing, roots, what)?),
-        _ => Box::new(Polled::open(settings, roots[0], what)?),
+        Source::Buffer(wanted, buffer) => Box::new(Buffered::open(wanted, buffer, settings.missing, roots, label)?),
+        _ => Box::new(Polled::open(settings, roots[0], label)?),
     })
 }

@@ -9,7 +9,7 @@ use super::locator::ValueLocator;
 use super::settings::{SensorSettings, Source, ValueSettings};
 use super::{hwmon, iio};
 use crate::config::BuildError;
-use crate::kinds::device::{Missing, Reconnecting};
+use crate::kinds::device::{First, Label, Missing, OpenDevice, Reconnecting, Refusal};
 use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Instant, Span};
 use std::collections::BTreeSet;
@@ -22,6 +22,8 @@ const LOOK_EVERY: Span = Span::from_seconds(1);
 /// The files that a sensor reads.
 #[derive(Debug)]
 pub(super) struct Files(Vec<OpenFile>);
+
+impl OpenDevice for Files {}
 
 /// A sensor that polls files.
 #[derive(Debug)]
@@ -59,17 +61,14 @@ enum Scaling {
 }
 
 impl Polled {
-    pub(super) fn open(settings: SensorSettings, sys: &Path, what: &str) -> Result<Self, BuildError> {
+    pub(super) fn open(settings: SensorSettings, sys: &Path, label: Label) -> Result<Self, BuildError> {
         let missing = settings.missing;
         let mut plan = ReadPlan::new(settings, sys)?;
         let columns = plan.columns.clone();
-        let mut first = None;
-        if missing == Missing::Refuse {
-            first = Some(plan.open(true)?);
-        }
-        let again = move || first.take().map_or_else(|| plan.open(false).map_err(|error| error.message), Ok);
-        let device =
-            Reconnecting::open(what, missing, again).map_err(|message| BuildError { key: "missing", message })?;
+        let mut open =
+            move |strict| plan.open(strict).map_err(|BuildError { key, message }| Refusal::new(key, message));
+        let first = First::of(&label, missing, open(missing == Missing::Refuse))?;
+        let device = Reconnecting::new(label, first, move || open(false))?;
         Ok(Self { columns, device, look: None })
     }
 }

@@ -72,6 +72,20 @@ impl SensorSettings {
         Self { source: Source::Files, values, listed: false, missing: Missing::Refuse }
     }
 
+    /// What the log calls the device.
+    pub(super) fn device(&self) -> String {
+        match &self.source {
+            Source::Hwmon(wanted) => format!("hwmon device {}", wanted.name),
+            Source::Iio(wanted) | Source::Buffer(wanted, _) => format!("IIO device {}", wanted.name),
+            Source::Files => match &self.values[..] {
+                [value, ..] if self.values.iter().all(|other| other.file == value.file) => {
+                    format!("file {}", value.file.display())
+                }
+                values => format!("one of {} files", values.len()),
+            },
+        }
+    }
+
     pub(super) fn judge(&self) -> Result<(), BuildError> {
         let refuse = |key, message| Err(BuildError { key, message });
         for value in &self.values {

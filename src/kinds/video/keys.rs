@@ -1,6 +1,7 @@
 //! The keys of the kind `video`, and how a section becomes a task. Opens no device.
 
-use super::{Take, Video, VideoSettings};
+use super::Video;
+use super::settings::{Take, VideoSettings};
 use crate::config::{Blueprint, Kind};
 use crate::config::{Key, Section, Value};
 use crate::kinds::device::Missing;

@@ -1,14 +1,13 @@
-//! Opening a camera as its task wants it: found, set up, compared with what the driver granted, and streaming.
+//! Opening a camera as its task wants it: finds it, sets it up, compares what the driver granted, and starts the stream.
 //!
-//! Runs before the start, and off the hot thread whenever the device has been lost. May block and allocate.
+//! Runs before the start, and on a cool thread after the device has been lost. May block and allocate.
 
-use super::VideoSettings;
-use super::offers::{cannot_open, find, formats, four_cc, of_device, rate_text, rates_text, sizes};
-use crate::config::BuildError;
-use crate::kinds::device::IN_USE;
+use super::modes::{cannot_open, find, formats, four_cc, of_device, rate_text, rates_text, sizes};
+use super::settings::VideoSettings;
+use crate::kinds::device::{DeviceId, Label, OpenDevice, Refusal};
 use crate::sys::video::{Device, Form, Stream};
+use std::io;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, PoisonError};
 use tracing::warn;
 
 /// A camera that streams.
@@ -17,14 +16,28 @@ pub(super) struct Opened {
     pub(super) stream: Stream,
     /// No tick has seen it yet.
     pub(super) begins: bool,
-    _held: Held, // after the stream: given up when that is closed
+    /// Frames per second, as far as the driver says.
+    rate: Option<(u32, u32)>,
+    id: Option<DeviceId>,
+}
+
+impl OpenDevice for Opened {
+    fn exclusive(&self) -> Vec<DeviceId> {
+        self.id.iter().cloned().collect()
+    }
+}
+
+impl Opened {
+    pub(super) fn expected(&self) -> Expected {
+        Expected { form: *self.stream.form(), rate: self.rate }
+    }
 }
 
 /// What is known of a camera before its first tick, and has to stay so.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Promise {
+pub(super) struct Expected {
     pub(super) form: Form,
-    /// Frames per second, as far as the driver tells.
+    /// Frames per second, as far as the driver says.
     pub(super) rate: Option<(u32, u32)>,
 }
 
@@ -32,83 +45,82 @@ pub(super) struct Promise {
 #[derive(Debug)]
 pub(super) struct Opener {
     pub(super) settings: VideoSettings,
-    /// In messages: "camera vivid of task eye".
-    pub(super) what: String,
-    /// What was warned of, so that it is not said again each time.
-    pub(super) told: String,
+    pub(super) label: Label,
+    /// The latest warning about the frame rate, so that it is not repeated each time.
+    pub(super) warned: String,
 }
 
 impl Opener {
-    /// Opens the camera and starts its stream, in the promised form if one has been promised; else this is it.
-    pub(super) fn open(&mut self, promise: &OnceLock<Promise>) -> Result<Opened, BuildError> {
+    /// Opens the camera and starts its stream; its frames must be as `expected`, where anything is.
+    pub(super) fn open(&mut self, expected: Option<&Expected>) -> Result<Opened, Refusal> {
         let settings = &self.settings;
-        let path = &find(&settings.device).map_err(|message| BuildError { key: "device", message })?;
-        let refuse = |key, what: String| Err(BuildError { key, message: format!("{}: {what}", path.display()) });
+        let path = &find(&settings.device).map_err(|message| Refusal::new("device", message))?;
         let device = open(path)?;
+        let id = device.metadata().ok().as_ref().map(DeviceId::of);
+        let at = |key, what: String| Refusal::new(key, format!("{}: {what}", path.display()));
+        let failed = |what: &str, error: &io::Error| match (error.raw_os_error(), &id) {
+            (Some(libc::EBUSY), Some(id)) => Refusal::in_use("device", path.display(), [id.clone()]),
+            _ => at("device", format!("{what}: {error}")),
+        };
         let form = match device.set_form(settings.format, settings.width, settings.height) {
-            Ok(form) => form,
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                let message = format!("{} {IN_USE}: it streams to another program or task", path.display());
-                return Err(BuildError { key: "device", message });
+            Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
+                return Err(failed("setting the format", &error));
             }
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                return refuse("format", format!("{}; {}", no_format(settings), on_offer(&device, settings.format)));
-            }
-            Err(error) => return refuse("device", format!("setting the format: {error}")),
+            granted => self.fitting(&device, granted).map_err(|(key, what)| at(key, what))?,
         };
-        if form.four_cc != settings.format {
-            return refuse("format", format!("{}; {}", no_format(settings), on_offer(&device, settings.format)));
-        }
-        let (width, height) = (form.width, form.height);
-        if (width, height) != (settings.width, settings.height) {
-            let asked = format!("no frames of {}x{}", settings.width, settings.height);
-            let offer = on_offer(&device, settings.format);
-            return refuse("size", format!("it has {asked}, but of {width}x{height}; {offer}"));
-        }
-        if form.alternating {
-            return refuse("device", "it delivers the two fields of a frame apart, which is not supported".into());
-        }
-        if let Some(Promise { form: promised, .. }) = promise.get()
-            && !fits(&form, promised)
+        if let Some(Expected { form: expected, .. }) = expected
+            && !fits(&form, expected)
         {
-            let was = format!("{} bytes with {} to a row", promised.largest, promised.stride);
+            let was = format!("{} bytes with {} to a row", expected.largest, expected.stride);
             let is = format!("{} with {}", form.largest, form.stride);
-            return refuse("device", format!("its frames have {is}, where {was} were expected; restart hertzd"));
+            return Err(at("device", format!("its frames have {is}, where {was} were expected; restart hertzd")));
         }
-        let rate = set_rate(&device, settings, &self.what, &mut self.told);
-        let number = device.number().unwrap_or_default();
-        let stream = match device.stream(settings.buffers, form) {
-            Ok(stream) => stream,
-            Err((what, error)) => return refuse("device", format!("{what}: {error}")),
-        };
+        let rate = set_rate(&device, settings, &self.label, &mut self.warned);
+        let stream = device.stream(settings.buffers, form).map_err(|(what, error)| failed(what, &error))?;
         if stream.buffers() < 2 {
-            return refuse("buffers", "the driver has a single buffer to give, and two are needed".into());
+            return Err(at("buffers", "the driver has a single buffer to give, and two are needed".into()));
         }
-        promise.get_or_init(|| Promise { form, rate });
-        Ok(Opened { stream, begins: true, _held: Held::new(number) })
+        Ok(Opened { stream, begins: true, rate, id })
     }
 
-    /// What [`open`](Self::open) would promise, if the device streams to a task of this process now: to one that this
-    /// one is about to replace, after which it can be opened.
-    pub(super) fn promise_of_held(&self) -> Option<Promise> {
+    /// What to expect of a camera that streams to another task now; nothing of it is changed.
+    pub(super) fn preview(&self) -> Result<Expected, Refusal> {
         let settings = &self.settings;
-        let device = open(&find(&settings.device).ok()?).ok()?;
-        let number = device.number().ok()?;
-        if !held().contains(&number) {
-            return None;
+        let path = find(&settings.device).map_err(|message| Refusal::new("device", message))?;
+        let device = open(&path)?;
+        let granted = device.try_form(settings.format, settings.width, settings.height);
+        let form = self.fitting(&device, granted);
+        let form = form.map_err(|(key, what)| Refusal::new(key, format!("{}: {what}", path.display())))?;
+        Ok(Expected { form, rate: device.rate().ok().flatten() })
+    }
+
+    /// The form that was granted, if it is the one asked for; else the key to blame, and what the camera has.
+    fn fitting(&self, device: &Device, granted: io::Result<Form>) -> Result<Form, (&'static str, String)> {
+        let VideoSettings { format, width, height, .. } = self.settings;
+        let has = || modes_text(device, format);
+        match granted {
+            Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
+                Err(("device", format!("asking for the format: {error}")))
+            }
+            Ok(form) if form.four_cc == format && (form.width, form.height) == (width, height) => {
+                match form.alternating {
+                    true => {
+                        Err(("device", "it delivers the two fields of a frame apart, which is not supported".into()))
+                    }
+                    false => Ok(form),
+                }
+            }
+            Ok(form) if form.four_cc == format => {
+                let near = format!("the nearest is {}x{}", form.width, form.height);
+                Err(("size", format!("it has no frames of {width}x{height}; {near}; {}", has())))
+            }
+            _ => Err(("format", format!("it has no format {:?}; {}", four_cc(format), has()))),
         }
-        let form = device.try_form(settings.format, settings.width, settings.height).ok()?;
-        // A driver answers with what is nearest to what it was asked for.
-        let wanted = (settings.format, settings.width, settings.height);
-        if (form.four_cc, form.width, form.height) != wanted {
-            return None;
-        }
-        Some(Promise { form, rate: device.rate().ok().flatten() })
     }
 }
 
-fn open(path: &Path) -> Result<Device, BuildError> {
-    let refuse = |message| Err(BuildError { key: "device", message });
+fn open(path: &Path) -> Result<Device, Refusal> {
+    let refuse = |message| Err(Refusal::new("device", message));
     let device = match Device::open(path) {
         Ok(device) => device,
         Err(error) => return refuse(cannot_open(path, &error)),
@@ -126,48 +138,44 @@ fn open(path: &Path) -> Result<Device, BuildError> {
     }
 }
 
-/// Whether frames of this form are what was promised of them: with the same rows, where anything was known of those, and
-/// no larger than there is room for, where the driver said how large they get.
-fn fits(form: &Form, promised: &Form) -> bool {
-    let rows = promised.stride == 0 || form.stride == promised.stride;
-    rows && (promised.largest == 0 || form.largest <= promised.largest)
+/// Whether frames of this form are as expected: with the same rows, if those were known, and no larger than there is
+/// room for, if the size was known.
+fn fits(form: &Form, expected: &Form) -> bool {
+    let rows = expected.stride == 0 || form.stride == expected.stride;
+    rows && (expected.largest == 0 || form.largest <= expected.largest)
 }
 
-fn no_format(settings: &VideoSettings) -> String {
-    format!("it has no format {:?}", four_cc(settings.format))
-}
-
-/// What a device has to offer beside what was asked for.
-fn on_offer(device: &Device, format: [u8; 4]) -> String {
-    let offers = match of_device(device) {
-        Ok(offers) => offers,
-        Err(error) => return format!("what it has cannot be asked: {error}"),
+/// What a camera has beside what was asked for.
+fn modes_text(device: &Device, format: [u8; 4]) -> String {
+    let modes = match of_device(device) {
+        Ok(modes) => modes,
+        Err(error) => return format!("it cannot list what it has: {error}"),
     };
-    match offers.iter().any(|offer| offer.format == format) {
-        true => format!("{:?} is on offer in {}", four_cc(format), sizes(&offers, format)),
-        false if offers.is_empty() => "it does not tell what it has".into(),
-        false => format!("on offer are {}", formats(&offers)),
+    match modes.iter().any(|mode| mode.format == format) {
+        true => format!("it has {:?} in {}", four_cc(format), sizes(&modes, format)),
+        false if modes.is_empty() => "it does not list what it has".into(),
+        false => format!("it has {}", formats(&modes)),
     }
 }
 
-/// Asks for the rate, if one is wanted, and warns where another is granted. Returns what the driver says it is.
-fn set_rate(device: &Device, settings: &VideoSettings, what: &str, told: &mut String) -> Option<(u32, u32)> {
+/// Asks for the rate, if one is wanted, and warns where another is granted. Returns the rate, if the driver says it.
+fn set_rate(device: &Device, settings: &VideoSettings, label: &Label, warned: &mut String) -> Option<(u32, u32)> {
     let Some(wanted) = settings.frame_rate else {
         return device.rate().ok().flatten();
     };
     let granted = device.set_rate(wanted);
     let warning = match &granted {
         Ok(Some(rate)) if is_near(wanted, *rate) => String::new(),
-        Ok(Some(rate)) => format!("{} granted", rate_text(*rate)),
-        Ok(None) => "the driver has no say in it".into(),
-        Err(error) => format!("refused: {error}"),
+        Ok(Some(rate)) => format!("the driver granted {}", rate_text(*rate)),
+        Ok(None) => "the driver cannot set a rate".into(),
+        Err(error) => format!("the driver refused: {error}"),
     };
-    if !warning.is_empty() && *told != warning {
+    if !warning.is_empty() && *warned != warning {
         let rates = device.rates(settings.format, (settings.width, settings.height)).unwrap_or_default();
-        let offer = if rates.is_empty() { String::new() } else { format!("; on offer: {}", rates_text(&rates)) };
-        warn!("{what}: {} frames per second asked for, {warning}{offer}", rate_text(wanted));
+        let has = if rates.is_empty() { String::new() } else { format!("; it has {}", rates_text(&rates)) };
+        warn!("{label}: {} frames per second requested, {warning}{has}", rate_text(wanted));
     }
-    *told = warning;
+    *warned = warning;
     granted.ok().flatten()
 }
 
@@ -175,33 +183,6 @@ fn set_rate(device: &Device, settings: &VideoSettings, what: &str, told: &mut St
 fn is_near((frames, seconds): (u32, u32), (other_frames, other_seconds): (u32, u32)) -> bool {
     let (one, other) = (u64::from(frames) * u64::from(other_seconds), u64::from(other_frames) * u64::from(seconds));
     one.abs_diff(other) <= one / 10_000
-}
-
-/// The devices that tasks of this process hold.
-static HELD: Mutex<Vec<u64>> = Mutex::new(Vec::new());
-
-fn held() -> std::sync::MutexGuard<'static, Vec<u64>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// That a task of this process holds a device.
-#[derive(Debug)]
-struct Held(u64);
-
-impl Held {
-    fn new(number: u64) -> Self {
-        held().push(number);
-        Self(number)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let mut held = held();
-        if let Some(place) = held.iter().position(|number| *number == self.0) {
-            held.swap_remove(place);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -219,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_fit_what_was_promised_of_them() {
+    fn frames_fit_what_was_expected() {
         let form =
             |stride, largest| Form { four_cc: *b"MJPG", width: 640, height: 480, stride, largest, alternating: false };
         let guessed = form(0, 4_000_000);
@@ -230,14 +211,5 @@ mod tests {
         let known = form(1_280, 614_400);
         assert!(fits(&known, &known) && fits(&form(1_280, 600_000), &known));
         assert!(!fits(&form(1_344, 614_400), &known) && !fits(&form(0, 614_400), &known));
-    }
-
-    #[test]
-    fn what_is_held_is_known_until_it_is_closed() {
-        let (one, other) = (Held::new(u64::MAX), Held::new(u64::MAX));
-        drop(one);
-        assert!(held().contains(&u64::MAX));
-        drop(other);
-        assert!(!held().contains(&u64::MAX));
     }
 }

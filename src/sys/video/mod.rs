@@ -19,9 +19,9 @@ pub(crate) use stream::{Frame, MOST_BUFFERS, Stream};
 use moq_v4l::sys as v4l2;
 use moq_v4l::v4l2::vidioc;
 use request::{CAPTURE, ask, zeroed};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// What a device says of itself.
@@ -79,12 +79,12 @@ impl Device {
         Ok(Self { file })
     }
 
-    /// The device's number, the same by whatever path it was opened.
+    /// What the kernel says of its node.
     ///
     /// # Errors
     /// As of fstat().
-    pub(crate) fn number(&self) -> io::Result<u64> {
-        self.file.metadata().map(|metadata| metadata.rdev())
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
     }
 
     /// What it is.

@@ -104,18 +104,18 @@ if [ "$(task sound recorded.gaps)" = null ]; then
 else
     check "the recording knows of the gap" until_ok 10 gaps
 fi
-refuse "the device was not given up for it" told 'was lost'
+refuse "the device was not given up for it" told 'disconnected; trying'
 same "the task beside it gave up no release" "$skipped" "$(task other skipped)"
 
 # Unplugged, and plugged in again.
 errors=$(task sound errors) ran=$(task other ran)
 unbind_aloop
 check "without a device each tick fails" until_ok 60 errors $((errors + 10))
-check "its loss is told" until_ok 30 told 'audio device hw:Loopback,1,0 of task.sound was lost'
+check "its loss is told" until_ok 30 told 'audio device hw:Loopback,1,0 of task sound disconnected'
 check "the task beside it goes on" until_ok 60 ticked other $((ran + 20))
 before=$(value frames)
 bind_aloop
-check "it is found again" until_ok 120 told 'audio device hw:Loopback,1,0 of task.sound is there again'
+check "it is found again" until_ok 120 told 'audio device hw:Loopback,1,0 of task sound was reopened'
 check "capture goes on" until_ok 60 more 16000
 same "the task beside it gave up no release" "$skipped" "$(task other skipped)"
 aplay -q -D hw:Loopback,0,0 --buffer-time=2000000 /run/played.wav &

@@ -90,9 +90,9 @@ unbind_gpio_sim
 failing() { [ "$(errors panel)" -gt $((before + 5)) ]; }
 check "the chip taken away, ticks fail and are counted" until_ok 30 failing
 said() { messages | grep -q "$1"; }
-check "  and the log says so" until_ok 20 said 'lines of task panel was lost'
+check "  and the log says so" until_ok 20 said 'lines of task panel disconnected'
 bind_gpio_sim
-check "made anew, it is found by its label" until_ok 60 said 'lines of task panel is there again'
+check "made anew, it is found by its label" until_ok 60 said 'lines of task panel was reopened'
 stops() { local one; one=$(errors panel); sleep 1; [ "$(errors panel)" = "$one" ]; }
 check "  and no more ticks fail" until_ok 30 stops
 together >/dev/null
@@ -100,7 +100,7 @@ was=$(value panel edges)
 pulls 3 20
 check "  edges are counted on: $was and 20" until_ok 30 edges panel $((was + 20))
 same "  and none is lost" 0 "$(value panel lost)"
-check "  the line that was only named is found as well" until_ok 60 said 'lines of task gauge is there again'
+check "  the line that was only named is found as well" until_ok 60 said 'lines of task gauge was reopened'
 sed -i 's/lines = \[1, "button"\]/lines = [2, "button"]/' $CONFIG
 check "a reload takes another line, and keeps one" hertzd reload
 check "  handed over by the task before" until_ok 60 ticked panel 20
@@ -114,7 +114,7 @@ check "systemctl stop" systemctl stop hertzd
 gpiomon "${GPIOCHIP#/dev/}" 3 >/dev/null & watcher=$!
 until gpioinfo "${GPIOCHIP#/dev/}" | grep -q gpiomon; do sleep 0.2; done
 printf '%s\n' '[task.a]' 'kind = "gpio"' 'rate = 10' 'chip = "testbed"' 'lines = [3, 4]' >/tmp/used.toml
-has "a line in use is refused, with who has it" "$(hertzd run /tmp/used.toml --for 1s 2>&1 || :)" 'line 3 is in use by "gpiomon"'
+has "a line in use is refused, with who has it" "$(hertzd run /tmp/used.toml --for 1s 2>&1 || :)" 'line 3 ("gpiomon") is in use by another program'
 kill $watcher
 sed -i 's/testbed/nobody/' /tmp/used.toml
 has "a chip that is not there is refused, with those that are" "$(hertzd run /tmp/used.toml --for 1s 2>&1 || :)" '("testbed")'

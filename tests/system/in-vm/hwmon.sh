@@ -61,8 +61,8 @@ errors=$(task temperature errors)
 sleep 2
 same "  without further errors" "$errors" "$(task temperature errors)"
 same "the task beside it skipped nothing of it" "$skipped" "$(task beat skipped)"
-has "the log says that it was lost" "$(messages)" "hwmon device lm75 of task temperature was lost, and is looked for"
-has "  and that it is there again" "$(messages)" "hwmon device lm75 of task temperature is there again"
+has "the log says that it was lost" "$(messages)" "hwmon device lm75 of task temperature disconnected; trying to reopen it"
+has "  and that it is there again" "$(messages)" "hwmon device lm75 of task temperature was reopened"
 
 cat >$CONFIG <<'END'
 [task.temperature]

@@ -110,7 +110,7 @@ gone() { ! kill -0 $unbinding; }
 check "  and the task lets go of it, which the driver waits for" until_ok 30 gone
 check "  its node is gone" [ ! -e "/dev/i2c-$SMBUS" ]
 echo "$PCI" >/sys/bus/pci/drivers/i801_smbus/bind
-check "bound again, it is found by its name" until_ok 60 said 'chip 0x52 on bus.*task eeprom is there again'
+check "bound again, it is found by its name" until_ok 60 said 'chip 0x52 on bus.*task eeprom was reopened'
 stops() { local one; one=$(errors eeprom); sleep 1; [ "$(errors eeprom)" = "$one" ]; }
 check "  and no more ticks fail" until_ok 30 stops
 i2cset -y "$(bus I801)" 0x52 0x40 99 b

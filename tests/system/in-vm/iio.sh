@@ -77,7 +77,7 @@ errors=$(task imu errors)
 sleep 2
 same "  without further errors" "$errors" "$(task imu errors)"
 same "the task beside it skipped nothing of it" "$skipped" "$(task beat skipped)"
-has "the log says that it was lost" "$(messages)" "IIO device dummy of task imu was lost, and is looked for"
+has "the log says that it was lost" "$(messages)" "IIO device dummy of task imu disconnected; trying to reopen it"
 sed -i 's/^rate = "25 Hz"/rate = "20 Hz"/' $CONFIG
 check "a reload takes it over from the task that it replaces" systemctl reload hertzd
 same "  at the new rate" 20/1 "$(task imu rate)"

@@ -97,7 +97,7 @@ unbind_vivid
 check "every tick is an error" until_ok 30 failed
 errors=$(($(task eye errors) + 10))
 check "  and goes on being one" until_ok 60 failed
-check "the log says that it is looked for" until_ok 30 said "camera vivid of task eye was lost, and is looked for"
+check "the log says that it is looked for" until_ok 30 said "camera vivid of task eye disconnected; trying to reopen it"
 bind_vivid
 frames=$(value frames)
 check "plugged in, it gives frames again" until_ok 60 above frames $((frames + 10))
@@ -138,16 +138,16 @@ refused() {
     has "$name" "$(in_unit hertzd run "$CONFIG" --for 1s 2>&1)" "$words"
 }
 systemctl stop hertzd
-refused "a format that it has not" 'it has no format "NV99"; on offer are "' "device = \"$VIDEO\"" 'format = "NV99"'
+refused "a format that it has not" 'it has no format "NV99"; it has "' "device = \"$VIDEO\"" 'format = "NV99"'
 sizes() { config "$@" | sed 's/^size = .*/size = "321x181"/' >"$CONFIG"; }
 sizes "device = \"$VIDEO\""
-has "a size that it has not" "$(in_unit hertzd run "$CONFIG" --for 1s 2>&1)" 'it has no frames of 321x181, but of '
+has "a size that it has not" "$(in_unit hertzd run "$CONFIG" --for 1s 2>&1)" 'it has no frames of 321x181; the nearest is '
 refused "a camera that is not there" 'cannot open /dev/video77: No such file or directory (os error 2); there are /dev/video' 'device = "/dev/video77"'
 refused "a name that no camera has" 'no camera has "webcam" in its name; there are /dev/video' 'device = "webcam"'
 refused "what is no camera" '/dev/null is no video device' 'device = "/dev/null"'
 v4l2-ctl -d "$VIDEO" --stream-mmap=2 --stream-count=100000 >/dev/null 2>&1 & other=$!
 sleep 3
-refused "one that another program has" 'is in use: it streams to another program or task' "device = \"$VIDEO\""
+refused "one that another program has" 'is in use by another program' "device = \"$VIDEO\""
 kill $other; wait $other || :
 unbind_vivid
 setup < <(config 'device = "vivid"' 'missing = "wait"')

@@ -15,7 +15,7 @@ pub struct Camera {
 
 /// A form of frames that a device can deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct CameraMode {
     /// V4L2's four characters.
     pub format: [u8; 4],
     /// What the driver calls the format.
@@ -29,11 +29,11 @@ pub struct Offer {
     pub rates: Vec<(u32, u32)>,
 }
 
-/// What a device offers.
+/// What a device modes.
 ///
 /// # Errors
 /// It cannot be opened, or it is no camera (ENOTTY).
-pub fn offers(path: &Path) -> io::Result<Vec<Offer>> {
+pub fn modes(path: &Path) -> io::Result<Vec<CameraMode>> {
     of_device(&Device::open(path)?)
 }
 
@@ -114,14 +114,14 @@ fn list(cameras: &[Camera]) -> String {
     format!("there are {}", named.collect::<Vec<_>>().join(", "))
 }
 
-pub(super) fn of_device(device: &Device) -> io::Result<Vec<Offer>> {
+pub(super) fn of_device(device: &Device) -> io::Result<Vec<CameraMode>> {
     if !device.capability()?.captures {
         return Ok(Vec::new());
     }
-    let mut offers = Vec::new();
+    let mut modes = Vec::new();
     for (format, description) in device.formats()? {
         for sizes in device.sizes(format)? {
-            offers.push(Offer {
+            modes.push(CameraMode {
                 format,
                 description: description.clone(),
                 smallest: sizes.smallest,
@@ -130,20 +130,20 @@ pub(super) fn of_device(device: &Device) -> io::Result<Vec<Offer>> {
             });
         }
     }
-    Ok(offers)
+    Ok(modes)
 }
 
-/// `"YUYV", "MJPG"`: the formats among the offers.
-pub(super) fn formats(offers: &[Offer]) -> String {
-    let mut named: Vec<String> = offers.iter().map(|offer| format!("{:?}", four_cc(offer.format))).collect();
+/// `"YUYV", "MJPG"`: the formats among the modes.
+pub(super) fn formats(modes: &[CameraMode]) -> String {
+    let mut named: Vec<String> = modes.iter().map(|mode| format!("{:?}", four_cc(mode.format))).collect();
     named.dedup();
     named.join(", ")
 }
 
-/// `320x180, 640x480`: the sizes on offer in a format.
-pub(super) fn sizes(offers: &[Offer], format: [u8; 4]) -> String {
-    let of_it = offers.iter().filter(|offer| offer.format == format);
-    of_it.map(|offer| size_text(offer.smallest, offer.largest)).collect::<Vec<_>>().join(", ")
+/// `320x180, 640x480`: the sizes on mode in a format.
+pub(super) fn sizes(modes: &[CameraMode], format: [u8; 4]) -> String {
+    let of_it = modes.iter().filter(|mode| mode.format == format);
+    of_it.map(|mode| size_text(mode.smallest, mode.largest)).collect::<Vec<_>>().join(", ")
 }
 
 /// The characters of a format, without the spaces that fill it up.
@@ -173,7 +173,7 @@ fn size_text(smallest: (u32, u32), largest: (u32, u32)) -> String {
 }
 
 /// `YUYV 640x480 at 30, 15`.
-impl fmt::Display for Offer {
+impl fmt::Display for CameraMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", four_cc(self.format), size_text(self.smallest, self.largest))?;
         if self.rates.is_empty() { Ok(()) } else { write!(f, " at {}", rates_text(&self.rates)) }
@@ -184,22 +184,22 @@ impl fmt::Display for Offer {
 mod tests {
     use super::*;
 
-    fn offer(format: &[u8; 4], smallest: (u32, u32), largest: (u32, u32), rates: &[(u32, u32)]) -> Offer {
-        Offer { format: *format, description: String::new(), smallest, largest, rates: rates.into() }
+    fn mode(format: &[u8; 4], smallest: (u32, u32), largest: (u32, u32), rates: &[(u32, u32)]) -> CameraMode {
+        CameraMode { format: *format, description: String::new(), smallest, largest, rates: rates.into() }
     }
 
     #[test]
-    fn offers_in_words() {
-        let offers = [
-            offer(b"YUYV", (640, 480), (640, 480), &[(30, 1), (60, 2), (30_000, 1_001)]),
-            offer(b"YUYV", (320, 180), (320, 180), &[]),
-            offer(b"Y8  ", (16, 16), (4_096, 2_160), &[(0, 0)]),
+    fn modes_in_words() {
+        let modes = [
+            mode(b"YUYV", (640, 480), (640, 480), &[(30, 1), (60, 2), (30_000, 1_001)]),
+            mode(b"YUYV", (320, 180), (320, 180), &[]),
+            mode(b"Y8  ", (16, 16), (4_096, 2_160), &[(0, 0)]),
         ];
-        assert_eq!(offers[0].to_string(), "YUYV 640x480 at 30, 30, 30000/1001");
-        assert_eq!(offers[2].to_string(), "Y8 16x16 to 4096x2160 at 0/0");
-        assert_eq!(formats(&offers), r#""YUYV", "Y8""#);
-        assert_eq!(sizes(&offers, *b"YUYV"), "640x480, 320x180");
-        assert_eq!(sizes(&offers, *b"MJPG"), "");
+        assert_eq!(modes[0].to_string(), "YUYV 640x480 at 30, 30, 30000/1001");
+        assert_eq!(modes[2].to_string(), "Y8 16x16 to 4096x2160 at 0/0");
+        assert_eq!(formats(&modes), r#""YUYV", "Y8""#);
+        assert_eq!(sizes(&modes, *b"YUYV"), "640x480, 320x180");
+        assert_eq!(sizes(&modes, *b"MJPG"), "");
     }
 
     #[test]
@@ -224,11 +224,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_camera_offers_nothing() {
-        assert_eq!(offers(Path::new("/dev/null")).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
-        assert_eq!(offers(Path::new("/nonexistent")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    fn what_is_no_camera_modes_nothing() {
+        assert_eq!(modes(Path::new("/dev/null")).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+        assert_eq!(modes(Path::new("/nonexistent")).unwrap_err().kind(), io::ErrorKind::NotFound);
         for camera in cameras() {
-            println!("{}: {:?}", camera.path.display(), offers(&camera.path));
+            println!("{}: {:?}", camera.path.display(), modes(&camera.path));
         }
     }
 }

@@ -4,21 +4,12 @@
 
 use super::count::Count;
 use super::luma::brightness;
+use super::settings::Take;
 use crate::channels::{BlockSender, Head};
 use crate::sys::video::{Form, Frame, Stream};
 use crate::task::Column;
 use crate::time::{Instant, Span};
 use std::io;
-
-/// Which frames a task works on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Take {
-    /// All of them, in order.
-    #[default]
-    Every,
-    /// The newest one; those before it are handed back at once.
-    Latest,
-}
 
 /// A device as far as a tick has to do with it.
 pub(super) trait Frames {

@@ -1,0 +1,35 @@
+//! What makes a device one device, however a configuration names it. Pure.
+
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+/// A device, however it was named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceId {
+    /// The number of a device node; or of any other file, its file system and inode.
+    Node(u64, u64),
+    /// A GPIO line: the number of the chip's node, and the offset.
+    #[cfg_attr(not(feature = "gpio"), expect(dead_code, reason = "only the kind gpio has lines"))]
+    Line(u64, u32),
+    /// A device without a node of its own, by its name.
+    #[cfg_attr(not(feature = "audio"), expect(dead_code, reason = "only the kind audio has such devices"))]
+    Named(String),
+}
+
+impl DeviceId {
+    /// The device of a node.
+    pub(crate) fn of(node: &Metadata) -> Self {
+        match node.file_type().is_char_device() {
+            true => Self::Node(node.rdev(), 0),
+            false => Self::Node(node.dev(), node.ino()),
+        }
+    }
+}
+
+/// What a task opens.
+pub(crate) trait OpenDevice {
+    /// The devices that no other task can have meanwhile.
+    fn exclusive(&self) -> Vec<DeviceId> {
+        Vec::new()
+    }
+}
