@@ -69,7 +69,9 @@ impl Buffered {
                 let there = buffer::channels(&wanted, &settings.channels, &sys)?;
                 there.into_iter().map(|(channel, layout)| (channel, layout.repeat)).collect()
             }
-            First::Missing => settings.channels.iter().map(|channel| (channel.clone(), 1)).collect(),
+            First::Missing => {
+                settings.channels.iter().map(|channel| (channel.clone(), iio::usual_count(channel))).collect()
+            }
         };
         let channels = columns(there.iter().map(|(channel, repeat)| (&**channel, *repeat)));
         // When the device comes back, it must have the same channels.
@@ -128,12 +130,10 @@ fn is_near(asked: f64, granted: f64) -> bool {
 /// A column for each value of each channel.
 fn columns<'a>(channels: impl Iterator<Item = (&'a str, usize)>) -> Vec<Column> {
     let mut columns = Vec::new();
-    for (channel, repeat) in channels {
-        let (name, (_, unit)) = (iio::value_name(channel), iio::unit(channel));
-        columns.extend((0..repeat).map(|index| Column {
-            name: if repeat == 1 { name.to_owned() } else { format!("{name}_{index}") },
-            unit: unit.to_owned(),
-        }));
+    for (channel, count) in channels {
+        let (_, unit) = iio::unit(channel);
+        let names = iio::component_names(iio::value_name(channel), count);
+        columns.extend(names.map(|name| Column { name, unit: unit.to_owned() }));
     }
     columns
 }

@@ -2,165 +2,185 @@
 //!
 //! Opening allocates and may block. Reading does not allocate; it blocks for as long as the file's driver takes.
 
-use super::locator::{Lack, LineSelector, ValueLocator};
+use super::extractor::{ExtractError, Extractor};
+use super::follow::{self, Followed};
+use super::locator::{FieldSelector, LineSelector, ValueLocator};
+use super::number::Number;
 use crate::task::TickError;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// How far into a file a number may stand.
+/// How far into a file a number may be.
 pub(super) const LARGEST: usize = 64 * 1024;
 
-/// What to do with a number, and where to put it.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Reading {
-    /// Index of the column.
-    pub(super) column: usize,
-    pub(super) locator: ValueLocator,
-    /// The value is `number * scale + offset`.
-    pub(super) scale: f64,
-    pub(super) offset: f64,
-}
+const PAGE: usize = 4_096;
 
-/// One file, and what is read from it.
+/// All files of a sensor, and the memory that one after the other is read into.
 #[derive(Debug)]
-pub(super) struct OpenFile {
-    file: File,
-    path: PathBuf,
-    readings: Vec<Reading>,
+pub(super) struct Files {
+    files: Vec<OpenFile>,
     buffer: Box<[u8]>,
-    filled: usize,
-    ended: bool,
-    may_be_replaced: bool,
 }
 
-/// Why a file cannot be used: at `line` or `field` of one of its readings, or as a whole.
+#[derive(Debug)]
+struct OpenFile {
+    file: File,
+    followed: Option<Followed>,
+    columns: Vec<usize>,
+    extractor: Extractor,
+    first_read: usize, // bytes asked for at first; the rest only if they do not decide
+}
+
+/// What is wanted of one file.
+pub(super) struct WantedFile<'a> {
+    pub(super) path: PathBuf,
+    /// Index of the column of each value, and where the value is.
+    pub(super) values: Vec<(usize, &'a ValueLocator)>,
+}
+
+/// Why a file cannot be used: at `line` or `field` of one of its values, or as a whole.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unusable {
-    /// Index of the column that is to blame; `None`: all that come from this file.
+    /// Index of the column that is to blame.
     pub(super) column: Option<usize>,
     /// The key that is to blame; `path` for the file as a whole.
     pub(super) key: &'static str,
     pub(super) message: String,
 }
 
-impl OpenFile {
-    /// Opens the file and reads it. With `strict` each number must be there already.
-    pub(super) fn open(path: &Path, readings: Vec<Reading>, strict: bool) -> Result<Self, Unusable> {
-        let unusable = |message| Unusable { column: None, key: "path", message };
-        let shown = path.display();
-        // Not to wait for the other end, should the path be a pipe or a device; close-on-exec is the default.
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(|error| {
-            let remedy = match error.kind() {
-                io::ErrorKind::PermissionDenied => "; hertzd's user needs to be allowed to read it",
-                _ => "",
+impl Files {
+    /// Opens the files and reads each. With `strict` every number must be there already.
+    pub(super) fn open(wanted: &[WantedFile<'_>], strict: bool) -> Result<Self, Unusable> {
+        // Not zeros as the kernel has them anyway: every page is touched here.
+        let mut open = Self { files: Vec::with_capacity(wanted.len()), buffer: vec![1; LARGEST].into() };
+        let mut followers = Vec::new();
+        for WantedFile { path, values } in wanted {
+            let unusable = |doing, error| Unusable {
+                column: values.first().map(|(column, _)| *column),
+                key: "path",
+                message: io_error(doing, path, &error),
             };
-            unusable(format!("cannot open {shown}: {error}{remedy}"))
+            let file = follow::open(path).map_err(|error| unusable("open", error))?;
+            let (followed, follower) = follow::follow(&file, path).map_err(|error| unusable("open", error))?.unzip();
+            followers.extend(follower);
+            let extractor = Extractor::new(values.iter().map(|(_, locator)| *locator));
+            let columns = values.iter().map(|(column, _)| *column).collect();
+            let mut file = OpenFile { file, followed, columns, extractor, first_read: PAGE };
+            let (filled, ended) = file.fill(&mut open.buffer).map_err(|error| unusable("read", error))?;
+            for ((column, locator), result) in values.iter().zip(file.extractor.results(ended)).filter(|_| strict) {
+                if let Err(error) = result {
+                    let (key, message) = explained(&error, path, locator, &open.buffer[..filled]);
+                    return Err(Unusable { column: Some(*column), key, message });
+                }
+            }
+            open.files.push(file);
+        }
+        follow::start(followers).map_err(|error| Unusable {
+            column: None,
+            key: "path",
+            message: format!("cannot start the thread that notices replaced files: {error}"),
         })?;
-        let buffer = vec![0; LARGEST].into_boxed_slice();
-        let may_be_replaced = may_be_replaced(&file, path);
-        let mut open = Self { file, path: path.into(), readings, buffer, filled: 0, ended: false, may_be_replaced };
-        open.test(strict)?;
-        // Twice what was needed today, in whole pages. Reading into it once more is the test that it will do.
-        let room = (2 * open.filled).next_multiple_of(4096).clamp(4096, LARGEST);
-        open.buffer = vec![0; room].into_boxed_slice();
-        open.test(strict)?;
         Ok(open)
     }
 
-    /// Reads the file and puts its values into their columns. The first error is returned after all has been tried, and
-    /// says whether only opening the file anew can help.
-    pub(super) fn read(&mut self, values: &mut [f64]) -> Result<(), (TickError, bool)> {
-        self.fill().map_err(|error| (TickError::from_io("cannot read the file", &error), is_gone(&error)))?;
+    /// Reads all files, and calls `found` with each number and the index of its column. The first error is returned after
+    /// all has been tried, and says whether only opening the file again can help.
+    pub(super) fn read(&mut self, mut found: impl FnMut(usize, Number)) -> Result<(), (TickError, bool)> {
+        let (mut first, mut lost) = (Ok(()), false);
+        for file in &mut self.files {
+            if let Err((error, is_gone)) = file.read(&mut self.buffer, &mut found) {
+                first = first.and(Err(error));
+                lost |= is_gone;
+            }
+        }
+        first.map_err(|error| (error, lost))
+    }
+}
+
+impl OpenFile {
+    fn read(&mut self, buffer: &mut [u8], mut found: impl FnMut(usize, Number)) -> Result<(), (TickError, bool)> {
+        if self.followed.as_mut().is_some_and(|followed| !followed.update(&mut self.file)) {
+            return Err((DELETED, true));
+        }
+        let (_, ended) =
+            self.fill(buffer).map_err(|error| (TickError::from_io("cannot read the file", &error), is_gone(&error)))?;
         let mut first = Ok(());
-        for reading in &self.readings {
-            match (reading.locator.number(&self.buffer[..self.filled], self.ended), values.get_mut(reading.column)) {
-                (Ok(number), Some(value)) => *value = number * reading.scale + reading.offset,
-                (Ok(_), None) => {}
-                (Err(lack), _) => first = first.and(Err((brief(lack), false))),
+        for (column, result) in self.columns.iter().zip(self.extractor.results(ended)) {
+            match result {
+                Ok(number) => found(*column, number),
+                Err(error) => first = first.and(Err((brief(&error), false))),
             }
         }
         first
     }
 
-    /// Whether the path has another file by now, or none: this one has been deleted or replaced. One system call for a
-    /// file outside of `/proc` and `/sys`, whose reads say so themselves, and none for one of those.
-    pub(super) fn is_replaced(&self) -> bool {
-        self.may_be_replaced && self.file.metadata().is_ok_and(|now| now.nlink() == 0)
-    }
-
-    /// Reads as much as is needed. The kernel may hand out a file in pieces; the piece that decides is the last one
-    /// asked for.
-    fn fill(&mut self) -> io::Result<()> {
-        (self.filled, self.ended) = (0, false);
-        while !self.ended && self.filled < self.buffer.len() && !self.is_decided() {
-            match self.file.read_at(&mut self.buffer[self.filled..], self.filled as u64) {
-                Ok(0) => self.ended = true,
-                Ok(got) => self.filled += got,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+    /// Reads as much as is needed: how many bytes, and whether that is the whole file. The kernel may hand out a file in
+    /// pieces.
+    fn fill(&mut self, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
+        let (mut filled, mut ended, mut end) = (0, false, self.first_read);
+        self.extractor.begin();
+        while !ended && filled < buffer.len() {
+            match self.file.read_at(&mut buffer[filled..end], filled as u64) {
+                Ok(got) => (filled, ended) = (filled + got, got == 0),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
-        }
-        Ok(())
-    }
-
-    fn is_decided(&self) -> bool {
-        self.readings.iter().all(|reading| reading.locator.is_decided(&self.buffer[..self.filled], self.ended))
-    }
-
-    fn test(&mut self, strict: bool) -> Result<(), Unusable> {
-        self.fill().map_err(|error| Unusable {
-            column: None,
-            key: "path",
-            message: format!("cannot read {}: {error}", self.path.display()),
-        })?;
-        for reading in self.readings.iter().filter(|_| strict) {
-            if let Err(lack) = reading.locator.number(&self.buffer[..self.filled], self.ended) {
-                let (key, message) = explained(lack, &self.path, &reading.locator);
-                return Err(Unusable { column: Some(reading.column), key, message });
+            if self.extractor.scan(&buffer[..filled], ended) {
+                break;
             }
+            end = buffer.len();
         }
-        Ok(())
+        // Room for twice what was needed, so that one read is enough next time.
+        self.first_read = self.first_read.max((2 * filled).next_multiple_of(PAGE)).min(buffer.len());
+        Ok((filled, ended))
     }
 }
+
+const DELETED: TickError = TickError::new("the file was deleted");
 
 /// Whether a read's error says that this file will not come back: its device or process has gone.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ESRCH | libc::ESTALE | libc::EBADF))
 }
 
-/// Whether somebody may put another file in its locator without a read of this one failing.
-fn may_be_replaced(file: &File, path: &Path) -> bool {
-    let real = path.canonicalize().unwrap_or_default();
-    let of_the_kernel = ["/proc", "/sys"].iter().any(|root| real.starts_with(root));
-    // Some file systems count no links.
-    !of_the_kernel && file.metadata().is_ok_and(|data| data.is_file() && data.nlink() > 0)
+fn io_error(doing: &str, path: &Path, error: &io::Error) -> String {
+    let remedy = match error.kind() {
+        io::ErrorKind::PermissionDenied => "; hertzd's user needs permission to read it",
+        _ => "",
+    };
+    format!("cannot {doing} {}: {error}{remedy}", path.display())
 }
 
-fn brief(lack: Lack<'_>) -> TickError {
-    TickError::new(match lack {
-        Lack::NoLine(_) => "the file no longer has the line",
-        Lack::NoField(_) => "the line no longer has the field",
-        Lack::NotANumber(_) => "what stands in the field is not a number",
-        Lack::TooFar => "the file has grown: the field is no longer where it can be read",
+fn brief(error: &ExtractError) -> TickError {
+    TickError::new(match error {
+        ExtractError::NoLine(_) => "the file no longer has the line",
+        ExtractError::NoField(_) => "the line no longer has the field",
+        ExtractError::NotANumber(_) => "the field is not a number",
+        ExtractError::TooFar => "the line is no longer in the first 64 KiB of the file",
     })
 }
 
 /// The key to blame, and why.
-fn explained(lack: Lack<'_>, path: &Path, locator: &ValueLocator) -> (&'static str, String) {
-    let (path, field) = (path.display(), locator.field);
+fn explained(error: &ExtractError, path: &Path, locator: &ValueLocator, data: &[u8]) -> (&'static str, String) {
+    let path = path.display();
+    let field = match &locator.field {
+        FieldSelector::Number(number) => format!("field {number}"),
+        FieldSelector::Name(name) => format!("field \"{name}=\""),
+    };
     let line = match &locator.line {
         LineSelector::Number(number) => format!("line {number}"),
-        LineSelector::Text(text) => format!("the line that starts with {text:?}"),
+        LineSelector::Prefix(text) => format!("the line that starts with {text:?}"),
     };
-    match lack {
-        Lack::NoLine(count) => ("line", format!("{path} does not have {line}; it has {count} lines")),
-        Lack::NoField(found) => ("field", format!("{line} of {path} has no field {field}: {}", quoted(found))),
-        Lack::NotANumber(found) => {
-            ("field", format!("field {field} in {line} of {path} is not a number: {}", quoted(found)))
+    let quoted = |range: &std::ops::Range<usize>| quoted(data.get(range.clone()).unwrap_or_default());
+    match error {
+        ExtractError::NoLine(count) => ("line", format!("{path} does not have {line}; it has {count} lines")),
+        ExtractError::NoField(found) => ("field", format!("{line} of {path} has no {field}: {}", quoted(found))),
+        ExtractError::NotANumber(found) => {
+            ("field", format!("{field} in {line} of {path} is not a number: {}", quoted(found)))
         }
-        Lack::TooFar => ("line", format!("{line} of {path} is not in the first {LARGEST} bytes")),
+        ExtractError::TooFar => ("line", format!("{line} of {path} is not in the first {LARGEST} bytes")),
     }
 }
 

@@ -1,48 +1,59 @@
-//! What the names of hwmon's files say of their numbers, by the kernel's `Documentation/hwmon/sysfs-interface.rst`.
+//! What the names of hwmon's files say about their numbers: the kernel's `Documentation/hwmon/sysfs-interface.rst` and
+//! `Documentation/ABI/testing/sysfs-class-hwmon`. Reads small files of `/sys`; not for a hot thread.
 
 use super::find;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Prefix, what the number is multiplied by, the unit then.
-const RULES: &[(&str, f64, &str)] = &[
-    ("temp", 0.001, "°C"),
-    ("in", 0.001, "V"),
-    ("curr", 0.001, "A"),
-    ("power", 1e-6, "W"),
-    ("energy", 1e-6, "J"),
-    ("humidity", 0.001, "%"),
-    ("fan", 1.0, "RPM"),
-    ("freq", 1.0, "Hz"),
+/// Kind and attributes, what a number in such a file is multiplied by, and the unit then. N is any number. What is not
+/// listed is a flag, a choice or a count: `temp1_alarm`, `temp1_type`, `fan1_div`.
+const ATTRIBUTES: &[(&str, &str, f64, &str)] = &[
+    ("inN", "input average lowest highest min max lcrit crit rated_min rated_max", 0.001, "V"),
+    ("cpuN", "vid", 0.001, "V"),
+    (
+        "tempN",
+        "input average lowest highest min max lcrit crit emergency min_hyst max_hyst lcrit_hyst crit_hyst \
+         emergency_hyst offset rated_min rated_max auto_pointN_temp auto_pointN_temp_hyst",
+        0.001,
+        "°C",
+    ),
+    ("tempN", "auto_pointN_pwm", FULL_SPEED, "%"),
+    ("pwmN", "", FULL_SPEED, "%"),
+    ("pwmN", "auto_pointN_pwm", FULL_SPEED, "%"),
+    ("pwmN", "auto_pointN_temp auto_pointN_temp_hyst", 0.001, "°C"),
+    ("pwmN", "freq", 1.0, "Hz"),
+    ("fanN", "input min max target", 1.0, "RPM"),
+    ("currN", "input average lowest highest min max lcrit crit rated_min rated_max", 0.001, "A"),
+    (
+        "powerN",
+        "input input_lowest input_highest average average_lowest average_highest average_min average_max min max \
+         lcrit crit cap cap_hyst cap_min cap_max rated_min rated_max",
+        1e-6,
+        "W",
+    ),
+    ("powerN", "average_interval average_interval_min average_interval_max", 0.001, "s"),
+    ("powerN", "accuracy", 1.0, "%"),
+    ("energyN", "input", 1e-6, "J"),
+    ("humidityN", "input min max min_hyst max_hyst rated_min rated_max", 0.001, "%"),
+    ("freqN", "input", 1.0, "Hz"),
+    ("update", "interval", 0.001, "s"),
 ];
 
-/// Endings of files that hold a number of the unit; `temp1_type` or `temp1_alarm` do not.
-const MEASURED: &[&str] = &[
-    "input",
-    "average",
-    "lowest",
-    "highest",
-    "min",
-    "max",
-    "crit",
-    "lcrit",
-    "emergency",
-    "target",
-    "cap",
-    "rated_min",
-    "rated_max",
-    "reset_history",
-];
+/// `pwmN` goes from 0 to 255.
+const FULL_SPEED: f64 = 100.0 / 255.0;
 
 /// What the number in a file of this name is multiplied by, and the unit then.
-pub(super) fn rule(file: &str) -> (f64, &'static str) {
-    let parts = || {
-        let (head, ending) = file.split_once('_')?;
-        let prefix = head.trim_end_matches(|c: char| c.is_ascii_digit());
-        MEASURED.contains(&ending).then(|| RULES.iter().find(|(known, ..)| *known == prefix))?
-    };
-    parts().map_or((1.0, ""), |(_, scale, unit)| (*scale, *unit))
+pub(super) fn scale_and_unit(file: &str) -> (f64, &'static str) {
+    let mut name = String::new();
+    for character in file.chars().map(|c| if c.is_ascii_digit() { 'N' } else { c }) {
+        if character != 'N' || !name.ends_with('N') {
+            name.push(character);
+        }
+    }
+    let (kind, attribute) = name.split_once('_').unwrap_or((&name, ""));
+    let is_it = |known: &&(&str, &str, f64, &str)| known.0 == kind && known.1.split(' ').any(|one| one == attribute);
+    ATTRIBUTES.iter().find(is_it).map_or((1.0, ""), |(_, _, scale, unit)| (*scale, *unit))
 }
 
 /// What a value from a file of this name is called: `temp1` for `temp1_input`.
@@ -50,7 +61,8 @@ pub(super) fn stem(file: &str) -> &str {
     file.strip_suffix("_input").unwrap_or(file)
 }
 
-/// All files that hold a measured value, in the order of their kinds and numbers, each with its label or its stem.
+/// All files that hold a measured value, in the order of their kinds and numbers, each with a name: its label, unless
+/// that is the label or the stem of another one, else its stem.
 pub(super) fn inputs(folder: &Path) -> io::Result<Vec<(String, String)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -66,13 +78,15 @@ pub(super) fn inputs(folder: &Path) -> io::Result<Vec<(String, String)>> {
     });
     let label = |file: &String| find::text(&folder.join(format!("{}_label", stem(file))));
     let labels: Vec<_> = files.iter().map(label).collect();
-    let alone = |label: &String| labels.iter().flatten().filter(|other| *other == label).count() == 1;
-    let names: Vec<_> = files
-        .iter()
-        .zip(&labels)
-        .map(|(file, label)| label.clone().filter(alone).unwrap_or_else(|| stem(file).to_owned()))
-        .collect();
-    Ok(files.into_iter().zip(names).collect())
+    let is_taken = |label: &String, index: usize| {
+        let mut others = files.iter().zip(&labels).enumerate().filter(|(other, _)| *other != index);
+        others.any(|(_, (file, other))| stem(file) == label || other.as_ref() == Some(label))
+    };
+    let name = |(index, file): (usize, &String)| {
+        let label = labels[index].clone().filter(|label| !is_taken(label, index));
+        (file.clone(), label.unwrap_or_else(|| stem(file).to_owned()))
+    };
+    Ok(files.iter().enumerate().map(name).collect())
 }
 
 #[cfg(test)]
@@ -81,22 +95,26 @@ mod tests {
 
     #[test]
     fn names_say_scale_and_unit() {
-        for (file, wanted) in [
-            ("temp1_input", (0.001, "°C")),
-            ("temp12_crit", (0.001, "°C")),
-            ("in0_input", (0.001, "V")),
-            ("curr1_max", (0.001, "A")),
-            ("power1_average", (1e-6, "W")),
-            ("energy3_input", (1e-6, "J")),
-            ("humidity1_input", (0.001, "%")),
-            ("fan2_input", (1.0, "RPM")),
-            ("freq1_input", (1.0, "Hz")),
-            ("temp1_alarm", (1.0, "")),
-            ("temp1_type", (1.0, "")),
-            ("pwm1", (1.0, "")),
-            ("intrusion0_alarm", (1.0, "")),
+        for (files, scale, unit) in [
+            ("temp1_input temp12_crit temp1_max_hyst temp1_offset temp2_auto_point12_temp", 0.001, "°C"),
+            ("pwm1_auto_point1_temp pwm1_auto_point1_temp_hyst", 0.001, "°C"),
+            ("in0_input in10_lcrit in3_lowest in1_rated_max cpu0_vid", 0.001, "V"),
+            ("curr1_max curr1_average", 0.001, "A"),
+            ("power1_average power1_input_highest power1_cap power2_cap_hyst power1_average_max", 1e-6, "W"),
+            ("power1_average_interval power1_average_interval_max update_interval", 0.001, "s"),
+            ("power1_accuracy", 1.0, "%"),
+            ("energy3_input", 1e-6, "J"),
+            ("humidity1_input humidity1_rated_min", 0.001, "%"),
+            ("fan2_input fan2_target fan1_min", 1.0, "RPM"),
+            ("freq1_input pwm1_freq", 1.0, "Hz"),
+            ("pwm1 pwm12 pwm1_auto_point3_pwm temp1_auto_point1_pwm", 100.0 / 255.0, "%"),
+            ("temp1_alarm temp1_crit_alarm temp1_fault temp1_type temp1_beep fan1_div fan1_pulses", 1.0, ""),
+            ("pwm1_enable pwm1_mode pwm1_auto_channels_temp intrusion0_alarm intrusion0_beep", 1.0, ""),
+            ("alarms beep_enable beep_mask vrm samples in_samples in0_enable", 1.0, ""),
         ] {
-            assert_eq!(rule(file), wanted, "{file}");
+            for file in files.split(' ') {
+                assert_eq!(scale_and_unit(file), (scale, unit), "{file}");
+            }
         }
         assert_eq!((stem("temp1_input"), stem("temp1_max")), ("temp1", "temp1_max"));
     }
@@ -113,7 +131,10 @@ mod tests {
             ("temp3_label", "twin"),
             ("temp4_input", "1"),
             ("temp4_label", "twin"),
+            ("temp5_input", "1"),
+            ("temp5_label", "temp2"),
             ("fan1_input", "1"),
+            ("fan1_label", "fan1"),
             ("temp2_max", "1"),
         ] {
             fs::write(folder.path().join(file), content).unwrap();
@@ -127,6 +148,7 @@ mod tests {
                 ("temp2_input", "Core 0"),
                 ("temp3_input", "temp3"),
                 ("temp4_input", "temp4"),
+                ("temp5_input", "temp5"),
                 ("temp10_input", "temp10")
             ]
         );

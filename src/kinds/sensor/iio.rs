@@ -1,7 +1,7 @@
 //! Channels of an IIO device: what the kernel's ABI (`Documentation/ABI/testing/sysfs-bus-iio`) says of their names,
 //! scales, offsets and units. Reads small files of `/sys`; not for a hot thread.
 
-use super::locator::number;
+use super::number::Number;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -52,6 +52,27 @@ pub(super) fn value_name(file: &str) -> &str {
     channel(file).strip_prefix("in_").unwrap_or(channel(file))
 }
 
+/// What the values of a channel are called that has `count` of them: those of a quaternion `_x`, `_y`, `_z` and `_w`, in
+/// the order of the ABI; those of another `_0`, `_1` and so on.
+pub(super) fn component_names(name: &str, count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(move |index| match QUATERNION.get(index) {
+        _ if count == 1 => name.to_owned(),
+        Some(axis) if is_quaternion(name) => format!("{name}_{axis}"),
+        _ => format!("{name}_{index}"),
+    })
+}
+
+const QUATERNION: [&str; 4] = ["x", "y", "z", "w"];
+
+fn is_quaternion(name: &str) -> bool {
+    name.ends_with("rot_quaternion")
+}
+
+/// How many values a channel has, as far as its name says it.
+pub(super) fn usual_count(channel: &str) -> usize {
+    if is_quaternion(channel) { QUATERNION.len() } else { 1 }
+}
+
 /// `in_accel_x` for `in_accel_x_raw`.
 pub(super) fn channel(file: &str) -> &str {
     file.strip_suffix("_raw").or_else(|| file.strip_suffix("_input")).unwrap_or(file)
@@ -67,8 +88,9 @@ pub(super) fn is_value(file: &str) -> bool {
     file.starts_with("in_") && channel(file) != file
 }
 
-/// All files that hold a channel's value, sorted; of a channel that has both forms, the raw one.
-pub(super) fn inputs(folder: &Path) -> io::Result<Vec<String>> {
+/// All files that hold a channel's value, sorted, with the names of the values; of a channel that has both forms, the raw
+/// one.
+pub(super) fn inputs(folder: &Path) -> io::Result<Vec<(String, String)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let file = entry?.file_name().to_string_lossy().into_owned();
@@ -79,7 +101,8 @@ pub(super) fn inputs(folder: &Path) -> io::Result<Vec<String>> {
     files.sort();
     let raw: Vec<_> = files.iter().filter(|file| is_raw(file)).map(|file| channel(file).to_owned()).collect();
     files.retain(|file| is_raw(file) || !raw.iter().any(|raw| raw == channel(file)));
-    Ok(files)
+    let named = |file: String| (file.clone(), value_name(&file).to_owned());
+    Ok(files.into_iter().map(named).collect())
 }
 
 /// What turns a raw number into the value in the ABI's unit: `raw * scale + offset`.
@@ -103,7 +126,7 @@ fn attribute(folder: &Path, channel: &str, what: &str) -> Result<Option<f64>, St
         let path = folder.join(file);
         match fs::read(&path) {
             Ok(bytes) => {
-                let read = number(bytes.trim_ascii());
+                let read = Number::parse(bytes.trim_ascii()).map(Number::value);
                 return read.map(Some).ok_or_else(|| format!("{} holds no number", path.display()));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -187,6 +210,7 @@ mod tests {
         for file in ["in_temp_raw", "in_temp_input", "in_pressure_input", "in_temp_scale", "name", "out_voltage0_raw"] {
             fs::write(folder.path().join(file), "1").unwrap();
         }
-        assert_eq!(inputs(folder.path()).unwrap(), ["in_pressure_input", "in_temp_raw"]);
+        let files: Vec<_> = inputs(folder.path()).unwrap().into_iter().map(|(file, _)| file).collect();
+        assert_eq!(files, ["in_pressure_input", "in_temp_raw"]);
     }
 }

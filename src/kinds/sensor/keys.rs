@@ -1,7 +1,7 @@
 //! The keys of the kind `sensor`, and how a section becomes a task. Pure: no device is looked for.
 
 use super::find::ByName;
-use super::locator::{LineSelector, ValueLocator};
+use super::locator::{FieldSelector, LineSelector, ValueLocator};
 use super::open::open;
 use super::settings::{BufferSettings, SensorSettings, Source, ValueSettings};
 use crate::config::{Blueprint, Kind};
@@ -24,10 +24,17 @@ const LINE: Key = Key {
 };
 const FIELD: Key = Key {
     name: "field",
-    value: Value::Integer { min: 1, max: 1_000 },
+    value: Value::IntegerOrText { min: 1, max: 1_000 },
     default: "1",
-    about: "The field of the line, from 1; fields are separated by spaces and colons. In a line found by its text, \
-            the fields after that text are counted.",
+    about: "The field of the line: its number from 1, or its name in \"avg10=0.25\" (\"avg10\"). Fields are separated by \
+            spaces and colons. In a line found by its text, fields count from the end of that text.",
+};
+const PER_SECOND: Key = Key {
+    name: "per-second",
+    value: Value::Bool,
+    default: "false",
+    about: "Whether the number is a counter and the value its rate per second since the last reading, over wraps at 32 \
+            and 64 bits. No value at the first tick and after a reset.",
 };
 const SCALE: Key = Key {
     name: "scale",
@@ -84,6 +91,7 @@ const KEYS: &[Key] = &[
     FIELD,
     SCALE,
     OFFSET,
+    PER_SECOND,
     Key {
         name: "name",
         value: Value::Text,
@@ -158,6 +166,7 @@ const VALUE_KEYS: &[Key] = &[
     FIELD,
     SCALE,
     OFFSET,
+    PER_SECOND,
     Key {
         name: "name",
         value: Value::Text,
@@ -168,7 +177,10 @@ const VALUE_KEYS: &[Key] = &[
 ];
 
 /// Keys of one value, which stand in the task's table or in one of the value's own.
-const OF_A_VALUE: &[&str] = &["line", "field", "scale", "offset", "name", "unit"];
+const OF_A_VALUE: &[&str] = &["line", "field", "scale", "offset", "per-second", "name", "unit"];
+
+/// What cannot be in the name of a field.
+const ENDS_A_NAME: &[char] = &[' ', '\t', '\n', ':', '='];
 
 /// Keys of a buffer.
 const OF_A_BUFFER: &[&str] = &["trigger", "channels", "buffer-length", "sampling-frequency"];
@@ -303,12 +315,12 @@ fn listed_values(section: &mut Section<'_>, of_a_device: bool) -> Option<Vec<Val
 /// The keys of one value; the file is empty when it is not written.
 fn value(section: &mut Section<'_>, of_a_device: bool) -> Option<ValueSettings> {
     let line = match section.is_text("line") {
-        true => section.text("line").map(LineSelector::Text),
+        true => section.text("line").map(LineSelector::Prefix),
         false => {
             section.integer("line", 1..=100_000).and_then(|line| usize::try_from(line).ok()).map(LineSelector::Number)
         }
     };
-    if matches!(&line, Some(LineSelector::Text(text)) if text.trim().is_empty()) {
+    if matches!(&line, Some(LineSelector::Prefix(text)) if text.trim().is_empty()) {
         section.problem("line", "must be a number from 1, or the text that the line starts with");
     }
     let scale = section.number("scale");
@@ -325,12 +337,20 @@ fn value(section: &mut Section<'_>, of_a_device: bool) -> Option<ValueSettings> 
         section.problem("file", "must be the name of a file in the device's folder, such as \"temp1_input\"");
     }
     let default = ValueLocator::default();
-    let field = section.integer("field", 1..=1_000).and_then(|n| usize::try_from(n).ok());
+    let field = match section.is_text("field") {
+        true => section.text("field").map(FieldSelector::Name),
+        false => section.integer("field", 1..=1_000).and_then(|n| usize::try_from(n).ok()).map(FieldSelector::Number),
+    };
+    if matches!(&field, Some(FieldSelector::Name(name)) if name.is_empty() || name.contains(ENDS_A_NAME)) {
+        section.problem("field", "must be a number from 1, or the name before an equals sign (\"avg10\")");
+    }
+    let per_second = section.boolean("per-second").unwrap_or_default();
+    section.refuse_idle("offset", per_second, "with per-second = true");
     let locator = ValueLocator { line: line.unwrap_or(default.line), field: field.unwrap_or(default.field) };
     let (offset, unit) = (section.number("offset"), section.text("unit"));
     let key = if of_a_device { "file" } else { "path" };
     match file {
         None if section.has(key) => None, // noted
-        file => Some(ValueSettings { file: file.unwrap_or_default(), locator, scale, offset, name, unit }),
+        file => Some(ValueSettings { file: file.unwrap_or_default(), locator, scale, offset, per_second, name, unit }),
     }
 }

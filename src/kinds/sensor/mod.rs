@@ -25,7 +25,15 @@ mod open;
 
 mod locator;
 
+mod number;
+
+mod extractor;
+
+mod follow;
+
 mod files;
+
+mod plan;
 
 mod polled;
 

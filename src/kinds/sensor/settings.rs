@@ -1,7 +1,7 @@
 //! What a sensor reads, as its section says it. Plain values: no device is looked for here.
 
 use super::find::ByName;
-use super::locator::{LineSelector, ValueLocator};
+use super::locator::{FieldSelector, LineSelector, ValueLocator};
 use crate::config::{BuildError, refuse_value_name};
 use crate::kinds::device::Missing;
 use std::path::PathBuf;
@@ -46,6 +46,9 @@ pub struct ValueSettings {
     pub scale: Option<f64>,
     /// What is added after that, in `unit`. Finite. `None`: 0.
     pub offset: Option<f64>,
+    /// Whether the number counts up, and the value is its rate per second: between this tick and the last one that read
+    /// it, times `scale`. No value at the first tick and after a reset.
+    pub per_second: bool,
     /// Name of the value. Not empty, unique in the task. `None`: `value`, or by the file's name.
     pub name: Option<String>,
     /// Unit of the value after scaling; empty for a plain number.
@@ -92,11 +95,15 @@ impl SensorSettings {
             if value.locator.line == LineSelector::Number(0) {
                 return refuse("line", String::from("lines are counted from 1"));
             }
-            if matches!(&value.locator.line, LineSelector::Text(text) if text.trim().is_empty()) {
+            if matches!(&value.locator.line, LineSelector::Prefix(text) if text.trim().is_empty()) {
                 return refuse("line", String::from("the text that the line starts with is empty"));
             }
-            if value.locator.field == 0 {
-                return refuse("field", String::from("fields are counted from 1"));
+            match &value.locator.field {
+                FieldSelector::Number(0) => return refuse("field", String::from("fields are counted from 1")),
+                FieldSelector::Name(name) if name.is_empty() => {
+                    return refuse("field", String::from("the name of the field is empty"));
+                }
+                _ => {}
             }
             if let Some(scale) = value.scale.filter(|scale| !scale.is_finite() || *scale == 0.0) {
                 return refuse("scale", format!("{scale} is not a finite number other than 0"));

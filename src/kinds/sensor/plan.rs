@@ -1,0 +1,191 @@
+//! Which files and columns a polled sensor has, and how to open them. May block and allocate; reads no clock.
+
+use super::files::{Files, Unusable, WantedFile};
+use super::find::{self, Class};
+use super::locator::{FieldSelector, ValueLocator};
+use super::number::Number;
+use super::settings::{SensorSettings, Source, ValueSettings};
+use super::{hwmon, iio};
+use crate::config::BuildError;
+use crate::task::Column;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use tracing::info;
+
+/// What is to be read. Made once: the columns do not change when a device comes back.
+#[derive(Clone, Debug)]
+pub(super) struct ReadPlan {
+    class: Option<Class>,
+    settings: SensorSettings,
+    sys: PathBuf,
+    pub(super) columns: Vec<Column>,
+    recipes: Vec<Recipe>, // one for each column
+    single: bool,         // one value, whose keys are in the task's own table
+}
+
+/// How a value is read; the conversion of an IIO channel is only known when its device is there.
+#[derive(Clone, Debug)]
+struct Recipe {
+    file: PathBuf,
+    locator: ValueLocator,
+    scaling: Scaling,
+    offset: f64,
+    per_second: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Scaling {
+    Fixed(f64),
+    /// By the channel's own files, and then by this.
+    Channel(f64),
+}
+
+/// Open files, and how a number of each column becomes its value: `number * scale + offset`.
+#[derive(Debug)]
+pub(super) struct OpenSensor {
+    pub(super) files: Files,
+    pub(super) conversions: Vec<(f64, f64)>,
+}
+
+impl ReadPlan {
+    pub(super) fn new(settings: SensorSettings, sys: &Path) -> Result<Self, BuildError> {
+        let class = match settings.source {
+            Source::Files => None,
+            Source::Hwmon(_) => Some(Class::Hwmon),
+            Source::Iio(_) | Source::Buffer(..) => Some(Class::Iio),
+        };
+        let single = settings.values.len() == 1 && !settings.listed;
+        let (columns, recipes) = (Vec::new(), Vec::new());
+        let mut plan = Self { class, settings, sys: sys.into(), columns, recipes, single };
+        plan.settings.values.clone().iter().for_each(|value| plan.add(value));
+        if plan.recipes.is_empty() {
+            plan.take_all()?;
+        }
+        let mut names = BTreeSet::new();
+        if let Some(twice) = plan.columns.iter().find(|column| !names.insert(&column.name)) {
+            return Err(BuildError { key: "value", message: format!("two values are named {:?}", twice.name) });
+        }
+        Ok(plan)
+    }
+
+    /// Every measured value of the device.
+    fn take_all(&mut self) -> Result<(), BuildError> {
+        let Some(class) = self.class else {
+            return Err(BuildError { key: "path", message: "a file to poll is needed".into() });
+        };
+        let folder = self.folder()?;
+        let listed = match class {
+            Class::Hwmon => hwmon::inputs(&folder),
+            Class::Iio => iio::inputs(&folder),
+        };
+        let listed = listed.map_err(|error| self.error(class.key(), iio::file_error("list", &folder, &error)))?;
+        for (file, name) in listed {
+            // Some devices list what they cannot give.
+            let content = match std::fs::read(folder.join(&file)) {
+                Ok(content) => content,
+                Err(error) => {
+                    info!("{name} is left out of the values: cannot read {file}: {error}");
+                    continue;
+                }
+            };
+            let fields = content.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+            let count = fields.clone().take_while(|field| Number::parse(field).is_some()).count();
+            // Only channels of IIO hold several numbers, such as a quaternion's.
+            let count = if class == Class::Iio && count == fields.count() { count.max(1) } else { 1 };
+            for (index, name) in iio::component_names(&name, count).enumerate() {
+                let locator = ValueLocator { field: FieldSelector::Number(index + 1), ..ValueLocator::default() };
+                let file = PathBuf::from(&file);
+                self.add(&ValueSettings { file, locator, name: Some(name), ..ValueSettings::default() });
+            }
+        }
+        if self.recipes.is_empty() {
+            let message = format!("{} has no value that can be read", folder.display());
+            return Err(self.error(class.key(), message));
+        }
+        Ok(())
+    }
+
+    /// The folder of the device, as it is now.
+    fn folder(&self) -> Result<PathBuf, BuildError> {
+        let wanted = match &self.settings.source {
+            Source::Files => return Ok(PathBuf::new()),
+            Source::Hwmon(wanted) | Source::Iio(wanted) | Source::Buffer(wanted, _) => wanted,
+        };
+        let class = self.class.unwrap_or(Class::Hwmon);
+        let found = find::find(class, &self.sys, wanted);
+        found.map(|found| found.folder).map_err(|(key, message)| BuildError { key, message })
+    }
+
+    /// Opens all files, each once. With `strict` each number must be there already.
+    pub(super) fn open(&self, strict: bool) -> Result<OpenSensor, BuildError> {
+        let folder = self.folder()?;
+        let mut conversions = Vec::with_capacity(self.recipes.len());
+        let (mut files, mut known) = (Vec::<WantedFile<'_>>::new(), BTreeMap::new());
+        for (column, recipe) in self.recipes.iter().enumerate() {
+            conversions.push(match recipe.scaling {
+                Scaling::Fixed(scale) => (scale, recipe.offset),
+                Scaling::Channel(factor) => {
+                    let file = recipe.file.to_string_lossy();
+                    let found = iio::conversion(&folder, iio::channel(&file)).map_err(|why| self.error("file", why))?;
+                    (found.scale * factor, found.offset * factor + recipe.offset)
+                }
+            });
+            let index = *known.entry(&recipe.file).or_insert_with(|| {
+                files.push(WantedFile { path: folder.join(&recipe.file), values: Vec::new() });
+                files.len() - 1
+            });
+            files[index].values.push((column, &recipe.locator));
+        }
+        let files = Files::open(&files, strict).map_err(|unusable| self.blame(unusable))?;
+        Ok(OpenSensor { files, conversions })
+    }
+
+    /// Which columns are rates of counters.
+    pub(super) fn rates(&self) -> impl Iterator<Item = bool> {
+        self.recipes.iter().map(|recipe| recipe.per_second)
+    }
+
+    /// A fault of one value, at the key that says it.
+    fn blame(&self, Unusable { column, key, message }: Unusable) -> BuildError {
+        if self.settings.listed {
+            let name = column.and_then(|column| self.columns.get(column)).map(|column| &column.name);
+            let name = name.map(|name| format!("{name:?}: ")).unwrap_or_default();
+            return BuildError { key: "value", message: format!("{name}{message}") };
+        }
+        self.error(if key == "path" && self.class.is_some() { "file" } else { key }, message)
+    }
+
+    fn error(&self, key: &'static str, message: String) -> BuildError {
+        let key = match self.class {
+            Some(class) if !self.single => class.key(),
+            _ => key,
+        };
+        BuildError { key, message }
+    }
+
+    /// A column for this value. Where neither scale nor unit is given, the file's name says both.
+    fn add(&mut self, value: &ValueSettings) {
+        let file = value.file.to_string_lossy();
+        let fixed = |(scale, unit)| (Scaling::Fixed(scale), unit);
+        let (name, by_name) = match self.class {
+            None => ("value", fixed((1.0, ""))),
+            Some(Class::Hwmon) => (hwmon::stem(&file), fixed(hwmon::scale_and_unit(&file))),
+            Some(Class::Iio) if !iio::is_value(&file) => (&*file, fixed((1.0, ""))),
+            Some(Class::Iio) => {
+                let (factor, unit) = iio::unit(iio::channel(&file));
+                let scaling = if iio::is_raw(&file) { Scaling::Channel(factor) } else { Scaling::Fixed(factor) };
+                (iio::value_name(&file), (scaling, unit))
+            }
+        };
+        let per_second = value.per_second;
+        let (scaling, unit) = match (value.scale, &value.unit) {
+            (None, None) if per_second && by_name.1.is_empty() => (by_name.0, "1/s".to_owned()),
+            (None, None) if per_second => (by_name.0, format!("{}/s", by_name.1)),
+            (None, None) => (by_name.0, by_name.1.to_owned()),
+            (scale, unit) => (Scaling::Fixed(scale.unwrap_or(1.0)), unit.clone().unwrap_or_default()),
+        };
+        self.columns.push(Column { name: value.name.clone().unwrap_or_else(|| name.to_owned()), unit });
+        let (file, locator) = (value.file.clone(), value.locator.clone());
+        self.recipes.push(Recipe { file, locator, scaling, offset: value.offset.unwrap_or(0.0), per_second });
+    }
+}

@@ -1,0 +1,144 @@
+//! Devices of hwmon and IIO that are polled, on a made-up `/sys`.
+
+use super::*;
+
+#[test]
+fn a_hwmon_device_is_found_by_name_and_again_under_another_number() {
+    let sys = Sys::new();
+    sys.hwmon(0, "cpu", &[("name", "coretemp\n"), ("temp1_input", "50000\n")]);
+    let first = sys.hwmon(1, "0-0048", &[("name", "lm75\n"), ("temp1_input", "25500\n")]);
+    let mut sensor = sys.open(named(Source::Hwmon, "lm75", None, &["temp1_input"])).unwrap();
+    assert_eq!(columns(&*sensor), [pair("temp1", "°C")]);
+    assert_eq!(tick(&mut *sensor), Ok(25.5));
+
+    fs::remove_file(sys.root().join("class/hwmon/hwmon1")).unwrap();
+    fs::remove_dir_all(first).unwrap();
+    fs::remove_dir_all(sys.root().join("devices/0-0048")).unwrap();
+    until(&mut *sensor, |_, done| done.is_err());
+    sys.hwmon(7, "0-0048", &[("name", "lm75\n"), ("temp1_input", "-10000\n")]);
+    until(&mut *sensor, |values, done| done.is_ok() && values == [-10.0]);
+}
+
+#[test]
+fn which_device_is_meant_must_be_clear() {
+    let sys = Sys::new();
+    let refused = |settings| {
+        let error = sys.open(settings).err().unwrap();
+        (error.key, error.message)
+    };
+    let lm75 = |device| named(Source::Hwmon, "lm75", device, &["temp1_input"]);
+    let none = refused(lm75(None));
+    assert_eq!(none, ("hwmon", "no hwmon device is named \"lm75\"; there is no hwmon device at all".into()));
+    sys.hwmon(3, "0-0048", &[("name", "lm75"), ("temp1_input", "1000")]);
+    sys.hwmon(12, "1-0048", &[("name", "lm75"), ("temp1_input", "2000")]);
+    sys.hwmon(2, "pci", &[("name", "nvme"), ("temp1_input", "3000")]);
+    assert_eq!(
+        refused(named(Source::Hwmon, "lm57", None, &[])),
+        ("hwmon", "no hwmon device is named \"lm57\"; there are \"nvme\", \"lm75\", \"lm75\"".into())
+    );
+    let which = "2 hwmon devices are named \"lm75\"; say which with device = one of \"0-0048\", \"1-0048\"";
+    assert_eq!(refused(lm75(None)), ("hwmon", which.into()));
+    assert_eq!(
+        refused(lm75(Some("2-0048"))),
+        ("device", "no hwmon device \"lm75\" belongs to \"2-0048\"; it is one of \"0-0048\", \"1-0048\"".into())
+    );
+    assert_eq!(tick(&mut *sys.open(lm75(Some("1-0048"))).unwrap()), Ok(2.0));
+    assert_eq!(tick(&mut *sys.open(lm75(Some("hwmon3"))).unwrap()), Ok(1.0));
+    let (key, message) = refused(named(Source::Hwmon, "nvme", None, &["temp2_input"]));
+    assert!(key == "file" && message.starts_with("cannot open /"), "{key}: {message}");
+}
+
+#[test]
+fn all_that_a_hwmon_device_measures() {
+    let sys = Sys::new();
+    let files = [
+        ("name", "board"),
+        ("temp1_input", "25500"),
+        ("temp1_label", "CPU"),
+        ("temp2_input", "1000"),
+        ("temp2_label", "temp1"),
+        ("in0_input", "1200"),
+        ("power1_input", "2500000"),
+        ("fan1_input", "900"),
+    ];
+    sys.hwmon(0, "board", &files);
+    let mut sensor = sys.open(named(Source::Hwmon, "board", None, &[])).unwrap();
+    assert_eq!(
+        columns(&*sensor),
+        [pair("fan1", "RPM"), pair("in0", "V"), pair("power1", "W"), pair("CPU", "°C"), pair("temp2", "°C")]
+    );
+    assert_eq!(tick_at(&mut *sensor, Instant::ZERO), (vec![900.0, 1.2, 2.5, 25.5, 1.0], Ok(())));
+    let mut settings = named(Source::Hwmon, "board", None, &["temp1_input"]);
+    settings.values[0].unit = Some("m°C".into());
+    let mut sensor = sys.open(settings).unwrap();
+    assert_eq!((tick(&mut *sensor), columns(&*sensor)), (Ok(25_500.0), vec![pair("temp1", "m°C")]));
+}
+
+#[test]
+fn channels_of_an_iio_device_have_the_abis_units() {
+    let sys = Sys::new();
+    let files = [
+        ("name", "mpu6050\n"),
+        ("label", "left wing\n"),
+        ("in_accel_scale", "0.000598\n"),
+        ("in_accel_x_raw", "-1000\n"),
+        ("in_temp_raw", "100\n"),
+        ("in_temp_offset", "12420\n"),
+        ("in_temp_scale", "2.941176\n"),
+        ("in_illuminance_input", "17.5\n"),
+    ];
+    sys.iio(0, "0-0068", &files);
+    sys.iio(1, "", &[("name", "mpu6050\n"), ("in_accel_x_raw", "3\n")]);
+    let all = named(Source::Iio, "left wing", None, &[]);
+    let mut sensor = sys.open(all).unwrap();
+    assert_eq!(columns(&*sensor), [pair("accel_x", "m/s²"), pair("illuminance", "lx"), pair("temp", "°C")]);
+    let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
+    let near = |value: f64, wanted: f64| (value - wanted).abs() < 1e-9;
+    assert!(done.is_ok() && near(values[0], -0.598) && near(values[1], 17.5), "{values:?}");
+    assert!(near(values[2], 12_520.0 * 2.941_176 / 1_000.0), "{values:?}");
+
+    let message = sys.open(named(Source::Iio, "mpu6050", None, &[])).err().unwrap().message;
+    assert_eq!(
+        message,
+        "2 IIO devices are named \"mpu6050\"; say which with device = one of \"0-0068\", \"iio:device1\""
+    );
+    let one = named(Source::Iio, "mpu6050", Some("0-0068"), &["in_accel_x_raw"]);
+    assert!(near(tick(&mut *sys.open(one).unwrap()).unwrap(), -0.598));
+}
+
+#[test]
+fn one_that_is_not_there_yet_is_waited_for() {
+    let sys = Sys::new();
+    let settings = SensorSettings { missing: Missing::Wait, ..named(Source::Hwmon, "lm75", None, &["temp1_input"]) };
+    let mut sensor = sys.open(settings).unwrap();
+    assert_eq!(columns(&*sensor), [pair("temp1", "°C")]);
+    assert!(tick(&mut *sensor).is_err());
+    sys.hwmon(0, "0-0048", &[("name", "lm75"), ("temp1_input", "4000")]);
+    until(&mut *sensor, |values, done| done.is_ok() && values == [4.0]);
+}
+
+#[test]
+fn all_fields_of_a_channel_are_given() {
+    let sys = Sys::new();
+    let files =
+        [("name", "hub"), ("in_rot_quaternion_raw", "1 -2 3 4 \n"), ("in_rot_scale", "0.5"), ("in_temp_raw", "5")];
+    sys.iio(0, "", &files);
+    let mut sensor = sys.open(named(Source::Iio, "hub", None, &[])).unwrap();
+    let names = ["rot_quaternion_x", "rot_quaternion_y", "rot_quaternion_z", "rot_quaternion_w"];
+    assert_eq!(columns(&*sensor)[..4], names.map(|name| pair(name, "")));
+    assert_eq!(tick_at(&mut *sensor, Instant::ZERO), (vec![0.5, -1.0, 1.5, 2.0, 0.005], Ok(())));
+}
+
+#[test]
+fn limits_and_speeds_of_hwmon_have_their_units() {
+    let sys = Sys::new();
+    let files =
+        [("temp1_crit", "95000"), ("pwm1", "51"), ("temp1_alarm", "1"), ("update_interval", "1500"), ("name", "b")];
+    sys.hwmon(0, "b", &files);
+    let mut sensor = sys.open(named(Source::Hwmon, "b", None, &files.map(|(file, _)| file)[..4])).unwrap();
+    let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
+    assert!(done.is_ok() && (values[1] - 20.0).abs() < 1e-9, "{values:?}");
+    assert_eq!((values[0], values[2], values[3]), (95.0, 1.0, 1.5));
+    let units: Vec<_> = columns(&*sensor).into_iter().map(|(_, unit)| unit).collect();
+    assert_eq!(units, ["°C", "%", "", "s"]);
+}

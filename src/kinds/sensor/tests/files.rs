@@ -1,0 +1,244 @@
+//! Text files that are polled.
+
+use super::super::files::LARGEST;
+use super::super::open::open;
+use super::*;
+use crate::task::Column;
+
+fn at(path: impl AsRef<Path>, line: LineSelector, field: usize) -> SensorSettings {
+    let mut settings = SensorSettings::file(path.as_ref());
+    settings.values[0].locator = ValueLocator { line, field: FieldSelector::Number(field) };
+    settings
+}
+
+fn text(text: &str) -> LineSelector {
+    LineSelector::Prefix(text.into())
+}
+
+fn file(content: impl AsRef<[u8]>) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), content).unwrap();
+    file
+}
+
+fn refused(content: &str, line: LineSelector, field: usize) -> (&'static str, String) {
+    let file = file(content);
+    let error = open(at(&file, line, field), "test").err().unwrap();
+    (error.key, error.message.replace(&file.path().display().to_string(), "FILE"))
+}
+
+const STAT: &str = "cpu10 7 8\ncpu1 1 2 3\n  eth0: 44 55\nMemAvailable:   1234 kB\n\nhex 0x1f -0X10 +2.5e3";
+
+#[test]
+fn what_is_found_instead_is_said() {
+    let said = |key, message: &str| (key, String::from(message));
+    assert_eq!(
+        refused(STAT, text("MemAvailable:"), 2),
+        said("field", r#"field 2 in the line that starts with "MemAvailable:" of FILE is not a number: "kB""#)
+    );
+    assert_eq!(
+        refused(STAT, LineSelector::Number(1), 4),
+        said("field", r#"line 1 of FILE has no field 4: "cpu10 7 8""#)
+    );
+    assert_eq!(refused(STAT, LineSelector::Number(7), 1), said("line", "FILE does not have line 7; it has 6 lines"));
+    assert_eq!(refused(STAT, text("MemAv"), 1).0, "line");
+    assert_eq!(refused("", LineSelector::Number(1), 1), said("line", "FILE does not have line 1; it has 0 lines"));
+    assert_eq!(refused(STAT, LineSelector::Number(0), 1).0, "line");
+    assert_eq!(refused(STAT, text(" "), 1).0, "line");
+    assert_eq!(refused(STAT, LineSelector::Number(1), 0).0, "field");
+    assert_eq!(refused(&"x ".repeat(LARGEST), LineSelector::Number(2), 1).0, "line");
+    let long = refused(&"y".repeat(LARGEST - 1), LineSelector::Number(1), 1);
+    assert!(long.0 == "field" && long.1.len() < 150, "{long:?}");
+}
+
+#[test]
+fn paths_and_settings_that_cannot_be() {
+    let key = |settings| open(settings, "test").err().unwrap().key;
+    for path in ["", "/nonexistent/file", "/proc", "/dev/null"] {
+        let wanted = if path == "/dev/null" { "line" } else { "path" };
+        assert_eq!(key(at(path, LineSelector::Number(1), 1)), wanted, "{path}");
+    }
+    let with = |change: fn(&mut ValueSettings)| {
+        let mut settings = at("/proc/uptime", LineSelector::Number(1), 1);
+        change(&mut settings.values[0]);
+        key(settings)
+    };
+    assert_eq!(with(|value| value.scale = Some(0.0)), "scale");
+    assert_eq!(with(|value| value.scale = Some(f64::NAN)), "scale");
+    assert_eq!(with(|value| value.offset = Some(f64::INFINITY)), "offset");
+    assert_eq!(with(|value| value.name = Some(String::new())), "name");
+}
+
+#[test]
+fn values_are_scaled_and_follow_the_file() {
+    let file = file("21500\n");
+    let mut settings = at(&file, LineSelector::Number(1), 1);
+    settings.values[0] = ValueSettings {
+        scale: Some(0.001),
+        offset: Some(273.15),
+        name: Some("temp".into()),
+        unit: Some("K".into()),
+        ..settings.values[0].clone()
+    };
+    let mut sensor = open(settings, "test").unwrap();
+    assert_eq!(sensor.columns(), [Column { name: "temp".into(), unit: "K".into() }]);
+    assert!((tick(&mut *sensor).unwrap() - 294.65).abs() < 1e-9);
+    fs::write(&file, "-3000\n").unwrap();
+    assert!((tick(&mut *sensor).unwrap() - 270.15).abs() < 1e-9);
+
+    for (content, wanted) in
+        [("", "no longer has the line"), (" \n", "no longer has the field"), ("off\n", "not a number")]
+    {
+        fs::write(&file, content).unwrap();
+        let error = tick(&mut *sensor).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}");
+    }
+    fs::write(&file, [b'\n'; LARGEST + 1]).unwrap();
+    assert!(tick(&mut *sensor).unwrap_err().to_string().contains("no longer has the field"));
+}
+
+#[test]
+fn the_end_of_a_large_file_can_be_read() {
+    let file = file("filler 0\n".repeat(7_000) + "last 7\n");
+    assert_eq!(tick(&mut *open(at(&file, text("last"), 1), "test").unwrap()), Ok(7.0));
+}
+
+#[test]
+fn real_files() {
+    for (path, line, field) in [
+        ("/proc/uptime", LineSelector::Number(1), 1),
+        ("/proc/loadavg", LineSelector::Number(1), 3),
+        ("/proc/meminfo", text("MemAvailable:"), 1),
+        ("/proc/stat", text("cpu0"), 4),
+        ("/proc/stat", text("processes"), 1),
+        ("/proc/self/status", text("VmRSS:"), 1),
+    ] {
+        let mut sensor = open(at(path, line, field), "test").unwrap();
+        assert!(tick(&mut *sensor).unwrap() >= 0.0, "{path}");
+    }
+    let mut uptime = open(at("/proc/uptime", LineSelector::Number(1), 1), "test").unwrap();
+    let (one, two) = (tick(&mut *uptime).unwrap(), tick(&mut *uptime).unwrap());
+    assert!(0.0 < one && one <= two);
+}
+
+fn value(file: impl Into<PathBuf>, field: usize, name: &str) -> ValueSettings {
+    let locator = ValueLocator { line: LineSelector::Number(1), field: FieldSelector::Number(field) };
+    ValueSettings { file: file.into(), locator, name: Some(name.into()), ..ValueSettings::default() }
+}
+
+#[test]
+fn several_values_come_with_what_is_wrong_beside_them() {
+    let (one, other) = (file("1 2 3\n"), file("7\n"));
+    let values = vec![
+        value(one.path(), 3, "c"),
+        value(other.path(), 1, "x"),
+        ValueSettings { scale: Some(10.0), ..value(one.path(), 1, "a") },
+    ];
+    let settings = SensorSettings { values, listed: true, ..SensorSettings::file("") };
+    let mut sensor = open(settings.clone(), "test").unwrap();
+    let names: Vec<_> = sensor.columns().into_iter().map(|column| column.name).collect();
+    assert_eq!(names, ["c", "x", "a"]);
+    assert_eq!(tick_at(&mut *sensor, Instant::ZERO), (vec![3.0, 7.0, 10.0], Ok(())));
+    fs::write(&one, "5 6\n").unwrap();
+    let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
+    assert_eq!(done, Err(TickError::new("the line no longer has the field")));
+    assert!(values[0].is_nan() && values[1..] == [7.0, 50.0], "{values:?}");
+
+    let error = open(settings.clone(), "test").err().unwrap();
+    assert_eq!(error.key, "value");
+    assert!(error.message.starts_with("\"c\": line 1 of "), "{}", error.message);
+    let mut twice = settings;
+    twice.values[1].name = Some("c".into());
+    assert_eq!(open(twice, "test").err().unwrap().message, "two values are named \"c\"");
+}
+
+#[test]
+fn a_replaced_file_is_followed_without_a_failing_tick() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, next, link] = ["x", "y", "link"].map(|name| folder.path().join(name));
+    fs::write(&path, "0\n").unwrap();
+    symlink(&path, &link).unwrap();
+    let mut sensor = open(
+        SensorSettings {
+            listed: true,
+            values: vec![value(&path, 1, "file"), value(&link, 1, "link")],
+            ..SensorSettings::file("")
+        },
+        "test",
+    )
+    .unwrap();
+    for number in 1..5_u32 {
+        fs::write(&next, format!("{number}\n")).unwrap();
+        fs::rename(&next, &path).unwrap();
+        until(&mut *sensor, |values, done| {
+            assert_eq!(*done, Ok(()), "{number}");
+            values == [f64::from(number); 2]
+        });
+    }
+    fs::write(&next, "7\n").unwrap();
+    symlink(&next, folder.path().join("other")).unwrap();
+    fs::rename(folder.path().join("other"), &link).unwrap();
+    until(&mut *sensor, |values, done| {
+        assert_eq!(*done, Ok(()), "the link leads elsewhere");
+        values == [4.0, 7.0]
+    });
+}
+
+#[test]
+fn a_deleted_file_is_reported_and_awaited() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    fs::write(&path, "1\n").unwrap();
+    let mut sensor = open(SensorSettings::file(&path), "a file that is deleted").unwrap();
+    assert_eq!(tick(&mut *sensor), Ok(1.0));
+    fs::remove_file(&path).unwrap();
+    until(&mut *sensor, |values, done| {
+        assert!(values == [1.0] || done.is_err(), "{values:?}");
+        done.is_err()
+    });
+    fs::write(&path, "3\n").unwrap();
+    until(&mut *sensor, |values, done| done.is_ok() && values == [3.0]);
+}
+
+#[test]
+fn a_line_that_moves_is_found_again() {
+    let file = file("first 1\nwanted 2\n");
+    let mut sensor = open(at(&file, text("wanted"), 1), "test").unwrap();
+    for lines in [0, 1_000, 7_000, 3] {
+        fs::write(&file, "filler 0\n".repeat(lines) + "wanted 5\n").unwrap();
+        assert_eq!(tick(&mut *sensor), Ok(5.0), "behind {lines} lines");
+    }
+}
+
+#[test]
+fn named_fields_are_read() {
+    let pressure = file("some avg10=0.25 avg60=1.50 total=123\nfull avg10=0.00 avg60=0.5 total=7\n");
+    let mut settings = at(&pressure, text("full"), 1);
+    settings.values[0].locator.field = FieldSelector::Name("total".into());
+    assert_eq!(tick(&mut *open(settings.clone(), "test").unwrap()), Ok(7.0));
+    settings.values[0].locator.field = FieldSelector::Name("avg300".into());
+    let error = open(settings, "test").err().unwrap();
+    assert!(error.key == "field" && error.message.contains("has no field \"avg300=\""), "{}", error.message);
+}
+
+#[test]
+fn counters_become_rates_by_the_times_of_their_ticks() {
+    let file = file("4294967290 10\n");
+    let rate = |field, name: &str| ValueSettings { per_second: true, ..value(file.path(), field, name) };
+    let values = vec![rate(1, "wraps"), ValueSettings { scale: Some(512.0), ..rate(2, "sectors") }];
+    let mut sensor = open(SensorSettings { values, listed: true, ..SensorSettings::file("") }, "test").unwrap();
+    assert!(sensor.columns().iter().map(|column| &*column.unit).eq(["1/s", ""]));
+    let mut tick = |content: &str, millis| {
+        fs::write(&file, content).unwrap();
+        let (values, done) = tick_at(&mut *sensor, Instant::ZERO + Span::from_millis(millis));
+        (values, done.is_ok())
+    };
+    let (first, done) = tick("4294967290 10\n", 1_000);
+    assert!(done && first.iter().all(|value| value.is_nan()), "{first:?}");
+    assert_eq!(tick("94 12\n", 1_250), (vec![400.0, 4_096.0], true));
+    assert!(!tick("94 -\n", 2_250).1);
+    assert_eq!(tick("104 18\n", 4_250), (vec![5.0, 1_024.0], true), "over the tick that failed");
+    let (reset, done) = tick("3 0\n", 5_250);
+    assert!(done && reset.iter().all(|value| value.is_nan()), "{reset:?}");
+    assert_eq!(tick("5 1\n", 6_250), (vec![2.0, 512.0], true));
+}
