@@ -1,43 +1,84 @@
-//! hertzd runs tasks at exact rates on a pinned real-time thread and says how late every tick was.
+//! hertzd runs tasks at exact rates on a pinned real-time Linux thread, and says how late every tick was.
 //!
-//! This page is the map of the source. The data flows from left to right:
+//! It is a program, `hertzd`, and a library for three uses:
+//!
+//! - **A daemon with your own kinds of task.** Implement [`Task`], add it to [`Kinds`], and pass those to [`App`], which has
+//!   all of hertzd's commands.
+//! - **A loop that keeps its own clock**, such as a game's: [`pacing::FixedStep`].
+//! - **The arithmetic alone**: [`pacing::Rate`], [`pacing::Account`], [`pacing::Schedule`].
+//!
+//! # A daemon with its own task
+//!
+//! A task is a struct, whose fields are its keys in the configuration, and one function:
+//!
+//! ```no_run
+//! use hertzd::{App, Column, Kinds, Task, Tick, TickError};
+//!
+//! #[derive(serde::Deserialize)]
+//! #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+//! struct Motor {
+//!     setpoint: f64,
+//!     gain: f64,
+//!     #[serde(skip)]
+//!     speed: f64,
+//! }
+//!
+//! impl Task for Motor {
+//!     fn columns(&self) -> Vec<Column> {
+//!         vec![Column { name: "speed".into(), unit: "rad/s".into() }]
+//!     }
+//!
+//!     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+//!         self.speed += self.gain * (self.setpoint - self.speed) * tick.period.seconds();
+//!         values[0] = self.speed;
+//!         Ok(())
+//!     }
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     App::new(Kinds::builtin().with::<Motor>("motor", "A simulated motor.")).main()
+//! }
+//! ```
+//!
+//! With `kind = "motor"` in a `[task.NAME]` section, `run` ticks it, `simulate` ticks it on a virtual clock, and `check` and
+//! `schema` know its keys.
+//!
+//! # The source
+//!
+//! Data flows from left to right:
 //!
 //! ```text
-//!  hertzd.toml        main thread                one thread per worker               cool threads
+//!  hertzd.toml        main thread                one thread per worker               other threads
 //! ┌───────────┐   ┌─────────────────┐   ┌─────────────────────────────────┐   ┌────────────────────────┐
-//! │  config   │──▶│  tasks: built   │──▶│  worker: the hot loop           │   │                        │
+//! │  config   │──▶│  kinds: tasks   │──▶│  worker: the hot loop           │   │                        │
 //! │ valid, or │   │  daemon: wires  │   │    pacing   which, and when     │   │  metrics   histograms, │
 //! │ refused   │   │        starts   │   │    sys      sleeps, reads clock │   │            causes,     │
-//! └───────────┘   │        watches  │   │    tasks    do the work         │   │            events      │
-//!       ▲         │        reloads  │   │    tick     hands over ─────────│──▶│  outputs   log, files, │
-//!       └─────────│        stops    │   └─────────────────────────────────┘   │            JSON, table │
+//! └───────────┘   │        watches  │   │    task     does the work       │   │            events      │
+//!       ▲         │        reloads  │   │    channels hand over ──────────│──▶│  recording, log, views │
+//!       └─────────│        stops    │   └─────────────────────────────────┘   │            files, text │
 //!         SIGHUP  └─────────────────┘     never waits, never allocates        └────────────────────────┘
 //! ```
 //!
-//! The rooms, in the order of that flow:
+//! The rooms (top-level modules) in the order of that flow. Those with a link are public; `docs/architecture.md` says which may
+//! use which.
 //!
-//! | room | what lives there |
+//! | room | contents |
 //! | --- | --- |
-//! | [`time`] | instants and spans in integer nanoseconds; the trait [`Clock`](time::Clock) that all else reads time through |
-//! | [`sys`] | the kernel: clocks, threads, signals, memory, the service manager, facts of the machine; the only room with `unsafe` |
-//! | [`config`] | from TOML, drop-ins included, to values that are all valid, or every problem with its line |
-//! | [`tasks`] | the trait [`Task`](tasks::Task), the registry of kinds, the kinds `sensor`, `i2c`, `gpio`, `audio`, `video` and `load` |
-//! | [`pacing`] | when things run: rates, accounts, the schedule, the spin tail; arithmetic only |
-//! | [`worker`] | the hot thread: its set-up, its loop, what others see of it, and the exchange of its tasks |
-//! | [`tick`] | what crosses to the metrics thread: a record per tick |
-//! | [`stream`] | what crosses to the recorder: a row per set of values, blocks of samples, sound and pictures |
-//! | [`metrics`] | what the records add up to: histograms, causes, events, the summary |
-//! | [`outputs`] | what leaves the process: the log as text, JSON or journal entries, recordings as CSV, WAV and MCAP, the table |
-//! | [`daemon`] | the wiring: start in order, watch, reload, answer at the status socket, stop in reverse; the same on the virtual clock for `simulate` |
-//! | [`sim`] | the virtual clock, and the scripted task that stands in for a real one |
+//! | [`time`] | instants and spans in integer nanoseconds; the trait [`Clock`](time::Clock), through which all code reads time |
+//! | [`pacing`] | when a tick is due and what debt is forgiven; arithmetic only |
+//! | [`channels`] | everything that crosses from a hot thread to another: tick records, rows of values, blocks of samples, sound and pictures |
+//! | [`task`] | the contract of a task: [`Task`] and [`Tick`] |
+//! | `sys` | the kernel: clocks, threads, signals, memory, devices; the only room with `unsafe` |
+//! | [`config`] | from TOML files to valid values, or every problem with its line |
+//! | `kinds` | what tasks do: `sensor`, `i2c`, `gpio`, `audio`, `video`, `load` |
+//! | `worker` | the hot thread: its set-up, its loop, and the exchange of its tasks on a reload |
+//! | `metrics` | from tick records to histograms, causes, events and the summary |
+//! | `recording` | CSV, WAV and MCAP files |
+//! | `log` | events as text, JSON or journal entries |
+//! | `views` | the summary as a table |
+//! | `daemon` | start, supervision, reload, status socket, stop; the same on the virtual clock for `simulate` |
+//! | `sim` | the virtual clock, and the scripted task that replaces a real one |
 //! | [`cli`] | the command line; the only code that talks to a terminal |
-//!
-//! Three ways in:
-//!
-//! - A daemon with tasks of one's own: implement [`Task`](tasks::Task), add it to [`Kinds`](tasks::Kinds), and hand
-//!   those to [`App`](cli::App). `examples/own_task.rs` is a whole one.
-//! - A loop that keeps its own clock, such as a game's: [`FixedStep`](pacing::FixedStep).
-//! - The arithmetic alone: [`Rate`](pacing::Rate), [`Account`](pacing::Account), [`Schedule`](pacing::Schedule).
 
 pub mod time;
 

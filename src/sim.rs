@@ -1,5 +1,5 @@
-//! The virtual clock: wound by whoever waits on it, with oversleeps on demand. The worker's loop runs on it unchanged,
-//! in `hertzd simulate` and in tests, an hour in a second.
+//! The virtual clock: it advances when something waits on it, with oversleeps on demand. The worker's loop runs on it
+//! unchanged, in `hertzd simulate` and in tests, an hour in a second.
 //!
 //! No real clock is read and nothing blocks.
 
@@ -14,18 +14,18 @@ struct State {
     sleeps: usize,
 }
 
-/// A clock that stands still until somebody sleeps, spins or works on it. Clones show the same time.
+/// A clock that advances only when code sleeps, spins or works on it. Clones show the same time.
 #[derive(Clone, Debug)]
 pub struct SimClock(Arc<Mutex<State>>);
 
 impl SimClock {
-    /// A clock that shows `now`. Each sleep ends late by the next of `oversleeps`, which are cycled; without any,
+    /// A clock that shows `now`. Each sleep ends late by the next of `oversleeps`, repeated in a cycle; if there are none,
     /// sleeps end on time.
     pub fn new(now: Instant, oversleeps: Vec<Span>) -> Self {
         Self(Arc::new(Mutex::new(State { now, oversleeps, sleeps: 0 })))
     }
 
-    /// Lets `span` go by; a negative one steps the clock back.
+    /// Advances by `span`; a negative one steps the clock back.
     pub fn advance(&self, span: Span) {
         let mut state = self.state();
         state.now = state.now + span;
@@ -59,7 +59,7 @@ impl Clock for SimClock {
     }
 }
 
-/// Stands in for a task on the virtual clock: takes the time its script says, and does nothing.
+/// Replaces a task on the virtual clock: its ticks take the scripted time and do nothing.
 #[derive(Debug)]
 pub struct Scripted {
     clock: SimClock,
@@ -68,7 +68,7 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// A task whose ticks take the times in `run`, one after the other, cycled; without any, no time.
+    /// A task whose ticks take the times in `run`, repeated in a cycle; if it is empty, no time.
     pub fn new(clock: SimClock, run: Vec<Span>) -> Self {
         Self { clock, run, ticks: 0 }
     }

@@ -1,52 +1,71 @@
-//! The contract: what a task is, and what it learns about each tick.
+//! The contract of a task: what it must do at a tick, and what it learns about the tick.
 //!
-//! Tasks are built on a cool thread, before any worker turns real-time; only [`Task::tick`] runs on the hot thread.
-//! Time comes in as values. Nothing here blocks or allocates.
+//! Tasks are built on another thread; only [`Task::tick`] runs on the hot thread, the real-time thread of a worker. Time
+//! comes in as values. Nothing here blocks or allocates.
 
 pub use crate::channels::{Column, TickError};
 
 use crate::channels::{BlockSender, Shape};
 use crate::time::{Instant, Span};
 
-/// User code with a rate.
+/// Code that runs at a rate.
 ///
-/// An implementation must be ready to run when it has been built: everything it opens, allocates or starts belongs
-/// before that.
+/// An implementation must be ready to run once it is built: it opens, allocates and starts everything before its first
+/// tick. [`Kinds::with`](crate::Kinds::with) adds one to the kinds that a configuration may name.
+///
+/// ```
+/// use hertzd::time::{Instant, Span};
+/// use hertzd::{Column, Task, Tick, TickError};
+///
+/// struct Ramp { level: f64 }
+///
+/// impl Task for Ramp {
+///     fn columns(&self) -> Vec<Column> {
+///         vec![Column { name: "level".into(), unit: "V".into() }]
+///     }
+///
+///     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+///         self.level += 0.5 * tick.period.seconds();
+///         values[0] = self.level;
+///         if self.level > 10.0 { Err(TickError::new("the level is out of range")) } else { Ok(()) }
+///     }
+/// }
+/// ```
 pub trait Task: Send {
-    /// The values that every tick may report, in the order of the slice handed to [`tick`](Self::tick). Asked once,
-    /// before the first tick.
+    /// The values that a tick may report, in the order of the slice passed to [`tick`](Self::tick). Called once, before the
+    /// first tick.
     fn columns(&self) -> Vec<Column> {
         Vec::new()
     }
 
-    /// The blocks it produces beside the values: samples, sound, pictures. `None`: there are none. Asked once, after it
-    /// has been built.
+    /// The blocks of samples, sound or pictures that it produces beside the values, if any. Called once, before the first
+    /// tick.
     fn stream(&self) -> Option<Shape> {
         None
     }
 
-    /// Hands it the queue for its blocks, before the first tick. Not called where nobody wants them, so that they need not
-    /// be copied.
+    /// Passes the queue for its blocks, before the first tick. Not called if nothing records them; then it need not copy
+    /// them.
     fn connect(&mut self, blocks: BlockSender) {
         drop(blocks);
     }
 
     /// One tick. Called on the hot thread, never two at once on one worker.
     ///
-    /// `values` has one slot for each of [`columns`](Self::columns), each `NaN` on entry; a slot left `NaN` means that
+    /// `values` has one slot for each of [`columns`](Self::columns), `NaN` on entry. A slot that is left `NaN` means that
     /// this tick has no such value.
     ///
     /// An implementation must not allocate, lock, log, or block for longer than its budget.
     ///
     /// # Errors
-    /// An error is counted and logged; the next tick runs all the same, unless `on-error` says otherwise.
+    /// An error is counted and logged; the next tick runs as usual, unless `on-error` says otherwise.
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError>;
 }
 
-/// What a task is told about the tick it runs.
+/// What a task learns about the tick that it runs. Instants are on the worker's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// Index of the tick, counted in releases: a task that draws frame `n` stays in step over skipped ones.
+    /// Index of the tick, counted in releases. Skipped ones count, so a task that draws frame `n` stays in step.
     pub n: u64,
     /// When the tick was meant to start.
     pub release: Instant,
@@ -56,8 +75,7 @@ pub struct Tick {
     pub lateness: Span,
     /// Releases given up since the task's previous tick.
     pub skipped: u64,
-    /// What the account held when the previous tick had finished: time left until the next release, negative for debt.
-    /// Zero at the first tick.
+    /// Time that was left until the next release when the previous tick finished; negative for debt. Zero at the first tick.
     pub credit: Span,
     /// One period, rounded up to a whole nanosecond.
     pub period: Span,

@@ -1,7 +1,14 @@
-//! Instants and spans in integer nanoseconds, and the [`Clock`] that everything above reads time through.
+//! Instants and spans in integer nanoseconds, and the trait [`Clock`], through which all other code reads time.
 //!
-//! Nothing here reads a clock, blocks or allocates: the kernel's clocks are in [`crate::sys::clock`], the virtual
-//! one in [`crate::sim`].
+//! Nothing here reads a clock, blocks or allocates.
+//!
+//! ```
+//! use hertzd::time::{Instant, Span};
+//!
+//! let release = Instant::ZERO + Span::from_millis(250);
+//! let started = release + Span::from_nanos(4_100);
+//! assert_eq!((started - release).to_string(), "4.10 µs");
+//! ```
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Neg, Sub};
@@ -11,15 +18,15 @@ pub const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// A point in time: nanoseconds since the zero of the clock it was read from.
 ///
-/// 128 bits wide, because the release of tick 10¹² at 30 Hz lies a thousand years ahead, which is past what 64 bits
-/// of nanoseconds hold. Arithmetic saturates.
+/// 128 bits wide: the release of tick 10¹² at 30 Hz is a thousand years ahead, and 64 bits of nanoseconds end after 292
+/// years. Arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(i128);
 
 impl Instant {
     /// The zero of the clock.
     pub const ZERO: Self = Self(0);
-    /// Later than every instant a clock can give.
+    /// Later than any reading of a clock.
     pub const MAX: Self = Self(i128::MAX);
 
     /// The instant `nanos` nanoseconds after the clock's zero.
@@ -32,7 +39,7 @@ impl Instant {
         self.0
     }
 
-    /// The time from `earlier` to `self`; negative when `self` is the earlier one.
+    /// The time from `earlier` to `self`; negative if `self` is the earlier one.
     pub fn since(self, earlier: Self) -> Span {
         Span::from_wide(self.0.saturating_sub(earlier.0))
     }
@@ -94,7 +101,7 @@ impl Span {
         Self(seconds.saturating_mul(NANOS_PER_SECOND))
     }
 
-    /// The nearest span to a number of nanoseconds that may be too wide.
+    /// The span of this many nanoseconds, or the nearest one that fits.
     pub fn from_wide(nanos: i128) -> Self {
         Self(i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX }))
     }
@@ -104,8 +111,8 @@ impl Span {
         self.0
     }
 
-    /// The length in seconds, for people and for ratios; exact below 104 days.
-    #[expect(clippy::cast_precision_loss, reason = "a rounded number of seconds is what is asked for")]
+    /// The length in seconds, for display and ratios; exact below 104 days.
+    #[expect(clippy::cast_precision_loss, reason = "the result is rounded on purpose")]
     pub fn seconds(self) -> f64 {
         self.0 as f64 / NANOS_PER_SECOND as f64
     }
@@ -144,7 +151,7 @@ impl fmt::Display for Span {
         let magnitude = self.0.unsigned_abs();
         let (unit, scale) = match magnitude {
             0..1_000 => return f.pad(&format!("{} ns", self.0)),
-            // What would round to 1000 of a unit is one of the next.
+            // A value that would round to 1000 of one unit is shown as 1 of the next.
             1_000..999_500 => ("µs", 1e3),
             999_500..999_500_000 => ("ms", 1e6),
             _ => ("s", 1e9),
@@ -163,24 +170,24 @@ impl fmt::Display for Span {
 /// How a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// The instant asked for has come.
+    /// The requested instant has come.
     Reached,
-    /// Somebody wants the thread's attention (stop, reload); the instant may not have come yet.
+    /// The thread was woken to stop or reload; the instant may not have come yet.
     Interrupted,
 }
 
 /// A source of time that can also wait.
 ///
-/// An implementation must never go back (a realtime clock that is stepped excepted; see [`crate::sys::clock`]),
-/// never fail, and never report [`Wake::Reached`] before the instant asked for. Neither call may allocate.
+/// An implementation must never go back (unless it is a realtime clock that is stepped), never fail, and never report
+/// [`Wake::Reached`] before the requested instant. No call may allocate.
 pub trait Clock {
     /// The time now.
     fn now(&self) -> Instant;
 
-    /// Gives the processor away until `at`, or until the thread is interrupted.
+    /// Sleeps until `at`, or until the thread is interrupted.
     fn sleep_until(&self, at: Instant) -> Wake;
 
-    /// Burns the processor until `at`, and returns the first reading that is not before it.
+    /// Stays awake until `at`, and returns the first reading that is not before it.
     fn spin_until(&self, at: Instant) -> Instant {
         loop {
             let now = self.now();

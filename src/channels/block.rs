@@ -1,35 +1,36 @@
-//! A block of samples, sound or a picture, with where it belongs.
+//! Blocks of samples, sound or pictures, each with its position in the stream.
+//!
+//! No clock is read; only [`blocks`] allocates; neither side ever waits.
 
 use super::mailbox::{self, mailbox};
 use super::row::word;
-use super::{Queue, Shape};
-use crate::channels::Traffic;
+use super::{Queue, Shape, Traffic, touched_ring};
 use crate::time::Instant;
 use std::sync::Arc;
 
-/// Where a block belongs.
+/// The position of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Index of the tick that took it.
+    /// Index of the tick that read it.
     pub n: u64,
-    /// When its first sample was taken, on the monotonic clock, whatever clock the worker goes by.
+    /// When its first sample was taken, on the monotonic clock, even if the worker uses another one.
     pub at: Instant,
-    /// Its place in the stream, counted by the device from the start of the run: of the first frame of sound, of the first
-    /// sample, or of the picture. Where it does not continue the block before, something is missing between them.
+    /// Position in the stream, counted by the device from the start of the run: of the first frame of sound, of the first
+    /// sample, or of the picture. If it does not continue the block before, something is missing between them.
     pub index: u64,
 }
 
 /// One block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block<'a> {
-    /// Where it belongs.
+    /// Its position.
     pub head: Head,
-    /// What the stream's [`Format`](super::Format) says.
+    /// Its contents, as the stream's [`Format`](super::Format) describes them.
     pub bytes: &'a [u8],
 }
 
-/// Bytes before those of the block: index of the tick, time, place, length.
-pub(super) const HEAD: usize = 4 * size_of::<u64>();
+/// Bytes before those of the block: index of the tick, time, position, length.
+const HEAD: usize = 4 * size_of::<u64>();
 
 /// The hot end of a task's queue of blocks.
 #[derive(Debug)]
@@ -59,20 +60,12 @@ enum Receiver {
     Mailbox(mailbox::Receiver),
 }
 
-/// A queue for the blocks of such a stream.
+/// A queue for the blocks of a stream of this shape.
 pub fn blocks(queue: Queue, shape: &Shape) -> (BlockSender, BlockReceiver) {
     let traffic = Arc::new(Traffic::default());
     let (sender, receiver) = match queue {
         Queue::Fifo => {
-            let room = shape.room();
-            let (mut producer, mut consumer) = rtrb::RingBuffer::new(room);
-            // Every page of it is touched here, so that no tick has to fault one in.
-            if let Ok(chunk) = producer.write_chunk_uninit(room) {
-                chunk.fill_from_iter(std::iter::repeat(0));
-            }
-            if let Ok(chunk) = consumer.read_chunk(room) {
-                chunk.commit_all();
-            }
+            let (producer, consumer) = touched_ring(room(shape));
             (Sender::Fifo(producer), Receiver::Fifo(consumer, None))
         }
         Queue::Mailbox => {
@@ -86,10 +79,10 @@ pub fn blocks(queue: Queue, shape: &Shape) -> (BlockSender, BlockReceiver) {
 }
 
 impl BlockSender {
-    /// Hands over a block, whole or not at all: `pieces` one after the other. One that finds no room, that replaces
-    /// another, or that is larger than the [`Shape`] says is counted as dropped. Wait-free; costs a copy of the bytes.
+    /// Sends a block, whole or not at all: `pieces` one after the other. A block without room, one that is replaced, or one
+    /// that is larger than the [`Shape`] allows is counted as dropped. Wait-free; costs a copy of the bytes.
     ///
-    /// True: it was taken.
+    /// Returns whether it was accepted.
     pub fn offer(&mut self, head: Head, pieces: &[&[u8]]) -> bool {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
         if length > self.largest {
@@ -101,7 +94,7 @@ impl BlockSender {
             Sender::Fifo(producer) => {
                 let room = producer.slots() >= HEAD + length;
                 if room {
-                    // The reader takes nothing until all of a block is there. There is room: these cannot fail.
+                    // The reader takes nothing until a block is complete. There is room, so these cannot fail.
                     for word in head {
                         let _ = producer.push_entire_slice(&word.to_ne_bytes());
                     }
@@ -124,7 +117,7 @@ impl BlockSender {
 }
 
 impl BlockReceiver {
-    /// Takes the next block, if there is one.
+    /// Takes the next block, if any.
     pub fn take(&mut self) -> Option<Block<'_>> {
         let [n, at, index, length] = match &mut self.queue {
             Receiver::Fifo(consumer, head) => {
@@ -150,10 +143,20 @@ impl BlockReceiver {
         Some(Block { head: Head { n, at, index }, bytes })
     }
 
-    /// What has gone through so far.
+    /// How many blocks have gone through so far.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
     }
+}
+
+/// Most bytes that one queue reserves, unless four blocks need more: they are locked in memory.
+const LARGEST_QUEUE: usize = 64 << 20;
+
+/// Bytes that a queue should hold: two seconds of the stream within [`LARGEST_QUEUE`], and four blocks at least.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
+fn room(shape: &Shape) -> usize {
+    let worth = (shape.bytes_per_second * 2.0).clamp(4_096.0, LARGEST_QUEUE as f64) as usize;
+    worth.max(4 * (shape.largest + HEAD))
 }
 
 fn read_head(consumer: &mut rtrb::Consumer<u8>) -> Option<[u64; 4]> {
@@ -166,8 +169,8 @@ fn read_head(consumer: &mut rtrb::Consumer<u8>) -> Option<[u64; 4]> {
     Some(head)
 }
 
-/// The bytes of all pieces together as words, the last one filled up with zeros. Whole words are taken at once: a picture
-/// has a hundred thousand of them, and this is the hot thread.
+/// The bytes of all pieces as words, the last one padded with zeros. Whole words are copied at once: a picture has a hundred
+/// thousand of them, and this is the hot thread.
 fn words(pieces: &[&[u8]]) -> impl Iterator<Item = u64> {
     let mut pieces = pieces.iter().copied();
     let mut rest: &[u8] = &[];
@@ -176,7 +179,7 @@ fn words(pieces: &[&[u8]]) -> impl Iterator<Item = u64> {
             rest = after;
             return Some(u64::from_ne_bytes(*word));
         }
-        // A word that begins in one piece and ends in another, or where there are no more.
+        // A word that spans pieces, or the last one.
         let (mut word, mut filled) = ([0; size_of::<u64>()], 0);
         while filled < word.len() {
             if rest.is_empty() {

@@ -1,13 +1,12 @@
-//! The shape of what a task produces: the columns of its rows, and what its blocks of samples, sound or pictures hold.
-//!
-//! Plain descriptions: no clock is read, and only the constructors allocate.
+//! Descriptions of what a task produces: the columns of its rows, and the format of its blocks of samples, sound or
+//! pictures. No code runs here on a hot thread.
 
 /// A value that a task reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     /// Its name, unique in the task.
     pub name: String,
-    /// Its unit, as shown to people; empty for a plain number.
+    /// Its unit, for display; empty for a plain number.
     pub unit: String,
 }
 
@@ -16,14 +15,14 @@ pub struct Column {
 pub enum Format {
     /// Sound: whole frames, channels interleaved.
     Audio(AudioFormat),
-    /// One picture each.
+    /// Pictures, one per block.
     Image(ImageFormat),
     /// Samples with a time and a value for each of these columns. Each sample is 8 bytes of time, in nanoseconds on the
     /// monotonic clock as an `i64`, and then an `f64` for each column, all in this machine's byte order; `NaN`: no value.
     Samples(Vec<Column>),
 }
 
-/// The form of sound.
+/// The format of sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AudioFormat {
     /// Frames per second, as the device says; above zero.
@@ -48,7 +47,7 @@ pub enum SampleFormat {
 }
 
 impl SampleFormat {
-    /// Bytes of one sample as it lies in a block.
+    /// Bytes of one sample in a block.
     pub const fn bytes(self) -> usize {
         match self {
             Self::S16 => 2,
@@ -57,16 +56,16 @@ impl SampleFormat {
     }
 }
 
-/// The form of a picture.
+/// The format of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageFormat {
     /// In pixels.
     pub width: u32,
     /// In pixels.
     pub height: u32,
-    /// Bytes from one row of pixels to the next; zero where the pixels are compressed.
+    /// Bytes from one row of pixels to the next; zero if the pixels are compressed.
     pub stride: u32,
-    /// V4L2's four characters: `YUYV`, `MJPG`.
+    /// The pixel format as V4L2's four characters: `YUYV`, `MJPG`.
     pub four_cc: [u8; 4],
 }
 
@@ -75,20 +74,8 @@ pub struct ImageFormat {
 pub struct Shape {
     /// What the blocks hold.
     pub format: Format,
-    /// Bytes that the largest block may have.
+    /// Most bytes that a block may have.
     pub largest: usize,
-    /// Bytes per second at the usual pace.
+    /// Bytes per second at the nominal rate.
     pub bytes_per_second: f64,
-}
-
-/// Most bytes that one queue sets aside, unless four blocks need more: they are locked in memory.
-const LARGEST_QUEUE: usize = 64 << 20;
-
-impl Shape {
-    /// How many bytes a queue for it should hold: two seconds' worth within 64 MiB, and four blocks at least.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
-    pub fn room(&self) -> usize {
-        let worth = (self.bytes_per_second * 2.0).clamp(4_096.0, LARGEST_QUEUE as f64) as usize;
-        worth.max(4 * (self.largest + super::block::HEAD))
-    }
 }

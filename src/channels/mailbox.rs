@@ -1,13 +1,12 @@
-//! A place for the latest of something, given as 64-bit words: writing replaces what was not taken, and neither side waits.
+//! A mailbox for the latest item, as 64-bit words: a new one replaces one that was not taken, and neither side waits.
 //!
-//! Three copies circulate (a triple buffer): the writer has one, the reader has one, the third lies between them and is
-//! exchanged in one atomic step. Since nobody else has a copy that a side owns, plain relaxed stores fill it, and the
-//! exchange publishes them.
+//! It is a triple buffer: the writer owns one copy, the reader owns one, and the third is between them and is exchanged in one
+//! atomic step. A side fills its own copy with relaxed stores, and the exchange publishes them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-/// Bit of the exchange byte: what lies there has not been taken.
+/// Bit of the exchange byte: the copy between has not been taken.
 const FRESH: u8 = 4;
 
 #[derive(Debug)]
@@ -50,13 +49,13 @@ pub(super) fn mailbox(room: usize) -> (Sender, Receiver) {
 }
 
 impl Sender {
-    /// Puts these words in the place of what lies there; words past the room are cut off. True: what lay there had not
-    /// been taken.
+    /// Replaces the item in the mailbox by these words, cut off at its room. Returns whether the old item was lost, not yet
+    /// taken.
     pub(super) fn post(&mut self, words: impl Iterator<Item = u64>) -> bool {
         let copy = &self.shared.copies[usize::from(self.mine)];
         let mut length = 0;
-        for (place, word) in copy.words.iter().zip(words) {
-            place.store(word, Ordering::Relaxed);
+        for (stored, word) in copy.words.iter().zip(words) {
+            stored.store(word, Ordering::Relaxed);
             length += 1;
         }
         copy.length.store(length, Ordering::Relaxed);
@@ -67,7 +66,7 @@ impl Sender {
 }
 
 impl Receiver {
-    /// Takes what lies there, unless it was taken before.
+    /// Takes the item, unless it was taken before.
     pub(super) fn take(&mut self) -> Option<impl Iterator<Item = u64>> {
         if self.shared.between.load(Ordering::Relaxed) & FRESH == 0 {
             return None;

@@ -1,8 +1,8 @@
-//! Everything that crosses from a hot thread to a cool one: a record per tick, a row of values per tick, and blocks of
-//! samples, sound or pictures.
+//! Everything that crosses from a hot thread (a worker's real-time thread) to a cool one: a record per tick, a row of values
+//! per tick, and blocks of samples, sound or pictures.
 //!
-//! Neither side ever waits for the other. The hot side counts what finds no room and goes on; the cool side polls and is
-//! never woken. No clock is read here, and only the constructors allocate.
+//! Neither side ever waits for the other. When there is no room, the hot side counts the loss and goes on; the cool side polls
+//! and is never woken. No clock is read here, and only the constructors allocate.
 
 mod block;
 
@@ -21,18 +21,18 @@ pub use tick::{Outcome, TickError, TickReceiver, TickRecord, TickSender, TickSin
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What becomes of things that come faster than the recorder takes them; after the presentation modes of graphics
-/// interfaces (FIFO, and mailbox).
+/// What happens to items that arrive faster than the recorder takes them. The names are those of the presentation modes of
+/// graphics interfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Queue {
-    /// All are kept, in order; when the queue is full the newest is dropped, and counted.
+    /// Keeps all, in order. When the queue is full, the newest is dropped and counted.
     #[default]
     Fifo,
-    /// Only the latest is kept; one that was replaced before it was taken counts as dropped.
+    /// Keeps only the latest. One that is replaced before it is taken counts as dropped.
     Mailbox,
 }
 
-/// What has gone through a channel so far.
+/// How many items have gone through a channel so far.
 #[derive(Debug, Default)]
 pub struct Traffic {
     sent: AtomicU64,
@@ -40,19 +40,31 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Counts one thing. There is one writer: a load and a store are enough, and cheaper than a locked addition.
+    /// Counts one item. There is one writer, so a load and a store are enough, and cheaper than a locked addition.
     pub(crate) fn count(&self, taken: bool) {
         let count = if taken { &self.sent } else { &self.dropped };
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Things that were taken.
+    /// Items that were accepted.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Things that found no room.
+    /// Items that found no room.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
+}
+
+/// A ring for `room` items. Every page of it is touched here, so that no tick causes a page fault.
+fn touched_ring<T: Copy + Default>(room: usize) -> (rtrb::Producer<T>, rtrb::Consumer<T>) {
+    let (mut producer, mut consumer) = rtrb::RingBuffer::new(room);
+    if let Ok(chunk) = producer.write_chunk_uninit(room) {
+        chunk.fill_from_iter(std::iter::repeat(T::default()));
+    }
+    if let Ok(chunk) = consumer.read_chunk(room) {
+        chunk.commit_all();
+    }
+    (producer, consumer)
 }

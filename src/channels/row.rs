@@ -1,8 +1,9 @@
-//! A row of a task's values, one per tick that returned, with or without an error.
+//! Rows of a task's values: one per tick that returned, with or without an error.
+//!
+//! No clock is read; only [`rows`] allocates; neither side ever waits.
 
-use super::Queue;
 use super::mailbox::{self, mailbox};
-use crate::channels::Traffic;
+use super::{Queue, Traffic, touched_ring};
 use crate::time::{Instant, Span};
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub struct Row<'a> {
     pub values: &'a [f64],
 }
 
-/// What a row has beside its values: index, release, lateness.
+/// Words of a row before its values: index, release, lateness.
 const HEAD: usize = 3;
 
 /// The hot end of a task's queue of rows.
@@ -54,15 +55,7 @@ pub fn rows(queue: Queue, room: usize, columns: usize) -> (RowSender, RowReceive
     let traffic = Arc::new(Traffic::default());
     let (sender, receiver) = match queue {
         Queue::Fifo => {
-            let capacity = room.max(1) * (HEAD + columns);
-            let (mut producer, mut consumer) = rtrb::RingBuffer::new(capacity);
-            // Every page of it is touched here, so that no tick has to fault one in.
-            if let Ok(chunk) = producer.write_chunk_uninit(capacity) {
-                chunk.fill_from_iter(std::iter::repeat(0));
-            }
-            if let Ok(chunk) = consumer.read_chunk(capacity) {
-                chunk.commit_all();
-            }
+            let (producer, consumer) = touched_ring(room.max(1) * (HEAD + columns));
             (Sender::Fifo(producer), Receiver::Fifo(consumer))
         }
         Queue::Mailbox => {
@@ -74,7 +67,7 @@ pub fn rows(queue: Queue, room: usize, columns: usize) -> (RowSender, RowReceive
 }
 
 impl RowSender {
-    /// Hands over a row, whole or not at all; one that finds no room, or that replaces one, is counted. Wait-free.
+    /// Sends a row, whole or not at all. A row without room, or one that is replaced, is counted as dropped. Wait-free.
     pub fn offer(&mut self, row: Row<'_>) {
         let head = [row.n, word(row.release.nanos()), word(row.lateness.nanos().into())];
         let words = head.into_iter().chain(row.values.iter().map(|value| value.to_bits()));
@@ -94,7 +87,7 @@ impl RowSender {
 }
 
 impl RowReceiver {
-    /// Takes the next row into `values`, if there is one. `values` is cleared and filled.
+    /// Takes the next row, if any. `values` is cleared and filled with its values.
     pub fn take<'a>(&mut self, values: &'a mut Vec<f64>) -> Option<Row<'a>> {
         match &mut self.words {
             Receiver::Fifo(consumer) => row(consumer.read_chunk(HEAD + self.columns).ok()?.into_iter(), values),
@@ -102,7 +95,7 @@ impl RowReceiver {
         }
     }
 
-    /// What has gone through so far.
+    /// How many rows have gone through so far.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
     }
@@ -120,7 +113,7 @@ fn row(mut words: impl Iterator<Item = u64>, values: &mut Vec<f64>) -> Option<Ro
     })
 }
 
-/// Nanoseconds in 64 bits: any reading of a real clock for the next 292 years fits.
+/// Nanoseconds as a word of 64 bits, which holds any reading of a real clock for the next 292 years.
 pub(super) fn word(nanos: i128) -> u64 {
     Span::from_wide(nanos).nanos().cast_unsigned()
 }

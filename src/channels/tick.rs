@@ -1,7 +1,6 @@
-//! What crosses from a hot thread to the metrics thread: one [`TickRecord`] per tick over a bounded channel.
+//! The record of a tick, which crosses from a hot thread to the metrics thread over a bounded channel.
 //!
-//! Neither side ever waits for the other. The hot side counts what finds no room and goes on; the cool side looks in
-//! every few milliseconds and is never woken. No clock is read here, and only the constructors allocate.
+//! No clock is read; only [`ticks`] allocates; neither side ever waits.
 
 use super::Traffic;
 use crate::time::{Instant, Span};
@@ -9,7 +8,14 @@ use crossbeam_channel::{Receiver, Sender};
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a tick failed; of fixed size, so that failing allocates nothing.
+/// Why a tick failed. Of fixed size, so that a failure allocates nothing.
+///
+/// ```
+/// use hertzd::TickError;
+///
+/// let error = TickError::from_io("reading", &std::io::Error::from_raw_os_error(19));
+/// assert_eq!(error.to_string(), "reading: No such device (os error 19)");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TickError {
     what: &'static str,
@@ -17,12 +23,12 @@ pub struct TickError {
 }
 
 impl TickError {
-    /// A failure that the system has no number for.
+    /// A failure without an error number of the system.
     pub const fn new(what: &'static str) -> Self {
         Self { what, errno: 0 }
     }
 
-    /// A system call's failure: what was attempted, and the system's reason.
+    /// The failure of a system call: what was attempted, and the system's reason.
     pub fn from_io(what: &'static str, error: &std::io::Error) -> Self {
         Self { what, errno: error.raw_os_error().unwrap_or(0) }
     }
@@ -42,7 +48,7 @@ impl std::error::Error for TickError {}
 /// How a tick ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It did what it should.
+    /// It returned without an error.
     Done,
     /// The task returned an error, and goes on.
     Failed(TickError),
@@ -50,7 +56,7 @@ pub enum Outcome {
     Ended(TickError),
     /// The task panicked, and has been disabled.
     Panicked,
-    /// The task reached its limit of repeated overruns, which ended it; with the error, if the tick failed as well.
+    /// The task reached its `overrun-limit`, which ended it; with the error, if the tick failed as well.
     Limited(Option<TickError>),
 }
 
@@ -60,7 +66,7 @@ impl Outcome {
         !matches!(self, Self::Done | Self::Limited(None))
     }
 
-    /// The task runs no more.
+    /// The task will not run again.
     pub const fn ends_task(&self) -> bool {
         matches!(self, Self::Ended(_) | Self::Panicked | Self::Limited(_))
     }
@@ -81,17 +87,17 @@ pub struct TickRecord {
     pub lateness: Span,
     /// Finished − release.
     pub response: Span,
-    /// Releases given up before this tick, because something else held the worker.
+    /// Releases given up before this tick, because something else delayed the worker.
     pub missed: u64,
     /// Releases given up when this tick had finished.
     pub dropped: u64,
-    /// Number of the task; no two tasks of a process have the same, reloads included.
+    /// Number of the task, unique in the process, also over reloads.
     pub task: u32,
     /// Its response exceeded its deadline.
     pub overrun: bool,
     /// Its run exceeded its budget.
     pub over_budget: bool,
-    /// With this overrun the task reached its limit of repeated ones.
+    /// With this overrun the task reached its `overrun-limit`.
     pub over_limit: bool,
     /// How it ended.
     pub outcome: Outcome,
@@ -103,23 +109,23 @@ impl TickRecord {
         self.response - self.lateness
     }
 
-    /// When the task began.
+    /// When the tick began.
     pub fn started(&self) -> Instant {
         self.release + self.lateness
     }
 
-    /// When the task returned.
+    /// When the tick returned.
     pub fn finished(&self) -> Instant {
         self.release + self.response
     }
 
-    /// All releases given up that this tick reports.
+    /// All given-up releases that this tick reports.
     pub const fn skipped(&self) -> u64 {
         self.missed + self.dropped
     }
 }
 
-/// Takes records on the hot thread; must not wait, and on a real thread must not allocate.
+/// Takes records on the hot thread. An implementation must not wait, nor (outside of tests) allocate.
 pub trait TickSink {
     /// Takes `record`, or counts it as dropped.
     fn offer(&mut self, record: TickRecord);
@@ -161,13 +167,12 @@ impl TickSink for TickSender {
 }
 
 impl TickReceiver {
-    /// Takes the next record, if there is one. Never blocks: a receiver that waits would have to be woken, and the
-    /// waking would fall to the hot thread.
+    /// Takes the next record, if any. Never blocks: the hot thread would have to wake a receiver that waits.
     pub fn take(&self) -> Option<TickRecord> {
         self.records.try_recv().ok()
     }
 
-    /// What has gone through so far.
+    /// How many records have gone through so far.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
     }
