@@ -114,7 +114,7 @@ pub use cli::App;
 pub use config::Kinds;
 pub use task::{Column, Task, Tick, TickError};
 
-/// What the tests and benches of this crate reach beside the public API. Not for others: any release may change it.
+/// What the tests and benches of this crate use beside the public API. Any release may change it.
 #[doc(hidden)]
 pub mod internals {
     pub use crate::daemon::{Options, SimulateOptions, Surroundings, run as run_daemon, simulate};
@@ -127,6 +127,6 @@ pub mod internals {
     pub use crate::sys::clock::{KernelClock, pause, thread_cpu_time};
     pub use crate::sys::host::{Host, cpu_set_size};
     pub use crate::sys::signals::Request;
-    pub use crate::sys::thread;
+    pub use crate::sys::thread::{affinity, pin, set_fifo};
     pub use crate::worker::{Control, Report, Runner, Slot, TaskSet};
 }

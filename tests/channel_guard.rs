@@ -5,8 +5,8 @@
 
 use hertzd::channels::{Outcome, TickRecord, TickSink, ticks};
 use hertzd::internals::Host;
-use hertzd::internals::thread;
 use hertzd::internals::{KernelClock, pause, thread_cpu_time};
+use hertzd::internals::{affinity, pin, set_fifo};
 use hertzd::time::{Clock, Instant, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +59,7 @@ fn side_by_side(
     let finish = Arc::new(AtomicBool::new(false));
     let finished = finish.clone();
     let receiver = std::thread::spawn(move || {
-        thread::pin(&[cpu]).unwrap();
+        pin(&[cpu]).unwrap();
         let mut received = 0;
         loop {
             let last = finished.load(Ordering::Acquire);
@@ -72,8 +72,8 @@ fn side_by_side(
         }
     });
     let sender = std::thread::spawn(move || {
-        thread::pin(&[cpu]).unwrap();
-        thread::set_fifo(50).unwrap();
+        pin(&[cpu]).unwrap();
+        set_fifo(50).unwrap();
         let clock = KernelClock::monotonic();
         let end = clock.now() + LENGTH;
         let (mut offered, mut longest) = (0_u64, Span::ZERO);
@@ -127,7 +127,7 @@ fn bare(cpu: usize) -> Sent {
 
 #[test]
 fn a_guarded_send_does_not_hang_where_a_bare_one_does() {
-    if let Err(error) = std::thread::spawn(|| thread::set_fifo(50)).join().unwrap() {
+    if let Err(error) = std::thread::spawn(|| set_fifo(50)).join().unwrap() {
         println!("skipped: no real-time priority (CAP_SYS_NICE): {error}");
         return;
     }
@@ -137,7 +137,7 @@ fn a_guarded_send_does_not_hang_where_a_bare_one_does() {
         println!("skipped: real-time threads are not throttled here (kernel.sched_rt_runtime_us)");
         return;
     }
-    let cpu = *thread::affinity().unwrap().last().unwrap();
+    let cpu = *affinity().unwrap().last().unwrap();
     let guarded = guarded(cpu);
     let bare = bare(cpu);
     match bare.longest >= HANG {

@@ -7,42 +7,42 @@ use std::{io, mem};
 
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span, Wake};
 
-/// Bracketed readings taken by [`utc_offset`]: enough that one of them is very likely undisturbed.
+/// Readings taken by [`utc_offset`]: enough that one of them is very likely undisturbed.
 const READINGS: usize = 8;
 
 /// One of the kernel's clocks, as a [`Clock`].
 ///
-/// `sleep_until` an instant that has passed still costs a system call and an armed timer, some 4.5 µs: compare first.
-/// Instants before the clock's zero have passed; instants more than 292 years after it, the end of the kernel's own
-/// timers, are slept towards until then.
+/// `sleep_until` an instant in the past still costs a system call and an armed timer, some 4.5 µs: compare first. Instants
+/// before the clock's zero are in the past. The kernel's timers end 292 years after zero; a sleep until a later instant ends
+/// there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelClock(libc::clockid_t);
 
 impl KernelClock {
-    /// Nanoseconds since boot without the time spent suspended; never stepped. The right clock unless ticks have to
-    /// agree with another machine.
+    /// Nanoseconds since boot, without time spent suspended; never stepped. The right clock, unless ticks must agree with
+    /// another machine.
     pub const fn monotonic() -> Self {
         Self(libc::CLOCK_MONOTONIC)
     }
 
     /// International atomic time since 1970: UTC without leap seconds. Stepped when the time is set, and equal to
-    /// [`KernelClock::realtime`] until somebody (chrony, ptp4l) tells the kernel the [`tai_offset`].
+    /// [`KernelClock::realtime`] until chrony or ptp4l sets the kernel's offset.
     pub const fn tai() -> Self {
         Self(libc::CLOCK_TAI)
     }
 
-    /// UTC since 1970. It goes back at leap seconds and when the time is set; sleeps follow such steps.
+    /// UTC since 1970. Goes back at leap seconds and when the time is set; sleeps follow such steps.
     pub const fn realtime() -> Self {
         Self(libc::CLOCK_REALTIME)
     }
 
-    /// As the monotonic clock, at the processor's own pace: not steered towards UTC.
-    pub const fn monotonic_raw() -> Self {
+    /// Like the monotonic clock, but at the rate of the hardware: not steered towards UTC.
+    pub(crate) const fn monotonic_raw() -> Self {
         Self(libc::CLOCK_MONOTONIC_RAW)
     }
 
-    /// As the monotonic clock, with the time spent suspended.
-    pub const fn boottime() -> Self {
+    /// Like the monotonic clock, plus time spent suspended.
+    pub(crate) const fn boottime() -> Self {
         Self(libc::CLOCK_BOOTTIME)
     }
 }
@@ -53,24 +53,24 @@ impl Clock for KernelClock {
         Instant::from_nanos(i128::from(read.tv_sec) * i128::from(NANOS_PER_SECOND) + i128::from(read.tv_nsec))
     }
 
-    /// Interrupted by any signal with a handler; [`super::thread::interrupt`] sends one on purpose.
+    /// Any signal with a handler interrupts it; `sys::thread::interrupt` sends one on purpose.
     fn sleep_until(&self, at: Instant) -> Wake {
         let at = timespec(at);
         // SAFETY: `at` is a valid timespec that outlives the call, and an absolute sleep writes no remainder.
         let code = unsafe { libc::clock_nanosleep(self.0, libc::TIMER_ABSTIME, &raw const at, std::ptr::null_mut()) };
         debug_assert!(code == 0 || code == libc::EINTR, "clock_nanosleep: {}", io::Error::from_raw_os_error(code));
-        // Anything but 0 makes the caller look at the clock again, so that no error can pass for the instant asked.
+        // After an error the caller reads the clock again: no error can be mistaken for the requested instant.
         if code == 0 { Wake::Reached } else { Wake::Interrupted }
     }
 }
 
-/// Processor time used by the calling thread so far, in user and kernel mode together.
+/// Processor time used by the calling thread so far, in user and kernel mode.
 pub fn thread_cpu_time() -> Span {
     KernelClock(libc::CLOCK_THREAD_CPUTIME_ID).now() - Instant::ZERO
 }
 
-/// Sleeps for at least `span` on the monotonic clock, signals or not. For cool threads, which have no tick to meet;
-/// zero and negative spans return at once.
+/// Sleeps for at least `span` on the monotonic clock, even if signals arrive. For threads other than workers. Zero and
+/// negative spans return at once.
 pub fn pause(span: Span) {
     if span > Span::ZERO {
         let clock = KernelClock::monotonic();
@@ -81,8 +81,8 @@ pub fn pause(span: Span) {
 
 /// Nanoseconds to add to a reading of `clock` to get UTC since 1970.
 ///
-/// From the tightest of a few readings of UTC between two of `clock`, so a preemption in the middle does not show;
-/// good to some 50 ns. The answer ages: UTC is steered and stepped, the monotonic clock is not stepped with it.
+/// Taken from the narrowest of several readings of UTC between two of `clock`, so a preemption in between does not matter;
+/// accurate to some 50 ns. The offset ages: UTC is stepped and the monotonic clock is not.
 pub(crate) fn utc_offset(clock: KernelClock) -> i128 {
     let utc = KernelClock::realtime();
     if clock == utc {
@@ -94,7 +94,7 @@ pub(crate) fn utc_offset(clock: KernelClock) -> i128 {
         let width = clock.now() - before;
         (width, between.nanos() - before.nanos() - i128::from(width.nanos() / 2))
     };
-    // A step of a settable clock can make a width negative; it must not win.
+    // A step of a settable clock can make a width negative; that reading must not win.
     let tightest = (0..READINGS).map(|_| bracketed()).min_by_key(|(width, _)| width.nanos().unsigned_abs());
     tightest.map_or(0, |(_, offset)| offset)
 }
@@ -108,12 +108,12 @@ fn read(clock: libc::clockid_t) -> libc::timespec {
     time
 }
 
-/// The nearest instant that the kernel can sleep towards: its own timers count 64-bit nanoseconds from zero.
+/// The nearest instant that the kernel can sleep until: its timers count 64-bit nanoseconds from zero.
 fn timespec(at: Instant) -> libc::timespec {
     let nanos = (at - Instant::ZERO).nanos().max(0);
     // SAFETY: timespec is made of integers, for which all-zero bytes are valid.
     let mut time: libc::timespec = unsafe { mem::zeroed() };
-    // By way of 128 bits, because the fields are as wide as the platform says.
+    // Through 128 bits, because the width of the fields depends on the platform.
     time.tv_sec = libc::time_t::try_from(i128::from(nanos / NANOS_PER_SECOND)).unwrap_or(libc::time_t::MAX);
     time.tv_nsec = libc::c_long::try_from(i128::from(nanos % NANOS_PER_SECOND)).unwrap_or_default();
     time

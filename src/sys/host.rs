@@ -1,39 +1,33 @@
-//! Facts of the machine that belong beside every measurement.
+//! Facts about the machine that belong beside every measurement.
 //!
-//! Read once at start-up from /proc and /sys: small files, but they allocate. No clock is read. A fact that cannot be
-//! read is `unknown` or missing, never an error and never a guess.
+//! Read once at start-up from /proc and /sys, which allocates. No clock is read. A fact that cannot be read is `unknown` or
+//! missing, never an error and never a guess.
 
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// CPU numbers past this in a list are a broken file, not a machine.
+/// A list with a CPU number past this is a broken file.
 const MOST_CPUS: usize = 1 << 16;
 
-/// What is known of the machine. Texts are `unknown` where the kernel does not tell.
+/// What is known about the machine. Texts are `unknown` if the kernel does not say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
-    /// How many CPUs are online; 0 when unknown.
+    /// How many CPUs are online; 0 if unknown.
     pub cpus: usize,
-    /// The numbers of the CPUs that are online, ascending; isolated ones included.
+    /// The numbers of the online CPUs, ascending, isolated ones included.
     pub online_cpus: Vec<usize>,
-    /// How far the kernel lets itself be preempted: `rt`, `full`, `lazy`, `voluntary`, `none`; or `dynamic` when that
-    /// is chosen at boot and only root may see the choice.
+    /// How preemptible the kernel is: `rt`, `full`, `lazy`, `voluntary`, `none`; or `dynamic` if that is chosen at boot and
+    /// only root may see the choice.
     pub preempt: String,
-    /// Where time comes from: `tsc`, `kvm-clock`, `hpet`, `arch_sys_counter`, ...
+    /// The source of the kernel's time: `tsc`, `kvm-clock`, `hpet`, `arch_sys_counter`, ...
     pub clocksource: String,
-    /// Microseconds of every period that real-time threads of a CPU may run, and that period in microseconds: the rest
-    /// is kept for others. A runtime of -1 is no limit. `None` on kernels that do not have it.
+    /// Microseconds of every period for which the real-time threads of a CPU may run, and that period in microseconds. -1 is
+    /// no limit. `None` on kernels without this limit.
     pub realtime_bandwidth: Option<(i64, i64)>,
-    /// The processor's own name, or the board's.
-    pub cpu_model: String,
-    /// The frequency governor of the first CPU; `None` where frequencies are not scaled, as in most virtual machines.
-    pub governor: Option<String>,
-    /// CPUs that the scheduler keeps free (`isolcpus=`), ascending.
-    pub isolated: Vec<usize>,
 }
 
 impl Host {
@@ -42,11 +36,11 @@ impl Host {
         Self::read_under(Path::new("/"))
     }
 
-    /// The machine whose `proc` and `sys` lie under `root`.
+    /// The machine whose `proc` and `sys` are under `root`.
     pub fn read_under(root: &Path) -> Self {
         let text = |path: &str| {
             let text = fs::read_to_string(root.join(path)).ok()?;
-            Some(text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned())
+            Some(text.trim().to_owned())
         };
         let fact = |path| text(path).filter(|text| !text.is_empty());
         let list = |path| text(path).and_then(|text| parse_cpu_list(&text)).unwrap_or_default();
@@ -54,7 +48,6 @@ impl Host {
         let unknown = || "unknown".to_owned();
 
         let cpuinfo = text("proc/cpuinfo").unwrap_or_default();
-        let model = ["model name", "Model", "Hardware", "cpu model", "cpu"].iter().find_map(|key| value(&cpuinfo, key));
         let online_cpus = list("sys/devices/system/cpu/online");
         let listed = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
         Self {
@@ -70,9 +63,6 @@ impl Host {
                 .unwrap_or_else(unknown),
             realtime_bandwidth: number("proc/sys/kernel/sched_rt_runtime_us")
                 .zip(number("proc/sys/kernel/sched_rt_period_us")),
-            cpu_model: model.map(str::to_owned).or_else(|| fact("proc/device-tree/model")).unwrap_or_else(unknown),
-            governor: fact("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-            isolated: list("sys/devices/system/cpu/isolated"),
         }
     }
 }
@@ -84,7 +74,7 @@ pub const fn cpu_set_size() -> usize {
 
 /// CPU numbers from the kernel's notation, `0-3,8`; ascending, each once. Empty text is no CPU.
 ///
-/// `None` for anything else: not numbers, ranges that run backwards, numbers of 65536 and more.
+/// `None` for anything else: not a number, a range that runs backwards, a number of 65536 or more.
 pub(crate) fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
@@ -100,14 +90,8 @@ pub(crate) fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// The value of the first `key : value` line.
-fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
-    pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
-}
-
-/// From the surest source to the vaguest: /sys/kernel/realtime, the word in parentheses that debugfs shows root, and
-/// what the kernel was built with, as its version tells everybody.
+/// From the most to the least reliable source: /sys/kernel/realtime, the word in parentheses that debugfs shows root, and how
+/// the kernel was built, which is part of its version.
 fn preempt(realtime: Option<&str>, choice: Option<&str>, version: Option<&str>) -> String {
     if realtime == Some("1") {
         return "rt".to_owned();
@@ -124,8 +108,8 @@ fn preempt(realtime: Option<&str>, choice: Option<&str>, version: Option<&str>) 
     chosen.map(str::to_owned).or_else(built).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// Whether this process would be allowed to open a file for reading, or for reading and writing. Nothing is opened, which
-/// to a device may mean something; a cgroup may still refuse a device.
+/// Whether this process may open a file for reading, or for reading and writing. Does not open it, because that may have an
+/// effect on a device. A cgroup may still refuse a device.
 pub(crate) fn may_open(path: &Path, write: bool) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
         return false;
@@ -158,10 +142,7 @@ mod tests {
             ("proc/sys/kernel/sched_rt_runtime_us", "-1\n"),
             ("proc/sys/kernel/sched_rt_period_us", "1000000\n"),
             ("proc/cpuinfo", "processor\t: 0\nBogoMIPS\t: 108.00\n\nprocessor\t: 1\n"),
-            ("proc/device-tree/model", "Raspberry Pi 5 Model B Rev 1.0\0"),
             ("sys/devices/system/cpu/online", "0-1,3\n"),
-            ("sys/devices/system/cpu/isolated", "3\n"),
-            ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n"),
             ("sys/devices/system/clocksource/clocksource0/current_clocksource", "arch_sys_counter\n"),
         ]);
         let expected = Host {
@@ -171,9 +152,6 @@ mod tests {
             preempt: "rt".to_owned(),
             clocksource: "arch_sys_counter".to_owned(),
             realtime_bandwidth: Some((-1, 1_000_000)),
-            cpu_model: "Raspberry Pi 5 Model B Rev 1.0".to_owned(),
-            governor: Some("performance".to_owned()),
-            isolated: vec![3],
         };
         assert_eq!(Host::read_under(root.path()), expected);
     }
@@ -183,18 +161,17 @@ mod tests {
         let root = tree(&[
             ("proc/cpuinfo", "processor : 0\nmodel name : A Chip @ 2:1\n\nprocessor : 1\n"),
             ("sys/devices/system/cpu/online", "garbage"),
-            ("sys/devices/system/cpu/isolated", "\n"),
             ("proc/sys/kernel/sched_rt_runtime_us", "950000"),
         ]);
         let host = Host::read_under(root.path());
-        assert_eq!((host.cpus, host.cpu_model.as_str()), (2, "A Chip @ 2:1"));
+        assert_eq!(host.cpus, 2);
         assert_eq!((host.kernel.as_str(), host.preempt.as_str()), ("unknown", "unknown"));
-        assert_eq!((host.realtime_bandwidth, host.governor), (None, None));
-        assert!(host.online_cpus.is_empty() && host.isolated.is_empty());
+        assert_eq!(host.realtime_bandwidth, None);
+        assert!(host.online_cpus.is_empty());
     }
 
     #[test]
-    fn preemption_is_told_by_the_surest_source() {
+    fn preemption_comes_from_the_most_reliable_source() {
         assert_eq!(preempt(Some("1"), Some("none (full)"), None), "rt");
         assert_eq!(preempt(Some("0"), Some("none voluntary (full) lazy"), Some("PREEMPT_DYNAMIC")), "full");
         assert_eq!(preempt(None, None, Some("#1 SMP PREEMPT_DYNAMIC Debian 6.12")), "dynamic");

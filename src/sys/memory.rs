@@ -1,5 +1,4 @@
-//! Memory that stays where it is: an allocator that gives nothing back, pages that are never evicted; and the request
-//! for CPUs that do not sleep deeply.
+//! Locked memory, an allocator that keeps freed memory, and the request for CPUs that do not sleep deeply.
 //!
 //! For start-up only: these calls read /proc, allocate and may take milliseconds. No clock is read.
 
@@ -14,20 +13,20 @@ use super::from_minus_one;
 pub(crate) enum Locked {
     /// Every page, including those mapped later.
     All,
-    /// The mappings there were at the time of the call; those made later, such as the stacks of new threads, are not.
+    /// The mappings that existed at the time of the call, but not later ones, such as the stacks of new threads.
     Present,
 }
 
-/// Makes the allocator use one arena and keep freed memory, so that memory touched once faults no more.
+/// Makes the allocator use one arena and keep freed memory, so that memory causes page faults only at its first touch.
 ///
-/// Call it first thing: arenas of threads that exist already stay. Each arena reserves 64 MiB of address space, which
-/// counts as locked. Blocks of more than 32 MiB (512 KiB on 32 bits) still come from the kernel and go back to it.
-/// With other allocators than glibc's this does nothing.
+/// Call this first: arenas of existing threads stay. Each arena reserves 64 MiB of address space, which counts as locked.
+/// Blocks of more than 32 MiB (512 KiB on 32 bits) still come from the kernel and return to it. Does nothing with
+/// allocators other than glibc's.
 pub(crate) fn limit_arenas() {
     #[cfg(target_env = "gnu")]
     {
         const KEEP_ALL: libc::c_int = -1;
-        // The greatest that glibc takes: DEFAULT_MMAP_THRESHOLD_MAX.
+        // The greatest that glibc accepts: DEFAULT_MMAP_THRESHOLD_MAX.
         const LARGE: libc::c_int = if cfg!(target_pointer_width = "64") { 32 << 20 } else { 512 << 10 };
         let settings = [(libc::M_ARENA_MAX, 1), (libc::M_TRIM_THRESHOLD, KEEP_ALL), (libc::M_MMAP_THRESHOLD, LARGE)];
         for (parameter, value) in settings {
@@ -38,15 +37,15 @@ pub(crate) fn limit_arenas() {
     }
 }
 
-/// Keeps the pages of this process in memory, each from its first touch on (MCL_ONFAULT): the untouched rest of stacks
-/// and arenas, hundreds of megabytes, is not fetched for it.
+/// Keeps the pages of this process in memory, each from its first touch on (MCL_ONFAULT); the untouched rest of stacks and
+/// arenas, hundreds of megabytes, is not loaded.
 ///
-/// Later mappings are included only where locked memory is unlimited or CAP_IPC_LOCK is effective. Under a limit they
-/// would count against it in full, touched or not, and the next thread (8 MiB of stack) would fail to start with
-/// EAGAIN, long after this call succeeded.
+/// Later mappings are included only if locked memory is unlimited or CAP_IPC_LOCK is effective. Under a limit they would
+/// count in full, touched or not, and the next thread (8 MiB of stack) would fail to start with EAGAIN, long after this call
+/// succeeded.
 ///
 /// # Errors
-/// ENOMEM when the mappings there are exceed RLIMIT_MEMLOCK (remedy: `LimitMEMLOCK=infinity`); EPERM when that is 0.
+/// ENOMEM if the existing mappings exceed RLIMIT_MEMLOCK (remedy: `LimitMEMLOCK=infinity`); EPERM if that is 0.
 pub(crate) fn lock() -> io::Result<Locked> {
     let (locked, future) = if unlimited()? { (Locked::All, libc::MCL_FUTURE) } else { (Locked::Present, 0) };
     // SAFETY: takes flags only, and moves no page that a pointer refers to.
@@ -54,18 +53,18 @@ pub(crate) fn lock() -> io::Result<Locked> {
     Ok(locked)
 }
 
-/// Bytes of address space that are locked, touched or not (VmLck); 0 when /proc does not tell.
+/// Bytes of locked address space, touched or not (VmLck); 0 if /proc does not say.
 pub(crate) fn locked_bytes() -> u64 {
     let kib = status("VmLck:").and_then(|value| value.trim_end_matches("kB").trim().parse().ok());
     kib.map_or(0, |kib: u64| kib.saturating_mul(1024))
 }
 
-/// Asks the kernel for idle states without wake-up latency on all CPUs, for as long as the file is kept open.
+/// Asks the kernel for idle states without wake-up latency on all CPUs, for as long as the file is open.
 ///
-/// Wake-ups get sharper, at the price of power and heat. Without effect in most virtual machines.
+/// Wake-ups become more punctual, at the price of power and heat. No effect in most virtual machines.
 ///
 /// # Errors
-/// EACCES for an ordinary user; ENOENT where the kernel or the container has no such device.
+/// EACCES for an ordinary user; ENOENT if the kernel or the container has no such device.
 pub(crate) fn hold_cpu_latency() -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).open("/dev/cpu_dma_latency")?;
     file.write_all(&0i32.to_ne_bytes())?; // microseconds
@@ -80,8 +79,8 @@ fn unlimited() -> io::Result<bool> {
     Ok(limit.rlim_cur == libc::RLIM_INFINITY || may_lock_all())
 }
 
-/// Whether CAP_IPC_LOCK is effective, and in the first user namespace: the kernel asks for it there, so that of a
-/// rootless container does not count.
+/// Whether CAP_IPC_LOCK is effective in the first user namespace. The kernel asks for it there, so the capability of a rootless
+/// container does not count.
 fn may_lock_all() -> bool {
     const CAP_IPC_LOCK: u32 = 14;
     let capable = status("CapEff:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());

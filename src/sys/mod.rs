@@ -1,27 +1,27 @@
-//! The kernel, in small wrappers that take and return our own types; the one room that may be unsafe.
+//! The kernel, in small wrappers that take and return our own types. The only room that may be unsafe.
 //!
-//! | file | what it asks the kernel for |
+//! | file | what it asks from the kernel |
 //! | --- | --- |
 //! | [`clock`] | time, absolute sleeps, processor time, the distance to UTC and TAI |
-//! | [`thread`] | CPU, policy and priority of the calling thread; its signal mask; waking another thread's sleep |
+//! | [`thread`] | CPU, policy and priority of the calling thread; its signal mask; the end of another thread's sleep |
 //! | [`signals`] | stop and reload requests; the signal that ends a sleep |
 //! | [`memory`] | locked pages, an allocator that keeps what it has, shallow CPU idle states |
-//! | [`host`] | facts of the machine that belong beside every measurement |
+//! | [`host`] | facts about the machine that belong beside every measurement |
 //! | [`fd`] | whether a write would wait; reads that do not |
 //! | [`peer`] | the process at the other end of a Unix socket |
-//! | `video` | cameras: what they can, and frames in mapped buffers (feature `video`) |
+//! | `video` | cameras: their capabilities, and frames in mapped buffers (feature `video`) |
 //! | `i2c` | registers of chips on a bus (feature `i2c`) |
-//! | [`notify`] | nothing: it tells the service manager how the service is |
+//! | [`notify`] | nothing: it reports the state of the service to the service manager |
 //!
-//! Only [`clock`], the frames of `video` and the reading of `i2c` are meant for the hot path: they neither allocate nor
-//! take a lock. Everything else is for setting up and may do both. Refusals are [`io::Error`]s that keep the errno, for the
-//! caller to tell the remedy.
+//! Only [`clock`], the frames of `video` and the reads of `i2c` are meant for the hot thread: they neither allocate nor lock.
+//! Everything else is for setting up and may do both. Refusals are [`io::Error`]s that keep the errno, so that the caller
+//! can name the remedy.
 
 #![allow(unsafe_code, reason = "system calls are unsafe functions of libc; this room is where they are made safe")]
 
 pub(crate) mod clock;
 
-pub mod thread;
+pub(crate) mod thread;
 
 pub(crate) mod signals;
 
@@ -53,7 +53,7 @@ fn from_code(code: libc::c_int) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
-/// The refusal of an argument that must not even reach the kernel, or the crate in between.
+/// The refusal of an argument that must reach neither the kernel nor the crate in between.
 fn invalid() -> io::Error {
     io::Error::from_raw_os_error(libc::EINVAL)
 }

@@ -2,7 +2,7 @@
 //!
 //! No clock is read. [`StopSignals::wait`] blocks; the rest is for start-up and may allocate. The handlers themselves
 //! (signal-hook's, and an empty one) only write to a pipe or a flag. They run on any thread that has not blocked the
-//! signal, so block signals in the threads that must not be disturbed ([`super::thread::block_all_signals`]).
+//! signal, so block signals in the threads that must not be disturbed ([`super::thread::with_signals_blocked`]).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

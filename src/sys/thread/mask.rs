@@ -1,0 +1,100 @@
+//! Which signals reach a thread, and the one that ends its sleep.
+
+use super::ThreadId;
+use crate::sys::{from_code, from_minus_one};
+use std::{io, mem};
+
+/// Ends the sleep of `thread`, of this process: it returns [`crate::time::Wake::Interrupted`].
+///
+/// A thread that is *about* to sleep still falls asleep, so raise a flag first, and repeat this until the thread has shown
+/// that it saw the flag. A thread that has ended is ignored. Before [`crate::sys::signals::catch_interrupts`] the kernel
+/// discards the signal.
+pub(crate) fn interrupt(thread: ThreadId) {
+    // SAFETY: takes nothing, touches no memory and cannot fail.
+    let process = unsafe { libc::getpid() };
+    // SAFETY: no pointers; the ids name this process, so a reused id can only meet our own handler, which does nothing.
+    let sent = from_minus_one(unsafe { libc::syscall(libc::SYS_tgkill, process, thread.0, libc::SIGURG) });
+    let gone = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
+    debug_assert!(sent.as_ref().err().is_none_or(gone), "tgkill: {sent:?}");
+}
+
+/// Runs `work` with all signals blocked, so that the threads it spawns leave them to others; then restores the mask.
+///
+/// SIGURG stays open, which [`interrupt`] needs, and so do the faults that a thread raises itself (SIGSEGV, SIGBUS, SIGILL,
+/// SIGFPE). A handler runs on any thread that has not blocked its signal; at least one (main) must not.
+///
+/// # Errors
+/// None that the kernel documents for these arguments.
+pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> io::Result<T> {
+    // SAFETY: sigset_t is made of integers, for which all-zero bytes are valid.
+    let mut set: libc::sigset_t = unsafe { mem::zeroed() };
+    // SAFETY: `set` is an owned sigset_t.
+    from_minus_one(unsafe { libc::sigfillset(&raw mut set) })?;
+    for open in [libc::SIGURG, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
+        // SAFETY: `set` is an owned and initialised sigset_t.
+        from_minus_one(unsafe { libc::sigdelset(&raw mut set, open) })?;
+    }
+    let old = exchange_mask(set)?;
+    let done = work();
+    exchange_mask(old)?;
+    Ok(done)
+}
+
+/// Gives the calling thread the mask `new`; returns the old one.
+fn exchange_mask(new: libc::sigset_t) -> io::Result<libc::sigset_t> {
+    let mut old = new;
+    // SAFETY: both sets are owned, initialised and outlive the call, and do not overlap.
+    from_code(unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const new, &raw mut old) })?;
+    Ok(old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::id;
+    use super::super::tests::apart;
+    use super::*;
+    use crate::sys::clock::{KernelClock, pause};
+    use crate::sys::signals::catch_interrupts;
+    use crate::time::{Clock, Span, Wake};
+    use std::sync::mpsc;
+    use std::thread::spawn;
+
+    #[test]
+    fn an_interrupt_ends_a_long_sleep() {
+        catch_interrupts().unwrap();
+        let (send, receive) = mpsc::channel();
+        let sleeper = spawn(move || {
+            send.send(id()).unwrap();
+            let clock = KernelClock::monotonic();
+            with_signals_blocked(|| clock.sleep_until(clock.now() + Span::MAX)).unwrap()
+        });
+        let id = receive.recv().unwrap();
+        while !sleeper.is_finished() {
+            interrupt(id); // repeated: the first may come before the sleep
+            pause(Span::from_millis(1));
+        }
+        assert_eq!(sleeper.join().unwrap(), Wake::Interrupted);
+        interrupt(id); // a thread that has ended is ignored
+    }
+
+    #[test]
+    fn signals_are_blocked_and_restored() {
+        let blocked = || {
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap().trim();
+            let mask = u64::from_str_radix(mask, 16).unwrap();
+            move |signal: i32| mask >> (signal - 1) & 1 == 1
+        };
+        apart(move || {
+            with_signals_blocked(|| {
+                let now = blocked();
+                assert!([libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGALRM].into_iter().all(&now));
+                let open = [libc::SIGURG, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
+                assert!(!open.into_iter().any(&now));
+                assert!(apart(move || blocked()(libc::SIGTERM)), "inherited");
+            })
+            .unwrap();
+            assert!(!blocked()(libc::SIGTERM));
+        });
+    }
+}

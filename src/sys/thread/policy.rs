@@ -1,0 +1,185 @@
+//! Scheduling policy and priority of a thread.
+
+use super::ThreadId;
+use crate::sys::{from_minus_one, invalid};
+use crate::time::Span;
+use std::{io, mem};
+use thread_priority::{
+    DeadlineFlags, RealtimeThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id,
+};
+
+/// How the kernel schedules a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scheduled {
+    /// `fifo`, `rr`, `deadline`, `other`, `batch` or `idle`; `unknown` for any other policy.
+    pub(crate) policy: &'static str,
+    /// In 1..=99 under `fifo` and `rr`, where greater is more urgent; otherwise 0.
+    pub(crate) priority: u8,
+    /// In -20..=19, where smaller gets more of the CPU; matters under `other` and `batch`.
+    pub(crate) nice: i32,
+    /// Under `deadline`, the processor time granted in each period; otherwise meaningless.
+    pub(crate) runtime: Span,
+    /// Under `deadline`, within which time from the start of a period; otherwise zero.
+    pub(crate) deadline: Span,
+    /// Under `deadline`, the length of a period; otherwise zero.
+    pub(crate) period: Span,
+}
+
+/// Takes real-time priority away from `thread`, of this process: SCHED_OTHER.
+///
+/// # Errors
+/// ESRCH if the thread has ended.
+pub(crate) fn demote(thread: ThreadId) -> io::Result<()> {
+    // SAFETY: sched_param is made of integers, for which all-zero bytes are valid; SCHED_OTHER wants priority 0.
+    let param: libc::sched_param = unsafe { mem::zeroed() };
+    // SAFETY: `param` outlives the call; a reused id can only be another thread, which the kernel checks we may change.
+    from_minus_one(unsafe { libc::sched_setscheduler(thread.0, libc::SCHED_OTHER, &raw const param) }).map(drop)
+}
+
+/// SCHED_FIFO at `priority` in 1..=99: the calling thread runs until it sleeps or a more urgent thread is ready.
+///
+/// # Errors
+/// EPERM without CAP_SYS_NICE or a sufficient RLIMIT_RTPRIO; EINVAL for a priority out of range.
+pub fn set_fifo(priority: u8) -> io::Result<()> {
+    set_realtime(RealtimeThreadSchedulePolicy::Fifo, priority)
+}
+
+/// SCHED_RR at `priority` in 1..=99: as FIFO, taking turns with threads of equal priority.
+///
+/// # Errors
+/// As [`set_fifo`].
+pub(crate) fn set_rr(priority: u8) -> io::Result<()> {
+    set_realtime(RealtimeThreadSchedulePolicy::RoundRobin, priority)
+}
+
+/// SCHED_DEADLINE: `runtime` of processor time within `deadline` of the start of every `period`.
+///
+/// Needs `1024 ns ≤ runtime ≤ deadline ≤ period`. Threads spawned later start under SCHED_OTHER.
+///
+/// # Errors
+/// EPERM without CAP_SYS_NICE, and for a pinned thread; EBUSY if too much of the CPUs is promised already; EINVAL for
+/// spans out of order or not above zero.
+pub(crate) fn set_deadline(runtime: Span, deadline: Span, period: Span) -> io::Result<()> {
+    let length = |span: Span| u64::try_from(span.nanos()).map(std::time::Duration::from_nanos).map_err(|_| invalid());
+    let priority = ThreadPriority::Deadline {
+        runtime: length(runtime)?,
+        deadline: length(deadline)?,
+        period: length(period)?,
+        flags: DeadlineFlags::RESET_ON_FORK, // without it, spawning a thread fails with EAGAIN
+    };
+    // The crate passes this pthread_t on as a kernel id; only 0, the caller, means the same thread as both.
+    let calling = 0 as thread_priority::ThreadId;
+    set_policy(calling, priority, RealtimeThreadSchedulePolicy::Deadline)
+}
+
+/// How the kernel schedules the calling thread now. Not from glibc or thread-priority: their cache misses SCHED_DEADLINE and
+/// `chrt`.
+///
+/// # Errors
+/// EPERM or ENOSYS where a sandbox forbids the call.
+pub(crate) fn scheduling() -> io::Result<Scheduled> {
+    scheduling_of(ThreadId(0))
+}
+
+/// How the kernel schedules `thread`, of this process, now: `chrt` may have changed it.
+///
+/// # Errors
+/// ESRCH if the thread has ended; EPERM or ENOSYS where a sandbox forbids the call.
+pub(crate) fn scheduling_of(thread: ThreadId) -> io::Result<Scheduled> {
+    // SAFETY: sched_attr is made of integers, for which all-zero bytes are valid.
+    let mut attr: libc::sched_attr = unsafe { mem::zeroed() };
+    let size = size_of_val(&attr);
+    // SAFETY: `attr` is owned and `size` is its own, which is as much as the kernel writes; 0 is the calling thread.
+    from_minus_one(unsafe { libc::syscall(libc::SYS_sched_getattr, thread.0, &raw mut attr, size, 0) })?;
+    let policy = match libc::c_int::try_from(attr.sched_policy) {
+        Ok(libc::SCHED_OTHER) => "other",
+        Ok(libc::SCHED_FIFO) => "fifo",
+        Ok(libc::SCHED_RR) => "rr",
+        Ok(libc::SCHED_BATCH) => "batch",
+        Ok(libc::SCHED_IDLE) => "idle",
+        Ok(libc::SCHED_DEADLINE) => "deadline",
+        _ => "unknown",
+    };
+    Ok(Scheduled {
+        policy,
+        priority: u8::try_from(attr.sched_priority).unwrap_or(u8::MAX),
+        nice: attr.sched_nice,
+        runtime: Span::from_wide(attr.sched_runtime.into()),
+        deadline: Span::from_wide(attr.sched_deadline.into()),
+        period: Span::from_wide(attr.sched_period.into()),
+    })
+}
+
+fn set_realtime(policy: RealtimeThreadSchedulePolicy, priority: u8) -> io::Result<()> {
+    let priority = ThreadPriorityValue::try_from(priority).map_err(|_| invalid())?;
+    set_policy(thread_native_id(), ThreadPriority::Crossplatform(priority), policy)
+}
+
+fn set_policy(
+    thread: thread_priority::ThreadId,
+    priority: ThreadPriority,
+    policy: RealtimeThreadSchedulePolicy,
+) -> io::Result<()> {
+    let set = set_thread_priority_and_policy(thread, priority, ThreadSchedulePolicy::Realtime(policy));
+    let errno = io::Error::last_os_error(); // before anything else can overwrite it
+    set.map_err(|error| match error {
+        thread_priority::Error::OS(-1) => errno, // the crate passes on the -1 of a system call instead of the reason
+        thread_priority::Error::OS(code) => io::Error::from_raw_os_error(code),
+        _ => invalid(), // refused by the crate itself: priority or span out of range
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::id;
+    use super::super::tests::{apart, errno};
+    use super::*;
+
+    /// Whether the kernel granted it. Only a refusal for lack of privilege skips the test.
+    fn granted(result: io::Result<()>) -> bool {
+        let Err(error) = result else { return true };
+        println!("skipped: no CAP_SYS_NICE, or no deadline bandwidth left: {error}");
+        assert!(matches!(error.raw_os_error(), Some(libc::EPERM | libc::EBUSY)), "{error}");
+        false
+    }
+
+    #[test]
+    fn fifo_and_rr_are_what_the_kernel_says() {
+        apart(|| {
+            let read = || scheduling().map(|s| (s.policy, s.priority)).unwrap();
+            assert_eq!(read(), ("other", 0));
+            if granted(set_fifo(7)) {
+                assert_eq!(read(), ("fifo", 7));
+                assert!(granted(set_rr(99)));
+                assert_eq!(read(), ("rr", 99));
+            }
+            demote(id()).unwrap();
+            assert_eq!(read(), ("other", 0));
+            for priority in [0, 100, 101, 255] {
+                assert_eq!(errno(set_fifo(priority)), Some(libc::EINVAL), "{priority}");
+            }
+        });
+    }
+
+    #[test]
+    fn deadline_is_what_the_kernel_says() {
+        let millis = Span::from_millis;
+        apart(move || {
+            let nice = scheduling().unwrap().nice;
+            if granted(set_deadline(millis(1), millis(8), millis(10))) {
+                let promised = (millis(1), millis(8), millis(10));
+                let read = scheduling().unwrap();
+                assert_eq!((read.policy, read.priority), ("deadline", 0));
+                assert_eq!((read.runtime, read.deadline, read.period), promised);
+                assert_eq!(apart(|| scheduling().unwrap().policy), "other", "reset on fork");
+                demote(id()).unwrap();
+            }
+            assert_eq!(scheduling().unwrap().policy, "other");
+            assert_eq!(scheduling().unwrap().nice, nice);
+            assert_eq!(errno(set_deadline(millis(-1), millis(8), millis(10))), Some(libc::EINVAL));
+            let order = errno(set_deadline(millis(9), millis(8), millis(10)));
+            assert!([Some(libc::EINVAL), Some(libc::EPERM)].contains(&order), "{order:?}");
+        });
+    }
+}
