@@ -37,10 +37,8 @@ pub(super) struct Buffer {
     pub(super) size: usize,
     /// Room for all that the kernel keeps.
     pub(super) bytes: Box<[u8]>,
-    /// Nanoseconds from sample to sample, if somebody says so.
+    /// Nanoseconds from sample to sample, if known: not for a trigger that is fired from outside.
     pub(super) period: Option<f64>,
-    /// Samples come by themselves, and not whenever somebody or something outside makes the trigger fire.
-    pub(super) steady: bool,
     /// No tick has read from it yet.
     pub(super) fresh: bool,
     enable: PathBuf,
@@ -107,10 +105,10 @@ impl Buffer {
         }
         // Not zeros as the kernel has them anyway: every page is touched here.
         let bytes = vec![1; size.max(1) * length as usize].into_boxed_slice();
+        let frequency = frequency.filter(|_| !trigger.as_deref().is_some_and(is_fired_from_outside));
         let period = frequency.filter(|frequency| *frequency > 0.0).map(|frequency| 1e9 / frequency);
-        let steady = !trigger.as_deref().is_some_and(is_fired_from_outside);
         let (size, elements) = (size.max(1), found);
-        let buffer = Self { file, elements, timestamp, size, bytes, period, steady, fresh: true, enable };
+        let buffer = Self { file, elements, timestamp, size, bytes, period, fresh: true, enable };
         set(&buffer.enable, "1").map_err(|message| {
             let has_none = folder.join("trigger").is_dir() && trigger.is_none();
             let remedy = match has_none {

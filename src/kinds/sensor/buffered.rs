@@ -1,9 +1,10 @@
 //! All samples of an IIO device's buffer: every tick takes those that have come since the tick before.
 //!
-//! A tick reads without waiting into memory that was set aside, and allocates nothing. Only a sample without a time of its
-//! own lets it read the monotonic clock.
+//! A tick reads without waiting into memory that was set aside, and allocates nothing. It reads the monotonic clock only for
+//! samples that carry no time.
 
 use super::buffer::{self, Buffer};
+use super::dating::{Dates, Dating};
 use super::find::ByName;
 use super::gaps::Gaps;
 use super::iio;
@@ -43,10 +44,11 @@ pub(super) struct Buffered {
 /// What has been read so far.
 #[derive(Debug)]
 struct Totals {
-    samples: u64,   // since the start of the task, as the next two
-    overflows: u64, // reads that found the kernel's buffer full
-    missing: u64,   // by the samples' times
-    gaps: Gaps,
+    samples: u64,     // since the start of the task, as the next two
+    overflows: u64,   // reads that found the kernel's buffer full
+    missing: u64,     // by the samples' times
+    gaps: Gaps,       // of samples that carry a time
+    dating: Dating,   // of those that do not
     sums: Box<[f64]>, // of this tick, by column
     blocks: Option<(BlockSender, Vec<u8>)>,
 }
@@ -104,7 +106,15 @@ impl Buffered {
         let shape =
             Shape { format: Format::Samples(channels.clone()), largest: length.min(LARGEST) * size, bytes_per_second };
         let sums = vec![0.0; count].into();
-        let totals = Totals { samples: 0, overflows: 0, missing: 0, gaps: Gaps::default(), sums, blocks: None };
+        let totals = Totals {
+            samples: 0,
+            overflows: 0,
+            missing: 0,
+            gaps: Gaps::default(),
+            dating: Dating::default(),
+            sums,
+            blocks: None,
+        };
         Ok(Self { channels, device, shape, totals, stalled: Stalled::default() })
     }
 }
@@ -163,7 +173,7 @@ impl Task for Buffered {
         let mut expected = None;
         let done = device.with("cannot read the buffer", |buffer| {
             let fresh = mem::take(&mut buffer.fresh);
-            expected = buffer.period.filter(|_| buffer.steady);
+            expected = buffer.period;
             for _ in 0..ROUNDS {
                 let read = fill(buffer)?;
                 if fresh && read == buffer.bytes.len() {
@@ -180,7 +190,7 @@ impl Task for Buffered {
         });
         if done.is_err() {
             // The time while a device is away is no gap in what it gave.
-            totals.gaps = Gaps::default();
+            (totals.gaps, totals.dating) = (Gaps::default(), Dating::default());
             stalled.reset();
         }
         let (means, counts) = values.split_at_mut(channels.len());
@@ -226,19 +236,28 @@ impl Totals {
     /// Takes the samples that were read, and hands them on in blocks.
     fn take(&mut self, buffer: &Buffer, read: usize, n: u64) {
         let read = buffer.bytes.get(..read).unwrap_or_default();
-        for piece in read.chunks(LARGEST * buffer.size) {
-            self.take_block(buffer, piece, n);
+        let count = read.len() / buffer.size;
+        let dates = (buffer.timestamp.is_none() && count > 0).then(|| {
+            let now = i64::try_from(KernelClock::monotonic().now().nanos()).unwrap_or(i64::MAX);
+            match buffer.period {
+                Some(period) => self.dating.date(count, buffer.bytes.len() / buffer.size, now, period),
+                None => Dates::at(now),
+            }
+        });
+        self.missing += dates.map_or(0, |dates| dates.missing);
+        for (index, piece) in read.chunks(LARGEST * buffer.size).enumerate() {
+            self.take_block(buffer, piece, n, |sample| dates.map(|dates| dates.of(index * LARGEST + sample)));
         }
     }
 
-    /// Takes some of them as one block.
-    fn take_block(&mut self, buffer: &Buffer, read: &[u8], n: u64) {
+    /// Takes some of them as one block. `dated`: the time of a sample of the block that carries none.
+    fn take_block(&mut self, buffer: &Buffer, read: &[u8], n: u64, dated: impl Fn(usize) -> Option<i64>) {
         let mut head = None;
         if let Some((_, block)) = &mut self.blocks {
             block.clear();
         }
-        for sample in read.chunks_exact(buffer.size) {
-            let at = time(buffer, sample);
+        for (index, sample) in read.chunks_exact(buffer.size).enumerate() {
+            let at = dated(index).or_else(|| timestamp(buffer, sample)).unwrap_or_default();
             if let (Some(period), Some(_)) = (buffer.period, buffer.timestamp) {
                 self.missing += self.gaps.missing_before(at, period);
             }
@@ -269,11 +288,10 @@ fn values(buffer: &Buffer, sample: &[u8]) -> impl Iterator<Item = f64> {
     })
 }
 
-/// When a sample was totals, on the monotonic clock: by its own time, or now.
-fn time(buffer: &Buffer, sample: &[u8]) -> i64 {
-    let own =
-        buffer.timestamp.and_then(|(start, layout, offset)| Some(layout.integer(sample.get(start..)?, 0)? + offset));
-    own.unwrap_or_else(|| i64::try_from(KernelClock::monotonic().now().nanos()).unwrap_or(i64::MAX))
+/// The time that a sample carries, on the monotonic clock.
+fn timestamp(buffer: &Buffer, sample: &[u8]) -> Option<i64> {
+    let (start, layout, offset) = buffer.timestamp?;
+    Some(layout.integer(sample.get(start..)?, 0)? + offset)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]

@@ -47,6 +47,8 @@ mod layout;
 
 mod gaps;
 
+mod dating;
+
 mod buffer;
 
 mod buffered;

@@ -240,3 +240,60 @@ fn all_channels_are_captured_unless_some_are_named() {
     assert_eq!(names, ["voltage0", "accel_x", "accel_y", "samples", "overflows", "gaps"]);
     assert_eq!(fs::read_to_string(folder.join("trigger/current_trigger")).unwrap(), "toy-dev3", "its own");
 }
+
+#[test]
+fn samples_without_a_time_are_dated_by_the_period() {
+    use crate::channels::{Queue, blocks};
+    use crate::sys::clock::KernelClock;
+    use crate::time::Clock;
+    let sys = Sys::new();
+    let (folder, node) = buffered_device(&sys, 0);
+    for what in ["en", "index", "type"] {
+        fs::remove_file(folder.join(format!("scan_elements/in_timestamp_{what}"))).unwrap();
+    }
+    let mut sensor = sys.open(from_the_buffer(|_| {})).unwrap();
+    let (sender, mut receiver) = blocks(Queue::Fifo, &sensor.stream().unwrap());
+    sensor.connect(sender);
+    let mut read = |count: usize| {
+        put(&node, &vec![sample(5, -2, 0)[..4].to_vec(); count]);
+        let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
+        assert_eq!(done, Ok(()));
+        let block = receiver.take().unwrap();
+        let times = block.bytes.chunks_exact(24).map(|sample| i64::from_ne_bytes(sample[..8].try_into().unwrap()));
+        (block.head.index, times.collect::<Vec<_>>(), values[4])
+    };
+    let period = 10_000_000;
+    let (index, times, gaps) = read(3);
+    assert!(index == 0 && gaps == 0.0 && times.windows(2).all(|pair| pair[1] - pair[0] == period), "{times:?}");
+    // Eight fill the kernel's buffer; what would have come in the time after that is missing.
+    let (_, full, _) = read(8);
+    let clock = KernelClock::monotonic();
+    clock.sleep_until(clock.now() + Span::from_millis(200));
+    let (index, times, gaps) = read(1);
+    assert!(gaps >= 17.0 && index == 11 + gaps as u64, "{index} {gaps}");
+    assert!(times[0] - full[7] >= 17 * period, "{full:?} {times:?}");
+}
+
+#[test]
+fn a_quaternion_gives_all_its_fields() {
+    let sys = Sys::new();
+    let (folder, node) = buffered_device(&sys, 0);
+    fs::rename(folder.join("scan_elements/in_accel_x_en"), folder.join("scan_elements/in_rot_quaternion_en")).unwrap();
+    fs::write(folder.join("scan_elements/in_rot_quaternion_index"), "1").unwrap();
+    fs::write(folder.join("scan_elements/in_rot_quaternion_type"), "le:s16/16X4>>0").unwrap();
+    let only = |missing| {
+        let settings = from_the_buffer(|buffer| buffer.channels = vec!["in_rot_quaternion".into()]);
+        SensorSettings { missing, ..settings }
+    };
+    let names = ["rot_quaternion_x", "rot_quaternion_y", "rot_quaternion_z", "rot_quaternion_w"];
+    let mut sensor = sys.open(only(Missing::Refuse)).unwrap();
+    assert_eq!(columns(&*sensor)[..4], names.map(|name| pair(name, "")));
+    put(&node, &[[1_i16, -2, 3, 4].map(i16::to_le_bytes).concat(), 1_000_i64.to_le_bytes().to_vec()]);
+    assert_eq!(tick_at(&mut *sensor, Instant::ZERO).0[..4], [1.0, -2.0, 3.0, 4.0]);
+    drop(sensor);
+    fs::rename(&node, node.with_extension("away")).unwrap();
+    let mut sensor = sys.open(only(Missing::Wait)).unwrap();
+    assert_eq!(columns(&*sensor)[..4], names.map(|name| pair(name, "")));
+    fs::rename(node.with_extension("away"), &node).unwrap();
+    until(&mut *sensor, |values, done| done.is_ok() && values[..4] == [1.0, -2.0, 3.0, 4.0]);
+}

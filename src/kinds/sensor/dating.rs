@@ -1,0 +1,125 @@
+//! Times of samples that carry none, from the period and from when they were read. Arithmetic only.
+//!
+//! A sample follows the one before by a period, and is never later than its read. Between the newest sample and the read
+//! lies less than a period, if none is missing:
+//!
+//! ```text
+//! samples  |    |    |    |    .    .    |    |
+//! reads              ^       ^                  ^
+//! dated    1    2    3    4              5    6        4 by count; then two are missing
+//! ```
+
+/// How far the device's clock may differ from ours, in parts of the time between two reads.
+const DRIFT: f64 = 0.05;
+
+/// Dates samples, all times in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Dating {
+    last: Option<i64>, // time of the last sample
+    excess: f64,       // periods by which the last read seemed to lack samples, which the next one may bring
+    was_full: bool,    // the last read found the kernel's buffer full
+}
+
+/// What is known of the samples of one read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Dates {
+    start: i64,
+    step: f64,
+    /// Samples missing before the first of these.
+    pub(super) missing: u64,
+}
+
+impl Dates {
+    /// All at the same time.
+    pub(super) fn at(now: i64) -> Self {
+        Self { start: now, step: 0.0, missing: 0 }
+    }
+
+    /// The time of a sample, by its index in the read.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "reads are shorter than 2^53 ns")]
+    pub(super) fn of(&self, index: usize) -> i64 {
+        self.start.saturating_add((self.step * (index + 1) as f64).round() as i64)
+    }
+}
+
+impl Dating {
+    /// Dates `count` samples that were read at `now`; above zero. `capacity`: what the kernel's buffer holds.
+    #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53 ns, or it does not matter by how much")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least zero, and saturating")]
+    pub(super) fn date(&mut self, count: usize, capacity: usize, now: i64, period: f64) -> Dates {
+        let is_full = count >= capacity;
+        let length = count as f64 * period;
+        let Some(last) = self.last.replace(now) else {
+            self.was_full = is_full;
+            return Dates { start: now.saturating_sub(length as i64), step: period, missing: 0 };
+        };
+        // Samples that should have come by now and did not, beyond the one that may come at any moment.
+        let excess = now.saturating_sub(last) as f64 / period - count as f64 - 1.0;
+        let tolerance = 0.5 + if self.was_full { 0.0 } else { DRIFT * count as f64 };
+        let excess = if is_full || excess < tolerance { 0.0 } else { excess };
+        // What is late comes with the next read. What was dropped, or is more than the buffer holds, is missing for sure.
+        let is_sure = self.was_full || excess > capacity as f64;
+        let missing = if is_sure { excess } else { excess.min(self.excess) }.round();
+        self.excess = if missing > 0.0 { 0.0 } else { excess };
+        self.was_full = is_full;
+        let start = last.saturating_add((missing * period) as i64);
+        let by_count = start.saturating_add(length as i64);
+        let earliest = if is_full || excess > 0.0 { by_count } else { now.saturating_sub(period as i64) };
+        let newest = by_count.max(earliest).min(now);
+        self.last = Some(newest);
+        Dates { start, step: newest.saturating_sub(start) as f64 / count as f64, missing: missing as u64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: i64 = 100;
+
+    /// Reads of so many samples at these times: the time of the newest of each, and what is missing in all.
+    fn dated(reads: &[(usize, i64)]) -> (Vec<i64>, u64) {
+        let (mut dating, mut missing, mut last) = (Dating::default(), 0, i64::MIN);
+        let newest = reads.iter().map(|&(count, now)| {
+            let dates = dating.date(count, 8, now, PERIOD as f64);
+            missing += dates.missing;
+            for at in (0..count).map(|index| dates.of(index)) {
+                assert!(last < at && at <= now, "{last} {at} {now} in {reads:?}");
+                last = at;
+            }
+            last
+        });
+        (newest.collect(), missing)
+    }
+
+    #[test]
+    fn samples_are_a_period_apart() {
+        let dates = Dating::default().date(3, 8, 1_000, 100.0);
+        assert_eq!([0, 1, 2].map(|index| dates.of(index)), [800, 900, 1_000]);
+        let mut dating = Dating::default();
+        dating.date(1, 8, 1_000, 100.0);
+        let dates = dating.date(4, 8, 1_430, 100.0);
+        assert_eq!([0, 1, 2, 3].map(|index| dates.of(index)), [1_100, 1_200, 1_300, 1_400]);
+        assert_eq!(Dates::at(7).of(3), 7);
+    }
+
+    #[test]
+    fn gaps_are_counted_and_late_samples_are_not() {
+        for (reads, newest, missing) in [
+            (&[(1, 1_000), (2, 1_250), (3, 1_580)][..], &[1_000, 1_200, 1_500][..], 0),
+            // Read late, or come late: the next read brings what was missing.
+            (&[(1, 1_000), (1, 1_399), (4, 1_601)], &[1_000, 1_100, 1_501], 0),
+            // Three never came.
+            (&[(1, 1_000), (1, 1_500), (1, 1_600)], &[1_000, 1_100, 1_500], 3),
+            // The buffer was full, and what it dropped is known at once.
+            (&[(1, 1_000), (8, 2_450), (1, 2_550)], &[1_000, 1_800, 2_500], 6),
+            // A pause longer than what the buffer holds.
+            (&[(1, 1_000), (1, 9_050)], &[1_000, 9_000], 79),
+            // A clock that is slower or faster than ours.
+            (&[(1, 1_000), (6, 1_725), (6, 2_328), (6, 2_931)], &[1_000, 1_625, 2_228, 2_831], 0),
+            (&[(1, 1_000), (6, 1_590), (6, 2_180), (6, 2_770)], &[1_000, 1_590, 2_180, 2_770], 0),
+        ] {
+            assert_eq!(dated(reads), (newest.to_vec(), missing), "{reads:?}");
+        }
+    }
+}
