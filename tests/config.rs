@@ -5,7 +5,7 @@ use hertzd::channels::Queue;
 use hertzd::config::{Blueprint, Kind, Kinds};
 use hertzd::config::{
     ClockKind, Config, Facts, Key, LimitAction, OnError, OverrunLimit, Problems, RecordConfig, RecordFormat,
-    Scheduling, Section, Spin, TASK_KEYS, Value, WORKER_KEYS, schema,
+    Scheduling, Section, Spin, Value, schema,
 };
 use hertzd::pacing::{Overrun, Rate};
 use hertzd::task::{Task, Tick, TickError};
@@ -49,13 +49,13 @@ impl Task for Open {
 }
 
 fn kinds() -> Kinds {
-    let step = Key { name: "step", value: Value::Integer { min: 1, max: 10 }, default: "1", about: "Counts by this." };
+    const STEP: Key = Key::new("step", Value::Integer { min: 1, max: 10 }, "Counts by this.").default("1");
     let parse = |section: &mut Section<'_>| {
-        let step = section.integer("step", 1..=10).unwrap_or(1);
+        let step = section.integer(&STEP)?;
         Some(Blueprint::new(|| Ok(Box::new(Count))).taking(vec![Span::from_micros(step)]))
     };
     Kinds::empty()
-        .add(Kind::new("count", "Counts.", vec![step], parse))
+        .add(Kind::new("count", "Counts.", &[STEP], parse))
         .with::<Echo>("echo", "Echoes.")
         .with::<Open>("open", "Takes any number.")
 }
@@ -347,40 +347,11 @@ fn four_fifths_of_a_cpu_may_be_spun() {
     assert!(spun("10000") && !spun("10001"));
 }
 
-/// The tables promise words and ranges; each is tried.
-#[test]
-fn the_key_tables_say_what_is_accepted() {
-    let around = |table: &str, line: &str| match table {
-        "worker" => format!("[worker.main]\n{line}\n[task.imu]\nkind = \"count\"\nrate = 100\n"),
-        _ => format!("[task.imu]\nkind = \"count\"\nrate = 100\n{line}\n"),
-    };
-    for (table, keys) in [("worker", WORKER_KEYS), ("task", TASK_KEYS)] {
-        for key in keys {
-            let accepted = |line: String| {
-                parse(around(table, &line)).unwrap_or_else(|problems| panic!("{line}\n{problems}"));
-            };
-            match key.value {
-                Value::Choice(words) if key.name == "on-overrun-limit" => {
-                    words.iter().for_each(|word| accepted(format!("overrun-limit = 1\n{} = \"{word}\"", key.name)))
-                }
-                Value::Choice(words) => words.iter().for_each(|word| accepted(format!("{} = \"{word}\"", key.name))),
-                Value::Integer { min, max } if key.name == "max-catch-up" => {
-                    [min, max].iter().for_each(|n| accepted(format!("overrun = \"catch-up\"\n{} = {n}", key.name)));
-                }
-                Value::Integer { min, max } if key.name == "record-keep" => {
-                    [min, max].iter().for_each(|n| accepted(format!("record = \"x.wav\"\n{} = {n}", key.name)));
-                }
-                Value::Integer { min, max } => [min, max].iter().for_each(|n| accepted(format!("{} = {n}", key.name))),
-                _ => (),
-            }
-        }
-    }
-}
-
 #[test]
 fn the_schema_knows_every_kind() {
     let schema = schema(&kinds());
-    let of_kinds = schema["$defs"]["task"]["allOf"].as_array().unwrap();
+    let of_kinds = schema["$defs"]["task"]["allOf"].as_array().unwrap().iter();
+    let of_kinds: Vec<_> = of_kinds.filter(|rule| rule["then"]["description"].is_string()).collect();
     let names: Vec<_> = of_kinds.iter().map(|kind| &kind["if"]["properties"]["kind"]["const"]).collect();
     assert_eq!(names, ["count", "echo", "open"]);
     assert_eq!(of_kinds[0]["then"]["properties"]["step"]["maximum"], 10);

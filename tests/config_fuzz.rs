@@ -103,11 +103,15 @@ const TOKENS: &[&str] = &[
 ];
 
 fn kinds() -> Kinds {
-    let key = |name, value| Key { name, value, default: "", about: "" };
-    let keys = vec![key("number", Value::Number), key("text", Value::Text), key("list", Value::Durations)];
-    Kinds::empty().add(Kind::new("any", "", keys, |section: &mut Section<'_>| {
-        let (_, _, _) = (section.number("number"), section.text("text"), section.durations("list"));
-        let (_, _) = (section.integer("integer", -5..=i64::MAX), section.path("text"));
+    const KEYS: &[Key] = &[
+        Key::new("number", Value::Number, ""),
+        Key::new("text", Value::Text, ""),
+        Key::new("list", Value::Durations, ""),
+        Key::new("integer", Value::Integer { min: -5, max: i64::MAX }, ""),
+    ];
+    Kinds::empty().add(Kind::new("any", "", KEYS, |section: &mut Section<'_>| {
+        let (_, _, _) = (section.number(&KEYS[0]), section.text(&KEYS[1]), section.durations(&KEYS[2]));
+        let (_, _) = (section.integer::<i64>(&KEYS[3]), section.path(&KEYS[1]));
         Some(Blueprint::new(|| Err(BuildError { key: "kind", message: "only read".to_owned() })))
     }))
 }

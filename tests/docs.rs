@@ -71,54 +71,50 @@ fn anchors(text: &str) -> Vec<String> {
     headings.map(|line| anchor(line.trim_start_matches('#').trim())).collect()
 }
 
-/// Key and default of each row of the table under `heading`, without backticks.
-fn documented(page: &str, heading: &str) -> Vec<(String, String)> {
-    let mut rows = Vec::new();
-    let headed = |line: &str| line.starts_with('#') && line.trim_start_matches('#').trim() == heading;
-    let lines = page.lines().skip_while(|line| !headed(line));
-    for line in lines.skip(1).take_while(|line| !line.starts_with('#')) {
-        let cells: Vec<_> = line.split('|').map(|cell| cell.trim().replace('`', "")).collect();
-        if let [_, key, _, default, ..] = &cells[..]
-            && key != "key"
-            && key != "---"
-        {
-            rows.push((key.clone(), default.clone()));
-        }
-    }
-    rows
+/// The rows of a table of keys, in Markdown.
+fn rows(keys: &[Key]) -> String {
+    let head = "| key | value | default | what it does |\n| --- | --- | --- | --- |\n";
+    let row = |key: &Key| {
+        let cells = [format!("`{}`", key.name), key.value.shape(), key.default_text(), key.text()];
+        format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
+    };
+    keys.iter().map(row).fold(head.to_owned(), |all, row| all + &row)
 }
 
+/// What is between `<!-- keys of NAME -->` and `<!-- end -->` is made from the tables; `UPDATE_DOCS=1` writes it.
 #[test]
-fn every_key_is_documented_with_its_default() {
-    let page = fs::read_to_string(root().join("docs/configuration.md")).unwrap();
+fn the_tables_of_keys_are_those_of_the_source() {
+    let path = root().join("docs/configuration.md");
+    let page = fs::read_to_string(&path).unwrap();
     let kinds = Kinds::builtin();
     let mut tables: Vec<(String, &[Key])> = vec![
-        ("[worker.NAME]".into(), WORKER_KEYS),
-        ("[worker.NAME.simulate]".into(), WORKER_SIMULATE_KEYS),
-        ("[task.NAME]".into(), TASK_KEYS),
-        ("[task.NAME.simulate]".into(), TASK_SIMULATE_KEYS),
+        ("worker".into(), WORKER_KEYS),
+        ("worker.simulate".into(), WORKER_SIMULATE_KEYS),
+        ("task".into(), TASK_KEYS),
+        ("task.simulate".into(), TASK_SIMULATE_KEYS),
     ];
     for kind in kinds.iter() {
-        tables.push((format!("kind = \"{}\"", kind.name), &kind.keys));
+        tables.push((kind.name.into(), &kind.keys));
         for key in kind.keys.iter() {
             if let Value::Tables(keys) = key.value {
-                tables.push((format!("[[task.NAME.{}]] of kind = \"{}\"", key.name, kind.name), keys));
+                tables.push((format!("{}.{}", kind.name, key.name), keys));
             }
         }
     }
-    for (heading, keys) in tables {
-        let rows = documented(&page, &heading);
-        let names = |rows: &[(String, String)]| rows.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
-        assert_eq!(names(&rows), keys.iter().map(|key| key.name).collect::<Vec<_>>(), "keys under {heading}");
-        for (key, (_, default)) in keys.iter().zip(&rows) {
-            assert!(
-                key.default.is_empty() || key.default == default,
-                "{heading}: {} defaults to {:?}, and the page says {default:?}",
-                key.name,
-                key.default
-            );
-        }
+    let mut made = page.clone();
+    for (name, keys) in &tables {
+        let begin = format!("<!-- keys of {name} -->\n");
+        let (before, rest) = made.split_once(&begin).unwrap_or_else(|| panic!("no table of the keys of {name}"));
+        let (_, after) = rest.split_once("<!-- end -->").unwrap();
+        made = format!("{before}{begin}{}<!-- end -->{after}", rows(keys));
     }
+    let unknown = page.matches("<!-- keys of ").count() - tables.len();
+    assert_eq!(unknown, kinds.left_out().count(), "tables of keys that no kind has");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &made).unwrap();
+    }
+    let page = fs::read_to_string(&path).unwrap();
+    assert!(page == made, "docs/configuration.md differs from the keys; write it with UPDATE_DOCS=1");
 }
 
 #[test]

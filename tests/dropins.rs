@@ -15,9 +15,9 @@ use tempfile::TempDir;
 const MAIN: &str = "[task.imu]\nkind = \"count\"\nrate = 100\n";
 
 fn kinds() -> Kinds {
-    let step = Key { name: "step", value: Value::Integer { min: 1, max: 10 }, default: "1", about: "" };
-    Kinds::empty().add(Kind::new("count", "Counts.", vec![step], |section: &mut Section<'_>| {
-        let step = section.integer("step", 1..=10).unwrap_or(1);
+    const STEP: Key = Key::new("step", Value::Integer { min: 1, max: 10 }, "").default("1");
+    Kinds::empty().add(Kind::new("count", "Counts.", &[STEP], |section: &mut Section<'_>| {
+        let step = section.integer(&STEP)?;
         let build = || Err(BuildError { key: "step", message: "only read".to_owned() });
         Some(Blueprint::new(build).taking(vec![Span::from_micros(step)]))
     }))

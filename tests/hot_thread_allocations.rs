@@ -147,7 +147,7 @@ fn calls_while(config: &dyn Fn(usize) -> String, until: Until) -> (u64, u64, Vec
             Some(Blueprint::new(move || Ok(Box::new(probe) as Box<dyn Task>)))
         }))
         .add(Kind::new("imu", "A buffer on a made-up /sys.", IMU_KEYS, |section: &mut hertzd::config::Section<'_>| {
-            let (sys, dev) = (section.path("sys")?, section.path("dev")?);
+            let (sys, dev) = (section.path(&IMU_KEYS[0])?, section.path(&IMU_KEYS[1])?);
             Some(Blueprint::new(move || open_sensor_under(imu(), "imu", [&sys, &dev])))
         }))
         .add(Kind::new("allocating", "Allocates.", &[], |_: &mut hertzd::config::Section<'_>| {
@@ -244,10 +244,7 @@ fn a_full_daemon_allocates_nothing() {
     }
 }
 
-const IMU_KEYS: &[Key] = &[
-    Key { name: "sys", value: Value::Path, default: "", about: "" },
-    Key { name: "dev", value: Value::Path, default: "", about: "" },
-];
+const IMU_KEYS: &[Key] = &[Key::new("sys", Value::Path, ""), Key::new("dev", Value::Path, "")];
 
 fn imu() -> SensorSettings {
     let wanted = ByName { name: "imu".into(), device: None };

@@ -4,24 +4,37 @@ use super::error::{self, Problem, Problems};
 use super::files::{self, Files};
 use super::kinds::Kinds;
 use super::record::{self, Conflict};
+use super::section::Section;
 use super::source::Source;
-use super::{Config, Facts, Section, merge, task, worker};
+use super::types::{Config, Facts};
+use super::{merge, task, worker};
 use crate::pacing::Rate;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use toml::de::DeTable;
 
-pub(super) fn load(path: &Path, kinds: &Kinds, facts: &Facts) -> Result<Config, Problems> {
-    let Files { read, problems } = files::read(path);
-    let texts: Vec<_> = read.iter().map(|(path, bytes)| (path.display().to_string(), bytes.as_slice())).collect();
-    let config = understand(&texts, problems, kinds, facts)?;
-    let files = read.into_iter().map(|(path, _)| path).collect();
-    Ok(Config { files, ..config })
-}
+impl Config {
+    /// Reads a configuration from a file (or pipe) of at most 1 MiB and, when its name ends in `.toml`, from its
+    /// [drop-ins](super#drop-ins): for `NAME.toml` those in the folder `NAME.d` beside it, if there is one.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them, or why one of them could not be read.
+    pub fn load(path: &Path, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
+        let Files { read, problems } = files::read(path);
+        let texts: Vec<_> = read.iter().map(|(path, bytes)| (path.display().to_string(), bytes.as_slice())).collect();
+        let config = understand(&texts, problems, kinds, facts)?;
+        let files = read.into_iter().map(|(path, _)| path).collect();
+        Ok(Self { files, ..config })
+    }
 
-pub(super) fn parse(bytes: &[u8], name: &str, kinds: &Kinds, facts: &Facts) -> Result<Config, Problems> {
-    understand(&[(name.to_owned(), bytes)], Vec::new(), kinds, facts)
+    /// Reads a configuration from its text, which messages call `name`.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn parse(text: impl AsRef<[u8]>, name: &str, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
+        understand(&[(name.to_owned(), text.as_ref())], Vec::new(), kinds, facts)
+    }
 }
 
 /// The texts, by name, as one configuration. With `problems` from before it is refused, but not before each text has
@@ -95,7 +108,8 @@ fn judge(source: &Arc<Source>, root: &DeTable<'_>, kinds: &Kinds, facts: &Facts)
     top.refuse_unknown(&["worker", "task"], true);
     let mut tasks = top.named("task");
     if tasks.is_empty() && !top.has_problems() {
-        top.problem("task", "a configuration needs at least one task; write [task.NAME] with kind and rate");
+        let wanted = "a configuration needs at least one task; write [task.NAME] with kind and rate";
+        top.problem_at("task", wanted, None);
     }
     let mut workers = top.named("worker");
     let nothing = DeTable::new();
@@ -109,7 +123,7 @@ fn judge(source: &Arc<Source>, root: &DeTable<'_>, kinds: &Kinds, facts: &Facts)
     let records = judged.iter_mut().map(|task| task.record.as_mut());
     let conflicts = record::share(tasks.iter().map(|(name, _)| name.as_str()).zip(records), Path::to_path_buf);
     for Conflict { task, key, message, help } in conflicts {
-        tasks[task].1.problem_with_help(key, message, help);
+        tasks[task].1.problem_at(key, message, help);
     }
 
     let every_task_has_a_worker = judged.iter().all(|task| task.worker.is_some());
@@ -119,7 +133,8 @@ fn judge(source: &Arc<Source>, root: &DeTable<'_>, kinds: &Kinds, facts: &Facts)
         let rates: Vec<Rate> = own().filter_map(|task| task.rate).collect();
         made.push(worker::judge(name, section, facts, &rates));
         if own().next().is_none() && every_task_has_a_worker && !judged.is_empty() {
-            section.problem("", format!("no task runs on it; give a task worker = \"{name}\", or remove it"));
+            let wanted = format!("no task runs on it; give a task worker = \"{name}\", or remove it");
+            section.problem_at("", wanted, None);
         }
     }
 

@@ -1,281 +1,266 @@
-//! Every key there is, with its values, its default and its reason: the one source of the reference manual, the JSON
-//! schema and the suggestions. Plain constants.
+//! The keys that every worker and every task has.
 
-/// One key of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
-    /// As it is written, in kebab-case.
-    pub name: &'static str,
-    /// What may stand behind it.
-    pub value: Value,
-    /// What holds when it is absent, as TOML or in words; empty for nothing.
-    pub default: &'static str,
-    /// Range and reason in a sentence or two.
-    pub about: &'static str,
+use super::key::{Key, Rule, Value, words};
+use super::types::{ClockKind, LimitAction, OnError};
+use crate::channels::Queue;
+use crate::pacing::Overrun;
+use crate::time::Span;
+
+/// How the kernel schedules a worker, before its parameters are read.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Policy {
+    Fifo,
+    Rr,
+    Deadline,
+    Other,
 }
 
-/// The values that a key can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// A length of time: `"250us"`.
-    Duration,
-    /// A length of time, or a list of them.
-    Durations,
-    /// Ticks per second: `1000`, `"60 Hz"`, `"30000/1001"`.
-    Rate,
-    /// A whole number.
-    Integer {
-        /// The smallest.
-        min: i64,
-        /// The largest.
-        max: i64,
-    },
-    /// A whole number, or any text.
-    IntegerOrText {
-        /// The smallest.
-        min: i64,
-        /// The largest.
-        max: i64,
-    },
-    /// A number with or without a fraction.
-    Number,
-    /// Any text.
-    Text,
-    /// A list of texts.
-    Texts,
-    /// The path of a file.
-    Path,
-    /// A share: `"5%"`.
-    Percent,
-    /// A number of bytes: `"100 MB"`.
-    Size,
-    /// `true` or `false`.
-    Bool,
-    /// One of these words.
-    Choice(&'static [&'static str]),
-    /// The number of a CPU.
-    Cpu,
-    /// A list of CPUs.
-    Cpus,
-    /// `"off"`, `"auto"` or a length of time.
-    Spin,
-    /// The name of a kind of task.
-    Kind,
-    /// A list of tables with these keys: `[[task.NAME.KEY]]`.
-    Tables(&'static [Key]),
-    /// Whatever the kind makes of it.
-    Any,
-}
+pub(super) const POLICIES: [(&str, Policy); 4] =
+    [("fifo", Policy::Fifo), ("rr", Policy::Rr), ("deadline", Policy::Deadline), ("other", Policy::Other)];
+pub(super) const CLOCKS: [(&str, ClockKind); 3] =
+    [("monotonic", ClockKind::Monotonic), ("tai", ClockKind::Tai), ("realtime", ClockKind::Realtime)];
+/// The parameters have keys of their own.
+pub(super) const OVERRUNS: [(&str, Overrun); 5] = [
+    ("drop", Overrun::Drop),
+    ("keep-working", Overrun::KeepWorking),
+    ("catch-up", Overrun::CatchUp { max: 1 }),
+    ("credit", Overrun::Credit { max_debt: Span::ZERO }),
+    ("delay", Overrun::Delay),
+];
+pub(super) const LIMIT_ACTIONS: [(&str, LimitAction); 3] =
+    [("warn", LimitAction::Warn), ("disable", LimitAction::Disable), ("exit", LimitAction::Exit)];
+pub(super) const ON_ERRORS: [(&str, OnError); 3] =
+    [("continue", OnError::Continue), ("disable", OnError::Disable), ("exit", OnError::Exit)];
+pub(super) const QUEUES: [(&str, Queue); 2] = [("fifo", Queue::Fifo), ("mailbox", Queue::Mailbox)];
+
+pub(super) const CPU: Key = Key::new(
+    "cpu",
+    Value::Cpu,
+    "The CPU that the thread is pinned to, so that it never waits for a migration. It must be online.",
+)
+.otherwise("not pinned")
+.excludes(&["cpus"])
+.rules(NOT_PINNED);
+pub(super) const CPUS: Key =
+    Key::new("cpus", Value::Cpus, "The CPUs that the thread may move between, each named once. All must be online.")
+        .otherwise("not pinned")
+        .rules(NOT_PINNED);
+const NOT_PINNED: &[Rule] = &[Rule::unless("policy", &["deadline"])
+    .message("the kernel cannot pin a thread with policy = \"deadline\"; remove one of the two")];
+pub(super) const POLICY: Key = Key::new(
+    "policy",
+    Value::Choice(&words(&POLICIES)),
+    "The kernel's scheduling policy. All but `\"other\"` are real-time and need a privilege. Under `\"deadline\"` the \
+     kernel chooses the CPU.",
+)
+.default("\"fifo\"");
+pub(super) const PRIORITY: Key = Key::new(
+    "priority",
+    Value::Integer { min: 1, max: 99 },
+    "Real-time priority; higher runs first. Interrupt threads run at 50, the kernel's own watchdogs at 99.",
+)
+.default("80")
+.rules(&[Rule::when("policy", &["fifo", "rr"])]);
+pub(super) const RUNTIME: Key = Key::new(
+    "runtime",
+    Value::Duration { min: Span::from_nanos(1_024), max: Span::MAX }, // the kernel's own limit
+    "Processor time granted in each period; at most the shortest period of the worker's tasks.",
+)
+.otherwise("half the shortest period of the worker's tasks")
+.rules(&[Rule::when("policy", &["deadline"])]);
+pub(super) const SPIN: Key = Key::new(
+    "spin",
+    Value::Spin,
+    "How long before a release the thread stays awake, so that an oversleep of the kernel does not delay the task. A \
+     fixed length costs rate × length of a CPU, at most 80 %, because Linux stops a real-time thread that never sleeps; \
+     `\"auto\"` follows the measured oversleeps.",
+)
+.default("\"off\"");
+pub(super) const SPIN_CPU_MAX: Key =
+    Key::new("spin-cpu-max", Value::Percent { max: 50 }, "The most that `spin = \"auto\"` may cost of one CPU.")
+        .default("\"5%\"")
+        .rules(&[Rule::when("spin", &["auto"])]);
+pub(super) const CLOCK: Key = Key::new(
+    "clock",
+    Value::Choice(&words(&CLOCKS)),
+    "The clock that releases are computed on. `\"tai\"` and `\"realtime\"` align ticks across machines that show the \
+     same time, and jump when that time is set.",
+)
+.default("\"monotonic\"");
+pub(super) const REQUIRE_REALTIME: Key = Key::new(
+    "require-realtime",
+    Value::Bool,
+    "Whether to refuse to start, with exit code 77, when the kernel does not grant the policy. Otherwise the refusal is \
+     logged and the worker runs without it.",
+)
+.default("false")
+.rules(&[Rule::unless("policy", &["other"])]);
 
 /// The keys of `[worker.NAME]`.
-pub const WORKER_KEYS: &[Key] = &[
-    Key {
-        name: "cpu",
-        value: Value::Cpu,
-        default: "not pinned",
-        about: "The CPU the thread is pinned to, so that it never waits for a migration. It must be online.",
-    },
-    Key {
-        name: "cpus",
-        value: Value::Cpus,
-        default: "not pinned",
-        about: "The CPUs the thread may move between; instead of `cpu`.",
-    },
-    Key {
-        name: "policy",
-        value: Value::Choice(&["fifo", "rr", "deadline", "other"]),
-        default: "\"fifo\"",
-        about: "The kernel's scheduling policy. All but \"other\" are real-time and need a privilege; \"deadline\" \
-                chooses the CPU itself and excludes `cpu`, `cpus` and `priority`.",
-    },
-    Key {
-        name: "priority",
-        value: Value::Integer { min: *PRIORITY.start(), max: *PRIORITY.end() },
-        default: "80",
-        about: "Real-time priority under \"fifo\" and \"rr\"; higher runs first. Interrupt threads run at 50, the \
-                kernel's own watchdogs at 99.",
-    },
-    Key {
-        name: "runtime",
-        value: Value::Duration,
-        default: "half the shortest period of the worker's tasks",
-        about: "Processor time granted in each shortest period under \"deadline\": from 1024ns to that period.",
-    },
-    Key {
-        name: "spin",
-        value: Value::Spin,
-        default: "\"off\"",
-        about: "How long before a release the thread stays awake, so that the kernel's oversleep never reaches the \
-                task. A fixed length costs rate times length of a CPU, at most 80 %, because a real-time thread that \
-                always spins is stopped by the kernel; \"auto\" follows the oversleeps measured.",
-    },
-    Key {
-        name: "spin-cpu-max",
-        value: Value::Percent,
-        default: "\"5%\"",
-        about: "The most that spin = \"auto\" may cost: above 0 % and at most 50 % of one CPU.",
-    },
-    Key {
-        name: "clock",
-        value: Value::Choice(&["monotonic", "tai", "realtime"]),
-        default: "\"monotonic\"",
-        about: "The clock that releases lie on. The last two align ticks across machines, and jump when they are set.",
-    },
-    Key {
-        name: "require-realtime",
-        value: Value::Bool,
-        default: "false",
-        about: "Whether to refuse to start (exit 77) when the policy is not granted, instead of saying so and running.",
-    },
-];
+pub const WORKER_KEYS: &[Key] = &[CPU, CPUS, POLICY, PRIORITY, RUNTIME, SPIN, SPIN_CPU_MAX, CLOCK, REQUIRE_REALTIME];
 
-/// The keys of `[worker.NAME.simulate]`, read by `hertzd simulate` only.
-pub const WORKER_SIMULATE_KEYS: &[Key] = &[Key {
-    name: "oversleep",
-    value: Value::Durations,
-    default: "\"0s\"",
-    about: "How much too late each sleep ends, one after the other and from the start again; zero is allowed.",
-}];
+pub(super) const OVERSLEEP: Key = Key::new(
+    "oversleep",
+    Value::Durations,
+    "How late each sleep ends. The values of a list are used one after the other, over and over.",
+)
+.default("\"0s\"");
+
+/// The keys of `[worker.NAME.simulate]`, which only `hertzd simulate` reads.
+pub const WORKER_SIMULATE_KEYS: &[Key] = &[OVERSLEEP];
+
+pub(super) const KIND: Key = Key::new("kind", Value::Kind, "What the task does.").required("");
+pub(super) const WORKER: Key = Key::new(
+    "worker",
+    Value::Text,
+    "The worker that runs the task. Required when several are declared. When none is, there is one named `main` with all \
+     defaults.",
+)
+.otherwise("the only worker");
+pub(super) const RATE: Key = Key::new("rate", Value::Rate, "Ticks per second, exact.")
+    .required_unless(&["period"], "write rate (\"1 kHz\") or period (\"1ms\")")
+    .excludes(&["period"]);
+pub(super) const PERIOD: Key = Key::new(
+    "period",
+    Value::Duration { min: Span::from_micros(1), max: Span::from_seconds(86_400) },
+    "Time from tick to tick, in place of `rate`.",
+);
+pub(super) const PHASE: Key = Key::new(
+    "phase",
+    Value::Duration { min: Span::ZERO, max: Span::MAX },
+    "How far the task's releases lie behind the worker's epoch: less than one period. Keeps tasks apart.",
+)
+.default("\"0s\"");
+pub(super) const OVERRUN: Key = Key::new(
+    "overrun",
+    Value::Choice(&words(&OVERRUNS)),
+    "What happens to releases that came up while the task could not run: skip all, keep the latest, keep the latest few, \
+     keep all within a cap, or move the grid.",
+)
+.default("\"keep-working\"");
+pub(super) const MAX_CATCH_UP: Key = Key::new(
+    "max-catch-up",
+    Value::Integer { min: 1, max: 1_000_000 },
+    "How many missed releases are kept. The cap prevents a death spiral.",
+)
+.default("4")
+.rules(&[Rule::when("overrun", &["catch-up"])]);
+pub(super) const MAX_DEBT: Key =
+    Key::new("max-debt", Value::DURATION, "How far in the past the oldest release that is kept may lie.")
+        .default("\"1s\"")
+        .rules(&[Rule::when("overrun", &["credit"])]);
+pub(super) const DEADLINE: Key = Key::new(
+    "deadline",
+    Value::DURATION,
+    "Latest allowed finish after the release. A tick that ends later is an overrun. May be longer than a period.",
+)
+.otherwise("one period");
+pub(super) const OVERRUN_LIMIT: Key = Key::new(
+    "overrun-limit",
+    Value::Integer { min: 1, max: 1_000_000 },
+    "Overruns tolerated at once. One more triggers `on-overrun-limit` and resets the count. `hertzd simulate` ignores it.",
+)
+.otherwise("no limit");
+const LIMITED: &[Rule] = &[Rule::with(&["overrun-limit"])];
+pub(super) const OVERRUN_LEAK: Key = Key::new(
+    "overrun-leak",
+    Value::DURATION,
+    "Each time this has passed, one overrun is forgiven, so overruns further apart never add up.",
+)
+.default("\"1s\"")
+.rules(LIMITED);
+pub(super) const ON_OVERRUN_LIMIT: Key = Key::new(
+    "on-overrun-limit",
+    Value::Choice(&words(&LIMIT_ACTIONS)),
+    "What happens when the limit is exceeded: a warning, the end of this task, or the end of hertzd with exit code 70.",
+)
+.default("\"warn\"")
+.rules(LIMITED);
+pub(super) const BUDGET: Key = Key::new(
+    "budget",
+    Value::DURATION,
+    "Longest allowed run, at most the deadline. `hertzd check` uses it to tell whether all deadlines can be met. A tick \
+     that exceeds it is counted (`over_budget`) and logged, but not interrupted.",
+);
+pub(super) const ON_ERROR: Key = Key::new(
+    "on-error",
+    Value::Choice(&words(&ON_ERRORS)),
+    "What follows a failed tick: the next tick, the end of this task, or the end of hertzd with exit code 70.",
+)
+.default("\"continue\"");
+pub(super) const RECORD: Key = Key::new(
+    "record",
+    Value::Path,
+    "File that the task is recorded to. Its ending chooses the format: `.csv` (values, or buffered samples), `.wav` (sound) \
+     or `.mcap` (everything; several tasks can share one file).",
+);
+const RECORDED: Rule = Rule::with(&["record"]);
+pub(super) const QUEUE: Key = Key::new(
+    "queue",
+    Value::Choice(&words(&QUEUES)),
+    "What happens to values, samples and pictures that come faster than the recorder takes them, 20 times a second: with \
+     `\"fifo\"` all are kept until the queue is full, then the newest is dropped and counted; with `\"mailbox\"` only the \
+     latest is kept. Only for a task with values or a recording.",
+)
+.default("\"fifo\"");
+pub(super) const RECORD_MAX_SIZE: Key = Key::new(
+    "record-max-size",
+    Value::Size { min: 64_000 },
+    "Size at which the recording continues in a new file; at most 4 GB for `.wav`.",
+)
+.otherwise("no limit")
+.rules(&[RECORDED]);
+pub(super) const RECORD_MAX_TIME: Key = Key::new(
+    "record-max-time",
+    Value::Duration { min: Span::from_seconds(1), max: Span::MAX },
+    "Age at which the recording continues in a new file.",
+)
+.otherwise("no limit")
+.rules(&[RECORDED]);
+pub(super) const RECORD_KEEP: Key = Key::new(
+    "record-keep",
+    Value::Integer { min: 1, max: 1_000_000 },
+    "How many finished files of the recording are kept beside the current one; the oldest are deleted. For CSV only with \
+     `record-max-size` or `record-max-time`.",
+)
+.otherwise("all")
+.rules(&[RECORDED]);
 
 /// The keys of `[task.NAME]` that every kind has.
 pub const TASK_KEYS: &[Key] = &[
-    Key { name: "kind", value: Value::Kind, default: "", about: "What the task does. Required." },
-    Key {
-        name: "worker",
-        value: Value::Text,
-        default: "the only worker",
-        about: "The worker that runs the task. Required when several are declared; without any there is one named \
-                \"main\" with all defaults.",
-    },
-    Key {
-        name: "rate",
-        value: Value::Rate,
-        default: "",
-        about: "Ticks per second, exact: from one in 24 hours to 1 MHz. Exactly one of `rate` and `period`, \
-                in the file and its drop-ins together: a drop-in that changes it overrides the key that is there.",
-    },
-    Key {
-        name: "period",
-        value: Value::Duration,
-        default: "",
-        about: "Time from tick to tick, instead of `rate`: from 1us to 24h.",
-    },
-    Key {
-        name: "phase",
-        value: Value::Duration,
-        default: "\"0s\"",
-        about: "How far the task's grid lies behind the worker's epoch: below one period. Keeps tasks apart.",
-    },
-    Key {
-        name: "overrun",
-        value: Value::Choice(&["drop", "keep-working", "catch-up", "credit", "delay"]),
-        default: "\"keep-working\"",
-        about: "What happens to releases that came up while the task could not run: all given up, the latest kept, \
-                the latest few kept, all within a cap kept, or the grid moved.",
-    },
-    Key {
-        name: "max-catch-up",
-        value: Value::Integer { min: *CATCH_UP.start(), max: *CATCH_UP.end() },
-        default: "4",
-        about: "How many missed releases overrun = \"catch-up\" keeps; the cap is what prevents a death spiral.",
-    },
-    Key {
-        name: "max-debt",
-        value: Value::Duration,
-        default: "\"1s\"",
-        about: "How far behind the oldest release that overrun = \"credit\" keeps may lie; above zero.",
-    },
-    Key {
-        name: "deadline",
-        value: Value::Duration,
-        default: "one period",
-        about: "Latest allowed finish after the release; above zero. A tick that ends later is an overrun.",
-    },
-    Key {
-        name: "overrun-limit",
-        value: Value::Integer { min: *OVERRUN_LIMIT.start(), max: *OVERRUN_LIMIT.end() },
-        default: "no limit",
-        about: "How many overruns are put up with at a time: one more, before any of them is forgiven, and \
-                `on-overrun-limit` says what follows. The count starts again then.",
-    },
-    Key {
-        name: "overrun-leak",
-        value: Value::Duration,
-        default: "\"1s\"",
-        about: "After each such time one overrun is forgiven, so that overruns further apart never add up; above zero. \
-                Only with overrun-limit.",
-    },
-    Key {
-        name: "on-overrun-limit",
-        value: Value::Choice(&["warn", "disable", "exit"]),
-        default: "\"warn\"",
-        about: "What follows more overruns than overrun-limit: a warning, no more ticks of this task, or the end of the \
-                daemon. Only with overrun-limit.",
-    },
-    Key {
-        name: "budget",
-        value: Value::Duration,
-        default: "none",
-        about: "Longest allowed run; above zero and at most the deadline.",
-    },
-    Key {
-        name: "on-error",
-        value: Value::Choice(&["continue", "disable", "exit"]),
-        default: "\"continue\"",
-        about: "What follows a tick that failed: the next tick, no more ticks of this task, or the end of the daemon.",
-    },
-    Key {
-        name: "record",
-        value: Value::Path,
-        default: "none",
-        about: "File that the task is recorded to, in the format that it ends in: .csv (values, or buffered samples), .wav \
-                (sound) or .mcap (everything, and of several tasks in one file).",
-    },
-    Key {
-        name: "queue",
-        value: Value::Choice(&["fifo", "mailbox"]),
-        default: "\"fifo\"",
-        about: "What becomes of values, samples and pictures that come faster than the recorder takes them, 20 times a \
-                second: all are kept until the queue is full, then the newest is dropped and counted; or only the latest \
-                is kept. Only for a task with values or a recording.",
-    },
-    Key {
-        name: "record-max-size",
-        value: Value::Size,
-        default: "no limit",
-        about: "The next file is begun before one would grow larger: at least 64 kB, and for .wav at most 4 GB. Only with \
-                record.",
-    },
-    Key {
-        name: "record-max-time",
-        value: Value::Duration,
-        default: "no limit",
-        about: "The next file is begun when one is that old: at least 1s. Only with record.",
-    },
-    Key {
-        name: "record-keep",
-        value: Value::Integer { min: *RECORD_KEEP.start(), max: *RECORD_KEEP.end() },
-        default: "all",
-        about: "How many finished files of the recording are kept beside the one that is written; the oldest are deleted. \
-                Only with record, and for CSV only with record-max-size or record-max-time.",
-    },
+    KIND,
+    WORKER,
+    RATE,
+    PERIOD,
+    PHASE,
+    OVERRUN,
+    MAX_CATCH_UP,
+    MAX_DEBT,
+    DEADLINE,
+    OVERRUN_LIMIT,
+    OVERRUN_LEAK,
+    ON_OVERRUN_LIMIT,
+    BUDGET,
+    ON_ERROR,
+    RECORD,
+    QUEUE,
+    RECORD_MAX_SIZE,
+    RECORD_MAX_TIME,
+    RECORD_KEEP,
 ];
 
-/// The keys of `[task.NAME.simulate]`, read by `hertzd simulate` only.
-pub const TASK_SIMULATE_KEYS: &[Key] = &[Key {
-    name: "run",
-    value: Value::Durations,
-    default: "what the kind knows, else \"0s\"",
-    about: "How long each tick takes, one after the other and from the start again; zero is allowed.",
-}];
+pub(super) const RUN: Key = Key::new(
+    "run",
+    Value::Durations,
+    "How long each tick takes. The values of a list are used one after the other, over and over.",
+)
+.otherwise("what the kind knows, else `\"0s\"`");
+
+/// The keys of `[task.NAME.simulate]`, which only `hertzd simulate` reads.
+pub const TASK_SIMULATE_KEYS: &[Key] = &[RUN];
 
 /// What a worker or task may be called.
 pub(super) const NAME_PATTERN: &str = "^[A-Za-z0-9_-]{1,64}$";
-
-pub(super) const PRIORITY: std::ops::RangeInclusive<i64> = 1..=99;
-pub(super) const CATCH_UP: std::ops::RangeInclusive<i64> = 1..=1_000_000;
-pub(super) const RECORD_KEEP: std::ops::RangeInclusive<i64> = 1..=1_000_000;
-pub(super) const OVERRUN_LIMIT: std::ops::RangeInclusive<i64> = 1..=1_000_000;
 
 /// The one of `known` that `found` was probably meant to be.
 pub(super) fn suggestion<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

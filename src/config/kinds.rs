@@ -2,7 +2,9 @@
 //!
 //! Filled before the configuration is read; nothing here runs later, and no clock is read.
 
-use super::{Key, Section, TASK_KEYS, Value};
+use super::key::{Key, Value};
+use super::keys::TASK_KEYS;
+use super::section::Section;
 use crate::task::Task;
 use crate::time::Span;
 use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
@@ -75,7 +77,7 @@ impl Kinds {
     #[must_use]
     pub fn with<T: Task + DeserializeOwned + 'static>(self, name: &'static str, about: &'static str) -> Self {
         let fields = fields_of::<T>();
-        let key = |name| Key { name, value: Value::Any, default: "", about: "" };
+        let key = |name| Key::new(name, Value::Any, "");
         let common = |name: &str| name == "simulate" || TASK_KEYS.iter().any(|key| key.name == name);
         let keys: Vec<Key> = fields.unwrap_or_default().iter().copied().filter(|name| !common(name)).map(key).collect();
         let parse = move |section: &mut Section<'_>| {

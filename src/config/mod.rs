@@ -21,10 +21,12 @@
 //! Runs on the main thread before anything is real-time. No clock is read, and nothing is asked of the machine but
 //! the files themselves: its CPUs are handed in as [`Facts`].
 
+mod describe;
 mod error;
 mod file;
 mod files;
 mod identity;
+mod key;
 mod keys;
 mod kinds;
 mod merge;
@@ -33,200 +35,18 @@ mod schema;
 mod section;
 mod source;
 mod task;
+mod types;
 mod value;
 mod worker;
 
 pub use error::{Origin, Problem, Problems};
-pub use keys::{Key, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
+pub use key::{Absent, Key, Needs, Rule, Value, words};
+pub use keys::{TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
 pub use kinds::{Blueprint, BuildError, Kind, Kinds, Parse};
-pub use record::{RecordConfig, RecordFormat, refuse_value_name};
+pub use record::{RecordConfig, RecordFormat};
 pub use schema::schema;
-pub use section::Section;
-
-use crate::channels::Queue;
-use crate::pacing::{Overrun, Rate};
-use crate::time::Span;
-use std::path::{Path, PathBuf};
-
-/// All of a configuration. Every worker has a task, and every task a worker.
-#[derive(Debug)]
-pub struct Config {
-    /// The workers, in the order in which they first appear; at least one.
-    pub workers: Vec<WorkerConfig>,
-    /// The tasks, in the order in which they first appear; at least one.
-    pub tasks: Vec<TaskConfig>,
-    /// The files that were read, drop-ins after the file itself and masks included; empty for [`parse`](Self::parse).
-    pub files: Vec<PathBuf>,
-}
-
-impl Config {
-    /// Reads a configuration from a file (or pipe) of at most 1 MiB and, when its name ends in `.toml`, from its
-    /// [drop-ins](self#drop-ins): for `NAME.toml` those in the folder `NAME.d` beside it, if there is one.
-    ///
-    /// # Errors
-    /// Everything that is wrong with them, or why one of them could not be read.
-    pub fn load(path: &Path, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
-        file::load(path, kinds, facts)
-    }
-
-    /// Reads a configuration from its text, which messages call `name`.
-    ///
-    /// # Errors
-    /// Everything that is wrong with it.
-    pub fn parse(text: impl AsRef<[u8]>, name: &str, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
-        file::parse(text.as_ref(), name, kinds, facts)
-    }
-}
-
-/// Facts of the machine that a configuration is judged by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
-    /// The CPUs that are online, in ascending order.
-    pub online_cpus: Vec<usize>,
-    /// How many CPUs a CPU set of this system can name: 1024 on Linux.
-    pub cpu_set_size: usize,
-}
-
-/// One worker: `[worker.NAME]`.
-#[derive(Clone, Debug)]
-pub struct WorkerConfig {
-    /// Its name, unique; 1 to 64 letters, digits, `-` and `_`.
-    pub name: String,
-    /// The CPUs it is pinned to, ascending and online; empty: not pinned.
-    pub cpus: Vec<usize>,
-    /// How the kernel is asked to schedule it.
-    pub scheduling: Scheduling,
-    /// How long it stays awake before a release.
-    pub spin: Spin,
-    /// The clock its releases lie on.
-    pub clock: ClockKind,
-    /// Whether to refuse to start when `scheduling` is not granted.
-    pub require_realtime: bool,
-    /// Its keys and values in canonical text, without `simulate`: two configurations have the same worker, unchanged,
-    /// when name and identity are equal. Rates of its tasks are not part of it.
-    pub identity: String,
-    /// How much too late each sleep ends under `simulate`, cycled; empty: never.
-    pub simulated_oversleep: Vec<Span>,
-    /// Where it first stands; for an implicit worker, the start of the file.
-    pub section: Origin,
-}
-
-/// How a worker is scheduled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheduling {
-    /// First in, first out.
-    Fifo {
-        /// In 1..=99.
-        priority: u8,
-    },
-    /// Round robin among equals.
-    Rr {
-        /// In 1..=99.
-        priority: u8,
-    },
-    /// Earliest deadline first; never together with `cpus`.
-    Deadline {
-        /// Processor time in each period; from 1024 ns to the period.
-        runtime: Span,
-        /// The shortest period of the worker's tasks.
-        period: Span,
-    },
-    /// Like every other program.
-    Other,
-}
-
-/// How long a worker stays awake before a release.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Spin {
-    /// Not at all.
-    Off,
-    /// Always this long; above zero, and at most 80 % of a CPU over all ticks.
-    Fixed(Span),
-    /// As long as the measured oversleeps ask for.
-    Auto {
-        /// The most it may cost, as a fraction of one CPU; above 0 and at most 0.5.
-        cpu_max: f64,
-    },
-}
-
-/// The clock that releases lie on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClockKind {
-    /// Since boot; never set.
-    Monotonic,
-    /// International atomic time.
-    Tai,
-    /// Civil time.
-    Realtime,
-}
-
-/// One task: `[task.NAME]`.
-#[derive(Debug)]
-pub struct TaskConfig {
-    /// Its name, unique; 1 to 64 letters, digits, `-` and `_`.
-    pub name: String,
-    /// The name of its kind.
-    pub kind: &'static str,
-    /// Index of its worker in [`Config::workers`].
-    pub worker: usize,
-    /// Ticks per second.
-    pub rate: Rate,
-    /// How far its grid lies behind the worker's epoch; at least zero and below one period.
-    pub phase: Span,
-    /// What happens to releases that came up while it could not run.
-    pub overrun: Overrun,
-    /// Latest allowed finish after the release; above zero.
-    pub deadline: Span,
-    /// Longest allowed run; above zero and at most the deadline.
-    pub budget: Option<Span>,
-    /// How many overruns are put up with; `None`: any number.
-    pub overrun_limit: Option<OverrunLimit>,
-    /// What follows a tick that failed.
-    pub on_error: OnError,
-    /// What it is recorded to.
-    pub record: Option<RecordConfig>,
-    /// What becomes of what it produces faster than the recorder takes it.
-    pub queue: Queue,
-    /// Its keys and values in canonical text, with the name of its worker and without `simulate`: two configurations
-    /// have the same task, unchanged, when name and identity are equal. Values count as they are written.
-    pub identity: String,
-    /// How long each tick takes under `simulate`, cycled and never empty; `None`: what the blueprint says.
-    pub simulated_run: Option<Vec<Span>>,
-    /// From which the task is built.
-    pub blueprint: Blueprint,
-    /// Where it first stands, for [`Problems::at`] when it cannot be built.
-    pub section: Origin,
-}
-
-/// How many overruns of a task are put up with, as a [`LeakyBucket`](crate::pacing::LeakyBucket) counts them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OverrunLimit {
-    /// The most that are put up with at a time; in 1..=1_000_000.
-    pub count: u32,
-    /// After each such time one is forgiven; above zero.
-    pub leak: Span,
-    /// What follows when there are more.
-    pub action: LimitAction,
-}
-
-/// What follows more overruns than are put up with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitAction {
-    /// A warning.
-    Warn,
-    /// No more ticks of this task.
-    Disable,
-    /// The end of the daemon.
-    Exit,
-}
-
-/// What follows a tick that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnError {
-    /// The next tick.
-    Continue,
-    /// No more ticks of this task.
-    Disable,
-    /// The end of the daemon.
-    Exit,
-}
+pub use section::{NumberOrName, Section};
+pub use types::{
+    ClockKind, Config, Facts, LimitAction, OnError, OverrunLimit, Scheduling, Spin, TaskConfig, WorkerConfig,
+};
+pub use value::refuse_value_name;

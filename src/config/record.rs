@@ -1,7 +1,7 @@
 //! The rules of `record` and the keys around it: which formats there are, which tasks may share a file, and what the values
 //! of a recorded task may be called. Pure.
 
-use super::keys::RECORD_KEEP;
+use super::keys::{RECORD, RECORD_KEEP, RECORD_MAX_SIZE, RECORD_MAX_TIME};
 use super::section::Section;
 use crate::time::Span;
 use std::collections::HashMap;
@@ -46,64 +46,32 @@ impl RecordFormat {
     }
 }
 
-const LEAST_SIZE: u64 = 64_000;
-const LEAST_TIME: Span = Span::from_seconds(1);
 /// The sizes in a WAV file have 32 bits.
 const LARGEST_WAV: u64 = 4_000_000_000;
-const KEYS: [&str; 3] = ["record-max-size", "record-max-time", "record-keep"];
-
-/// What every CSV has beside the values; see [`crate::recording`].
-const OWN_COLUMNS: [&str; 4] = ["tick", "release_utc", "sample_utc", "lateness_ns"];
-
-/// Why a value cannot be called `name`; `None`: it can.
-pub fn refuse_value_name(name: &str) -> Option<&'static str> {
-    match name {
-        "" => Some("must not be empty"),
-        _ if OWN_COLUMNS.contains(&name) => Some("is a column of every CSV recording; choose another name"),
-        _ if name.chars().any(char::is_control) => Some("must not hold a line break or another control character"),
-        _ => None,
-    }
-}
-
-impl Section<'_> {
-    /// What a value is called.
-    pub fn value_name(&mut self, key: &str) -> Option<String> {
-        let name = self.text(key)?;
-        match refuse_value_name(&name) {
-            Some(problem) => self.problem(key, problem),
-            None => return Some(name),
-        }
-        None
-    }
-}
+const LIMITS: [&str; 3] = [RECORD_MAX_SIZE.name, RECORD_MAX_TIME.name, RECORD_KEEP.name];
 
 pub(super) fn judge(section: &mut Section<'_>) -> Option<RecordConfig> {
-    let path = section.path("record");
-    let max_size = section.size(KEYS[0]);
-    let max_time = section.duration(KEYS[1]);
-    let keep = section.integer(KEYS[2], RECORD_KEEP).and_then(|keep| usize::try_from(keep).ok());
-    KEYS.iter().for_each(|key| section.refuse_idle(key, !section.has("record"), "without record"));
-    if max_size.is_some_and(|size| size < LEAST_SIZE) {
-        section.problem(KEYS[0], "must be at least 64 kB");
-    }
-    if max_time.is_some_and(|time| time < LEAST_TIME) {
-        section.problem(KEYS[1], "must be at least 1s");
-    }
+    let path = section.path(&RECORD);
+    let max_size = section.size(&RECORD_MAX_SIZE);
+    let max_time = section.duration(&RECORD_MAX_TIME);
+    let keep = section.integer(&RECORD_KEEP);
     let path = path?;
     let Some(format) = RecordFormat::of(&path) else {
         let help = ".csv takes values or buffered samples, .wav takes sound, .mcap takes everything";
-        section.problem_with_help("record", "must end in .csv, .wav or .mcap", Some(help.to_owned()));
+        section.problem_with_help(&RECORD, "must end in .csv, .wav or .mcap", help);
         return None;
     };
     if format == RecordFormat::Wav && max_size.is_some_and(|size| size > LARGEST_WAV) {
-        section.problem(KEYS[0], "must be at most 4 GB: a WAV file cannot be larger");
+        section.problem(&RECORD_MAX_SIZE, "must be at most 4 GB: a WAV file cannot be larger");
     }
-    if format == RecordFormat::Csv && max_size.is_none() && max_time.is_none() {
-        section.refuse_idle(KEYS[2], true, "for CSV without record-max-size or record-max-time");
+    let limited = section.has(&RECORD_MAX_SIZE) || section.has(&RECORD_MAX_TIME);
+    if format == RecordFormat::Csv && section.has(&RECORD_KEEP) && !limited {
+        let message = "has no effect for CSV without record-max-size or record-max-time; remove it";
+        section.problem(&RECORD_KEEP, message);
     }
     if format == RecordFormat::Mcap && !cfg!(feature = "mcap") {
         let help = "build it with `cargo build --release --features mcap`, or record to a .csv";
-        section.problem_with_help("record", "this hertzd was built without MCAP", Some(help.to_owned()));
+        section.problem_with_help(&RECORD, "this hertzd was built without MCAP", help);
     }
     let path = path.strip_prefix(".").unwrap_or(&path).components().collect();
     Some(RecordConfig { path, format, max_size, max_time, keep })
@@ -143,7 +111,7 @@ pub(super) fn share<'a, F: Eq + Hash>(
                     agree(&mut first.keep, record.keep),
                 ];
                 let message = format!("task.{other} records to the same file and sets another limit; set it once");
-                let contradicting = KEYS.into_iter().zip(agreed).filter(|(_, agreed)| !agreed);
+                let contradicting = LIMITS.into_iter().zip(agreed).filter(|(_, agreed)| !agreed);
                 conflicts.extend(contradicting.map(|(key, _)| Conflict {
                     task,
                     key,
@@ -153,7 +121,7 @@ pub(super) fn share<'a, F: Eq + Hash>(
             }
             Some((other, _)) => conflicts.push(Conflict {
                 task,
-                key: "record",
+                key: RECORD.name,
                 message: format!("task.{other} records there too; give each its own file"),
                 help: Some("or record all of them to one .mcap".to_owned()),
             }),

@@ -1,12 +1,12 @@
 //! The key tables as a JSON Schema, for editors that complete and check TOML while it is written. Pure.
 //!
-//! An editor knows less than `hertzd check`: rules between keys and facts of the machine are not in the schema.
+//! It says all that a schema can say of what `hertzd check` refuses: `tests/schema.rs` lists what it cannot.
 
-use super::keys::{
-    Key, NAME_PATTERN, TASK_KEYS, TASK_SIMULATE_KEYS, Value as Wanted, WORKER_KEYS, WORKER_SIMULATE_KEYS,
-};
+use super::key::{Absent, Key, Needs, Rule, Value as Wanted};
+use super::keys::{NAME_PATTERN, TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
 use super::kinds::{Kind, Kinds};
-use super::value::{DURATION_UNITS, RATE_UNITS, SIZE_UNITS};
+use super::value::{DURATION_UNITS, OWN_COLUMNS, RATE_UNITS, SIZE_UNITS};
+use crate::time::Span;
 use serde_json::{Map, Value, json};
 
 /// The schema (draft 2020-12) of a configuration with these kinds.
@@ -15,123 +15,233 @@ pub fn schema(kinds: &Kinds) -> Value {
         json!({"type": "object", "propertyNames": {"pattern": NAME_PATTERN},
                "additionalProperties": {"$ref": format!("#/$defs/{definition}")}})
     };
+    let mut tasks = named("task");
+    tasks["minProperties"] = json!(1);
+    let mut worker = table(WORKER_KEYS, kinds);
+    worker["properties"]["simulate"] = simulate(WORKER_SIMULATE_KEYS, kinds);
+    worker["additionalProperties"] = json!(false);
+    let mut task = table(TASK_KEYS, kinds);
+    task["properties"]["simulate"] = simulate(TASK_SIMULATE_KEYS, kinds);
+    let of_kinds = kinds.iter().map(|kind| of_kind(kind, kinds));
+    task["allOf"] = task["allOf"].as_array().into_iter().flatten().cloned().chain(of_kinds).collect();
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "hertzd configuration",
         "type": "object",
         "required": ["task"],
         "additionalProperties": false,
-        "properties": {"worker": named("worker"), "task": with(named("task"), "minProperties", json!(1))},
+        "properties": {"worker": named("worker"), "task": tasks},
         "$defs": {
-            "duration": {"type": "string", "pattern": duration_pattern()},
-            "worker": {
-                "type": "object",
-                "additionalProperties": false,
-                "not": {"required": ["cpu", "cpus"]},
-                "properties": properties(WORKER_KEYS, WORKER_SIMULATE_KEYS, kinds),
-            },
-            "task": {
-                "type": "object",
-                "required": ["kind"],
-                "oneOf": [{"required": ["rate"]}, {"required": ["period"]}],
-                "properties": properties(TASK_KEYS, TASK_SIMULATE_KEYS, kinds),
-                "allOf": kinds.iter().map(|kind| of_kind(kind, kinds)).collect::<Vec<_>>(),
-            },
+            "duration": {"type": "string", "pattern": duration_pattern(DECIMAL)},
+            "duration-above-zero": {"type": "string", "pattern": duration_pattern(ABOVE_ZERO)},
+            "rate": {"anyOf": [
+                {"type": "number", "minimum": 1.0 / 86_400.0, "maximum": 1_000_000},
+                {"type": "string", "pattern": rate_pattern()},
+            ]},
+            "worker": worker,
+            "task": task,
         },
     })
 }
 
 /// What holds for a task of this kind: its keys, and no others beside the common ones.
 fn of_kind(kind: &Kind, kinds: &Kinds) -> Value {
-    let mut keys: Map<String, Value> = TASK_KEYS.iter().map(|key| (key.name.to_owned(), json!(true))).collect();
-    keys.insert("simulate".to_owned(), json!(true));
-    keys.extend(kind.keys.iter().map(|key| (key.name.to_owned(), property(key, kinds))));
-    json!({
-        "if": {"properties": {"kind": {"const": kind.name}}, "required": ["kind"]},
-        "then": {"description": kind.about, "properties": keys, "additionalProperties": kind.is_open()},
-    })
+    let mut then = table(&kind.keys, kinds);
+    then["description"] = json!(kind.about);
+    then["additionalProperties"] = json!(kind.is_open());
+    for name in TASK_KEYS.iter().map(|key| key.name).chain(["simulate"]) {
+        then["properties"][name] = json!(true);
+    }
+    json!({"if": {"properties": {"kind": {"const": kind.name}}, "required": ["kind"]}, "then": then})
 }
 
-fn properties(keys: &[Key], simulate: &[Key], kinds: &Kinds) -> Value {
-    let table = |keys: &[Key]| {
-        keys.iter().map(|key| (key.name.to_owned(), property(key, kinds))).collect::<Map<String, Value>>()
-    };
-    let mut properties = table(keys);
-    let inner = json!({"type": "object", "additionalProperties": false, "properties": table(simulate),
-                       "description": "Read by `hertzd simulate` only."});
-    properties.insert("simulate".to_owned(), inner);
-    Value::Object(properties)
+fn simulate(keys: &[Key], kinds: &Kinds) -> Value {
+    let mut simulate = table(keys, kinds);
+    simulate["additionalProperties"] = json!(false);
+    simulate["description"] = json!("Read by `hertzd simulate` only.");
+    simulate
 }
 
-fn property(key: &Key, kinds: &Kinds) -> Value {
-    let about = match key.default {
-        "" => key.about.to_owned(),
-        default => format!("{}\n\nDefault: {default}", key.about).trim_start().to_owned(),
+/// A table with these keys and their rules.
+fn table(keys: &[Key], kinds: &Kinds) -> Value {
+    let properties: Map<String, Value> = keys.iter().map(|key| (key.name.to_owned(), property(key, kinds))).collect();
+    let inner = keys.iter().flat_map(|list| match list.value {
+        Wanted::Tables(inner) => inner.iter().flat_map(|key| rules(key, inner, Some(list.name))).collect(),
+        _ => Vec::new(),
+    });
+    let rules: Vec<Value> = keys.iter().flat_map(|key| rules(key, keys, None)).chain(inner).collect();
+    json!({"type": "object", "properties": properties, "allOf": rules})
+}
+
+/// What else has to hold where this key is there, or is not. For a key of the tables in the list `inside`, only the
+/// rules about the table around them; else all others.
+fn rules(key: &Key, keys: &[Key], inside: Option<&str>) -> Vec<Value> {
+    let about_outer = |others: &[&str]| others.iter().any(|other| other.starts_with("../"));
+    let of_rule = |rule: &Rule| match rule.needs {
+        Needs::With(others) | Needs::Without(others) => about_outer(others),
+        _ => false,
     };
-    match (wanted(key.value, kinds), about.as_str()) {
-        (schema, "") => schema,
-        (schema, about) => with(schema, "description", json!(about)),
+    let outer = inside.is_some();
+    let is_there = match inside {
+        None => there(key.name),
+        // Some table of the list has it.
+        Some(list) => json!({"required": [list], "properties": {list: {"contains": there(key.name)}}}),
+    };
+    let excluded = key.excludes.iter().filter(|_| !outer);
+    let mut all: Vec<Value> = excluded.map(|other| json!({"not": {"required": [key.name, other]}})).collect();
+    for rule in key.rules.iter().filter(|rule| of_rule(rule) == outer) {
+        let concerned = match rule.word {
+            Some(word) => has_word(key.name, &[word], false),
+            None if key.value == Wanted::Bool => is_on(key.name),
+            None => is_there.clone(),
+        };
+        all.push(json!({"if": concerned, "then": needs(rule, keys)}));
+    }
+    if let Absent::Refused { unless, .. } = key.absent {
+        let is_outer = about_outer(unless) || key.rules.iter().any(of_rule);
+        let conditions: Vec<Value> = key.rules.iter().map(|rule| needs(rule, keys)).collect();
+        let has_it = match inside {
+            None => there(key.name),
+            Some(list) => json!({"properties": {list: {"items": there(key.name)}}}),
+        };
+        let enough: Vec<Value> = unless.iter().map(|other| there(other)).chain([has_it]).collect();
+        if is_outer == outer {
+            let enough = if let [one] = &enough[..] { one.clone() } else { json!({"anyOf": enough}) };
+            all.push(if conditions.is_empty() { enough } else { json!({"if": {"allOf": conditions}, "then": enough}) });
+        }
+    }
+    all
+}
+
+/// The condition of a rule; a key of the outer table is named as it is there.
+fn needs(rule: &Rule, keys: &[Key]) -> Value {
+    let any = |others: &[&str]| match others {
+        [one] => there(one),
+        others => json!({"anyOf": others.iter().map(|other| there(other)).collect::<Vec<_>>()}),
+    };
+    let by_default = |name: &str, words: &[&str]| {
+        let key = keys.iter().find(|key| key.name == name);
+        key.and_then(|key| key.default_word()).is_some_and(|default| words.contains(&default))
+    };
+    match rule.needs {
+        Needs::With(others) => any(others),
+        Needs::Without(others) => json!({"not": any(others)}),
+        Needs::Is(name, words) => has_word(name, words, by_default(name, words)),
+        Needs::IsNot(name, words) => json!({"not": has_word(name, words, by_default(name, words))}),
+        Needs::On(name) => is_on(name),
+        Needs::Off(name) => json!({"not": is_on(name)}),
     }
 }
 
-fn wanted(value: Wanted, kinds: &Kinds) -> Value {
+fn there(name: &str) -> Value {
+    json!({"required": [name.trim_start_matches("../")]})
+}
+
+fn is_on(name: &str) -> Value {
+    json!({"required": [name], "properties": {name: {"const": true}}})
+}
+
+fn has_word(name: &str, words: &[&str], by_default: bool) -> Value {
+    let properties = json!({name: {"enum": words}});
+    if by_default { json!({"properties": properties}) } else { json!({"required": [name], "properties": properties}) }
+}
+
+fn property(key: &Key, kinds: &Kinds) -> Value {
+    let mut schema = wanted(&key.value, kinds);
+    let default = key.default_text();
+    let about = match key.text() {
+        about if about.is_empty() || default == "none" => about,
+        about => format!("{about}\n\nDefault: {default}."),
+    };
+    if !about.is_empty() {
+        schema["description"] = json!(about);
+    }
+    schema
+}
+
+fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
+    let integer = |min: i64, max: i64| match max {
+        i64::MAX => json!({"type": "integer", "minimum": min}),
+        _ => json!({"type": "integer", "minimum": min, "maximum": max}),
+    };
+    // Neither empty nor with a NUL byte.
+    let name = json!({"type": "string", "pattern": r"^[^\x00]*[^\s\x00][^\x00]*$"});
     let duration = json!({"$ref": "#/$defs/duration"});
-    match value {
-        Wanted::Duration => duration,
-        Wanted::Durations => {
-            json!({"anyOf": [duration, {"type": "array", "minItems": 1, "items": duration}]})
-        }
-        Wanted::Rate => json!({"anyOf": [
-            {"type": "number", "exclusiveMinimum": 0, "maximum": 1_000_000},
+    match *value {
+        Wanted::Duration { min: Span::ZERO, .. } => duration,
+        Wanted::Duration { .. } => json!({"$ref": "#/$defs/duration-above-zero"}),
+        Wanted::Durations => json!({"anyOf": [duration, {"type": "array", "minItems": 1, "items": duration}]}),
+        Wanted::Rate => json!({"$ref": "#/$defs/rate"}),
+        Wanted::Hertz => json!({"anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": 1_000_000},
             {"type": "string", "pattern": rate_pattern()},
         ]}),
-        Wanted::Integer { min, max: i64::MAX } => json!({"type": "integer", "minimum": min}),
-        Wanted::Integer { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
-        Wanted::IntegerOrText { min, max } => {
-            json!({"anyOf": [{"type": "integer", "minimum": min, "maximum": max}, {"type": "string", "minLength": 1}]})
+        Wanted::Integer { min, max } => integer(min, max),
+        Wanted::NumberOrName { min, max } => json!({"anyOf": [integer(min, max), name]}),
+        Wanted::NumbersOrNames { min, max, most } => {
+            json!({"type": "array", "minItems": 1, "maxItems": most, "uniqueItems": true,
+                   "items": {"anyOf": [integer(min, max), name]}})
         }
         Wanted::Number => json!({"type": "number"}),
+        Wanted::Factor => json!({"type": "number", "not": {"const": 0}}),
+        Wanted::Positive => json!({"type": "number", "exclusiveMinimum": 0}),
         Wanted::Text => json!({"type": "string"}),
+        Wanted::Name | Wanted::Path => name,
+        Wanted::FileName => json!({"type": "string", "pattern": r"^[^/\x00]*[^/\s\x00][^/\x00]*$",
+                                   "not": {"enum": [".", ".."]}}),
+        Wanted::ValueName => {
+            json!({"type": "string", "pattern": r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f]+[^\x00-\x1f\x7f-\x9f]*$",
+                                    "not": {"enum": OWN_COLUMNS}})
+        }
         Wanted::Texts => json!({"type": "array", "minItems": 1, "uniqueItems": true, "items": {"type": "string"}}),
-        Wanted::Path => json!({"type": "string", "minLength": 1}),
-        Wanted::Percent => json!({"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$"}),
-        Wanted::Size => json!({"type": "string", "pattern": size_pattern()}),
+        Wanted::Format { pattern, .. } => json!({"type": "string", "pattern": pattern}),
+        Wanted::Bytes { most } => json!({"type": "array", "items":
+            {"type": "array", "minItems": 1, "maxItems": most, "items": integer(0, 0xff)}}),
+        Wanted::Percent { max } => json!({"type": "string", "pattern": percent_pattern(max)}),
+        Wanted::Size { .. } => json!({"type": "string", "pattern": size_pattern()}),
         Wanted::Bool => json!({"type": "boolean"}),
         Wanted::Choice(words) => json!({"enum": words}),
         Wanted::Cpu => json!({"type": "integer", "minimum": 0}),
         Wanted::Cpus => {
             json!({"type": "array", "minItems": 1, "uniqueItems": true, "items": {"type": "integer", "minimum": 0}})
         }
-        Wanted::Spin => json!({"anyOf": [{"enum": ["off", "auto"]}, duration]}),
+        Wanted::Spin => json!({"anyOf": [{"enum": ["off", "auto"]}, {"$ref": "#/$defs/duration-above-zero"}]}),
         Wanted::Kind => json!({"enum": kinds.names().collect::<Vec<_>>()}),
         Wanted::Tables(keys) => {
-            let keys: Map<String, Value> = keys.iter().map(|key| (key.name.to_owned(), property(key, kinds))).collect();
-            let table = json!({"type": "object", "additionalProperties": false, "properties": keys});
-            json!({"type": "array", "minItems": 1, "items": table})
+            let mut item = table(keys, kinds);
+            item["additionalProperties"] = json!(false);
+            json!({"type": "array", "minItems": 1, "items": item})
         }
         Wanted::Any => json!({}),
     }
 }
 
-fn size_pattern() -> String {
-    let units: Vec<_> = SIZE_UNITS.iter().map(|(unit, _)| *unit).collect();
-    format!(r"^\s*[0-9]+(\.[0-9]+)?\s*({})\s*$", units.join("|"))
+const DECIMAL: &str = r"[0-9]+(\.[0-9]+)?";
+const ABOVE_ZERO: &str = r"(0*[1-9][0-9]*(\.[0-9]+)?|0+\.0*[1-9][0-9]*)";
+
+fn units<'a>(units: impl Iterator<Item = &'a str>) -> String {
+    units.filter(|unit| !unit.is_empty()).collect::<Vec<_>>().join("|")
 }
 
-fn duration_pattern() -> String {
+fn size_pattern() -> String {
+    format!(r"^\s*{ABOVE_ZERO}\s*({})\s*$", units(SIZE_UNITS.iter().map(|(unit, _)| *unit)))
+}
+
+fn duration_pattern(number: &str) -> String {
     // The second letter for micro (Greek) is read as well as the first.
-    format!(r"^\s*[0-9]+(\.[0-9]+)?\s*({}|μs)\s*$", DURATION_UNITS.join("|"))
+    format!(r"^\s*{number}\s*({}|μs)\s*$", units(DURATION_UNITS.iter().copied()))
 }
 
 fn rate_pattern() -> String {
-    let number = r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?";
-    let units: Vec<_> = RATE_UNITS.iter().map(|(name, _)| *name).filter(|name| !name.is_empty()).collect();
-    format!(r"^\s*\+?{number}(\s*/\s*\+?{number})?\s*({})?\s*$", units.join("|"))
+    let number = format!(r"\+?{ABOVE_ZERO}([eE][+-]?[0-9]+)?");
+    format!(r"^\s*{number}(\s*/\s*{number})?\s*({})?\s*$", units(RATE_UNITS.iter().map(|(unit, _)| *unit)))
 }
 
-fn with(mut object: Value, key: &str, value: Value) -> Value {
-    object[key] = value;
-    object
+/// Above zero and up to `max`, a multiple of ten.
+fn percent_pattern(max: u8) -> String {
+    let tens = max / 10;
+    let below = format!(r"0*([1-{}][0-9]|[1-9])(\.[0-9]*)?|0*\.0*[1-9][0-9]*|0+\.0*[1-9][0-9]*", tens - 1);
+    format!(r"^\s*({below}|0*{max}(\.0*)?)\s*%\s*$")
 }
 
 #[cfg(test)]
@@ -147,10 +257,9 @@ mod tests {
             assert_eq!(properties.len(), keys.len() + 1, "the keys and simulate");
             for key in keys {
                 let about = properties[key.name]["description"].as_str().unwrap();
-                assert!(about.starts_with(key.about) && about.ends_with(key.default), "{table}.{}", key.name);
+                assert!(about.starts_with(&key.text()), "{table}.{}", key.name);
             }
         }
         assert_eq!(schema["$defs"]["task"]["properties"]["kind"]["enum"], json!(["a"]));
-        assert_eq!(schema["$defs"]["task"]["allOf"][0]["then"]["additionalProperties"], json!(false));
     }
 }

@@ -1,15 +1,17 @@
 //! One table of the configuration, read key by key. Problems are collected instead of ending the reading, so that it is
 //! all judged in one go. Used by this room itself and by every kind of task. No clock is read.
 
+use super::describe::or;
 use super::error::{self, Origin, Problem};
-use super::keys::{Key, suggestion};
+use super::key::{Absent, Key, Needs, Rule, Value};
+use super::keys::{PERIOD, RATE, suggestion};
 use super::source::Source;
 use super::{identity, value};
 use crate::pacing::Rate;
 use crate::time::Span;
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use toml::Spanned;
@@ -17,14 +19,26 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 /// One table of the file and its drop-ins; its keys may come from several.
 ///
-/// A getter returns `None` when its key is absent, and also when the value is no good; then the problem has been noted,
-/// and the configuration will be refused. So `section.duration("warm-up").unwrap_or(DEFAULT)` is all a key needs.
+/// A getter takes the [`Key`], whose range, choices and default it applies. It returns `None` when the key is absent and
+/// has no default, and also when the value is wrong; then the problem has been noted, and the configuration will be
+/// refused. So `section.integer(&STEP)?` is all that a key with a default needs. Unknown keys, missing ones and keys
+/// without effect have been noted before.
 pub struct Section<'a> {
     source: &'a Arc<Source>,
     place: String,
     header: Range<usize>,
     table: &'a DeTable<'a>,
+    outer: Option<&'a DeTable<'a>>, // the table around it, for rules
     problems: Vec<Problem>,
+}
+
+/// A whole number, or a text that is not empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NumberOrName {
+    /// The number.
+    Number(i64),
+    /// The text.
+    Name(String),
 }
 
 impl<'a> Section<'a> {
@@ -33,145 +47,128 @@ impl<'a> Section<'a> {
         &self.place
     }
 
-    /// Whether the key is there, whatever its value.
-    pub fn has(&self, key: &str) -> bool {
-        self.table.contains_key(key)
-    }
-
-    /// Whether the key is there; its absence is a problem, and `wanted` says what belongs there.
-    pub fn require(&mut self, key: &str, wanted: &str) -> bool {
-        if !self.has(key) {
-            self.problem(key, format!("missing; {wanted}"));
-        }
-        self.has(key)
+    /// Whether the key is there, with any value.
+    pub fn has(&self, key: &Key) -> bool {
+        self.table.contains_key(key.name)
     }
 
     /// Notes a problem, at the key's value or, when the key is absent, at the section's header.
-    pub fn problem(&mut self, key: &str, message: impl Display) {
-        self.problem_with_help(key, message, None);
+    pub fn problem(&mut self, key: &Key, message: impl Display) {
+        self.problem_at(key.name, message, None);
     }
 
     /// The same, with what to do about it.
-    pub fn problem_with_help(&mut self, key: &str, message: impl Display, help: Option<String>) {
-        let Some(value) = self.table.get(key) else {
-            return self.note(key, self.header.clone(), false, message, help);
-        };
-        // A table is not quoted: what stands at its place is only its header.
-        let quoted = match value.get_ref() {
-            DeValue::Table(_) => false,
-            value => !holds_tables(value),
-        };
-        self.note(key, value.span(), quoted, message, help);
+    pub fn problem_with_help(&mut self, key: &Key, message: impl Display, help: impl Into<String>) {
+        self.problem_at(key.name, message, Some(help.into()));
     }
 
-    /// A text, which may be empty.
-    pub fn text(&mut self, key: &str) -> Option<String> {
-        self.read(key, |value| value.as_str().map(str::to_owned).ok_or_else(|| "must be a text in quotes".to_owned()))
+    /// Notes a problem with the task's rate, at `rate` or `period`.
+    pub fn problem_with_rate(&mut self, message: impl Display) {
+        let key = if self.has(&RATE) { RATE } else { PERIOD };
+        self.problem(&key, message);
     }
 
-    /// Whether the key's value is a text.
-    pub fn is_text(&self, key: &str) -> bool {
-        self.value(key).is_some_and(|value| value.as_str().is_some())
-    }
-
-    /// A list of texts; never empty, and none of them twice.
-    pub fn texts(&mut self, key: &str) -> Option<Vec<String>> {
-        let list = match self.value(key)? {
-            DeValue::Array(list) if !list.is_empty() => list,
-            _ => {
-                self.problem(key, "must be a list of texts, with at least one");
-                return None;
-            }
-        };
-        let mut texts: Vec<String> = Vec::with_capacity(list.len());
-        for item in list {
-            let problem = match item.get_ref().as_str() {
-                Some(text) if texts.iter().any(|earlier| earlier == text) => "stands here twice",
-                Some(text) => {
-                    texts.push(text.to_owned());
-                    continue;
-                }
-                None => "must be a text in quotes",
-            };
-            self.note(key, item.span(), true, problem, None);
-        }
-        (texts.len() == list.len()).then_some(texts)
-    }
-
-    /// A length of time above zero.
-    pub fn duration(&mut self, key: &str) -> Option<Span> {
-        self.read(key, |value| match value::duration(value)? {
-            Span::ZERO => Err("must be above zero".to_owned()),
-            span => Ok(span),
+    /// A text.
+    pub fn text(&mut self, key: &Key) -> Option<String> {
+        self.read(key, |found| match (value::text(&key.value, found), key.absent) {
+            (Err(wanted), Absent::Refused { hint, .. }) if found.as_str().is_some() => Err(format!("{wanted}; {hint}")),
+            (read, _) => read,
         })
     }
 
-    /// A length of time, where zero means something.
-    pub fn duration_or_zero(&mut self, key: &str) -> Option<Span> {
-        self.read(key, value::duration)
+    /// A list of texts.
+    pub fn texts(&mut self, key: &Key) -> Option<Vec<String>> {
+        self.list(key, "texts", |item| value::text(&Value::Text, item))
+    }
+
+    /// A length of time.
+    pub fn duration(&mut self, key: &Key) -> Option<Span> {
+        self.read(key, |found| value::duration_of(&key.value, found))
     }
 
     /// One length of time or a list of them; never empty, and zero is allowed.
-    pub fn durations(&mut self, key: &str) -> Option<Vec<Span>> {
-        match self.value(key)? {
-            DeValue::Array(list) if list.is_empty() => {
+    pub fn durations(&mut self, key: &Key) -> Option<Vec<Span>> {
+        match self.value(key) {
+            Some(DeValue::Array(list)) if list.is_empty() => {
                 self.problem(key, "must hold at least one duration");
                 None
             }
-            DeValue::Array(list) => {
-                let read = |item: &Spanned<DeValue<'_>>| {
-                    value::duration(item.get_ref())
-                        .map_err(|wanted| self.note(key, item.span(), true, wanted, None))
-                        .ok()
-                };
-                let spans: Vec<_> = list.iter().map(read).collect();
-                spans.into_iter().collect()
-            }
-            _ => self.duration_or_zero(key).map(|span| vec![span]),
+            Some(DeValue::Array(list)) => self.items(key, list, value::duration),
+            _ => self.read(key, value::duration).map(|span| vec![span]),
         }
     }
 
-    /// A number of bytes, with its unit.
-    pub fn size(&mut self, key: &str) -> Option<u64> {
-        self.read(key, value::size)
+    /// A number of bytes.
+    pub fn size(&mut self, key: &Key) -> Option<u64> {
+        self.read(key, |found| value::size_of(&key.value, found))
     }
 
-    /// So many a second, exact.
-    pub fn rate(&mut self, key: &str) -> Option<Rate> {
+    /// A number per second, exact.
+    pub fn rate(&mut self, key: &Key) -> Option<Rate> {
         self.read(key, value::rate)
     }
 
-    /// A finite number, with or without a fraction.
-    pub fn number(&mut self, key: &str) -> Option<f64> {
-        self.read(key, value::number)
+    /// A whole number of hertz from 1 to 1,000,000.
+    pub fn hertz(&mut self, key: &Key) -> Option<u32> {
+        self.read(key, value::hertz)
     }
 
-    /// A whole number in `range`.
-    pub fn integer(&mut self, key: &str, range: RangeInclusive<i64>) -> Option<i64> {
-        self.read(key, |value| {
-            let number = value.as_integer().and_then(|n| i64::from_str_radix(n.as_str(), n.radix()).ok());
-            number.filter(|number| range.contains(number)).ok_or_else(|| {
-                let (first, last) = (range.start(), range.end());
-                match *last {
-                    i64::MAX => format!("must be a whole number, at least {first}"),
-                    _ => format!("must be a whole number from {first} to {last}"),
-                }
-            })
-        })
+    /// A finite number.
+    pub fn number(&mut self, key: &Key) -> Option<f64> {
+        self.read(key, |found| value::number_of(&key.value, found))
     }
 
-    /// A whole number of hertz from 1 to 1,000,000, written as a rate is: 48000 or `"48 kHz"`.
-    pub fn hertz(&mut self, key: &str) -> Option<u32> {
+    /// A whole number. `None` too, with a problem noted, where the key's range is wider than `T`.
+    pub fn integer<T: TryFrom<i64>>(&mut self, key: &Key) -> Option<T> {
         self.read(key, |found| {
-            let whole = value::rate(found).ok().filter(|rate| rate.den() == 1);
-            let hertz = whole.and_then(|rate| u32::try_from(rate.num()).ok());
-            hertz.ok_or_else(|| "must be a whole number of hertz up to 1 MHz, such as 48000 or \"48 kHz\"".to_owned())
+            let number = value::integer(&key.value, found)?;
+            T::try_from(number).map_err(|_| "does not fit; that is a fault of this key's range".to_owned())
         })
     }
 
-    /// One period of the task whose section this is; `None` when its rate is no good, which is noted elsewhere.
+    /// A whole number, or a text that is not empty.
+    pub fn number_or_name(&mut self, key: &Key) -> Option<NumberOrName> {
+        self.read(key, |found| Self::either(&key.value, found))
+    }
+
+    /// A list of these.
+    pub fn numbers_or_names(&mut self, key: &Key) -> Option<Vec<NumberOrName>> {
+        self.list(key, "numbers and texts", |item| Self::either(&key.value, item))
+    }
+
+    fn either(wanted: &Value, found: &DeValue<'_>) -> Result<NumberOrName, String> {
+        match found {
+            DeValue::String(_) => value::text(&Value::Name, found).map(NumberOrName::Name),
+            _ => value::integer(wanted, found).map(NumberOrName::Number),
+        }
+    }
+
+    /// A list of lists of bytes, of which none is empty.
+    pub fn bytes(&mut self, key: &Key) -> Option<Vec<Vec<u8>>> {
+        let Value::Bytes { most } = key.value else { return None };
+        let wanted = format!("must be a list of lists of 1 to {most} bytes");
+        let lists = match self.value(key)? {
+            DeValue::Array(lists) => lists,
+            _ => {
+                self.problem(key, wanted);
+                return None;
+            }
+        };
+        let mut all = Vec::with_capacity(lists.len());
+        for list in lists {
+            match list.get_ref() {
+                DeValue::Array(bytes) if (1..=most).contains(&bytes.len()) => {
+                    all.extend(self.items(key, bytes, value::byte));
+                }
+                _ => self.note(key.name, list.span(), true, &wanted, None),
+            }
+        }
+        (all.len() == lists.len()).then_some(all)
+    }
+
+    /// One period of the task whose section this is; `None` when its rate is wrong, which is noted elsewhere.
     pub fn period(&self) -> Option<Span> {
-        match (self.value("rate"), self.value("period")) {
+        match (self.value(&RATE), self.value(&PERIOD)) {
             (Some(rate), None) => value::rate(rate).ok().map(Rate::period),
             (None, Some(period)) => value::duration(period).ok().and_then(Rate::from_period).map(Rate::period),
             _ => None,
@@ -179,34 +176,28 @@ impl<'a> Section<'a> {
     }
 
     /// `true` or `false`.
-    pub fn boolean(&mut self, key: &str) -> Option<bool> {
+    pub fn boolean(&mut self, key: &Key) -> Option<bool> {
         self.read(key, |value| value.as_bool().ok_or_else(|| "must be true or false".to_owned()))
     }
 
-    /// The path of a file; whether it exists is not asked here.
-    pub fn path(&mut self, key: &str) -> Option<PathBuf> {
-        self.read(key, |value| match value.as_str() {
-            Some("") => Err("must not be empty".to_owned()),
-            Some(path) if path.contains('\0') => Err("must not hold a NUL byte".to_owned()),
-            Some(path) => Ok(PathBuf::from(path)),
-            None => Err("must be a path in quotes".to_owned()),
-        })
+    /// The path of a file, which need not exist.
+    pub fn path(&mut self, key: &Key) -> Option<PathBuf> {
+        self.text(key).map(PathBuf::from)
     }
 
-    /// What one of the words stands for.
-    pub fn choice<T: Copy>(&mut self, key: &str, choices: &[(&str, T)]) -> Option<T> {
-        let found = self.value(key)?.as_str();
-        if let Some((_, meaning)) = choices.iter().find(|(word, _)| Some(*word) == found) {
-            return Some(*meaning);
+    /// What one of the words stands for. The key lists the same words, by way of [`words`](super::words).
+    pub fn choice<T: Copy>(&mut self, key: &Key, choices: &[(&str, T)]) -> Option<T> {
+        let meaning = |word| choices.iter().find(|(known, _)| Some(*known) == word).map(|(_, meaning)| *meaning);
+        let Some(value) = self.value(key) else { return meaning(key.default_word()) };
+        let found = value.as_str();
+        if meaning(found).is_none() {
+            let words = || choices.iter().map(|(word, _)| *word);
+            let help =
+                found.and_then(|found| suggestion(found, words())).map(|near| format!("did you mean \"{near}\"?"));
+            let wanted = format!("must be {}", or(words().map(|word| format!("\"{word}\""))));
+            self.problem_at(key.name, wanted, help);
         }
-        let words = || choices.iter().map(|(word, _)| *word);
-        let near = found.and_then(|found| suggestion(found, words()));
-        self.problem_with_help(
-            key,
-            format!("must be {}", alternatives(words())),
-            near.map(|near| format!("did you mean \"{near}\"?")),
-        );
-        None
+        meaning(found)
     }
 
     /// The keys of the section that `belongs` accepts as one value of the caller's own type; an error of serde is noted
@@ -219,16 +210,136 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn new(source: &'a Arc<Source>, place: &str, header: Range<usize>, table: &'a DeTable<'a>) -> Self {
-        Self { source, place: place.to_owned(), header, table, problems: Vec::new() }
+        Self { source, place: place.to_owned(), header, table, outer: None, problems: Vec::new() }
     }
 
-    /// Reads the value of a key that is there, noting what is wanted when it is something else.
-    pub(super) fn read<T>(&mut self, key: &str, read: impl FnOnce(&DeValue<'a>) -> Result<T, String>) -> Option<T> {
-        read(self.value(key)?).map_err(|wanted| self.problem(key, wanted)).ok()
+    /// Reads the value of a key, or its default, noting what is wanted when it is something else.
+    pub(super) fn read<T>(&mut self, key: &Key, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Option<T> {
+        match (self.value(key), key.absent) {
+            (Some(found), _) => read(found).map_err(|wanted| self.problem(key, wanted)).ok(),
+            (None, Absent::Value(default)) => read(DeValue::parse(default).ok()?.get_ref()).ok(),
+            (None, _) => None,
+        }
     }
 
-    pub(super) fn value(&self, key: &str) -> Option<&'a DeValue<'a>> {
-        self.table.get(key).map(Spanned::get_ref)
+    /// The items of a list, noting each that is wrong.
+    fn items<T>(
+        &mut self,
+        key: &Key,
+        list: &[Spanned<DeValue<'_>>],
+        mut read: impl FnMut(&DeValue<'_>) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let mut items = Vec::with_capacity(list.len());
+        for item in list {
+            match read(item.get_ref()) {
+                Ok(value) => items.push(value),
+                Err(wanted) => self.note(key.name, item.span(), true, wanted, None),
+            }
+        }
+        (items.len() == list.len()).then_some(items)
+    }
+
+    /// A list of at least one item, none of them twice.
+    fn list<T: PartialEq + Clone>(
+        &mut self,
+        key: &Key,
+        what: &str,
+        read: impl Fn(&DeValue<'_>) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let (most, wanted) = match key.value {
+            Value::NumbersOrNames { most, .. } => (most, format!("must be a list of 1 to {most} {what}")),
+            _ => (usize::MAX, format!("must be a list of {what}, with at least one")),
+        };
+        let list = match self.value(key)? {
+            DeValue::Array(list) if (1..=most).contains(&list.len()) => list,
+            _ => {
+                self.problem(key, wanted);
+                return None;
+            }
+        };
+        let mut earlier: Vec<T> = Vec::with_capacity(list.len());
+        self.items(key, list, |item| match read(item)? {
+            item if earlier.contains(&item) => Err("is listed twice".to_owned()),
+            item => {
+                earlier.push(item.clone());
+                Ok(item)
+            }
+        })
+    }
+
+    fn value(&self, key: &Key) -> Option<&'a DeValue<'a>> {
+        self.table.get(key.name).map(Spanned::get_ref)
+    }
+
+    /// Notes a problem at the value of `key`, or at the section's header when there is no such key.
+    pub(super) fn problem_at(&mut self, key: &str, message: impl Display, help: Option<String>) {
+        let Some(value) = self.table.get(key) else {
+            return self.note(key, self.header.clone(), false, message, help);
+        };
+        // A table is not quoted: its span is only its header.
+        let quoted = match value.get_ref() {
+            DeValue::Table(_) => false,
+            value => !holds_tables(value),
+        };
+        self.note(key, value.span(), quoted, message, help);
+    }
+
+    /// Refuses what breaks the rules of these keys: those that exclude each other, those that are missing, and those that
+    /// have no effect.
+    pub(super) fn refuse_broken_rules(&mut self, keys: &[&Key]) {
+        for key in keys {
+            for other in key.excludes {
+                self.refuse_both(key.name, other);
+            }
+        }
+        let mut missing = Vec::new();
+        for key in keys {
+            if let Absent::Refused { unless, hint } = key.absent
+                && key.value != Value::Kind
+                && !self.has(key)
+                && !unless.iter().any(|other| self.is_there(other))
+                && key.rules.iter().all(|rule| self.holds(rule, keys, &[]))
+            {
+                self.problem(key, format!("missing; {hint}"));
+                missing.push(key.name);
+            }
+        }
+        for key in keys {
+            let Some(found) = self.value(key) else { continue };
+            let concerns = |rule: &&Rule| match rule.word {
+                Some(word) => found.as_str() == Some(word),
+                None => found.as_bool() != Some(false),
+            };
+            if let Some(rule) = key.rules.iter().filter(concerns).find(|rule| !self.holds(rule, keys, &missing)) {
+                self.problem(key, rule.refusal());
+            }
+        }
+    }
+
+    /// Whether what the rule needs is there. So it is when that cannot be said, since another problem says what to do.
+    fn holds(&self, rule: &Rule, keys: &[&Key], missing: &[&str]) -> bool {
+        let word = |name: &str| {
+            let key = keys.iter().find(|key| key.name == name)?;
+            let word = self.value(key).map_or_else(|| key.default_word(), |value| value.as_str())?;
+            value::is_word(&key.value, word).then_some(word)
+        };
+        let is_on = |name: &str| self.table.get(name).is_some_and(|value| value.get_ref().as_bool() == Some(true));
+        match rule.needs {
+            Needs::With(others) => others.iter().any(|other| self.is_there(other) || missing.contains(other)),
+            Needs::Without(others) => !others.iter().any(|other| self.is_there(other)),
+            Needs::Is(name, words) => word(name).is_none_or(|word| words.contains(&word)),
+            Needs::IsNot(name, words) => word(name).is_none_or(|word| !words.contains(&word)),
+            Needs::On(name) => is_on(name),
+            Needs::Off(name) => !is_on(name),
+        }
+    }
+
+    /// Whether this table has the key or, for `../KEY`, the one around it.
+    fn is_there(&self, key: &str) -> bool {
+        match key.strip_prefix("../") {
+            Some(key) => self.outer.is_some_and(|outer| outer.contains_key(key)),
+            None => self.table.contains_key(key),
+        }
     }
 
     /// Refuses every key that is not among `known`. `closed` is false when the full list could not be found out: then
@@ -250,43 +361,42 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Refuses a key that is there but would do nothing.
-    pub fn refuse_idle(&mut self, key: &str, idle: bool, why: &str) {
-        if idle && self.has(key) {
-            self.problem(key, format!("has no effect {why}; remove it"));
-        }
-    }
-
-    /// Refuses two keys of which one says what the other does, at the one that came later. True when both are there.
-    pub fn refuse_both(&mut self, one: &str, other: &str) -> bool {
+    /// Refuses two keys of which one says what the other does, at the one that came later.
+    fn refuse_both(&mut self, one: &str, other: &str) {
         let start = |key: &str| self.table.get(key).map(|value| value.span().start);
-        let (Some(first), Some(second)) = (start(one), start(other)) else {
-            return false;
-        };
+        let (Some(first), Some(second)) = (start(one), start(other)) else { return };
         let (earlier, later) = if first < second { (one, other) } else { (other, one) };
         let apart = self.source.piece(first) != self.source.piece(second);
         let help = apart.then(|| format!("to change what an earlier file says, override the same key: `{earlier}`"));
-        self.problem_with_help(later, format!("write either {one} or {other}, not both"), help);
-        true
+        self.problem_at(later, format!("write either {one} or {other}, not both"), help);
     }
 
-    /// The table that stands at `key`, as a section of its own with these keys.
-    pub(super) fn table(&mut self, key: &str, known: &[Key]) -> Option<Self> {
-        let (name, value) = self.table.get_key_value(key)?;
+    /// A table inside this one, whose keys are `known`.
+    fn inner(&self, place: &str, header: Range<usize>, table: &'a DeTable<'a>, known: &[Key]) -> Self {
+        let mut section = Section { outer: Some(self.table), ..Section::new(self.source, place, header, table) };
+        section.refuse_unknown(&known.iter().map(|key| key.name).collect::<Vec<_>>(), true);
+        section.refuse_broken_rules(&known.iter().collect::<Vec<_>>());
+        section
+    }
+
+    /// The table `simulate`, as a section with these keys.
+    pub(super) fn simulate(&mut self, known: &[Key]) -> Option<Self> {
+        let (name, value) = self.table.get_key_value("simulate")?;
+        let place = format!("{}.simulate", self.place);
         let DeValue::Table(table) = value.get_ref() else {
-            self.problem(key, format!("must be a table: write its keys under [{}.{key}]", self.place));
+            self.problem_at("simulate", format!("must be a table: write its keys under [{place}]"), None);
             return None;
         };
-        let mut section = Section::new(self.source, &format!("{}.{key}", self.place), name.span(), table);
-        section.refuse_unknown(&known.iter().map(|key| key.name).collect::<Vec<_>>(), true);
-        Some(section)
+        Some(self.inner(&place, name.span(), table, known))
     }
 
-    /// The tables of the list at `key` (`[[task.NAME.KEY]]`), in their order, as sections of their own with these keys;
-    /// to be handed back to [`absorb`](Self::absorb) when they have been read. Empty when the key is absent or no good.
-    pub fn tables(&mut self, key: &str, known: &[Key]) -> Vec<Self> {
-        let wanted = format!("must be a list of tables: write the keys of each under [[{}.{key}]]", self.place);
-        let list = match self.value(key) {
+    /// The tables of a list (`[[task.NAME.KEY]]`), in their order, as sections with the keys of [`Value::Tables`]; to be
+    /// handed back to [`absorb`](Self::absorb) when they have been read. Empty when the key is absent or wrong.
+    pub fn tables(&mut self, key: &Key) -> Vec<Self> {
+        let place = format!("{}.{}", self.place, key.name);
+        let wanted = format!("must be a list of tables: write the keys of each under [[{place}]]");
+        let (list, Value::Tables(known)) = (self.value(key), key.value) else { return Vec::new() };
+        let list = match list {
             Some(DeValue::Array(list)) if !list.is_empty() => list,
             Some(_) => {
                 self.problem(key, wanted);
@@ -294,16 +404,11 @@ impl<'a> Section<'a> {
             }
             None => return Vec::new(),
         };
-        let (place, known) = (format!("{}.{key}", self.place), known.iter().map(|key| key.name).collect::<Vec<_>>());
         let mut sections = Vec::with_capacity(list.len());
         for item in list {
             match item.get_ref() {
-                DeValue::Table(table) => {
-                    let mut section = Section::new(self.source, &place, item.span(), table);
-                    section.refuse_unknown(&known, true);
-                    sections.push(section);
-                }
-                _ => self.note(key, item.span(), true, &wanted, None),
+                DeValue::Table(table) => sections.push(self.inner(&place, item.span(), table, known)),
+                _ => self.note(key.name, item.span(), true, &wanted, None),
             }
         }
         sections
@@ -311,10 +416,10 @@ impl<'a> Section<'a> {
 
     /// The named tables at `key` (`[task.NAME]`), in the order in which they first appear.
     pub(super) fn named(&mut self, key: &str) -> Vec<(String, Self)> {
-        let entries = match self.value(key) {
+        let entries = match self.table.get(key).map(Spanned::get_ref) {
             Some(DeValue::Table(table)) => table,
             Some(_) => {
-                self.problem(key, format!("must be a table with a name: write [{key}.NAME]"));
+                self.problem_at(key, format!("must be a table with a name: write [{key}.NAME]"), None);
                 return Vec::new();
             }
             None => return Vec::new(),
@@ -331,7 +436,7 @@ impl<'a> Section<'a> {
             let mut section = Section::new(self.source, &place, name.span(), table);
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
             if !(1..=64).contains(&name.get_ref().len()) || !name.get_ref().chars().all(plain) {
-                section.problem("", format!("a {key} is named with 1 to 64 letters, digits, `-` and `_`"));
+                section.problem_at("", format!("a {key} is named with 1 to 64 letters, digits, `-` and `_`"), None);
             }
             sections.push((name.get_ref().to_string(), section));
         }
@@ -390,11 +495,4 @@ fn holds(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> bool {
             .get_ref()
             .as_table()
             .is_some_and(|table| table.iter().any(|(key, value)| inside(&key.span()) || holds(value, span)))
-}
-
-/// `"a", "b" or "c"`.
-fn alternatives<'a>(words: impl Iterator<Item = &'a str>) -> String {
-    let mut quoted: Vec<_> = words.map(|word| format!("\"{word}\"")).collect();
-    let last = quoted.pop().unwrap_or_default();
-    if quoted.is_empty() { last } else { format!("{} or {last}", quoted.join(", ")) }
 }

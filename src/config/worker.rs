@@ -1,46 +1,31 @@
 //! The rules of `[worker.NAME]`.
 
-use super::keys::{PRIORITY, WORKER_KEYS, WORKER_SIMULATE_KEYS};
+use super::key::{Key, Value};
+use super::keys::*;
 use super::section::Section;
-use super::{ClockKind, Facts, Scheduling, Spin, WorkerConfig, value};
+use super::types::{ClockKind, Facts, Scheduling, Spin, WorkerConfig};
+use super::value;
 use crate::pacing::Rate;
 use crate::time::Span;
 use toml::de::DeValue;
 
-const DEFAULT_PRIORITY: u8 = 80;
-const MIN_RUNTIME: Span = Span::from_nanos(1_024); // the kernel's own limit for SCHED_DEADLINE
 const SPIN_SHARE_MAX: f64 = 0.8; // real-time throttling stops a thread at 95 %
-const DEFAULT_SPIN_CPU_MAX: f64 = 0.05;
-const SPIN_CPU_MAX: f64 = 0.5;
-
-#[derive(Clone, Copy, PartialEq)]
-enum Policy {
-    Fifo,
-    Rr,
-    Deadline,
-    Other,
-}
-
-const POLICIES: &[(&str, Policy)] =
-    &[("fifo", Policy::Fifo), ("rr", Policy::Rr), ("deadline", Policy::Deadline), ("other", Policy::Other)];
-const CLOCKS: &[(&str, ClockKind)] =
-    &[("monotonic", ClockKind::Monotonic), ("tai", ClockKind::Tai), ("realtime", ClockKind::Realtime)];
 
 /// Judges one worker whose tasks have these rates. `None` only when a problem was noted.
 pub(super) fn judge(name: &str, section: &mut Section<'_>, facts: &Facts, rates: &[Rate]) -> Option<WorkerConfig> {
     let mut known: Vec<_> = WORKER_KEYS.iter().map(|key| key.name).collect();
     known.push("simulate");
     section.refuse_unknown(&known, true);
-    let policy = if section.has("policy") { section.choice("policy", POLICIES) } else { Some(Policy::Fifo) };
+    section.refuse_broken_rules(&WORKER_KEYS.iter().collect::<Vec<&Key>>());
+    let policy = section.choice(&POLICY, &POLICIES);
     let cpus = cpus(section, facts);
     let scheduling = scheduling(section, policy, rates);
     let spin = spin(section, rates);
-    let clock = section.choice("clock", CLOCKS).unwrap_or(ClockKind::Monotonic);
-    let require_realtime = section.boolean("require-realtime").unwrap_or(false);
-    section.refuse_idle("require-realtime", policy == Some(Policy::Other), "with policy = \"other\"");
+    let clock = section.choice(&CLOCK, &CLOCKS).unwrap_or(ClockKind::Monotonic);
+    let require_realtime = section.boolean(&REQUIRE_REALTIME).unwrap_or(false);
     let mut simulated_oversleep = Vec::new();
-    if let Some(mut simulate) = section.table("simulate", WORKER_SIMULATE_KEYS) {
-        simulated_oversleep = simulate.durations("oversleep").unwrap_or_default();
+    if let Some(mut simulate) = section.simulate(WORKER_SIMULATE_KEYS) {
+        simulated_oversleep = simulate.durations(&OVERSLEEP).unwrap_or_default();
         section.absorb(simulate);
     }
     Some(WorkerConfig {
@@ -57,16 +42,13 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, facts: &Facts, rates:
 }
 
 fn cpus(section: &mut Section<'_>, facts: &Facts) -> Option<Vec<usize>> {
-    if section.refuse_both("cpu", "cpus") {
-        return None;
+    match (section.has(&CPU), section.has(&CPUS)) {
+        (true, true) => return None, // noted
+        (true, false) => return section.read(&CPU, |value| Ok(vec![cpu(value, facts)?])),
+        (false, false) => return Some(Vec::new()),
+        (false, true) => (),
     }
-    if section.has("cpu") {
-        return section.read("cpu", |value| Ok(vec![cpu(value, facts)?]));
-    }
-    if !section.has("cpus") {
-        return Some(Vec::new());
-    }
-    section.read("cpus", |value| {
+    section.read(&CPUS, |value| {
         let list = value.as_array().ok_or("must be a list of CPUs such as [0, 1]")?;
         if list.is_empty() {
             return Err("must name at least one CPU; leave the key out for a worker that is not pinned".to_owned());
@@ -101,17 +83,8 @@ fn ranges(cpus: &[usize]) -> String {
 }
 
 fn scheduling(section: &mut Section<'_>, policy: Option<Policy>, rates: &[Rate]) -> Option<Scheduling> {
-    let priority = if section.has("priority") {
-        section.integer("priority", PRIORITY).and_then(|priority| u8::try_from(priority).ok())
-    } else {
-        Some(DEFAULT_PRIORITY)
-    };
-    let runtime = section.duration("runtime");
-    let policy = policy?;
-    let fixed = matches!(policy, Policy::Fifo | Policy::Rr);
-    section.refuse_idle("priority", !fixed, "unless policy is \"fifo\" or \"rr\"");
-    section.refuse_idle("runtime", policy != Policy::Deadline, "unless policy = \"deadline\"");
-    match policy {
+    let (priority, runtime) = (section.integer(&PRIORITY), section.duration(&RUNTIME));
+    match policy? {
         Policy::Fifo => Some(Scheduling::Fifo { priority: priority? }),
         Policy::Rr => Some(Scheduling::Rr { priority: priority? }),
         Policy::Other => Some(Scheduling::Other),
@@ -120,23 +93,16 @@ fn scheduling(section: &mut Section<'_>, policy: Option<Policy>, rates: &[Rate])
 }
 
 fn deadline(section: &mut Section<'_>, runtime: Option<Span>, rates: &[Rate]) -> Option<Scheduling> {
-    for key in ["cpu", "cpus"] {
-        if section.has(key) {
-            section.problem(key, "the kernel cannot pin a thread with policy = \"deadline\"; remove one of the two");
-        }
-    }
     let period = rates.iter().map(|rate| rate.period()).min()?;
-    let runtime = match runtime {
-        Some(runtime) => runtime,
-        None if section.has("runtime") => return None,
-        None => Span::from_nanos(period.nanos() / 2),
+    let Value::Duration { min, .. } = RUNTIME.value else { return None };
+    let (runtime, from) = match runtime {
+        Some(runtime) => (runtime, ""),
+        None if section.has(&RUNTIME) => return None,
+        None => (Span::from_nanos(period.nanos() / 2), "half the shortest period is too little; "),
     };
-    if !(MIN_RUNTIME..=period).contains(&runtime) {
-        let from = if section.has("runtime") { "" } else { "half the shortest period is too little; " };
-        section.problem(
-            "runtime",
-            format!("{from}must be from 1024ns to the shortest period, {}", value::written(period)),
-        );
+    if !(min..=period).contains(&runtime) {
+        let shortest = value::written(period);
+        section.problem(&RUNTIME, format!("{from}must be from 1024ns to the shortest period, {shortest}"));
         return None;
     }
     Some(Scheduling::Deadline { runtime, period })
@@ -144,29 +110,25 @@ fn deadline(section: &mut Section<'_>, runtime: Option<Span>, rates: &[Rate]) ->
 
 fn spin(section: &mut Section<'_>, rates: &[Rate]) -> Option<Spin> {
     let wanted = "must be \"off\", \"auto\" or a duration such as \"50us\"";
-    let spin = match section.value("spin") {
-        None => Some(Spin::Off),
-        Some(_) => section.read("spin", |value| match value.as_str() {
-            Some("off") => Ok(Spin::Off),
-            Some("auto") => Ok(Spin::Auto { cpu_max: DEFAULT_SPIN_CPU_MAX }),
-            // What begins like a number is a duration gone wrong; anything else may be a word gone wrong.
-            Some(text) if !text.starts_with(|c: char| c.is_ascii_digit() || c == '-') => Err(wanted.to_owned()),
-            None if !value.is_integer() && !value.is_float() => Err(wanted.to_owned()),
-            _ => match value::duration(value)? {
-                Span::ZERO => Err("must be above zero; write \"off\" for none".to_owned()),
-                span => Ok(Spin::Fixed(span)),
-            },
-        }),
-    };
-    let auto = matches!(spin, Some(Spin::Auto { .. }));
-    section.refuse_idle("spin-cpu-max", spin.is_some() && !auto, "unless spin = \"auto\"");
+    let cpu_max = section.read(&SPIN_CPU_MAX, |value| value::percent_of(&SPIN_CPU_MAX.value, value));
+    let spin = section.read(&SPIN, |value| match value.as_str() {
+        Some("off") => Ok(Spin::Off),
+        Some("auto") => Ok(Spin::Auto { cpu_max: cpu_max.unwrap_or_default() }),
+        // What begins like a number is a wrong duration; anything else may be a wrong word.
+        Some(text) if !text.starts_with(|c: char| c.is_ascii_digit() || c == '-') => Err(wanted.to_owned()),
+        None if !value.is_integer() && !value.is_float() => Err(wanted.to_owned()),
+        _ => match value::duration(value)? {
+            Span::ZERO => Err("must be above zero; write \"off\" for none".to_owned()),
+            span => Ok(Spin::Fixed(span)),
+        },
+    });
     if let Some(Spin::Fixed(span)) = spin {
         let share = rates.iter().map(|rate| rate.hertz() * span.seconds()).sum::<f64>();
         // The slack is for the rounding of the sum, so that exactly 80 % passes.
         if share > SPIN_SHARE_MAX + 1e-9 {
             let taken = (share * 1_000.0).ceil() / 10.0;
             section.problem(
-                "spin",
+                &SPIN,
                 format!(
                     "takes {taken} % of a CPU at the rates of its tasks; must stay within 80 %, because the kernel \
                      stops a real-time thread that always spins"
@@ -174,13 +136,7 @@ fn spin(section: &mut Section<'_>, rates: &[Rate]) -> Option<Spin> {
             );
         }
     }
-    if !auto || !section.has("spin-cpu-max") {
-        return spin;
-    }
-    section.read("spin-cpu-max", |value| match value::percent(value)? {
-        cpu_max if cpu_max > 0.0 && cpu_max <= SPIN_CPU_MAX => Ok(Spin::Auto { cpu_max }),
-        _ => Err("must be above 0 % and at most 50 %".to_owned()),
-    })
+    spin
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! hertzd.toml(5): from the tables of keys.
 
-use super::page::Page;
+use super::page::{Page, marked};
 use crate::cli::SYSTEM_CONFIG;
 use crate::config::Kinds;
 use crate::config::{Key, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
-use roff::{bold, italic, roman};
+use roff::{bold, roman};
 
 const DESCRIPTION: &[&str] = &[
     "The configuration of hertzd(8) is a TOML file. Each [task.NAME] is a task and each [worker.NAME] a thread that runs \
@@ -41,10 +41,10 @@ pub(super) fn page(kinds: &Kinds) -> String {
         page.paragraph(about);
         keys.iter().for_each(|key| describe(&mut page, key));
     };
-    table("[worker.NAME]", "A thread. Without any there is one, \"main\", with all defaults.", WORKER_KEYS);
-    table("[worker.NAME.simulate]", "For `hertzd simulate`; `hertzd run` makes nothing of it.", WORKER_SIMULATE_KEYS);
-    table("[task.NAME]", "A task. These keys are common to all kinds; those of the kind stand beside them.", TASK_KEYS);
-    table("[task.NAME.simulate]", "For `hertzd simulate`; `hertzd run` makes nothing of it.", TASK_SIMULATE_KEYS);
+    table("[worker.NAME]", "A thread. Without any there is one called `main`, with all defaults.", WORKER_KEYS);
+    table("[worker.NAME.simulate]", "Only `hertzd simulate` reads it.", WORKER_SIMULATE_KEYS);
+    table("[task.NAME]", "A task. These keys are common to all kinds; each kind adds its own.", TASK_KEYS);
+    table("[task.NAME.simulate]", "Only `hertzd simulate` reads it.", TASK_SIMULATE_KEYS);
     for kind in kinds.iter() {
         table(&format!("[task.NAME] of kind {}", kind.name), kind.about, &kind.keys);
         for key in kind.keys.iter() {
@@ -61,39 +61,11 @@ pub(super) fn page(kinds: &Kinds) -> String {
 }
 
 fn describe(page: &mut Page, key: &Key) {
-    let head = [bold(key.name), roman(" = "), italic(shape(key.value))];
-    let about = match key.default {
-        "" => key.about.to_owned(),
-        default => format!("{} Default: {default}.", key.about),
+    let mut head = vec![bold(key.name), roman(" = ")];
+    head.extend(marked(&key.value.shape()));
+    let about = match key.default_text().as_str() {
+        "none" => key.text(),
+        default => format!("{} Default: {default}.", key.text()),
     };
     page.item(head, &about);
-}
-
-/// What a value looks like.
-fn shape(value: Value) -> String {
-    let range = |min: i64, max: i64| match max {
-        i64::MAX => format!("{min} or more"),
-        _ => format!("{min} to {max}"),
-    };
-    match value {
-        Value::Duration => "duration".into(),
-        Value::Durations => "duration or list of durations".into(),
-        Value::Rate => "rate".into(),
-        Value::Integer { min, max } => range(min, max),
-        Value::IntegerOrText { min, max } => format!("{}, or text", range(min, max)),
-        Value::Number => "number".into(),
-        Value::Text => "text".into(),
-        Value::Texts => "list of texts".into(),
-        Value::Path => "path".into(),
-        Value::Percent => "percentage, such as \"5%\"".into(),
-        Value::Size => "size, such as \"100 MB\"".into(),
-        Value::Bool => "true or false".into(),
-        Value::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(", "),
-        Value::Cpu => "number of a CPU".into(),
-        Value::Cpus => "list of CPUs, such as [1, 2]".into(),
-        Value::Spin => "\"off\", \"auto\" or duration".into(),
-        Value::Kind => "name of a kind".into(),
-        Value::Tables(_) => "list of tables".into(),
-        Value::Any => "value".into(),
-    }
 }

@@ -27,14 +27,14 @@ impl Page {
     /// A paragraph of its own.
     pub(super) fn paragraph(&mut self, text: &str) {
         self.0.control("PP", []);
-        self.0.text([roman(one_line(text))]);
+        self.0.text(marked(&one_line(text)));
     }
 
     /// A paragraph below a head that sticks out to the left.
     pub(super) fn item(&mut self, head: impl Into<Vec<Inline>>, text: &str) {
         self.0.control("TP", []);
         self.0.text(head);
-        self.0.text([roman(one_line(text))]);
+        self.0.text(marked(&one_line(text)));
     }
 
     /// Items of a plain list.
@@ -72,6 +72,15 @@ impl Page {
     pub(super) fn render(&self) -> String {
         self.0.render()
     }
+}
+
+/// The text with what is between backticks in bold.
+pub(super) fn marked(text: &str) -> Vec<Inline> {
+    let pieces = text.split('`').enumerate();
+    pieces
+        .filter(|(_, piece)| !piece.is_empty())
+        .map(|(at, piece)| if at % 2 == 1 { bold(piece) } else { roman(piece) })
+        .collect()
 }
 
 /// Line ends are of no meaning in a paragraph, and spaces at the start of a line would end it.

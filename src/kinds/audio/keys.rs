@@ -2,14 +2,13 @@
 
 use super::Audio;
 use crate::channels::{AudioFormat, SampleFormat};
-use crate::config::{Blueprint, Kind};
-use crate::config::{Key, Section, Value};
+use crate::config::{Blueprint, Key, Kind, Section, Value, words};
 use crate::kinds::device::{Label, Missing};
 use crate::task::Task;
 use crate::time::{NANOS_PER_SECOND, Span};
 
-pub(super) const FORMATS: &[(&str, SampleFormat)] =
-    &[("s16", SampleFormat::S16), ("s24", SampleFormat::S24), ("s32", SampleFormat::S32), ("f32", SampleFormat::F32)];
+pub(super) const FORMATS: [(&str, SampleFormat); 4] =
+    [("s16", SampleFormat::S16), ("s24", SampleFormat::S24), ("s32", SampleFormat::S32), ("f32", SampleFormat::F32)];
 
 /// Periods of the task that the device's buffer has to hold at least: less, and one late tick costs sound.
 const LEAST_PERIODS: i64 = 4;
@@ -22,35 +21,37 @@ const LONGEST_BUFFER: Span = Span::from_seconds(10);
 /// In bytes. Devices have less; and several times as much is locked in memory for a recording.
 const LARGEST_BUFFER: u64 = 16_000_000;
 
-const KEYS: &[Key] = &[
-    Key {
-        name: "device",
-        value: Value::Text,
-        default: "",
-        about: "The ALSA PCM to capture from: \"hw:0,1\", \"hw:CARD=Device\", \"plughw:0\", \"default\". Required.",
-    },
-    Key {
-        name: "sample-rate",
-        value: Value::Rate,
-        default: "48000",
-        about: "Frames per second: a whole number of hertz, 48000 or \"48 kHz\".",
-    },
-    Key { name: "channels", value: Value::Integer { min: 1, max: 64 }, default: "2", about: "Channels in a frame." },
-    Key {
-        name: "sample-format",
-        value: Value::Choice(&["s16", "s24", "s32", "f32"]),
-        default: "\"s16\"",
-        about: "One channel's sample: integers of 16, 24 or 32 bits, or floating point.",
-    },
-    Key {
-        name: "buffer",
-        value: Value::Duration,
-        default: "\"200ms\", or eight periods of the task if that is more",
-        about: "How much the device is to hold for a late tick: four periods of the task at least, 10 s and 16 MB at most. The \
-                device may give another length near it.",
-    },
-    Missing::KEY,
-];
+const DEVICE: Key = Key::new(
+    "device",
+    Value::Name,
+    "The ALSA device (PCM) to capture from: `\"hw:0,1\"` (card 0, device 1), `\"hw:CARD=Device\"` (by the card's name, \
+     which stays the same when another card is plugged in), `\"plughw:0\"` (with ALSA's conversions), `\"default\"`, or \
+     one of an `asound.conf`. `arecord -l` lists the sound cards, `arecord -L` the names.",
+)
+.required("name the ALSA device to capture from, such as \"hw:0\"; `arecord -l` lists the sound cards");
+const SAMPLE_RATE: Key = Key::new(
+    "sample-rate",
+    Value::Hertz,
+    "Frames per second: `48000` or `\"48 kHz\"`. If the device does not support it, the start is refused with what it \
+     offers; the same goes for `channels` and `sample-format`.",
+)
+.default("48000");
+const CHANNELS: Key = Key::new("channels", Value::Integer { min: 1, max: 64 }, "Channels in a frame.").default("2");
+const SAMPLE_FORMAT: Key = Key::new(
+    "sample-format",
+    Value::Choice(&words(&FORMATS)),
+    "Format of a sample: integer of 16, 24 (in 32) or 32 bits, or floating point.",
+)
+.default("\"s16\"");
+const BUFFER: Key = Key::new(
+    "buffer",
+    Value::Duration { min: Span::from_nanos(1), max: LONGEST_BUFFER },
+    "How much sound the device can hold, and so how late a tick may be: at least four periods of the task, at most \
+     16 MB. The device may choose a similar length; less than four periods is refused.",
+)
+.otherwise("`\"200ms\"`, or eight periods of the task if that is more");
+
+const KEYS: &[Key] = &[DEVICE, SAMPLE_RATE, CHANNELS, SAMPLE_FORMAT, BUFFER, Missing::KEY];
 
 /// Which device, and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,45 +88,27 @@ pub(in crate::kinds) fn kind() -> Kind {
 
 #[expect(clippy::cast_precision_loss, reason = "a number of bytes for people, in MB")]
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
-    section.require("device", "the ALSA device to capture from, such as \"hw:0\"; `arecord -l` lists the sound cards");
-    let device = section.text("device");
-    if device.as_deref().is_some_and(|name| name.is_empty() || name.contains('\0')) {
-        section.problem("device", "must be the name of an ALSA device, such as \"hw:0\"");
-    }
-    let rate = section.hertz("sample-rate");
-    let channels = section.integer("channels", 1..=64).and_then(|channels| u16::try_from(channels).ok());
-    let sample = section.choice("sample-format", FORMATS);
+    let device = section.text(&DEVICE);
+    let rate = section.hertz(&SAMPLE_RATE);
+    let channels = section.integer(&CHANNELS);
+    let sample = section.choice(&SAMPLE_FORMAT, &FORMATS);
     let missing = Missing::of(section);
-    let asked = section.duration("buffer");
+    let asked = section.duration(&BUFFER);
     let period = section.period()?;
     let periods = |count: i64| Span::from_nanos(period.nanos().saturating_mul(count));
     let least = periods(LEAST_PERIODS);
     if asked.is_some_and(|asked| asked < least) {
         let ms = least.seconds() * 1e3;
         let help = format!("four periods of the task are {ms} ms");
-        section.problem_with_help(
-            "buffer",
-            "must hold four periods of the task, or a late tick costs sound",
-            Some(help),
-        );
-    }
-    if asked.is_some_and(|asked| asked > LONGEST_BUFFER) {
-        section.problem("buffer", "must be at most 10s");
+        section.problem_with_help(&BUFFER, "must hold four periods of the task, or a late tick loses sound", help);
     }
     if least > LONGEST_BUFFER {
-        let key = if section.has("rate") { "rate" } else { "period" };
-        section.problem(
-            key,
-            "must be at least a tick in 2.5 s: the device has to hold four periods, and holds at most 10 s",
-        );
+        let wanted = "must be at least a tick in 2.5 s: the device has to hold four periods, and holds at most 10 s";
+        section.problem_with_rate(wanted);
     }
     let settings = AudioSettings {
         device: device?,
-        format: AudioFormat {
-            rate: rate.unwrap_or(48_000),
-            channels: channels.unwrap_or(2),
-            sample: sample.unwrap_or(SampleFormat::S16),
-        },
+        format: AudioFormat { rate: rate?, channels: channels?, sample: sample? },
         buffer: asked.unwrap_or_else(|| periods(2 * LEAST_PERIODS).max(USUAL_BUFFER).min(LONGEST_BUFFER)),
         least_buffer: least,
         period,
@@ -134,7 +117,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let held = settings.buffer_frames(settings.buffer).saturating_mul(settings.frame_bytes() as u64);
     if held > LARGEST_BUFFER {
         let help = format!("of this sound it would be {:.1} MB", held as f64 / 1e6);
-        section.problem_with_help("buffer", "must be at most 16 MB", Some(help));
+        section.problem_with_help(&BUFFER, "must be at most 16 MB", help);
     }
     let label = Label::new(format!("audio device {}", settings.device), section.place());
     Some(Blueprint::new(move || Ok(Box::new(Audio::open(label, settings)?) as Box<dyn Task>)))

@@ -9,7 +9,7 @@ use super::held::{Claim, Claimed, Holder, find_holder};
 use super::id::OpenDevice;
 use super::refusal::{Label, Refusal};
 use super::reopen::{Reopening, reopen_thread};
-use crate::config::{Key, Section, Value};
+use crate::config::{Key, Section, Value, words};
 use crate::task::TickError;
 use std::io;
 use tracing::warn;
@@ -25,18 +25,20 @@ pub enum Missing {
 }
 
 impl Missing {
+    const CHOICES: [(&str, Self); 2] = [("refuse", Self::Refuse), ("wait", Self::Wait)];
+
     /// The key of every kind that has a device.
-    pub const KEY: Key = Key {
-        name: "missing",
-        value: Value::Choice(&["refuse", "wait"]),
-        default: "\"refuse\"",
-        about: "What to do where the device is not there at the start: refuse to start, or start and look for it. One \
-                that goes later is always looked for.",
-    };
+    pub const KEY: Key = Key::new(
+        "missing",
+        Value::Choice(&words(&Self::CHOICES)),
+        "What to do if the device is not there at the start: refuse to start, or start and keep looking for it. A device \
+         that disappears later is always reopened when it is back.",
+    )
+    .default("\"refuse\"");
 
     /// What the section says.
     pub fn of(section: &mut Section<'_>) -> Self {
-        section.choice(Self::KEY.name, &[("refuse", Self::Refuse), ("wait", Self::Wait)]).unwrap_or_default()
+        section.choice(&Self::KEY, &Self::CHOICES).unwrap_or_default()
     }
 }
 

@@ -2,168 +2,104 @@
 
 use super::chip::{Line, Wanted};
 use super::{Gpio, columns};
-use crate::config::{Blueprint, Key, Kind, Section, Value, refuse_value_name};
+use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value, refuse_value_name, words};
 use crate::kinds::device::{Label, Missing};
 use crate::task::Task;
 use crate::time::Span;
 use gpiocdev::line::{Bias, EdgeDetection};
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
-use std::fmt;
 
-/// Most lines of one request, and most edges held; the kernel's limits.
+/// The kernel's limits of one request.
 const MOST_LINES: usize = 64;
 const MOST_EDGES: i64 = 1_024;
 
-const KEYS: &[Key] = &[
-    Key {
-        name: "chip",
-        value: Value::Text,
-        default: "the one that has all these lines",
-        about: "The chip: its name (\"gpiochip0\"), its label, which stays the same when numbers change, or its node. May \
-                be left out when every line is given by its name.",
-    },
-    Key {
-        name: "lines",
-        value: Value::Any,
-        default: "",
-        about: "The lines, 1 to 64 of one chip: a list of offsets and names ([3, \"button\"]). Required.",
-    },
-    Key {
-        name: "names",
-        value: Value::Texts,
-        default: "the lines' own names; \"line3\" for an offset",
-        about: "Names of the values, one for each line: a list of texts.",
-    },
-    Key {
-        name: "edges",
-        value: Value::Choice(&["both", "rising", "falling", "none"]),
-        default: "\"both\"",
-        about: "Which edges are counted and recorded; \"none\": only levels, which every chip can do.",
-    },
-    Key {
-        name: "bias",
-        value: Value::Choice(&["as-is", "pull-up", "pull-down", "disabled"]),
-        default: "\"as-is\"",
-        about: "The resistor at the lines, where the chip has one.",
-    },
-    Key {
-        name: "active-low",
-        value: Value::Bool,
-        default: "false",
-        about: "Whether low counts as 1, and a falling edge as rising.",
-    },
-    Key {
-        name: "debounce",
-        value: Value::Duration,
-        default: "none",
-        about: "How long a line must be stable before its new level counts; whole microseconds, at most an hour.",
-    },
-    Key {
-        name: "event-buffer",
-        value: Value::Integer { min: 1, max: MOST_EDGES },
-        default: "1024",
-        about: "How many edges the kernel holds between two ticks; when there are more the oldest are lost, and counted. \
-                Not with edges = \"none\".",
-    },
-    Missing::KEY,
+const EDGE_CHOICES: [(&str, Option<EdgeDetection>); 4] = [
+    ("both", Some(EdgeDetection::BothEdges)),
+    ("rising", Some(EdgeDetection::RisingEdge)),
+    ("falling", Some(EdgeDetection::FallingEdge)),
+    ("none", None),
+];
+const BIASES: [(&str, Option<Bias>); 4] = [
+    ("as-is", None),
+    ("pull-up", Some(Bias::PullUp)),
+    ("pull-down", Some(Bias::PullDown)),
+    ("disabled", Some(Bias::Disabled)),
 ];
 
+const CHIP: Key = Key::new(
+    "chip",
+    Value::Name,
+    "The chip: its name (`\"gpiochip0\"`), its label, which stays the same when numbers change, or its device file. Can be \
+     left out when every line is given by its name.",
+)
+.otherwise("the one that has all these lines");
+const LINES: Key = Key::new(
+    "lines",
+    Value::NumbersOrNames { min: 0, max: u32::MAX as i64, most: MOST_LINES },
+    "The lines of one chip, each by its offset or its name: `[3, \"button\"]`.",
+)
+.required("list the lines to read, such as [3, \"button\"]");
+const NAMES: Key = Key::new("names", Value::Texts, "Names of the values, one for each line.")
+    .otherwise("the lines' own names; `line3` for offset 3");
+const EDGES: Key = Key::new(
+    "edges",
+    Value::Choice(&words(&EDGE_CHOICES)),
+    "Which edges are counted and recorded. With `\"none\"` only levels are read, which every chip supports.",
+)
+.default("\"both\"");
+const BIAS: Key = Key::new("bias", Value::Choice(&words(&BIASES)), "The resistor at the lines, if the chip has one.")
+    .default("\"as-is\"");
+const ACTIVE_LOW: Key =
+    Key::new("active-low", Value::Bool, "Whether low counts as 1, and a falling edge as rising.").default("false");
+const DEBOUNCE: Key = Key::new(
+    "debounce",
+    Value::Duration { min: Span::from_nanos(1), max: Span::from_seconds(3_600) },
+    "How long a line must be stable before its new level counts, in whole microseconds.",
+);
+const EVENT_BUFFER: Key = Key::new(
+    "event-buffer",
+    Value::Integer { min: 1, max: MOST_EDGES },
+    "How many edges the kernel holds between two ticks. When there are more, the oldest are lost and counted.",
+)
+.default("1024")
+.rules(&[Rule::unless("edges", &["none"])]);
+
+const KEYS: &[Key] = &[CHIP, LINES, NAMES, EDGES, BIAS, ACTIVE_LOW, DEBOUNCE, EVENT_BUFFER, Missing::KEY];
+
 pub(in crate::kinds) fn kind() -> Kind {
-    Kind::new("gpio", "Reads levels of GPIO lines, and every edge since the last tick.", KEYS, parse)
-}
-
-impl<'de> Deserialize<'de> for Line {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OffsetOrName;
-        impl Visitor<'_> for OffsetOrName {
-            type Value = Line;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an offset or a name")
-            }
-            fn visit_i64<E: Error>(self, offset: i64) -> Result<Line, E> {
-                u32::try_from(offset)
-                    .map(Line::Offset)
-                    .map_err(|_| E::custom("an offset is at least 0, and of 32 bits"))
-            }
-            fn visit_u64<E: Error>(self, offset: u64) -> Result<Line, E> {
-                u32::try_from(offset)
-                    .map(Line::Offset)
-                    .map_err(|_| E::custom("an offset is at least 0, and of 32 bits"))
-            }
-            fn visit_str<E: Error>(self, name: &str) -> Result<Line, E> {
-                match name {
-                    "" => Err(E::custom("a name must not be empty")),
-                    name => Ok(Line::Name(name.into())),
-                }
-            }
-        }
-        deserializer.deserialize_any(OffsetOrName)
-    }
-}
-
-#[derive(serde::Deserialize)]
-struct Lines {
-    lines: Vec<Line>,
+    Kind::new("gpio", "Reads the levels of GPIO lines, and every edge since the last tick.", KEYS, parse)
 }
 
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
-    let chip = section.text("chip");
-    if chip.as_deref() == Some("") {
-        section.problem("chip", "must not be empty");
-    }
+    let chip = section.text(&CHIP);
     let lines = lines(section);
-    let edges = [
-        ("both", Some(EdgeDetection::BothEdges)),
-        ("rising", Some(EdgeDetection::RisingEdge)),
-        ("falling", Some(EdgeDetection::FallingEdge)),
-        ("none", None),
-    ];
-    let edges = section.choice("edges", &edges).unwrap_or(Some(EdgeDetection::BothEdges));
-    let bias = [
-        ("as-is", None),
-        ("pull-up", Some(Bias::PullUp)),
-        ("pull-down", Some(Bias::PullDown)),
-        ("disabled", Some(Bias::Disabled)),
-    ];
-    let bias = section.choice("bias", &bias).unwrap_or_default();
-    let debounce = section.duration("debounce");
-    if debounce.is_some_and(|span| span.nanos() % 1_000 != 0 || span > Span::from_seconds(3_600)) {
-        section.problem("debounce", "must be whole microseconds, at most an hour");
+    let edges = section.choice(&EDGES, &EDGE_CHOICES);
+    let bias = section.choice(&BIAS, &BIASES);
+    let debounce = section.duration(&DEBOUNCE);
+    if debounce.is_some_and(|span| span.nanos() % 1_000 != 0) {
+        section.problem(&DEBOUNCE, "must be whole microseconds");
     }
-    if edges.is_none() && section.has("event-buffer") {
-        section.problem("event-buffer", "has no effect with edges = \"none\"; remove it");
-    }
-    let room = section.integer("event-buffer", 1..=MOST_EDGES).and_then(|room| u32::try_from(room).ok());
-    let active_low = section.boolean("active-low").unwrap_or_default();
+    let room = section.integer(&EVENT_BUFFER);
+    let active_low = section.boolean(&ACTIVE_LOW);
     let missing = Missing::of(section);
     let lines = lines?;
-    if chip.is_none()
-        && !section.has("chip")
+    if !section.has(&CHIP)
         && let Some(offset) = lines.iter().find(|line| matches!(line, Line::Offset(_)))
     {
-        section.problem("chip", format_args!("missing; say whose line {offset} is meant"));
+        section.problem(&CHIP, format_args!("missing; name the chip that has line {offset}"));
     }
+    let edges = edges?;
     let names = names(section, &lines, edges.is_some())?;
-    let room = room.unwrap_or(u32::try_from(MOST_EDGES).unwrap_or(0));
-    let wanted = Wanted { chip, lines, edges, bias, active_low, debounce, room };
+    let wanted = Wanted { chip, lines, edges, bias: bias?, active_low: active_low?, debounce, room: room? };
     let label = Label::new("GPIO lines", section.place());
     Some(Blueprint::new(move || Ok(Box::new(Gpio::open(label, names, wanted, missing)?) as Box<dyn Task>)))
 }
 
 fn lines(section: &mut Section<'_>) -> Option<Vec<Line>> {
-    if !section.require("lines", "the lines to read, such as [3, \"button\"]") {
-        return None;
-    }
-    let lines = section.deserialize::<Lines>(|key| key == "lines")?.lines;
-    if !(1..=MOST_LINES).contains(&lines.len()) {
-        section.problem("lines", format_args!("must hold 1 to {MOST_LINES} lines"));
-        return None;
-    }
-    if let Some(twice) = (1..lines.len()).find(|&index| lines[..index].contains(&lines[index])) {
-        section.problem("lines", format_args!("names line {} twice", lines[twice]));
-        return None;
-    }
-    Some(lines)
+    let line = |line: NumberOrName| match line {
+        NumberOrName::Number(offset) => u32::try_from(offset).ok().map(Line::Offset),
+        NumberOrName::Name(name) => Some(Line::Name(name)),
+    };
+    section.numbers_or_names(&LINES)?.into_iter().map(line).collect()
 }
 
 /// The name of each line's value.
@@ -172,12 +108,12 @@ fn names(section: &mut Section<'_>, lines: &[Line], edges: bool) -> Option<Vec<S
         Line::Offset(offset) => format!("line{offset}"),
         Line::Name(name) => name.clone(),
     };
-    let names = match section.has("names") {
-        true => section.texts("names")?,
+    let names = match section.has(&NAMES) {
+        true => section.texts(&NAMES)?,
         false => lines.iter().map(own).collect(),
     };
     if names.len() != lines.len() {
-        section.problem("names", format_args!("must hold one name for each of the {} lines", lines.len()));
+        section.problem(&NAMES, format_args!("must hold one name for each of the {} lines", lines.len()));
         return None;
     }
     let columns = columns(&names, edges);
@@ -189,7 +125,7 @@ fn names(section: &mut Section<'_>, lines: &[Line], edges: bool) -> Option<Vec<S
             }
             None => continue,
         };
-        section.problem(if section.has("names") { "names" } else { "lines" }, problem);
+        section.problem(if section.has(&NAMES) { &NAMES } else { &LINES }, problem);
         return None;
     }
     Some(names)

@@ -3,171 +3,134 @@
 use super::bus::Bus;
 use super::value::{Form, Number, Register};
 use super::{I2c, Settings};
-use crate::config::{Blueprint, Kind};
-use crate::config::{Key, Section, Value};
+use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value, words};
 use crate::kinds::device::{Label, Missing};
 use crate::task::Task;
-use serde::Deserialize;
 use std::collections::BTreeSet;
 
-const FORMS: [&str; Form::ALL.len()] = {
-    let mut names = [""; Form::ALL.len()];
-    let mut index = 0;
-    while index < names.len() {
-        names[index] = Form::ALL[index].0;
-        index += 1;
-    }
-    names
-};
+const REGISTER: Key =
+    Key::new("register", Value::Integer { min: 0, max: 0xff }, "The register that the value begins in: `0x3b`.")
+        .required(REGISTER_HINT);
+const REGISTER_HINT: &str = "write the register that the value begins in, such as 0x00";
+const TYPE: Key = Key::new(
+    "type",
+    Value::Choice(&words(&Form::ALL)),
+    "How the number is stored: unsigned, signed or floating, its bits, and the high (`be`) or the low byte (`le`) first.",
+)
+.required(TYPE_HINT);
+const TYPE_HINT: &str = "say how the number is stored, such as \"s16be\"";
+const BITS: Key = Key::new(
+    "bits",
+    Value::Integer { min: 1, max: 64 },
+    "How many bits belong to the number; of a signed number the highest of them is the sign.",
+)
+.otherwise("all above `shift`")
+.rules(&[NOT_FLOATING]);
+const SHIFT: Key = Key::new(
+    "shift",
+    Value::Integer { min: 0, max: 63 },
+    "How many bits at the low end to ignore: 5 for a number of 11 bits at the left of 16.",
+)
+.default("0")
+.rules(&[NOT_FLOATING]);
+const SCALE: Key = Key::new("scale", Value::Factor, "What the number is multiplied by.").default("1");
+const OFFSET: Key =
+    Key::new("offset", Value::Number, "What is added after that, in the unit of the value.").default("0");
+const NAME: Key = Key::new("name", Value::ValueName, "Name of the value in every output.").default("\"value\"");
+const UNIT: Key =
+    Key::new("unit", Value::Text, "Unit of the value after scaling; empty for a plain number.").default("\"\"");
 
-const REGISTER: Key = Key {
-    name: "register",
-    value: Value::Integer { min: 0, max: 0xff },
-    default: "",
-    about: "The register the value begins in, 0x00 to 0xff. Required.",
-};
-const TYPE: Key = Key {
-    name: "type",
-    value: Value::Choice(&FORMS),
-    default: "",
-    about: "How the number lies in its bytes: unsigned, signed or floating, its bits, and the high (be) or the low byte \
-            (le) first. Required.",
-};
-const BITS: Key = Key {
-    name: "bits",
-    value: Value::Integer { min: 1, max: 64 },
-    default: "all above shift",
-    about: "How many bits count; of a signed number the highest of them is the sign. Not for floating types.",
-};
-const SHIFT: Key = Key {
-    name: "shift",
-    value: Value::Integer { min: 0, max: 63 },
-    default: "0",
-    about: "How many bits at the low end do not count: 5 for a number of 11 bits at the left of 16. Not for floating types.",
-};
-const SCALE: Key =
-    Key { name: "scale", value: Value::Number, default: "1", about: "What the number is multiplied by; not zero." };
-const OFFSET: Key = Key { name: "offset", value: Value::Number, default: "0", about: "What is added after that." };
-const NAME: Key =
-    Key { name: "name", value: Value::Text, default: "\"value\"", about: "Name of the value, in every output." };
-const UNIT: Key = Key {
-    name: "unit",
-    value: Value::Text,
-    default: "\"\"",
-    about: "Unit of the value after scaling; empty for a plain number.",
-};
+const NOT_FLOATING: Rule =
+    Rule::unless("type", &["f32be", "f32le", "f64be", "f64le"]).message("has no effect on a floating type; remove it");
+const ONE_VALUE: Rule = Rule::without(&["value"]).advice("write it in the tables of the values");
+
+const BUS: Key = Key::new(
+    "bus",
+    Value::NumberOrName { min: 0, max: u32::MAX as i64 },
+    "The bus: its number (`1`), its device file (`\"/dev/i2c-1\"`), or the name of its adapter (`\"SMBus I801 adapter at \
+     0700\"`), which `hertzd devices` shows and which stays the same when numbers change.",
+)
+.required("write the bus's number, such as 1, its device file, or its adapter's name");
+const ADDRESS: Key =
+    Key::new("address", Value::Integer { min: 0x03, max: 0x77 }, "The chip's address in 7 bits: `0x48`.")
+        .required("write the chip's address, such as 0x48");
+const FORCE_ADDRESS: Key = Key::new(
+    "force-address",
+    Value::Bool,
+    "Whether to use the address although a kernel driver owns it. The two then disturb each other where reading changes \
+     something. Better: read the value through that driver, with `kind = \"sensor\"`.",
+)
+.default("false");
+const AUTO_INCREMENT: Key = Key::new(
+    "auto-increment",
+    Value::Bool,
+    "Whether the chip moves on to its next register after each byte, as most motion sensors do (some want a bit of the \
+     register's number set for it). Adjacent registers are then read in one transfer, so they belong to one sample.",
+)
+.default("false");
+const INIT: Key = Key::new(
+    "init",
+    Value::Bytes { most: 33 },
+    "What is written each time the chip has been opened, in order; the first byte of each list is the register: \
+     `[[0x6b, 0x00]]`.",
+);
+const VALUE: Key = Key::new(
+    "value",
+    Value::Tables(VALUE_KEYS),
+    "Several values in one tick, each in a table of its own; the keys from `register` to `unit` are then written there.",
+)
+.otherwise("one, by the keys above");
 
 const KEYS: &[Key] = &[
-    Key {
-        name: "bus",
-        value: Value::IntegerOrText { min: 0, max: u32::MAX as i64 },
-        default: "",
-        about: "The bus: its number, its node (\"/dev/i2c-1\"), or the name of its adapter as `hertzd devices` shows it, \
-                which stays the same when numbers change. Required.",
-    },
-    Key {
-        name: "address",
-        value: Value::Integer { min: 0x03, max: 0x77 },
-        default: "",
-        about: "The chip's address in 7 bits, 0x03 to 0x77. Required.",
-    },
-    Key {
-        name: "force-address",
-        value: Value::Bool,
-        default: "false",
-        about: "Whether to take the address though a driver of the kernel has it. The two then disturb each other where \
-                reading changes something.",
-    },
-    Key {
-        name: "auto-increment",
-        value: Value::Bool,
-        default: "false",
-        about: "Whether the chip goes on to its next register after each byte, as most motion sensors do: then \
-                neighbouring registers are read as one piece, all of one sample.",
-    },
-    Key {
-        name: "init",
-        value: Value::Any,
-        default: "",
-        about: "What is written each time the chip has been opened, in order: a list of lists of 1 to 33 bytes, the first \
-                of each the register ([[0x6b, 0x00]]).",
-    },
-    REGISTER,
-    TYPE,
-    BITS,
-    SHIFT,
-    SCALE,
-    OFFSET,
-    NAME,
-    UNIT,
-    Key {
-        name: "value",
-        value: Value::Tables(VALUE_KEYS),
-        default: "one, by the keys above",
-        about: "Several values in one tick. Those of one table are written under [[task.NAME.value]].",
-    },
+    BUS,
+    ADDRESS,
+    FORCE_ADDRESS,
+    AUTO_INCREMENT,
+    INIT,
+    REGISTER.required_unless(&["value"], REGISTER_HINT).rules(&[ONE_VALUE]),
+    TYPE.required_unless(&["value"], TYPE_HINT).rules(&[ONE_VALUE]),
+    BITS.rules(&[ONE_VALUE, NOT_FLOATING]),
+    SHIFT.rules(&[ONE_VALUE, NOT_FLOATING]),
+    SCALE.rules(&[ONE_VALUE]),
+    OFFSET.rules(&[ONE_VALUE]),
+    NAME.rules(&[ONE_VALUE]),
+    UNIT.rules(&[ONE_VALUE]),
+    VALUE,
     Missing::KEY,
 ];
 
-const VALUE_KEYS: &[Key] = &[
-    REGISTER,
-    TYPE,
-    BITS,
-    SHIFT,
-    SCALE,
-    OFFSET,
-    Key { name: "name", value: Value::Text, default: "", about: "Name of the value, unique in the task. Required." },
-    UNIT,
-];
+const VALUE_KEYS: &[Key] =
+    &[REGISTER, TYPE, BITS, SHIFT, SCALE, OFFSET, NAME.required("say what the value is called"), UNIT];
 
 pub(in crate::kinds) fn kind() -> Kind {
     Kind::new("i2c", "Reads registers of a chip on an I²C bus.", KEYS, parse)
 }
 
-#[derive(Deserialize)]
-struct Init {
-    #[serde(default)]
-    init: Vec<Vec<u8>>,
-}
-
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
-    section.require("bus", "the bus's number, such as 1, its node, or its adapter's name");
-    section.require("address", "the chip's address, such as 0x48");
-    let bus = match section.is_text("bus") {
-        true => section.text("bus").map(Bus::of),
-        false => section.integer("bus", 0..=u32::MAX.into()).and_then(|bus| u32::try_from(bus).ok()).map(Bus::Number),
-    };
-    if matches!(&bus, Some(Bus::Name(name)) if name.is_empty()) {
-        section.problem("bus", "must not be empty");
-    }
-    let address = section.integer("address", 0x03..=0x77).and_then(|address| u8::try_from(address).ok());
-    let init = section.deserialize::<Init>(|key| key == "init").map(|read| read.init).unwrap_or_default();
-    if init.iter().any(|bytes| !(1..=33).contains(&bytes.len())) {
-        section.problem("init", "must hold lists of 1 to 33 bytes, the first of each the register");
-    }
-    let force = section.boolean("force-address").unwrap_or_default();
-    let auto_increment = section.boolean("auto-increment").unwrap_or_default();
+    let bus = section.number_or_name(&BUS).and_then(|bus| match bus {
+        NumberOrName::Number(number) => u32::try_from(number).ok().map(Bus::Number),
+        NumberOrName::Name(name) => Some(Bus::of(name)),
+    });
+    let address = section.integer(&ADDRESS);
+    let init = section.bytes(&INIT).unwrap_or_default();
+    let (force, auto_increment) = (section.boolean(&FORCE_ADDRESS), section.boolean(&AUTO_INCREMENT));
     let missing = Missing::of(section);
-    let values = if section.has("value") { values(section) } else { value(section).map(|value| vec![value]) };
-    let (bus, address, values) = (bus?, address?, values?);
+    let values = if section.has(&VALUE) { values(section) } else { value(section).map(|value| vec![value]) };
+    let (bus, address, values): (_, u8, _) = (bus?, address?, values?);
     let label = Label::new(format!("chip {address:#04x} on {bus}"), section.place());
-    let settings = Settings { bus, address, force, auto_increment, init, values };
+    let settings = Settings { bus, address, force: force?, auto_increment: auto_increment?, init, values };
     Some(Blueprint::new(move || Ok(Box::new(I2c::open(label, settings, missing)?) as Box<dyn Task>)))
 }
 
 /// The values that the tables of a section describe.
 fn values(section: &mut Section<'_>) -> Option<Vec<Register>> {
-    for key in VALUE_KEYS {
-        section.refuse_idle(key.name, true, "beside value; write it in the tables of the values");
-    }
-    let tables = section.tables("value", VALUE_KEYS);
+    let tables = section.tables(&VALUE);
     let (count, mut names) = (tables.len(), BTreeSet::new());
     let mut values = Vec::with_capacity(count);
     for mut table in tables {
-        table.require("name", "what the value is called");
         if let Some(value) = value(&mut table) {
-            if table.has("name") && !names.insert(value.name.clone()) {
-                table.problem("name", "another value of this task has this name");
+            if table.has(&NAME) && !names.insert(value.name.clone()) {
+                table.problem(&NAME, "another value of this task has this name");
             }
             values.push(value);
         }
@@ -178,43 +141,30 @@ fn values(section: &mut Section<'_>) -> Option<Vec<Register>> {
 
 /// The value that a section describes.
 fn value(section: &mut Section<'_>) -> Option<Register> {
-    section.require("register", "the register the value begins in, such as 0x00");
-    section.require("type", "how the number lies in its bytes, such as \"s16be\"");
-    let register = section.integer("register", 0..=0xff).and_then(|register| u8::try_from(register).ok());
-    let form = section.choice("type", &Form::ALL);
-    let count = |section: &mut Section<'_>, key, range| section.integer(key, range).and_then(|n| u32::try_from(n).ok());
-    let (shift, bits) = (count(section, "shift", 0..=63), count(section, "bits", 1..=64));
-    let scale = section.number("scale");
-    if scale == Some(0.0) {
-        section.problem("scale", "must not be zero");
-    }
-    let name = section.value_name("name");
-    let (unit, offset) = (section.text("unit"), section.number("offset"));
+    let register = section.integer(&REGISTER);
+    let form = section.choice(&TYPE, &Form::ALL);
+    let (shift, bits) = (section.integer(&SHIFT), section.integer(&BITS));
+    let (scale, offset) = (section.number(&SCALE), section.number(&OFFSET));
+    let (name, unit) = (section.text(&NAME), section.text(&UNIT));
     let form = form?;
-    if form.kind == Number::Float {
-        for key in ["bits", "shift"] {
-            if section.has(key) {
-                section.problem(key, "has no effect on a floating type; remove it");
-            }
-        }
-    }
-    let (width, low) = (form.width(), shift.unwrap_or(0));
-    if low >= width {
-        section.problem("shift", format_args!("leaves none of the type's {width} bits"));
+    let (width, shift): (u32, u32) = (form.width(), shift?);
+    if shift >= width {
+        section.problem(&SHIFT, format_args!("leaves none of the type's {width} bits"));
         return None;
     }
-    if bits.is_some_and(|bits| bits > width - low) {
-        section.problem("bits", format_args!("must be at most {}: the type's {width} bits without shift", width - low));
+    let left = width - shift;
+    if form.kind != Number::Float && bits.is_some_and(|bits: u32| bits > left) {
+        section.problem(&BITS, format_args!("must be at most {left}: the type's {width} bits without shift"));
         return None;
     }
     Some(Register {
         register: register?,
         form,
-        shift: low,
-        bits: bits.unwrap_or(width - low),
-        scale: scale.unwrap_or(1.0),
-        offset: offset.unwrap_or(0.0),
-        name: name.unwrap_or_else(|| "value".into()),
-        unit: unit.unwrap_or_default(),
+        shift,
+        bits: bits.unwrap_or(left),
+        scale: scale?,
+        offset: offset?,
+        name: name?,
+        unit: unit?,
     })
 }

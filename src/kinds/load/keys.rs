@@ -1,54 +1,14 @@
 //! The keys of the kind `load`, and how a section becomes a task. Pure.
 
 use super::{Fault, FaultKind, Load, LoadSettings, Mode};
-use crate::config::{Blueprint, Kind};
-use crate::config::{Key, Section, Value};
+use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
 use crate::sys::clock::KernelClock;
 use crate::task::Task;
 use crate::time::Span;
 use std::num::NonZeroU64;
 
-/// The kind, for the registry.
-pub(in crate::kinds) fn kind() -> Kind {
-    Kind::new("load", "Burns or sleeps a scripted time, and misbehaves on request; for trials and tests.", KEYS, parse)
-}
-
-const KEYS: &[Key] = &[
-    Key {
-        name: "run",
-        value: Value::Durations,
-        default: "\"0s\"",
-        about: "How long a tick takes; of a list, one tick after the other, cycled.",
-    },
-    Key {
-        name: "mode",
-        value: Value::Choice(&["burn", "sleep"]),
-        default: "\"burn\"",
-        about: "How that time is spent: on the processor, or asleep as a task does that waits for a device.",
-    },
-    Key {
-        name: "fault",
-        value: Value::Choice(&["long-run", "page-faults", "sleep", "error", "panic", "hang"]),
-        default: "",
-        about: "What goes wrong now and then: a long run, fresh pages touched, a blocking sleep, an error returned, a \
-                panic, a tick that never returns.",
-    },
-    Key {
-        name: "fault-every",
-        value: Value::Integer { min: 1, max: i64::MAX },
-        default: "1000",
-        about: "It goes wrong in the last of every so many releases: with 100 first in tick 99. Only with fault.",
-    },
-    Key {
-        name: "fault-run",
-        value: Value::Duration,
-        default: "\"5ms\" for long-run and sleep, otherwise none",
-        about: "How long the faulting tick takes, in place of run; under \"sleep\", how long it sleeps. Only with fault, \
-                and not with \"hang\".",
-    },
-];
-
-const FAULTS: &[(&str, FaultKind)] = &[
+const MODES: [(&str, Mode); 2] = [("burn", Mode::Burn), ("sleep", Mode::Sleep)];
+const FAULTS: [(&str, FaultKind); 6] = [
     ("long-run", FaultKind::LongRun),
     ("page-faults", FaultKind::PageFaults),
     ("sleep", FaultKind::Sleep),
@@ -57,21 +17,56 @@ const FAULTS: &[(&str, FaultKind)] = &[
     ("hang", FaultKind::Hang),
 ];
 
+const RUN: Key = Key::new(
+    "run",
+    Value::Durations,
+    "How long a tick takes. The values of a list are used one after the other, over and over.",
+)
+.default("\"0s\"");
+const MODE: Key = Key::new(
+    "mode",
+    Value::Choice(&words(&MODES)),
+    "How that time is spent: on the processor, or asleep like a task that waits for a device.",
+)
+.default("\"burn\"");
+const FAULT: Key = Key::new(
+    "fault",
+    Value::Choice(&words(&FAULTS)),
+    "What goes wrong now and then: a long run, fresh pages touched, a blocking sleep, an error returned, a panic, a tick \
+     that never returns.",
+);
+const WITH_FAULT: Rule = Rule::with(&["fault"]).advice("remove it, or say what goes wrong");
+const FAULT_EVERY: Key = Key::new(
+    "fault-every",
+    Value::Integer { min: 1, max: i64::MAX },
+    "The fault comes once in this many releases, in the last of them: with 100 first in tick 99.",
+)
+.default("1000")
+.rules(&[WITH_FAULT]);
+const FAULT_RUN: Key = Key::new(
+    "fault-run",
+    Value::DURATION,
+    "How long the faulty tick takes, in place of `run`; with `\"sleep\"`, how long it sleeps.",
+)
+.otherwise("`\"5ms\"` for `\"long-run\"` and `\"sleep\"`, otherwise none")
+.rules(&[
+    WITH_FAULT,
+    Rule::unless("fault", &["hang"]).message("has no effect with fault = \"hang\", which never returns; remove it"),
+]);
+
+const KEYS: &[Key] = &[RUN, MODE, FAULT, FAULT_EVERY, FAULT_RUN];
+
+/// The kind, for the registry.
+pub(in crate::kinds) fn kind() -> Kind {
+    Kind::new("load", "Burns or sleeps a scripted time, and fails on request; for trials and tests.", KEYS, parse)
+}
+
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
-    let run = section.durations("run").unwrap_or_default();
-    let mode = section.choice("mode", &[("burn", Mode::Burn), ("sleep", Mode::Sleep)]).unwrap_or_default();
-    let kind = section.choice("fault", FAULTS);
-    for key in ["fault-every", "fault-run"] {
-        if section.has(key) && !section.has("fault") {
-            section.problem(key, "has no effect without fault; remove it, or say what goes wrong");
-        }
-    }
-    if section.has("fault-run") && kind == Some(FaultKind::Hang) {
-        section.problem("fault-run", "has no effect with fault = \"hang\", which never returns; remove it");
-    }
-    let every = section.integer("fault-every", 1..=i64::MAX).unwrap_or(1_000);
-    let every = NonZeroU64::new(every.unsigned_abs()).unwrap_or(NonZeroU64::MIN);
-    let asked = section.duration("fault-run");
+    let (run, mode) = (section.durations(&RUN), section.choice(&MODE, &MODES));
+    let kind = section.choice(&FAULT, &FAULTS);
+    let every = section.integer(&FAULT_EVERY);
+    let asked = section.duration(&FAULT_RUN);
+    let (run, every) = (run?, NonZeroU64::new(every?)?);
     let fault = kind.map(|kind| {
         let usual = match kind {
             FaultKind::LongRun | FaultKind::Sleep => Span::from_millis(5),
@@ -80,7 +75,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         Fault { kind, every, run: asked.unwrap_or(usual) }
     });
     let known = run.clone();
-    let settings = LoadSettings { run, mode, fault };
+    let settings = LoadSettings { run, mode: mode?, fault };
     let build = move || Ok(Box::new(Load::new(settings, KernelClock::monotonic())) as Box<dyn Task>);
     Some(Blueprint::new(build).taking(known))
 }

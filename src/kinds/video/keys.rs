@@ -2,58 +2,65 @@
 
 use super::Video;
 use super::settings::{Take, VideoSettings};
-use crate::config::{Blueprint, Kind};
-use crate::config::{Key, Section, Value};
+use crate::config::{Blueprint, Key, Kind, Section, Value, words};
 use crate::kinds::device::Missing;
 use crate::sys::video::MOST_BUFFERS;
 use crate::task::Task;
 
-const KEYS: &[Key] = &[
-    Key {
-        name: "device",
-        value: Value::Text,
-        default: "",
-        about: "The camera: its path (\"/dev/video0\", or one below /dev/v4l/by-id), or a part of its name that only \
-                one camera has. Required.",
-    },
-    Key {
-        name: "format",
-        value: Value::Text,
-        default: "\"YUYV\"",
-        about: "How a frame is stored, by V4L2's four characters. The start is refused where the camera has no such \
-                format, with those that it has.",
-    },
-    Key {
-        name: "size",
-        value: Value::Text,
-        default: "\"640x480\"",
-        about: "Width and height of a frame in pixels. The start is refused where the camera has no such size, with \
-                those that it has.",
-    },
-    Key {
-        name: "frame-rate",
-        value: Value::Rate,
-        default: "as the camera is set",
-        about: "Frames per second that the camera is asked for. A warning says when it grants another rate. It goes by \
-                its own clock, so it does not keep step with `rate`.",
-    },
-    Key {
-        name: "frames",
-        value: Value::Choice(&["every", "latest"]),
-        default: "\"every\"",
-        about: "Which frames a tick takes: all that are ready, or the newest, with those before it handed back unseen.",
-    },
-    Key {
-        name: "buffers",
-        value: Value::Integer { min: *BUFFERS.start(), max: *BUFFERS.end() },
-        default: "4",
-        about: "Frames that the camera can have ready before it drops some. More are needed the longer a tick may be \
-                late, and where several frames come in a period.",
-    },
-    Missing::KEY,
-];
+const TAKES: [(&str, Take); 2] = [("every", Take::Every), ("latest", Take::Latest)];
 
-const BUFFERS: std::ops::RangeInclusive<i64> = 2..=MOST_BUFFERS as i64;
+const DEVICE: Key = Key::new(
+    "device",
+    Value::Name,
+    "The camera: its path from the root (`\"/dev/video0\"`, or one below `/dev/v4l/by-id`, which stays the same when \
+     numbers change), or a part of its name that only one camera has, in upper or lower case.",
+)
+.required("name the camera, such as \"/dev/video0\" or a part of its name");
+const FORMAT: Key = Key::new(
+    "format",
+    Value::Format { like: "FOURCC", pattern: "^[!-~]{1,4}$" },
+    "How a frame is stored: V4L2's four characters, such as `\"YUYV\"` or `\"MJPG\"`. If the camera does not support it, \
+     the start is refused with the formats that it offers.",
+)
+.default("\"YUYV\"");
+const SIZE: Key = Key::new(
+    "size",
+    Value::Format { like: "WIDTHxHEIGHT", pattern: concat!("^0*", side!(), "x0*", side!(), "$") },
+    "Width and height of a frame in pixels, each 1 to 65536. If the camera does not support it, the start is refused with \
+     the sizes that it offers.",
+)
+.default("\"640x480\"");
+const FRAME_RATE: Key = Key::new(
+    "frame-rate",
+    Value::Rate,
+    "Frames per second to ask the camera for. A warning says when it grants a rate more than 0.01 % away, and what it \
+     offers. A camera has its own clock: it does not keep step with `rate`.",
+)
+.otherwise("as the camera is set");
+const FRAMES: Key = Key::new(
+    "frames",
+    Value::Choice(&words(&TAKES)),
+    "Which frames a tick takes: all that are ready, in order; or the newest, with those before it returned unseen and \
+     counted in `passed-over`.",
+)
+.default("\"every\"");
+const BUFFERS: Key = Key::new(
+    "buffers",
+    Value::Integer { min: 2, max: MOST_BUFFERS as i64 },
+    "How many frames the camera can have ready before it drops some. More are needed the longer a tick may be late, and \
+     where several frames come in a period. The driver may grant another number.",
+)
+.default("4");
+
+const KEYS: &[Key] = &[DEVICE, FORMAT, SIZE, FRAME_RATE, FRAMES, BUFFERS, Missing::KEY];
+
+/// 1 to 65536 as a regular expression.
+macro_rules! side {
+    () => {
+        "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-6])"
+    };
+}
+use side;
 
 /// Formats that are met most often, for suggestions.
 const KNOWN: &[&str] = &[
@@ -67,46 +74,44 @@ pub(in crate::kinds) fn kind() -> Kind {
 }
 
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
-    section.require("device", "the camera, such as \"/dev/video0\" or a part of its name");
-    let device = section.text("device");
-    if device.as_deref().is_some_and(|device| device.trim().is_empty() || device.contains('\0')) {
-        section.problem("device", "must be the path of a camera, or a part of its name");
-    }
-    let format = section.text("format").and_then(|text| match four_cc(&text) {
+    let device = section.text(&DEVICE);
+    let format = section.text(&FORMAT).and_then(|text| match four_cc(&text) {
         Ok(format) => Some(format),
         Err(near) => {
-            let help = near.map(|near| format!("did you mean \"{near}\"?"));
-            section.problem_with_help("format", "must be V4L2's four characters, such as \"YUYV\" or \"MJPG\"", help);
+            let wanted = "must be V4L2's four characters, such as \"YUYV\" or \"MJPG\"";
+            match near {
+                Some(near) => section.problem_with_help(&FORMAT, wanted, format!("did you mean \"{near}\"?")),
+                None => section.problem(&FORMAT, wanted),
+            }
             None
         }
     });
-    let size = section.text("size").and_then(|text| {
+    let size = section.text(&SIZE).and_then(|text| {
         let size = size(&text);
         if size.is_none() {
-            section.problem("size", "must be width and height in pixels, such as \"640x480\", each from 1 to 65536");
+            section.problem(&SIZE, "must be width and height in pixels, such as \"640x480\", each from 1 to 65536");
         }
         size
     });
-    let frame_rate = section.rate("frame-rate").and_then(|rate| {
+    let frame_rate = section.rate(&FRAME_RATE).and_then(|rate| {
         let both = u32::try_from(rate.num()).ok().zip(u32::try_from(rate.den()).ok());
         if both.is_none() {
-            section.problem("frame-rate", "must be a fraction of numbers below 4294967296");
+            section.problem(&FRAME_RATE, "must be a fraction of numbers below 4294967296");
         }
         both
     });
-    let take = section.choice("frames", &[("every", Take::Every), ("latest", Take::Latest)]);
-    let buffers = section.integer("buffers", BUFFERS).and_then(|buffers| u32::try_from(buffers).ok());
+    let take = section.choice(&FRAMES, &TAKES);
+    let buffers = section.integer(&BUFFERS);
     let missing = Missing::of(section);
-    let default = VideoSettings::default();
-    let (width, height) = size.unwrap_or((default.width, default.height));
+    let (width, height) = size?;
     let settings = VideoSettings {
         device: device?,
-        format: format.unwrap_or(default.format),
+        format: format?,
         width,
         height,
         frame_rate,
-        take: take.unwrap_or(default.take),
-        buffers: buffers.unwrap_or(default.buffers),
+        take: take?,
+        buffers: buffers?,
         missing,
     };
     let task = section.place().trim_start_matches("task.").to_owned();

@@ -1,0 +1,128 @@
+//! Keys, values and rules in words: for the manual page, the reference tables, the schema and the errors. Pure.
+
+use super::key::{Absent, Key, Needs, Rule, Value};
+use super::value::{written, written_size};
+use crate::time::Span;
+
+impl Key {
+    /// What it does, with what it excludes and needs.
+    pub fn text(&self) -> String {
+        let excluded = (!self.excludes.is_empty()).then(|| format!("Not with {}.", listed(self.excludes)));
+        let rules = self.rules.iter().map(|rule| rule.sentence(self.name));
+        let all: Vec<_> = [self.about.to_owned()].into_iter().chain(excluded).chain(rules).collect();
+        all.join(" ").trim().to_owned()
+    }
+
+    /// What holds without it, for people: `"5ms"`, `required`, `none`.
+    pub fn default_text(&self) -> String {
+        match self.absent {
+            Absent::Nothing => "none".to_owned(),
+            Absent::Value(toml) => format!("`{toml}`"),
+            Absent::Words(words) => words.to_owned(),
+            Absent::Refused { unless: &[], .. } => "required".to_owned(),
+            Absent::Refused { unless, .. } => format!("required without {}", listed(unless)),
+        }
+    }
+}
+
+impl Value {
+    /// What it looks like in a file, for people.
+    pub fn shape(&self) -> String {
+        let range = |min: i64, max: i64| match max {
+            i64::MAX => format!("integer from {min}"),
+            _ => format!("integer, {min} to {max}"),
+        };
+        match *self {
+            Self::Duration { min: Span::ZERO, max: Span::MAX } => "duration, or zero".into(),
+            Self::Duration { min, max: Span::MAX } if min.nanos() == 1 => "duration".into(),
+            Self::Duration { min, max: Span::MAX } => format!("duration from {}", written(min)),
+            Self::Duration { min, max } if min.nanos() <= 1 => format!("duration up to {}", written(max)),
+            Self::Duration { min, max } => format!("duration, {} to {}", written(min), written(max)),
+            Self::Durations => "duration, or list of durations; zero is allowed".into(),
+            Self::Rate => "rate".into(),
+            Self::Hertz => "rate in whole hertz".into(),
+            Self::Integer { min, max } => range(min, max),
+            Self::NumberOrName { min, max } => format!("{}; or text", range(min, max)),
+            Self::NumbersOrNames { most, .. } => format!("list of 1 to {most} integers and texts"),
+            Self::Number => "number".into(),
+            Self::Factor => "number, not zero".into(),
+            Self::Positive => "number above zero".into(),
+            Self::Text => "text".into(),
+            Self::Name | Self::ValueName => "text, not empty".into(),
+            Self::Texts => "list of texts".into(),
+            Self::Format { like, .. } => format!("`\"{like}\"`"),
+            Self::Path => "path".into(),
+            Self::FileName => "name of a file".into(),
+            Self::Bytes { most } => format!("list of lists of 1 to {most} bytes"),
+            Self::Percent { max } => format!("percent, above 0 and up to {max}"),
+            Self::Size { min } => format!("size from {}", written_size(min)),
+            Self::Bool => "`true` or `false`".into(),
+            Self::Choice(words) => words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", "),
+            Self::Cpu => "number of a CPU".into(),
+            Self::Cpus => "list of CPUs".into(),
+            Self::Spin => "`\"off\"`, `\"auto\"` or duration".into(),
+            Self::Kind => "name of a kind".into(),
+            Self::Tables(_) => "list of tables".into(),
+            Self::Any => "value".into(),
+        }
+    }
+}
+
+impl Rule {
+    /// What is wrong where it is broken.
+    pub(super) fn refusal(&self) -> String {
+        if let Some(message) = self.message {
+            return message.to_owned();
+        }
+        let quoted = |words: &[&str]| or(words.iter().map(|word| format!("\"{word}\"")));
+        let names = |keys: &[&str]| or(keys.iter().map(|key| key.trim_start_matches("../").to_owned()));
+        let why = match self.needs {
+            Needs::With(keys) => format!("without {}", names(keys)),
+            Needs::Without(keys) => format!("beside {}", names(keys)),
+            Needs::Is(key, [word]) => format!("unless {key} = \"{word}\""),
+            Needs::Is(key, words) => format!("unless {key} is {}", quoted(words)),
+            Needs::IsNot(key, words) => format!("with {key} = {}", quoted(words)),
+            Needs::On(key) => format!("without {key} = true"),
+            Needs::Off(key) => format!("with {key} = true"),
+        };
+        format!("has no effect {why}; {}", self.advice)
+    }
+
+    /// The same as a sentence about the key called `name`.
+    fn sentence(&self, name: &str) -> String {
+        let is = |key: &str, words: &[&str]| {
+            let word = |(at, word): (usize, &&str)| match at {
+                0 => format!("`{key} = \"{word}\"`"),
+                _ => format!("`\"{word}\"`"),
+            };
+            or(words.iter().enumerate().map(word))
+        };
+        let (only, what) = match self.needs {
+            Needs::With(keys) => (true, listed(keys)),
+            Needs::Without(keys) => (false, listed(keys)),
+            Needs::Is(key, words) => (true, is(key, words)),
+            Needs::IsNot(key, words) => (false, is(key, words)),
+            Needs::On(key) => (true, format!("`{key} = true`")),
+            Needs::Off(key) => (false, format!("`{key} = true`")),
+        };
+        match (self.word, only) {
+            (Some(word), true) => format!("`{name} = \"{word}\"` only with {what}."),
+            (Some(word), false) => format!("`{name} = \"{word}\"` not with {what}."),
+            (None, true) => format!("Only with {what}."),
+            (None, false) => format!("Not with {what}."),
+        }
+    }
+}
+
+/// `` `a`, `b` or `c` ``.
+fn listed(keys: &[&str]) -> String {
+    let whose = if keys.iter().any(|key| key.starts_with("../")) { "the task's " } else { "" };
+    whose.to_owned() + &or(keys.iter().map(|key| format!("`{}`", key.trim_start_matches("../"))))
+}
+
+/// `a, b or c`.
+pub(super) fn or(words: impl Iterator<Item = String>) -> String {
+    let mut words: Vec<_> = words.collect();
+    let last = words.pop().unwrap_or_default();
+    if words.is_empty() { last } else { format!("{} or {last}", words.join(", ")) }
+}
