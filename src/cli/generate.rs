@@ -1,8 +1,8 @@
 //! `hertzd generate`: the manual pages and shell completions, made from the command line and the tables of keys, so
 //! that they cannot say anything else. Hidden; packages are built with it.
 
-use super::{App, Line, Stop};
-use clap::{Args, Command, CommandFactory};
+use super::{App, Stop};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ pub(super) struct GenerateArgs {
     dir: PathBuf,
 }
 
-pub(super) fn generate(app: &App, args: &GenerateArgs) -> Result<(), Stop> {
-    write(app, &args.dir).map_err(|error| Stop::Fault(format!("writing to {}: {error}", args.dir.display())))
+pub(super) fn generate(app: &App, line: &Command, args: &GenerateArgs) -> Result<(), Stop> {
+    write(app, line, &args.dir).map_err(|error| Stop::Fault(format!("writing to {}: {error}", args.dir.display())))
 }
 
-fn write(app: &App, dir: &Path) -> std::io::Result<()> {
-    let mut command = visible();
+fn write(app: &App, line: &Command, dir: &Path) -> std::io::Result<()> {
+    let mut command = visible(line);
     fs::create_dir_all(dir)?;
     fs::write(dir.join("hertzd.8"), program::page(command.clone()))?;
     fs::write(dir.join("hertzd.toml.5"), keys::page(&app.kinds))?;
@@ -35,8 +35,7 @@ fn write(app: &App, dir: &Path) -> std::io::Result<()> {
 }
 
 /// The command line without what is hidden, which completions would offer all the same.
-fn visible() -> Command {
-    let line = Line::command();
+fn visible(line: &Command) -> Command {
     let shown = line.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned();
     Command::new("hertzd")
         .version(env!("CARGO_PKG_VERSION"))
@@ -48,14 +47,16 @@ fn visible() -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::CommandLine;
     use crate::config::Kinds;
     use crate::config::{TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
+    use clap::CommandFactory;
     use std::process;
 
     /// The files made, in a folder of their own.
     fn made() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
-        write(&App::new(Kinds::builtin()), dir.path()).unwrap();
+        write(&App::new(Kinds::builtin()), &CommandLine::command(), dir.path()).unwrap();
         dir
     }
 
@@ -70,7 +71,7 @@ mod tests {
         let dir = made();
         let page = read(&dir, "hertzd.8");
         let completions = ["hertzd.bash", "_hertzd", "hertzd.fish"].map(|name| read(&dir, name));
-        for command in Line::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        for command in CommandLine::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let name = command.get_name();
             assert!(page.contains(&format!(".SS \"hertzd {name}\"")), "{name}");
             assert!(completions.iter().all(|text| text.contains(name)), "{name}");

@@ -198,7 +198,7 @@ impl Log {
             Kind::Json => {
                 let Some((entry, code)) = reason else { return ran };
                 let _ = io::stderr().write_all(entry.json_line().as_bytes());
-                Err(Stop::Told(code))
+                Err(Stop::Logged(code))
             }
             Kind::Journal(layer) => {
                 let before = journal::lost();
@@ -213,7 +213,7 @@ impl Log {
                     let _ = writeln!(io::stderr(), "{text}");
                 }
                 match reason {
-                    Some((_, code)) if lost == before => Err(Stop::Told(code)),
+                    Some((_, code)) if lost == before => Err(Stop::Logged(code)),
                     _ => ran,
                 }
             }

@@ -1,0 +1,93 @@
+//! The program: its kinds, where its configuration comes from, and how that is read.
+
+use crate::config::{Config, Facts, Kinds, Problems};
+use crate::sys::host::{Host, cpu_set_size};
+use clap::Args;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The configuration that is used when none is named.
+pub const SYSTEM_CONFIG: &str = "/etc/hertzd/hertzd.toml";
+
+/// The folder of its drop-ins.
+const SYSTEM_DROPINS: &str = "/etc/hertzd/hertzd.d";
+
+/// What messages call the demo.
+const DEMO_NAME: &str = "the embedded demo";
+
+/// The configuration that runs when there is no other.
+pub const DEMO_CONFIG: &str = include_str!("../../config/demo.toml");
+
+/// A daemon: the full command line of hertzd, with any kinds of task.
+///
+/// ```no_run
+/// use hertzd::{App, Kinds};
+///
+/// fn main() -> std::process::ExitCode {
+///     App::new(Kinds::builtin()).main()
+/// }
+/// ```
+#[derive(Debug)]
+pub struct App {
+    pub(super) kinds: Kinds,
+    demo: &'static str,
+}
+
+impl App {
+    /// The command line of hertzd with these kinds of task.
+    pub const fn new(kinds: Kinds) -> Self {
+        Self { kinds, demo: DEMO_CONFIG }
+    }
+
+    /// Replaces hertzd's demo: the configuration that runs when none is named and the system has none.
+    #[must_use]
+    pub fn demo(self, text: &'static str) -> Self {
+        Self { demo: text, ..self }
+    }
+
+    /// Reads a configuration.
+    pub(super) fn load(&self, source: &Source) -> Result<Config, Problems> {
+        let host = Host::read();
+        let facts = Facts { online_cpus: host.online_cpus, cpu_set_size: cpu_set_size() };
+        match source {
+            Source::File(path) => Config::load(path, &self.kinds, &facts),
+            Source::Demo => Config::parse(self.demo, DEMO_NAME, &self.kinds, &facts),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ConfigArg {
+    /// The configuration [default: /etc/hertzd/hertzd.toml, else the embedded demo]
+    config: Option<PathBuf>,
+}
+
+/// The source of the configuration. Decided once: when its file is removed, a daemon does not reload the demo instead.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    File(PathBuf),
+    Demo,
+}
+
+impl Source {
+    /// The source that the command line names, or the default.
+    pub(super) fn of(arg: &ConfigArg) -> Self {
+        // If it cannot be looked at, it exists; and beside a folder of drop-ins the file should exist. In both cases an error
+        // is better than the demo.
+        let is_there = |path: &&str| Path::new(path).try_exists().unwrap_or(true);
+        match &arg.config {
+            Some(path) => Self::File(path.clone()),
+            None if [SYSTEM_CONFIG, SYSTEM_DROPINS].iter().any(is_there) => Self::File(SYSTEM_CONFIG.into()),
+            None => Self::Demo,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Demo => write!(f, "{DEMO_NAME} (there is no {SYSTEM_CONFIG})"),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! How a command ends, and what it writes to the terminal: exit codes, errors, colours, lengths of time.
+
+use crate::config::Problems;
+use crate::time::Span;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+/// The command line was wrong.
+pub(super) const USAGE: u8 = 64;
+/// A fault of the program, of a task that may end it, or of the system.
+pub(super) const INTERNAL: u8 = 70;
+/// The kernel refused what `require-realtime` demands, or a signal.
+pub(super) const PERMISSION: u8 = 77;
+/// The configuration was wrong.
+pub(super) const CONFIGURATION: u8 = 78;
+
+/// Whether a stream gets colours: it is a terminal, and `NO_COLOR` is not set (no-color.org).
+pub(super) fn coloured(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|asked| asked.is_empty())
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(super) enum Stop {
+    Config(Problems),
+    /// The running daemon refused the configuration.
+    Refused(String),
+    Permission(String),
+    Fault(String),
+    /// The reader of stdout has closed it.
+    StdoutClosed,
+    /// The reason is in the log already; this is the exit status.
+    Logged(u8),
+}
+
+impl Stop {
+    /// Reports it on stderr; returns the exit status.
+    pub(super) fn report(self) -> ExitCode {
+        let mut stderr = io::stderr();
+        let (text, code) = match self {
+            Self::Config(problems) => (problems.render(coloured(&stderr)), CONFIGURATION),
+            Self::Refused(text) => (text, CONFIGURATION),
+            Self::Permission(text) => (format!("hertzd: {text}"), PERMISSION),
+            Self::Fault(text) => (format!("hertzd: {text}"), INTERNAL),
+            Self::StdoutClosed => return ExitCode::SUCCESS,
+            Self::Logged(code) => return ExitCode::from(code),
+        };
+        let _ = writeln!(stderr, "{text}");
+        ExitCode::from(code)
+    }
+
+    /// The reason as plain text, and the exit status; `None` if there is nothing to report.
+    pub(super) fn reason(&self) -> Option<(String, u8)> {
+        match self {
+            Self::Config(problems) => Some((problems.render(false), CONFIGURATION)),
+            Self::Refused(text) => Some((text.clone(), CONFIGURATION)),
+            Self::Permission(text) => Some((text.clone(), PERMISSION)),
+            Self::Fault(text) => Some((text.clone(), INTERNAL)),
+            Self::StdoutClosed | Self::Logged(_) => None,
+        }
+    }
+}
+
+impl From<Problems> for Stop {
+    fn from(problems: Problems) -> Self {
+        Self::Config(problems)
+    }
+}
+
+/// A write to stdout failed.
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::StdoutClosed,
+            _ => Self::Fault(format!("writing to stdout: {error}")),
+        }
+    }
+}
+
+/// Writes to stdout.
+pub(super) fn print(text: &str) -> Result<(), Stop> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
+/// Parses a length of time on the command line: `10s`, `1h 30m`, `250ms`.
+pub(super) fn span(text: &str) -> Result<Span, String> {
+    let length = humantime::parse_duration(text).map_err(|error| format!("{error}; write a unit, e.g. 10s or 1h"))?;
+    Ok(Span::from_wide(i128::try_from(length.as_nanos()).unwrap_or(i128::MAX)))
+}
