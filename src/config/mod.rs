@@ -43,6 +43,7 @@ pub use error::{Origin, Problem, Problems};
 pub use key::{Absent, Key, Needs, Rule, Value, words};
 pub use keys::{TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
 pub use kinds::{Blueprint, BuildError, Kind, Kinds, Parse};
+pub(crate) use record::{Conflict, share};
 pub use record::{RecordConfig, RecordFormat};
 pub use schema::schema;
 pub use section::{NumberOrName, Section};

@@ -1,5 +1,4 @@
-//! The rules of `record` and the keys around it: which formats there are, which tasks may share a file, and what the values
-//! of a recorded task may be called. Pure.
+//! The rules of `record` and the keys around it: which formats there are, and which tasks may share a file. Pure.
 
 use super::keys::{RECORD, RECORD_KEEP, RECORD_MAX_SIZE, RECORD_MAX_TIME};
 use super::section::Section;
@@ -79,20 +78,20 @@ pub(super) fn judge(section: &mut Section<'_>) -> Option<RecordConfig> {
 
 /// A key of a task that contradicts what an earlier task says of the same file.
 #[derive(Debug)]
-pub(super) struct Conflict {
+pub(crate) struct Conflict {
     /// The task, by its position.
-    pub(super) task: usize,
+    pub(crate) task: usize,
     /// The key.
-    pub(super) key: &'static str,
+    pub(crate) key: &'static str,
     /// What is wrong.
-    pub(super) message: String,
+    pub(crate) message: String,
     /// What to do about it.
-    pub(super) help: Option<String>,
+    pub(crate) help: Option<String>,
 }
 
 /// Lets tasks share an MCAP file: all get the limits that any of them sets. Refuses contradictory limits, and any other
 /// file that several tasks record to. Two paths are the same file when `file` gives the same for both.
-pub(super) fn share<'a, F: Eq + Hash>(
+pub(crate) fn share<'a, F: Eq + Hash>(
     tasks: impl Iterator<Item = (&'a str, Option<&'a mut RecordConfig>)>,
     file: impl Fn(&Path) -> F,
 ) -> Vec<Conflict> {

@@ -2,15 +2,14 @@
 
 use super::{Failure, clock, plan};
 use crate::channels::{self, RowSender};
-use crate::config::{Config, Problems, RecordConfig, RecordFormat, TaskConfig};
+use crate::config::{Config, Conflict, Problems, RecordConfig, RecordFormat, TaskConfig, refuse_value_name, share};
 use crate::kinds::device::Exchange;
 use crate::metrics::TaskFacts;
 use crate::pacing::{LeakyBucket, Overrun};
-use crate::recording::{Content, Recordings, TaskOutput, place};
+use crate::recording::{Content, Identity, Recordings, TaskOutput};
 use crate::sys::clock::KernelClock;
+use crate::task::Column;
 use crate::worker::Slot;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A task that has been built and does not run yet.
@@ -19,13 +18,6 @@ pub(super) struct Built {
     pub(super) index: usize,
     pub(super) slot: Slot,
     pub(super) stream: Option<TaskOutput>,
-}
-
-/// Files that only one task may record to, by their places, and that task's name.
-type Sole = BTreeMap<PathBuf, String>;
-
-fn sole(task: &TaskConfig) -> Option<PathBuf> {
-    task.record.as_ref().filter(|record| record.format != RecordFormat::Mcap).map(|record| place(&record.path))
 }
 
 /// Builds those tasks of `config` that `wanted` chooses by their places; numbers are taken from `next_id`. The others run
@@ -37,15 +29,14 @@ pub(super) fn build(
     recordings: &mut Recordings,
 ) -> Result<Vec<Built>, Failure> {
     let mut built = Vec::new();
-    let mut problems: Option<Problems> = None;
+    let mut problems = share_recordings(&mut config.tasks);
     let workers = &config.workers;
-    let running = || config.tasks.iter().enumerate().filter(|(index, _)| !wanted(*index));
+    let running = config.tasks.iter().enumerate().filter(|(index, _)| !wanted(*index));
     // Devices of the tasks that end are handed over to those that begin.
-    let _exchange = Exchange::beside(running().map(|(_, task)| task.name.clone()));
-    let mut taken: Sole = running().filter_map(|(_, task)| Some((sole(task)?, task.name.clone()))).collect();
+    let _exchange = Exchange::beside(running.map(|(_, task)| task.name.clone()));
     for (index, task) in config.tasks.iter_mut().enumerate().filter(|(index, _)| wanted(*index)) {
         let clock = clock(workers[task.worker].clock);
-        match build_one(task, *next_id, clock, recordings, &mut taken) {
+        match build_one(task, *next_id, clock, recordings) {
             Ok((slot, stream)) => built.push(Built { index, slot, stream }),
             Err(found) => {
                 problems = Some(match problems {
@@ -59,12 +50,19 @@ pub(super) fn build(
     problems.map_or(Ok(built), |problems| Err(Failure::Config(problems)))
 }
 
+/// Shares the files that tasks record to by different paths, which only the file system shows to be the same.
+fn share_recordings(tasks: &mut [TaskConfig]) -> Option<Problems> {
+    let records = tasks.iter_mut().map(|TaskConfig { name, record, .. }| (name.as_str(), record.as_mut()));
+    let conflicts = share(records, Identity::of).into_iter();
+    let problem = |Conflict { task, key, message, .. }| Problems::at(&tasks[task].section, key, message);
+    conflicts.map(problem).reduce(Problems::and)
+}
+
 fn build_one(
     config: &mut TaskConfig,
     id: u32,
     clock: KernelClock,
     recordings: &mut Recordings,
-    taken: &mut Sole,
 ) -> Result<(Slot, Option<TaskOutput>), Problems> {
     let mut task = config.blueprint.build().map_err(|error| Problems::at(&config.section, error.key, error.message))?;
     let columns = task.columns();
@@ -77,12 +75,12 @@ fn build_one(
             Problems::at(&config.section, "record", format_args!("cannot record to {path}: {error}"))
         })
     };
-    // Other ways to write the same path were not seen when the configuration was read.
-    if let Some(place) = sole(config)
-        && let Some(other) = taken.insert(place, config.name.clone())
+    // A kind of a user's own names its values only now.
+    if let Some((name, problem)) =
+        content.columns.iter().find_map(|Column { name, .. }| Some((name, refuse_value_name(name)?)))
     {
-        let text = format!("task.{other} records there too; give each its own file");
-        return Err(Problems::at(&config.section, "record", text));
+        let text = format!("its value {name:?} {problem}");
+        return Err(Problems::at(&config.section, "kind", text));
     }
     let recording = config.record.as_ref().map(open).transpose()?;
     let columns = content.columns.len();

@@ -69,11 +69,11 @@ impl Recording {
                     match command {
                         Command::Add(_) => {}
                         Command::Look(reply) => {
-                            let _ = reply.send(recorder.streamed());
+                            let _ = reply.send(recorder.states());
                         }
                         Command::Close(reply) => {
                             recorder.finish();
-                            let _ = reply.send(recorder.streamed());
+                            let _ = reply.send(recorder.states());
                         }
                         Command::Finish => return,
                     }

@@ -1,15 +1,15 @@
-//! A file of pieces one behind the other after a header: what CSV and WAV have in common. Pieces are written whole or not
-//! at all, so that the file is valid at every moment.
+//! A file of pieces, one after the other behind a header: what CSV and WAV have in common. Pieces are written whole or not
+//! at all, so that the file is valid at every moment. May block; time is an argument.
 
-use super::file::{Disk, Moment};
-use super::{Ledger, Tally};
+use super::file::{Moment, RecordingFile};
+use super::ledger::{Ledger, WriteCounts};
 use std::io;
 
 /// Bytes that wait for one write.
 const BATCH: usize = 256 << 10;
 
-/// Writes the sizes that stand in a header, for a file of this length.
-pub(super) type Sizes = fn(&Disk, header: u64) -> io::Result<()>;
+/// Writes the sizes in a header of this length, for the file as it is.
+pub(super) type WriteSizes = fn(&RecordingFile, header: u64) -> io::Result<()>;
 
 pub(super) fn something_else() -> io::Error {
     let text = "it exists and holds something else; move it away, or record to another file";
@@ -17,70 +17,78 @@ pub(super) fn something_else() -> io::Error {
 }
 
 #[derive(Debug)]
-pub(super) struct Plain {
-    pub(super) disk: Disk,
+pub(super) struct AppendFile {
+    pub(super) file: RecordingFile,
     pub(super) ledger: Ledger,
     header: Vec<u8>,
-    sizes: Option<Sizes>,
-    limit: u64, // bytes that such a file may have at most
+    write_sizes: Option<WriteSizes>,
+    largest: u64, // bytes that the format allows
     pending: Vec<u8>,
     failure: Option<io::Error>,
     at: Option<Moment>,
 }
 
-impl Plain {
-    pub(super) fn new(disk: Disk, header: Vec<u8>, sizes: Option<Sizes>, limit: u64) -> Self {
+impl AppendFile {
+    pub(super) fn new(file: RecordingFile, header: Vec<u8>, write_sizes: Option<WriteSizes>, largest: u64) -> Self {
         let (ledger, pending) = (Ledger::default(), Vec::new());
-        Self { disk, ledger, header, sizes, limit, pending, failure: None, at: None }
+        Self { file, ledger, header, write_sizes, largest, pending, failure: None, at: None }
     }
 
-    /// Sees that there is a file to write to, and that it is not too old.
+    /// Makes sure that there is a file to write to, and that it is not too old.
     pub(super) fn begin(&mut self, at: Moment) {
         self.at = Some(at);
-        self.disk.lost(at.now);
-        if self.disk.is_old(at.now) && self.disk.length() > self.header.len() as u64 {
+        if self.file.is_moved(at.now) {
+            self.file.close();
+        }
+        if self.file.is_old(at.now) && self.file.length() > self.header.len() as u64 {
             self.turn(at);
         }
         self.open(at);
     }
 
-    /// Goes over to a file with this header.
-    pub(super) fn change(&mut self, header: Vec<u8>) {
-        self.write();
-        self.disk.close();
-        self.header = header;
-        if let Some(at) = self.at {
-            self.open(at);
+    /// Begins the next file if this one has another header. False: this one cannot be finished yet.
+    pub(super) fn change(&mut self, header: &[u8]) -> bool {
+        if self.header == header {
+            return true;
         }
+        let Some(at) = self.at.filter(|at| self.file.may_try(at.now)) else { return false };
+        self.write();
+        self.turn(at);
+        if self.file.is_open() {
+            return false;
+        }
+        self.header = header.to_vec();
+        self.open(at);
+        true
     }
 
-    /// Adds a piece of data of a task, of this time.
-    pub(super) fn put(&mut self, id: u32, piece: &[u8], tally: Tally, utc: i128) {
+    /// Adds a piece of a task, of this time.
+    pub(super) fn put(&mut self, id: u32, piece: &[u8], counts: WriteCounts, utc: i128) {
         let Some(at) = self.at else { return };
-        let after = |plain: &Self| plain.disk.length() + (plain.pending.len() + piece.len()) as u64;
+        let after = |own: &Self| own.file.length() + (own.pending.len() + piece.len()) as u64;
         let too_large =
-            self.disk.is_full(after(self), at.now) || (after(self) > self.limit && self.disk.may_try(at.now));
-        if too_large && (!self.pending.is_empty() || self.disk.length() > self.header.len() as u64) {
+            self.file.is_full(after(self), at.now) || (after(self) > self.largest && self.file.may_try(at.now));
+        if too_large && (!self.pending.is_empty() || self.file.length() > self.header.len() as u64) {
             self.write();
             self.turn(at);
             self.open(at);
         }
-        if !self.disk.is_open() || after(self) > self.limit {
-            self.ledger.lose(id, tally);
+        if !self.file.is_open() || after(self) > self.largest {
+            self.ledger.lose(id, counts);
             return;
         }
-        self.disk.stamp(utc);
+        self.file.stamp(utc);
         self.pending.extend_from_slice(piece);
-        self.ledger.pend(id, Tally { bytes: piece.len() as u64, ..tally });
+        self.ledger.pend(id, WriteCounts { bytes: piece.len() as u64, ..counts });
         if self.pending.len() >= BATCH {
             self.write();
         }
     }
 
-    /// Writes what has been put; true: there was something.
+    /// Writes what was put in; true: there was something.
     ///
     /// # Errors
-    /// What has failed since the last time. What was put is then lost and counted, and the file ends with the last whole
+    /// What has failed since the last time. What was put in is then lost and counted, and the file ends with the last whole
     /// piece.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         let some = self.write();
@@ -89,56 +97,64 @@ impl Plain {
 
     pub(super) fn finish(&mut self) -> io::Result<()> {
         let written = self.flush();
-        self.disk.close();
+        self.file.close();
         written.map(drop)
     }
 
+    /// What was written of a task and what was lost.
+    pub(super) fn counts(&self, id: u32) -> WriteCounts {
+        WriteCounts { files: self.file.files(), ..self.ledger.of(id) }
+    }
+
     fn open(&mut self, at: Moment) {
-        if self.disk.is_open() || !self.disk.may_try(at.now) {
+        if self.file.is_open() || !self.file.may_try(at.now) {
             return;
         }
-        let opened = self.disk.open(at).and_then(|()| match self.disk.length() {
-            0 => self.disk.append(&self.header),
-            // Somebody may have put another file there.
-            _ => match self.disk.begins_with(&self.header)? {
-                true => self.disk.end_line(),
+        let opened = self.file.open(at).and_then(|()| match self.file.length() {
+            0 => self.file.append(&self.header),
+            // Another program may have put a file there.
+            _ => match self.file.begins_with(&self.header)? {
+                true => self.file.drop_partial_line(),
                 false => Err(something_else()),
             },
         });
         match opened {
-            Ok(()) => self.disk.begun(),
+            Ok(()) => self.file.begun(),
             Err(error) => {
-                self.disk.close();
+                self.file.close();
                 self.failure.get_or_insert(error);
             }
         }
     }
 
     fn turn(&mut self, at: Moment) {
-        if let Err(error) = self.disk.retire(at.now) {
+        if let Err(error) = self.file.retire(at.now) {
             self.failure.get_or_insert(error);
         }
     }
 
-    /// Sees that the file can be written on, where others have cut it off.
+    /// Makes sure that pieces can be appended where another program has deleted the file or made it shorter.
     fn mend(&mut self) -> io::Result<()> {
-        let changed = self.disk.measure(self.header.len() as u64)?;
-        match self.disk.length() {
-            0 => self.disk.append(&self.header),
-            _ if changed => self.disk.end_line(),
+        if let Some(at) = self.at.filter(|_| self.file.is_deleted()) {
+            self.file.close();
+            self.open(at);
+        }
+        let changed = self.file.measure(self.header.len() as u64)?;
+        match self.file.length() {
+            0 => self.file.append(&self.header),
+            _ if changed => self.file.drop_partial_line(),
             _ => Ok(()),
         }
     }
 
-    /// Writes what is pending, or nothing of it. Whatever comes of it, it is not tried again: it would pile up for as long
-    /// as the disk fails.
+    /// Writes all that is pending, or nothing of it. It is not tried again: it would pile up for as long as the disk fails.
     fn write(&mut self) -> bool {
         if self.pending.is_empty() {
             return false;
         }
         let header = self.header.len() as u64;
-        let written = self.mend().and_then(|()| self.disk.append(&self.pending));
-        let written = written.and_then(|()| self.sizes.map_or(Ok(()), |sizes| sizes(&self.disk, header)));
+        let written = self.mend().and_then(|()| self.file.append(&self.pending));
+        let written = written.and_then(|()| self.write_sizes.map_or(Ok(()), |sizes| sizes(&self.file, header)));
         self.pending.clear();
         self.ledger.settle(written.is_ok());
         if let Err(error) = written {
@@ -150,19 +166,29 @@ impl Plain {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{limits, moment, names};
     use super::*;
+    use crate::recording::claim::Claim;
+    use crate::recording::testing::{limits, moment, names};
+    use std::path::Path;
+
+    fn file(path: &Path, continued: bool, largest: u64) -> AppendFile {
+        let file = RecordingFile::new(path.into(), Claim::take(path).unwrap(), limits(path), continued);
+        AppendFile::new(file, b"header\n".to_vec(), None, largest)
+    }
+
+    const ROW: WriteCounts =
+        WriteCounts { rows: 1, samples: 0, blocks: 0, ticks: 0, bytes: 0, lost: 0, gaps: 0, files: 0 };
 
     #[test]
     fn a_full_disk_loses_pieces_and_counts_them_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.csv");
-        let mut file = Plain::new(Disk::new(limits(&path), true), b"header\n".to_vec(), None, u64::MAX);
+        let mut file = file(&path, true, u64::MAX);
         file.begin(moment(0));
-        let put = |file: &mut Plain| file.put(3, b"line\n", Tally { rows: 1, samples: 1, ..Tally::default() }, 0);
+        let put = |file: &mut AppendFile| file.put(3, b"line\n", WriteCounts { samples: 1, ..ROW }, 0);
         put(&mut file);
         file.flush().unwrap();
-        if !file.disk.fill_up() {
+        if !file.file.fill_up() {
             println!("skipped: no /dev/full here");
             return;
         }
@@ -179,16 +205,16 @@ mod tests {
         assert_eq!(file.ledger.of(3).gaps, 1, "what was lost leaves one gap");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "header\nline\nline\n");
     }
+
     #[test]
-    fn a_file_never_passes_what_its_form_allows() {
+    fn a_file_never_passes_what_its_format_allows() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.csv");
-        let mut file = Plain::new(Disk::new(limits(&path), false), b"header\n".to_vec(), None, 20);
+        let mut file = file(&folder.path().join("x.csv"), false, 20);
         file.begin(moment(0));
         for _ in 0..4 {
-            file.put(0, b"line\n", Tally { rows: 1, ..Tally::default() }, 0);
+            file.put(0, b"line\n", ROW, 0);
         }
-        file.put(0, b"a line that is too long for any file\n", Tally { rows: 1, ..Tally::default() }, 0);
+        file.put(0, b"a line that is too long for any file\n", ROW, 0);
         file.finish().unwrap();
         let texts: Vec<_> = names(folder.path())
             .iter()
@@ -199,25 +225,39 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_gets_its_header_and_the_end_of_its_line() {
+    fn a_line_that_was_cut_off_is_dropped_and_a_header_written_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.csv");
-        // As a run leaves it that was killed while it wrote.
-        std::fs::write(&path, "header\nli").unwrap();
-        let mut file = Plain::new(Disk::new(limits(&path), true), b"header\n".to_vec(), None, u64::MAX);
+        // As a crash leaves it, or a disk that was full.
+        let long = "1,".repeat(5_000);
+        std::fs::write(&path, format!("header\nold\n{long}")).unwrap();
+        let mut file = file(&path, true, u64::MAX);
         file.begin(moment(0));
         for (length, wanted) in [
-            (u64::MAX, "header\nli\nline\n"),
-            (12, "header\nli\nli\nline\n"),
+            (u64::MAX, "header\nold\nline\n"),
+            (14, "header\nold\nline\n"),
             (3, "header\nline\n"),
             (0, "header\nline\n"),
         ] {
             if length < u64::MAX {
                 std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
             }
-            file.put(0, b"line\n", Tally { rows: 1, ..Tally::default() }, 0);
+            file.put(0, b"line\n", ROW, 0);
             file.flush().unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), wanted, "cut off at {length}");
         }
+    }
+
+    #[test]
+    fn lines_for_a_deleted_file_go_to_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.csv");
+        let mut file = file(&path, true, u64::MAX);
+        file.begin(moment(0));
+        std::fs::remove_file(&path).unwrap();
+        file.put(0, b"line\n", ROW, 0);
+        file.flush().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "header\nline\n");
+        assert_eq!((file.ledger.of(0).rows, file.ledger.of(0).lost), (1, 0));
     }
 }

@@ -1,48 +1,67 @@
 //! One task as CSV: a line per tick with its values, or, for a task with buffered samples, a line per sample.
 //!
-//! A file that exists is continued if its header is the same.
+//! A file that exists is continued if its header is the same. May block; time is an argument.
 
-use super::append::{Plain, something_else};
-use super::file::{Disk, Moment};
-use super::{Content, Form, Gaps, Tally, samples};
+use super::append::{AppendFile, something_else};
+use super::content::Content;
+use super::file::{Moment, RecordingFile};
+use super::ledger::{StreamPositions, WriteCounts};
+use super::samples;
+use super::writer::Writer;
 use crate::channels::{Block, Format, Row};
 use crate::config::RecordConfig;
 use crate::task::Column;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::time::{Duration, UNIX_EPOCH};
+
+/// What the lines of a task hold.
+#[derive(Debug)]
+struct Layout {
+    header: String,
+    sampled: Option<usize>, // columns of a sample; `None`: rows of values
+}
+
+impl Layout {
+    fn of(content: &Content) -> Self {
+        let sampled = match &content.format {
+            Some(Format::Samples(columns)) => Some(columns.len()),
+            _ => None,
+        };
+        Self { header: header(content), sampled }
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Csv {
-    file: Plain,
-    sampled: Option<usize>, // how many columns a sample has
-    gaps: Gaps,
+    file: AppendFile,
+    layouts: BTreeMap<u32, Layout>, // of each task: after a reload another may continue the recording
+    positions: StreamPositions,
     line: String,
 }
 
 impl Csv {
     /// # Errors
     /// The system's reason; or that the file holds something else.
-    pub(super) fn open(limits: &RecordConfig, content: &Content) -> io::Result<Self> {
-        let header = header(content);
-        let file = Disk::probe(&limits.path)?;
-        let mut first = Vec::new();
-        BufReader::new(&file).read_until(b'\n', &mut first)?;
-        if !first.is_empty() && first != header.as_bytes() {
+    pub(super) fn new(file: RecordingFile, content: &Content) -> io::Result<Self> {
+        let header = header(content).into_bytes();
+        if !file.is_new()? && !file.begins_with(&header)? {
             return Err(something_else());
         }
-        let file = Plain::new(Disk::new(limits.clone(), true), header.into_bytes(), None, u64::MAX);
-        let sampled = match &content.format {
-            Some(Format::Samples(columns)) => Some(columns.len()),
-            _ => None,
-        };
-        Ok(Self { file, sampled, gaps: Gaps::default(), line: String::new() })
+        let file = AppendFile::new(file, header, None, u64::MAX);
+        Ok(Self { file, layouts: BTreeMap::new(), positions: StreamPositions::default(), line: String::new() })
     }
 }
 
-impl Form for Csv {
-    fn join(&mut self, _: u32, _: &Content, limits: &RecordConfig) {
-        self.file.disk.limit(limits.clone());
+impl Writer for Csv {
+    fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
+        self.file.file.limit(limits.clone());
+        self.layouts.insert(id, Layout::of(content));
+    }
+
+    fn leave(&mut self, id: u32) {
+        self.layouts.remove(&id);
     }
 
     fn begin(&mut self, at: Moment) {
@@ -50,26 +69,32 @@ impl Form for Csv {
     }
 
     fn row(&mut self, id: u32, row: &Row<'_>, utc: i128) {
-        if self.sampled.is_some() {
-            return;
+        let Some(Layout { header, sampled: None }) = self.layouts.get(&id) else { return };
+        let counts = WriteCounts { rows: 1, ..WriteCounts::default() };
+        if !self.file.change(header.as_bytes()) {
+            return self.file.ledger.lose(id, counts);
         }
         self.line.clear();
         // Writing to a String does not fail, here and below.
         let _ = write!(self.line, "{},{},{}", row.n, rfc3339(utc), row.lateness.nanos());
         values(&mut self.line, row.values.iter().copied());
-        self.file.put(id, self.line.as_bytes(), Tally { rows: 1, ..Tally::default() }, utc);
+        self.file.put(id, self.line.as_bytes(), counts, utc);
     }
 
     fn block(&mut self, id: u32, block: &Block<'_>, to_utc: i128) {
-        let Some(columns) = self.sampled else { return };
-        let count = samples::read(block.bytes, columns).count() as u64;
-        self.file.ledger.gap(id, self.gaps.jumps(id, block.head.index, count));
-        for sample in samples::read(block.bytes, columns) {
+        let Some(Layout { header, sampled: Some(columns) }) = self.layouts.get(&id) else { return };
+        let count = samples::read(block.bytes, *columns).count() as u64;
+        self.file.ledger.gap(id, self.positions.jumps(id, block.head.index, count));
+        let counts = WriteCounts { rows: 1, samples: 1, ..WriteCounts::default() };
+        if !self.file.change(header.as_bytes()) {
+            return self.file.ledger.lose(id, WriteCounts { rows: count, samples: count, ..counts });
+        }
+        for sample in samples::read(block.bytes, *columns) {
             let utc = i128::from(sample.at) + to_utc;
             self.line.clear();
             let _ = write!(self.line, "{},{}", block.head.n, rfc3339(utc));
             values(&mut self.line, sample.values());
-            self.file.put(id, self.line.as_bytes(), Tally { rows: 1, samples: 1, ..Tally::default() }, utc);
+            self.file.put(id, self.line.as_bytes(), counts, utc);
         }
     }
 
@@ -81,8 +106,8 @@ impl Form for Csv {
         self.file.finish()
     }
 
-    fn tally(&self, id: u32) -> Tally {
-        Tally { files: self.file.disk.files(), ..self.file.ledger.of(id) }
+    fn counts(&self, id: u32) -> WriteCounts {
+        self.file.counts(id)
     }
 }
 
@@ -103,7 +128,7 @@ fn rfc3339(utc: i128) -> impl std::fmt::Display {
 }
 
 /// The first line.
-pub(super) fn header(content: &Content) -> String {
+fn header(content: &Content) -> String {
     let (mut header, columns) = match &content.format {
         Some(Format::Samples(columns)) => (String::from("tick,sample_utc"), columns),
         _ => (String::from("tick,release_utc,lateness_ns"), &content.columns),

@@ -1,18 +1,23 @@
-//! The file that a recording is written to: opened, grown by whole pieces, finished and renamed, opened again when it has
-//! vanished. May block; time is an argument.
+//! The file that a recording is written to: grown by whole pieces, finished and renamed, opened again when another program
+//! has moved or deleted it. May block; time is an argument.
 
+use super::claim::{Claim, FileId};
 use super::rotation;
 use crate::config::RecordConfig;
 use crate::time::{Instant, Span};
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 use tracing::{info, warn};
 
-/// How often it is looked whether the file is still where it was, and how often something is tried again.
-const LOOK_EVERY: Span = Span::from_seconds(1);
+/// How often the path is checked, and how often something that failed is tried again.
+const CHECK_EVERY: Span = Span::from_seconds(1);
+
+/// Bytes that are read at a time to find the end of the last whole line.
+const PIECE: usize = 4_096;
 
 /// One moment on two clocks.
 #[derive(Clone, Copy, Debug)]
@@ -29,20 +34,26 @@ impl Moment {
     }
 }
 
-/// A recording's place on the disk.
+/// The file that a recording has open now, for those who must not wait for its writer.
+pub(super) type Current = Arc<Mutex<Option<FileId>>>;
+
+/// The file of a recording, with its limits.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(super) struct RecordingFile {
+    path: PathBuf, // where the path of the configuration leads
     limits: RecordConfig,
-    continues: bool, // what is there, lines, is continued instead of put aside
+    continued: bool,      // lines: what exists is continued instead of put aside
+    claim: Option<Claim>, // locked and not yet open
     open: Option<Open>,
-    looked: Option<Instant>,
+    current: Current,
+    checked: Option<Instant>,
     tried: Option<Instant>, // to open or to rename, in vain
     files: u64,
 }
 
 #[derive(Debug)]
 struct Open {
-    file: File,
+    claim: Claim,
     length: u64,
     began: Instant, // on the monotonic clock
     stamp: Stamp,
@@ -57,28 +68,26 @@ enum Stamp {
     Message(i128),
 }
 
-impl Disk {
-    pub(super) fn new(limits: RecordConfig, continues: bool) -> Self {
-        Self { limits, continues, open: None, looked: None, tried: None, files: 0 }
+impl RecordingFile {
+    /// The file at `path`, which `claim` has locked. Nothing in it changes before [`open`](Self::open).
+    pub(super) fn new(path: PathBuf, claim: Claim, limits: RecordConfig, continued: bool) -> Self {
+        let current = Arc::new(Mutex::new(claim.file.metadata().ok().map(|own| FileId::of(&own))));
+        let (open, checked, tried, files) = (None, None, None, 0);
+        Self { path, limits, continued, claim: Some(claim), open, current, checked, tried, files }
     }
 
-    /// Files begun.
+    pub(super) fn current(&self) -> Current {
+        Arc::clone(&self.current)
+    }
+
+    /// Files begun or continued.
     pub(super) const fn files(&self) -> u64 {
         self.files
     }
 
-    /// Goes by these limits from now on.
+    /// Sets other limits.
     pub(super) fn limit(&mut self, limits: RecordConfig) {
         self.limits = limits;
-    }
-
-    /// Whether the path can be written, and what stands there; the file is made if there is none.
-    pub(super) fn probe(path: &Path) -> io::Result<File> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        match file.metadata()?.is_file() {
-            true => Ok(file),
-            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
-        }
     }
 
     /// Whether there is a file to write to.
@@ -86,30 +95,33 @@ impl Disk {
         self.open.is_some()
     }
 
-    /// Bytes in the file.
+    /// Bytes written to the file, and found there at first.
     pub(super) fn length(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.length)
     }
 
-    /// Opens the file. What is there already is put aside or continued.
+    /// Opens the file. One that exists is put aside or continued.
     ///
     /// # Errors
-    /// The system's reason.
+    /// The system's reason; or the process that has locked it.
     pub(super) fn open(&mut self, at: Moment) -> io::Result<()> {
         self.tried = Some(at.now);
-        let mut file = Self::probe(&self.limits.path)?;
-        let mut there = file.metadata()?;
-        if there.len() > 0 && !self.continues {
-            self.put_aside(born(&there).unwrap_or_else(|| at.utc()))?;
-            file = Self::probe(&self.limits.path)?;
-            there = file.metadata()?;
+        let mut claim = match self.claim.take().filter(Claim::is_there) {
+            Some(claim) => claim,
+            None => Claim::take(&self.path)?,
+        };
+        let mut found = claim.file.metadata()?;
+        if found.len() > 0 && !self.continued {
+            claim = self.put_aside(born(&found).unwrap_or_else(|| at.utc()))?;
+            found = claim.file.metadata()?;
         }
-        let (stamp, age) = match born(&there).filter(|_| there.len() > 0) {
+        let (stamp, age) = match born(&found).filter(|_| found.len() > 0) {
             Some(born) => (Stamp::Message(born), Span::from_wide((at.utc() - born).max(0))),
             None => (Stamp::Opened(at.utc()), Span::ZERO),
         };
-        self.open = Some(Open { file, length: there.len(), began: at.now - age, stamp });
-        self.looked = Some(at.now);
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(FileId::of(&found));
+        self.open = Some(Open { claim, length: found.len(), began: at.now - age, stamp });
+        self.checked = Some(at.now);
         Ok(())
     }
 
@@ -117,38 +129,54 @@ impl Disk {
     pub(super) fn begun(&mut self) {
         self.files += 1;
         self.tried = None;
+        self.open.iter_mut().for_each(|open| open.claim.keep());
     }
 
-    /// Lets go of the file where it is no longer at its path: renamed, deleted, or its disk is no longer mounted. True: it
-    /// did.
-    pub(super) fn lost(&mut self, now: Instant) -> bool {
+    /// Whether the file is no longer at its path: renamed, deleted, or its disk unmounted. It is looked at once a second.
+    pub(super) fn is_moved(&mut self, now: Instant) -> bool {
         let Some(open) = &self.open else { return false };
-        if self.looked.is_some_and(|looked| now - looked < LOOK_EVERY) {
+        if self.checked.is_some_and(|checked| now - checked < CHECK_EVERY) {
             return false;
         }
-        self.looked = Some(now);
-        let same = |a: &Metadata, b: &Metadata| a.dev() == b.dev() && a.ino() == b.ino();
-        let there = open.file.metadata().and_then(|own| Ok(same(&own, &fs::metadata(&self.limits.path)?)));
-        if there.unwrap_or(false) {
-            return false;
+        self.checked = Some(now);
+        let moved = !open.claim.is_there();
+        if moved {
+            warn!(path = self.shown(), "another program has moved or deleted the recording; a new file begins");
         }
-        warn!(path = self.shown(), "the recording is no longer where it was, and is begun anew");
-        self.open = None;
-        true
+        moved
     }
 
-    /// Whether the file begins with these bytes.
+    /// Whether the file has no name any more: what is written to it is lost.
+    pub(super) fn is_deleted(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.claim.file.metadata().is_ok_and(|own| own.nlink() == 0))
+    }
+
+    /// Whether another program has made the file shorter.
+    #[cfg(feature = "mcap")]
+    pub(super) fn is_cut_off(&self) -> bool {
+        let shorter =
+            |open: &Open| open.claim.file.metadata().is_ok_and(|own| own.is_file() && own.len() < open.length);
+        self.open.as_ref().is_some_and(shorter)
+    }
+
+    /// Whether the file begins with these bytes. No more than that is read.
     pub(super) fn begins_with(&self, bytes: &[u8]) -> io::Result<bool> {
-        let Some(open) = &self.open else { return Ok(false) };
+        let claim = self.open.as_ref().map(|open| &open.claim).or(self.claim.as_ref());
+        let Some(claim) = claim else { return Ok(false) };
         let mut found = vec![0; bytes.len()];
-        match open.file.read_exact_at(&mut found, 0) {
+        match claim.file.read_exact_at(&mut found, 0) {
             Ok(()) => Ok(found == bytes),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether the file has grown so old that the next one is to begin.
+    /// Whether nothing is in the file that was claimed and is not open yet.
+    pub(super) fn is_new(&self) -> io::Result<bool> {
+        self.claim.as_ref().map_or(Ok(true), |claim| Ok(claim.file.metadata()?.len() == 0))
+    }
+
+    /// Whether the file is so old that the next one must begin.
     pub(super) fn is_old(&self, now: Instant) -> bool {
         let began = self.open.as_ref().map(|open| open.began);
         began.zip(self.limits.max_time).is_some_and(|(began, time)| now - began >= time) && self.may_try(now)
@@ -161,7 +189,7 @@ impl Disk {
 
     /// Whether it is time to try again what has failed.
     pub(super) fn may_try(&self, now: Instant) -> bool {
-        self.tried.is_none_or(|tried| now - tried >= LOOK_EVERY)
+        self.tried.is_none_or(|tried| now - tried >= CHECK_EVERY)
     }
 
     /// Something has failed, and is to be tried again after a while.
@@ -177,16 +205,17 @@ impl Disk {
         }
     }
 
-    /// Writes behind what is there: all of `bytes`, or nothing.
+    /// Appends all of `bytes`, or nothing.
     ///
     /// # Errors
     /// The system's reason.
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(open) = &mut self.open else { return Err(io::Error::other("it is not open")) };
-        open.file.write_all_at(bytes, open.length).inspect_err(|_| {
-            // A disk that does not even take bytes back is beyond help here. What is gone is looked for at once.
-            let _ = open.file.set_len(open.length);
-            self.looked = None;
+        let file = &open.claim.file;
+        file.write_all_at(bytes, open.length).inspect_err(|_| {
+            // Nothing helps where a disk does not even take bytes back. A file that is gone is noticed at once.
+            let _ = file.set_len(open.length);
+            self.checked = None;
         })?;
         open.length += bytes.len() as u64;
         Ok(())
@@ -197,77 +226,104 @@ impl Disk {
     /// # Errors
     /// The system's reason.
     pub(super) fn patch(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.open.as_ref().map_or(Ok(()), |open| open.file.write_all_at(bytes, offset))
+        self.open.as_ref().map_or(Ok(()), |open| open.claim.file.write_all_at(bytes, offset))
     }
 
-    /// Goes by what others have done to the file: it was cut off. What is then left of a header of this length is cut off
-    /// as well. True: something had changed.
+    /// Takes over the length that another program gave the file. What that left of a header of this length, and of a last
+    /// line, is cut off. True: something had changed.
     pub(super) fn measure(&mut self, header: u64) -> io::Result<bool> {
         let Some(open) = &mut self.open else { return Ok(false) };
-        let before = std::mem::replace(&mut open.length, open.file.metadata()?.len());
+        let before = std::mem::replace(&mut open.length, open.claim.file.metadata()?.len());
         if open.length < header {
-            open.file.set_len(0).inspect_err(|_| self.looked = None)?;
+            open.claim.file.set_len(0).inspect_err(|_| self.checked = None)?;
             open.length = 0;
         }
         Ok(open.length != before)
     }
 
-    /// Ends the last line of a file that is continued, if it was cut off within one: nothing is to be glued to that.
+    /// Drops the last line of a file that is continued, if a crash or another program cut it off.
     ///
     /// # Errors
     /// The system's reason.
-    pub(super) fn end_line(&mut self) -> io::Result<()> {
-        let Some(open) = self.open.as_ref().filter(|open| self.continues && open.length > 0) else { return Ok(()) };
-        let mut last = [0];
-        open.file.read_exact_at(&mut last, open.length - 1)?;
-        if last == *b"\n" { Ok(()) } else { self.append(b"\n") }
+    pub(super) fn drop_partial_line(&mut self) -> io::Result<()> {
+        let Some(open) = self.open.as_mut().filter(|_| self.continued) else { return Ok(()) };
+        let (mut piece, mut end) = ([0; PIECE], open.length);
+        let whole = loop {
+            let from = end.saturating_sub(PIECE as u64);
+            let piece = &mut piece[..usize::try_from(end - from).unwrap_or(PIECE)];
+            open.claim.file.read_exact_at(piece, from)?;
+            match piece.iter().rposition(|byte| *byte == b'\n') {
+                Some(newline) => break from + newline as u64 + 1,
+                None if from == 0 => break 0,
+                None => end = from,
+            }
+        };
+        let bytes = open.length - whole;
+        if bytes > 0 {
+            open.claim.file.set_len(whole)?;
+            open.length = whole;
+            warn!(path = self.shown(), bytes, "the last line of the recording was cut off and is dropped");
+        }
+        Ok(())
     }
 
-    /// Gives the file the name of a finished one, deletes those that are too many, and closes it.
+    /// Gives the file the name of a finished one, deletes the oldest if there are too many, and closes it. The next one is
+    /// locked before anyone else can have it.
     ///
     /// # Errors
-    /// The system's reason, when it could not be renamed; then it stays open and is written on.
+    /// The system's reason, when it could not be renamed; then it stays open and can be written on. Or the reason why the
+    /// next one cannot be made.
     pub(super) fn retire(&mut self, now: Instant) -> io::Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
         let (Stamp::Opened(utc) | Stamp::Message(utc)) = open.stamp;
         self.tried = Some(now);
-        self.put_aside(utc)?;
+        self.claim = match open.claim.file.metadata()?.len() {
+            0 => self.open.take().map(|open| open.claim), // emptied by another program: the next one is this one
+            _ => Some(self.put_aside(utc)?),
+        };
         (self.open, self.tried) = (None, None);
         Ok(())
     }
 
     /// Closes it.
     pub(super) fn close(&mut self) {
-        self.open = None;
+        (self.open, self.claim) = (None, None);
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Renames the file and claims the next one.
+    fn put_aside(&self, utc: i128) -> io::Result<Claim> {
+        let mut name = PathBuf::new();
+        let next = Claim::after(&self.path, || {
+            name = rotation::put_aside(&self.path, utc)?;
+            info!(path = self.shown(), finished = name.display().to_string(), "a file of the recording is finished");
+            Ok(())
+        });
+        if let Some(keep) = self.limits.keep.filter(|_| !name.as_os_str().is_empty())
+            && let Err(error) = rotation::prune(&self.path, keep, &name)
+        {
+            warn!(path = self.shown(), "old files of the recording cannot be deleted: {error}");
+        }
+        next
+    }
+
+    fn shown(&self) -> String {
+        self.limits.path.display().to_string()
     }
 
     /// From now on its disk is full; false: there is no such disk here.
     #[cfg(test)]
     pub(super) fn fill_up(&mut self) -> bool {
-        let full = OpenOptions::new().read(true).write(true).open("/dev/full");
-        full.map(|full| self.open.as_mut().map(|open| open.file = full)).is_ok()
+        let full = std::fs::OpenOptions::new().read(true).write(true).open("/dev/full");
+        full.map(|full| self.open.as_mut().map(|open| open.claim.file = full)).is_ok()
     }
 
     /// It no longer is.
     #[cfg(test)]
     pub(super) fn make_room(&mut self) {
-        let file = Self::probe(&self.limits.path).unwrap();
-        self.open.as_mut().unwrap().file = file;
-    }
-
-    fn put_aside(&self, utc: i128) -> io::Result<()> {
-        let name = rotation::put_aside(&self.limits.path, utc)?;
-        info!(path = self.shown(), finished = name.display().to_string(), "a file of the recording is finished");
-        if let Some(keep) = self.limits.keep
-            && let Err(error) = rotation::prune(&self.limits.path, keep, &name)
-        {
-            warn!(path = self.shown(), "old files of the recording cannot be deleted: {error}");
-        }
-        Ok(())
-    }
-
-    fn shown(&self) -> String {
-        self.limits.path.display().to_string()
+        let mut claim = Claim::take(&self.path).unwrap();
+        claim.keep();
+        self.open.as_mut().unwrap().claim = claim;
     }
 }
 

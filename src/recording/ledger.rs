@@ -1,11 +1,11 @@
-//! What has become of the tasks' data: written, or lost.
+//! What was written of each task, and what was lost. Arithmetic only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 /// What was written of a task, and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(super) struct WriteCounts {
     /// Rows of values; in a CSV of samples, lines.
     pub rows: u64,
     /// Blocks of sound, pictures or samples.
@@ -24,14 +24,14 @@ pub(crate) struct Tally {
     pub files: u64,
 }
 
-impl Tally {
-    /// Whether a block, or a part of one, is in it.
-    const fn is_of_blocks(&self) -> bool {
+impl WriteCounts {
+    /// Whether a block, or a part of one, is among it.
+    const fn has_blocks(&self) -> bool {
         self.blocks + self.samples > 0
     }
 }
 
-impl AddAssign for Tally {
+impl AddAssign for WriteCounts {
     fn add_assign(&mut self, other: Self) {
         self.rows += other.rows;
         self.blocks += other.blocks;
@@ -44,62 +44,62 @@ impl AddAssign for Tally {
     }
 }
 
-/// The tallies of all tasks in a recording.
+/// The counts of all tasks in a recording.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    settled: BTreeMap<u32, Tally>,
-    pending: BTreeMap<u32, Tally>,
-    missing: BTreeSet<u32>, // tasks whose next block does not continue what stands before it
+    settled: BTreeMap<u32, WriteCounts>,
+    pending: BTreeMap<u32, WriteCounts>,
+    missing: BTreeSet<u32>, // tasks whose next block does not continue the one before
 }
 
 impl Ledger {
     /// Something waits to be written.
-    pub(super) fn pend(&mut self, id: u32, mut tally: Tally) {
-        if tally.is_of_blocks() && self.missing.remove(&id) {
-            tally.gaps += 1;
+    pub(super) fn pend(&mut self, id: u32, mut counts: WriteCounts) {
+        if counts.has_blocks() && self.missing.remove(&id) {
+            counts.gaps += 1;
         }
-        *self.pending.entry(id).or_default() += tally;
+        *self.pending.entry(id).or_default() += counts;
     }
 
     /// What was waiting has been written, or is lost.
     pub(super) fn settle(&mut self, written: bool) {
-        for (id, tally) in std::mem::take(&mut self.pending) {
+        for (id, counts) in std::mem::take(&mut self.pending) {
             match written {
-                true => *self.settled.entry(id).or_default() += tally,
-                false => self.lose(id, tally),
+                true => *self.settled.entry(id).or_default() += counts,
+                false => self.lose(id, counts),
             }
         }
     }
 
     /// This will never be written.
-    pub(super) fn lose(&mut self, id: u32, tally: Tally) {
-        if tally.is_of_blocks() {
+    pub(super) fn lose(&mut self, id: u32, counts: WriteCounts) {
+        if counts.has_blocks() {
             self.missing.insert(id);
         }
-        self.settled.entry(id).or_default().lost += tally.rows + tally.blocks + tally.ticks;
+        self.settled.entry(id).or_default().lost += counts.rows + counts.blocks + counts.ticks;
     }
 
-    /// To be called before a block is pended: whether it does not continue the one that came before. A gap is counted
-    /// once a block stands behind it, whatever is missing there: what never came, or what could not be written.
+    /// Must be called before a block is pended. `jumped`: it does not continue the one before. A gap counts once a block
+    /// follows it, however much is missing, and whether it never came or could not be written.
     pub(super) fn gap(&mut self, id: u32, jumped: bool) {
         if jumped {
             self.missing.insert(id);
         }
     }
 
-    pub(super) fn of(&self, id: u32) -> Tally {
+    pub(super) fn of(&self, id: u32) -> WriteCounts {
         self.settled.get(&id).copied().unwrap_or_default()
     }
 }
 
-/// Where each task's stream of blocks should go on.
+/// The position at which each task's stream of blocks should continue.
 #[derive(Debug, Default)]
-pub(super) struct Gaps {
+pub(super) struct StreamPositions {
     next: BTreeMap<u32, u64>,
 }
 
-impl Gaps {
-    /// Whether a block at `index`, of so many, does not continue the one before.
+impl StreamPositions {
+    /// Whether a block of `count` samples at `index` does not continue the one before.
     pub(super) fn jumps(&mut self, id: u32, index: u64, count: u64) -> bool {
         self.next.insert(id, index + count).is_some_and(|next| next != index)
     }

@@ -1,12 +1,12 @@
 //! The recorder: drains the tasks' queues of values and blocks, keeps the last, smallest and largest of each value, and
 //! hands everything to the recordings.
 //!
-//! It runs on a thread of its own, so that a slow disk holds up neither workers nor metrics. Time comes from the clock
-//! that its owner hands to [`Recorder::drain`], as the offset of UTC.
+//! It runs on a thread of its own, since a slow disk may block it. Time is an argument of [`Recorder::drain`].
 
-use super::{Content, Moment, RecordedTick, Recording};
-use crate::channels::Traffic;
-use crate::channels::{BlockReceiver, RowReceiver};
+use super::content::{Content, RecordedTick};
+use super::file::Moment;
+use super::recordings::Recording;
+use crate::channels::{BlockReceiver, RowReceiver, Traffic};
 use crate::metrics::{RecordedSummary, ValueSummary};
 use crate::sys::clock::KernelClock;
 use crate::task::Column;
@@ -15,34 +15,34 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// Failures to write are told at most this often.
-const TELL_EVERY: Span = Span::from_seconds(10);
+/// Failures to write are logged at most this often.
+const LOG_EVERY: Span = Span::from_seconds(10);
 
-/// Bytes of blocks, and rows, that are taken from one task at a time, so that one which is faster than the disk does not
-/// hold up the others: as much as the largest queue usually holds.
+/// Bytes of blocks, and rows, that are taken from one task at a time: as much as the largest queue usually holds. So a task
+/// that is faster than the disk does not hold up the others.
 const BYTES_AT_A_TIME: usize = 64 << 20;
 const ROWS_AT_A_TIME: usize = 1 << 18;
 
-/// What one task produces, on its way out.
+/// What one task produces, on its way to the recorder.
 #[derive(Debug)]
 pub(crate) struct TaskOutput {
     /// Number of the task.
     pub id: u32,
     /// The clock its releases are on.
     pub clock: KernelClock,
-    /// What there is of it.
+    /// What there is to record.
     pub content: Content,
     /// The cool end of its queue of rows.
     pub rows: RowReceiver,
-    /// The cool end of its queue of blocks; `None`: nobody wants them.
+    /// The cool end of its queue of blocks; `None`: they are not recorded.
     pub blocks: Option<BlockReceiver>,
     /// Where it is recorded, if anywhere.
     pub recording: Option<Recording>,
-    /// What has become of its ticks on their way to the recorder; `None`: nobody wants them.
+    /// Its ticks on their way to the recorder; `None`: they are not recorded.
     pub ticks: Option<Arc<Traffic>>,
 }
 
-/// What became of one task's values.
+/// What was recorded of one task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OutputState {
     /// Number of the task.
@@ -54,24 +54,24 @@ pub(crate) struct OutputState {
 }
 
 #[derive(Debug)]
-struct Taken {
-    stream: TaskOutput,
+struct DrainedTask {
+    output: TaskOutput,
     extremes: Vec<Option<[f64; 3]>>, // last, smallest, largest
     to_utc: i128,                    // what to add to its clock, at the latest drain
 }
 
 /// A recording that is written to.
 #[derive(Debug)]
-struct Written {
+struct OpenRecording {
     recording: Recording,
-    failing: Option<Instant>, // told last
+    failing: Option<Instant>, // logged last
 }
 
 /// Drains the tasks' queues.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    taken: Vec<Taken>,
-    written: Vec<Written>,
+    tasks: Vec<DrainedTask>,
+    recordings: Vec<OpenRecording>,
     to_utc: i128, // what to add to the monotonic clock, at the latest drain
     row: Vec<f64>,
     ticks: Vec<RecordedTick>,
@@ -79,15 +79,15 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Adds a stream. The numbers of their tasks must go up.
-    pub(crate) fn add(&mut self, stream: TaskOutput) {
-        if let Some(recording) = &stream.recording {
-            recording.join(stream.id, &stream.content);
-            if !self.written.iter().any(|written| written.recording == *recording) {
-                self.written.push(Written { recording: recording.clone(), failing: None });
+    /// Adds a task. The numbers of tasks must go up.
+    pub(crate) fn add(&mut self, output: TaskOutput) {
+        if let Some(recording) = &output.recording {
+            recording.join(output.id, &output.content);
+            if !self.recordings.iter().any(|open| open.recording == *recording) {
+                self.recordings.push(OpenRecording { recording: recording.clone(), failing: None });
             }
         }
-        self.taken.push(Taken { extremes: vec![None; stream.content.columns.len()], stream, to_utc: 0 });
+        self.tasks.push(DrainedTask { extremes: vec![None; output.content.columns.len()], output, to_utc: 0 });
     }
 
     /// Takes a tick, for the next [`drain`](Self::drain).
@@ -95,49 +95,48 @@ impl Recorder {
         self.ticks.push(tick);
     }
 
-    /// Lets go of streams whose tasks have ended, with all that is left in their queues, and finishes recordings that
-    /// nobody is left to write to. A [`drain`](Self::drain) comes before it.
+    /// Removes tasks that have ended, with all that is left in their queues, and finishes recordings without a task. A
+    /// [`drain`](Self::drain) must come before it.
     pub(crate) fn remove(&mut self, ids: &[u32]) {
         if ids.is_empty() {
             return;
         }
         self.empty(|id| ids.contains(&id));
-        for taken in self.taken.extract_if(.., |taken| ids.contains(&taken.stream.id)) {
-            taken.stream.recording.iter().for_each(|recording| recording.leave(taken.stream.id));
+        for task in self.tasks.extract_if(.., |task| ids.contains(&task.output.id)) {
+            task.output.recording.iter().for_each(|recording| recording.leave(task.output.id));
         }
-        let taken = &self.taken;
-        self.written.retain(|written| {
-            let used = taken.iter().any(|taken| taken.stream.recording.as_ref() == Some(&written.recording));
+        self.recordings.retain(|open| {
+            let used = self.tasks.iter().any(|task| task.output.recording.as_ref() == Some(&open.recording));
             if !used {
-                finish(&written.recording, "");
+                finish(&open.recording, "");
             }
             used
         });
     }
 
-    /// Takes and hands on all that is there, and sees to it that it is written. `utc_offset` says what to add to a clock
-    /// to get nanoseconds since 1970.
+    /// Takes all that is in the queues, and writes it. `utc_offset` says what to add to a clock to get nanoseconds since
+    /// 1970.
     pub(crate) fn drain(&mut self, now: Instant, utc_offset: impl Fn(KernelClock) -> i128) {
         let at = Moment { now, to_utc: utc_offset(KernelClock::monotonic()) };
         self.to_utc = at.to_utc;
-        self.written.iter().for_each(|written| written.recording.begin(at));
-        for taken in &mut self.taken {
-            let monotonic = taken.stream.clock == KernelClock::monotonic();
-            taken.to_utc = if monotonic { at.to_utc } else { utc_offset(taken.stream.clock) };
-            taken.drain(&mut self.row, at.to_utc);
+        self.recordings.iter().for_each(|open| open.recording.begin(at));
+        for task in &mut self.tasks {
+            let monotonic = task.output.clock == KernelClock::monotonic();
+            task.to_utc = if monotonic { at.to_utc } else { utc_offset(task.output.clock) };
+            task.drain(&mut self.row, at.to_utc);
         }
         self.drain_ticks();
-        for Written { recording, failing } in &mut self.written {
+        for OpenRecording { recording, failing } in &mut self.recordings {
             let path = recording.path().display().to_string();
-            let users = || self.taken.iter().filter(|taken| taken.stream.recording.as_ref() == Some(recording));
+            let users = || self.tasks.iter().filter(|task| task.output.recording.as_ref() == Some(recording));
             match recording.flush() {
-                // Nothing to write proves nothing.
+                // Without anything to write it is not known whether it would work again.
                 Ok(false) => {}
                 Ok(true) if failing.take().is_some() => info!(task = names(users()), path, "recording goes on"),
                 Ok(true) => {}
-                Err(error) if failing.is_none_or(|told| now - told >= TELL_EVERY) => {
+                Err(error) if failing.is_none_or(|logged| now - logged >= LOG_EVERY) => {
                     *failing = Some(now);
-                    let lost: u64 = users().filter_map(|taken| Some(taken.recorded()?.lost)).sum();
+                    let lost: u64 = users().filter_map(|task| Some(task.recorded()?.lost)).sum();
                     warn!(task = names(users()), path, lost, "recording failed, the task goes on: {error}");
                 }
                 Err(_) => {}
@@ -145,20 +144,20 @@ impl Recorder {
         }
     }
 
-    /// Hands on the ticks. Those of a task that is not known yet get a second chance: it may have been added just now.
+    /// Hands on the ticks. Those of an unknown task are kept for the next drain: it may have been added just now.
     fn drain_ticks(&mut self) {
         let early = std::mem::take(&mut self.early);
-        for (tick, last_chance) in
+        for (tick, is_kept) in
             early.into_iter().map(|tick| (tick, true)).chain(self.ticks.drain(..).map(|tick| (tick, false)))
         {
-            // Streams are added in the order of their numbers.
-            match self.taken.binary_search_by_key(&tick.task, |taken| taken.stream.id) {
-                Ok(place) => {
-                    let Taken { stream, to_utc, .. } = &self.taken[place];
+            // Tasks are added in the order of their numbers.
+            match self.tasks.binary_search_by_key(&tick.task, |task| task.output.id) {
+                Ok(index) => {
+                    let DrainedTask { output, to_utc, .. } = &self.tasks[index];
                     let utc = tick.release.nanos() + to_utc;
-                    stream.recording.iter().for_each(|recording| recording.lock().tick(&tick, utc));
+                    output.recording.iter().for_each(|recording| recording.lock().tick(&tick, utc));
                 }
-                Err(_) if last_chance => {}
+                Err(_) if is_kept => {}
                 Err(_) => self.early.push(tick),
             }
         }
@@ -166,31 +165,31 @@ impl Recorder {
 
     /// Takes all that is left of these tasks. They have ended: of those that run, more might come than the disk takes.
     fn empty(&mut self, ended: impl Fn(u32) -> bool) {
-        for taken in self.taken.iter_mut().filter(|taken| ended(taken.stream.id)) {
-            while taken.drain(&mut self.row, self.to_utc) {}
+        for task in self.tasks.iter_mut().filter(|task| ended(task.output.id)) {
+            while task.drain(&mut self.row, self.to_utc) {}
         }
     }
 
-    /// Finishes all recordings, for good, with all that is left in the queues: what comes later is lost. No task runs any
-    /// more, and a [`drain`](Self::drain) comes before it.
+    /// Finishes all recordings with all that is left in the queues. No task may run any more, and a [`drain`](Self::drain)
+    /// must come before it.
     pub(crate) fn finish(&mut self) {
         self.empty(|_| true);
-        for written in std::mem::take(&mut self.written) {
-            let users = self.taken.iter().filter(|taken| taken.stream.recording.as_ref() == Some(&written.recording));
-            finish(&written.recording, &names(users));
+        for open in std::mem::take(&mut self.recordings) {
+            let users = self.tasks.iter().filter(|task| task.output.recording.as_ref() == Some(&open.recording));
+            finish(&open.recording, &names(users));
         }
     }
 
-    /// What has become of each stream so far.
-    pub(crate) fn streamed(&self) -> Vec<OutputState> {
-        self.taken.iter().map(Taken::streamed).collect()
+    /// What was recorded of each task so far.
+    pub(crate) fn states(&self) -> Vec<OutputState> {
+        self.tasks.iter().map(DrainedTask::state).collect()
     }
 }
 
-impl Taken {
+impl DrainedTask {
     /// Takes as much as is taken at a time; true: there was something.
     fn drain(&mut self, values: &mut Vec<f64>, monotonic_to_utc: i128) -> bool {
-        let TaskOutput { id, rows, blocks, recording, .. } = &mut self.stream;
+        let TaskOutput { id, rows, blocks, recording, .. } = &mut self.output;
         let mut recording = recording.as_ref().map(Recording::lock);
         let mut some = false;
         for _ in 0..ROWS_AT_A_TIME {
@@ -218,31 +217,31 @@ impl Taken {
         some
     }
 
-    fn streamed(&self) -> OutputState {
-        let values = self.stream.content.columns.iter().zip(&self.extremes).map(|(Column { name, unit }, seen)| {
+    fn state(&self) -> OutputState {
+        let values = self.output.content.columns.iter().zip(&self.extremes).map(|(Column { name, unit }, seen)| {
             let part = |index| seen.map(|seen: [f64; 3]| seen[index]);
             (name.clone(), ValueSummary { last: part(0), min: part(1), max: part(2), unit: unit.clone() })
         });
-        OutputState { id: self.stream.id, values: values.collect(), recorded: self.recorded() }
+        OutputState { id: self.output.id, values: values.collect(), recorded: self.recorded() }
     }
 
     fn recorded(&self) -> Option<RecordedSummary> {
-        let TaskOutput { id, content, rows, blocks, recording, ticks, .. } = &self.stream;
+        let TaskOutput { id, content, rows, blocks, recording, ticks, .. } = &self.output;
         let recording = recording.as_ref()?;
-        let tally = recording.tally(*id);
-        let rows = if content.has_rows_for(recording.form()) { rows.traffic().dropped() } else { 0 };
+        let counts = recording.counts(*id);
+        let rows = if content.has_rows_for(recording.format()) { rows.traffic().dropped() } else { 0 };
         let blocks = blocks.as_ref().map_or(0, |blocks| blocks.traffic().dropped());
         let ticks = ticks.as_ref().map_or(0, |ticks| ticks.dropped());
         Some(RecordedSummary {
             path: recording.path().display().to_string(),
-            rows: tally.rows,
-            lost: tally.lost + rows + blocks + ticks,
-            blocks: tally.blocks,
-            samples: tally.samples,
-            ticks: tally.ticks,
-            bytes: tally.bytes,
-            files: tally.files,
-            gaps: tally.gaps,
+            rows: counts.rows,
+            lost: counts.lost + rows + blocks + ticks,
+            blocks: counts.blocks,
+            samples: counts.samples,
+            ticks: counts.ticks,
+            bytes: counts.bytes,
+            files: counts.files,
+            gaps: counts.gaps,
         })
     }
 }
@@ -254,8 +253,8 @@ fn finish(recording: &Recording, task: &str) {
     }
 }
 
-fn names<'a>(users: impl Iterator<Item = &'a Taken>) -> String {
-    users.map(|taken| taken.stream.content.task.as_str()).collect::<Vec<_>>().join(", ")
+fn names<'a>(users: impl Iterator<Item = &'a DrainedTask>) -> String {
+    users.map(|task| task.output.content.task.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -284,19 +283,19 @@ mod tests {
         let clock = KernelClock::monotonic();
         recorder.add(TaskOutput { id: 7, clock, content, rows: receiver, blocks: None, recording, ticks: None });
         recorder.drain(Instant::ZERO, |_| 1_000_000_000);
-        let streamed = recorder.streamed();
+        let states = recorder.states();
         let value = ValueSummary { last: Some(0.5), min: Some(-1.0), max: Some(2.0), unit: "m".into() };
-        assert_eq!(streamed[0].values["v"], value);
-        let recorded = streamed[0].recorded.clone().unwrap();
+        assert_eq!(states[0].values["v"], value);
+        let recorded = states[0].recorded.clone().unwrap();
         assert_eq!((recorded.rows, recorded.lost, recorded.files), (4, 1, 1));
         let text = std::fs::read_to_string(path).unwrap();
         assert_eq!(text.lines().nth(3), Some("2,1970-01-01T00:00:01.000000002Z,0,-1"));
         recorder.remove(&[7]);
-        assert!(recorder.streamed().is_empty() && recorder.written.is_empty());
+        assert!(recorder.states().is_empty() && recorder.recordings.is_empty());
     }
 
     #[test]
-    fn the_last_look_takes_all_that_is_left() {
+    fn the_last_drain_takes_all_that_is_left() {
         let content =
             Content { task: "t".into(), columns: vec![Column { name: "v".into(), unit: String::new() }], format: None };
         let wanted = ROWS_AT_A_TIME + 2;
@@ -309,7 +308,7 @@ mod tests {
         let clock = KernelClock::monotonic();
         recorder.add(TaskOutput { id: 0, clock, content, rows: receiver, blocks: None, recording: None, ticks: None });
         recorder.drain(Instant::ZERO, |_| 0);
-        let last = |recorder: &Recorder| recorder.streamed()[0].values["v"].last;
+        let last = |recorder: &Recorder| recorder.states()[0].values["v"].last;
         assert_eq!(last(&recorder), Some(ROWS_AT_A_TIME as f64 - 1.0));
         recorder.finish();
         assert_eq!(last(&recorder), Some(wanted as f64 - 1.0));

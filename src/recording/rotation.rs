@@ -1,6 +1,7 @@
-//! What finished files of a recording are called: `x.mcap` becomes `x.20261121T192629Z.mcap`, after the time of its first
+//! The names of finished files of a recording: `x.mcap` becomes `x.20261121T192629Z.mcap`, after the time of its first
 //! message. Nothing is ever overwritten, and only files with exactly such a name are ever deleted.
 
+use super::claim::folder_of;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -11,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Digits, `T` and `Z` of a time.
 const TIME: usize = 16;
 
-/// How many files of one second are told apart.
+/// Files of one second at most.
 const IN_A_SECOND: u32 = 10_000;
 
 /// Gives the file at `path` the name for `utc`, in nanoseconds since 1970. Returns that name.
@@ -19,7 +20,7 @@ const IN_A_SECOND: u32 = 10_000;
 /// # Errors
 /// The system's reason; the file then still has its old name.
 pub(super) fn put_aside(path: &Path, utc: i128) -> io::Result<PathBuf> {
-    // Above all that are there: a number that was deleted must not come again, since it would pass for the oldest.
+    // Above all that exist: a number that was deleted must not be used again, since it would pass for the oldest.
     let time = time(utc);
     let there = finished_ones(path).unwrap_or_default();
     let highest = there.iter().filter(|((of, _), _)| *of == time.as_bytes()).map(|((_, number), _)| *number).max();
@@ -35,8 +36,8 @@ pub(super) fn put_aside(path: &Path, utc: i128) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "every name for this second is taken"))
 }
 
-/// Deletes the oldest finished files of the recording at `path`, all but `keep`. The one that was finished `just` now stays
-/// whatever its name says: UTC may have been set back.
+/// Deletes the oldest finished files of the recording at `path`, all but `keep`. The one that has `just` been finished
+/// stays even if its name is not the latest: UTC may have been set back.
 ///
 /// # Errors
 /// The system's reason, the first one; the others are deleted all the same.
@@ -53,12 +54,8 @@ type Age = (Vec<u8>, u32);
 
 /// The finished files of the recording at `path`, the oldest first.
 fn finished_ones(path: &Path) -> io::Result<Vec<(Age, PathBuf)>> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(folder_of(path))? {
         let entry = entry?;
         if let Some(age) = age(path, &entry.file_name()).filter(|_| entry.file_type().is_ok_and(|kind| kind.is_file()))
         {
@@ -69,7 +66,7 @@ fn finished_ones(path: &Path) -> io::Result<Vec<(Age, PathBuf)>> {
     Ok(found)
 }
 
-/// As it stands in a name.
+/// A time as it is in a name.
 fn time(utc: i128) -> String {
     let since_1970 = u64::try_from(utc).map_or(Duration::ZERO, Duration::from_nanos);
     humantime::format_rfc3339_seconds(UNIX_EPOCH + since_1970).to_string().replace(['-', ':'], "")
@@ -88,7 +85,7 @@ fn finished(path: &Path, time: &str, number: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// `None`: it is no such file.
+/// `None`: it is not a finished file of this recording.
 fn age(path: &Path, name: &OsStr) -> Option<Age> {
     let rest = name.as_bytes().strip_prefix(path.file_stem()?.as_bytes())?.strip_prefix(b".")?;
     let rest = match path.extension() {
@@ -96,7 +93,7 @@ fn age(path: &Path, name: &OsStr) -> Option<Age> {
         None => rest,
     };
     let (time, number) = rest.split_at_checked(TIME)?;
-    let fits = time.iter().enumerate().all(|(place, byte)| match place {
+    let fits = time.iter().enumerate().all(|(index, byte)| match index {
         8 => *byte == b'T',
         15 => *byte == b'Z',
         _ => byte.is_ascii_digit(),
@@ -164,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_file_stays_whatever_its_name() {
+    fn the_newest_file_stays_even_if_its_name_is_older() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.mcap");
         let aside = |content: &str, utc| {

@@ -1,63 +1,14 @@
-//! Blocks and rows of every form go in, and the files are read back.
+//! Rows and blocks go into CSV and WAV files, and the files are read back.
 
-use super::*;
-use crate::channels::{AudioFormat, Head, SampleFormat};
-use crate::time::{Instant, Span};
+use super::content::Content;
+use super::recordings::Recordings;
+use super::testing::{UTC, begun, block, column, content, limits, moment, names, row, samples};
+use crate::channels::{AudioFormat, Format, SampleFormat};
+use crate::config::RecordConfig;
+use crate::time::Span;
 use std::fs;
-
-/// 2023-11-14T22:13:20 UTC.
-pub(super) const UTC: i128 = 1_700_000_000_000_000_000;
-
-pub(super) fn limits(path: &Path) -> RecordConfig {
-    RecordConfig {
-        path: path.into(),
-        format: RecordFormat::of(path).unwrap_or(RecordFormat::Csv),
-        max_size: None,
-        max_time: None,
-        keep: None,
-    }
-}
-
-pub(super) fn column(name: &str, unit: &str) -> Column {
-    Column { name: name.into(), unit: unit.into() }
-}
-
-pub(super) fn content(columns: Vec<Column>, format: Option<Format>) -> Content {
-    Content { task: "t".into(), columns, format }
-}
-
-pub(super) fn moment(millis: i64) -> Moment {
-    Moment { now: Instant::ZERO + Span::from_millis(millis), to_utc: UTC }
-}
-
-pub(super) fn row(n: u64, values: &[f64]) -> Row<'_> {
-    Row { n, release: Instant::ZERO, lateness: Span::from_nanos(83), values }
-}
-
-pub(super) fn block(index: u64, bytes: &[u8]) -> Block<'_> {
-    Block { head: Head { n: index + 7, at: Instant::from_nanos(1_500_000_000 + i128::from(index)), index }, bytes }
-}
-
-/// A recording that task 0 has joined and that has begun.
-pub(super) fn begun(limits: &RecordConfig, content: &Content) -> Recording {
-    let recording = Recordings::default().open(limits, content).unwrap();
-    recording.join(0, content);
-    recording.begin(moment(0));
-    recording
-}
-
-/// Names in a folder, in order.
-pub(super) fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
-/// Samples of two columns, with these times.
-pub(super) fn samples(samples: &[(i64, f64, f64)]) -> Vec<u8> {
-    samples.iter().flat_map(|(at, a, b)| [at.to_ne_bytes(), a.to_ne_bytes(), b.to_ne_bytes()].concat()).collect()
-}
+use std::io;
+use std::path::Path;
 
 #[test]
 fn csv_rows_have_the_time_and_gaps_stay_empty() {
@@ -70,7 +21,7 @@ fn csv_rows_have_the_time_and_gaps_stay_empty() {
         assert!(csv.flush().unwrap());
         assert!(!csv.flush().unwrap());
         csv.finish().unwrap();
-        assert_eq!((csv.tally(0).rows, csv.tally(0).lost, csv.tally(0).files), (1, 0, 1));
+        assert_eq!((csv.counts(0).rows, csv.counts(0).lost, csv.counts(0).files), (1, 0, 1));
     }
     let text = "tick,release_utc,lateness_ns,temp [°C],\"a,b\"\n\
                 7,2023-11-14T22:13:20.250000001Z,83,21.5,\n\
@@ -95,26 +46,66 @@ fn csv_of_samples_has_a_line_for_each() {
                 7,2023-11-14T22:13:20.000000002Z,,3\n\
                 12,2023-11-14T22:13:20.000000001Z,0.5,-1\n";
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
-    let tally = csv.tally(0);
-    assert_eq!((tally.rows, tally.samples, tally.gaps, tally.lost), (3, 3, 1, 0));
+    let counts = csv.counts(0);
+    assert_eq!((counts.rows, counts.samples, counts.gaps, counts.lost), (3, 3, 1, 0));
 }
 
 #[test]
 fn a_file_of_something_else_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("thesis.csv");
+    let open = |path: &Path| Recordings::default().open(&limits(path), &content(Vec::new(), None));
     fs::write(&path, "years of work\n").unwrap();
-    let mut recordings = Recordings::default();
-    let mut open = |path: &Path, columns| recordings.open(&limits(path), &content(columns, None));
-    assert_eq!(open(&path, Vec::new()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(open(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     assert_eq!(fs::read_to_string(&path).unwrap(), "years of work\n");
-    assert!(open(Path::new("/dev/null"), Vec::new()).is_err());
-    // Nor is another task let into a file that is open with other columns.
-    let csv = open(&folder.path().join("x.csv"), vec![column("a", "")]).unwrap();
-    assert_eq!(open(csv.path(), Vec::new()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-    assert_eq!(open(csv.path(), vec![column("a", "")]).unwrap(), csv);
-    let roundabout = folder.path().join("../").join(folder.path().file_name().unwrap()).join("x.csv");
-    assert_eq!(open(&roundabout, vec![column("a", "")]).unwrap(), csv);
+    assert!(open(Path::new("/dev/null")).is_err());
+    // One of 64 GiB without a line break: only as much as a header has is read.
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(64 << 30).unwrap();
+    assert_eq!(open(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+}
+
+#[test]
+fn other_columns_begin_the_next_csv() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.csv");
+    let mut recordings = Recordings::default();
+    let (one, other) = (content(vec![column("a", "")], None), content(vec![column("b", ""), column("c", "")], None));
+    let csv = recordings.open(&limits(&path), &one).unwrap();
+    csv.join(0, &one);
+    csv.begin(moment(0));
+    csv.lock().row(0, &row(1, &[1.0]), UTC);
+    // As a reload does it: the new task joins, has its first row, and the old one leaves.
+    assert_eq!(recordings.open(&limits(&path), &other).unwrap(), csv);
+    csv.join(1, &other);
+    csv.lock().row(0, &row(2, &[2.0]), UTC);
+    csv.lock().row(1, &row(0, &[3.0, 4.0]), UTC);
+    csv.leave(0);
+    csv.finish().unwrap();
+    let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(names(folder.path()), ["x.20231114T221320Z.csv", "x.csv"]);
+    let time = "2023-11-14T22:13:20.000000000Z";
+    let header = "tick,release_utc,lateness_ns";
+    assert_eq!(text("x.20231114T221320Z.csv"), format!("{header},a\n1,{time},83,1\n2,{time},83,2\n"));
+    assert_eq!(text("x.csv"), format!("{header},b,c\n0,{time},83,3,4\n"));
+    assert_eq!([csv.counts(0), csv.counts(1)].map(|counts| (counts.rows, counts.lost)), [(2, 0), (1, 0)]);
+}
+
+#[test]
+fn files_follow_each_other_in_the_folder_that_a_link_leads_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let (link, data) = (folder.path().join("x.csv"), folder.path().join("data"));
+    fs::create_dir(&data).unwrap();
+    std::os::unix::fs::symlink("data/real.csv", &link).unwrap();
+    let limits = RecordConfig { max_time: Some(Span::from_seconds(10)), keep: Some(1), ..limits(&link) };
+    let csv = begun(&limits, &content(Vec::new(), None));
+    for second in [0, 10, 20] {
+        csv.begin(moment(second * 1_000));
+        csv.lock().row(0, &row(second.unsigned_abs(), &[]), UTC + i128::from(second) * 1_000_000_000);
+        csv.flush().unwrap();
+    }
+    assert_eq!(names(folder.path()), ["data", "x.csv"]);
+    assert_eq!(names(&data), ["real.20231114T221330Z.csv", "real.csv"]);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
 }
 
 #[test]
@@ -156,9 +147,9 @@ fn wav_has_every_sample_as_it_was_captured() {
         assert_eq!((spec.channels, spec.sample_rate, spec.sample_format), (channels, 48_000, hound::SampleFormat::Int));
         assert_eq!(spec.bits_per_sample, [16, 24, 32][usize::from(channels) - 1]);
         assert_eq!(samples, [&wanted[..], &wanted, &wanted].concat());
-        let tally = recording.tally(0);
-        assert_eq!((tally.blocks, tally.samples, tally.gaps, tally.lost), (3, 3 * frames, 1, 0));
-        assert_eq!((tally.rows, tally.files), (0, 1));
+        let counts = recording.counts(0);
+        assert_eq!((counts.blocks, counts.samples, counts.gaps, counts.lost), (3, 3 * frames, 1, 0));
+        assert_eq!((counts.rows, counts.files), (0, 1));
         recording.finish().unwrap();
         assert_eq!(wav::<i32>(&path).1.len(), 18);
     }
@@ -211,8 +202,8 @@ fn files_are_finished_by_size_and_none_is_larger() {
         recording.lock().block(0, &block(index, &bytes), UTC);
     }
     recording.finish().unwrap();
-    let tally = recording.tally(0);
-    assert_eq!((tally.samples, tally.lost, tally.gaps, tally.files), (2_000, 0, 0, 5));
+    let counts = recording.counts(0);
+    assert_eq!((counts.samples, counts.lost, counts.gaps, counts.files), (2_000, 0, 0, 5));
     let stamped = |number: &str| format!("x.20231114T221321Z{number}.wav");
     let order = [stamped(""), stamped("-2"), stamped("-3"), stamped("-4"), "x.wav".into()];
     let mut found = Vec::new();
@@ -243,7 +234,7 @@ fn files_are_finished_by_age_and_the_oldest_are_deleted() {
     };
     assert_eq!(ticks("x.20231114T221340Z.csv"), (20..30).map(|n| n.to_string()).collect::<Vec<_>>());
     assert_eq!(ticks("x.csv"), (40..50).map(|n| n.to_string()).collect::<Vec<_>>());
-    assert_eq!((csv.tally(0).rows, csv.tally(0).lost, csv.tally(0).files), (50, 0, 5));
+    assert_eq!((csv.counts(0).rows, csv.counts(0).lost, csv.counts(0).files), (50, 0, 5));
     // What stays empty is not finished.
     csv.begin(moment(100_000));
     csv.begin(moment(200_000));
@@ -252,7 +243,7 @@ fn files_are_finished_by_age_and_the_oldest_are_deleted() {
 }
 
 #[test]
-fn what_has_vanished_is_begun_anew() {
+fn a_file_that_has_vanished_is_begun_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sub/x.csv");
     fs::create_dir(path.parent().unwrap()).unwrap();
@@ -264,27 +255,27 @@ fn what_has_vanished_is_begun_anew() {
     csv.lock().row(0, &row(2, &[]), UTC);
     csv.flush().unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap().lines().nth(1).unwrap()[..2], *"2,");
-    // Where it cannot be, what comes is lost; and when it can be again, it goes on.
+    // While it cannot be made, rows are lost.
     fs::remove_dir_all(path.parent().unwrap()).unwrap();
     csv.begin(moment(4_000));
     csv.lock().row(0, &row(3, &[]), UTC);
     csv.flush().unwrap_err();
-    assert_eq!((csv.tally(0).rows, csv.tally(0).lost), (2, 1));
+    assert_eq!((csv.counts(0).rows, csv.counts(0).lost), (2, 1));
     fs::create_dir(path.parent().unwrap()).unwrap();
     csv.begin(moment(4_100));
     csv.lock().row(0, &row(4, &[]), UTC);
-    assert_eq!(csv.tally(0).lost, 2, "it is not tried all the time");
+    assert_eq!(csv.counts(0).lost, 2, "it is tried once a second");
     csv.begin(moment(5_100));
     csv.lock().row(0, &row(5, &[]), UTC);
     csv.flush().unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap().lines().nth(1).unwrap()[..2], *"5,");
-    assert_eq!((csv.tally(0).rows, csv.tally(0).lost, csv.tally(0).files), (3, 2, 3));
-    // Nor is anything written into what somebody else has put there.
+    assert_eq!((csv.counts(0).rows, csv.counts(0).lost, csv.counts(0).files), (3, 2, 3));
+    // Nothing is written into another file that was put there.
     fs::rename(&path, folder.path().join("moved.csv")).unwrap();
     fs::write(&path, "years of work\n").unwrap();
     csv.begin(moment(7_000));
     csv.lock().row(0, &row(6, &[]), UTC);
     csv.flush().unwrap_err();
     assert_eq!(fs::read_to_string(&path).unwrap(), "years of work\n");
-    assert_eq!((csv.tally(0).rows, csv.tally(0).lost), (3, 3));
+    assert_eq!((csv.counts(0).rows, csv.counts(0).lost), (3, 3));
 }

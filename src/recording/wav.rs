@@ -1,9 +1,11 @@
-//! Sound as WAV: the samples exactly as they were captured, and a header that is right after every write, so that what is
-//! left of a run that was cut off can be played.
+//! Sound as WAV: the samples exactly as they were captured, and a header that is right after every write, so that the file
+//! of a run that was killed can be played. May block; time is an argument.
 
-use super::append::Plain;
-use super::file::{Disk, Moment};
-use super::{Content, Form, Gaps, Tally};
+use super::append::AppendFile;
+use super::content::Content;
+use super::file::{Moment, RecordingFile};
+use super::ledger::{StreamPositions, WriteCounts};
+use super::writer::Writer;
 use crate::channels::{AudioFormat, Block, Format, Row, SampleFormat};
 use crate::config::RecordConfig;
 use std::borrow::Cow;
@@ -15,26 +17,23 @@ const LARGEST: u64 = (u32::MAX - 1_024) as u64;
 
 #[derive(Debug)]
 pub(super) struct Wav {
-    file: Plain,
-    format: AudioFormat,
-    formats: BTreeMap<u32, AudioFormat>, // of each task: after a reload another may go on with the file
-    gaps: Gaps,
+    file: AppendFile,
+    formats: BTreeMap<u32, AudioFormat>, // of each task: after a reload another may continue the recording
+    positions: StreamPositions,
 }
 
 impl Wav {
     /// # Errors
-    /// The system's reason; or that the task has no sound.
-    pub(super) fn open(limits: &RecordConfig, content: &Content) -> io::Result<Self> {
-        let format = audio(content)?;
-        drop(Disk::probe(&limits.path)?);
-        let file = Plain::new(Disk::new(limits.clone(), false), header(format), Some(sizes), LARGEST);
-        Ok(Self { file, format, formats: BTreeMap::new(), gaps: Gaps::default() })
+    /// The task has no sound.
+    pub(super) fn new(file: RecordingFile, content: &Content) -> io::Result<Self> {
+        let file = AppendFile::new(file, header(audio(content)?), Some(write_sizes), LARGEST);
+        Ok(Self { file, formats: BTreeMap::new(), positions: StreamPositions::default() })
     }
 }
 
-impl Form for Wav {
+impl Writer for Wav {
     fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
-        self.file.disk.limit(limits.clone());
+        self.file.file.limit(limits.clone());
         if let Ok(format) = audio(content) {
             self.formats.insert(id, format);
         }
@@ -48,14 +47,13 @@ impl Form for Wav {
 
     fn block(&mut self, id: u32, block: &Block<'_>, to_utc: i128) {
         let Some(&format) = self.formats.get(&id) else { return };
-        if format != self.format {
-            self.format = format;
-            self.file.change(header(format));
-        }
         let frames = (block.bytes.len() / (format.sample.bytes() * usize::from(format.channels))) as u64;
-        let tally = Tally { blocks: 1, samples: frames, ..Tally::default() };
-        self.file.ledger.gap(id, self.gaps.jumps(id, block.head.index, frames));
-        self.file.put(id, &packed(format.sample, block.bytes), tally, block.head.at.nanos() + to_utc);
+        let counts = WriteCounts { blocks: 1, samples: frames, ..WriteCounts::default() };
+        self.file.ledger.gap(id, self.positions.jumps(id, block.head.index, frames));
+        if !self.file.change(&header(format)) {
+            return self.file.ledger.lose(id, counts);
+        }
+        self.file.put(id, &packed(format.sample, block.bytes), counts, block.head.at.nanos() + to_utc);
     }
 
     fn flush(&mut self) -> io::Result<bool> {
@@ -66,12 +64,12 @@ impl Form for Wav {
         self.file.finish()
     }
 
-    fn tally(&self, id: u32) -> Tally {
-        Tally { files: self.file.disk.files(), ..self.file.ledger.of(id) }
+    fn counts(&self, id: u32) -> WriteCounts {
+        self.file.counts(id)
     }
 }
 
-/// The form of the task's sound.
+/// The format of the task's sound.
 ///
 /// # Errors
 /// It has none.
@@ -85,7 +83,7 @@ pub(super) fn audio(content: &Content) -> io::Result<AudioFormat> {
     }
 }
 
-/// The header of a file with sound of this form, its sizes not yet right.
+/// The header of a file with sound of this format and without samples.
 fn header(format: AudioFormat) -> Vec<u8> {
     let (bits_per_sample, sample_format) = match format.sample {
         SampleFormat::S16 => (16, hound::SampleFormat::Int),
@@ -96,18 +94,17 @@ fn header(format: AudioFormat) -> Vec<u8> {
     let mut header =
         hound::WavSpec { channels: format.channels, sample_rate: format.rate, bits_per_sample, sample_format }
             .into_header_for_infinite_file();
-    // Until the first write there are no samples.
     let length = u32::try_from(header.len()).unwrap_or_default();
     header[4..8].copy_from_slice(&(length - 8).to_le_bytes());
     header[length as usize - 4..].copy_from_slice(&0_u32.to_le_bytes());
     header
 }
 
-/// Writes the sizes of the whole and of its data, which is the last thing in it.
-fn sizes(disk: &Disk, header: u64) -> io::Result<()> {
+/// Writes the sizes of the file and of its data, which comes last.
+fn write_sizes(file: &RecordingFile, header: u64) -> io::Result<()> {
     let size = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX).to_le_bytes();
-    disk.patch(&size(disk.length() - header), header - 4)?;
-    disk.patch(&size(disk.length() - 8), 4)
+    file.patch(&size(file.length() - header), header - 4)?;
+    file.patch(&size(file.length() - 8), 4)
 }
 
 /// Samples as WAV has them: those of 24 bits take 3 bytes.

@@ -9,6 +9,7 @@
 //! | [`host`] | facts about the machine that belong beside every measurement |
 //! | [`fd`] | whether a write would wait; reads that do not |
 //! | [`peer`] | the process at the other end of a Unix socket |
+//! | [`lock`] | which process has locked a file |
 //! | `video` | cameras: their capabilities, and frames in mapped buffers (feature `video`) |
 //! | `i2c` | registers of chips on a bus (feature `i2c`) |
 //! | [`notify`] | nothing: it reports the state of the service to the service manager |
@@ -32,6 +33,8 @@ pub(crate) mod host;
 pub(crate) mod notify;
 
 pub(crate) mod fd;
+
+pub(crate) mod lock;
 
 pub(crate) mod peer;
 

@@ -1,20 +1,21 @@
-//! An MCAP file in the making. Its chunks are put together in memory and written whole, so that the file on the disk ends
-//! with a whole chunk at every moment. What the disk does not take waits, and is tried again.
+//! The chunks of an MCAP file. Each is put together in memory and written whole, so that the file ends with a whole chunk at
+//! every moment. One that the disk does not take waits and is tried again. May block; time is an argument.
 
-use crate::recording::file::Disk;
+use crate::recording::file::RecordingFile;
 use crate::time::{Instant, Span};
 use mcap::records::MessageHeader;
 use mcap::write::NoSeek;
 use mcap::{McapError, WriteOptions, Writer};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A chunk is finished when it has so many bytes, or is that old.
+/// A chunk is finished at this size, or at this age.
 const LARGEST_CHUNK: u64 = 1 << 20;
 const OLDEST_CHUNK: Span = Span::from_seconds(1);
 
-/// Bytes that a message takes beside its own: its record's head, and its place in the index.
+/// Bytes that a message takes beside its data: its record's header, and its entry in the index.
 const PER_MESSAGE: u64 = 47;
 
 /// What the writer has written and the disk has not taken yet. The writer owns one end of it.
@@ -45,13 +46,13 @@ pub(super) struct Chunks {
     since: Option<Instant>,
     messages: u64,
     chunks: u64,
-    at_the_end: u64, // bytes of schemas and channels, which the summary repeats
+    repeated: u64, // bytes of schemas and channels, which the summary repeats
     channels: u64,
     topics: BTreeMap<String, Schema>, // a topic has one schema in a file
 }
 
-impl std::fmt::Debug for Chunks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Chunks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Chunks").field("messages", &self.messages).field("chunks", &self.chunks).finish_non_exhaustive()
     }
 }
@@ -72,18 +73,18 @@ impl Chunks {
             since: None,
             messages: 0,
             chunks: 0,
-            at_the_end: 0,
+            repeated: 0,
             channels: 0,
             topics: BTreeMap::new(),
         })
     }
 
-    /// Messages put in, so far.
+    /// Messages put in so far.
     pub(super) const fn messages(&self) -> u64 {
         self.messages
     }
 
-    /// Adds a channel; its number. `None`: the topic has another schema in this file.
+    /// Adds a channel and returns its number. `None`: the topic has another schema in this file.
     pub(super) fn channel(&mut self, topic: &str, encoding: &str, schema: &Schema) -> io::Result<Option<u16>> {
         if self.topics.entry(topic.to_owned()).or_insert_with(|| schema.clone()) != schema {
             return Ok(None);
@@ -91,14 +92,14 @@ impl Chunks {
         let schema_encoding = if encoding == "json" { "jsonschema" } else { encoding };
         let id = self.writer.add_schema(&schema.name, schema_encoding, &schema.data).map_err(reason)?;
         self.channels += 1;
-        self.at_the_end += (schema.data.len() + schema.name.len() + topic.len() + 100) as u64;
+        self.repeated += (schema.data.len() + schema.name.len() + topic.len() + 100) as u64;
         self.writer.add_channel(id, topic, encoding, &BTreeMap::new()).map(Some).map_err(reason)
     }
 
     /// Puts a message into the chunk.
     pub(super) fn put(&mut self, channel: u16, sequence: u64, utc: i128, data: &[u8], now: Instant) -> io::Result<()> {
         let time = u64::try_from(utc).unwrap_or_default();
-        // A sequence has 32 bits: after those it begins anew.
+        // A sequence has 32 bits and wraps.
         let sequence = u32::try_from(sequence & u64::from(u32::MAX)).unwrap_or_default();
         let header = MessageHeader { channel_id: channel, sequence, log_time: time, publish_time: time };
         self.writer.write_to_known_channel(&header, data).map_err(reason)?;
@@ -108,11 +109,11 @@ impl Chunks {
         Ok(())
     }
 
-    /// How large the file would be, if it were finished with so many bytes more in one message. Rather too large.
-    pub(super) fn size_with(&self, disk: &Disk, bytes: usize) -> u64 {
+    /// An upper bound of the file's size if it were finished with one more message of `bytes`.
+    pub(super) fn size_with(&self, file: &RecordingFile, bytes: usize) -> u64 {
         let index = (self.chunks + 1) * (100 + 30 * self.channels);
-        let waiting = self.spool.bytes().len() as u64 + self.pending + self.at_the_end;
-        disk.length() + waiting + bytes as u64 + PER_MESSAGE + index + self.at_the_end + 1_000
+        let waiting = self.spool.bytes().len() as u64 + self.pending + self.repeated;
+        file.length() + waiting + bytes as u64 + PER_MESSAGE + index + self.repeated + 1_000
     }
 
     pub(super) const fn is_large(&self) -> bool {
@@ -129,22 +130,22 @@ impl Chunks {
     }
 
     /// Finishes the chunk and writes it, after what the disk has not taken before; whole, or nothing.
-    pub(super) fn write(&mut self, disk: &mut Disk) -> io::Result<()> {
+    pub(super) fn write(&mut self, file: &mut RecordingFile) -> io::Result<()> {
         self.writer.flush().map_err(reason)?;
         self.chunks += u64::from(self.pending > 0);
         (self.pending, self.since) = (0, None);
-        self.hand_over(disk)
+        self.hand_over(file)
     }
 
     /// Writes what belongs at the end of a file.
-    pub(super) fn finish(&mut self, disk: &mut Disk) -> io::Result<()> {
+    pub(super) fn finish(&mut self, file: &mut RecordingFile) -> io::Result<()> {
         self.writer.finish().map_err(reason)?;
-        self.hand_over(disk)
+        self.hand_over(file)
     }
 
-    fn hand_over(&self, disk: &mut Disk) -> io::Result<()> {
+    fn hand_over(&self, file: &mut RecordingFile) -> io::Result<()> {
         let mut spool = self.spool.bytes();
-        disk.append(&spool)?;
+        file.append(&spool)?;
         spool.clear();
         Ok(())
     }

@@ -1,15 +1,15 @@
 //! Values, samples and ticks as JSON objects, and their schemas.
 //!
-//! A value that a tick did not have is left out of its object: viewers do not take `null` for a number, and JSON has no
-//! infinity.
+//! A value that a tick could not read is left out of its object: viewers do not accept `null` as a number, and JSON has no
+//! infinity. Pure.
 
 use super::chunks::Schema;
-use crate::recording::RecordedTick;
+use crate::recording::content::RecordedTick;
 use crate::task::Column;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 
-/// The keys of objects with a number for each of some columns.
+/// The keys of an object with a number for each column.
 #[derive(Debug)]
 pub(super) struct Keys(Vec<String>);
 
@@ -21,12 +21,12 @@ impl Keys {
     /// Writes an object with these values.
     pub(super) fn write(&self, message: &mut Vec<u8>, values: impl Iterator<Item = f64>) {
         message.push(b'{');
-        let there = self.0.iter().zip(values).filter(|(_, value)| value.is_finite());
-        for (index, (key, value)) in there.enumerate() {
+        let finite = self.0.iter().zip(values).filter(|(_, value)| value.is_finite());
+        for (index, (key, value)) in finite.enumerate() {
             if index > 0 {
                 message.push(b',');
             }
-            // Writing to a Vec does not fail. As `Debug` writes a finite number, so does JSON.
+            // Writing to a Vec does not fail. `Debug` writes a finite number as JSON does.
             let _ = write!(message, "{key}{value:?}");
         }
         message.push(b'}');
@@ -45,30 +45,30 @@ pub(super) fn schema(name: &str, title: &str, columns: &[Column]) -> Schema {
             (name.clone(), property)
         })
         .collect();
-    object(name, title, &properties, &[])
+    object_schema(name, title, &properties, &[])
 }
 
 pub(super) fn tick_schema() -> Schema {
     let overrun = json!({"type": "boolean", "description": "Its response exceeded its deadline."});
-    of_a_tick("hertzd.Tick", "A tick of a task", "overrun", overrun)
+    tick_object("hertzd.Tick", "A tick of a task", "overrun", overrun)
 }
 
 pub(super) fn overrun_schema() -> Schema {
     let cause = json!({"type": "string", "description": "What took the largest part of its response."});
-    of_a_tick("hertzd.Overrun", "A tick that ended after its deadline", "cause", cause)
+    tick_object("hertzd.Overrun", "A tick that ended after its deadline", "cause", cause)
 }
 
-/// The numbers of a tick, and one property more.
-fn of_a_tick(name: &str, title: &str, more: &str, property: Value) -> Schema {
+/// The numbers of a tick and one more property.
+fn tick_object(name: &str, title: &str, more: &str, property: Value) -> Schema {
     let properties = Map::from_iter([
         integer("n", "Index of the tick."),
         integer("lateness_ns", "Started - release."),
         integer("run_ns", "Finished - started."),
         integer("response_ns", "Finished - release."),
-        integer("skipped", "Releases given up before it and when it had finished."),
+        integer("skipped", "Releases given up before it and after it."),
         (more.to_owned(), property),
     ]);
-    object(name, title, &properties, &["n", "lateness_ns", "run_ns", "response_ns", "skipped", more])
+    object_schema(name, title, &properties, &["n", "lateness_ns", "run_ns", "response_ns", "skipped", more])
 }
 
 /// Writes a tick.
@@ -94,7 +94,7 @@ fn integer(name: &str, about: &str) -> (String, Value) {
     (name.to_owned(), json!({"type": "integer", "description": about}))
 }
 
-fn object(name: &str, title: &str, properties: &Map<String, Value>, required: &[&str]) -> Schema {
+fn object_schema(name: &str, title: &str, properties: &Map<String, Value>, required: &[&str]) -> Schema {
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,

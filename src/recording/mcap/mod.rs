@@ -1,5 +1,5 @@
-//! Everything of one task or several as MCAP: values, samples, ticks and overruns as JSON, sound and pictures as Foxglove
-//! has them. Every kind of data of a task has a channel of its own, `TASK/values`.
+//! Everything of one task or several as MCAP: values, samples, ticks and overruns as JSON, sound and pictures in Foxglove's
+//! schemas. Each kind of data of a task has its own channel, such as `TASK/values`. May block; time is an argument.
 
 mod chunks;
 
@@ -12,31 +12,34 @@ mod topics;
 #[cfg(test)]
 mod tests;
 
-use super::{Content, Form, Gaps, Ledger, RecordedTick, Tally, samples};
+use super::content::{Content, RecordedTick};
+use super::file::{Moment, RecordingFile};
+use super::ledger::{Ledger, StreamPositions, WriteCounts};
+use super::samples;
+use super::writer::Writer;
 use crate::channels::{Block, Format, Row};
 use crate::config::RecordConfig;
-use crate::recording::file::{Disk, Moment};
 use chunks::Chunks;
 use std::collections::BTreeMap;
 use std::io;
-use topics::{Kind, Member};
+use topics::{Kind, TaskTopics};
 
 #[derive(Debug)]
 pub(super) struct Mcap {
-    disk: Disk,
+    file: RecordingFile,
     ledger: Ledger,
-    tasks: BTreeMap<u32, Member>,
-    file: Option<Chunks>,
-    gaps: Gaps,
+    tasks: BTreeMap<u32, TaskTopics>,
+    chunks: Option<Chunks>, // while the file is open
+    positions: StreamPositions,
     wrote: bool,
     failure: Option<io::Error>,
     at: Option<Moment>,
     message: Vec<u8>,
 }
 
-/// Where a message belongs.
+/// What a message has beside its data.
 #[derive(Clone, Copy)]
-struct Place {
+struct MessageHead {
     id: u32,
     kind: Kind,
     sequence: u64,
@@ -44,123 +47,129 @@ struct Place {
 }
 
 impl Mcap {
-    pub(super) fn open(limits: &RecordConfig) -> io::Result<Self> {
-        drop(Disk::probe(&limits.path)?);
-        Ok(Self {
-            disk: Disk::new(limits.clone(), false),
+    pub(super) fn new(file: RecordingFile) -> Self {
+        Self {
+            file,
             ledger: Ledger::default(),
             tasks: BTreeMap::new(),
-            file: None,
-            gaps: Gaps::default(),
+            chunks: None,
+            positions: StreamPositions::default(),
             wrote: false,
             failure: None,
             at: None,
             message: Vec::new(),
-        })
+        }
     }
 
-    /// Begins a file, unless that was tried in vain just now. Its topics get the schemas of the task `first`, if they
-    /// differ, and then of the latest.
+    /// Begins a file, unless that has just failed. Its topics get the schemas of the task `first`, if they differ, and then
+    /// of the latest.
     fn start(&mut self, at: Moment, first: Option<u32>) {
-        if self.file.is_some() || !self.disk.may_try(at.now) {
+        if self.chunks.is_some() || !self.file.may_try(at.now) {
             return;
         }
-        match self.disk.open(at).and_then(|()| self.new_file(first)) {
-            Ok(file) => {
-                self.file = Some(file);
-                self.disk.begun();
+        match self.file.open(at).and_then(|()| self.first_chunk(first)) {
+            Ok(chunks) => {
+                self.chunks = Some(chunks);
+                self.file.begun();
             }
             Err(error) => {
-                self.disk.close();
+                self.file.close();
                 self.failure.get_or_insert(error);
             }
         }
     }
 
-    fn new_file(&mut self, first: Option<u32>) -> io::Result<Chunks> {
-        let mut file = Chunks::new()?;
+    fn first_chunk(&mut self, first: Option<u32>) -> io::Result<Chunks> {
+        let mut chunks = Chunks::new()?;
         let mut tasks: Vec<_> = self.tasks.iter_mut().rev().collect();
         tasks.sort_by_key(|(id, _)| Some(**id) != first);
         for topic in tasks.into_iter().flat_map(|(_, task)| &mut task.topics) {
-            topic.channel = file.channel(&topic.name, topic.encoding, &topic.schema)?;
+            topic.channel = chunks.channel(&topic.name, topic.encoding, &topic.schema)?;
         }
-        file.write(&mut self.disk)?;
-        Ok(file)
+        chunks.write(&mut self.file)?;
+        Ok(chunks)
     }
 
-    /// Writes what belongs at the end. What the disk does not take is lost.
+    /// Writes what belongs at the end. What the disk does not take is lost. A file that another program has cut off gets no
+    /// end: its index would point to what is gone.
     fn end(&mut self) {
-        let Some(mut file) = self.file.take() else { return };
-        let written = file.write(&mut self.disk);
-        self.ledger.settle(written.is_ok());
-        if let Err(error) = written.and_then(|()| file.finish(&mut self.disk)) {
+        let Some(mut chunks) = self.chunks.take() else { return };
+        let written = match self.file.is_cut_off() {
+            true => Err(io::Error::other("another program has made the file shorter; a new one begins")),
+            false => chunks.write(&mut self.file),
+        };
+        self.ledger.settle(written.is_ok() && !self.file.is_deleted());
+        if let Err(error) = written.and_then(|()| chunks.finish(&mut self.file)) {
             self.failure.get_or_insert(error);
         }
     }
 
-    /// Goes over to the next file, for a message of this task.
+    /// Begins the next file, for a message of this task.
     fn turn(&mut self, at: Moment, first: Option<u32>) {
         self.end();
-        if let Err(error) = self.disk.retire(at.now) {
-            // It has its end, and cannot be written on: the next one is begun when that has become possible.
+        if let Err(error) = self.file.retire(at.now) {
+            // It has its end, and cannot be continued: the next one begins when this can be put aside.
             self.failure.get_or_insert(error);
-            self.disk.close();
+            self.file.close();
         }
         self.start(at, first);
     }
 
     /// Puts in what `write` writes.
-    fn put(&mut self, place: Place, tally: Tally, write: impl FnOnce(&Member, &mut Vec<u8>)) {
-        let Place { id, kind, sequence, utc } = place;
+    fn put(&mut self, head: MessageHead, counts: WriteCounts, write: impl FnOnce(&TaskTopics, &mut Vec<u8>)) {
+        let MessageHead { id, kind, sequence, utc } = head;
         let (Some(at), Some(task)) = (self.at, self.tasks.get(&id)) else { return };
         self.message.clear();
         write(task, &mut self.message);
-        let too_large = |file: &Chunks| {
-            file.messages() > 0 && self.disk.is_full(file.size_with(&self.disk, self.message.len()), at.now)
+        let too_large = |chunks: &Chunks| {
+            chunks.messages() > 0 && self.file.is_full(chunks.size_with(&self.file, self.message.len()), at.now)
         };
         // A topic has one schema in a file: the first message with another one begins the next.
         let clashes = task.topics.iter().any(|topic| topic.kind == kind && topic.channel.is_none());
-        if self.file.as_ref().is_some_and(|file| !file.is_stuck() && (clashes || too_large(file))) {
+        if self.chunks.as_ref().is_some_and(|chunks| !chunks.is_stuck() && (clashes || too_large(chunks))) {
             self.turn(at, Some(id));
         }
         let channel = self.tasks.get(&id).and_then(|task| task.topics.iter().find(|topic| topic.kind == kind)?.channel);
-        let (Some(file), Some(channel)) = (self.file.as_mut().filter(|file| !file.is_stuck()), channel) else {
-            return self.ledger.lose(id, tally);
+        let (Some(chunks), Some(channel)) = (self.chunks.as_mut().filter(|chunks| !chunks.is_stuck()), channel) else {
+            return self.ledger.lose(id, counts);
         };
-        self.disk.stamp(utc);
-        match file.put(channel, sequence, utc, &self.message, at.now) {
-            Ok(()) => self.ledger.pend(id, Tally { bytes: self.message.len() as u64, ..tally }),
+        self.file.stamp(utc);
+        match chunks.put(channel, sequence, utc, &self.message, at.now) {
+            Ok(()) => self.ledger.pend(id, WriteCounts { bytes: self.message.len() as u64, ..counts }),
             Err(error) => {
-                self.ledger.lose(id, tally);
+                self.ledger.lose(id, counts);
                 self.failure.get_or_insert(error);
             }
         }
-        if file.is_large() {
+        if chunks.is_large() {
             self.write();
         }
     }
 
     #[cfg(test)]
     pub(super) fn fill_up(&mut self) -> bool {
-        self.disk.fill_up()
+        self.file.fill_up()
     }
 
     #[cfg(test)]
     pub(super) fn make_room(&mut self) {
-        self.disk.make_room();
+        self.file.make_room();
     }
 
-    /// Writes the chunk. What the disk does not take waits, and what comes after it is lost.
+    /// Writes the chunk. One that the disk does not take waits, and what comes after it is lost.
     pub(super) fn write(&mut self) {
-        let Some(file) = &mut self.file else { return };
-        match file.write(&mut self.disk) {
+        if let Some(at) = self.at.filter(|_| self.chunks.is_some() && self.file.is_cut_off()) {
+            return self.turn(at, None);
+        }
+        let Some(chunks) = &mut self.chunks else { return };
+        match chunks.write(&mut self.file) {
             Ok(()) => {
                 self.ledger.settle(true);
                 self.wrote = true;
             }
             Err(error) => {
                 if let Some(at) = self.at {
-                    self.disk.tried(at.now);
+                    self.file.tried(at.now);
                 }
                 self.failure.get_or_insert(error);
             }
@@ -168,13 +177,13 @@ impl Mcap {
     }
 }
 
-impl Form for Mcap {
+impl Writer for Mcap {
     fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
-        self.disk.limit(limits.clone());
-        let mut task = Member::of(content);
-        if let Some(file) = &mut self.file {
+        self.file.limit(limits.clone());
+        let mut task = TaskTopics::of(content);
+        if let Some(chunks) = &mut self.chunks {
             for topic in &mut task.topics {
-                topic.channel = file.channel(&topic.name, topic.encoding, &topic.schema).ok().flatten();
+                topic.channel = chunks.channel(&topic.name, topic.encoding, &topic.schema).ok().flatten();
             }
         }
         self.tasks.insert(id, task);
@@ -186,69 +195,74 @@ impl Form for Mcap {
 
     fn begin(&mut self, at: Moment) {
         self.at = Some(at);
-        if self.disk.lost(at.now) {
-            self.file = None;
-            self.ledger.settle(false);
-        }
-        if self.disk.is_old(at.now) && self.file.as_ref().is_some_and(|file| file.messages() > 0 && !file.is_stuck()) {
-            self.turn(at, None);
-        }
-        if self.file.as_ref().is_some_and(Chunks::is_stuck) && self.disk.may_try(at.now) {
+        let has_messages = |chunks: &Chunks| chunks.messages() > 0 && !chunks.is_stuck();
+        if self.file.is_moved(at.now) {
+            // The open file can still be finished where it is now.
+            self.end();
+            self.file.close();
+        } else if self.chunks.as_ref().is_some_and(Chunks::is_stuck) && self.file.may_try(at.now) {
             self.write();
+        } else if self.chunks.is_some() && self.file.is_cut_off()
+            || self.file.is_old(at.now) && self.chunks.as_ref().is_some_and(has_messages)
+        {
+            self.turn(at, None);
         }
         self.start(at, None);
     }
 
     fn row(&mut self, id: u32, row: &Row<'_>, utc: i128) {
-        let place = Place { id, kind: Kind::Values, sequence: row.n, utc };
+        let head = MessageHead { id, kind: Kind::Values, sequence: row.n, utc };
         if !row.values.is_empty() {
             let values = row.values.iter().copied();
-            self.put(place, Tally { rows: 1, ..Tally::default() }, |task, message| task.values.write(message, values));
+            self.put(head, WriteCounts { rows: 1, ..WriteCounts::default() }, |task, message| {
+                task.values.write(message, values)
+            });
         }
     }
 
     fn block(&mut self, id: u32, block: &Block<'_>, to_utc: i128) {
         let Some(format) = self.tasks.get(&id).and_then(|task| task.format.clone()) else { return };
         let (index, utc) = (block.head.index, block.head.at.nanos() + to_utc);
-        let place = Place { id, kind: Kind::Blocks, sequence: index, utc };
-        let tally = Tally { blocks: 1, ..Tally::default() };
+        let head = MessageHead { id, kind: Kind::Blocks, sequence: index, utc };
+        let counts = WriteCounts { blocks: 1, ..WriteCounts::default() };
         let count = match &format {
             Format::Audio(format) => block.bytes.len() / (format.sample.bytes() * usize::from(format.channels)),
             Format::Image(_) => 1,
             Format::Samples(columns) => samples::read(block.bytes, columns.len()).count(),
         } as u64;
-        self.ledger.gap(id, self.gaps.jumps(id, index, count));
+        self.ledger.gap(id, self.positions.jumps(id, index, count));
         match format {
             Format::Audio(format) => {
-                let write = |_: &Member, message: &mut Vec<u8>| foxglove::audio(message, format, utc, block.bytes);
-                self.put(place, Tally { samples: count, ..tally }, write);
+                let write = |_: &TaskTopics, message: &mut Vec<u8>| foxglove::audio(message, format, utc, block.bytes);
+                self.put(head, WriteCounts { samples: count, ..counts }, write);
             }
             Format::Image(format) => {
-                self.put(place, tally, |task, message| foxglove::image(message, format, utc, &task.name, block.bytes));
+                self.put(head, counts, |task, message| foxglove::image(message, format, utc, &task.name, block.bytes));
             }
             Format::Samples(columns) => {
                 for (sample, nth) in samples::read(block.bytes, columns.len()).zip(1..) {
-                    let place = Place { sequence: index + nth - 1, utc: i128::from(sample.at) + to_utc, ..place };
+                    let head = MessageHead { sequence: index + nth - 1, utc: i128::from(sample.at) + to_utc, ..head };
                     // The block counts with its last sample: where one is lost, so are those after it.
-                    let tally = Tally { blocks: u64::from(nth == count), samples: 1, ..Tally::default() };
-                    self.put(place, tally, |task, message| task.samples.write(message, sample.values()));
+                    let counts = WriteCounts { blocks: u64::from(nth == count), samples: 1, ..WriteCounts::default() };
+                    self.put(head, counts, |task, message| task.samples.write(message, sample.values()));
                 }
             }
         }
     }
 
     fn tick(&mut self, tick: &RecordedTick, utc: i128) {
-        let place = Place { id: tick.task, kind: Kind::Ticks, sequence: tick.n, utc };
-        self.put(place, Tally { ticks: 1, ..Tally::default() }, |_, message| json::tick(message, tick));
+        let head = MessageHead { id: tick.task, kind: Kind::Ticks, sequence: tick.n, utc };
+        self.put(head, WriteCounts { ticks: 1, ..WriteCounts::default() }, |_, message| json::tick(message, tick));
         if tick.cause.is_some() {
-            let place = Place { kind: Kind::Overruns, ..place };
-            self.put(place, Tally::default(), |_, message| json::overrun(message, tick));
+            let head = MessageHead { kind: Kind::Overruns, ..head };
+            self.put(head, WriteCounts::default(), |_, message| json::overrun(message, tick));
         }
     }
 
     fn flush(&mut self) -> io::Result<bool> {
-        let old =
-            self.at.is_some_and(|at| self.file.as_ref().is_some_and(|file| !file.is_stuck() && file.is_old(at.now)));
+        let old = self
+            .at
+            .is_some_and(|at| self.chunks.as_ref().is_some_and(|chunks| !chunks.is_stuck() && chunks.is_old(at.now)));
         if old {
             self.write();
         }
@@ -258,11 +272,11 @@ impl Form for Mcap {
 
     fn finish(&mut self) -> io::Result<()> {
         self.end();
-        self.disk.close();
+        self.file.close();
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    fn tally(&self, id: u32) -> Tally {
-        Tally { files: self.disk.files(), ..self.ledger.of(id) }
+    fn counts(&self, id: u32) -> WriteCounts {
+        WriteCounts { files: self.file.files(), ..self.ledger.of(id) }
     }
 }

@@ -1,14 +1,14 @@
-//! A task in an MCAP file: its topics, each with a schema. Pure.
+//! The topics of a task in an MCAP file, each with its schema. Pure.
 
 use super::chunks::Schema;
 use super::foxglove;
 use super::json::{self, Keys};
 use crate::channels::Format;
-use crate::recording::Content;
+use crate::recording::content::Content;
 
-/// A task that is recorded.
+/// A recorded task.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct TaskTopics {
     pub(super) name: String,
     pub(super) format: Option<Format>,
     pub(super) topics: Vec<Topic>, // by `Kind`
@@ -33,7 +33,7 @@ pub(super) enum Kind {
     Overruns,
 }
 
-impl Member {
+impl TaskTopics {
     pub(super) fn of(content: &Content) -> Self {
         let Content { task, columns, format } = content;
         let topic = |kind, word: &str, encoding, schema| {

@@ -1,12 +1,18 @@
-//! What goes into an MCAP file comes out of it, whatever the disk does meanwhile.
+//! What goes into an MCAP file comes out of it.
 
-use super::super::*;
-use super::Mcap;
-use crate::recording::tests::{UTC, begun, block, column, content, limits, moment, names, row, samples};
+mod faults;
 
-use crate::channels::{AudioFormat, ImageFormat, SampleFormat};
+use crate::channels::{AudioFormat, Format, ImageFormat, SampleFormat};
+use crate::config::RecordConfig;
+use crate::metrics::Cause;
+use crate::recording::content::{Content, RecordedTick};
+use crate::recording::recordings::Recordings;
+use crate::recording::testing::{UTC, begun, block, column, content, limits, moment, names, row, samples};
+use crate::time::{Instant, Span};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 /// One message, as it stands in a file.
 #[derive(Debug)]
@@ -90,8 +96,8 @@ fn values_samples_ticks_and_overruns_are_json() {
     assert_eq!(seen, wanted);
     assert!(messages.iter().all(|m| m.encoding == "json"));
     assert_eq!(count(&path), Some(7));
-    let tally = mcap.tally(0);
-    assert_eq!((tally.rows, tally.blocks, tally.samples, tally.ticks, tally.lost), (2, 1, 2, 2, 0));
+    let counts = mcap.counts(0);
+    assert_eq!((counts.rows, counts.blocks, counts.samples, counts.ticks, counts.lost), (2, 1, 2, 2, 0));
 
     // The schemas say what is in the messages, in the few words that viewers understand.
     let bytes = fs::read(&path).unwrap();
@@ -201,9 +207,9 @@ fn sound_and_pictures_are_what_foxglove_shows() {
         let stamp = fields(&message[&1][0]);
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
         assert_eq!(number(&stamp[&1][0]) * 1_000_000_000 + number(&stamp[&2][0]), utc(1_500_000_003));
-        let tally = mcap.tally(0);
+        let counts = mcap.counts(0);
         let frames = if topic == "t/audio" { 8 } else { 0 };
-        assert_eq!((tally.blocks, tally.samples, tally.gaps, tally.lost), (2, frames, 1, 0), "{format:?}");
+        assert_eq!((counts.blocks, counts.samples, counts.gaps, counts.lost), (2, frames, 1, 0), "{format:?}");
     }
 }
 
@@ -235,7 +241,7 @@ fn several_tasks_share_a_file() {
     };
     assert_eq!(topics(&all[0]), [("a/values".into(), 1), ("b/values".into(), 2), ("a/values".into(), 2)]);
     assert_eq!(topics(&all[1]), [("a/values".into(), 3)]);
-    assert_eq!([0, 1, 2].map(|id| one.tally(id).rows), [2, 1, 1]);
+    assert_eq!([0, 1, 2].map(|id| one.counts(id).rows), [2, 1, 1]);
     for name in &all {
         let bytes = fs::read(folder.path().join(name)).unwrap();
         let summary = ::mcap::Summary::read(&bytes).unwrap().unwrap();
@@ -254,7 +260,7 @@ fn chunks_are_written_every_second_and_a_file_without_an_end_has_them() {
         mcap.begin(moment(millis));
         mcap.lock().row(0, &row(millis.unsigned_abs(), &[1.0]), UTC);
         mcap.flush().unwrap();
-        assert_eq!((there(), mcap.tally(0).rows), (wanted, wanted as u64), "after {millis} ms");
+        assert_eq!((there(), mcap.counts(0).rows), (wanted, wanted as u64), "after {millis} ms");
     }
     assert_eq!(count(&path), None, "it has no end yet");
     // What was left without its end is put aside by the next run, as it is.
@@ -286,91 +292,6 @@ fn files_are_finished_by_size_and_none_is_larger() {
     }
     found.sort_unstable();
     assert_eq!(found, (0..10_000).collect::<Vec<_>>());
-    assert_eq!((mcap.tally(0).rows, mcap.tally(0).lost), (10_000, 0));
-    assert!(all.len() > 5 && mcap.tally(0).files == all.len() as u64, "{all:?}");
-}
-
-#[test]
-fn what_a_full_disk_does_not_take_waits_or_is_counted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.mcap");
-    let content = content(vec![column("v", "")], None);
-    let mut mcap = Mcap::open(&limits(&path)).unwrap();
-    mcap.join(0, &content, &limits(&path));
-    let tick = |mcap: &mut Mcap, millis: i64| {
-        mcap.begin(moment(millis));
-        mcap.row(0, &row(millis.unsigned_abs(), &[1.0]), UTC);
-        mcap.flush()
-    };
-    tick(&mut mcap, 0).unwrap();
-    tick(&mut mcap, 1_000).unwrap();
-    let tally = |mcap: &Mcap| (mcap.tally(0).rows, mcap.tally(0).lost);
-    assert_eq!(tally(&mcap), (2, 0));
-    let whole = fs::read(&path).unwrap();
-    if !mcap.fill_up() {
-        println!("skipped: no /dev/full here");
-        return;
-    }
-    tick(&mut mcap, 1_100).unwrap();
-    tick(&mut mcap, 1_900).unwrap();
-    // The chunk is not taken, and waits; what comes after it finds no room.
-    mcap.write();
-    assert!(mcap.flush().is_err());
-    mcap.row(0, &row(2_000, &[1.0]), UTC);
-    assert_eq!(tally(&mcap), (2, 1));
-    assert_eq!(fs::read(&path).unwrap(), whole, "the file ends with a whole chunk");
-    // There is room again: it goes on in the same file, with the chunk that has waited.
-    mcap.make_room();
-    tick(&mut mcap, 2_950).unwrap();
-    assert_eq!(tally(&mcap), (4, 1));
-    tick(&mut mcap, 3_000).unwrap();
-    mcap.finish().unwrap();
-    let sequences: Vec<_> = read(&path).into_iter().map(|message| message.sequence).collect();
-    assert_eq!((tally(&mcap), sequences), ((6, 1), vec![0, 1_000, 1_100, 1_900, 2_950, 3_000]));
-    assert_eq!(count(&path), Some(6));
-}
-
-#[test]
-fn a_block_that_is_lost_from_its_middle_on_counts_as_lost() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.mcap");
-    let content = content(Vec::new(), Some(Format::Samples(vec![column("x", ""), column("y", "")])));
-    let mut mcap = Mcap::open(&limits(&path)).unwrap();
-    mcap.join(0, &content, &limits(&path));
-    mcap.begin(moment(0));
-    if !mcap.fill_up() {
-        println!("skipped: no /dev/full here");
-        return;
-    }
-    // More than a chunk: the disk is found to be full within the block.
-    let many = samples(&vec![(1, 0.5, -1.0); 30_000]);
-    mcap.block(0, &block(0, &many), UTC);
-    assert!(mcap.flush().is_err());
-    assert_eq!((mcap.tally(0).blocks, mcap.tally(0).lost), (0, 1));
-    mcap.make_room();
-    mcap.begin(moment(2_000));
-    mcap.block(0, &block(30_000, &many[..24]), UTC);
-    mcap.finish().unwrap();
-    let tally = mcap.tally(0);
-    assert_eq!((tally.blocks, tally.lost, tally.gaps), (1, 1, 1));
-    assert_eq!(read(&path).len() as u64, tally.samples);
-}
-
-#[test]
-fn an_end_that_finds_no_room_leaves_whole_chunks() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.mcap");
-    let mut mcap = Mcap::open(&limits(&path)).unwrap();
-    mcap.join(0, &content(vec![column("v", "")], None), &limits(&path));
-    mcap.begin(moment(0));
-    mcap.row(0, &row(1, &[1.0]), UTC);
-    mcap.write();
-    mcap.row(0, &row(2, &[1.0]), UTC);
-    if !mcap.fill_up() {
-        println!("skipped: no /dev/full here");
-        return;
-    }
-    mcap.finish().unwrap_err();
-    assert_eq!((mcap.tally(0).rows, mcap.tally(0).lost), (1, 1));
-    assert_eq!(read(&path).len(), 1);
+    assert_eq!((mcap.counts(0).rows, mcap.counts(0).lost), (10_000, 0));
+    assert!(all.len() > 5 && mcap.counts(0).files == all.len() as u64, "{all:?}");
 }

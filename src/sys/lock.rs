@@ -1,0 +1,49 @@
+//! Which process has locked a file, for an error message. Reads `/proc`.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+
+/// The process that holds a lock on the file, by name and number: `hertzd (pid 1234)`. `None`: it cannot be seen from here.
+pub(crate) fn holder(file: &Metadata) -> Option<String> {
+    let pid = find(&fs::read_to_string("/proc/locks").ok()?, file.dev(), file.ino())?;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(format!("{} (pid {pid})", name.trim_end()))
+}
+
+/// The process, in the text of `/proc/locks`. Some file systems have another device number there than `stat` tells, so
+/// the inode decides, and the device only between several.
+fn find(locks: &str, device: u64, inode: u64) -> Option<u32> {
+    let device = format!("{:02x}:{:02x}", libc::major(device), libc::minor(device));
+    let holders = locks.lines().filter_map(|line| {
+        let [_, "FLOCK", _, _, pid, file, ..] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
+        let (its_device, its_inode) = file.rsplit_once(':')?;
+        (its_inode.parse() == Ok(inode)).then_some((its_device == device, pid.parse().ok()?))
+    });
+    holders.max_by_key(|(same_device, _)| *same_device).map(|(_, pid)| pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_found_by_inode_and_device() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 11 fd:01:42 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 12 fe:01:42 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 13 fe:01:42 0 EOF\n\
+                     3: -> FLOCK  ADVISORY  WRITE 14 fe:01:42 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 15 00:2f:43 0 EOF\n";
+        let device = libc::makedev(0xfe, 1);
+        assert_eq!(find(locks, device, 42), Some(13));
+        assert_eq!(find(locks, device, 43), Some(15), "the device may be another");
+        assert_eq!(find(locks, device, 44), None);
+    }
+
+    #[test]
+    fn this_process_is_named() {
+        let file = tempfile::tempfile().unwrap();
+        file.try_lock().unwrap();
+        let holder = holder(&file.metadata().unwrap()).unwrap();
+        assert!(holder.ends_with(&format!(" (pid {})", std::process::id())), "{holder}");
+    }
+}
