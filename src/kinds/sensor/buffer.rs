@@ -1,7 +1,7 @@
-//! Setting up the buffer of an IIO device: trigger, channels, clock, length; and reading what it says of them.
+//! Setting up the buffer of an IIO device: trigger, frequency, channels, clock, length; and how its samples are laid out.
 //!
-//! For the start and for cool threads: everything here may block. What stands as wanted already is not written, so that a
-//! device can be prepared by somebody with more rights.
+//! For cool threads: everything here may block. A file that already has the wanted content is not written, so a user with
+//! more rights can prepare the device.
 
 use super::find::{self, ByName, Candidate, Class};
 use super::iio::{self, file_error};
@@ -31,7 +31,7 @@ pub(super) struct Element {
 pub(super) struct Buffer {
     pub(super) file: File,
     pub(super) elements: Vec<Element>,
-    /// Where the time begins in a sample, how it is stored, and what makes it the monotonic clock's.
+    /// Where the time is in a sample, how it is stored, and its offset to the monotonic clock in nanoseconds.
     pub(super) timestamp: Option<(usize, SampleLayout, i64)>,
     /// Bytes of a sample; above zero.
     pub(super) size: usize,
@@ -52,7 +52,7 @@ impl OpenDevice for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // A device that has gone needs no switching off.
+        // A device that has gone is off.
         let _ = write(&self.enable, "0");
     }
 }
@@ -63,7 +63,7 @@ impl Buffer {
         self.period.map(|period| 1e9 / period)
     }
 
-    /// Finds the device, sets it up and lets it begin.
+    /// Finds the device, sets it up and switches its buffer on.
     ///
     /// # Errors
     /// The key to blame, and why.
@@ -78,7 +78,7 @@ impl Buffer {
             return Err(Refusal::new("buffered", message));
         }
         let file = open_device(&dev.join(&device.node))?;
-        // From here on nobody else has it: an open device is its opener's alone. It may have been left switched on.
+        // An open device belongs to one program alone, so no other changes it now. It may have been left switched on.
         let enable = folder.join("buffer/enable");
         set(&enable, "0").map_err(at("buffered"))?;
         let trigger = set_trigger(&device, settings, sys).map_err(at("trigger"))?;
@@ -87,7 +87,7 @@ impl Buffer {
         let clock_offset = set_clock(folder);
         let length = settings.length.next_power_of_two();
         set(&folder.join("buffer/length"), &length.to_string()).map_err(at("buffer-length"))?;
-        // Each sample is to be handed over when it comes.
+        // Every sample can be read as soon as it comes.
         let _ = set(&folder.join("buffer/watermark"), "1");
 
         let parts = in_order(&elements, channels).map_err(at("iio"))?;
@@ -98,12 +98,10 @@ impl Buffer {
                 timestamp = Some((start, layout, clock_offset));
                 continue;
             }
-            let (factor, _) = iio::unit(&channel);
-            let conversion = iio::conversion(folder, &channel).map_err(at("iio"))?;
-            let (scale, offset) = (conversion.scale * factor, conversion.offset * factor);
+            let (scale, offset) = iio::conversion(folder, &channel).map_err(at("iio"))?;
             found.push(Element { channel, layout, start, scale, offset });
         }
-        // Not zeros as the kernel has them anyway: every page is touched here.
+        // Ones, so that every page is touched here.
         let bytes = vec![1; size.max(1) * length as usize].into_boxed_slice();
         let frequency = frequency.filter(|_| !trigger.as_deref().is_some_and(is_fired_from_outside));
         let period = frequency.filter(|frequency| *frequency > 0.0).map(|frequency| 1e9 / frequency);
@@ -112,7 +110,7 @@ impl Buffer {
         set(&buffer.enable, "1").map_err(|message| {
             let has_none = folder.join("trigger").is_dir() && trigger.is_none();
             let remedy = match has_none {
-                true => format!("; it has no trigger, write trigger = one of {}", names(&triggers(sys))),
+                true => format!("; the device has no trigger: write trigger = one of {}", names(&triggers(sys))),
                 false => String::new(),
             };
             Refusal::new(if has_none { "trigger" } else { "buffered" }, message + &remedy)
@@ -121,7 +119,7 @@ impl Buffer {
     }
 }
 
-/// The channels that would be captured, without touching anything.
+/// The channels that would be captured. Changes nothing.
 ///
 /// # Errors
 /// The key to blame, and why.
@@ -135,7 +133,7 @@ pub(super) fn channels(device: &ByName, wanted: &[String], sys: &Path) -> Result
 
 const TIMESTAMP: &str = "in_timestamp";
 
-/// Each channel with its layout, in the order in which they lie in a sample.
+/// Each channel with its layout, in their order in a sample.
 fn in_order(elements: &Path, channels: Vec<String>) -> Result<Vec<(String, SampleLayout)>, String> {
     let mut parts = Vec::new();
     for channel in channels {
@@ -145,7 +143,7 @@ fn in_order(elements: &Path, channels: Vec<String>) -> Result<Vec<(String, Sampl
     Ok(parts.into_iter().map(|(_, layout, channel)| (channel, layout)).collect())
 }
 
-/// All channels that the device can capture, among them those that are wanted.
+/// All channels that the device can capture; the wanted ones must be among them.
 fn listed(elements: &Path, wanted: &[String]) -> Result<Vec<String>, String> {
     let listed = std::fs::read_dir(elements).map_err(|error| file_error("list", elements, &error))?;
     let files = listed.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -153,7 +151,7 @@ fn listed(elements: &Path, wanted: &[String]) -> Result<Vec<String>, String> {
     there.sort();
     if let Some(unknown) = wanted.iter().find(|channel| !there.contains(channel)) {
         let known: Vec<_> = there.iter().filter(|channel| *channel != TIMESTAMP).cloned().collect();
-        return Err(format!("the device cannot capture {unknown:?}; it can {}", known.join(", ")));
+        return Err(format!("the device cannot capture {unknown:?}; it has {}", known.join(", ")));
     }
     Ok(there)
 }
@@ -195,12 +193,12 @@ fn names(triggers: &[(String, PathBuf)]) -> String {
     if names.is_empty() { "none; there is no trigger".into() } else { names.join(", ") }
 }
 
-/// Sets the trigger; the folder of the one that is set then, if any.
+/// Sets the trigger, and returns the folder of the one in use, if any.
 fn set_trigger(device: &Candidate, settings: &BufferSettings, sys: &Path) -> Result<Option<PathBuf>, String> {
     let current = device.folder.join("trigger/current_trigger");
     let triggers = triggers(sys);
     let folder = |name: &str| triggers.iter().find(|(known, _)| known == name).map(|(_, folder)| folder.clone());
-    // What a driver calls the trigger that it brings along.
+    // A driver's name for the trigger of its device.
     let number = device.node.trim_start_matches("iio:device");
     let own = format!("{}-dev{number}", device.name);
     let name = match (&settings.trigger, find::text(&current)) {
@@ -217,64 +215,66 @@ fn set_trigger(device: &Candidate, settings: &BufferSettings, sys: &Path) -> Res
     Ok(folder(&name))
 }
 
-/// Whether a trigger fires when its file is written to, or at an interrupt of something else; by the names that the
-/// kernel's drivers give to such.
+/// Whether a trigger fires when a program writes to its file or at another device's interrupt; by the names that the
+/// kernel's drivers give them.
 fn is_fired_from_outside(trigger: &Path) -> bool {
     find::text(&trigger.join("name"))
         .is_some_and(|name| ["sysfstrig", "irqtrig"].iter().any(|kind| name.starts_with(kind)))
 }
 
-/// Sets the frequency, if one is wanted; what it is then, if anybody says so.
+/// Sets the frequency, if one is wanted, and returns the one in use, if known.
 fn set_frequency(folder: &Path, trigger: Option<&Path>, settings: &BufferSettings) -> Result<Option<f64>, String> {
     let of_a_channel = settings.channels.iter().flat_map(|channel| iio::names(channel, FREQUENCY));
-    let places = trigger
+    let paths = trigger
         .map(|trigger| trigger.join(FREQUENCY))
         .into_iter()
         .chain([folder.join(FREQUENCY)])
         .chain(of_a_channel.map(|name| folder.join(name)));
-    let Some(place) = places.into_iter().find(|place| place.exists()) else {
+    let Some(path) = paths.into_iter().find(|path| path.exists()) else {
         return match settings.sampling_frequency {
-            Some(_) => Err("neither the trigger nor the device has a frequency that could be set".into()),
+            Some(_) => Err("neither the trigger nor the device has a frequency to set".into()),
             None => Ok(None),
         };
     };
-    let current = || find::text(&place).and_then(|text| text.parse::<f64>().ok());
+    let current = || find::text(&path).and_then(|text| text.parse::<f64>().ok());
     if let Some(wanted) = settings.sampling_frequency
         && current() != Some(wanted)
     {
-        set(&place, &wanted.to_string())?;
+        set(&path, &wanted.to_string())?;
     }
     Ok(current())
 }
 
 const FREQUENCY: &str = "sampling_frequency";
 
-/// Switches the wanted channels on, and all others off; which are on then, with the time if there is one.
+/// Switches the wanted channels on and all others off, and returns those that are on, with the time if there is one.
 fn set_channels(elements: &Path, wanted: &[String]) -> Result<Vec<String>, String> {
     let mut there = listed(elements, wanted)?;
     let is_wanted = |channel: &String| channel == TIMESTAMP || wanted.is_empty() || wanted.contains(channel);
-    let place = |channel: &String| elements.join(format!("{channel}_en"));
+    let enable = |channel: &String| elements.join(format!("{channel}_en"));
     for channel in there.iter().filter(|channel| !is_wanted(channel)) {
-        set(&place(channel), "0")?;
+        set(&enable(channel), "0")?;
     }
     there.retain(is_wanted);
     for channel in &there {
-        set(&place(channel), "1").map_err(|message| match wanted.is_empty() {
-            true => format!("{message}; not all channels go together, choose some with channels = [...]"),
+        set(&enable(channel), "1").map_err(|message| match wanted.is_empty() {
+            true => format!(
+                "{message}; the device may not capture all channels together: choose some with channels = [...]"
+            ),
             false => message,
         })?;
-        if find::text(&place(channel)).as_deref() != Some("1") {
+        if find::text(&enable(channel)).as_deref() != Some("1") {
             return Err(format!("the device does not capture {channel:?} together with the others"));
         }
     }
     Ok(there)
 }
 
-/// Lets times be the monotonic clock's, or finds out what makes them so.
+/// Makes timestamps those of the monotonic clock, or returns the offset that does, in nanoseconds.
 fn set_clock(folder: &Path) -> i64 {
-    let place = folder.join("current_timestamp_clock");
-    let _ = set(&place, "monotonic");
-    let clock = match find::text(&place).as_deref() {
+    let path = folder.join("current_timestamp_clock");
+    let _ = set(&path, "monotonic");
+    let clock = match find::text(&path).as_deref() {
         Some("monotonic" | "monotonic_coarse") => return 0,
         Some("monotonic_raw") => KernelClock::monotonic_raw(),
         Some("boottime") => KernelClock::boottime(),
@@ -294,5 +294,5 @@ fn number(elements: &Path, channel: &str, what: &str) -> Result<u32, String> {
 fn layout_of(elements: &Path, channel: &str) -> Result<SampleLayout, String> {
     let path = elements.join(format!("{channel}_type"));
     let text = std::fs::read_to_string(&path).map_err(|error| file_error("read", &path, &error))?;
-    SampleLayout::parse(&text).ok_or_else(|| format!("{} says nothing known: {:?}", path.display(), text.trim()))
+    SampleLayout::parse(&text).ok_or_else(|| format!("{} has an unknown format: {:?}", path.display(), text.trim()))
 }

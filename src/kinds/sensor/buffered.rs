@@ -1,4 +1,4 @@
-//! All samples of an IIO device's buffer: every tick takes those that have come since the tick before.
+//! All samples of an IIO device's buffer: every tick takes those that came since the tick before.
 //!
 //! A tick reads without waiting into memory that was set aside, and allocates nothing. It reads the monotonic clock only for
 //! samples that carry no time.
@@ -20,15 +20,15 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
-/// Reads of one tick: the first takes all there is, unless the buffer was full.
+/// Reads of one tick: a second one only if the first found the buffer full.
 const ROUNDS: usize = 2;
 
-/// Samples of a block at the most: several blocks are set aside at a time, and locked in memory.
+/// Most samples of a block: memory for several blocks is set aside and locked.
 const LARGEST: usize = 4_096;
 
-const STALLED: TickError = TickError::new("the device is there and gives no samples");
+const STALLED: TickError = TickError::new("the device gives no samples");
 
-/// Samples per second where nobody says how many there are.
+/// Samples per second if unknown.
 const USUAL: f64 = 1_000.0;
 
 /// A sensor that takes all samples.
@@ -44,9 +44,9 @@ pub(super) struct Buffered {
 /// What has been read so far.
 #[derive(Debug)]
 struct Totals {
-    samples: u64,     // since the start of the task, as the next two
+    samples: u64,     // since the start of the task, like the next two
     overflows: u64,   // reads that found the kernel's buffer full
-    missing: u64,     // by the samples' times
+    missing: u64,     // by their times
     gaps: Gaps,       // of samples that carry a time
     dating: Dating,   // of those that do not
     sums: Box<[f64]>, // of this tick, by column
@@ -160,7 +160,7 @@ impl Task for Buffered {
     }
 
     fn connect(&mut self, blocks: BlockSender) {
-        // Not zeros as the kernel has them anyway: every page is touched here.
+        // Ones, so that every page is touched here.
         let mut block = vec![1; self.shape.largest];
         block.clear();
         self.totals.blocks = Some((blocks, block));
@@ -177,7 +177,7 @@ impl Task for Buffered {
             for _ in 0..ROUNDS {
                 let read = fill(buffer)?;
                 if fresh && read == buffer.bytes.len() {
-                    // It was full before the first tick, which is nobody's fault: what is in it is old, with a hole behind.
+                    // It filled up before the first tick: these samples are old, with a gap after them.
                     return discard(buffer);
                 }
                 totals.take(buffer, read, tick.n);
@@ -189,7 +189,7 @@ impl Task for Buffered {
             Ok(())
         });
         if done.is_err() {
-            // The time while a device is away is no gap in what it gave.
+            // The time while a device is away is no gap.
             (totals.gaps, totals.dating) = (Gaps::default(), Dating::default());
             stalled.reset();
         }
@@ -211,7 +211,7 @@ impl Task for Buffered {
     }
 }
 
-/// Takes what has come, without looking at it.
+/// Drops the samples that are there.
 fn discard(buffer: &mut Buffer) -> io::Result<()> {
     for _ in 0..ROUNDS {
         if fill(buffer)? < buffer.bytes.len() {
@@ -221,7 +221,7 @@ fn discard(buffer: &mut Buffer) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads what has come, without waiting; how many bytes.
+/// Reads the samples that are there, without waiting, and returns the number of bytes.
 fn fill(buffer: &mut Buffer) -> io::Result<usize> {
     loop {
         match buffer.file.read(&mut buffer.bytes) {
@@ -233,7 +233,7 @@ fn fill(buffer: &mut Buffer) -> io::Result<usize> {
 }
 
 impl Totals {
-    /// Takes the samples that were read, and hands them on in blocks.
+    /// Takes the samples that were read, and passes them on in blocks.
     fn take(&mut self, buffer: &Buffer, read: usize, n: u64) {
         let read = buffer.bytes.get(..read).unwrap_or_default();
         let count = read.len() / buffer.size;

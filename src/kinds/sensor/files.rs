@@ -53,7 +53,7 @@ pub(super) struct Unusable {
 impl Files {
     /// Opens the files and reads each. With `strict` every number must be there already.
     pub(super) fn open(wanted: &[WantedFile<'_>], strict: bool) -> Result<Self, Unusable> {
-        // Not zeros as the kernel has them anyway: every page is touched here.
+        // Ones, so that every page is touched here.
         let mut open = Self { files: Vec::with_capacity(wanted.len()), buffer: vec![1; LARGEST].into() };
         let mut followers = Vec::new();
         for WantedFile { path, values } in wanted {

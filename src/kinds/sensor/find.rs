@@ -1,5 +1,5 @@
-//! A device of `/sys` found by its name: the numbers in `hwmon3` and `iio:device0` change from boot to boot, and whenever a
-//! device goes and comes back. Reads small files; may block; not for a hot thread.
+//! Devices of `/sys` by their names: the numbers in `hwmon3` and `iio:device0` change from boot to boot, and when a device
+//! comes back. Reads small files; may block; not for a hot thread.
 
 use std::fs;
 use std::io;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 /// Which device is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByName {
-    /// What its file `name` says, or, for IIO, its file `label`.
+    /// The content of its file `name` or, for IIO, `label`.
     pub name: String,
-    /// Which of several with that name: the name of the device it belongs to, as the kernel has it (`0-0048`,
-    /// `PCI0`), or its own (`hwmon3`) where it belongs to none.
+    /// Which of several with that name: the kernel's name of its parent device (`0-0048`, `PCI0`), or its own (`hwmon3`)
+    /// if it has none.
     pub device: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl Class {
     }
 }
 
-/// One of the devices that are there.
+/// A device that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) folder: PathBuf,
@@ -62,7 +62,7 @@ pub(super) struct Candidate {
     pub(super) node: String,
     pub(super) name: String,
     pub(super) label: Option<String>,
-    /// That of the device it belongs to; its own where it belongs to none.
+    /// The name of its parent device; its own if it has none.
     pub(super) device: String,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn all(class: Class, sys: &Path) -> io::Result<Vec<Candidate>> {
         let Some(number) = node.strip_prefix(class.prefix()).and_then(|number| number.parse::<u64>().ok()) else {
             continue;
         };
-        // It may go while it is looked at.
+        // It may go in between.
         let Some(name) = text(&folder.join("name")) else {
             continue;
         };
@@ -87,7 +87,7 @@ pub(super) fn all(class: Class, sys: &Path) -> io::Result<Vec<Candidate>> {
     Ok(found.into_iter().map(|(_, candidate)| candidate).collect())
 }
 
-/// The one that is meant.
+/// The wanted device.
 ///
 /// # Errors
 /// The key to blame, and which devices there are.
@@ -145,18 +145,18 @@ pub(super) fn find(class: Class, sys: &Path, wanted: &ByName) -> Result<Candidat
     }
 }
 
-/// The first line of a small file, without white space around it; `None` where there is none.
+/// The first line of a small file, trimmed; `None` if it is missing or empty.
 pub(super) fn text(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().next()?.trim();
     (!line.is_empty()).then(|| line.to_owned())
 }
 
-/// The name of the device that this one belongs to.
+/// The name of its parent device.
 fn parent(class: Class, folder: &Path) -> Option<String> {
     let parent = match class {
         Class::Hwmon => folder.join("device").canonicalize().ok()?,
-        // In the tree of all devices, one folder up; at the top of that tree there is no device.
+        // One folder up in the tree of all devices; its top is no device.
         Class::Iio => folder.canonicalize().ok()?.parent()?.to_path_buf(),
     };
     let name = parent.file_name()?.to_string_lossy().into_owned();

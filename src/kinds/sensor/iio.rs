@@ -1,5 +1,5 @@
-//! Channels of an IIO device: what the kernel's ABI (`Documentation/ABI/testing/sysfs-bus-iio`) says of their names,
-//! scales, offsets and units. Reads small files of `/sys`; not for a hot thread.
+//! Channels of an IIO device: names, scales, offsets and units by the kernel's `Documentation/ABI/testing/sysfs-bus-iio`.
+//! Reads small files of `/sys`; not for a hot thread.
 
 use super::number::Number;
 use std::fs;
@@ -47,13 +47,13 @@ fn kind(channel: &str) -> &str {
     rest.split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or(rest)
 }
 
-/// What a value of a channel, or from a file, is called: `accel_x` for `in_accel_x_raw`.
+/// Name of the value of a channel or a file: `accel_x` for `in_accel_x_raw`.
 pub(super) fn value_name(file: &str) -> &str {
     channel(file).strip_prefix("in_").unwrap_or(channel(file))
 }
 
-/// What the values of a channel are called that has `count` of them: those of a quaternion `_x`, `_y`, `_z` and `_w`, in
-/// the order of the ABI; those of another `_0`, `_1` and so on.
+/// Names of the `count` values of a channel: for a quaternion `_x`, `_y`, `_z` and `_w`, in the order of the ABI; else
+/// `_0`, `_1` and so on.
 pub(super) fn component_names(name: &str, count: usize) -> impl Iterator<Item = String> {
     (0..count).map(move |index| match QUATERNION.get(index) {
         _ if count == 1 => name.to_owned(),
@@ -68,7 +68,7 @@ fn is_quaternion(name: &str) -> bool {
     name.ends_with("rot_quaternion")
 }
 
-/// How many values a channel has, as far as its name says it.
+/// How many values a channel has, by its name.
 pub(super) fn usual_count(channel: &str) -> usize {
     if is_quaternion(channel) { QUATERNION.len() } else { 1 }
 }
@@ -78,7 +78,7 @@ pub(super) fn channel(file: &str) -> &str {
     file.strip_suffix("_raw").or_else(|| file.strip_suffix("_input")).unwrap_or(file)
 }
 
-/// Whether a file's number still wants the channel's offset and scale.
+/// Whether the channel's offset and scale still apply to a file's number.
 pub(super) fn is_raw(file: &str) -> bool {
     file.ends_with("_raw")
 }
@@ -88,8 +88,7 @@ pub(super) fn is_value(file: &str) -> bool {
     file.starts_with("in_") && channel(file) != file
 }
 
-/// All files that hold a channel's value, sorted, with the names of the values; of a channel that has both forms, the raw
-/// one.
+/// All files that hold a channel's value, sorted, with the names of the values. The raw file wins if a channel has both.
 pub(super) fn inputs(folder: &Path) -> io::Result<Vec<(String, String)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -105,22 +104,16 @@ pub(super) fn inputs(folder: &Path) -> io::Result<Vec<(String, String)>> {
     Ok(files.into_iter().map(named).collect())
 }
 
-/// What turns a raw number into the value in the ABI's unit: `raw * scale + offset`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Conversion {
-    pub(super) scale: f64,
-    pub(super) offset: f64,
-}
-
-/// The conversion of a channel by the files of its device: `(raw + offset) * scale`, each the channel's own, or shared by
-/// its type or by all; 0 and 1 where there is none.
-pub(super) fn conversion(folder: &Path, channel: &str) -> Result<Conversion, String> {
+/// Scale and offset of a channel in hertzd's unit: `raw * scale + offset`. By the files of its device, `(raw + offset) *
+/// scale`, each of which may be shared by its type or by all; 0 and 1 if missing.
+pub(super) fn conversion(folder: &Path, channel: &str) -> Result<(f64, f64), String> {
+    let (factor, _) = unit(channel);
     let scale = attribute(folder, channel, "scale")?.unwrap_or(1.0);
     let offset = attribute(folder, channel, "offset")?.unwrap_or(0.0);
-    Ok(Conversion { scale, offset: offset * scale })
+    Ok((scale * factor, offset * scale * factor))
 }
 
-/// A number of the channel's own, or shared.
+/// A number from the channel's own file, or from a shared one.
 fn attribute(folder: &Path, channel: &str, what: &str) -> Result<Option<f64>, String> {
     for file in names(channel, what) {
         let path = folder.join(file);
@@ -136,7 +129,7 @@ fn attribute(folder: &Path, channel: &str, what: &str) -> Result<Option<f64>, St
     Ok(None)
 }
 
-/// Where the kernel puts an attribute of a channel: its own first, then those it shares.
+/// The files an attribute of a channel may be in: its own first, then shared ones.
 pub(super) fn names(channel: &str, what: &str) -> Vec<String> {
     let kind = kind(channel);
     let mut names = vec![format!("{channel}_{what}")];
@@ -147,12 +140,12 @@ pub(super) fn names(channel: &str, what: &str) -> Vec<String> {
     names
 }
 
-/// What an error of a file of the device says, with its remedy.
+/// The message for an error of a file of the device, with its remedy.
 pub(super) fn file_error(doing: &str, path: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "; hertzd's user needs to be allowed to: the package's udev rule gives the group hertzd access, \
-             /usr/lib/udev/rules.d/60-hertzd.rules"
+            "; hertzd's user needs permission: the package's udev rule /usr/lib/udev/rules.d/60-hertzd.rules gives it to \
+             the group hertzd"
         }
         io::ErrorKind::ReadOnlyFilesystem => "; the unit must let hertzd write to it: ReadWritePaths=/sys/devices",
         _ => "",
@@ -195,11 +188,11 @@ mod tests {
         ] {
             fs::write(folder.path().join(file), content).unwrap();
         }
-        let of = |channel| conversion(folder.path(), channel).map(|found| (found.scale, found.offset));
+        let of = |channel| conversion(folder.path(), channel);
         assert_eq!(of("in_accel_x"), Ok((0.02, 0.0)));
         assert_eq!(of("in_accel_y"), Ok((0.01, -0.05)));
-        assert_eq!(of("in_voltage1-voltage2"), Ok((3.0, 0.0)));
-        assert_eq!(of("in_voltage1"), Ok((2.0, 0.0)));
+        assert_eq!(of("in_voltage1-voltage2"), Ok((0.003, 0.0)));
+        assert_eq!(of("in_voltage1"), Ok((0.002, 0.0)));
         assert_eq!(of("in_magn_x"), Ok((7.0, 0.0)));
         assert!(of("in_temp").unwrap_err().ends_with("in_temp_offset holds no number"));
     }

@@ -1,5 +1,5 @@
-//! How the samples of an IIO buffer lie in memory, by the kernel's ABI: each element in storage of its own size, aligned to
-//! it, and a sample as long as its largest element asks for. Arithmetic only.
+//! How the samples of an IIO buffer lie in memory, by the kernel's ABI: each element is aligned to its own size, and a sample
+//! to that of its largest element. Arithmetic only.
 
 /// How one element is stored: `le:s12/16>>4`, `be:u24/32X3>>8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ enum Number {
 }
 
 impl SampleLayout {
-    /// Reads what the element's file `_type` says; `None` when that is nothing known.
+    /// Parses the content of the element's file `_type`; `None` if it is not understood.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (endian, rest) = text.trim().split_once(':')?;
         let big_endian = match endian {
@@ -43,7 +43,7 @@ impl SampleLayout {
         let fits =
             stored % 8 == 0 && (8..=64).contains(&stored) && bits >= 1 && shift < stored && bits <= stored - shift;
         let floats = number != Number::Float || (bits == stored && matches!(bits, 32 | 64));
-        // The kernel says 0 for an element that is not repeated; 64 is more than any has.
+        // The kernel writes 0 for an element that is not repeated; none has as many as 64.
         let repeat = repeat.max(1);
         (fits && floats && repeat <= 64).then_some(Self {
             big_endian,
@@ -60,7 +60,7 @@ impl SampleLayout {
         self.storage * self.repeat
     }
 
-    /// Value `index` of the element that begins at the start of `bytes`; `NaN` where it ends before.
+    /// Value `index` of the element that begins at the start of `bytes`; NaN if they end before it.
     #[expect(clippy::cast_precision_loss, reason = "values are floating-point numbers; samples rarely pass 2^53")]
     pub(super) fn decode(self, bytes: &[u8], index: usize) -> f64 {
         match (self.number, self.integer(bytes, index)) {
@@ -72,7 +72,7 @@ impl SampleLayout {
         }
     }
 
-    /// The bits of a value as an integer, its sign extended; `None` where the bytes end before it.
+    /// The bits of a value as an integer, its sign extended; `None` if the bytes end before it.
     pub(super) fn integer(self, bytes: &[u8], index: usize) -> Option<i64> {
         let stored = bytes.get(index * self.storage..(index + 1) * self.storage)?;
         let fold = |word: u64, byte: &u8| word << 8 | u64::from(*byte);
@@ -94,7 +94,7 @@ fn low_half(raw: i64) -> u32 {
     raw.cast_unsigned() as u32
 }
 
-/// Where each of the elements, in the order of their indices, begins in a sample; and how long a sample is.
+/// Where each element begins in a sample, in the order of their indices; and the length of a sample.
 pub(super) fn positions(layouts: impl IntoIterator<Item = SampleLayout>) -> (Vec<usize>, usize) {
     let (mut starts, mut end, mut largest) = (Vec::new(), 0_usize, 1);
     for layout in layouts {
@@ -112,10 +112,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_decoded_by_their_form() {
+    fn values_are_decoded_by_their_layout() {
         for (layout, bytes, wanted) in [
             ("le:s12/16>>4", &[0xf0, 0x7f][..], 2_047.0),
-            ("le:s12/16>>4", &[0x0f, 0x80], -2_048.0), // what stands below the shift is nothing
+            ("le:s12/16>>4", &[0x0f, 0x80], -2_048.0), // bits below the shift do not count
             ("be:s12/16>>4", &[0xff, 0xf0], -1.0),
             ("be:u12/16>>4", &[0xff, 0xf0], 4_095.0),
             ("be:u24/32>>8", &[0x01, 0x02, 0x03, 0xff], 66_051.0),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_form_is_refused() {
+    fn what_is_no_layout_is_refused() {
         for text in [
             "",
             "le",

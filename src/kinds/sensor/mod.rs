@@ -1,21 +1,19 @@
-//! The kind `sensor`: values polled from files of `/proc` and `/sys`, from hwmon and IIO devices found by their names, and
-//! all samples of an IIO device's buffer.
+//! The kind `sensor`: values polled from files of `/proc` and `/sys` and from hwmon and IIO devices found by their names,
+//! and all samples of an IIO device's buffer.
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `keys` | the keys, and how a section becomes [`SensorSettings`] |
-//! | `text` | where a number stands in a text file |
-//! | `files` | files held open, each read once a tick |
-//! | `polled` | the task that polls them |
-//! | `find` | devices of `/sys` by name |
-//! | `hwmon`, `iio` | what the names of their files say of scales and units |
-//! | `buffer` | an IIO device that fills its buffer: set up, and switched off again |
-//! | `buffered` | the task that takes all samples of it |
-//! | `scan`, `gaps` | how samples lie in memory; how many are missing |
+//! | `keys`, `settings`, `open` | from a section to settings to a task |
+//! | `polled`, `plan` | the task that polls files; which files and columns it has |
+//! | `files`, `follow` | open files, each read once a tick; files that are replaced |
+//! | `locator`, `extractor`, `number` | where values are in a text file, and how one pass finds them all; rates of counters |
+//! | `find`, `hwmon`, `iio` | devices of `/sys` by name; scales and units by the names of their files |
+//! | `buffered`, `buffer` | the task that takes all samples of an IIO buffer; setting the buffer up |
+//! | `layout`, `gaps`, `dating` | samples in memory; how many are missing; times of those that carry none |
 //!
-//! A tick reads into memory that was set aside and allocates nothing. A read blocks for as long as the file's driver
-//! takes: for a sensor on a bus that can be milliseconds, so such a one belongs on a worker of its own. What is gone is
-//! looked for on another thread, by its name, and then read on.
+//! A tick allocates nothing and opens nothing. A read blocks for as long as the file's driver takes: milliseconds for a
+//! sensor on a bus, so put that on a worker of its own. Another thread reopens a lost device by its name. Time comes with
+//! the tick, except for samples without a timestamp.
 
 mod keys;
 

@@ -36,8 +36,8 @@ struct Recipe {
 #[derive(Clone, Copy, Debug)]
 enum Scaling {
     Fixed(f64),
-    /// By the channel's own files, and then by this.
-    Channel(f64),
+    /// By the channel's own files.
+    Channel,
 }
 
 /// Open files, and how a number of each column becomes its value: `number * scale + offset`.
@@ -71,7 +71,7 @@ impl ReadPlan {
     /// Every measured value of the device.
     fn take_all(&mut self) -> Result<(), BuildError> {
         let Some(class) = self.class else {
-            return Err(BuildError { key: "path", message: "a file to poll is needed".into() });
+            return Err(BuildError { key: "path", message: "name a file to poll".into() });
         };
         let folder = self.folder()?;
         let listed = match class {
@@ -80,11 +80,11 @@ impl ReadPlan {
         };
         let listed = listed.map_err(|error| self.error(class.key(), iio::file_error("list", &folder, &error)))?;
         for (file, name) in listed {
-            // Some devices list what they cannot give.
+            // Some devices list files that cannot be read.
             let content = match std::fs::read(folder.join(&file)) {
                 Ok(content) => content,
                 Err(error) => {
-                    info!("{name} is left out of the values: cannot read {file}: {error}");
+                    info!("{} of {}: cannot read it, left out: {error}", file, folder.display());
                     continue;
                 }
             };
@@ -124,10 +124,11 @@ impl ReadPlan {
         for (column, recipe) in self.recipes.iter().enumerate() {
             conversions.push(match recipe.scaling {
                 Scaling::Fixed(scale) => (scale, recipe.offset),
-                Scaling::Channel(factor) => {
+                Scaling::Channel => {
                     let file = recipe.file.to_string_lossy();
-                    let found = iio::conversion(&folder, iio::channel(&file)).map_err(|why| self.error("file", why))?;
-                    (found.scale * factor, found.offset * factor + recipe.offset)
+                    let found = iio::conversion(&folder, iio::channel(&file));
+                    let (scale, offset) = found.map_err(|why| self.error("file", why))?;
+                    (scale, offset + recipe.offset)
                 }
             });
             let index = *known.entry(&recipe.file).or_insert_with(|| {
@@ -173,7 +174,7 @@ impl ReadPlan {
             Some(Class::Iio) if !iio::is_value(&file) => (&*file, fixed((1.0, ""))),
             Some(Class::Iio) => {
                 let (factor, unit) = iio::unit(iio::channel(&file));
-                let scaling = if iio::is_raw(&file) { Scaling::Channel(factor) } else { Scaling::Fixed(factor) };
+                let scaling = if iio::is_raw(&file) { Scaling::Channel } else { Scaling::Fixed(factor) };
                 (iio::value_name(&file), (scaling, unit))
             }
         };

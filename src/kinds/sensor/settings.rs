@@ -1,8 +1,7 @@
-//! What a sensor reads, as its section says it. Plain values: no device is looked for here.
+//! What a sensor reads, as its section says. Plain values, valid by their keys; no device is opened here.
 
 use super::find::ByName;
-use super::locator::{FieldSelector, LineSelector, ValueLocator};
-use crate::config::{BuildError, refuse_value_name};
+use super::locator::ValueLocator;
 use crate::kinds::device::Missing;
 use std::path::PathBuf;
 
@@ -11,12 +10,12 @@ use std::path::PathBuf;
 pub struct SensorSettings {
     /// Where it is.
     pub source: Source,
-    /// The values. None: all that the device has, each with the name, scale and unit that the kernel's naming rules give
-    /// it; not for [`Source::Files`].
+    /// The values. Empty: all that the device has, with names, scales and units by the kernel's naming rules; not for
+    /// [`Source::Files`].
     pub values: Vec<ValueSettings>,
-    /// Whether the values stand in tables of their own, where errors are then shown.
+    /// Whether the values are in tables of their own, where errors are then reported.
     pub listed: bool,
-    /// What to do where it is not there at the start.
+    /// What to do if it is missing at the start.
     pub missing: Missing,
 }
 
@@ -36,18 +35,18 @@ pub enum Source {
 /// Where a value is, and what it means.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValueSettings {
-    /// The file; in the folder of the device, if there is one. It must allow reading at a position, as files of `/proc`
-    /// and `/sys` do and pipes do not. Files that several values come from are read once a tick.
+    /// The file; for a device, its name in the device's folder. It must allow reading at a position, as files of `/proc`
+    /// and `/sys` do and pipes do not.
     pub file: PathBuf,
-    /// Where the number stands. It must lie in the first 64 KiB.
+    /// Where the number is, in the first 64 KiB of the file.
     pub locator: ValueLocator,
-    /// What the number is multiplied by: the worth of one in `unit`. Finite, not zero. `None`: 1; but where neither this
-    /// nor the unit is given, the file's name says both for a device of hwmon or IIO.
+    /// What the number is multiplied by. Finite, not zero. `None`: 1; or by the file's name for a device of hwmon or IIO,
+    /// if the unit is `None` too.
     pub scale: Option<f64>,
     /// What is added after that, in `unit`. Finite. `None`: 0.
     pub offset: Option<f64>,
-    /// Whether the number counts up, and the value is its rate per second: between this tick and the last one that read
-    /// it, times `scale`. No value at the first tick and after a reset.
+    /// Whether the number is a counter and the value its rate per second since the last tick that read it, times `scale`.
+    /// No value at the first tick and after a reset.
     pub per_second: bool,
     /// Name of the value. Not empty, unique in the task. `None`: `value`, or by the file's name.
     pub name: Option<String>,
@@ -58,13 +57,13 @@ pub struct ValueSettings {
 /// How an IIO device fills its buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BufferSettings {
-    /// The trigger, by its name; `None`: the one that is set, or else the device's own.
+    /// The trigger, by its name. `None`: the one that is set, else the device's own.
     pub trigger: Option<String>,
-    /// The channels, as their files begin: `in_accel_x`. Empty: all there are.
+    /// The channels, as their files begin: `in_accel_x`. Empty: all.
     pub channels: Vec<String>,
     /// Samples that the kernel keeps until they are read; rounded up to a power of two. Above zero.
     pub length: u32,
-    /// Samples per second, set on the trigger or, where that has no frequency, on the device. `None`: as it is.
+    /// Samples per second, set on the trigger or, if that has no frequency, on the device. `None`: unchanged.
     pub sampling_frequency: Option<f64>,
 }
 
@@ -87,34 +86,5 @@ impl SensorSettings {
                 values => format!("one of {} files", values.len()),
             },
         }
-    }
-
-    pub(super) fn judge(&self) -> Result<(), BuildError> {
-        let refuse = |key, message| Err(BuildError { key, message });
-        for value in &self.values {
-            if value.locator.line == LineSelector::Number(0) {
-                return refuse("line", String::from("lines are counted from 1"));
-            }
-            if matches!(&value.locator.line, LineSelector::Prefix(text) if text.trim().is_empty()) {
-                return refuse("line", String::from("the text that the line starts with is empty"));
-            }
-            match &value.locator.field {
-                FieldSelector::Number(0) => return refuse("field", String::from("fields are counted from 1")),
-                FieldSelector::Name(name) if name.is_empty() => {
-                    return refuse("field", String::from("the name of the field is empty"));
-                }
-                _ => {}
-            }
-            if let Some(scale) = value.scale.filter(|scale| !scale.is_finite() || *scale == 0.0) {
-                return refuse("scale", format!("{scale} is not a finite number other than 0"));
-            }
-            if let Some(offset) = value.offset.filter(|offset| !offset.is_finite()) {
-                return refuse("offset", format!("{offset} is not a finite number"));
-            }
-            if let Some(problem) = value.name.as_deref().and_then(refuse_value_name) {
-                return refuse("name", problem.into());
-            }
-        }
-        Ok(())
     }
 }

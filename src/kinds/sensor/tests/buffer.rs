@@ -182,7 +182,7 @@ fn samples_that_should_come_and_do_not_are_told() {
         tick_at(&mut *sensor, at(second)).1.unwrap();
     }
     let (values, silent) = tick_at(&mut *sensor, at(6));
-    assert_eq!(silent.unwrap_err().to_string(), "the device is there and gives no samples");
+    assert_eq!(silent.unwrap_err().to_string(), "the device gives no samples");
     assert_eq!(values[2..], [0.0, 0.0, 0.0]);
     put(&node, &[sample(5, -2, 1_000)]);
     tick_at(&mut *sensor, at(7)).1.unwrap();
@@ -211,11 +211,11 @@ fn what_a_buffer_cannot_do_is_said() {
     );
     assert_eq!(
         refused(|buffer| buffer.channels = vec!["in_accel_z".into()]),
-        said("channels", "the device cannot capture \"in_accel_z\"; it can in_accel_x, in_accel_y, in_voltage0")
+        said("channels", "the device cannot capture \"in_accel_z\"; it has in_accel_x, in_accel_y, in_voltage0")
     );
     fs::write(folder.join("scan_elements/in_accel_x_type"), "le:q16\n").unwrap();
     let (key, message) = refused(|_| {});
-    assert!(key == "iio" && message.ends_with("in_accel_x_type says nothing known: \"le:q16\""), "{message}");
+    assert!(key == "iio" && message.ends_with("in_accel_x_type has an unknown format: \"le:q16\""), "{message}");
     fs::remove_file(&node).unwrap();
     assert_eq!(refused(|_| {}).0, "iio");
     fs::remove_dir_all(folder.join("scan_elements")).unwrap();
