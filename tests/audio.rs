@@ -226,7 +226,7 @@ fn what_the_device_refuses_is_told_with_what_it_offers() {
     let tone = task(&summary, "tone");
     assert!(count(tone, "ran") > 0, "{tone}");
     assert_eq!(count(tone, "errors"), count(tone, "ran"), "each tick says that there is no device");
-    assert!(ended.stderr.contains("audio device nowhere of task.tone is not there yet"), "{}", ended.told());
+    assert!(ended.stderr.contains("audio device nowhere of task tone cannot be opened yet"), "{}", ended.told());
 }
 
 /// Frames so far, as the recording says.

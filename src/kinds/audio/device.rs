@@ -4,14 +4,13 @@
 //! says how many frames were overwritten, and there is nothing to recover on the hot thread. Any other PCM stops by
 //! itself on an overrun, and is then opened anew, elsewhere.
 //!
-//! [`Device::open`] may block and allocates. [`Device::look`] and [`Device::take`] do neither, as far as this program
+//! [`Device::open`] may block and allocates. [`Device::status`] and [`Device::take`] do neither, as far as this program
 //! goes; docs/tasks.md says what a PCM that leads to a sound server does beneath them.
 
-use super::keys::AudioSettings;
-use super::offer;
-use crate::channels::SampleFormat;
+use super::settings::AudioSettings;
+use super::supported;
 use crate::kinds::device::{DeviceId, OpenDevice, Refusal};
-use alsa::pcm::{Access, Format, Frames, HwParams, IO, PCM};
+use alsa::pcm::{Access, Frames, HwParams, IO, PCM};
 use alsa::{Direction, Output, ValueOr};
 use std::ffi::CString;
 use std::{fs, io};
@@ -39,7 +38,7 @@ impl OpenDevice for Device {
 
 /// Where a device is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct Status {
     /// Frames that are there to be taken.
     pub(super) available: u64,
     /// Frames that the first of them lies behind what is heard right now.
@@ -50,7 +49,7 @@ pub(super) struct Look {
 
 /// What was taken, in frames; the bytes are in [`Device::taken`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Take {
+pub(super) struct Captured {
     pub(super) frames: u64,
     /// Frames that were overwritten while they were taken, and are not among the above.
     pub(super) lost: u64,
@@ -63,7 +62,7 @@ impl Device {
         let said = Output::local_error_handler().ok();
         let told = |error: &alsa::Error| {
             let said = said.as_ref().map(|said| said.borrow().to_string()).unwrap_or_default();
-            offer::reason(error, &said)
+            supported::reason(error, &said)
         };
         let name = &settings.device;
         let refuse = |error: alsa::Error| match error.errno() {
@@ -75,9 +74,9 @@ impl Device {
         let mapped = Self::set_up(&pcm, settings, &refuse)?;
         let (buffer, period) = pcm.get_params().map_err(&refuse)?;
         if settings.buffer_frames(settings.least_buffer) > buffer {
-            return Err(Refusal::new("buffer", offer::too_short(settings, buffer)));
+            return Err(Refusal::new("buffer", supported::too_short(settings, buffer)));
         }
-        let free_running = mapped && offer::is_hardware(&pcm);
+        let free_running = mapped && supported::is_hardware(&pcm);
         {
             let parameters = pcm.sw_params_current().map_err(&refuse)?;
             let end = if free_running {
@@ -104,12 +103,14 @@ impl Device {
         let mapped = wanted.test_access(Access::MMapInterleaved).is_ok();
         let access = if mapped { Access::MMapInterleaved } else { Access::RWInterleaved };
         wanted.set_access(access).map_err(refuse)?;
-        let format = alsa_format(settings.format.sample);
-        wanted.set_format(format).map_err(|_| unfit("sample-format", offer::formats(settings, &wanted)))?;
+        let format = supported::alsa_format(settings.format.sample);
+        wanted.set_format(format).map_err(|_| unfit("sample-format", supported::formats(settings, &wanted)))?;
         let channels = settings.format.channels.into();
-        wanted.set_channels(channels).map_err(|_| unfit("channels", offer::channels(settings, &wanted)))?;
+        wanted.set_channels(channels).map_err(|_| unfit("channels", supported::channels(settings, &wanted)))?;
         let rate = settings.format.rate;
-        wanted.set_rate(rate, ValueOr::Nearest).map_err(|_| unfit("sample-rate", offer::rates(settings, &wanted)))?;
+        wanted
+            .set_rate(rate, ValueOr::Nearest)
+            .map_err(|_| unfit("sample-rate", supported::rates(settings, &wanted)))?;
         let frames = |span| Frames::try_from(settings.buffer_frames(span)).unwrap_or(Frames::MAX);
         // Periods are where the device wakes whoever sleeps for it, which nobody does; with some they are also the steps
         // in which it tells its place, so they should be no longer than ours.
@@ -123,21 +124,21 @@ impl Device {
     /// Asks the device where it is: one system call where it is a sound card.
     ///
     /// On a free-running device frames that are about to be overwritten, or have been, are skipped.
-    pub(super) fn look(&mut self) -> io::Result<Look> {
-        let (available, behind) = self.place()?;
+    pub(super) fn status(&mut self) -> io::Result<Status> {
+        let (available, behind) = self.progress()?;
         // It may be a period further than it says.
         let safe = self.buffer - self.period;
         if !self.free_running || available <= safe {
-            return Ok(Look { available, behind, lost: 0 });
+            return Ok(Status { available, behind, lost: 0 });
         }
         // Half of what there is at the most, so that the device does not catch up with us right away.
         let lost = available - self.buffer / 2;
         self.skip(lost)?;
-        Ok(Look { available: available - lost, behind: behind - lost, lost })
+        Ok(Status { available: available - lost, behind: behind - lost, lost })
     }
 
     /// Takes so many of the frames that are there, or what room there is for.
-    pub(super) fn take(&mut self, available: u64) -> io::Result<Take> {
+    pub(super) fn take(&mut self, available: u64) -> io::Result<Captured> {
         let wanted = usize::try_from(available).unwrap_or(usize::MAX).min(self.heap.len() / self.frame);
         let mut taken = 0;
         while taken < wanted {
@@ -163,12 +164,12 @@ impl Device {
         let frames = taken as u64;
         // A device that runs on could have come round to where we read, had this thread been held up meanwhile.
         if self.free_running && frames > self.buffer / 4 {
-            let (available, _) = self.place()?;
+            let (available, _) = self.progress()?;
             if available + frames > self.buffer - self.period {
-                return Ok(Take { frames: 0, lost: frames });
+                return Ok(Captured { frames: 0, lost: frames });
             }
         }
-        Ok(Take { frames, lost: 0 })
+        Ok(Captured { frames, lost: 0 })
     }
 
     /// The bytes of the latest [`take`](Self::take) of so many frames.
@@ -177,7 +178,7 @@ impl Device {
     }
 
     /// Frames that are there, and frames that the first of them lies behind what is heard right now.
-    fn place(&self) -> io::Result<(u64, u64)> {
+    fn progress(&self) -> io::Result<(u64, u64)> {
         let positive = |frames: Frames| u64::try_from(frames).unwrap_or(0);
         if self.free_running {
             // The kernel brings its counter up to date to answer this; it then stands in memory that we share.
@@ -207,15 +208,6 @@ impl Device {
 /// buffer that is shorter than four of those.
 fn period_frames(wanted: Frames, buffer: Frames) -> Frames {
     wanted.min(buffer / 4).max(16)
-}
-
-pub(super) fn alsa_format(format: SampleFormat) -> Format {
-    match format {
-        SampleFormat::S16 => Format::S16LE,
-        SampleFormat::S24 => Format::S24LE,
-        SampleFormat::S32 => Format::S32LE,
-        SampleFormat::F32 => Format::FloatLE,
-    }
 }
 
 /// The device that an open PCM leads to; `None` where it leads to no sound card.

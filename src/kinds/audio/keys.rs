@@ -1,14 +1,12 @@
 //! The keys of the kind `audio`, and what they mean. No device is opened here, and no clock is read.
 
 use super::Audio;
-use crate::channels::{AudioFormat, SampleFormat};
+use super::settings::{AudioSettings, FORMATS};
+use crate::channels::AudioFormat;
 use crate::config::{Blueprint, Key, Kind, Section, Value, words};
 use crate::kinds::device::{Label, Missing};
 use crate::task::Task;
-use crate::time::{NANOS_PER_SECOND, Span};
-
-pub(super) const FORMATS: [(&str, SampleFormat); 4] =
-    [("s16", SampleFormat::S16), ("s24", SampleFormat::S24), ("s32", SampleFormat::S32), ("f32", SampleFormat::F32)];
+use crate::time::Span;
 
 /// Periods of the task that the device's buffer has to hold at least: less, and one late tick costs sound.
 const LEAST_PERIODS: i64 = 4;
@@ -52,35 +50,6 @@ const BUFFER: Key = Key::new(
 .otherwise("`\"200ms\"`, or eight periods of the task if that is more");
 
 const KEYS: &[Key] = &[DEVICE, SAMPLE_RATE, CHANNELS, SAMPLE_FORMAT, BUFFER, Missing::KEY];
-
-/// Which device, and how.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct AudioSettings {
-    pub(super) device: String,
-    pub(super) format: AudioFormat,
-    pub(super) buffer: Span,       // asked for
-    pub(super) least_buffer: Span, // below which the device is refused
-    pub(super) period: Span,       // the task's
-    pub(super) missing: Missing,
-}
-
-impl AudioSettings {
-    /// Bytes of one frame.
-    pub(super) fn frame_bytes(&self) -> usize {
-        self.format.sample.bytes() * usize::from(self.format.channels)
-    }
-
-    /// How many frames come in this time.
-    pub(super) fn buffer_frames(&self, span: Span) -> u64 {
-        let frames = i128::from(span.nanos()) * i128::from(self.format.rate) / i128::from(NANOS_PER_SECOND);
-        u64::try_from(frames).unwrap_or(0)
-    }
-
-    /// The most frames that one tick takes: twice what was asked for, since the device may give more.
-    pub(super) fn largest_take(&self) -> usize {
-        usize::try_from(2 * self.buffer_frames(self.buffer)).unwrap_or(usize::MAX).max(64)
-    }
-}
 
 pub(in crate::kinds) fn kind() -> Kind {
     Kind::new("audio", "Captures sound from an ALSA device: each tick takes what the device has.", KEYS, parse)

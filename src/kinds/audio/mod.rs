@@ -16,9 +16,11 @@ mod keys;
 
 mod level;
 
-mod offer;
+mod settings;
 
-mod place;
+mod supported;
+
+mod position;
 
 pub(super) use keys::kind;
 
@@ -28,11 +30,11 @@ use crate::kinds::device::{Label, Reconnecting, Stalled, is_gone};
 use crate::sys::clock::KernelClock;
 use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Clock, Instant, Span};
-use device::{Device, Look, Take};
+use device::{Captured, Device, Status};
 use drift::Drift;
-use keys::AudioSettings;
 use level::Level;
-use place::Place;
+use position::StreamPosition;
+use settings::AudioSettings;
 use std::io;
 
 const OVERRUN: TickError = TickError::new("frames are missing: the device's buffer ran over before this tick (xrun)");
@@ -50,10 +52,10 @@ const STALLED: TickError = TickError::new("the device is there and gives no fram
 #[derive(Debug)]
 pub(super) struct Audio {
     settings: AudioSettings,
-    link: Reconnecting<Device>,
+    device: Reconnecting<Device>,
     blocks: Option<BlockSender>,
     clock: KernelClock,
-    place: Place,
+    position: StreamPosition,
     drift: Drift,
     latest: Instant, // of the blocks handed over: when it was heard
     frames: u64,     // taken so far
@@ -65,14 +67,14 @@ pub(super) struct Audio {
 impl Audio {
     fn open(label: Label, settings: AudioSettings) -> Result<Self, BuildError> {
         let wanted = settings.clone();
-        let link = Reconnecting::open(label, settings.missing, move || Device::open(&wanted))?;
+        let device = Reconnecting::open(label, settings.missing, move || Device::open(&wanted))?;
         let rate = settings.format.rate;
         let clock = KernelClock::monotonic();
         Ok(Self {
-            link,
+            device,
             blocks: None,
             clock,
-            place: Place::new(rate),
+            position: StreamPosition::new(rate),
             drift: Drift::new(rate),
             latest: Instant::ZERO,
             frames: 0,
@@ -85,7 +87,7 @@ impl Audio {
 
     /// What the device's failure means: it goes to be opened anew. `unheard`: it failed before its first frame was taken.
     fn failed(&mut self, error: &io::Error, unheard: bool) -> TickError {
-        self.link.lose();
+        self.device.lose();
         self.stalled.reset();
         match error.raw_os_error() {
             Some(libc::EPIPE) if unheard => STOPPED_UNHEARD,
@@ -122,35 +124,35 @@ impl Task for Audio {
 
     #[expect(clippy::cast_precision_loss, reason = "2^53 frames are a thousand years")]
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let device = self.link.device().inspect_err(|_| self.stalled.reset())?;
+        let device = self.device.device().inspect_err(|_| self.stalled.reset())?;
         let unheard = device.fresh;
-        let Look { available, behind, mut lost } = match device.look() {
-            Ok(look) => look,
+        let Status { available, behind, mut lost } = match device.status() {
+            Ok(status) => status,
             Err(error) => return Err(self.failed(&error, unheard)),
         };
         let now = self.clock.now();
-        let at = now - self.place.lasting(behind);
+        let at = now - self.position.lasting(behind);
         if device.fresh && available > 0 {
             device.fresh = false;
-            self.place.begin(at);
+            self.position.begin(at);
             self.drift = Drift::new(self.settings.format.rate);
             // What came and went before the first tick was nobody's.
             lost = 0;
         }
-        self.place.lose(lost);
+        self.position.lose(lost);
         if !device.fresh {
-            self.drift.observe(now, self.place.next() + behind);
+            self.drift.observe(now, self.position.next() + behind);
         }
-        let Take { frames, lost: overwritten } = match device.take(available) {
+        let Captured { frames, lost: overwritten } = match device.take(available) {
             Ok(take) => take,
             Err(error) => return Err(self.failed(&error, unheard)),
         };
-        self.place.lose(overwritten);
+        self.position.lose(overwritten);
         let mut level = Level::default();
         if frames > 0 {
             let bytes = device.taken(frames);
             level.add(self.settings.format.sample, bytes);
-            let index = self.place.take(frames, at);
+            let index = self.position.take(frames, at);
             if let Some(blocks) = &mut self.blocks {
                 // A device that tells its place in steps, as a sound server does, may seem to go back by one.
                 self.latest = self.latest.max(at);

@@ -19,14 +19,14 @@ use std::time::Duration;
 
 /// A line as the configuration names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum LineId {
     /// Its place on the chip.
     Offset(u32),
     /// Its own name.
     Name(String),
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for LineId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Offset(offset) => offset.fmt(f),
@@ -37,10 +37,10 @@ impl fmt::Display for Line {
 
 /// Which lines, and what is asked of them.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct GpioSettings {
     /// Node, name or label of the chip; `None`: the one that has lines of these names.
     pub(super) chip: Option<String>,
-    pub(super) lines: Vec<Line>, // 1 to 64
+    pub(super) lines: Vec<LineId>, // 1 to 64
     pub(super) edges: Option<EdgeDetection>,
     pub(super) bias: Option<Bias>,
     pub(super) active_low: bool,
@@ -49,8 +49,8 @@ pub(super) struct Wanted {
     pub(super) room: u32,
 }
 
-/// Lines that were granted, in the order in which they were asked for.
-pub(super) struct Lines {
+/// LineRequest that were granted, in the order in which they were asked for.
+pub(super) struct LineRequest {
     file: File,
     chip: u64, // number of its node
     offsets: Box<[u32]>,
@@ -59,15 +59,15 @@ pub(super) struct Lines {
     pub(super) last: u32,
 }
 
-impl OpenDevice for Lines {
+impl OpenDevice for LineRequest {
     fn exclusive(&self) -> Vec<DeviceId> {
         self.offsets.iter().map(|&offset| DeviceId::Line(self.chip, offset)).collect()
     }
 }
 
-impl Lines {
+impl LineRequest {
     /// Finds them and asks for them.
-    pub(super) fn open(wanted: &Wanted) -> Result<Self, Refusal> {
+    pub(super) fn open(wanted: &GpioSettings) -> Result<Self, Refusal> {
         let (chip, offsets) = match &wanted.chip {
             Some(chip) => {
                 let chip = find(chip).map_err(|message| Refusal::new("chip", message))?;
@@ -167,7 +167,7 @@ fn find(wanted: &str) -> Result<Chip, String> {
 }
 
 /// The chip that has lines of all these names, and their offsets.
-fn anywhere(lines: &[Line]) -> Result<(Chip, Vec<u32>), String> {
+fn anywhere(lines: &[LineId]) -> Result<(Chip, Vec<u32>), String> {
     let mut found = Vec::new();
     let (seen, refusals) = each(|chip, _| {
         let offsets: Result<Vec<_>, _> = lines.iter().map(|line| offset(&chip, line)).collect();
@@ -175,7 +175,7 @@ fn anywhere(lines: &[Line]) -> Result<(Chip, Vec<u32>), String> {
     });
     match found.len() {
         0 => {
-            let names: Vec<_> = lines.iter().map(Line::to_string).collect();
+            let names: Vec<_> = lines.iter().map(LineId::to_string).collect();
             let what = what_there_is(&seen, &refusals);
             Err(format!("no GPIO chip has {} {}; {what}", plural(lines.len(), "the line"), names.join(", ")))
         }
@@ -219,14 +219,14 @@ fn what_there_is(seen: &[String], refusals: &[String]) -> String {
     parts.join("; ")
 }
 
-fn offset(chip: &Chip, line: &Line) -> Result<u32, String> {
+fn offset(chip: &Chip, line: &LineId) -> Result<u32, String> {
     let count = chip.info().map_err(|error| format!("cannot ask {}: {error}", chip.path().display()))?.num_lines;
     match line {
-        Line::Offset(offset) if *offset < count => Ok(*offset),
-        Line::Offset(offset) => {
+        LineId::Offset(offset) if *offset < count => Ok(*offset),
+        LineId::Offset(offset) => {
             Err(format!("{} has no line {offset}; its lines are 0 to {}", chip.name(), count.saturating_sub(1)))
         }
-        Line::Name(name) => chip.find_line_info(name).map(|info| info.offset).ok_or_else(|| {
+        LineId::Name(name) => chip.find_line_info(name).map(|info| info.offset).ok_or_else(|| {
             format!("{} has no line called {name:?}; `hertzd devices` lists those that have names", chip.name())
         }),
     }

@@ -1,6 +1,6 @@
 //! The keys of the kind `gpio`, and how a section becomes a task.
 
-use super::chip::{Line, Wanted};
+use super::chip::{GpioSettings, LineId};
 use super::{Gpio, columns};
 use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value, refuse_value_name, words};
 use crate::kinds::device::{Label, Missing};
@@ -83,30 +83,30 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let missing = Missing::of(section);
     let lines = lines?;
     if !section.has(&CHIP)
-        && let Some(offset) = lines.iter().find(|line| matches!(line, Line::Offset(_)))
+        && let Some(offset) = lines.iter().find(|line| matches!(line, LineId::Offset(_)))
     {
         section.problem(&CHIP, format_args!("missing; name the chip that has line {offset}"));
     }
     let edges = edges?;
     let names = names(section, &lines, edges.is_some())?;
-    let wanted = Wanted { chip, lines, edges, bias: bias?, active_low: active_low?, debounce, room: room? };
+    let wanted = GpioSettings { chip, lines, edges, bias: bias?, active_low: active_low?, debounce, room: room? };
     let label = Label::new("GPIO lines", section.place());
     Some(Blueprint::new(move || Ok(Box::new(Gpio::open(label, names, wanted, missing)?) as Box<dyn Task>)))
 }
 
-fn lines(section: &mut Section<'_>) -> Option<Vec<Line>> {
+fn lines(section: &mut Section<'_>) -> Option<Vec<LineId>> {
     let line = |line: NumberOrName| match line {
-        NumberOrName::Number(offset) => u32::try_from(offset).ok().map(Line::Offset),
-        NumberOrName::Name(name) => Some(Line::Name(name)),
+        NumberOrName::Number(offset) => u32::try_from(offset).ok().map(LineId::Offset),
+        NumberOrName::Name(name) => Some(LineId::Name(name)),
     };
     section.numbers_or_names(&LINES)?.into_iter().map(line).collect()
 }
 
 /// The name of each line's value.
-fn names(section: &mut Section<'_>, lines: &[Line], edges: bool) -> Option<Vec<String>> {
-    let own = |line: &Line| match line {
-        Line::Offset(offset) => format!("line{offset}"),
-        Line::Name(name) => name.clone(),
+fn names(section: &mut Section<'_>, lines: &[LineId], edges: bool) -> Option<Vec<String>> {
+    let own = |line: &LineId| match line {
+        LineId::Offset(offset) => format!("line{offset}"),
+        LineId::Name(name) => name.clone(),
     };
     let names = match section.has(&NAMES) {
         true => section.texts(&NAMES)?,

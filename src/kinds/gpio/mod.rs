@@ -6,7 +6,7 @@
 
 mod chip;
 
-mod events;
+mod edges;
 
 mod keys;
 
@@ -17,12 +17,12 @@ use crate::channels::{BlockSender, Format, Shape};
 use crate::config::BuildError;
 use crate::kinds::device::{Label, Missing, Reconnecting};
 use crate::task::{Column, Task, Tick, TickError};
-use chip::{Lines, Wanted};
-use events::{Edges, SAMPLE};
+use chip::{GpioSettings, LineRequest};
+use edges::{Edges, SAMPLE};
 
-/// Lines that are watched.
+/// LineRequest that are watched.
 struct Gpio {
-    lines: Reconnecting<Lines>,
+    lines: Reconnecting<LineRequest>,
     names: Vec<String>,
     edges: Option<Edges>, // none: no edges are asked for
     blocks: Option<BlockSender>,
@@ -32,9 +32,9 @@ struct Gpio {
 const EDGES_PER_SECOND: f64 = 2_000.0;
 
 impl Gpio {
-    fn open(label: Label, names: Vec<String>, wanted: Wanted, missing: Missing) -> Result<Self, BuildError> {
+    fn open(label: Label, names: Vec<String>, wanted: GpioSettings, missing: Missing) -> Result<Self, BuildError> {
         let edges = wanted.edges.is_some().then(|| Edges::new(names.len()));
-        let lines = Reconnecting::open(label, missing, move || Lines::open(&wanted))?;
+        let lines = Reconnecting::open(label, missing, move || LineRequest::open(&wanted))?;
         Ok(Self { lines, names, edges, blocks: None })
     }
 }
@@ -50,7 +50,7 @@ impl Task for Gpio {
         #[expect(clippy::cast_precision_loss, reason = "a few bytes")]
         self.edges.is_some().then(|| Shape {
             format: Format::Samples(columns.into()),
-            largest: events::BATCH * SAMPLE,
+            largest: edges::BATCH * SAMPLE,
             bytes_per_second: EDGES_PER_SECOND * SAMPLE as f64,
         })
     }

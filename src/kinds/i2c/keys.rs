@@ -1,8 +1,8 @@
 //! The keys of the kind `i2c`, and how a section becomes a task.
 
 use super::bus::Bus;
-use super::value::{Form, Number, Register};
-use super::{I2c, Settings};
+use super::register::{Number, NumberFormat, Register};
+use super::{ChipSettings, I2c};
 use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value, words};
 use crate::kinds::device::{Label, Missing};
 use crate::task::Task;
@@ -14,7 +14,7 @@ const REGISTER: Key =
 const REGISTER_HINT: &str = "write the register that the value begins in, such as 0x00";
 const TYPE: Key = Key::new(
     "type",
-    Value::Choice(&words(&Form::ALL)),
+    Value::Choice(&words(&NumberFormat::ALL)),
     "How the number is stored: unsigned, signed or floating, its bits, and the high (`be`) or the low byte (`le`) first.",
 )
 .required(TYPE_HINT);
@@ -118,7 +118,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let values = if section.has(&VALUE) { values(section) } else { value(section).map(|value| vec![value]) };
     let (bus, address, values): (_, u8, _) = (bus?, address?, values?);
     let label = Label::new(format!("chip {address:#04x} on {bus}"), section.place());
-    let settings = Settings { bus, address, force: force?, auto_increment: auto_increment?, init, values };
+    let settings = ChipSettings { bus, address, force: force?, auto_increment: auto_increment?, init, values };
     Some(Blueprint::new(move || Ok(Box::new(I2c::open(label, settings, missing)?) as Box<dyn Task>)))
 }
 
@@ -142,24 +142,24 @@ fn values(section: &mut Section<'_>) -> Option<Vec<Register>> {
 /// The value that a section describes.
 fn value(section: &mut Section<'_>) -> Option<Register> {
     let register = section.integer(&REGISTER);
-    let form = section.choice(&TYPE, &Form::ALL);
+    let format = section.choice(&TYPE, &NumberFormat::ALL);
     let (shift, bits) = (section.integer(&SHIFT), section.integer(&BITS));
     let (scale, offset) = (section.number(&SCALE), section.number(&OFFSET));
     let (name, unit) = (section.text(&NAME), section.text(&UNIT));
-    let form = form?;
-    let (width, shift): (u32, u32) = (form.width(), shift?);
+    let format = format?;
+    let (width, shift): (u32, u32) = (format.width(), shift?);
     if shift >= width {
         section.problem(&SHIFT, format_args!("leaves none of the type's {width} bits"));
         return None;
     }
     let left = width - shift;
-    if form.kind != Number::Float && bits.is_some_and(|bits: u32| bits > left) {
+    if format.kind != Number::Float && bits.is_some_and(|bits: u32| bits > left) {
         section.problem(&BITS, format_args!("must be at most {left}: the type's {width} bits without shift"));
         return None;
     }
     Some(Register {
         register: register?,
-        form,
+        format,
         shift,
         bits: bits.unwrap_or(left),
         scale: scale?,

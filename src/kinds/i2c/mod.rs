@@ -8,7 +8,7 @@ mod bus;
 
 mod keys;
 
-mod value;
+mod register;
 
 pub(super) use keys::kind;
 
@@ -17,15 +17,15 @@ use crate::kinds::device::{Label, Missing, OpenDevice, Reconnecting, Refusal, ac
 use crate::sys::i2c::{self, Functions, Piece};
 use crate::task::{Column, Task, Tick, TickError};
 use bus::Bus;
+use register::{ReadPlan, Register};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use value::{Plan, Register};
 
 /// What a task of this kind reads, and how.
 #[derive(Clone, Debug)]
-struct Settings {
+struct ChipSettings {
     bus: Bus,
     address: u8,
     force: bool,
@@ -41,7 +41,7 @@ struct I2c {
 }
 
 impl I2c {
-    fn open(label: Label, settings: Settings, missing: Missing) -> Result<Self, BuildError> {
+    fn open(label: Label, settings: ChipSettings, missing: Missing) -> Result<Self, BuildError> {
         let values = settings.values.clone();
         let open = move || Chip::open(&settings).map_err(|message| Refusal::new("bus", message));
         Ok(Self { chip: Reconnecting::open(label, missing, open)?, values })
@@ -66,8 +66,8 @@ impl Task for I2c {
             self.chip.lose();
         }
         read?;
-        let Chip { buffer, places, .. } = self.chip.device()?;
-        for ((slot, register), &place) in values.iter_mut().zip(&self.values).zip(&*places) {
+        let Chip { buffer, positions, .. } = self.chip.device()?;
+        for ((slot, register), &place) in values.iter_mut().zip(&self.values).zip(&*positions) {
             *slot = register.value(&buffer[place..]);
         }
         Ok(())
@@ -80,14 +80,14 @@ struct Chip {
     address: u8,
     combined: bool,
     pieces: Box<[Piece]>,
-    places: Box<[usize]>, // of each value, in the buffer
+    positions: Box<[usize]>, // of each value, in the buffer
     buffer: Box<[u8]>,
 }
 
 impl OpenDevice for Chip {}
 
 impl Chip {
-    fn open(settings: &Settings) -> Result<Self, String> {
+    fn open(settings: &ChipSettings) -> Result<Self, String> {
         let path = settings.bus.node(Path::new("/sys"), Path::new("/dev"))?;
         let shown = path.display();
         let bus = access::open(&path).map_err(|reason| match path.exists() {
@@ -104,11 +104,11 @@ impl Chip {
             ),
             _ => format!("cannot choose address {address:#04x} on {shown}: {error}"),
         })?;
-        let Plan { pieces, places, room } = Plan::new(&settings.values, settings.auto_increment, functions)
+        let ReadPlan { pieces, positions, room } = ReadPlan::new(&settings.values, settings.auto_increment, functions)
             .map_err(|reason| format!("{shown}: {reason}"))?;
         let combined = functions.has(Functions::I2C);
         let buffer = vec![0; room].into_boxed_slice();
-        let mut chip = Self { bus, address, combined, pieces: pieces.into(), places: places.into(), buffer };
+        let mut chip = Self { bus, address, combined, pieces: pieces.into(), positions: positions.into(), buffer };
         for bytes in &settings.init {
             chip.write(bytes).map_err(|error| chip.said_no("write init to", &shown, &error))?;
         }
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_node_that_is_no_bus_is_refused() {
-        let settings = |bus| Settings {
+        let settings = |bus| ChipSettings {
             bus,
             address: 0x48,
             force: false,

@@ -1,6 +1,7 @@
 //! The keys of the kind `load`, and how a section becomes a task. Pure.
 
-use super::{Fault, FaultKind, Load, LoadSettings, Mode};
+use super::Load;
+use super::settings::{Effect, Fault, LoadSettings, Mode};
 use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
 use crate::sys::clock::KernelClock;
 use crate::task::Task;
@@ -8,13 +9,13 @@ use crate::time::Span;
 use std::num::NonZeroU64;
 
 const MODES: [(&str, Mode); 2] = [("burn", Mode::Burn), ("sleep", Mode::Sleep)];
-const FAULTS: [(&str, FaultKind); 6] = [
-    ("long-run", FaultKind::LongRun),
-    ("page-faults", FaultKind::PageFaults),
-    ("sleep", FaultKind::Sleep),
-    ("error", FaultKind::Error),
-    ("panic", FaultKind::Panic),
-    ("hang", FaultKind::Hang),
+const FAULTS: [(&str, Effect); 6] = [
+    ("long-run", Effect::LongRun),
+    ("page-faults", Effect::PageFaults),
+    ("sleep", Effect::Sleep),
+    ("error", Effect::Error),
+    ("panic", Effect::Panic),
+    ("hang", Effect::Hang),
 ];
 
 const RUN: Key = Key::new(
@@ -63,16 +64,16 @@ pub(in crate::kinds) fn kind() -> Kind {
 
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let (run, mode) = (section.durations(&RUN), section.choice(&MODE, &MODES));
-    let kind = section.choice(&FAULT, &FAULTS);
+    let effect = section.choice(&FAULT, &FAULTS);
     let every = section.integer(&FAULT_EVERY);
     let asked = section.duration(&FAULT_RUN);
     let (run, every) = (run?, NonZeroU64::new(every?)?);
-    let fault = kind.map(|kind| {
-        let usual = match kind {
-            FaultKind::LongRun | FaultKind::Sleep => Span::from_millis(5),
+    let fault = effect.map(|effect| {
+        let usual = match effect {
+            Effect::LongRun | Effect::Sleep => Span::from_millis(5),
             _ => Span::ZERO,
         };
-        Fault { kind, every, run: asked.unwrap_or(usual) }
+        Fault { effect, every, run: asked.unwrap_or(usual) }
     });
     let known = run.clone();
     let settings = LoadSettings { run, mode: mode?, fault };

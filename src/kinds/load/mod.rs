@@ -5,74 +5,13 @@
 
 mod keys;
 
+mod settings;
+
 pub(super) use keys::kind;
 
 use crate::task::{Task, Tick, TickError};
 use crate::time::{Clock, Instant, Span};
-use std::num::NonZeroU64;
-
-/// What a load does.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LoadSettings {
-    /// How long the ticks run, one after the other, cycled. Empty: no time at all; below zero counts as zero.
-    pub run: Vec<Span>,
-    /// How the time is spent.
-    pub mode: Mode,
-    /// What goes wrong, if anything.
-    pub fault: Option<Fault>,
-}
-
-/// How a load spends its time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// On the processor.
-    #[default]
-    Burn,
-    /// Asleep, as a task does that waits for a device.
-    Sleep,
-}
-
-/// Something that goes wrong now and then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    /// What.
-    pub kind: FaultKind,
-    /// In the last of every so many releases: in tick `n` when `n + 1` is a multiple. With 1 in every tick; with 100
-    /// first in tick 99. A fault whose release is skipped does not happen.
-    pub every: NonZeroU64,
-    /// How long the faulting tick runs, in place of the scripted time.
-    pub run: Span,
-}
-
-/// What goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FaultKind {
-    /// The tick burns [`Fault::run`], whatever the mode.
-    LongRun,
-    /// The tick touches [`FRESH_PAGES`] pages of memory that were never touched before, and burns what is left of
-    /// [`Fault::run`].
-    ///
-    /// The memory is set aside before the start, so the pages are missing only if nothing has brought them in: with
-    /// memory locked on fault (`MLOCK_ONFAULT`) each still faults on its first touch, with all memory locked at once
-    /// none does. With transparent huge pages one fault may bring in all the pages of a tick. There are pages for
-    /// [`PAGE_FAULT_TICKS`] ticks; those after that fail.
-    PageFaults,
-    /// The tick sleeps [`Fault::run`], whatever the mode.
-    Sleep,
-    /// The tick runs [`Fault::run`] in the mode, then returns an error.
-    Error,
-    /// The tick runs [`Fault::run`] in the mode, then panics.
-    Panic,
-    /// The tick never returns; [`Fault::run`] has no effect. It sleeps, so that the processor stays usable and the end
-    /// of the process ends it. On a virtual clock it never ends.
-    Hang,
-}
-
-/// Pages touched by a tick with [`FaultKind::PageFaults`].
-pub(crate) const FRESH_PAGES: usize = 64;
-
-/// Ticks with [`FaultKind::PageFaults`] that find fresh pages.
-pub(crate) const PAGE_FAULT_TICKS: usize = 64;
+use settings::{Effect, FRESH_PAGES, LoadSettings, Mode, PAGE_FAULT_TICKS};
 
 /// A task that burns or sleeps a scripted time.
 #[derive(Debug)]
@@ -85,10 +24,10 @@ pub(crate) struct Load<C> {
 }
 
 impl<C: Clock> Load<C> {
-    /// A load on `clock`. With [`FaultKind::PageFaults`] it sets 128 MiB of address space aside, of which only touched
+    /// A load on `clock`. With [`Effect::PageFaults`] it sets 128 MiB of address space aside, of which only touched
     /// pages take memory.
     pub(crate) fn new(settings: LoadSettings, clock: C) -> Self {
-        let faulting = settings.fault.is_some_and(|fault| fault.kind == FaultKind::PageFaults);
+        let faulting = settings.fault.is_some_and(|fault| fault.effect == Effect::PageFaults);
         let untouched = vec![0; if faulting { PAGE_FAULT_TICKS * STRIDE } else { 0 }].into_boxed_slice();
         Self { settings, clock, untouched, fresh: 0, ran: 0 }
     }
@@ -133,22 +72,22 @@ impl<C: Clock + Send> Task for Load<C> {
             return Ok(());
         };
         let until = begun + fault.run;
-        match fault.kind {
-            FaultKind::LongRun => self.spend(Mode::Burn, until),
-            FaultKind::Sleep => self.spend(Mode::Sleep, until),
-            FaultKind::PageFaults => {
+        match fault.effect {
+            Effect::LongRun => self.spend(Mode::Burn, until),
+            Effect::Sleep => self.spend(Mode::Sleep, until),
+            Effect::PageFaults => {
                 self.touch_fresh_pages()?;
                 self.spend(Mode::Burn, until);
             }
-            FaultKind::Error => {
+            Effect::Error => {
                 self.spend(mode, until);
                 return Err(TickError::new("the error that was asked for"));
             }
-            FaultKind::Panic => {
+            Effect::Panic => {
                 self.spend(mode, until);
                 panic!("the panic that was asked for, in tick {}", tick.n);
             }
-            FaultKind::Hang => loop {
+            Effect::Hang => loop {
                 self.sleep(self.clock.now() + Span::from_seconds(1));
             },
         }
@@ -164,10 +103,12 @@ const STRIDE: usize = 2 << 20;
 
 #[cfg(test)]
 mod tests {
+    use super::settings::Fault;
     use super::*;
     use crate::time::Wake;
     use std::cell::Cell;
     use std::fs;
+    use std::num::NonZeroU64;
 
     /// Each reading takes 1 µs. Sleeps end when asked to, but the first is interrupted half-way.
     #[derive(Default)]
@@ -192,10 +133,10 @@ mod tests {
         }
     }
 
-    fn load(run: &[i64], mode: Mode, fault: Option<(FaultKind, u64, i64)>) -> Load<HandWound> {
+    fn load(run: &[i64], mode: Mode, fault: Option<(Effect, u64, i64)>) -> Load<HandWound> {
         let run = run.iter().copied().map(Span::from_micros).collect();
-        let fault = fault.map(|(kind, every, run)| Fault {
-            kind,
+        let fault = fault.map(|(effect, every, run)| Fault {
+            effect,
             every: NonZeroU64::new(every).unwrap(),
             run: Span::from_micros(run),
         });
@@ -238,16 +179,16 @@ mod tests {
 
     #[test]
     fn faults_come_in_the_last_tick_of_each_round() {
-        let mut long = load(&[10], Mode::Sleep, Some((FaultKind::LongRun, 3, 100)));
+        let mut long = load(&[10], Mode::Sleep, Some((Effect::LongRun, 3, 100)));
         let slow: Vec<_> = (0..9).filter(|&n| run(&mut long, n).1 >= 100).collect();
         assert_eq!(slow, [2, 5, 8]);
-        let mut always = load(&[], Mode::Burn, Some((FaultKind::Sleep, 1, 100)));
+        let mut always = load(&[], Mode::Burn, Some((Effect::Sleep, 1, 100)));
         assert_eq!(run(&mut always, 0).2, 2);
     }
 
     #[test]
     fn an_error_comes_after_the_run() {
-        let mut failing = load(&[10], Mode::Burn, Some((FaultKind::Error, 2, 50)));
+        let mut failing = load(&[10], Mode::Burn, Some((Effect::Error, 2, 50)));
         assert_eq!(run(&mut failing, 0), (Ok(()), 11, 0));
         assert_eq!(run(&mut failing, 1), (Err(TickError::new("the error that was asked for")), 51, 0));
     }
@@ -255,13 +196,13 @@ mod tests {
     #[test]
     #[should_panic(expected = "the panic that was asked for, in tick 4")]
     fn a_panic_names_its_tick() {
-        let _ = run(&mut load(&[], Mode::Burn, Some((FaultKind::Panic, 5, 0))), 4);
+        let _ = run(&mut load(&[], Mode::Burn, Some((Effect::Panic, 5, 0))), 4);
     }
 
     #[test]
     #[should_panic(expected = "asleep for good")]
     fn a_hang_sleeps_for_good() {
-        let _ = run(&mut load(&[], Mode::Burn, Some((FaultKind::Hang, 1, 0))), 0);
+        let _ = run(&mut load(&[], Mode::Burn, Some((Effect::Hang, 1, 0))), 0);
     }
 
     #[test]
@@ -270,7 +211,7 @@ mod tests {
             let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
             stat.rsplit(')').next().unwrap().split_whitespace().nth(7).unwrap().parse().unwrap()
         }
-        let mut faulting = load(&[], Mode::Burn, Some((FaultKind::PageFaults, 1, 20)));
+        let mut faulting = load(&[], Mode::Burn, Some((Effect::PageFaults, 1, 20)));
         let before = minor_faults();
         for n in 0..PAGE_FAULT_TICKS as u64 {
             assert_eq!(run(&mut faulting, n), (Ok(()), 21, 0));

@@ -1,20 +1,20 @@
 //! What a tick does with its camera: takes every frame that is ready, and hands the buffers back.
 //!
-//! It is told the time, and reaches the device through [`Frames`] only. Nothing here allocates or waits.
+//! It is told the time, and reaches the device through [`FrameSource`] only. Nothing here allocates or waits.
 
 use super::count::Count;
 use super::luma::brightness;
-use super::settings::Take;
+use super::settings::FrameChoice;
 use crate::channels::{BlockSender, Head};
-use crate::sys::video::{Form, Frame, Stream};
+use crate::sys::video::{CaptureStream, Frame, PixelFormat};
 use crate::task::Column;
 use crate::time::{Instant, Span};
 use std::io;
 
 /// A device as far as a tick has to do with it.
-pub(super) trait Frames {
+pub(super) trait FrameSource {
     /// The form of its frames.
-    fn form(&self) -> &Form;
+    fn form(&self) -> &PixelFormat;
 
     /// How many frames can be ready at a time.
     fn buffers(&self) -> usize;
@@ -29,8 +29,8 @@ pub(super) trait Frames {
     fn queue(&mut self, buffer: u32) -> io::Result<()>;
 }
 
-impl Frames for Stream {
-    fn form(&self) -> &Form {
+impl FrameSource for CaptureStream {
+    fn form(&self) -> &PixelFormat {
         self.form()
     }
 
@@ -53,7 +53,7 @@ impl Frames for Stream {
 
 /// The tick that takes frames.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct TickTime {
     /// Its index.
     pub(super) n: u64,
     /// Its release, on the monotonic clock.
@@ -62,14 +62,14 @@ pub(super) struct Moment {
 
 /// What a task has taken so far, and where it goes.
 #[derive(Debug)]
-pub(super) struct Reel {
-    take: Take,
+pub(super) struct FrameReader {
+    take: FrameChoice,
     count: Count,
     blocks: Option<BlockSender>,
 }
 
-impl Reel {
-    pub(super) fn new(take: Take) -> Self {
+impl FrameReader {
+    pub(super) fn new(take: FrameChoice) -> Self {
         Self { take, count: Count::default(), blocks: None }
     }
 
@@ -94,7 +94,7 @@ impl Reel {
             ("age", "ms"),
             ("passed-over", ""),
         ];
-        if self.take == Take::Every {
+        if self.take == FrameChoice::Every {
             columns.pop();
         }
         columns.into_iter().map(|(name, unit)| Column { name: name.into(), unit: unit.into() }).collect()
@@ -102,7 +102,7 @@ impl Reel {
 
     /// The device has just been opened: what it took before this tick is handed back unseen, and counting begins with
     /// what comes next.
-    pub(super) fn begin(&mut self, camera: &mut impl Frames) -> io::Result<()> {
+    pub(super) fn begin(&mut self, camera: &mut impl FrameSource) -> io::Result<()> {
         self.count.interrupt();
         for _ in 0..camera.buffers() {
             match camera.dequeue()? {
@@ -117,7 +117,12 @@ impl Reel {
     ///
     /// # Errors
     /// What the device said. What was taken before that is counted and handed on all the same.
-    pub(super) fn take(&mut self, camera: &mut impl Frames, moment: Moment, values: &mut [f64]) -> io::Result<()> {
+    pub(super) fn take(
+        &mut self,
+        camera: &mut impl FrameSource,
+        moment: TickTime,
+        values: &mut [f64],
+    ) -> io::Result<()> {
         // The newest frame is kept until it is known to be that.
         let mut newest: Option<(Frame, u64)> = None;
         let mut ended = Ok(());
@@ -135,8 +140,8 @@ impl Reel {
                 true => Some(frame),
                 false => newest.replace((frame, index)).map(|(older, index)| {
                     match self.take {
-                        Take::Every => self.hand_on(camera, &older, index, moment),
-                        Take::Latest => self.count.passed_over += 1,
+                        FrameChoice::Every => self.hand_on(camera, &older, index, moment),
+                        FrameChoice::Latest => self.count.passed_over += 1,
                     }
                     older
                 }),
@@ -160,7 +165,7 @@ impl Reel {
         ended
     }
 
-    fn hand_on(&mut self, camera: &impl Frames, frame: &Frame, index: u64, moment: Moment) {
+    fn hand_on(&mut self, camera: &impl FrameSource, frame: &Frame, index: u64, moment: TickTime) {
         if let Some(blocks) = &mut self.blocks {
             let head = Head { n: moment.n, at: frame.at.unwrap_or(moment.release), index };
             blocks.offer(head, &[camera.bytes(frame)]);

@@ -1,13 +1,13 @@
 //! The keys of the kind `video`, and how a section becomes a task. Opens no device.
 
 use super::Video;
-use super::settings::{Take, VideoSettings};
+use super::settings::{FrameChoice, VideoSettings};
 use crate::config::{Blueprint, Key, Kind, Section, Value, words};
 use crate::kinds::device::Missing;
 use crate::sys::video::MOST_BUFFERS;
 use crate::task::Task;
 
-const TAKES: [(&str, Take); 2] = [("every", Take::Every), ("latest", Take::Latest)];
+const CHOICES: [(&str, FrameChoice); 2] = [("every", FrameChoice::Every), ("latest", FrameChoice::Latest)];
 
 const DEVICE: Key = Key::new(
     "device",
@@ -39,7 +39,7 @@ const FRAME_RATE: Key = Key::new(
 .otherwise("as the camera is set");
 const FRAMES: Key = Key::new(
     "frames",
-    Value::Choice(&words(&TAKES)),
+    Value::Choice(&words(&CHOICES)),
     "Which frames a tick takes: all that are ready, in order; or the newest, with those before it returned unseen and \
      counted in `passed-over`.",
 )
@@ -100,7 +100,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         }
         both
     });
-    let take = section.choice(&FRAMES, &TAKES);
+    let take = section.choice(&FRAMES, &CHOICES);
     let buffers = section.integer(&BUFFERS);
     let missing = Missing::of(section);
     let (width, height) = size?;

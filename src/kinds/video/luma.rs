@@ -1,6 +1,6 @@
 //! How bright a frame is: the mean of its luma, where it lies in the frame as it is. Arithmetic only.
 
-use crate::sys::video::Form;
+use crate::sys::video::PixelFormat;
 
 /// About how many samples of luma are looked at, however large the frame is.
 const SAMPLES: usize = 16 * 1024;
@@ -35,7 +35,7 @@ fn place(four_cc: [u8; 4]) -> Option<(Place, usize)> {
 /// Of a large frame, rows are looked at in equal distances from its first row on: some 16,000 samples, or one row. Costs a
 /// few microseconds.
 #[expect(clippy::cast_precision_loss, reason = "sums of some thousand bytes")]
-pub(super) fn brightness(form: &Form, bytes: &[u8]) -> f64 {
+pub(super) fn brightness(form: &PixelFormat, bytes: &[u8]) -> f64 {
     let Some((place, pixel)) = place(form.four_cc) else {
         return f64::NAN;
     };
@@ -76,8 +76,8 @@ pub(super) fn layout(four_cc: [u8; 4], width: u32, height: u32) -> (u32, u32) {
 mod tests {
     use super::*;
 
-    fn form(four_cc: &[u8; 4], width: u32, height: u32, stride: u32) -> Form {
-        Form { four_cc: *four_cc, width, height, stride, largest: 0, alternating: false }
+    fn form(four_cc: &[u8; 4], width: u32, height: u32, stride: u32) -> PixelFormat {
+        PixelFormat { four_cc: *four_cc, width, height, stride, largest: 0, alternating: false }
     }
 
     #[test]

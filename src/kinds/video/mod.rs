@@ -1,7 +1,7 @@
 //! The kind `video`: frames of a camera, taken on the tick.
 //!
 //! The camera fills buffers by its own clock; a tick takes what is ready and never waits for a frame. So a tick may find
-//! none, or several, and which of them it works on is [`settings::Take`]'s choice. Every number of the driver's sequence is counted
+//! none, or several, and which of them it works on is [`settings::FrameChoice`]'s choice. Every number of the driver's sequence is counted
 //! once, as a frame or as a gap.
 //!
 //! Opening, setting up, mapping and closing are done on other threads (see [`device`](super::device)). A tick makes one
@@ -29,10 +29,10 @@ use crate::channels::{BlockSender, Format, ImageFormat, Shape};
 use crate::config::BuildError;
 use crate::kinds::device::{First, Label, Reconnecting, Stalled};
 use crate::sys::clock::KernelClock;
-use crate::sys::video::Form;
+use crate::sys::video::PixelFormat;
 use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Clock, Span};
-use frames::{Moment, Reel};
+use frames::{FrameReader, TickTime};
 use open::{Expected, Opened, Opener};
 use settings::VideoSettings;
 use std::mem;
@@ -40,8 +40,8 @@ use std::mem;
 /// A task that takes frames from a camera.
 #[derive(Debug)]
 pub(crate) struct Video {
-    link: Reconnecting<Opened>,
-    reel: Reel,
+    camera: Reconnecting<Opened>,
+    frames: FrameReader,
     expected: Expected,
     stalled: Stalled,
     patience: Span,
@@ -73,10 +73,10 @@ impl Video {
             First::HandedOver(_) => opener.preview()?,
             First::Missing => usual,
         };
-        let link = Reconnecting::new(label, first, move || opener.open(Some(&expected)))?;
+        let camera = Reconnecting::new(label, first, move || opener.open(Some(&expected)))?;
         let interval = expected.rate.map_or(0.0, |(frames, seconds)| f64::from(seconds) / f64::from(frames) * 1e9);
         let (stalled, patience) = (Stalled::default(), Stalled::patience(interval));
-        Ok(Self { link, reel: Reel::new(take), expected, stalled, patience })
+        Ok(Self { camera, frames: FrameReader::new(take), expected, stalled, patience })
     }
 }
 
@@ -84,17 +84,17 @@ impl Video {
 fn usual(settings: &VideoSettings) -> Expected {
     let (stride, largest) = luma::layout(settings.format, settings.width, settings.height);
     let (four_cc, width, height) = (settings.format, settings.width, settings.height);
-    let form = Form { four_cc, width, height, stride, largest, alternating: false };
+    let form = PixelFormat { four_cc, width, height, stride, largest, alternating: false };
     Expected { form, rate: settings.frame_rate }
 }
 
 impl Task for Video {
     fn columns(&self) -> Vec<Column> {
-        self.reel.columns()
+        self.frames.columns()
     }
 
     fn stream(&self) -> Option<Shape> {
-        let Form { four_cc, width, height, stride, largest, .. } = self.expected.form;
+        let PixelFormat { four_cc, width, height, stride, largest, .. } = self.expected.form;
         let rate = self.expected.rate.map_or(30.0, |(frames, seconds)| f64::from(frames) / f64::from(seconds));
         let format = Format::Image(ImageFormat { width, height, stride, four_cc });
         let largest_frame = usize::try_from(largest).unwrap_or(usize::MAX);
@@ -102,26 +102,26 @@ impl Task for Video {
     }
 
     fn connect(&mut self, blocks: BlockSender) {
-        self.reel.connect(blocks);
+        self.frames.connect(blocks);
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let moment = Moment { n: tick.n, release: KernelClock::monotonic().now() - tick.lateness };
-        let reel = &mut self.reel;
-        let before = reel.frames();
-        let taken = self.link.with("taking frames", |camera| {
+        let moment = TickTime { n: tick.n, release: KernelClock::monotonic().now() - tick.lateness };
+        let frames = &mut self.frames;
+        let before = frames.frames();
+        let taken = self.camera.with("taking frames", |camera| {
             if mem::take(&mut camera.begins) {
-                reel.begin(&mut camera.stream)?;
+                frames.begin(&mut camera.stream)?;
             }
-            reel.take(&mut camera.stream, moment, values)
+            frames.take(&mut camera.stream, moment, values)
         });
         if taken.is_err() {
             // Whatever it was, a stream that failed once only goes on when it is started anew.
-            self.link.lose();
+            self.camera.lose();
             self.stalled.reset();
             return taken;
         }
-        let came = self.reel.frames() > before;
+        let came = self.frames.frames() > before;
         if self.stalled.exceeds(moment.release, came, self.patience) {
             return Err(STALLED);
         }
@@ -159,7 +159,7 @@ mod tests {
         };
         let mut values = [f64::NAN; 6];
         let gone = video.tick(&tick, &mut values).unwrap_err();
-        assert_eq!(gone.to_string(), "the device is disconnected; trying to reopen it");
+        assert_eq!(gone.to_string(), "the device is not available; trying to open it");
         // What it will deliver is known all the same.
         let shape = video.stream().unwrap();
         let image = ImageFormat { width: 640, height: 480, stride: 1_280, four_cc: *b"YUYV" };

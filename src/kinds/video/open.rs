@@ -5,7 +5,7 @@
 use super::modes::{cannot_open, find, formats, four_cc, of_device, rate_text, rates_text, sizes};
 use super::settings::VideoSettings;
 use crate::kinds::device::{DeviceId, Label, OpenDevice, Refusal};
-use crate::sys::video::{Device, Form, Stream};
+use crate::sys::video::{CaptureStream, Device, PixelFormat};
 use std::io;
 use std::path::Path;
 use tracing::warn;
@@ -13,7 +13,7 @@ use tracing::warn;
 /// A camera that streams.
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub(super) stream: Stream,
+    pub(super) stream: CaptureStream,
     /// No tick has seen it yet.
     pub(super) begins: bool,
     /// Frames per second, as far as the driver says.
@@ -36,7 +36,7 @@ impl Opened {
 /// What is known of a camera before its first tick, and has to stay so.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
-    pub(super) form: Form,
+    pub(super) form: PixelFormat,
     /// Frames per second, as far as the driver says.
     pub(super) rate: Option<(u32, u32)>,
 }
@@ -62,7 +62,7 @@ impl Opener {
             (Some(libc::EBUSY), Some(id)) => Refusal::in_use("device", path.display(), [id.clone()]),
             _ => at("device", format!("{what}: {error}")),
         };
-        let form = match device.set_form(settings.format, settings.width, settings.height) {
+        let form = match device.set_format(settings.format, settings.width, settings.height) {
             Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
                 return Err(failed("setting the format", &error));
             }
@@ -88,14 +88,18 @@ impl Opener {
         let settings = &self.settings;
         let path = find(&settings.device).map_err(|message| Refusal::new("device", message))?;
         let device = open(&path)?;
-        let granted = device.try_form(settings.format, settings.width, settings.height);
+        let granted = device.try_format(settings.format, settings.width, settings.height);
         let form = self.fitting(&device, granted);
         let form = form.map_err(|(key, what)| Refusal::new(key, format!("{}: {what}", path.display())))?;
         Ok(Expected { form, rate: device.rate().ok().flatten() })
     }
 
     /// The form that was granted, if it is the one asked for; else the key to blame, and what the camera has.
-    fn fitting(&self, device: &Device, granted: io::Result<Form>) -> Result<Form, (&'static str, String)> {
+    fn fitting(
+        &self,
+        device: &Device,
+        granted: io::Result<PixelFormat>,
+    ) -> Result<PixelFormat, (&'static str, String)> {
         let VideoSettings { format, width, height, .. } = self.settings;
         let has = || modes_text(device, format);
         match granted {
@@ -140,7 +144,7 @@ fn open(path: &Path) -> Result<Device, Refusal> {
 
 /// Whether frames of this form are as expected: with the same rows, if those were known, and no larger than there is
 /// room for, if the size was known.
-fn fits(form: &Form, expected: &Form) -> bool {
+fn fits(form: &PixelFormat, expected: &PixelFormat) -> bool {
     let rows = expected.stride == 0 || form.stride == expected.stride;
     rows && (expected.largest == 0 || form.largest <= expected.largest)
 }
@@ -201,8 +205,14 @@ mod tests {
 
     #[test]
     fn frames_fit_what_was_expected() {
-        let form =
-            |stride, largest| Form { four_cc: *b"MJPG", width: 640, height: 480, stride, largest, alternating: false };
+        let form = |stride, largest| PixelFormat {
+            four_cc: *b"MJPG",
+            width: 640,
+            height: 480,
+            stride,
+            largest,
+            alternating: false,
+        };
         let guessed = form(0, 4_000_000);
         for camera in [form(0, 614_400), form(0, 4_000_000), form(1_280, 614_989)] {
             assert!(fits(&camera, &guessed), "{camera:?}");

@@ -4,7 +4,7 @@ use crate::kinds::device::Missing;
 
 /// Which frames a tick takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Take {
+pub(crate) enum FrameChoice {
     /// All that are ready, in order.
     #[default]
     Every,
@@ -26,7 +26,7 @@ pub(crate) struct VideoSettings {
     /// Frames per second to ask for, as a fraction without zeros; `None`: as the camera is set.
     pub frame_rate: Option<(u32, u32)>,
     /// Which frames a tick works on.
-    pub take: Take,
+    pub take: FrameChoice,
     /// Buffers to ask for, 2 to 32.
     pub buffers: u32,
     /// What to do when it is not there at the start.
@@ -42,7 +42,7 @@ impl Default for VideoSettings {
             width: 640,
             height: 480,
             frame_rate: None,
-            take: Take::Every,
+            take: FrameChoice::Every,
             buffers: 4,
             missing: Missing::Refuse,
         }

@@ -5,16 +5,19 @@
 //! and when they are dropped; they leave files open across `exec`; and their buffers may be read while the camera writes
 //! them.
 //!
-//! [`Device`] is for setting up: it opens, allocates and may block. Of [`Stream`], [`dequeue`](Stream::dequeue),
-//! [`bytes`](Stream::bytes) and [`queue`](Stream::queue) are for the hot path: they never wait for a frame and do not
+//! [`Device`] is for setting up: it opens, allocates and may block. Of [`CaptureStream`], [`dequeue`](CaptureStream::dequeue),
+//! [`bytes`](CaptureStream::bytes) and [`queue`](CaptureStream::queue) are for the hot path: they never wait for a frame and do not
 //! allocate. A driver may hold them up for as long as it holds its own lock. Dropping a stream unmaps and closes. No
 //! clock is read.
 
 mod request;
 
-mod stream;
+mod capture;
 
-pub(crate) use stream::{Frame, MOST_BUFFERS, Stream};
+mod format;
+
+pub(crate) use capture::{CaptureStream, Frame, MOST_BUFFERS};
+pub(crate) use format::PixelFormat;
 
 use moq_v4l::sys as v4l2;
 use moq_v4l::v4l2::vidioc;
@@ -35,23 +38,6 @@ pub(crate) struct Capability {
     pub captures: bool,
     /// It captures frames whose planes lie apart.
     pub multi_planar: bool,
-}
-
-/// The form of the frames that a device delivers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Form {
-    /// V4L2's four characters.
-    pub four_cc: [u8; 4],
-    /// In pixels.
-    pub width: u32,
-    /// In pixels.
-    pub height: u32,
-    /// Bytes from one row of the first plane to the next; zero where that means nothing.
-    pub stride: u32,
-    /// Bytes that the largest frame may have.
-    pub largest: u32,
-    /// The two fields of a frame come in buffers of their own.
-    pub alternating: bool,
 }
 
 /// Sizes of frames; both ends are equal for a single size.
@@ -111,19 +97,19 @@ impl Device {
     ///
     /// # Errors
     /// EBUSY: it streams already, here or in another program. EINVAL: it has no such format.
-    pub(crate) fn set_form(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<Form> {
+    pub(crate) fn set_format(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<PixelFormat> {
         self.form(vidioc::VIDIOC_S_FMT, four_cc, width, height)
     }
 
-    /// What [`set_form`](Self::set_form) would return, without setting it; also while it streams.
+    /// What [`set_format`](Self::set_format) would return, without setting it; also while it streams.
     ///
     /// # Errors
     /// EINVAL: it has no such format.
-    pub(crate) fn try_form(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<Form> {
+    pub(crate) fn try_format(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<PixelFormat> {
         self.form(vidioc::VIDIOC_TRY_FMT, four_cc, width, height)
     }
 
-    fn form(&self, request: libc::Ioctl, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<Form> {
+    fn form(&self, request: libc::Ioctl, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<PixelFormat> {
         let mut format: v4l2::v4l2_format = zeroed();
         format.type_ = CAPTURE;
         let mut pixels: v4l2::v4l2_pix_format = zeroed();
@@ -134,7 +120,7 @@ impl Device {
         ask(&self.file, request, &mut format)?;
         // SAFETY: every field of this union is made of integers, and all of it was zeroed before.
         let pixels = unsafe { format.fmt.pix };
-        Ok(Form {
+        Ok(PixelFormat {
             four_cc: pixels.pixelformat.to_le_bytes(),
             width: pixels.width,
             height: pixels.height,
@@ -235,8 +221,8 @@ impl Device {
     ///
     /// # Errors
     /// What was attempted, and the reason: ENOMEM, EBUSY, ENOSPC for want of USB bandwidth, or whatever the driver says.
-    pub(crate) fn stream(self, buffers: u32, form: Form) -> Result<Stream, (&'static str, io::Error)> {
-        Stream::start(self.file, buffers, form)
+    pub(crate) fn stream(self, buffers: u32, form: PixelFormat) -> Result<CaptureStream, (&'static str, io::Error)> {
+        CaptureStream::start(self.file, buffers, form)
     }
 
     /// What `ask` returns for 0, 1, 2, ... until it says that there is no more.

@@ -21,7 +21,7 @@ enum Step {
 use Step::{Damaged, Empty, Fails, Has};
 
 struct Scripted {
-    form: Form,
+    form: PixelFormat,
     steps: VecDeque<Step>,
     driver_has: Vec<bool>,
     queue_fails: bool,
@@ -30,14 +30,14 @@ struct Scripted {
 
 impl Scripted {
     fn new(steps: &[Step]) -> Self {
-        let form = Form { four_cc: *b"GREY", width: 2, height: 2, stride: 2, largest: 4, alternating: false };
+        let form = PixelFormat { four_cc: *b"GREY", width: 2, height: 2, stride: 2, largest: 4, alternating: false };
         let steps = steps.iter().copied().collect();
         Self { form, steps, driver_has: vec![true; 4], queue_fails: false, bytes: vec![[0; 4]; 4] }
     }
 }
 
-impl Frames for Scripted {
-    fn form(&self) -> &Form {
+impl FrameSource for Scripted {
+    fn form(&self) -> &PixelFormat {
         &self.form
     }
 
@@ -77,23 +77,23 @@ impl Frames for Scripted {
 }
 
 /// A tick 7 ms after the frame of number `n`: its values, or the error.
-fn tick(reel: &mut Reel, camera: &mut Scripted, n: u64) -> Result<[f64; 7], Option<i32>> {
+fn tick(frames: &mut FrameReader, camera: &mut Scripted, n: u64) -> Result<[f64; 7], Option<i32>> {
     let release = Instant::ZERO + Span::from_millis(10 * i64::try_from(n).unwrap() + 7);
     let mut values = [f64::NAN; 7];
-    let taken = reel.take(camera, Moment { n, release }, &mut values);
+    let taken = frames.take(camera, TickTime { n, release }, &mut values);
     if taken.is_ok() {
         assert_eq!(camera.driver_has, [true; 4], "all buffers are handed back");
     }
     taken.map(|()| values).map_err(|error| error.raw_os_error())
 }
 
-fn connected(take: Take) -> (Reel, crate::channels::BlockReceiver) {
+fn connected(take: FrameChoice) -> (FrameReader, crate::channels::BlockReceiver) {
     let image = ImageFormat { width: 2, height: 2, stride: 2, four_cc: *b"GREY" };
     let shape = Shape { format: Format::Image(image), largest: 4, bytes_per_second: 4_096.0 };
     let (sender, receiver) = blocks(Queue::Fifo, &shape);
-    let mut reel = Reel::new(take);
-    reel.connect(sender);
-    (reel, receiver)
+    let mut frames = FrameReader::new(take);
+    frames.connect(sender);
+    (frames, receiver)
 }
 
 /// Tick, index and first byte of every block there is.
@@ -103,83 +103,83 @@ fn taken(receiver: &mut crate::channels::BlockReceiver) -> Vec<(u64, u64, u8)> {
 
 #[test]
 fn every_frame_is_taken_in_order() {
-    let (mut reel, mut receiver) = connected(Take::Every);
+    let (mut frames, mut receiver) = connected(FrameChoice::Every);
     let mut camera = Scripted::new(&[Has(0), Empty, Empty, Has(1), Has(2), Has(4), Empty]);
-    let mut row = |n| tick(&mut reel, &mut camera, n).unwrap();
+    let mut row = |n| tick(&mut frames, &mut camera, n).unwrap();
     assert_eq!(row(0)[..6], [1.0, 0.0, 0.0, 0.0, 0.0, 7.0]);
     let empty = row(1);
     assert_eq!(empty[..4], [1.0, 0.0, 0.0, 0.0], "what adds up stays");
     assert!(empty[4].is_nan() && empty[5].is_nan(), "and there is no frame to tell of");
     assert_eq!(row(4)[..6], [4.0, 1.0, 0.0, 4.0, 4.0, 7.0]);
     assert_eq!(taken(&mut receiver), [(0, 0, 0), (4, 1, 1), (4, 2, 2), (4, 4, 4)]);
-    assert_eq!(reel.columns().len(), 6);
+    assert_eq!(frames.columns().len(), 6);
 }
 
 #[test]
 fn of_those_ready_the_latest_is_taken() {
-    let (mut reel, mut receiver) = connected(Take::Latest);
+    let (mut frames, mut receiver) = connected(FrameChoice::Latest);
     let mut camera = Scripted::new(&[Has(0), Has(1), Has(2), Empty, Has(3), Damaged(4), Empty]);
-    assert_eq!(tick(&mut reel, &mut camera, 2).unwrap(), [3.0, 0.0, 0.0, 2.0, 2.0, 7.0, 2.0]);
+    assert_eq!(tick(&mut frames, &mut camera, 2).unwrap(), [3.0, 0.0, 0.0, 2.0, 2.0, 7.0, 2.0]);
     // A damaged one is no better than the one before it.
-    assert_eq!(tick(&mut reel, &mut camera, 3).unwrap(), [5.0, 0.0, 1.0, 4.0, 3.0, 7.0, 2.0]);
+    assert_eq!(tick(&mut frames, &mut camera, 3).unwrap(), [5.0, 0.0, 1.0, 4.0, 3.0, 7.0, 2.0]);
     assert_eq!(taken(&mut receiver), [(2, 2, 2), (3, 3, 3)]);
-    assert_eq!(reel.columns()[6].name, "passed-over");
+    assert_eq!(frames.columns()[6].name, "passed-over");
 }
 
 #[test]
 fn a_damaged_frame_is_counted_and_not_handed_on() {
-    let (mut reel, mut receiver) = connected(Take::Every);
+    let (mut frames, mut receiver) = connected(FrameChoice::Every);
     let mut camera = Scripted::new(&[Damaged(0), Empty, Damaged(1), Has(2), Damaged(3), Empty]);
-    let row = tick(&mut reel, &mut camera, 0).unwrap();
+    let row = tick(&mut frames, &mut camera, 0).unwrap();
     assert_eq!(row[..4], [1.0, 0.0, 1.0, 0.0]);
     assert!(row[4].is_nan());
-    assert_eq!(tick(&mut reel, &mut camera, 2).unwrap()[..6], [4.0, 0.0, 3.0, 3.0, 2.0, 7.0]);
+    assert_eq!(tick(&mut frames, &mut camera, 2).unwrap()[..6], [4.0, 0.0, 3.0, 3.0, 2.0, 7.0]);
     assert_eq!(taken(&mut receiver), [(2, 2, 2)]);
 }
 
 #[test]
 fn a_tick_takes_no_more_than_there_are_buffers() {
-    let mut reel = Reel::new(Take::Latest);
+    let mut frames = FrameReader::new(FrameChoice::Latest);
     let mut camera = Scripted::new(&(0..100).map(Has).collect::<Vec<_>>());
-    assert_eq!(tick(&mut reel, &mut camera, 3).unwrap()[0], 4.0);
+    assert_eq!(tick(&mut frames, &mut camera, 3).unwrap()[0], 4.0);
     assert_eq!(camera.steps.len(), 96);
 }
 
 #[test]
 fn what_was_taken_before_a_failure_counts() {
-    for take in [Take::Every, Take::Latest] {
-        let (mut reel, mut receiver) = connected(take);
+    for take in [FrameChoice::Every, FrameChoice::Latest] {
+        let (mut frames, mut receiver) = connected(take);
         let mut camera = Scripted::new(&[Has(0), Empty, Has(1), Fails(GONE)]);
-        assert!(tick(&mut reel, &mut camera, 0).is_ok());
-        assert_eq!(tick(&mut reel, &mut camera, 1), Err(Some(GONE)));
+        assert!(tick(&mut frames, &mut camera, 0).is_ok());
+        assert_eq!(tick(&mut frames, &mut camera, 1), Err(Some(GONE)));
         // It is opened anew: what was ready before the tick is not seen, and a number is left out.
         let mut camera = Scripted::new(&[Has(0), Has(1), Empty, Has(2), Empty, Has(3)]);
-        reel.begin(&mut camera).unwrap();
-        assert_eq!(tick(&mut reel, &mut camera, 2).unwrap()[..6], [3.0, 1.0, 0.0, 3.0, 2.0, 7.0], "{take:?}");
-        assert_eq!(tick(&mut reel, &mut camera, 3).unwrap()[..4], [4.0, 1.0, 0.0, 4.0]);
+        frames.begin(&mut camera).unwrap();
+        assert_eq!(tick(&mut frames, &mut camera, 2).unwrap()[..6], [3.0, 1.0, 0.0, 3.0, 2.0, 7.0], "{take:?}");
+        assert_eq!(tick(&mut frames, &mut camera, 3).unwrap()[..4], [4.0, 1.0, 0.0, 4.0]);
         assert_eq!(taken(&mut receiver), [(0, 0, 0), (1, 1, 1), (2, 3, 2), (3, 4, 3)], "{take:?}");
     }
 }
 
 #[test]
 fn a_buffer_that_cannot_be_handed_back_is_a_failure() {
-    let (mut reel, mut receiver) = connected(Take::Every);
+    let (mut frames, mut receiver) = connected(FrameChoice::Every);
     let mut camera = Scripted::new(&[Has(0), Has(1), Empty]);
     camera.queue_fails = true;
-    assert_eq!(tick(&mut reel, &mut camera, 0), Err(Some(GONE)));
+    assert_eq!(tick(&mut frames, &mut camera, 0), Err(Some(GONE)));
     // The second one was held when handing back the first failed.
     assert_eq!(taken(&mut receiver), [(0, 0, 0), (0, 1, 1)]);
     let mut camera = Scripted::new(&[Has(0), Empty]);
     camera.queue_fails = true;
-    assert!(reel.begin(&mut camera).is_err());
+    assert!(frames.begin(&mut camera).is_err());
 }
 
 #[test]
 fn without_a_time_of_the_driver_s_the_release_stands_in() {
-    let (mut reel, mut receiver) = connected(Take::Every);
+    let (mut frames, mut receiver) = connected(FrameChoice::Every);
     struct Timeless(Scripted);
-    impl Frames for Timeless {
-        fn form(&self) -> &Form {
+    impl FrameSource for Timeless {
+        fn form(&self) -> &PixelFormat {
             self.0.form()
         }
         fn buffers(&self) -> usize {
@@ -197,7 +197,7 @@ fn without_a_time_of_the_driver_s_the_release_stands_in() {
     }
     let release = Instant::from_nanos(99);
     let mut values = [0.0; 6];
-    reel.take(&mut Timeless(Scripted::new(&[Has(0)])), Moment { n: 0, release }, &mut values).unwrap();
+    frames.take(&mut Timeless(Scripted::new(&[Has(0)])), TickTime { n: 0, release }, &mut values).unwrap();
     assert!(values[5].is_nan());
     assert_eq!(receiver.take().unwrap().head, Head { n: 0, at: release, index: 0 });
 }

@@ -5,13 +5,13 @@ use crate::time::{Instant, NANOS_PER_SECOND, Span};
 
 /// The place in one stream.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct StreamPosition {
     rate: u32,
     next: u64,            // index of the next frame
     end: Option<Instant>, // when the frame before it was over
 }
 
-impl Place {
+impl StreamPosition {
     /// The beginning of a stream of so many frames per second, above zero.
     pub(super) fn new(rate: u32) -> Self {
         Self { rate, next: 0, end: None }
@@ -60,20 +60,20 @@ mod tests {
 
     #[test]
     fn frames_are_counted_and_holes_are_jumped_over() {
-        let mut place = Place::new(48_000);
-        place.begin(ms(0));
-        assert_eq!(place.take(480, ms(0)), 0);
-        assert_eq!(place.take(481, ms(10)), 480, "whatever the clock says");
-        place.lose(100);
-        assert_eq!(place.take(9, ms(20)), 1_061);
-        assert_eq!(place.next(), 1_070);
+        let mut position = StreamPosition::new(48_000);
+        position.begin(ms(0));
+        assert_eq!(position.take(480, ms(0)), 0);
+        assert_eq!(position.take(481, ms(10)), 480, "whatever the clock says");
+        position.lose(100);
+        assert_eq!(position.take(9, ms(20)), 1_061);
+        assert_eq!(position.next(), 1_070);
 
         // The device was away for a second after the last frame, which ended at 20 ms and 9 frames.
-        place.begin(ms(1_020));
-        assert_eq!(place.take(480, ms(1_020)), 1_070 + 48_000 - 9);
-        place.begin(ms(500));
-        assert_eq!(place.take(1, ms(500)), 49_541 + 1, "even when the clock says nothing is missing");
-        let mut late = Place::new(8_000);
+        position.begin(ms(1_020));
+        assert_eq!(position.take(480, ms(1_020)), 1_070 + 48_000 - 9);
+        position.begin(ms(500));
+        assert_eq!(position.take(1, ms(500)), 49_541 + 1, "even when the clock says nothing is missing");
+        let mut late = StreamPosition::new(8_000);
         late.begin(ms(3_600_000));
         assert_eq!(late.take(1, ms(3_600_000)), 0, "it begins with the first device");
         assert_eq!(late.lasting(8_001), Span::from_micros(1_000_125));

@@ -1,7 +1,7 @@
 //! Edges as the kernel hands them out: counted, checked for gaps, and passed on as samples. Allocates only in
 //! [`Edges::new`]; the times are the kernel's.
 
-use super::chip::Lines;
+use super::chip::LineRequest;
 use crate::channels::{BlockSender, Head};
 use crate::time::Instant;
 use gpiocdev_uapi::v2::LineEdgeEvent;
@@ -46,7 +46,12 @@ impl Edges {
     ///
     /// # Errors
     /// The kernel's reason; what came before it counts.
-    pub(super) fn read(&mut self, lines: &mut Lines, n: u64, mut blocks: Option<&mut BlockSender>) -> io::Result<()> {
+    pub(super) fn read(
+        &mut self,
+        lines: &mut LineRequest,
+        n: u64,
+        mut blocks: Option<&mut BlockSender>,
+    ) -> io::Result<()> {
         for _ in 0..READS {
             let words = match lines.read(&mut self.words) {
                 Ok(words) => words,

@@ -1,6 +1,6 @@
 //! A running stream and its buffers: the part that the hot thread uses.
 
-use super::Form;
+use super::format::PixelFormat;
 use super::request::{CAPTURE, MAPPED, ask, zeroed};
 use crate::sys::invalid;
 use crate::time::{Instant, NANOS_PER_SECOND};
@@ -31,16 +31,16 @@ pub(crate) struct Frame {
 
 /// A device that streams into mapped buffers.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct CaptureStream {
     buffers: Box<[Mapping]>, // unmapped before the device is closed
     taken: Box<[bool]>,      // those that the driver does not have
     file: File,
-    form: Form,
+    form: PixelFormat,
 }
 
-impl Stream {
+impl CaptureStream {
     /// Maps buffers, hands all of them to the driver, and starts the stream.
-    pub(super) fn start(file: File, buffers: u32, form: Form) -> Result<Self, (&'static str, io::Error)> {
+    pub(super) fn start(file: File, buffers: u32, form: PixelFormat) -> Result<Self, (&'static str, io::Error)> {
         let mut request: v4l2::v4l2_requestbuffers = zeroed();
         (request.count, request.type_, request.memory) = (buffers.min(MOST_BUFFERS), CAPTURE, MAPPED);
         ask(&file, vidioc::VIDIOC_REQBUFS, &mut request).map_err(|error| ("asking for buffers", error))?;
@@ -59,7 +59,7 @@ impl Stream {
     }
 
     /// The form of its frames.
-    pub(crate) fn form(&self) -> &Form {
+    pub(crate) fn form(&self) -> &PixelFormat {
         &self.form
     }
 
@@ -148,7 +148,7 @@ impl Mapping {
     /// The first `length` bytes. To be called only while the driver does not have the buffer.
     fn bytes(&self, length: usize) -> &[u8] {
         // SAFETY: the mapping has at least so many bytes, lives as long as `self`, and nobody writes to it: the driver
-        // does only while it has the buffer, which takes a `&mut Stream` to give.
+        // does only while it has the buffer, which takes a `&mut CaptureStream` to give.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), length.min(self.length)) }
     }
 }

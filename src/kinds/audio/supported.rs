@@ -1,6 +1,7 @@
 //! What a device offers in place of what it was asked for, in words. Only used where one is opened.
 
-use super::keys::{AudioSettings, FORMATS};
+use super::settings::{AudioSettings, FORMATS};
+use crate::channels::SampleFormat;
 use crate::time::Span;
 use alsa::Output;
 use alsa::pcm::{Format, HwParams, PCM};
@@ -24,7 +25,7 @@ pub(super) fn reason(error: &alsa::Error, said: &str) -> String {
 pub(super) fn formats(settings: &AudioSettings, there: &HwParams<'_>) -> String {
     let ours: Vec<_> = FORMATS
         .iter()
-        .filter(|(_, sample)| there.test_format(super::device::alsa_format(*sample)).is_ok())
+        .filter(|(_, sample)| there.test_format(alsa_format(*sample)).is_ok())
         .map(|(word, _)| format!("\"{word}\""))
         .collect();
     let found = if ours.is_empty() {
@@ -57,6 +58,16 @@ pub(super) fn rates(settings: &AudioSettings, there: &HwParams<'_>) -> String {
         listed(found.iter().map(|rate| format!("{rate} Hz")))
     };
     format!("{:?} does not have it; it offers {found}{}", settings.device, convert(settings))
+}
+
+/// The same format in ALSA's words.
+pub(super) fn alsa_format(format: SampleFormat) -> Format {
+    match format {
+        SampleFormat::S16 => Format::S16LE,
+        SampleFormat::S24 => Format::S24LE,
+        SampleFormat::S32 => Format::S32LE,
+        SampleFormat::F32 => Format::FloatLE,
+    }
 }
 
 /// The remedy, where there is one.

@@ -4,7 +4,7 @@ use crate::sys::i2c::{Functions, Piece, SMBUS_BLOCK};
 
 /// How a number lies in its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Form {
+pub(super) struct NumberFormat {
     /// In 1..=8.
     pub(super) bytes: u8,
     pub(super) kind: Number,
@@ -20,12 +20,12 @@ pub(super) enum Number {
     Float,
 }
 
-impl Form {
-    /// Every form with its name.
+impl NumberFormat {
+    /// Every format with its name.
     pub(super) const ALL: [(&str, Self); 22] = {
         use Number::{Float, Signed, Unsigned};
-        const fn of(kind: Number, bytes: u8, little: bool) -> Form {
-            Form { bytes, kind, little }
+        const fn of(kind: Number, bytes: u8, little: bool) -> NumberFormat {
+            NumberFormat { bytes, kind, little }
         }
         [
             ("u8", of(Unsigned, 1, false)),
@@ -63,8 +63,8 @@ impl Form {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Register {
     pub(super) register: u8,
-    pub(super) form: Form,
-    /// Bits to drop at the low end; with `bits` at most the form's width.
+    pub(super) format: NumberFormat,
+    /// Bits to drop at the low end; with `bits` at most the format's width.
     pub(super) shift: u32,
     /// Bits that count above those; at least 1.
     pub(super) bits: u32,
@@ -76,18 +76,18 @@ pub(super) struct Register {
 
 impl Register {
     fn length(&self) -> usize {
-        usize::from(self.form.bytes)
+        usize::from(self.format.bytes)
     }
 
-    /// The value in the first of these bytes, which are at least as many as its form has.
+    /// The value in the first of these bytes, which are at least as many as its format has.
     #[expect(clippy::cast_precision_loss, reason = "values are floating-point numbers; few registers pass 2^53")]
     pub(super) fn value(&self, bytes: &[u8]) -> f64 {
         let fold = |raw: u64, &byte: &u8| raw << 8 | u64::from(byte);
         let bytes = &bytes[..self.length()];
-        let raw = if self.form.little { bytes.iter().rev().fold(0, fold) } else { bytes.iter().fold(0, fold) };
+        let raw = if self.format.little { bytes.iter().rev().fold(0, fold) } else { bytes.iter().fold(0, fold) };
         let unused = 64 - self.bits;
         let top = (raw >> self.shift) << unused;
-        let number = match (self.form.kind, self.form.bytes) {
+        let number = match (self.format.kind, self.format.bytes) {
             (Number::Unsigned, _) => (top >> unused) as f64,
             (Number::Signed, _) => (top.cast_signed() >> unused) as f64,
             (Number::Float, 4) => f64::from(f32::from_bits(u32::try_from(raw).unwrap_or(0))),
@@ -99,15 +99,15 @@ impl Register {
 
 /// What is read at every tick, and where each value then lies.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct ReadPlan {
     pub(super) pieces: Vec<Piece>,
     /// Of each value, in the buffer.
-    pub(super) places: Vec<usize>,
+    pub(super) positions: Vec<usize>,
     /// Bytes of the buffer.
     pub(super) room: usize,
 }
 
-impl Plan {
+impl ReadPlan {
     /// A plan for an adapter with these functions. `auto_increment`: after each byte the chip goes on to its next
     /// register, so that neighbours are read as one, and what an adapter cannot read at once may be read in parts.
     ///
@@ -137,7 +137,7 @@ impl Plan {
             let run = runs.partition_point(|&(start, _)| start <= register).saturating_sub(1);
             starts[run] + register - runs[run].0
         };
-        Ok(Self { places: values.iter().map(place).collect(), pieces, room })
+        Ok(Self { positions: values.iter().map(place).collect(), pieces, room })
     }
 }
 
@@ -182,16 +182,16 @@ fn split(
 mod tests {
     use super::*;
 
-    fn register(register: u8, form: &str) -> Register {
-        let form = Form::ALL.iter().find(|(name, _)| *name == form).unwrap().1;
+    fn register(register: u8, format: &str) -> Register {
+        let format = NumberFormat::ALL.iter().find(|(name, _)| *name == format).unwrap().1;
         let (name, unit) = (String::new(), String::new());
-        Register { register, form, shift: 0, bits: form.width(), scale: 1.0, offset: 0.0, name, unit }
+        Register { register, format, shift: 0, bits: format.width(), scale: 1.0, offset: 0.0, name, unit }
     }
 
     #[test]
     fn numbers_in_every_form() {
         let bytes = [0xfe, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x87];
-        for (form, wanted) in [
+        for (format, wanted) in [
             ("u8", 254.0),
             ("s8", -2.0),
             ("u16be", f64::from(0xfe01)),
@@ -205,7 +205,7 @@ mod tests {
             ("s64le", 0x8706_0504_0302_01fe_u64.cast_signed() as f64),
             ("u64be", 0xfe01_0203_0405_0687_u64 as f64),
         ] {
-            assert_eq!(register(0, form).value(&bytes), wanted, "{form}");
+            assert_eq!(register(0, format).value(&bytes), wanted, "{format}");
         }
         assert_eq!(register(0, "f32be").value(&(-1.5_f32).to_be_bytes()), -1.5);
         assert_eq!(register(0, "f64le").value(&2.25_f64.to_le_bytes()), 2.25);
@@ -223,12 +223,12 @@ mod tests {
     const STUB: Functions =
         Functions(Functions::READ_BYTE_DATA | Functions::READ_WORD_DATA | Functions::READ_I2C_BLOCK);
 
-    fn plan(values: &[(u8, &str)], auto_increment: bool, functions: Functions) -> Result<Plan, String> {
-        let values: Vec<_> = values.iter().map(|&(at, form)| register(at, form)).collect();
-        Plan::new(&values, auto_increment, functions)
+    fn plan(values: &[(u8, &str)], auto_increment: bool, functions: Functions) -> Result<ReadPlan, String> {
+        let values: Vec<_> = values.iter().map(|&(at, format)| register(at, format)).collect();
+        ReadPlan::new(&values, auto_increment, functions)
     }
 
-    fn pieces(plan: &Plan) -> Vec<(u8, usize, usize)> {
+    fn pieces(plan: &ReadPlan) -> Vec<(u8, usize, usize)> {
         plan.pieces.iter().map(|piece| (piece.register, piece.length, piece.at)).collect()
     }
 
@@ -237,10 +237,10 @@ mod tests {
         let imu = [(0x43, "s16be"), (0x3b, "s16be"), (0x3d, "s16be"), (0x3b, "u8"), (0x75, "u8")];
         let one = plan(&imu, true, Functions(Functions::I2C)).unwrap();
         assert_eq!(pieces(&one), [(0x3b, 4, 0), (0x43, 2, 4), (0x75, 1, 6)]);
-        assert_eq!((one.places, one.room), (vec![4, 0, 2, 0, 6], 7));
+        assert_eq!((one.positions, one.room), (vec![4, 0, 2, 0, 6], 7));
         let each = plan(&imu, false, Functions(Functions::I2C)).unwrap();
         assert_eq!(pieces(&each), [(0x3b, 2, 0), (0x3d, 2, 2), (0x43, 2, 4), (0x75, 1, 6)]);
-        assert_eq!(each.places, [4, 0, 2, 0, 6]);
+        assert_eq!(each.positions, [4, 0, 2, 0, 6]);
     }
 
     #[test]

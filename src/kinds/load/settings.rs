@@ -1,0 +1,67 @@
+//! What a task of the kind `load` does. Plain data.
+
+use crate::time::Span;
+use std::num::NonZeroU64;
+
+/// What a load does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LoadSettings {
+    /// How long the ticks run, one after the other, cycled. Empty: no time at all; below zero counts as zero.
+    pub run: Vec<Span>,
+    /// How the time is spent.
+    pub mode: Mode,
+    /// What goes wrong, if anything.
+    pub fault: Option<Fault>,
+}
+
+/// How a load spends its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// On the processor.
+    #[default]
+    Burn,
+    /// Asleep, as a task does that waits for a device.
+    Sleep,
+}
+
+/// Something that goes wrong now and then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// What.
+    pub effect: Effect,
+    /// In the last of every so many releases: in tick `n` when `n + 1` is a multiple. With 1 in every tick; with 100
+    /// first in tick 99. A fault whose release is skipped does not happen.
+    pub every: NonZeroU64,
+    /// How long the faulting tick runs, in place of the scripted time.
+    pub run: Span,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// The tick burns [`Fault::run`], whatever the mode.
+    LongRun,
+    /// The tick touches [`FRESH_PAGES`] pages of memory that were never touched before, and burns what is left of
+    /// [`Fault::run`].
+    ///
+    /// The memory is set aside before the start, so the pages are missing only if nothing has brought them in: with
+    /// memory locked on fault (`MLOCK_ONFAULT`) each still faults on its first touch, with all memory locked at once
+    /// none does. With transparent huge pages one fault may bring in all the pages of a tick. There are pages for
+    /// [`PAGE_FAULT_TICKS`] ticks; those after that fail.
+    PageFaults,
+    /// The tick sleeps [`Fault::run`], whatever the mode.
+    Sleep,
+    /// The tick runs [`Fault::run`] in the mode, then returns an error.
+    Error,
+    /// The tick runs [`Fault::run`] in the mode, then panics.
+    Panic,
+    /// The tick never returns; [`Fault::run`] has no effect. It sleeps, so that the processor stays usable and the end
+    /// of the process ends it. On a virtual clock it never ends.
+    Hang,
+}
+
+/// Pages touched by a tick with [`Effect::PageFaults`].
+pub(crate) const FRESH_PAGES: usize = 64;
+
+/// Ticks with [`Effect::PageFaults`] that find fresh pages.
+pub(crate) const PAGE_FAULT_TICKS: usize = 64;
