@@ -9,7 +9,7 @@ errors_above() { [ "$(task "$1" errors)" -gt "$2" ]; }
 modprobe i2c-stub chip_addr=0x48,0x49
 check "lm75 is loaded" load_lm75 25.5
 i2cset -f -y "$I2C_BUS" 0x48 3 0x0050 w # its limit: 80 degrees
-# The bus has whatever number it has.
+i2cset -f -y "$I2C_BUS" 0x48 2 0x004b w # and its hysteresis: 75
 setup <<END
 [task.temperature]
 kind = "sensor"
@@ -30,9 +30,13 @@ scale = 0.001
 offset = 273.15
 [[task.named.value]]
 file = "temp1_max"
+[[task.named.value]]
+file = "temp1_max_hyst"
+[[task.named.value]]
+file = "update_interval"
 
-# On the same worker: what held that up would hold this up. Slower than this machine's hiccups, faster than the device is
-# back.
+# On the same worker: a delay there would delay this one too. Slower than this machine's hiccups, faster than the device
+# comes back.
 [task.beat]
 kind = "load"
 rate = "1 Hz"
@@ -42,6 +46,9 @@ check "the temperature is read by the chip's name" until_ok 30 reads temperature
 same "  in its unit" "°C" "$(task temperature values.temp1.unit)"
 check "  and in another, with a second value" until_ok 30 reads named kelvin 298.65
 same "    that has its own" 80 "$(task named values.temp1_max.last)"
+same "  limits have their unit" "75 °C" "$(task named values.temp1_max_hyst.last) $(task named values.temp1_max_hyst.unit)"
+same "  and so has the interval of updates" "$(awk '{ print $1 / 1000 }' "$HWMON/update_interval") s" \
+    "$(task named values.update_interval.last) $(task named values.update_interval.unit)"
 set_lm75 -10
 check "it follows the chip" until_ok 30 reads temperature temp1 -10
 

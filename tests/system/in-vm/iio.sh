@@ -1,15 +1,15 @@
 #!/bin/bash
-# All samples of a triggered IIO buffer are taken, none is lost or doubled: as the service's own user, and over the device
-# going and coming back. What the trigger made is counted by the kernel, as interrupts.
+# All samples of a triggered IIO buffer are taken, none is lost or doubled: as the service's own user, while the device goes
+# and comes back, and without timestamps. The kernel counts what the trigger made, as interrupts.
 . "$(dirname "$0")/common.sh"
 
-# made: how often the trigger has fired at its consumers so far.
+# made: how often the trigger has fired so far.
 made() { awk -v name="$IIO_TRIGGER_NAME" 'index($0, " " name " ") { for (i = 2; $i ~ /^[0-9]+$/; i++) n += $i } END { print n + 0 }' /proc/interrupts; }
 value() { task "$1" "values[\"$2\"].last"; }
 above() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > b) }'; }
 taken_above() { above "$(value imu samples)" "$1"; }
 errors_above() { [ "$(task "$1" errors)" -gt "$2" ]; }
-# quiet: the trigger makes nothing any more, and what it made has been taken.
+# quiet: the trigger has stopped, and all that it made has been taken.
 quiet() {
     echo 0.001 >"$IIO_TRIGGER/sampling_frequency"
     local before
@@ -28,8 +28,8 @@ buffer-length = $2
 sampling-frequency = 50
 record = "imu.csv"
 
-# On the same worker: what held that up would hold this up. Slower than this machine's hiccups, faster than the device is
-# back.
+# On the same worker: a delay there would delay this one too. Slower than this machine's hiccups, faster than the device
+# comes back.
 [task.beat]
 kind = "load"
 rate = "1 Hz"
@@ -71,7 +71,7 @@ lost=$(value imu samples)
 sleep 4
 bind_iio_dummy
 check "plugged in again, samples come" until_ok 60 taken_above "$((lost + 100))"
-same "  it was set up anew" tick101512 \
+same "  it was set up again" tick101512 \
     "$(says trigger/current_trigger)$(says scan_elements/in_voltage0_en)$(says scan_elements/in_voltage1-voltage2_en)$(says scan_elements/in_accel_x_en)$(says buffer/length)"
 errors=$(task imu errors)
 sleep 2
@@ -93,9 +93,50 @@ check "it starts, and samples come" until_ok 60 taken_above 24
 quiet
 sleep 2
 check "samples are lost: $(value imu samples) of $(($(made) - before))" above "$(($(made) - before))" "$(value imu samples)"
-check "  which is told: the buffer was found full $(value imu overflows) times" above "$(value imu overflows)" 0
+check "  which is reported: the buffer was found full $(value imu overflows) times" above "$(value imu overflows)" 0
 check "  and by the samples' times $(value imu gaps) are missing" above "$(value imu gaps)" 0
 
+echo "# a device without timestamps"
+systemctl stop hertzd
+# The kernel's driver has them always: their files are hidden.
+scan=$(realpath "$IIO/scan_elements")
+mkdir /run/scan_elements
+echo 0 >"$scan/in_timestamp_en"
+mount --bind "$scan" /run/scan_elements
+mount -t tmpfs scan "$scan"
+for file in /run/scan_elements/*; do
+    [[ $file != */in_timestamp_* ]] || continue
+    : >"$scan/${file##*/}"
+    mount --bind "$file" "$scan/${file##*/}"
+done
+before=$(made)
+configure "25 Hz" 512
+check "it starts, and samples come" until_ok 60 taken_above 200
+quiet
+made=$(($(made) - before))
+same "each sample that the trigger made was taken once" "$made" "$(value imu samples)"
+check "  and is in the recording once, each later than the one before: $made" until_ok 10 all_recorded
+echo "# $(value imu gaps) missing by their times"
+# median_step: from sample to sample, in ms.
+median_step() {
+    python3 - $STATE/imu.csv <<'END'
+import csv, datetime, sys
+rows = list(csv.reader(open(sys.argv[1])))
+column = rows[0].index("sample_utc")
+def seconds(text):
+    whole, part = text.rstrip("Z").split(".")
+    return datetime.datetime.fromisoformat(whole + "+00:00").timestamp() + float("0." + part)
+times = [seconds(row[column]) for row in rows[1:]]
+steps = sorted(b - a for a, b in zip(times, times[1:]))
+print(f"{steps[len(steps) // 2] * 1000:.0f}")
+END
+}
+same "  a period apart: the median step in ms" 20 "$(median_step)"
+configure "1 Hz" 8
+check "with a short buffer, samples come" until_ok 60 taken_above 24
+check "  and $(value imu gaps) are missing after a full buffer" above "$(value imu gaps)" 0
+
+systemctl stop hertzd
 cat >$CONFIG <<'END'
 [task.imu]
 kind = "sensor"
@@ -104,6 +145,5 @@ iio = "dummy"
 buffered = true
 trigger = "tick"
 END
-systemctl stop hertzd
 chmod g-w "$IIO/scan_elements/"*_en
-has "what it may not write is said, with the remedy" "$(in_unit hertzd run --for 1s $CONFIG 2>&1)" "60-hertzd.rules"
+has "a refused write is reported with the remedy" "$(in_unit hertzd run --for 1s $CONFIG 2>&1)" "60-hertzd.rules"
