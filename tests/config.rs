@@ -1,5 +1,7 @@
-//! Every file in `fixtures/bad` is refused with exactly the message beside it; `UPDATE=1` writes those messages anew.
-//! And what is valid means what it says. The machine is a made-up one with CPUs 0 and 1.
+//! Each case in `fixtures/refused` is refused with exactly its message; `UPDATE=1` writes those messages again. And what is
+//! valid means what it says. The machine is a made-up one with CPUs 0 and 1.
+
+mod cases;
 
 use hertzd::channels::Queue;
 use hertzd::config::{Blueprint, Kind, Kinds};
@@ -68,64 +70,61 @@ fn parse(text: impl AsRef<[u8]>) -> Result<Config, Problems> {
     Config::parse(text, "hertzd.toml", &kinds(), &facts())
 }
 
-/// Refuses every file of a folder of fixtures with the message beside it; how many there are.
-fn refuse_all(folder: &str, kinds: &Kinds) -> usize {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(folder);
+/// Refuses every case of a file of `fixtures/refused` with its message; how many there are. Those for kinds that this build
+/// was made without are left out.
+fn refuse_all(topic: &str, kinds: &Kinds) -> usize {
     let update = std::env::var_os("UPDATE").is_some();
-    let (mut seen, mut wrong) = (0, Vec::new());
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "toml") {
-            continue;
-        }
-        if !cfg!(feature = "mcap") && path.file_stem().is_some_and(|stem| stem == "record-contradiction") {
-            println!("skipped: {}, built without MCAP", path.display());
+    let mut cases = cases::read("refused", topic);
+    let (mut seen, mut changed) = (0, Vec::new());
+    for case in &mut cases {
+        let left_out = kinds.left_out().find(|kind| case.toml.contains(&format!("kind = \"{kind}\"")));
+        if topic != "without-audio" && left_out.is_some()
+            || !cfg!(feature = "mcap") && case.name == "record-contradiction"
+        {
+            println!("skipped: {}, which this build was made without", case.name);
             continue;
         }
         seen += 1;
-        let name = path.file_name().unwrap().to_str().unwrap();
-        if let Some(kind) = kinds.left_out().find(|kind| name.starts_with(&format!("{kind}-"))) {
-            println!("skipped: {name}, since this build was made without the kind {kind}");
-            continue;
-        }
-        let problems = Config::parse(fs::read(&path).unwrap(), name, kinds, &facts()).expect_err(name);
-        let (message, expected) = (format!("{problems}\n"), path.with_extension("txt"));
-        if update {
-            fs::write(&expected, &message).unwrap();
-        } else if fs::read_to_string(&expected).unwrap_or_default() != message {
-            wrong.push(message.clone());
-        }
-        let plain = |text: &str| text.chars().all(|c| c == '\n' || !c.is_control());
-        assert!(plain(&message), "{name}: control characters reach the terminal");
+        let name = format!("{}.toml", case.name);
+        let problems = Config::parse(&case.toml, &name, kinds, &facts()).expect_err(&name);
+        let message = format!("{problems}\n");
+        let printable = |text: &str| text.chars().all(|c| c == '\n' || !c.is_control());
+        assert!(printable(&message), "{name}: control characters reach the terminal");
         assert!(problems.render(true).contains("\u{1b}["), "{name}: no colour");
+        if case.message != message {
+            changed.push(message.clone());
+            case.message = message;
+        }
     }
-    assert!(wrong.is_empty(), "changed; run with UPDATE=1 and read the difference:\n{}", wrong.join("\n"));
+    if update {
+        cases::write("refused", topic, &cases);
+    } else {
+        assert!(changed.is_empty(), "changed; run with UPDATE=1 and read the difference:\n{}", changed.join("\n"));
+    }
     seen
 }
 
+/// Topics whose cases need the kinds that come with hertzd.
+const BUILT_IN: &[&str] = &["sensor", "i2c", "gpio", "video", "audio", "value-names"];
+
 #[test]
-fn bad_files_are_refused_with_these_messages() {
-    let seen = refuse_all("bad", &kinds());
-    assert!(seen >= 45, "only {seen} files");
+fn bad_configurations_are_refused_with_these_messages() {
+    let topics = cases::topics("refused").into_iter();
+    let topics = topics.filter(|topic| !BUILT_IN.contains(&topic.as_str()) && topic != "without-audio");
+    let seen: usize = topics.map(|topic| refuse_all(&topic, &kinds())).sum();
+    assert!(seen >= 160, "only {seen} cases");
 }
 
 #[test]
 fn bad_tasks_of_the_built_in_kinds_are_refused_with_these_messages() {
-    let seen = refuse_all("bad-tasks", &Kinds::builtin());
-    assert!(seen >= 10, "only {seen} files");
-}
-
-#[test]
-#[cfg(feature = "audio")]
-fn bad_audio_tasks_are_refused_with_these_messages() {
-    let seen = refuse_all("bad-audio", &Kinds::builtin());
-    assert!(seen >= 8, "only {seen} files");
+    let seen: usize = BUILT_IN.iter().map(|topic| refuse_all(topic, &Kinds::builtin())).sum();
+    assert!(seen >= 26, "only {seen} cases");
 }
 
 #[test]
 #[cfg(not(feature = "audio"))]
-fn a_kind_left_out_of_the_build_is_told_with_how_to_get_it() {
-    assert_eq!(refuse_all("bad-without-audio", &Kinds::builtin()), 1);
+fn a_kind_left_out_of_the_build_is_refused_with_how_to_get_it() {
+    assert_eq!(refuse_all("without-audio", &Kinds::builtin()), 1);
 }
 
 #[test]
