@@ -52,6 +52,9 @@ impl Value {
             Self::Texts => "list of texts".into(),
             Self::Format { like, .. } => format!("`\"{like}\"`"),
             Self::Path => "path".into(),
+            Self::PathEnding(endings) => {
+                format!("path ending in {}", or(endings.iter().map(|ending| format!("`.{ending}`"))))
+            }
             Self::FileName => "name of a file".into(),
             Self::Bytes { most } => format!("list of lists of 1 to {most} bytes"),
             Self::Percent { max } => format!("percent, above 0 and up to {max}"),

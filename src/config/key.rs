@@ -161,6 +161,8 @@ pub enum Value {
     },
     /// The path of a file.
     Path,
+    /// The path of a file with one of these endings, in upper or lower case.
+    PathEnding(&'static [&'static str]),
     /// The name of a file, without a folder.
     FileName,
     /// A list of lists of bytes.

@@ -190,7 +190,7 @@ pub(super) const ON_ERROR: Key = Key::new(
 .default("\"continue\"");
 pub(super) const RECORD: Key = Key::new(
     "record",
-    Value::Path,
+    Value::PathEnding(&["csv", "wav", "mcap"]),
     "File that the task is recorded to. Its ending chooses the format: `.csv` (values, or buffered samples), `.wav` (sound) \
      or `.mcap` (everything; several tasks can share one file).",
 );

@@ -70,7 +70,11 @@ fn table(keys: &[Key], kinds: &Kinds) -> Value {
         _ => Vec::new(),
     });
     let rules: Vec<Value> = keys.iter().flat_map(|key| rules(key, keys, None)).chain(inner).collect();
-    json!({"type": "object", "properties": properties, "allOf": rules})
+    let mut table = json!({"type": "object", "properties": properties});
+    if !rules.is_empty() {
+        table["allOf"] = json!(rules); // an empty list is refused
+    }
+    table
 }
 
 /// What else has to hold where this key is there, or is not. For a key of the tables in the list `inside`, only the
@@ -187,6 +191,11 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
         Wanted::Positive => json!({"type": "number", "exclusiveMinimum": 0}),
         Wanted::Text => json!({"type": "string"}),
         Wanted::Name | Wanted::Path => name,
+        Wanted::PathEnding(endings) => {
+            let either = |c: char| format!("[{}{}]", c.to_ascii_lowercase(), c.to_ascii_uppercase());
+            let endings: Vec<String> = endings.iter().map(|ending| ending.chars().map(either).collect()).collect();
+            json!({"type": "string", "pattern": format!(r"^[^\x00]*[^/\x00]\.({})$", endings.join("|"))})
+        }
         Wanted::FileName => json!({"type": "string", "pattern": r"^[^/\x00]*[^/\s\x00][^/\x00]*$",
                                    "not": {"enum": [".", ".."]}}),
         Wanted::ValueName => {

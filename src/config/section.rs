@@ -308,7 +308,7 @@ impl<'a> Section<'a> {
             let Some(found) = self.value(key) else { continue };
             let concerns = |rule: &&Rule| match rule.word {
                 Some(word) => found.as_str() == Some(word),
-                None => found.as_bool() != Some(false),
+                None => key.value != Value::Bool || found.as_bool() != Some(false),
             };
             if let Some(rule) = key.rules.iter().filter(concerns).find(|rule| !self.holds(rule, keys, &missing)) {
                 self.problem(key, rule.refusal());

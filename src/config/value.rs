@@ -183,7 +183,7 @@ pub(super) fn byte(found: &DeValue<'_>) -> Result<u8, String> {
 
 /// A text, not empty or a path or the name of a file as the key wants.
 pub(super) fn text(wanted: &Value, found: &DeValue<'_>) -> Result<String, String> {
-    let kind = if matches!(wanted, Value::Path) { "path" } else { "text" };
+    let kind = if matches!(wanted, Value::Path | Value::PathEnding(_)) { "path" } else { "text" };
     let text = found.as_str().ok_or_else(|| format!("must be a {kind} in quotes"))?;
     let any = matches!(wanted, Value::Text | Value::Format { .. });
     match wanted {

@@ -115,7 +115,9 @@ fn spin(section: &mut Section<'_>, rates: &[Rate]) -> Option<Spin> {
         Some("off") => Ok(Spin::Off),
         Some("auto") => Ok(Spin::Auto { cpu_max: cpu_max.unwrap_or_default() }),
         // What begins like a number is a wrong duration; anything else may be a wrong word.
-        Some(text) if !text.starts_with(|c: char| c.is_ascii_digit() || c == '-') => Err(wanted.to_owned()),
+        Some(text) if !text.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
+            Err(wanted.to_owned())
+        }
         None if !value.is_integer() && !value.is_float() => Err(wanted.to_owned()),
         _ => match value::duration(value)? {
             Span::ZERO => Err("must be above zero; write \"off\" for none".to_owned()),
