@@ -1,10 +1,15 @@
-//! When things run: arithmetic only. No clock, no thread, no system call; time comes in as a value, and nothing is
-//! allocated after construction.
+//! When tasks run: arithmetic only. No clock, no thread, no system call; time comes in as a value, and nothing is allocated
+//! after construction.
 //!
-//! [`Rate`] says where releases lie, [`Account`] what one task owes, [`Schedule`] which of many tasks runs next, and
-//! [`Sleeps`] how far to sleep and how long to spin. [`FixedStep`] is the same arithmetic for callers that own the
-//! loop; [`feasible`](feasible()) says beforehand whether all deadlines can be kept, and [`LeakyBucket`] afterwards
-//! whether too many were missed.
+//! | type | what it decides |
+//! | --- | --- |
+//! | [`Rate`], [`Grid`] | the instants of all releases |
+//! | [`Account`], [`Overrun`] | how much debt a task keeps after a late tick, and which releases it gives up |
+//! | [`Schedule`] | which of many tasks runs next |
+//! | [`Sleeps`], [`Tail`] | how far to sleep, and how long to spin until the release |
+//! | [`feasible`](feasible()) | before the start: whether all deadlines can be met |
+//! | [`LeakyBucket`] | afterwards: whether too many were missed |
+//! | [`FixedStep`] | the same arithmetic for a caller that owns the loop, such as a game |
 
 mod rate;
 
@@ -19,6 +24,8 @@ mod fixed_step;
 mod feasible;
 
 mod bucket;
+
+mod utilisation;
 
 pub use bucket::LeakyBucket;
 pub use credit::{Account, Grid, Overrun, Settled};
