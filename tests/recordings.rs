@@ -1,6 +1,7 @@
 //! Recordings of the real program, read back: by the crates that others use, and by the official Python reader.
 
 mod common;
+mod recorded;
 
 use common::{Ended, HERE, HERTZD, Running, count, is_root, run, run_in, start, task};
 use hertzd::channels::{AudioFormat, BlockSender, Format, Head, ImageFormat, SampleFormat, Shape};
@@ -10,95 +11,12 @@ use hertzd::internals::{KernelClock, pause};
 use hertzd::internals::{Options, Surroundings, run_daemon};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::{Clock, Span};
+use recorded::{Message, by_topic, counted, files, messages, python, python_agrees, recorded};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-
-/// A message of an MCAP file.
-#[derive(Clone, Debug, PartialEq)]
-struct Message {
-    topic: String,
-    sequence: u32,
-    time: u64,
-    data: Vec<u8>,
-}
-
-/// The messages of a file up to its end or, where that is missing, its last whole chunk.
-fn messages(path: &Path) -> Vec<Message> {
-    let bytes = fs::read(path).unwrap();
-    let stream = mcap::MessageStream::new_with_options(&bytes, mcap::read::Options::IgnoreEndMagic.into());
-    let messages = stream.unwrap().map_while(Result::ok).map(|message| Message {
-        topic: message.channel.topic.clone(),
-        sequence: message.sequence,
-        time: message.log_time,
-        data: message.data.into_owned(),
-    });
-    messages.collect()
-}
-
-/// Whether the file has a summary at its end, which counts so many messages.
-fn counted(path: &Path) -> Option<u64> {
-    mcap::Summary::read(&fs::read(path).unwrap()).ok()??.stats.map(|stats| stats.message_count)
-}
-
-fn by_topic(messages: &[Message]) -> BTreeMap<&str, Vec<&Message>> {
-    let mut topics: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    messages.iter().for_each(|message| topics.entry(message.topic.as_str()).or_default().push(message));
-    topics
-}
-
-/// What the official Python reader finds: a line per message, and of sound and pictures the fields. Chunks are checked.
-const READER: &str = r#"
-import json, sys
-from mcap.exceptions import EndOfFile, McapError
-from mcap.reader import NonSeekingReader, make_reader
-from mcap_protobuf.decoder import DecoderFactory
-path, whole = sys.argv[1], sys.argv[2] == "whole"
-decode = DecoderFactory()
-with open(path, "rb") as file:
-    reader = make_reader(file, validate_crcs=True) if whole else NonSeekingReader(file)
-    try:
-        for schema, channel, message in reader.iter_messages(log_time_order=False):
-            line = [channel.topic, message.sequence, message.log_time, message.data.hex()]
-            if channel.message_encoding == "json":
-                json.loads(message.data), json.loads(schema.data)
-            else:
-                m = decode.decoder_for(channel.message_encoding, schema)(message.data)
-                line.append({f.name: getattr(m, f.name) for f in m.DESCRIPTOR.fields if f.name not in ("data", "timestamp")})
-                line.append([m.timestamp.seconds * 10**9 + m.timestamp.nanos, m.data.hex()])
-            print(json.dumps(line))
-    except (EndOfFile, McapError) as error:
-        if whole: raise
-"#;
-
-/// The lines of the Python reader; `None`: it is not there.
-fn python(path: &Path, whole: bool) -> Option<Vec<Value>> {
-    let there = Command::new("python3").args(["-c", "import mcap.reader, mcap_protobuf.decoder"]).output();
-    if !there.is_ok_and(|output| output.status.success()) {
-        println!("skipped: python3 has no mcap and mcap-protobuf-support to read with");
-        return None;
-    }
-    let mut reader = Command::new("python3");
-    reader.args(["-c", READER]).arg(path).arg(if whole { "whole" } else { "cut off" });
-    let output = reader.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
-    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
-}
-
-/// That the Python reader finds the same.
-fn python_agrees(path: &Path, messages: &[Message], whole: bool) {
-    let Some(lines) = python(path, whole) else { return };
-    let found = lines.iter().map(|line| {
-        let text = |index: usize| line[index].as_str().unwrap().to_owned();
-        (text(0), line[1].as_u64().unwrap(), line[2].as_u64().unwrap(), text(3))
-    });
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let wanted = messages.iter().map(|m| (m.topic.clone(), u64::from(m.sequence), m.time, hex(&m.data)));
-    assert_eq!(found.collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
-}
 
 /// Two tasks in one file: one with values, one that overruns in every other tick. Nothing is given up.
 fn two_in_one(more: &str) -> String {
@@ -109,10 +27,6 @@ fn two_in_one(more: &str) -> String {
          [task.busy]\nkind = \"load\"\nrate = 200\nrun = [\"0s\", \"2ms\"]\nphase = \"2ms\"\ndeadline = \"1ms\"\n\
          overrun = \"credit\"\nmax-debt = \"1h\"\nrecord = \"{HERE}/x.mcap\"\n"
     )
-}
-
-fn recorded<'a>(summary: &'a Value, name: &str) -> &'a Value {
-    &task(summary, name)["recorded"]
 }
 
 /// That the messages are those that the summary says were recorded, each in its place.
@@ -168,23 +82,6 @@ fn an_mcap_has_every_value_tick_and_overrun() {
         .collect();
     assert!(values.is_sorted());
     assert_eq!(Some(values[values.len() - 1]), task(&summary, "up")["values"]["uptime"]["last"].as_f64());
-}
-
-/// Files of a recording, finished ones first, in the order of their names.
-fn files(folder: &Path, stem: &str, ending: &str) -> Vec<PathBuf> {
-    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let ours = |path: &PathBuf| {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        name.starts_with(&format!("{stem}.")) && name.ends_with(ending)
-    };
-    let mut files: Vec<_> = names.filter(ours).collect();
-    // `x.2026…Z.csv` stands before `x.2026…Z-2.csv`, and `x.csv` at the end.
-    files.sort_by_key(|path| {
-        let name = path.file_name().unwrap().to_str().unwrap().trim_end_matches(ending).to_owned();
-        let (time, number) = name.split_once("Z-").unwrap_or((name.trim_end_matches('Z'), "1"));
-        (time == stem, time.to_owned(), number.parse::<u32>().unwrap())
-    });
-    files
 }
 
 #[test]

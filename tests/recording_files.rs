@@ -1,0 +1,213 @@
+//! Which file a recording is, who may write to it, and what becomes of it when others interfere: with the real program.
+
+mod common;
+mod recorded;
+
+use common::{Ended, HERE, HERTZD, Running, count, run, run_in, task};
+use recorded::{counted, files, messages, python_agrees, recorded};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+/// A task with one value that is recorded to `path`. Nothing is given up.
+fn recording(name: &str, path: &str, more: &str) -> String {
+    format!(
+        "[task.{name}]\nkind = \"sensor\"\nrate = 100\npath = \"/proc/uptime\"\nname = \"uptime\"\n\
+         overrun = \"credit\"\nmax-debt = \"1h\"\nrecord = \"{HERE}/{path}\"\n{more}"
+    )
+}
+
+/// A task that cannot be built.
+const BROKEN: &str = "[task.broken]\nkind = \"sensor\"\nrate = 1\npath = \"/nonexistent\"\n";
+
+/// Rows of all these CSV files; each line of them is whole.
+fn rows(files: &[impl AsRef<Path>]) -> u64 {
+    let rows = files.iter().map(|path| {
+        let text = fs::read_to_string(path).unwrap();
+        let columns = |line: &str| line.split(',').count();
+        assert!(text.ends_with('\n') && text.lines().all(|line| columns(line) == 4), "{}", path.as_ref().display());
+        text.lines().count() as u64 - 1
+    });
+    rows.sum()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let name = |entry: Result<fs::DirEntry, _>| entry.unwrap().file_name().into_string().unwrap();
+    let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(name).collect();
+    names.retain(|name| !["test.toml", "stdout", "stderr"].contains(&name.as_str()));
+    names.sort();
+    names
+}
+
+/// Starts it, and waits until it records to `file`.
+fn run_until_recorded(config: &str, file: &str) -> Running {
+    let mut running = run(config, &["--json"]);
+    running
+        .wait_for("it records", |running| fs::metadata(running.folder().join(file)).is_ok_and(|file| file.len() > 200));
+    running
+}
+
+fn reload_with(running: &mut Running, config: &str, logged: &str) {
+    let config = config.replace(HERE, running.folder().to_str().unwrap());
+    fs::write(running.folder().join("test.toml"), config).unwrap();
+    running.signal("HUP");
+    running.wait_for(logged, |running| running.stderr().contains(logged));
+}
+
+fn stop(running: Running) -> Ended {
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    ended
+}
+
+#[test]
+fn a_second_process_is_refused_and_the_first_loses_nothing() {
+    let often = "record-max-time = \"1s\"\n";
+    let config = recording("csv", "x.csv", often) + &recording("mcap", "x.mcap", often);
+    let mut first = run_until_recorded(&config, "x.csv");
+    let there = first.folder().to_str().unwrap().to_owned();
+    let links = tempfile::tempdir().unwrap();
+    symlink(first.folder().join("x.csv"), links.path().join("link.csv")).unwrap();
+    symlink(first.folder(), links.path().join("folder")).unwrap();
+    // Again and again, while one file follows another.
+    let mut refused = 0;
+    while files(first.folder(), "x", ".csv").len() < 3 {
+        assert!(!first.has_ended(), "{}", first.stderr());
+        let before = names(links.path());
+        for path in
+            [format!("{there}/x.csv"), format!("{there}/x.mcap"), "HERE/link.csv".into(), "HERE/folder/x.mcap".into()]
+        {
+            let path = path.replace("HERE", links.path().to_str().unwrap());
+            // The file of another task is made first, and removed again.
+            let other = recording("a", "new.csv", "").replace(HERE, links.path().to_str().unwrap());
+            let config = other + &recording("b", "", "").replace(&format!("{HERE}/"), &path);
+            let second = run(&config, &["--for", "1s"]).wait();
+            assert_eq!(second.status.code(), Some(78), "{path}: {}", second.told());
+            let holder = format!("cannot record to {path}: in use by hertzd (pid {})", first.pid());
+            assert!(second.stderr.contains(&holder), "{holder}: {}", second.told());
+            refused += 1;
+        }
+        assert_eq!(names(links.path()), before);
+    }
+    assert!(refused > 0);
+    let ended = stop(first);
+    let (summary, folder) = (ended.summary(), ended.folder.path());
+    for name in ["csv", "mcap"] {
+        let (of, part) = (task(&summary, name), recorded(&summary, name));
+        assert_eq!((count(part, "rows"), count(part, "lost")), (count(of, "ran"), 0), "{part}");
+    }
+    assert_eq!(rows(&files(folder, "x", ".csv")), count(task(&summary, "csv"), "ran"));
+    let mut found = 0;
+    for path in files(folder, "x", ".mcap") {
+        let messages = messages(&path);
+        assert_eq!(counted(&path), Some(messages.len() as u64), "{}", path.display());
+        python_agrees(&path, &messages, true);
+        found += messages.iter().filter(|message| message.topic == "mcap/values").count() as u64;
+    }
+    assert_eq!(found, count(task(&summary, "mcap"), "ran"));
+    // The lock ends with the process.
+    let next = recording("csv", "x.csv", often);
+    let ended = run_in(ended.folder, Command::new(HERTZD), &next, &["--for", "100ms"]).wait();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+}
+
+#[test]
+fn a_refused_start_leaves_no_file() {
+    let ended = run(&(recording("a", "a.csv", "") + &recording("b", "b.mcap", "") + BROKEN), &["--for", "1s"]).wait();
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.told());
+    assert_eq!(names(ended.folder.path()), [""; 0], "{}", ended.told());
+}
+
+#[test]
+fn a_refused_reload_leaves_no_file_and_the_recording_goes_on() {
+    let config = recording("a", "a.csv", "");
+    let mut running = run_until_recorded(&config, "a.csv");
+    reload_with(&mut running, &(config + &recording("b", "b.mcap", "") + BROKEN), "reload refused");
+    assert_eq!(names(running.folder()), ["a.csv"]);
+    let ended = stop(running);
+    assert_eq!(rows(&[ended.folder.path().join("a.csv")]), count(task(&ended.summary(), "a"), "ran"));
+}
+
+#[test]
+fn other_columns_at_a_reload_begin_the_next_csv() {
+    let config = recording("a", "a.csv", "");
+    let mut running = run_until_recorded(&config, "a.csv");
+    reload_with(&mut running, &config.replace("\"uptime\"", "\"other\""), "reloaded");
+    running.wait_for("the next file begins", |running| files(running.folder(), "a", ".csv").len() == 2);
+    let ended = stop(running);
+    let files = files(ended.folder.path(), "a", ".csv");
+    let headers = files.iter().map(|path| fs::read_to_string(path).unwrap().lines().next().unwrap().to_owned());
+    let header = |name| format!("tick,release_utc,lateness_ns,{name}");
+    assert_eq!(headers.collect::<Vec<_>>(), [header("uptime"), header("other")]);
+    assert!(rows(&files[..1]) > 0);
+    assert_eq!(rows(&files[1..]), count(task(&ended.summary(), "a"), "ran"), "{}", ended.told());
+}
+
+#[test]
+fn an_mcap_that_another_program_moves_or_cuts_off_is_followed_by_a_whole_one() {
+    let mut running = run_until_recorded(&recording("a", "a.mcap", ""), "a.mcap");
+    let (path, moved) = (running.folder().join("a.mcap"), running.folder().join("moved"));
+    let has_messages = |_: &Running| path.exists() && messages(&path).len() > 100;
+    running.wait_for("a chunk is written", has_messages);
+    fs::rename(&path, &moved).unwrap();
+    running.wait_for("the next file has a chunk", has_messages);
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(5_000).unwrap();
+    running.wait_for("the file is put aside", |running| files(running.folder(), "a", ".mcap").len() == 2);
+    running.wait_for("the next file has a chunk", has_messages);
+    let ended = stop(running);
+    assert!(ended.stderr.contains("another program has moved or deleted the recording"), "{}", ended.told());
+    assert!(ended.stderr.contains("another program has made the file shorter"), "{}", ended.told());
+    for path in [&moved, &path].map(|path| ended.folder.path().join(path.file_name().unwrap())) {
+        let messages = messages(&path);
+        assert_eq!(counted(&path), Some(messages.len() as u64), "{}", path.display());
+        python_agrees(&path, &messages, true);
+    }
+    let aside = &files(ended.folder.path(), "a", ".mcap")[0];
+    assert_eq!(fs::metadata(aside).unwrap().len(), 5_000, "nothing is written behind what is left");
+    let summary = ended.summary();
+    let part = recorded(&summary, "a");
+    let all = count(part, "rows") + count(part, "ticks") + count(part, "lost");
+    assert_eq!(all, 2 * count(task(&summary, "a"), "ran"), "what was lost is counted: {part}");
+}
+
+#[test]
+fn links_to_one_file_are_one_recording() {
+    let two = |ending: &str, one: &str, other: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        symlink(format!("a{ending}"), folder.path().join(format!("b{ending}"))).unwrap();
+        let config = recording("a", &format!("a{ending}"), one) + &recording("b", &format!("b{ending}"), other);
+        run_in(folder, Command::new(HERTZD), &config, &["--for", "500ms", "--json"]).wait()
+    };
+    let ended = two(".csv", "", "");
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.told());
+    assert!(ended.stderr.contains("task.a records there too"), "{}", ended.told());
+    assert_eq!(names(ended.folder.path()), ["b.csv"], "the link");
+    let ended = two(".mcap", "record-keep = 3\n", "record-keep = 4\n");
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.told());
+    assert!(ended.stderr.contains("task.b: record-keep = 4; task.a records to the same file"), "{}", ended.told());
+    let ended = two(".mcap", "", "record-keep = 3\n");
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(names(ended.folder.path()), ["a.mcap", "b.mcap"]);
+    let messages = messages(&ended.folder.path().join("a.mcap"));
+    for name in ["a", "b"] {
+        let rows = messages.iter().filter(|message| message.topic == format!("{name}/values")).count() as u64;
+        assert_eq!(rows, count(task(&ended.summary(), name), "ran"));
+    }
+}
+
+#[test]
+fn a_number_that_a_crash_cut_off_is_never_completed() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = "tick,release_utc,lateness_ns,uptime\n";
+    let whole = format!("{header}0,2026-11-21T03:13:18.616908501Z,1026470,3071.07\n");
+    fs::write(folder.path().join("a.csv"), format!("{whole}1,2026-11-21T03:13:18.626908501Z,102,30")).unwrap();
+    let ended =
+        run_in(folder, Command::new(HERTZD), &recording("a", "a.csv", ""), &["--for", "100ms", "--json"]).wait();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    let path = ended.folder.path().join("a.csv");
+    assert!(fs::read_to_string(&path).unwrap().starts_with(&format!("{whole}0,")));
+    assert_eq!(rows(&[path]), 1 + count(task(&ended.summary(), "a"), "ran"));
+    assert!(ended.stderr.contains("the last line of the recording was cut off and is dropped"), "{}", ended.told());
+}
