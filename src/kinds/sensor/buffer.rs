@@ -137,7 +137,8 @@ const TIMESTAMP: &str = "in_timestamp";
 fn in_order(elements: &Path, channels: Vec<String>) -> Result<Vec<(String, SampleLayout)>, String> {
     let mut parts = Vec::new();
     for channel in channels {
-        parts.push((number(elements, &channel, "index")?, layout_of(elements, &channel)?, channel));
+        let index: u32 = read(elements, &channel, "index", |text| text.parse().ok())?;
+        parts.push((index, read(elements, &channel, "type", SampleLayout::parse)?, channel));
     }
     parts.sort_by_key(|(index, ..)| *index);
     Ok(parts.into_iter().map(|(_, layout, channel)| (channel, layout)).collect())
@@ -285,14 +286,9 @@ fn set_clock(folder: &Path) -> i64 {
     i64::try_from(offset).unwrap_or(0)
 }
 
-fn number(elements: &Path, channel: &str, what: &str) -> Result<u32, String> {
+/// The content of a channel's file: `in_accel_x_type`.
+fn read<T>(elements: &Path, channel: &str, what: &str, parse: fn(&str) -> Option<T>) -> Result<T, String> {
     let path = elements.join(format!("{channel}_{what}"));
     let text = std::fs::read_to_string(&path).map_err(|error| file_error("read", &path, &error))?;
-    text.trim().parse().map_err(|_| format!("{} holds no number: {:?}", path.display(), text.trim()))
-}
-
-fn layout_of(elements: &Path, channel: &str) -> Result<SampleLayout, String> {
-    let path = elements.join(format!("{channel}_type"));
-    let text = std::fs::read_to_string(&path).map_err(|error| file_error("read", &path, &error))?;
-    SampleLayout::parse(&text).ok_or_else(|| format!("{} has an unknown format: {:?}", path.display(), text.trim()))
+    parse(text.trim()).ok_or_else(|| format!("{} has an unknown format: {:?}", path.display(), text.trim()))
 }

@@ -101,46 +101,36 @@ pub(super) fn find(class: Class, sys: &Path, wanted: &ByName) -> Result<Candidat
             return Err((class.key(), format!("cannot list {}: {error}", folder.display())));
         }
     };
+    let quoted = |names: Vec<&String>| names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
     let named: Vec<_> = all.iter().filter(|one| one.name == *name || one.label.as_ref() == Some(name)).collect();
     if named.is_empty() {
-        let names: Vec<_> = all.iter().map(|one| format!("{:?}", one.label.as_ref().unwrap_or(&one.name))).collect();
-        let there = match names.is_empty() {
+        let there = match all.is_empty() {
             true => format!("there is no {word} device at all"),
-            false => format!("there are {}", names.join(", ")),
+            false => {
+                let names = all.iter().map(|one| one.label.as_ref().unwrap_or(&one.name));
+                format!("there are {}", quoted(names.collect()))
+            }
         };
         return Err((class.key(), format!("no {word} device is named {name:?}; {there}")));
     }
-    let devices: Vec<_> = named.iter().map(|one| format!("{:?}", one.device)).collect();
-    match (&wanted.device, &named[..]) {
-        (None, [one]) => Ok((*one).clone()),
-        (None, _) => Err((
-            class.key(),
-            format!(
-                "{} {word} devices are named {name:?}; say which with device = one of {}",
-                named.len(),
-                devices.join(", ")
-            ),
-        )),
-        (Some(device), _) => {
-            let matching: Vec<_> = named.iter().filter(|one| one.device == *device || one.node == *device).collect();
-            match matching[..] {
-                [one] => Ok((*one).clone()),
-                [] => Err((
-                    "device",
-                    format!("no {word} device {name:?} belongs to {device:?}; it is one of {}", devices.join(", ")),
-                )),
-                _ => {
-                    let nodes: Vec<_> = matching.iter().map(|one| format!("{:?}", one.node)).collect();
-                    Err((
-                        "device",
-                        format!(
-                            "{} {word} devices {name:?} belong to {device:?}; say which with device = one of {}",
-                            matching.len(),
-                            nodes.join(", ")
-                        ),
-                    ))
-                }
-            }
+    let is_wanted = |one: &Candidate| wanted.device.as_ref().is_none_or(|it| one.device == *it || one.node == *it);
+    let matching: Vec<_> = named.iter().copied().filter(|one| is_wanted(one)).collect();
+    let devices = || quoted(named.iter().map(|one| &one.device).collect());
+    match (&matching[..], &wanted.device) {
+        ([one], _) => Ok((*one).clone()),
+        (several, None) => {
+            let (count, devices) = (several.len(), devices());
+            let which = format!("say which with device = one of {devices}");
+            Err((class.key(), format!("{count} {word} devices are named {name:?}; {which}")))
+        }
+        ([], Some(device)) => {
+            let which = format!("it is one of {}", devices());
+            Err(("device", format!("no {word} device {name:?} belongs to {device:?}; {which}")))
+        }
+        (several, Some(device)) => {
+            let (count, nodes) = (several.len(), quoted(several.iter().map(|one| &one.node).collect()));
+            let which = format!("say which with device = one of {nodes}");
+            Err(("device", format!("{count} {word} devices {name:?} belong to {device:?}; {which}")))
         }
     }
 }
