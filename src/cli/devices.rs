@@ -1,37 +1,25 @@
-//! `hertzd devices`: what this machine offers, as sections of a configuration ready to paste.
+//! `hertzd devices`: prints what this machine has, as sections of a configuration ready to paste.
 //!
-//! Only files of /sys and /proc are read, and GPIO chips and cameras asked what they are: no bus is probed, no line or
-//! stream is taken. Works for an ordinary user, who is told what a device needs to be opened.
+//! The kinds find their devices themselves, by the code that their tasks use. No bus is probed, and no line or stream is
+//! taken. Works for an ordinary user, who is told what is needed to open a device.
 
 use super::{App, Stop, print};
-use crate::config::Kinds;
-use crate::config::TASK_KEYS;
+use crate::config::{Kinds, TASK_KEYS};
+use crate::kinds::device::{FoundDevice, Roots};
+use crate::kinds::found_devices;
 use clap::Args;
-use offer::Offer;
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-
-mod buses;
-
-mod cameras;
-
-mod offer;
-
-mod pins;
-
-mod sensors;
-
-mod sound;
+use std::path::Path;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    hertzd devices                      what there is, with a section for each\n  \
-    hertzd devices | less               with names of lines, inputs and buses to choose from\n  \
+    hertzd devices                      all devices, with a section for each\n  \
+    hertzd devices | less               the same, page by page\n  \
     hertzd devices --json | jq -r '.devices[] | select(.class == \"hwmon\").name'\n\n\
-    Sections are printed as they may stand in a configuration. Those with a # in front need something first, which is\n\
-    said above them: an address, a choice of lines, a kind that this build was made without. The names are those that\n\
-    stay the same when numbers change. Buses are not probed: which chips are on one is for `i2cdetect` to find out.")]
+    Each section can be pasted into a configuration. One with a # in front needs something first, which the lines above\n\
+    it say: an address, a choice of lines, a kind that this build was made without. Devices go by names that stay the\n\
+    same when numbers change, unless several have the same name. Buses are not probed; `i2cdetect` finds the chips.")]
 pub(super) struct DevicesArgs {
     /// Print them as one JSON object
     #[arg(long)]
@@ -39,52 +27,27 @@ pub(super) struct DevicesArgs {
 }
 
 pub(super) fn devices(app: &App, args: &DevicesArgs) -> Result<(), Stop> {
-    let offers = find(&Places::of_this_machine(), &app.kinds);
-    print(&if args.json { as_json(&offers) } else { as_text(&offers) })
-}
-
-/// Where to look.
-#[derive(Debug)]
-struct Places {
-    sys: PathBuf,
-    dev: PathBuf,
-    proc: PathBuf,
-}
-
-impl Places {
-    fn of_this_machine() -> Self {
-        Self::under(Path::new("/"))
-    }
-
-    fn under(root: &Path) -> Self {
-        Self { sys: root.join("sys"), dev: root.join("dev"), proc: root.join("proc") }
-    }
+    let devices = find(&Roots::under(Path::new("/")), &app.kinds);
+    print(&if args.json { as_json(&devices) } else { as_text(&devices) })
 }
 
 /// All there is; sections have names of their own, and keys that this build knows.
-fn find(places: &Places, kinds: &Kinds) -> Vec<Offer> {
-    let lists = [
-        sensors::hwmon(places),
-        sensors::iio(places),
-        buses::list(places),
-        pins::list(places),
-        sound::list(places),
-        cameras::list(places),
-    ];
-    let mut offers: Vec<_> = lists.into_iter().flatten().collect();
-    let mut taken = BTreeSet::new();
-    for offer in &mut offers {
-        offer.task = offer::unique(&offer.task, &mut taken);
-        if let Some(why) = unfit(offer, kinds) {
-            offer.needs.push(why);
-        }
+fn find(roots: &Roots, kinds: &Kinds) -> Vec<FoundDevice> {
+    let mut devices = found_devices(roots);
+    let mut names = BTreeSet::new();
+    for device in &mut devices {
+        let name = std::mem::take(&mut device.task);
+        let numbered = (2..).map(|number| format!("{name}-{number}"));
+        let mut free = std::iter::once(name.clone()).chain(numbered).filter(|name| names.insert(name.clone()));
+        device.task = free.next().unwrap_or_default(); // there is always one
+        device.needs.extend(unfit(device, kinds));
     }
-    offers
+    devices
 }
 
 /// Why this build would refuse the section.
-fn unfit(offer: &Offer, kinds: &Kinds) -> Option<String> {
-    let kind = offer.kind;
+fn unfit(device: &FoundDevice, kinds: &Kinds) -> Option<String> {
+    let kind = device.kind;
     let Some(known) = kinds.get(kind) else {
         return Some(match kinds.remedy(kind) {
             Some(remedy) => format!("this build was made without the kind \"{kind}\": {remedy}"),
@@ -92,30 +55,57 @@ fn unfit(offer: &Offer, kinds: &Kinds) -> Option<String> {
         });
     };
     let is_known = |key: &str| TASK_KEYS.iter().chain(&*known.keys).any(|known| known.name == key);
-    let (key, ..) = offer.keys.iter().find(|(key, ..)| !is_known(key))?;
+    let (key, ..) = device.keys.iter().find(|(key, ..)| !is_known(key))?;
     Some(format!("this build does not know the key {key} of the kind \"{kind}\""))
 }
 
 const HEAD: &str = "\
-# What this machine offers, as sections of a configuration. Those with a # in front need something first, as is said there.
+# Devices of this machine, as sections of a configuration. A section with a # in front needs something first; see there.
 ";
 
 const NOTHING: &str = "\
-# This machine offers nothing to hertzd: no hwmon or IIO device, no I2C bus, no GPIO chip, no sound card that captures, no
-# camera. A sensor may need its module, such as lm75; buses want the module i2c-dev. In a container, /sys and /dev show
-# what it was given. Files of /proc and /sys can be polled all the same, with kind = \"sensor\" and path.
+# This machine has no device that hertzd can use: no hwmon or IIO device, no I2C bus, no GPIO chip, no sound card that
+# captures, no camera. A sensor may need its kernel module, such as lm75; buses need the module i2c-dev. A container only
+# has the /sys and /dev that it was given. Files of /proc and /sys can be polled with kind = \"sensor\" and path.
 ";
 
-fn as_text(offers: &[Offer]) -> String {
-    if offers.is_empty() {
-        return NOTHING.to_owned();
+fn as_text(devices: &[FoundDevice]) -> String {
+    match devices {
+        [] => NOTHING.to_owned(),
+        _ => HEAD.to_owned() + &devices.iter().map(|device| format!("\n{}", entry(device))).collect::<String>(),
     }
-    let sections: String = offers.iter().map(|offer| format!("\n{offer}")).collect();
-    format!("{HEAD}{sections}")
 }
 
-fn as_json(offers: &[Offer]) -> String {
-    let devices: Vec<_> = offers.iter().map(Offer::to_json).collect();
+/// What is known of a device, as comments, and its section; commented out if something is needed first.
+fn entry(device: &FoundDevice) -> String {
+    let node = device.node.iter().map(|node| format!(", {node}")).collect::<String>();
+    let mut lines = vec![format!("# {}: {}{node}", device.class, device.name)];
+    lines.extend(device.about.iter().map(|line| format!("#   {line}")));
+    lines.extend(device.refused.iter().map(|reason| format!("# You may not open it: {reason}")));
+    lines.extend(device.needs.iter().map(|line| format!("# Needed: {line}")));
+    let hidden = |line: &str| !device.needs.is_empty() && !line.starts_with('#');
+    lines.extend(device.section().lines().map(|line| format!("{}{line}", if hidden(line) { "#" } else { "" })));
+    lines.iter().map(|line| one_line(line) + "\n").collect()
+}
+
+/// A text of the kernel's or a device's, fit for one line.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn as_json(devices: &[FoundDevice]) -> String {
+    let device = |device: &FoundDevice| {
+        json!({
+            "class": device.class,
+            "name": device.name,
+            "node": device.node,
+            "about": device.about,
+            "needs": device.needs,
+            "refused": device.refused,
+            "section": device.section(),
+        })
+    };
+    let devices: Vec<_> = devices.iter().map(device).collect();
     format!("{}\n", json!({"version": 1, "devices": devices}))
 }
 

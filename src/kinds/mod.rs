@@ -9,19 +9,26 @@ pub(crate) mod load;
 
 pub(crate) mod sensor;
 
-#[cfg(feature = "audio")]
+// Of a kind that is left out, the list of its devices stays.
+#[cfg_attr(not(feature = "audio"), path = "audio/list.rs")]
 mod audio;
 
-#[cfg(feature = "gpio")]
-pub(crate) mod gpio;
+#[cfg_attr(not(feature = "gpio"), path = "gpio/list.rs")]
+mod gpio;
 
-#[cfg(feature = "i2c")]
+#[cfg_attr(not(feature = "i2c"), path = "i2c/list.rs")]
 mod i2c;
 
-#[cfg(feature = "video")]
+#[cfg_attr(not(feature = "video"), path = "video/list.rs")]
 pub(crate) mod video;
 
 use crate::config::Kinds;
+use device::{FoundDevice, Roots};
+
+/// What the machine has for the kinds, in the order in which `hertzd devices` prints it. May block.
+pub(crate) fn found_devices(roots: &Roots) -> Vec<FoundDevice> {
+    [sensor::list, i2c::list, gpio::list, audio::list, video::list].into_iter().flat_map(|list| list(roots)).collect()
+}
 
 impl Kinds {
     /// The kinds that come with hertzd, as far as its features were chosen when it was built.

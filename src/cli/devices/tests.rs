@@ -47,10 +47,10 @@ fn full() -> tempfile::TempDir {
     ])
 }
 
-fn printed(root: &Path, kinds: &Kinds) -> (String, Vec<Offer>) {
-    let offers = find(&Places::under(root), kinds);
-    let text = as_text(&offers).replace(root.to_str().unwrap(), "");
-    (text, offers)
+fn printed(root: &Path, kinds: &Kinds) -> (String, Vec<FoundDevice>) {
+    let devices = find(&Roots::under(root), kinds);
+    let text = as_text(&devices).replace(root.to_str().unwrap(), "");
+    (text, devices)
 }
 
 fn parse(text: &str) -> Config {
@@ -71,11 +71,11 @@ fn uncommented(text: &str) -> String {
 fn what_is_printed_is_a_configuration() {
     let root = full();
     let kinds = Kinds::builtin();
-    let (text, offers) = printed(root.path(), &kinds);
-    let classes: Vec<_> = offers.iter().map(|offer| offer.class).collect();
+    let (text, devices) = printed(root.path(), &kinds);
+    let classes: Vec<_> = devices.iter().map(|device| device.class).collect();
     let wanted = ["hwmon", "hwmon", "hwmon", "iio", "i2c", "i2c", "gpio", "alsa", "alsa", "v4l2"];
     assert_eq!(classes, wanted, "{text}");
-    let names: Vec<_> = offers.iter().map(|offer| offer.task.as_str()).collect();
+    let names: Vec<_> = devices.iter().map(|device| device.task.as_str()).collect();
     let wanted = [
         "coretemp",
         "lm75",
@@ -92,36 +92,36 @@ fn what_is_printed_is_a_configuration() {
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
 
     // As it is: what needs nothing first.
-    let ready: Vec<_> = offers.iter().filter(|offer| offer.needs.is_empty()).map(|offer| &offer.task).collect();
+    let ready: Vec<_> = devices.iter().filter(|device| device.needs.is_empty()).map(|device| &device.task).collect();
     let config = parse(&text);
     assert_eq!(config.tasks.iter().map(|task| &task.name).collect::<Vec<_>>(), ready);
     assert!(ready.len() >= 4, "{text}");
 
     // And each section by itself, as far as this build has its kind.
     let mut parsed = 0;
-    for offer in offers.iter().filter(|offer| unfit(offer, &kinds).is_none()) {
-        let config = parse(&uncommented(&offer.to_string()));
-        assert_eq!((config.tasks.len(), config.tasks[0].name.as_str()), (1, offer.task.as_str()));
+    for device in devices.iter().filter(|device| unfit(device, &kinds).is_none()) {
+        let config = parse(&uncommented(&entry(device)));
+        assert_eq!((config.tasks.len(), config.tasks[0].name.as_str()), (1, device.task.as_str()));
         parsed += 1;
     }
-    let expected = offers.iter().filter(|offer| kinds.get(offer.kind).is_some()).count();
+    let expected = devices.iter().filter(|device| kinds.get(device.kind).is_some()).count();
     assert_eq!(parsed, expected, "a kind of this build does not know a key that is printed:\n{text}");
 }
 
 #[test]
 fn what_is_needed_is_said() {
     let root = full();
-    let (text, offers) = printed(root.path(), &Kinds::builtin());
+    let (text, devices) = printed(root.path(), &Kinds::builtin());
     for line in [
         "# hwmon: coretemp\n#   temp1_input (Package ?[31m): now 42000\n",
         "device = \"hwmon10\"\n",
         "# iio: mpu6050, /dev/iio:device0\n#   polled: in_accel_x_raw\n#   buffered: in_accel_x\n#   triggers: tick\n",
-        "#   0x48: lm75, which a driver of the kernel has: read it as a sensor\n",
+        "#   0x48: lm75, used by a driver of the kernel: read it as a sensor\n",
         "# Needed: the address and registers of a chip, from its data sheet\n#[task.i2c-0]\n",
         "#bus = \"SMBus stub driver\"\n",
         "# Needed: /dev/i2c-1: load the module i2c-dev (`modprobe i2c-dev`)\n",
         "#bus = \"DDC \\\"1\\\" \\u007f\"\n",
-        "# Needed: a choice of lines: each that is asked for becomes an input\n",
+        "# Needed: a choice of lines: each one in the section becomes an input\n",
         "# alsa: Loopback, Loopback PCM, /dev/snd/pcmC1D1c\n",
     ] {
         assert!(text.contains(line), "{line}is not in\n{text}");
@@ -132,17 +132,57 @@ fn what_is_needed_is_said() {
         text.contains("# Needed: this build was made without the kind \"audio\": build it so\n#[task.0-0]"),
         "{text}"
     );
-    let json: serde_json::Value = serde_json::from_str(&as_json(&offers)).unwrap();
-    assert_eq!(json["devices"].as_array().unwrap().len(), offers.len());
+    let json: serde_json::Value = serde_json::from_str(&as_json(&devices)).unwrap();
+    assert_eq!(json["devices"].as_array().unwrap().len(), devices.len());
     assert_eq!(json["devices"][4]["name"], "SMBus stub driver");
     assert_eq!(json["devices"][4]["refused"], serde_json::Value::Null);
+}
+
+/// Where one name means several devices, the section has what means one only.
+#[test]
+fn names_that_several_devices_have_are_made_clear() {
+    let root = machine(&[
+        ("sys/bus/i2c/devices/i2c-0/name", "DDC\n"),
+        ("sys/bus/i2c/devices/i2c-1/name", "DDC\n"),
+        ("sys/bus/i2c/devices/i2c-2/name", "i2c-0\n"),
+        ("sys/bus/iio/devices/iio:device0/name", "adc\n"),
+        ("sys/bus/iio/devices/iio:device0/in_voltage0_raw", "1\n"),
+        ("sys/bus/iio/devices/iio:device1/name", "other\n"),
+        ("sys/bus/iio/devices/iio:device1/label", "adc\n"),
+        ("sys/bus/iio/devices/iio:device1/in_voltage0_raw", "1\n"),
+        ("sys/bus/iio/devices/iio:device2/name", "silent\n"),
+        ("sys/class/video4linux/video0/name", "Webcam\n"),
+        ("sys/class/video4linux/video1/name", "Webcam HD\n"),
+        ("sys/bus/gpio/devices/gpiochip0/dev", "254:0\n"),
+    ]);
+    let (text, devices) = printed(root.path(), &Kinds::builtin());
+    let keys = |name: &str| {
+        let device = devices.iter().find(|device| device.task == name).unwrap_or_else(|| panic!("{name} in {text}"));
+        let keys = device.keys.iter().map(|(key, value, _)| format!("{key} = {value}")).collect::<Vec<_>>().join("; ");
+        keys.replace(root.path().to_str().unwrap(), "")
+    };
+    for (task, wanted) in [
+        ("i2c-0", "bus = 0;"),
+        ("i2c-1", "bus = 1;"),
+        ("i2c-2", "bus = 2;"),
+        ("adc", "iio = \"adc\"; device = \"iio:device0\""),
+        ("adc-2", "iio = \"adc\"; device = \"iio:device1\""),
+        ("webcam", "device = \"/dev/video0\";"),
+        ("webcam-hd", "device = \"Webcam HD\";"),
+        ("gpiochip0", "chip = \"gpiochip0\";"),
+    ] {
+        let keys = keys(task);
+        // Made-up devices lie in one folder, which then is the device that they belong to.
+        assert!(keys.starts_with(wanted), "{task}: {keys}");
+    }
+    assert!(text.contains("# Needed: a channel that can be read; none can now\n#[task.silent]"), "{text}");
 }
 
 #[test]
 fn a_machine_without_any_says_so() {
     let root = machine(&[]);
     let (text, _) = printed(root.path(), &Kinds::builtin());
-    assert!(text.starts_with("# This machine offers nothing to hertzd"), "{text}");
+    assert!(text.starts_with("# This machine has no device that hertzd can use"), "{text}");
     assert!(text.lines().all(|line| line.starts_with("# ")));
     let json: serde_json::Value = serde_json::from_str(&as_json(&[])).unwrap();
     assert_eq!(json["devices"], serde_json::json!([]));

@@ -16,6 +16,8 @@ mod keys;
 
 mod level;
 
+mod list;
+
 mod settings;
 
 mod supported;
@@ -23,6 +25,7 @@ mod supported;
 mod position;
 
 pub(super) use keys::kind;
+pub(super) use list::list;
 
 use crate::channels::{BlockSender, Format, Head, Shape};
 use crate::config::BuildError;

@@ -3,6 +3,8 @@
 
 pub(crate) mod access;
 
+mod found;
+
 mod held;
 
 mod id;
@@ -15,6 +17,7 @@ mod reopen;
 
 mod stalled;
 
+pub(crate) use found::{FoundDevice, Roots, file_names, first_line, numbered, quoted, task_name};
 pub(crate) use held::Exchange;
 pub(crate) use id::{DeviceId, OpenDevice};
 #[cfg(feature = "audio")]

@@ -1,7 +1,7 @@
 //! Edges as the kernel hands them out: counted, checked for gaps, and passed on as samples. Allocates only in
 //! [`Edges::new`]; the times are the kernel's.
 
-use super::chip::LineRequest;
+use super::lines::LineRequest;
 use crate::channels::{BlockSender, Head};
 use crate::time::Instant;
 use gpiocdev_uapi::v2::LineEdgeEvent;

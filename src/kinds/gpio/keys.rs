@@ -1,6 +1,6 @@
 //! The keys of the kind `gpio`, and how a section becomes a task.
 
-use super::chip::{GpioSettings, LineId};
+use super::settings::{GpioSettings, LineId};
 use super::{Gpio, columns};
 use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value, refuse_value_name, words};
 use crate::kinds::device::{Label, Missing};

@@ -10,15 +10,22 @@ mod edges;
 
 mod keys;
 
-pub(crate) use chip::chip_facts;
+mod lines;
+
+mod list;
+
+mod settings;
+
 pub(super) use keys::kind;
+pub(super) use list::list;
 
 use crate::channels::{BlockSender, Format, Shape};
 use crate::config::BuildError;
 use crate::kinds::device::{Label, Missing, Reconnecting};
 use crate::task::{Column, Task, Tick, TickError};
-use chip::{GpioSettings, LineRequest};
 use edges::{Edges, SAMPLE};
+use lines::LineRequest;
+use settings::GpioSettings;
 
 /// LineRequest that are watched.
 struct Gpio {

@@ -1,8 +1,8 @@
 //! Which bus: by its number, its node, or the name of its adapter, which does not change from boot to boot. For opening
 //! only; allocates, and may block.
 
+use super::list::adapters;
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A bus as the configuration names it.
@@ -66,25 +66,10 @@ impl fmt::Display for Bus {
     }
 }
 
-/// The buses there are with their adapters' names, by number.
-pub(super) fn adapters(sys: &Path) -> Vec<(u32, String)> {
-    let Ok(entries) = fs::read_dir(sys.join("class/i2c-dev")) else {
-        return Vec::new();
-    };
-    let mut adapters: Vec<_> = entries
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let number = entry.file_name().to_str()?.strip_prefix("i2c-")?.parse().ok()?;
-            Some((number, fs::read_to_string(entry.path().join("name")).ok()?.trim().to_owned()))
-        })
-        .collect();
-    adapters.sort();
-    adapters
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_bus_is_found_by_name() {
@@ -94,7 +79,7 @@ mod tests {
         assert_eq!(node("/dev/by-name/x").unwrap(), Path::new("/dev/by-name/x"));
         assert!(node("stub").unwrap_err().contains("modprobe i2c-dev"));
         for (number, name) in [(0, "DDC\n"), (10, "SMBus stub driver\n"), (11, "DDC\n"), (12, "AUX A/DDI A/PHY A\n")] {
-            let folder = sys.path().join(format!("class/i2c-dev/i2c-{number}"));
+            let folder = sys.path().join(format!("bus/i2c/devices/i2c-{number}"));
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("name"), name).unwrap();
         }

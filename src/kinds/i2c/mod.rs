@@ -8,9 +8,12 @@ mod bus;
 
 mod keys;
 
+mod list;
+
 mod register;
 
 pub(super) use keys::kind;
+pub(super) use list::list;
 
 use crate::config::BuildError;
 use crate::kinds::device::{Label, Missing, OpenDevice, Reconnecting, Refusal, access};

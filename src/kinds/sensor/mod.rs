@@ -17,6 +17,8 @@
 
 mod keys;
 
+mod list;
+
 mod settings;
 
 mod open;
@@ -52,6 +54,7 @@ mod buffer;
 mod buffered;
 
 pub(super) use keys::kind;
+pub(super) use list::list;
 
 pub use find::ByName;
 pub use open::open_under;

@@ -14,6 +14,8 @@ mod frames;
 
 mod keys;
 
+mod list;
+
 mod luma;
 
 mod modes;
@@ -23,6 +25,7 @@ mod open;
 mod settings;
 
 pub(super) use keys::kind;
+pub(super) use list::list;
 pub use modes::{cameras, modes};
 
 use crate::channels::{BlockSender, Format, ImageFormat, Shape};

@@ -1,19 +1,12 @@
 //! What cameras there are, and what they can. Opens devices, and may block; not for a hot thread.
 
+use super::list::{self, Camera};
+use crate::kinds::device::Roots;
 use crate::sys::video::Device;
 use std::path::{Path, PathBuf};
-use std::{fmt, fs, io};
+use std::{fmt, io};
 
-/// A video node of this machine; it need not be one that captures.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Camera {
-    /// Its path: `/dev/video0`.
-    pub path: PathBuf,
-    /// What its driver calls it.
-    pub name: String,
-}
-
-/// A form of frames that a device can deliver.
+/// A format and size in which a camera can deliver frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CameraMode {
     /// V4L2's four characters.
@@ -24,12 +17,12 @@ pub struct CameraMode {
     pub smallest: (u32, u32),
     /// Width and height of the largest frames; equal to the smallest for a single size.
     pub largest: (u32, u32),
-    /// Frames per second as fractions; empty where the driver does not tell. Where sizes are a range, those of the
+    /// Frames per second as fractions; empty if the driver does not say. Where sizes are a range, those of the
     /// largest.
     pub rates: Vec<(u32, u32)>,
 }
 
-/// What a device modes.
+/// The modes of a camera.
 ///
 /// # Errors
 /// It cannot be opened, or it is no camera (ENOTTY).
@@ -39,21 +32,7 @@ pub fn modes(path: &Path) -> io::Result<Vec<CameraMode>> {
 
 /// The video nodes of this machine, in the order of their numbers.
 pub fn cameras() -> Vec<Camera> {
-    let Ok(entries) = fs::read_dir("/sys/class/video4linux") else {
-        return Vec::new();
-    };
-    let mut found: Vec<(u32, Camera)> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let node = entry.file_name().into_string().ok()?;
-            let number = node.strip_prefix("video")?.parse().ok()?;
-            let name = fs::read(entry.path().join("name")).unwrap_or_default();
-            let name = String::from_utf8_lossy(&name).trim().to_owned();
-            Some((number, Camera { path: Path::new("/dev").join(node), name }))
-        })
-        .collect();
-    found.sort_by_key(|(number, _)| *number);
-    found.into_iter().map(|(_, camera)| camera).collect()
+    list::cameras(&Roots::under(Path::new("/")))
 }
 
 /// The path of a device that is given by its path, or by a part of its name that only one camera has.
@@ -71,7 +50,7 @@ fn captures(path: &Path) -> io::Result<bool> {
 
 /// The only one of `all` with such a name that captures.
 fn only(name: &str, all: Vec<Camera>, captures: impl Fn(&Path) -> io::Result<bool>) -> Result<PathBuf, String> {
-    let there = list(&all);
+    let there = named_all(&all);
     let wanted = name.to_lowercase();
     let named: Vec<_> = all.into_iter().filter(|camera| camera.name.to_lowercase().contains(&wanted)).collect();
     let mut refused = None;
@@ -88,7 +67,7 @@ fn only(name: &str, all: Vec<Camera>, captures: impl Fn(&Path) -> io::Result<boo
         ([], Some((camera, error))) => Err(cannot_open(&camera.path, &error)),
         ([], None) => Err(format!("no camera has {name:?} in its name; {there}")),
         (_, _) => {
-            let several = list(&found);
+            let several = named_all(&found);
             Err(format!("several cameras have {name:?} in their name; {several}; give a path below /dev/v4l/by-id"))
         }
     }
@@ -97,7 +76,7 @@ fn only(name: &str, all: Vec<Camera>, captures: impl Fn(&Path) -> io::Result<boo
 /// Why a device could not be opened, and what to do about it.
 pub(super) fn cannot_open(path: &Path, error: &io::Error) -> String {
     let remedy = match error.kind() {
-        io::ErrorKind::NotFound => list(&cameras()),
+        io::ErrorKind::NotFound => named_all(&cameras()),
         io::ErrorKind::PermissionDenied => "hertzd's user has to be in the device's group, video, and a \
              service has to be let in by DeviceAllow=char-video4linux rw"
             .into(),
@@ -106,7 +85,7 @@ pub(super) fn cannot_open(path: &Path, error: &io::Error) -> String {
     format!("cannot open {}: {error}; {remedy}", path.display())
 }
 
-fn list(cameras: &[Camera]) -> String {
+fn named_all(cameras: &[Camera]) -> String {
     if cameras.is_empty() {
         return "there is no camera".into();
     }
@@ -133,14 +112,14 @@ pub(super) fn of_device(device: &Device) -> io::Result<Vec<CameraMode>> {
     Ok(modes)
 }
 
-/// `"YUYV", "MJPG"`: the formats among the modes.
+/// `"YUYV", "MJPG"`: the formats of these modes.
 pub(super) fn formats(modes: &[CameraMode]) -> String {
     let mut named: Vec<String> = modes.iter().map(|mode| format!("{:?}", four_cc(mode.format))).collect();
     named.dedup();
     named.join(", ")
 }
 
-/// `320x180, 640x480`: the sizes on mode in a format.
+/// `320x180, 640x480`: the sizes in a format.
 pub(super) fn sizes(modes: &[CameraMode], format: [u8; 4]) -> String {
     let of_it = modes.iter().filter(|mode| mode.format == format);
     of_it.map(|mode| size_text(mode.smallest, mode.largest)).collect::<Vec<_>>().join(", ")
@@ -224,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_camera_modes_nothing() {
+    fn what_is_no_camera_has_no_modes() {
         assert_eq!(modes(Path::new("/dev/null")).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
         assert_eq!(modes(Path::new("/nonexistent")).unwrap_err().kind(), io::ErrorKind::NotFound);
         for camera in cameras() {

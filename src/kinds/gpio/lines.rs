@@ -1,0 +1,204 @@
+//! Finding a chip and its lines and requesting them; then reading them without waiting.
+//!
+//! Opening allocates and may block; reading does neither.
+
+use super::chip::{errno, label, number, open};
+use super::list::chips;
+use super::settings::{GpioSettings, LineId};
+use crate::kinds::device::{DeviceId, OpenDevice, Refusal, Roots};
+use crate::sys::fd::set_nonblocking;
+use gpiocdev::Request;
+use gpiocdev::chip::Chip;
+use gpiocdev_uapi::v2::{LineValues, get_line_values};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
+
+/// Requested lines, in the order of the configuration.
+pub(super) struct LineRequest {
+    file: File,
+    chip: u64, // number of its node
+    offsets: Box<[u32]>,
+    mask: u64,
+    /// Number of the last edge taken; the first has 1.
+    pub(super) last: u32,
+}
+
+impl OpenDevice for LineRequest {
+    fn exclusive(&self) -> Vec<DeviceId> {
+        self.offsets.iter().map(|&offset| DeviceId::Line(self.chip, offset)).collect()
+    }
+}
+
+impl LineRequest {
+    /// Finds them and asks for them.
+    pub(super) fn open(wanted: &GpioSettings) -> Result<Self, Refusal> {
+        let (chip, offsets) = match &wanted.chip {
+            Some(chip) => {
+                let chip = find(chip).map_err(|message| Refusal::new("chip", message))?;
+                let offsets: Result<Vec<_>, _> = wanted.lines.iter().map(|line| offset(&chip, line)).collect();
+                (chip, offsets.map_err(|message| Refusal::new("lines", message))?)
+            }
+            None => anywhere(&wanted.lines).map_err(|message| Refusal::new("lines", message))?,
+        };
+        if let Some(twice) = (1..offsets.len()).find(|&index| offsets[..index].contains(&offsets[index])) {
+            let message = format!("line {} is line {}, which is named twice", wanted.lines[twice], offsets[twice]);
+            return Err(Refusal::new("lines", message));
+        }
+        let mut request = Request::builder();
+        request.on_chip(chip.path()).with_consumer("hertzd").with_lines(&offsets).as_input();
+        request.with_edge_detection(wanted.edges).with_bias(wanted.bias).with_kernel_event_buffer_size(wanted.room);
+        if wanted.active_low {
+            request.as_active_low();
+        }
+        if let Some(debounce) = wanted.debounce {
+            request.with_debounce_period(Duration::from_nanos(debounce.nanos().unsigned_abs()));
+        }
+        let request = request.request().map_err(|error| refused(&chip, &offsets, &error))?;
+        let failed = |what: &str, error: io::Error| Refusal::new("lines", format!("cannot {what}: {error}"));
+        // The lines are ours for as long as one copy of the descriptor is open.
+        let file = request.as_fd().try_clone_to_owned();
+        let file = File::from(file.map_err(|error| failed("copy the descriptor of the lines", error))?);
+        set_nonblocking(&file).map_err(|error| failed("make reading the lines non-blocking", error))?;
+        let mask = u64::MAX >> (64 - offsets.len());
+        let lines = Self { file, chip: number(&chip), offsets: offsets.into(), mask, last: 0 };
+        lines.levels().map_err(|error| failed("read the lines", error))?;
+        Ok(lines)
+    }
+
+    /// The level of each line, the first in the lowest bit. One system call.
+    pub(super) fn levels(&self) -> io::Result<u64> {
+        let mut values = LineValues { bits: 0, mask: self.mask };
+        get_line_values(&self.file, &mut values).map_err(io_error)?;
+        Ok(values.bits)
+    }
+
+    /// Takes edges that are there; says how many words of the buffer they fill. One system call.
+    ///
+    /// # Errors
+    /// EAGAIN: there is none; or the kernel's reason.
+    pub(super) fn read(&self, words: &mut [u64]) -> io::Result<usize> {
+        gpiocdev_uapi::read_event(&self.file, words).map_err(io_error)
+    }
+
+    /// The place, in the order asked for, of the line with this offset.
+    pub(super) fn place(&self, offset: u32) -> Option<usize> {
+        self.offsets.iter().position(|&line| line == offset)
+    }
+}
+
+fn io_error(error: gpiocdev_uapi::Error) -> io::Error {
+    match error {
+        gpiocdev_uapi::Error::Os(errno) => io::Error::from_raw_os_error(errno.0),
+        gpiocdev_uapi::Error::UnderRead(_) => io::Error::from_raw_os_error(libc::EIO),
+    }
+}
+
+/// The chip of this node, name or label.
+fn find(wanted: &str) -> Result<Chip, String> {
+    let named = || Path::new("/dev").join(wanted);
+    if wanted.contains('/') || named().exists() {
+        return open(&named()); // joining an absolute path replaces what it is joined to
+    }
+    let mut found = Vec::new();
+    let (seen, refusals) = each(|chip, label| {
+        if label == wanted {
+            found.push(chip);
+        }
+    });
+    match found.len() {
+        0 => Err(format!("no GPIO chip has the name or label {wanted:?}; {}", what_there_is(&seen, &refusals))),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let nodes: Vec<_> = found.iter().map(|chip| chip.name()).collect();
+            Err(format!("several GPIO chips have the label {wanted:?}: {}; name one of them", nodes.join(", ")))
+        }
+    }
+}
+
+/// The chip that has lines of all these names, and their offsets.
+fn anywhere(lines: &[LineId]) -> Result<(Chip, Vec<u32>), String> {
+    let mut found = Vec::new();
+    let (seen, refusals) = each(|chip, _| {
+        let offsets: Result<Vec<_>, _> = lines.iter().map(|line| offset(&chip, line)).collect();
+        found.extend(offsets.ok().map(|offsets| (chip, offsets)));
+    });
+    match found.len() {
+        0 => {
+            let names: Vec<_> = lines.iter().map(LineId::to_string).collect();
+            let what = what_there_is(&seen, &refusals);
+            Err(format!("no GPIO chip has {} {}; {what}", plural(lines.len(), "the line"), names.join(", ")))
+        }
+        1 => Ok(found.remove(0)),
+        _ => {
+            let nodes: Vec<_> = found.iter().map(|(chip, _)| chip.name()).collect();
+            Err(format!("several GPIO chips have lines of these names: {}; say which with chip", nodes.join(", ")))
+        }
+    }
+}
+
+/// Opens each chip there is, and hands it over with its label. What it was called, and why those that could not be opened
+/// could not.
+fn each(mut take: impl FnMut(Chip, &str)) -> (Vec<String>, Vec<String>) {
+    let (mut seen, mut refusals) = (Vec::new(), Vec::new());
+    for (_, path) in chips(&Roots::under(Path::new("/"))) {
+        match open(&path).and_then(|chip| Ok((label(&chip)?, chip))) {
+            Ok((label, chip)) => {
+                seen.push(format!("{} ({label:?})", chip.name()));
+                take(chip, &label);
+            }
+            Err(reason) => refusals.push(reason),
+        }
+    }
+    (seen, refusals)
+}
+
+fn what_there_is(seen: &[String], refusals: &[String]) -> String {
+    let mut parts = Vec::new();
+    match seen {
+        [] if refusals.is_empty() => parts.push("there is no GPIO chip".to_owned()),
+        [] => {}
+        _ => parts.push(format!("there {} {}", if seen.len() == 1 { "is" } else { "are" }, seen.join(", "))),
+    }
+    parts.extend_from_slice(refusals);
+    parts.join("; ")
+}
+
+fn offset(chip: &Chip, line: &LineId) -> Result<u32, String> {
+    let count = chip.info().map_err(|error| format!("cannot ask {}: {error}", chip.path().display()))?.num_lines;
+    match line {
+        LineId::Offset(offset) if *offset < count => Ok(*offset),
+        LineId::Offset(offset) => {
+            Err(format!("{} has no line {offset}; its lines are 0 to {}", chip.name(), count.saturating_sub(1)))
+        }
+        LineId::Name(name) => chip.find_line_info(name).map(|info| info.offset).ok_or_else(|| {
+            format!("{} has no line called {name:?}; `hertzd devices` lists those that have names", chip.name())
+        }),
+    }
+}
+
+fn refused(chip: &Chip, offsets: &[u32], error: &gpiocdev::Error) -> Refusal {
+    let name = chip.name();
+    if errno(error) == Some(libc::EBUSY) {
+        let infos = offsets.iter().filter_map(|&offset| chip.line_info(offset).ok());
+        let used: Vec<_> = infos.filter(|info| info.used).collect();
+        let shown: Vec<_> = used.iter().map(|info| format!("{} ({:?})", info.offset, info.consumer)).collect();
+        let one_of = if used.len() == 1 { "line" } else { "one of the lines" };
+        let devices: Vec<_> = used.iter().map(|info| DeviceId::Line(number(chip), info.offset)).collect();
+        return Refusal::in_use("lines", format_args!("{name}: {one_of} {}", shown.join(", ")), devices);
+    }
+    let detail = match errno(error) {
+        Some(libc::EINVAL | libc::ENXIO | libc::EOPNOTSUPP) => {
+            format!("{error}; the chip may not be able to detect edges, to pull lines, or to debounce them")
+        }
+        _ => error.to_string(),
+    };
+    let lines: Vec<_> = offsets.iter().map(u32::to_string).collect();
+    Refusal::new("lines", format!("{name} refuses {} {}: {detail}", plural(offsets.len(), "line"), lines.join(", ")))
+}
+
+fn plural(count: usize, word: &str) -> String {
+    format!("{word}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,79 @@
+//! GPIO chips: which there are, for tasks and for `hertzd devices`. Lines are only asked for their names: requesting one
+//! would change it. May block; not for a hot thread.
+
+#[cfg(feature = "gpio")]
+use super::chip::{ChipFacts, facts};
+use crate::config::refuse_value_name;
+use crate::kinds::device::{FoundDevice, Roots, access, numbered, quoted, task_name};
+use crate::sys::host::may_open;
+use std::path::{Path, PathBuf};
+
+/// Lines named in a section; all are listed above it.
+const SHOWN: usize = 4;
+
+/// The name and the node of each chip, by number.
+pub(super) fn chips(roots: &Roots) -> Vec<(String, PathBuf)> {
+    let chips = numbered(&roots.sys.join("bus/gpio/devices"), "gpiochip");
+    chips.into_iter().map(|(_, name)| (name.clone(), roots.dev.join(name))).collect()
+}
+
+/// The chips, each with a section that names it; the lines are still to be chosen.
+pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
+    let facts = |dev: &Path| if may_open(dev, false) { facts(dev) } else { Err(access::permission(dev)) };
+    let found: Vec<_> = chips(roots).into_iter().map(|(name, dev)| (name, facts(&dev), dev)).collect();
+    // A label that another chip may have, or that is another chip's node, does not say which chip is meant.
+    let is_clear = |label: &str| {
+        let others = found.iter().filter(|(_, facts, _)| facts.as_ref().map_or(true, |facts| facts.label == label));
+        !label.is_empty() && !label.contains('/') && !roots.dev.join(label).exists() && others.count() == 1
+    };
+    let device = |(name, facts, dev): &(String, Result<ChipFacts, String>, PathBuf)| {
+        let (label, lines) = facts.as_ref().map_or(("", &[][..]), |facts| (&facts.label, &facts.lines));
+        let named = || lines.iter().filter(|(_, name, _)| !name.is_empty());
+        let mut about = Vec::new();
+        if facts.is_ok() {
+            about.push(format!("{} lines, {} of them in use", lines.len(), lines.iter().filter(|line| line.2).count()));
+        }
+        about.extend(
+            named().map(|(offset, name, used)| {
+                format!("{offset}: {}{}", quoted(name), if *used { ", in use" } else { "" })
+            }),
+        );
+        // Two lines may have one name, and not every name can be a value's.
+        let is_clear_line = |wanted: &str| {
+            named().filter(|(_, name, _)| name == wanted).count() == 1 && refuse_value_name(wanted).is_none()
+        };
+        let free = named().filter(|(_, name, used)| !used && is_clear_line(name));
+        let chosen: Vec<_> = free.take(SHOWN).map(|(_, name, _)| quoted(name)).collect();
+        let free_offset = lines.iter().find(|(.., used)| !used).map_or(0, |(offset, ..)| *offset);
+        let chosen = if chosen.is_empty() { free_offset.to_string() } else { chosen.join(", ") };
+        FoundDevice {
+            class: "gpio",
+            name: if label.is_empty() { name.clone() } else { label.to_owned() },
+            node: Some(dev.display().to_string()),
+            about,
+            needs: vec!["a choice of lines: each one in the section becomes an input".to_owned()],
+            refused: facts.as_ref().err().cloned(),
+            task: task_name(name),
+            kind: "gpio",
+            rate: "100 Hz",
+            keys: vec![
+                ("chip", quoted(if is_clear(label) { label } else { name }), ""),
+                ("lines", format!("[{chosen}]"), "names or offsets"),
+            ],
+            ..FoundDevice::default()
+        }
+    };
+    found.iter().map(device).collect()
+}
+
+/// Without the kind, chips cannot be asked.
+#[cfg(not(feature = "gpio"))]
+struct ChipFacts {
+    label: String,
+    lines: Vec<(u32, String, bool)>,
+}
+
+#[cfg(not(feature = "gpio"))]
+fn facts(_: &Path) -> Result<ChipFacts, String> {
+    Ok(ChipFacts { label: String::new(), lines: Vec::new() })
+}

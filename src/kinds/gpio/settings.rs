@@ -1,0 +1,37 @@
+//! What a task of the kind `gpio` wants. Plain data.
+
+use crate::time::Span;
+use gpiocdev::line::{Bias, EdgeDetection};
+use std::fmt;
+
+/// A line as the configuration names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LineId {
+    /// Its place on the chip.
+    Offset(u32),
+    /// Its own name.
+    Name(String),
+}
+
+impl fmt::Display for LineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Offset(offset) => offset.fmt(f),
+            Self::Name(name) => write!(f, "{name:?}"),
+        }
+    }
+}
+
+/// Which lines, and what is asked of them.
+#[derive(Clone, Debug)]
+pub(super) struct GpioSettings {
+    /// Node, name or label of the chip; `None`: the one that has lines of these names.
+    pub(super) chip: Option<String>,
+    pub(super) lines: Vec<LineId>, // 1 to 64
+    pub(super) edges: Option<EdgeDetection>,
+    pub(super) bias: Option<Bias>,
+    pub(super) active_low: bool,
+    pub(super) debounce: Option<Span>,
+    /// Edges that the kernel holds between two ticks.
+    pub(super) room: u32,
+}
