@@ -19,7 +19,7 @@ PCI=$(basename "$(readlink -f "/sys/bus/i2c/devices/i2c-$SMBUS/..")")
 
 devices=$(in_unit hertzd devices)
 has "hertzd devices lists the bus" "$devices" "# i2c: SMBus stub driver, /dev/i2c-$I2C_BUS"
-has "  and the chip that the kernel has" "$devices" "0x48: lm75, which a driver of the kernel has"
+has "  and the chip that the kernel has" "$devices" "0x48: lm75, used by a driver of the kernel"
 has "  and its sensor" "$devices" 'hwmon = "lm75"'
 
 cat >/tmp/lm75.toml <<'END'
