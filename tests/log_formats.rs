@@ -61,7 +61,7 @@ fn text_has_every_field_but_the_id() {
     for arguments in [&["--log-format", "text"][..], &[]] {
         let output = run(LATE, arguments);
         let text = stderr(&output);
-        assert!(output.status.success() && text.contains("slow: overrun, late by "), "{text}");
+        assert!(output.status.success() && text.contains("slow: overrun: tick 0 started "), "{text}");
         assert!(text.contains(" task=\"slow\" worker=\"main\" tick=0 ") && text.contains(" overrun=1 "), "{text}");
         assert!(!text.contains("message_id"), "{text}");
     }

@@ -1,6 +1,6 @@
-//! One event taken apart: what the machine-readable formats are made from.
+//! One event with its fields, as the machine-readable formats need it.
 //!
-//! Time is UTC, read from the kernel when the event is taken apart. This allocates and never blocks.
+//! Its time is UTC, read from the kernel when the entry is made. Allocates; never blocks.
 
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant};
@@ -13,29 +13,29 @@ use tracing::{Event, Level};
 /// An event with its time, its message and its fields.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
-    /// When it was said, since 1970 in UTC.
+    /// When it was logged, since 1970 in UTC.
     pub time: Instant,
-    /// How much it matters.
+    /// Its level.
     pub level: Level,
-    /// The message for people; without one the name of the event's place in the source.
+    /// The message, or without one the event's position in the source.
     pub message: String,
-    /// All other fields, in the order given.
+    /// All other fields, in their order.
     pub fields: Vec<(&'static str, Value)>,
     /// Where in the source it was said.
-    pub place: Option<(&'static str, u32)>,
+    pub source: Option<(&'static str, u32)>,
 }
 
 impl Entry {
-    /// An entry of now, without fields.
+    /// An entry with the current time and no fields.
     pub(crate) fn now(level: Level, message: impl Into<String>) -> Self {
-        Self { time: KernelClock::realtime().now(), level, message: message.into(), fields: Vec::new(), place: None }
+        Self { time: KernelClock::realtime().now(), level, message: message.into(), fields: Vec::new(), source: None }
     }
 
-    /// What `event` says.
+    /// The entry for `event`.
     pub(crate) fn of(event: &Event<'_>) -> Self {
         let metadata = event.metadata();
         let mut entry = Self::now(*metadata.level(), "");
-        entry.place = metadata.file().zip(metadata.line());
+        entry.source = metadata.file().zip(metadata.line());
         event.record(&mut Taker(&mut entry));
         if entry.message.is_empty() {
             entry.message = metadata.name().into();
@@ -71,7 +71,7 @@ impl Visit for Taker<'_> {
         self.take(field, value);
     }
 
-    // JSON readers hold 64 bits at the most; wider numbers stay exact as text.
+    // JSON readers hold at most 64 bits; wider numbers stay exact as text.
     fn record_i128(&mut self, field: &Field, value: i128) {
         match i64::try_from(value) {
             Ok(value) => self.take(field, value),

@@ -1,10 +1,12 @@
-//! Events as `tracing` lines: one line each, every number a field with its unit in its name.
+//! Events as `tracing` lines: one line each, with every number in a field whose name ends in its unit. Allocates; reads no
+//! clock.
 
 use super::{Message, Output};
 use crate::metrics::{Event, EventKind};
+use crate::time::Span;
 use tracing::{error, warn};
 
-/// Tells events through `tracing`.
+/// Logs events through `tracing`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LogOutput;
 
@@ -12,7 +14,7 @@ impl Output for LogOutput {
     fn event(&mut self, event: &Event<'_>) {
         let Event { task, worker, kind } = *event;
         let message_id = Message::of(&kind).id();
-        // The task stands in the text as well: `journalctl` shows nothing else.
+        // The text names the task too: `journalctl` shows nothing else.
         match kind {
             EventKind::Overrun { count, skipped, n, lateness, run, cause } => warn!(
                 message_id,
@@ -24,39 +26,45 @@ impl Output for LogOutput {
                 skipped,
                 overrun = count,
                 cause = cause.word(),
-                "{task}: overrun, late by {lateness}, ran {run}"
+                "{task}: overrun: tick {n} started {lateness} late and ran {run} ({}){}",
+                cause.word(),
+                since(count)
             ),
-            EventKind::Skipped { skipped, oldest: Some(oldest) } => {
-                let lateness_ns = oldest.nanos();
-                warn!(
-                    message_id,
-                    task, worker, skipped, lateness_ns, "{task}: skipped {skipped}, held up for {oldest}"
-                );
+            EventKind::Skipped { skipped, oldest } => {
+                let lateness_ns = oldest.unwrap_or(Span::ZERO).nanos();
+                let why = match oldest {
+                    Some(oldest) => format!("the worker was delayed by {oldest}"),
+                    None => "the task is disabled".into(),
+                };
+                warn!(message_id, task, worker, skipped, lateness_ns, "{task}: skipped {skipped} releases: {why}");
             }
-            EventKind::Skipped { skipped, oldest: None } => {
-                warn!(message_id, task, worker, skipped, lateness_ns = 0, "{task}: skipped {skipped}, it is disabled");
-            }
-            EventKind::OverBudget { count, n, run } => {
-                let run_ns = run.nanos();
+            EventKind::OverBudget { count, n, run } => warn!(
+                message_id,
+                task,
+                worker,
+                tick = n,
+                run_ns = run.nanos(),
+                over_budget = count,
+                "{task}: budget exceeded: tick {n} ran {run}{}",
+                since(count)
+            ),
+            EventKind::OverLimit { count, n, ended } => {
+                let follows = if ended { "the task is disabled" } else { "the task goes on" };
                 warn!(
                     message_id,
                     task,
                     worker,
                     tick = n,
-                    run_ns,
-                    over_budget = count,
-                    "{task}: budget exceeded, ran {run}"
+                    times = count,
+                    "{task}: too many overruns: tick {n} reached overrun-limit; {follows}"
                 );
-            }
-            EventKind::OverLimit { count, n, ended } => {
-                let follows = if ended { "it is ended" } else { "it goes on" };
-                warn!(message_id, task, worker, tick = n, times = count, "{task}: too many overruns, {follows}");
                 if ended {
                     self.disabled(task, worker, n, "too many overruns");
                 }
             }
             EventKind::Failed { count, n, error } => {
-                warn!(message_id, task, worker, tick = n, errors = count, "{task}: failed, {error}");
+                let since = since(count);
+                warn!(message_id, task, worker, tick = n, errors = count, "{task}: tick {n} failed: {error}{since}");
             }
             EventKind::Ended { n, error } => self.disabled(task, worker, n, &error.to_string()),
         }
@@ -68,15 +76,26 @@ impl Output for LogOutput {
 
     fn dropped(&mut self, worker: &str, dropped: u64) {
         let message_id = Message::RecordsDropped.id();
-        warn!(message_id, worker, dropped, "{worker}: records dropped, the metrics thread did not keep up");
+        warn!(
+            message_id,
+            worker,
+            dropped,
+            "{worker}: {dropped} tick records dropped: the metrics thread did not keep up; leave a CPU without workers, or \
+             lower the rates"
+        );
     }
 }
 
 impl LogOutput {
     fn disabled(self, task: &str, worker: &str, n: u64, why: &str) {
         let message_id = Message::TaskDisabled.id();
-        error!(message_id, task, worker, tick = n, "{task}: disabled, {why}");
+        error!(message_id, task, worker, tick = n, "{task}: disabled at tick {n}: {why}");
     }
+}
+
+/// For an event that stands for several.
+fn since(count: u64) -> String {
+    if count > 1 { format!("; {count} since the last message") } else { String::new() }
 }
 
 #[cfg(test)]
@@ -85,22 +104,21 @@ mod tests {
     use crate::log::Entry;
     use crate::metrics::Cause;
     use crate::task::TickError;
-    use crate::time::Span;
     use std::sync::{Arc, Mutex};
     use tracing::Subscriber;
     use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
     #[derive(Clone, Default)]
-    struct Taken(Arc<Mutex<Vec<Entry>>>);
+    struct Seen(Arc<Mutex<Vec<Entry>>>);
 
-    impl<S: Subscriber> Layer<S> for Taken {
+    impl<S: Subscriber> Layer<S> for Seen {
         fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
             self.0.lock().unwrap().push(Entry::of(event));
         }
     }
 
     #[test]
-    fn every_event_has_its_id_and_carries_what_its_kind_promises() {
+    fn every_event_has_its_id_and_the_fields_of_its_kind() {
         let error = TickError::new("gone");
         let kinds = [
             EventKind::Overrun {
@@ -119,8 +137,8 @@ mod tests {
             EventKind::Failed { count: 1, n: 8, error },
             EventKind::Ended { n: 9, error },
         ];
-        let taken = Taken::default();
-        let subscriber = tracing_subscriber::registry().with(taken.clone());
+        let seen = Seen::default();
+        let subscriber = tracing_subscriber::registry().with(seen.clone());
         tracing::subscriber::with_default(subscriber, || {
             let (task, worker) = ("imu", "main");
             for kind in kinds {
@@ -137,16 +155,16 @@ mod tests {
             }
         }
         expected.extend([Message::TaskDisabled, Message::RecordsDropped]);
-        let taken = taken.0.lock().unwrap();
-        assert_eq!(taken.len(), expected.len());
-        for (entry, message) in taken.iter().zip(expected) {
+        let seen = seen.0.lock().unwrap();
+        assert_eq!(seen.len(), expected.len());
+        for (entry, message) in seen.iter().zip(expected) {
             let field = |name| entry.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value);
             assert_eq!(field("message_id"), Some(&message.id().into()), "{entry:?}");
             for name in message.fields() {
                 assert!(field(name).is_some(), "{name} is missing: {entry:?}");
             }
         }
-        let overrun = taken[0].fields.iter().find(|(name, _)| *name == "overrun");
-        assert_eq!(overrun.map(|(_, count)| count), Some(&3.into()), "how many it stands for");
+        let overrun = seen[0].fields.iter().find(|(name, _)| *name == "overrun");
+        assert_eq!(overrun.map(|(_, count)| count), Some(&3.into()), "the number of overruns");
     }
 }

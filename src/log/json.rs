@@ -1,6 +1,6 @@
 //! The log for programs: one JSON object per line, with every field by its name.
 //!
-//! Time comes with the entries. Writing may block where the reader of a pipe stands still; only cool threads log.
+//! Time comes with the entries. Writing may block if the reader of a pipe has stopped; hot threads never log.
 
 use super::Entry;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -10,7 +10,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
 /// Writes every event as one line of JSON: `time` (RFC 3339, UTC, microseconds), `level` (`error`, `warn`, `info`,
-/// `debug`, `trace`), `message`, then the event's fields in the order given. Numbers and truth values stay what they are.
+/// `debug`, `trace`), `message`, then the event's fields in their order. Numbers and booleans keep their type.
 #[derive(Debug)]
 pub(crate) struct JsonLayer<W> {
     writer: Mutex<W>,
@@ -27,7 +27,7 @@ impl<W: Write + 'static, S: Subscriber> Layer<S> for JsonLayer<W> {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let line = Entry::of(event).json_line();
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        // There is no better place to tell that the log cannot be written.
+        // There is nowhere to report that the log cannot be written.
         let _ = writer.write_all(line.as_bytes());
     }
 }
@@ -35,7 +35,7 @@ impl<W: Write + 'static, S: Subscriber> Layer<S> for JsonLayer<W> {
 impl Entry {
     /// As one line of JSON, with its line feed.
     pub(crate) fn json_line(&self) -> String {
-        // Nothing in an entry fails to serialize: keys are strings, and numbers that JSON does not have are null.
+        // An entry always serializes: keys are strings, and numbers that JSON lacks are null.
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 }

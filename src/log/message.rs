@@ -1,8 +1,8 @@
-//! The kinds of event, each with an id that never changes: what `journalctl MESSAGE_ID=` and the message catalog
-//! (`systemd/hertzd.catalog`) know it by.
+//! The kinds of event, each with an id that never changes, for `journalctl MESSAGE_ID=` and the message catalog
+//! (`systemd/hertzd.catalog`).
 //!
-//! Constants only: no clock, no allocation. An id once published stays, even when its text changes; a new kind of event
-//! gets a new one (`journalctl --new-id128`), an entry in the catalog, and the fields its events always carry.
+//! Constants only: no clock, no allocation. A published id stays, even if its text changes. A new kind of event gets a new id
+//! (`journalctl --new-id128`), an entry in the catalog, and the fields that its events always carry.
 
 use crate::metrics::EventKind;
 
@@ -17,23 +17,23 @@ pub enum Message {
     BudgetExceeded,
     /// Ticks returned an error.
     TaskFailed,
-    /// A task was ended while the others go on: by `on-error`, by a panic, or by its limit of overruns.
+    /// A task was ended while the others continue: by `on-error`, by a panic, or by `overrun-limit`.
     TaskDisabled,
-    /// A task reached its limit of repeated overruns.
+    /// A task reached its `overrun-limit`.
     OverrunLimit,
-    /// The kernel refused what the configuration asks for; it runs without.
+    /// The kernel refused what the configuration asks for; hertzd continues without it.
     PrivilegeRefused,
-    /// The configuration was read again, and is in force.
+    /// The configuration was read again and is in force.
     Reloaded,
-    /// The configuration was read again, and is wrong; the running one stays.
+    /// The configuration was read again and refused; the old one stays in force.
     ReloadRefused,
-    /// A task does not return, and holds its worker up.
+    /// A task does not return, and its worker makes no progress.
     Stalled,
     /// The kernel's limit of real-time processor time without a sleep was reached (SIGXCPU).
     CpuLimit,
-    /// Records found no room on their way to the metrics thread.
+    /// Tick records found no room on their way to the metrics thread.
     RecordsDropped,
-    /// Entries never reached the journal.
+    /// Log entries never reached the journal.
     EntriesLost,
 }
 

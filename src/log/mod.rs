@@ -1,7 +1,7 @@
-//! The log: events as they happen, as text, as JSON lines, and as entries of the journal.
+//! The log: events as they happen, as text, JSON lines or journal entries.
 //!
-//! Events go through `tracing`: [`LogOutput`] says them, [`JsonLayer`] and [`journal`] are two ways to write them down,
-//! and [`Message`] is what kinds there are. Everything here runs on cool threads, and may block and allocate.
+//! Events go through `tracing`: [`LogOutput`] emits them, [`JsonLayer`] and [`journal`] write them, and [`Message`] lists their
+//! kinds. Nothing here runs on a hot thread; it may block and allocate.
 
 mod entry;
 
@@ -22,14 +22,14 @@ use crate::metrics::Event;
 
 /// Takes events as they happen.
 ///
-/// An implementation may be slow, but must come back: while it is busy nobody drains the records.
+/// An implementation may be slow, but must return: until then nothing drains the records.
 pub trait Output: Send {
-    /// Tells of an event.
+    /// Reports an event.
     fn event(&mut self, event: &Event<'_>);
 
     /// A task panicked at tick `n` with this message, and has been disabled.
     fn panicked(&mut self, task: &str, worker: &str, n: u64, text: &str);
 
-    /// Records of `worker` found no room: `dropped` of them since the last time.
+    /// `dropped` records of `worker` have found no room since the last call.
     fn dropped(&mut self, worker: &str, dropped: u64);
 }

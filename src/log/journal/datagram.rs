@@ -7,14 +7,14 @@ use serde_json::Value;
 use std::ops::Range;
 use tracing::Level;
 
-/// Longest value of a field other than the message; tracing has at most 32 fields, so together they fit a datagram.
+/// Longest value of a field other than the message. tracing has at most 32 fields, so all of them fit into a datagram.
 const LONGEST_VALUE: usize = 4 << 10;
 
-/// What is left of a message in an entry that was too large for a datagram (208 KiB, unless `net.core.wmem_default`
-/// says otherwise).
+/// Length of a message that is cut because its entry was too large for a datagram (208 KiB, unless `net.core.wmem_default` says
+/// otherwise).
 const CUT_MESSAGE: usize = 8 << 10;
 
-/// An entry as it goes over the socket.
+/// An entry as it is sent over the socket.
 #[derive(Debug)]
 pub(super) struct Datagram {
     pub(super) bytes: Vec<u8>,
@@ -29,7 +29,7 @@ impl Datagram {
         put(&mut bytes, "PRIORITY", priority(entry.level));
         put(&mut bytes, "SYSLOG_IDENTIFIER", "hertzd");
         put(&mut bytes, "HERTZD_TIME", &entry.rfc3339());
-        if let Some((file, line)) = entry.place {
+        if let Some((file, line)) = entry.source {
             put(&mut bytes, "CODE_FILE", file);
             put(&mut bytes, "CODE_LINE", &line.to_string());
         }
@@ -43,20 +43,20 @@ impl Datagram {
                 other => put(&mut bytes, &name, &other.to_string()),
             }
         }
-        // Last, so that it can be cut short without looking at the rest.
+        // Last, so that it can be cut without parsing the rest.
         let message = bytes.len();
         put(&mut bytes, "MESSAGE", &entry.message);
         let end = bytes.len() - 1;
         Self { text: end - entry.message.len()..end, bytes, message, cut: false }
     }
 
-    /// Leaves only the beginning of the message; `false` if that has been done already, or there is no more of it.
+    /// Cuts the message to its beginning; `false` if it is that short already.
     pub(super) fn cut(&mut self) -> bool {
         if self.cut || self.text.len() <= CUT_MESSAGE {
             return false;
         }
         let text = String::from_utf8_lossy(&self.bytes[self.text.clone()]);
-        let text = format!("{} [cut short from {} bytes]", shortened(&text, CUT_MESSAGE), text.len());
+        let text = format!("{} [cut from {} bytes]", shortened(&text, CUT_MESSAGE), text.len());
         self.bytes.truncate(self.message);
         put(&mut self.bytes, "MESSAGE", &text);
         self.bytes.shrink_to_fit();
@@ -65,7 +65,7 @@ impl Datagram {
     }
 }
 
-/// Appends a field: `NAME=value`, or with the length in front where the value has a line feed in it.
+/// Appends a field: `NAME=value`, or with the length before a value that contains a line feed.
 fn put(bytes: &mut Vec<u8>, name: &str, value: &str) {
     bytes.extend(name.as_bytes());
     if value.contains('\n') {
@@ -78,7 +78,7 @@ fn put(bytes: &mut Vec<u8>, name: &str, value: &str) {
     bytes.push(b'\n');
 }
 
-/// journald takes capitals, digits and underscores, 64 of them at the most.
+/// journald accepts capitals, digits and underscores, at most 64 of them.
 fn field_name(name: &str) -> String {
     let allowed = |byte: u8| match byte.to_ascii_uppercase() {
         byte @ (b'A'..=b'Z' | b'0'..=b'9') => char::from(byte),

@@ -1,13 +1,13 @@
-//! The log in systemd's journal: every field by a name of its own, over the journal's native protocol.
+//! The log in systemd's journal, over its native protocol: every field has its own name.
 //!
-//! Nothing here ever waits for journald. The socket does not block (that of tracing-journald does, so a stopped journald
-//! would stop the metrics thread with it, and ticks would go uncounted): what the journal does not take now is kept in
-//! memory, in order and within bounds, and offered again with every later entry and by [`flush`]. What exceeds the bounds
-//! is dropped, counted, and told in the journal once it takes entries again. The path is looked up anew for every
-//! entry, so it does not matter whether journald, or its socket, was replaced in between.
+//! Nothing here waits for journald. The socket does not block (tracing-journald's does, so a stopped journald would stop the
+//! metrics thread, and ticks would not be counted). Entries that the journal does not accept wait in memory, in order and
+//! within bounds, and are sent again with every later entry and by [`flush`]. What exceeds the bounds is dropped, counted,
+//! and reported in the journal once it accepts entries again. Each entry looks the path up again, so journald and its socket
+//! may be replaced at any time.
 //!
-//! Time comes with the entries, and from the kernel. Only cool threads come here: this allocates, takes a lock, and
-//! makes system calls. [`finish`] waits, with a limit, for the end of the process.
+//! Time comes with the entries and from the kernel. Not for hot threads: this allocates, locks, and makes system calls.
+//! [`finish`] waits at the end of the process, with a limit.
 //!
 //! Fields: `MESSAGE`, `PRIORITY`, `SYSLOG_IDENTIFIER`, `CODE_FILE`, `CODE_LINE`, `MESSAGE_ID` where the event has one,
 //! and each field of the event as `HERTZD_` and its name in capitals. `HERTZD_TIME` says when it happened, since the
@@ -37,13 +37,13 @@ use tracing_subscriber::layer::{Context, Layer};
 /// Where the journal listens.
 pub(crate) const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// How long [`finish`] goes on offering what waits.
+/// How long [`finish`] tries to send the waiting entries.
 const PATIENCE: Span = Span::from_seconds(1);
 
-/// The one that [`layer`] has opened.
+/// The journal that [`layer`] has opened.
 static OPENED: OnceLock<Journal> = OnceLock::new();
 
-/// Opens the way to the system's journal, for the whole process; the layer sends every event there.
+/// Opens the system's journal for the whole process; the layer sends every event there.
 ///
 /// # Errors
 /// As [`Journal::new`].
@@ -63,7 +63,7 @@ pub(crate) fn layer() -> io::Result<JournalLayer> {
 pub(crate) struct JournalLayer(&'static Journal);
 
 impl JournalLayer {
-    /// Sends an entry that is no event.
+    /// Sends an entry that is not an event.
     pub(crate) fn submit(&self, entry: &Entry) {
         self.0.submit(entry);
     }
@@ -75,32 +75,32 @@ impl<S: Subscriber> Layer<S> for JournalLayer {
     }
 }
 
-/// Offers the journal again what it did not take. To be called a few times a second at least; without a journal, or with
-/// nothing waiting, it costs next to nothing.
+/// Sends the waiting entries again. Call it a few times a second at least; it costs almost nothing without a journal or
+/// waiting entries.
 pub(crate) fn flush() {
     if let Some(journal) = OPENED.get() {
         journal.flush(KernelClock::realtime().now());
     }
 }
 
-/// Before the process ends: for up to a second, offers the journal what it did not take. What is left then is lost.
+/// Call before the process ends: tries for up to a second to send the waiting entries. The rest is lost.
 pub(crate) fn finish() {
     if let Some(journal) = OPENED.get() {
         journal.finish(PATIENCE);
     }
 }
 
-/// Entries the journal has taken; 0 where the log goes elsewhere.
+/// Entries that the journal has accepted; 0 if the log goes elsewhere.
 pub(crate) fn sent() -> u64 {
     OPENED.get().map_or(0, Journal::sent)
 }
 
-/// Entries the journal will never get; 0 where the log goes elsewhere.
+/// Entries that were lost; 0 if the log goes elsewhere.
 pub(crate) fn lost() -> u64 {
     OPENED.get().map_or(0, Journal::lost)
 }
 
-/// Whether stderr leads to the journal anyway, and its socket is there: then entries lose nothing by the native way.
+/// Whether stderr is connected to the journal and its socket exists: then entries can go there directly.
 pub(crate) fn stderr_leads_there() -> bool {
     let named = std::env::var("JOURNAL_STREAM").ok();
     is_stream(named.as_deref(), io::stderr(), Path::new(SOCKET))
@@ -111,7 +111,7 @@ pub(crate) fn present() -> bool {
     is_socket(Path::new(SOCKET))
 }
 
-/// JOURNAL_STREAM is inherited by programs whose stderr was led elsewhere, so its word alone is not enough.
+/// Programs inherit JOURNAL_STREAM even if their stderr was redirected, so the variable alone is not enough.
 fn is_stream(named: Option<&str>, stderr: impl AsFd, socket: &Path) -> bool {
     let Some((device, inode)) = named.and_then(|named| named.split_once(':')) else {
         return false;

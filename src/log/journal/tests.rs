@@ -60,7 +60,7 @@ impl Receiver {
 }
 
 fn entry(message: impl Into<String>) -> Entry {
-    Entry { time: NOW, level: Level::INFO, message: message.into(), fields: Vec::new(), place: None }
+    Entry { time: NOW, level: Level::INFO, message: message.into(), fields: Vec::new(), source: None }
 }
 
 fn numbered(numbers: Range<u64>) -> Vec<String> {
@@ -83,7 +83,7 @@ fn an_entry_is_sent_byte_for_byte() {
     let journal = receiver.journal(8);
     let mut said = entry("late by 1 ms");
     said.level = Level::WARN;
-    said.place = Some(("src/x.rs", 7));
+    said.source = Some(("src/x.rs", 7));
     said.fields = vec![
         ("message_id", Message::Overrun.id().into()),
         ("task", "imu".into()),
@@ -188,13 +188,13 @@ fn what_exceeds_the_bound_is_counted_and_told_in_its_place() {
     messages.extend(receiver.messages());
 
     let mut expected = numbered(0..next + 7);
-    expected.extend(["13 entries lost: the journal did not take them in time".into(), "after".into()]);
+    expected.extend(["13 log entries lost: the journal did not accept them in time".into(), "after".into()]);
     assert_eq!(messages, expected);
     assert_eq!(
         told.unwrap(),
         "PRIORITY=4\nSYSLOG_IDENTIFIER=hertzd\nHERTZD_TIME=2023-11-14T22:13:20.250000Z\n\
          MESSAGE_ID=09aff006b2644c47bf2b75199a648cd7\nHERTZD_LOST=13\n\
-         MESSAGE=13 entries lost: the journal did not take them in time\n"
+         MESSAGE=13 log entries lost: the journal did not accept them in time\n"
     );
     assert_eq!((journal.sent(), journal.lost()), (next + 7 + 2, 13));
 }
@@ -222,7 +222,7 @@ fn an_entry_too_large_for_a_datagram_is_cut_short() {
     let bytes = receiver.take().unwrap();
     let text = String::from_utf8_lossy(&bytes);
     assert!(text.contains(&format!("\nHERTZD_TASK={}\nMESSAGE\n", "y".repeat(4_096))), "{text}");
-    assert!(text.ends_with(" [cut short from 3145728 bytes]\n"), "{text}");
+    assert!(text.ends_with(" [cut from 3145728 bytes]\n"), "{text}");
     assert!(bytes.len() < 13_000, "{}", bytes.len());
     assert_eq!((journal.sent(), journal.lost(), journal.waiting()), (1, 0, 0));
 }
