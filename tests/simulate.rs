@@ -173,6 +173,41 @@ fn far_ticks_of_several_rates_share_a_worker() {
     }
 }
 
+/// A first tick from which indices (64 bits) or instants (128 bits) would overflow is refused; the highest possible ends.
+#[test]
+fn the_last_ticks_there_are_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.toml");
+    std::fs::write(&path, "[task.a]\nkind = \"load\"\nrate = \"1 kHz\"\n[task.b]\nkind = \"load\"\nrate = \"7/3\"\n")
+        .unwrap();
+    let simulate = |first: u64| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hertzd"));
+        command.arg("simulate").arg(&path).args(["--for", "100ms", "--json", "--first-tick", &first.to_string()]);
+        command.output().unwrap()
+    };
+    let refused = simulate(u64::MAX);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(64), "{said}");
+    let (text, highest) = said.trim_end().trim_end_matches(" at most").rsplit_once(' ').unwrap();
+    let counted = "task.a could not count its ticks or their nanoseconds; start at";
+    assert_eq!(text, format!("hertzd: --first-tick {}: {counted}", u64::MAX));
+    let highest: u64 = highest.parse().unwrap();
+    assert_eq!(simulate(highest + 1).status.code(), Some(64));
+    let ended = simulate(highest);
+    assert!(ended.status.success());
+    let stdout = String::from_utf8(ended.stdout).unwrap();
+    let ticks: Vec<Line> = stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let of = |task: &str| ticks.iter().filter(|tick| tick.task == task).map(|tick| tick.n).collect::<Vec<_>>();
+    assert_eq!(of("a"), (highest..highest + 100).collect::<Vec<_>>());
+    assert_eq!(of("b"), [highest]);
+
+    let slow = "[task.slow]\nkind = \"load\"\nrate = \"1234567/100000000000\"\n";
+    std::fs::write(&path, slow).unwrap();
+    assert_eq!(simulate(u64::MAX / 2).status.code(), Some(64));
+    let (lines, _) = self::simulate(slow, &["--for", "100000s", "--first-tick", "1000000000000000000"]);
+    assert_eq!(lines.len(), 2);
+}
+
 #[test]
 fn an_hour_is_due_to_the_last_tick() {
     let text = "[task.fast]\nkind = \"load\"\nrate = \"1 kHz\"\n[task.frames]\nkind = \"load\"\nrate = \"60 Hz\"\n";

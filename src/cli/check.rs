@@ -72,13 +72,15 @@ fn shared_cpus(text: &mut String, config: &Config) {
     }
     for (cpu, workers) in by_cpu.into_iter().filter(|(_, workers)| workers.len() > 1) {
         let tasks = || config.tasks.iter().filter(|task| workers.contains(&task.worker));
-        let budgets: f64 = tasks().filter_map(|task| Some(task.budget?.seconds() * task.rate.hertz())).sum();
-        let tails: f64 = tasks()
-            .map(|task| match config.workers[task.worker].spin {
-                Spin::Fixed(length) => length.seconds() * task.rate.hertz(),
-                Spin::Off | Spin::Auto { .. } => 0.0,
-            })
-            .sum();
+        // Summed up from zero: the sum of no floats is -0.0.
+        let share = |cost: &dyn Fn(&TaskConfig) -> Option<Span>| {
+            tasks().fold(0.0, |sum, task| sum + cost(task).map_or(0.0, |cost| cost.seconds() * task.rate.hertz()))
+        };
+        let budgets = share(&|task| task.budget);
+        let tails = share(&|task| match config.workers[task.worker].spin {
+            Spin::Fixed(length) => Some(length),
+            Spin::Off | Spin::Auto { .. } => None,
+        });
         let names: Vec<_> = workers.iter().map(|index| config.workers[*index].name.as_str()).collect();
         let warning = match budgets + tails {
             share if share > 1.0 => "; more work than time, releases will be missed",

@@ -35,6 +35,14 @@ pub(super) struct SimulateArgs {
 
 pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     let config = app.load(&Source::of(&args.config))?;
+    if let Some((highest, task)) = daemon::highest_first_tick(&config, args.length)
+        && args.first_tick > highest
+    {
+        return Err(Stop::Usage(format!(
+            "--first-tick {}: task.{task} could not count its ticks or their nanoseconds; start at {highest} at most",
+            args.first_tick
+        )));
+    }
     let mut stdout = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let width = config.tasks.iter().map(|task| task.name.len()).max().unwrap_or(0).max("task".len());
     if !args.json && !args.summary_only {

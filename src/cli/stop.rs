@@ -26,6 +26,8 @@ pub(super) enum Stop {
     /// The running daemon refused the configuration.
     Refused(String),
     Permission(String),
+    /// An option contradicts the configuration.
+    Usage(String),
     Fault(String),
     /// The reader of stdout has closed it.
     StdoutClosed,
@@ -41,6 +43,7 @@ impl Stop {
             Self::Config(problems) => (problems.render(coloured(&stderr)), CONFIGURATION),
             Self::Refused(text) => (text, CONFIGURATION),
             Self::Permission(text) => (format!("hertzd: {text}"), PERMISSION),
+            Self::Usage(text) => (format!("hertzd: {text}"), USAGE),
             Self::Fault(text) => (format!("hertzd: {text}"), INTERNAL),
             Self::StdoutClosed => return ExitCode::SUCCESS,
             Self::Logged(code) => return ExitCode::from(code),
@@ -55,6 +58,7 @@ impl Stop {
             Self::Config(problems) => Some((problems.render(false), CONFIGURATION)),
             Self::Refused(text) => Some((text.clone(), CONFIGURATION)),
             Self::Permission(text) => Some((text.clone(), PERMISSION)),
+            Self::Usage(text) => Some((text.clone(), USAGE)),
             Self::Fault(text) => Some((text.clone(), INTERNAL)),
             Self::StdoutClosed | Self::Logged(_) => None,
         }

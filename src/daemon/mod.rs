@@ -31,8 +31,8 @@ mod supervisor;
 mod recorded_ticks;
 
 pub(crate) use diff::{Diff, Sections};
-pub(crate) use simulate::SimulatedTick;
 pub use simulate::{SimulateOptions, simulate};
+pub(crate) use simulate::{SimulatedTick, highest_first_tick};
 pub(crate) use summary::DaemonSummary;
 
 use crate::config::{ClockKind, Config, Problems};

@@ -7,12 +7,12 @@ use super::build::facts;
 use super::plan::{self, Epoch, Window};
 use super::summary::{self, TaskPart, WorkerPart};
 use crate::channels::{TickRecord, TickSink};
-use crate::config::{Config, OnError};
+use crate::config::{Config, OnError, TaskConfig};
 use crate::metrics::{Granted, Metrics, RecordsSummary, Summary};
 use crate::pacing::Sleeps;
 use crate::sim::{Scripted, SimClock};
 use crate::sys::host::Host;
-use crate::time::{Instant, Span};
+use crate::time::{Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Control, Counts, Report, Runner, Slot, TaskSet};
 use serde::Serialize;
 use std::io;
@@ -43,6 +43,17 @@ pub struct SimulatedTick<'a> {
     pub finished_ns: i128,
     /// Releases given up before it, because something else held the worker, and when it had finished.
     pub skipped: u64,
+}
+
+/// The highest first tick from which every task can count its ticks (64 bits) and their nanoseconds (128 bits) for
+/// `length`, with the task that allows no more.
+pub(crate) fn highest_first_tick(config: &Config, length: Span) -> Option<(u64, &str)> {
+    let of = |task: &TaskConfig| {
+        let exact = i128::MAX / i128::from(NANOS_PER_SECOND) / i128::from(task.rate.den());
+        let last = u64::try_from(exact).unwrap_or(u64::MAX);
+        last.saturating_sub(task.rate.ticks_before(length.nanos().into())).saturating_sub(1)
+    };
+    config.tasks.iter().map(|task| (of(task), task.name.as_str())).min()
 }
 
 /// Runs `config` on the virtual clock, hands every tick to `line`, and sums up.
