@@ -1,7 +1,7 @@
 //! The keys that every worker and every task has.
 
+use super::choices::{ClockKind, LimitAction, OnError};
 use super::key::{Key, Rule, Value, words};
-use super::types::{ClockKind, LimitAction, OnError};
 use crate::channels::Queue;
 use crate::pacing::Overrun;
 use crate::time::Span;

@@ -21,16 +21,20 @@
 //! Runs on the main thread before anything is real-time. No clock is read, and nothing is asked of the machine but
 //! the files themselves: its CPUs are handed in as [`Facts`].
 
+mod choices;
 mod describe;
 mod error;
 mod file;
 mod files;
+mod getters;
 mod identity;
 mod key;
 mod keys;
 mod kinds;
+mod limits;
 mod merge;
 mod record;
+mod rules;
 mod schema;
 mod section;
 mod source;
@@ -39,15 +43,15 @@ mod types;
 mod value;
 mod worker;
 
+pub use choices::{ClockKind, LimitAction, OnError};
 pub use error::{Origin, Problem, Problems};
+pub use getters::NumberOrName;
 pub use key::{Absent, Key, Needs, Rule, Value, words};
 pub use keys::{TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
 pub use kinds::{Blueprint, BuildError, Kind, Kinds, Parse};
+pub use limits::refuse_value_name;
 pub(crate) use record::{Conflict, share};
 pub use record::{RecordConfig, RecordFormat};
 pub use schema::schema;
-pub use section::{NumberOrName, Section};
-pub use types::{
-    ClockKind, Config, Facts, LimitAction, OnError, OverrunLimit, Scheduling, Spin, TaskConfig, WorkerConfig,
-};
-pub use value::refuse_value_name;
+pub use section::Section;
+pub use types::{Config, Facts, OverrunLimit, Scheduling, Spin, TaskConfig, WorkerConfig};

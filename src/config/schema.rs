@@ -5,7 +5,8 @@
 use super::key::{Absent, Key, Needs, Rule, Value as Wanted};
 use super::keys::{NAME_PATTERN, TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
 use super::kinds::{Kind, Kinds};
-use super::value::{DURATION_UNITS, OWN_COLUMNS, RATE_UNITS, SIZE_UNITS};
+use super::limits::OWN_COLUMNS;
+use super::value::{DURATION_UNITS, RATE_UNITS, SIZE_UNITS};
 use crate::time::Span;
 use serde_json::{Map, Value, json};
 

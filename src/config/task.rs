@@ -1,11 +1,12 @@
 //! The rules of `[task.NAME]`.
 
+use super::choices::OnError;
 use super::key::Key;
 use super::keys::*;
 use super::kinds::{Blueprint, Kind, Kinds};
 use super::record::RecordConfig;
 use super::section::Section;
-use super::types::{OnError, OverrunLimit, TaskConfig};
+use super::types::{OverrunLimit, TaskConfig};
 use super::{record, value};
 use crate::pacing::{Overrun, Rate};
 use crate::time::Span;

@@ -1,5 +1,6 @@
 //! A configuration that holds valid values only.
 
+use super::choices::{ClockKind, LimitAction, OnError};
 use super::error::Origin;
 use super::kinds::Blueprint;
 use super::record::RecordConfig;
@@ -90,17 +91,6 @@ pub enum Spin {
     },
 }
 
-/// The clock that releases lie on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClockKind {
-    /// Since boot; never set.
-    Monotonic,
-    /// International atomic time.
-    Tai,
-    /// Civil time.
-    Realtime,
-}
-
 /// One task: `[task.NAME]`.
 #[derive(Debug)]
 pub struct TaskConfig {
@@ -148,26 +138,4 @@ pub struct OverrunLimit {
     pub leak: Span,
     /// What follows when there are more.
     pub action: LimitAction,
-}
-
-/// What follows more overruns than are put up with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitAction {
-    /// A warning.
-    Warn,
-    /// No more ticks of this task.
-    Disable,
-    /// The end of the daemon.
-    Exit,
-}
-
-/// What follows a tick that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnError {
-    /// The next tick.
-    Continue,
-    /// No more ticks of this task.
-    Disable,
-    /// The end of the daemon.
-    Exit,
 }

@@ -1,10 +1,11 @@
 //! The rules of `[worker.NAME]`.
 
+use super::choices::ClockKind;
 use super::key::{Key, Value};
 use super::keys::*;
 use super::section::Section;
-use super::types::{ClockKind, Facts, Scheduling, Spin, WorkerConfig};
-use super::value;
+use super::types::{Facts, Scheduling, Spin, WorkerConfig};
+use super::{limits, value};
 use crate::pacing::Rate;
 use crate::time::Span;
 use toml::de::DeValue;
@@ -110,7 +111,7 @@ fn deadline(section: &mut Section<'_>, runtime: Option<Span>, rates: &[Rate]) ->
 
 fn spin(section: &mut Section<'_>, rates: &[Rate]) -> Option<Spin> {
     let wanted = "must be \"off\", \"auto\" or a duration such as \"50us\"";
-    let cpu_max = section.read(&SPIN_CPU_MAX, |value| value::percent_of(&SPIN_CPU_MAX.value, value));
+    let cpu_max = section.read(&SPIN_CPU_MAX, |value| limits::percent_of(&SPIN_CPU_MAX.value, value));
     let spin = section.read(&SPIN, |value| match value.as_str() {
         Some("off") => Ok(Spin::Off),
         Some("auto") => Ok(Spin::Auto { cpu_max: cpu_max.unwrap_or_default() }),

@@ -1,0 +1,34 @@
+//! Choices of keys that other rooms know by their types.
+
+/// The clock that releases lie on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockKind {
+    /// Since boot; never set.
+    Monotonic,
+    /// International atomic time.
+    Tai,
+    /// Civil time.
+    Realtime,
+}
+
+/// What follows more overruns than are put up with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitAction {
+    /// A warning.
+    Warn,
+    /// No more ticks of this task.
+    Disable,
+    /// The end of the daemon.
+    Exit,
+}
+
+/// What follows a tick that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnError {
+    /// The next tick.
+    Continue,
+    /// No more ticks of this task.
+    Disable,
+    /// The end of the daemon.
+    Exit,
+}

@@ -1,0 +1,210 @@
+//! The getters of a [`Section`]: from a key to its value, within the key's limits. Each notes what is wrong.
+
+use super::describe::or;
+use super::key::{Absent, Key, Value};
+use super::keys::{PERIOD, RATE, suggestion};
+use super::limits;
+use super::section::Section;
+use super::value;
+use crate::pacing::Rate;
+use crate::time::Span;
+use std::path::PathBuf;
+use toml::Spanned;
+use toml::de::DeValue;
+
+/// A whole number, or a text that is not empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NumberOrName {
+    /// The number.
+    Number(i64),
+    /// The text.
+    Name(String),
+}
+
+impl Section<'_> {
+    /// A text.
+    pub fn text(&mut self, key: &Key) -> Option<String> {
+        self.read(key, |found| match (limits::text(&key.value, found), key.absent) {
+            (Err(wanted), Absent::Refused { hint, .. }) if found.as_str().is_some() => Err(format!("{wanted}; {hint}")),
+            (read, _) => read,
+        })
+    }
+
+    /// A list of texts.
+    pub fn texts(&mut self, key: &Key) -> Option<Vec<String>> {
+        self.list(key, "texts", |item| limits::text(&Value::Text, item))
+    }
+
+    /// A length of time.
+    pub fn duration(&mut self, key: &Key) -> Option<Span> {
+        self.read(key, |found| limits::duration_of(&key.value, found))
+    }
+
+    /// One length of time or a list of them; never empty, and zero is allowed.
+    pub fn durations(&mut self, key: &Key) -> Option<Vec<Span>> {
+        match self.value(key) {
+            Some(DeValue::Array(list)) if list.is_empty() => {
+                self.problem(key, "must hold at least one duration");
+                None
+            }
+            Some(DeValue::Array(list)) => self.items(key, list, value::duration),
+            _ => self.read(key, value::duration).map(|span| vec![span]),
+        }
+    }
+
+    /// A number of bytes.
+    pub fn size(&mut self, key: &Key) -> Option<u64> {
+        self.read(key, |found| limits::size_of(&key.value, found))
+    }
+
+    /// A number per second, exact.
+    pub fn rate(&mut self, key: &Key) -> Option<Rate> {
+        self.read(key, value::rate)
+    }
+
+    /// A whole number of hertz from 1 to 1,000,000.
+    pub fn hertz(&mut self, key: &Key) -> Option<u32> {
+        self.read(key, limits::hertz)
+    }
+
+    /// A finite number.
+    pub fn number(&mut self, key: &Key) -> Option<f64> {
+        self.read(key, |found| limits::number_of(&key.value, found))
+    }
+
+    /// A whole number. `None` too, with a problem noted, where the key's range is wider than `T`.
+    pub fn integer<T: TryFrom<i64>>(&mut self, key: &Key) -> Option<T> {
+        self.read(key, |found| {
+            let number = limits::integer(&key.value, found)?;
+            T::try_from(number).map_err(|_| "does not fit; that is a fault of this key's range".to_owned())
+        })
+    }
+
+    /// A whole number, or a text that is not empty.
+    pub fn number_or_name(&mut self, key: &Key) -> Option<NumberOrName> {
+        self.read(key, |found| Self::either(&key.value, found))
+    }
+
+    /// A list of these.
+    pub fn numbers_or_names(&mut self, key: &Key) -> Option<Vec<NumberOrName>> {
+        self.list(key, "numbers and texts", |item| Self::either(&key.value, item))
+    }
+
+    fn either(wanted: &Value, found: &DeValue<'_>) -> Result<NumberOrName, String> {
+        match found {
+            DeValue::String(_) => limits::text(&Value::Name, found).map(NumberOrName::Name),
+            _ => limits::integer(wanted, found).map(NumberOrName::Number),
+        }
+    }
+
+    /// A list of lists of bytes, of which none is empty.
+    pub fn bytes(&mut self, key: &Key) -> Option<Vec<Vec<u8>>> {
+        let Value::Bytes { most } = key.value else { return None };
+        let wanted = format!("must be a list of lists of 1 to {most} bytes");
+        let lists = match self.value(key)? {
+            DeValue::Array(lists) => lists,
+            _ => {
+                self.problem(key, wanted);
+                return None;
+            }
+        };
+        let mut all = Vec::with_capacity(lists.len());
+        for list in lists {
+            match list.get_ref() {
+                DeValue::Array(bytes) if (1..=most).contains(&bytes.len()) => {
+                    all.extend(self.items(key, bytes, limits::byte));
+                }
+                _ => self.note(key.name, list.span(), true, &wanted, None),
+            }
+        }
+        (all.len() == lists.len()).then_some(all)
+    }
+
+    /// One period of the task whose section this is; `None` when its rate is wrong, which is noted elsewhere.
+    pub fn period(&self) -> Option<Span> {
+        match (self.value(&RATE), self.value(&PERIOD)) {
+            (Some(rate), None) => value::rate(rate).ok().map(Rate::period),
+            (None, Some(period)) => value::duration(period).ok().and_then(Rate::from_period).map(Rate::period),
+            _ => None,
+        }
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&mut self, key: &Key) -> Option<bool> {
+        self.read(key, |value| value.as_bool().ok_or_else(|| "must be true or false".to_owned()))
+    }
+
+    /// The path of a file, which need not exist.
+    pub fn path(&mut self, key: &Key) -> Option<PathBuf> {
+        self.text(key).map(PathBuf::from)
+    }
+
+    /// What one of the words stands for. The key lists the same words, by way of [`words`](super::words).
+    pub fn choice<T: Copy>(&mut self, key: &Key, choices: &[(&str, T)]) -> Option<T> {
+        let meaning = |word| choices.iter().find(|(known, _)| Some(*known) == word).map(|(_, meaning)| *meaning);
+        let Some(value) = self.value(key) else { return meaning(key.default_word()) };
+        let found = value.as_str();
+        if meaning(found).is_none() {
+            let words = || choices.iter().map(|(word, _)| *word);
+            let help =
+                found.and_then(|found| suggestion(found, words())).map(|near| format!("did you mean \"{near}\"?"));
+            let wanted = format!("must be {}", or(words().map(|word| format!("\"{word}\""))));
+            self.problem_at(key.name, wanted, help);
+        }
+        meaning(found)
+    }
+
+    /// Reads the value of a key, or its default, noting what is wanted when it is something else.
+    pub(super) fn read<T>(&mut self, key: &Key, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Option<T> {
+        match (self.value(key), key.absent) {
+            (Some(found), _) => read(found).map_err(|wanted| self.problem(key, wanted)).ok(),
+            (None, Absent::Value(default)) => read(DeValue::parse(default).ok()?.get_ref()).ok(),
+            (None, _) => None,
+        }
+    }
+
+    /// The items of a list, noting each that is wrong.
+    fn items<T>(
+        &mut self,
+        key: &Key,
+        list: &[Spanned<DeValue<'_>>],
+        mut read: impl FnMut(&DeValue<'_>) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let mut items = Vec::with_capacity(list.len());
+        for item in list {
+            match read(item.get_ref()) {
+                Ok(value) => items.push(value),
+                Err(wanted) => self.note(key.name, item.span(), true, wanted, None),
+            }
+        }
+        (items.len() == list.len()).then_some(items)
+    }
+
+    /// A list of at least one item, none of them twice.
+    fn list<T: PartialEq + Clone>(
+        &mut self,
+        key: &Key,
+        what: &str,
+        read: impl Fn(&DeValue<'_>) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let (most, wanted) = match key.value {
+            Value::NumbersOrNames { most, .. } => (most, format!("must be a list of 1 to {most} {what}")),
+            _ => (usize::MAX, format!("must be a list of {what}, with at least one")),
+        };
+        let list = match self.value(key)? {
+            DeValue::Array(list) if (1..=most).contains(&list.len()) => list,
+            _ => {
+                self.problem(key, wanted);
+                return None;
+            }
+        };
+        let mut earlier: Vec<T> = Vec::with_capacity(list.len());
+        self.items(key, list, |item| match read(item)? {
+            item if earlier.contains(&item) => Err("is listed twice".to_owned()),
+            item => {
+                earlier.push(item.clone());
+                Ok(item)
+            }
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! The rules of a table's keys: those that are unknown, that exclude each other, that are missing, that have no effect.
+
+use super::error;
+use super::key::{Absent, Key, Needs, Rule, Value};
+use super::keys::suggestion;
+use super::limits;
+use super::section::Section;
+
+impl Section<'_> {
+    /// Refuses what breaks the rules of these keys: those that exclude each other, those that are missing, and those that
+    /// have no effect.
+    pub(super) fn refuse_broken_rules(&mut self, keys: &[&Key]) {
+        for key in keys {
+            for other in key.excludes {
+                self.refuse_both(key.name, other);
+            }
+        }
+        let mut missing = Vec::new();
+        for key in keys {
+            if let Absent::Refused { unless, hint } = key.absent
+                && key.value != Value::Kind
+                && !self.has(key)
+                && !unless.iter().any(|other| self.is_there(other))
+                && key.rules.iter().all(|rule| self.holds(rule, keys, &[]))
+            {
+                self.problem(key, format!("missing; {hint}"));
+                missing.push(key.name);
+            }
+        }
+        for key in keys {
+            let Some(found) = self.value(key) else { continue };
+            let concerns = |rule: &&Rule| match rule.word {
+                Some(word) => found.as_str() == Some(word),
+                None => key.value != Value::Bool || found.as_bool() != Some(false),
+            };
+            if let Some(rule) = key.rules.iter().filter(concerns).find(|rule| !self.holds(rule, keys, &missing)) {
+                self.problem(key, rule.refusal());
+            }
+        }
+    }
+
+    /// Whether what the rule needs is there. So it is when that cannot be said, since another problem says what to do.
+    fn holds(&self, rule: &Rule, keys: &[&Key], missing: &[&str]) -> bool {
+        let word = |name: &str| {
+            let key = keys.iter().find(|key| key.name == name)?;
+            let word = self.value(key).map_or_else(|| key.default_word(), |value| value.as_str())?;
+            limits::is_word(&key.value, word).then_some(word)
+        };
+        let is_on = |name: &str| self.table.get(name).is_some_and(|value| value.get_ref().as_bool() == Some(true));
+        match rule.needs {
+            Needs::With(others) => others.iter().any(|other| self.is_there(other) || missing.contains(other)),
+            Needs::Without(others) => !others.iter().any(|other| self.is_there(other)),
+            Needs::Is(name, words) => word(name).is_none_or(|word| words.contains(&word)),
+            Needs::IsNot(name, words) => word(name).is_none_or(|word| !words.contains(&word)),
+            Needs::On(name) => is_on(name),
+            Needs::Off(name) => !is_on(name),
+        }
+    }
+
+    /// Whether this table has the key or, for `../KEY`, the one around it.
+    fn is_there(&self, key: &str) -> bool {
+        match key.strip_prefix("../") {
+            Some(key) => self.outer.is_some_and(|outer| outer.contains_key(key)),
+            None => self.table.contains_key(key),
+        }
+    }
+
+    /// Refuses every key that is not among `known`. `closed` is false when the full list could not be found out: then
+    /// only what looks like a slip is refused.
+    pub(super) fn refuse_unknown(&mut self, known: &[&str], closed: bool) {
+        for name in self.table.keys() {
+            let key: &str = name.get_ref();
+            let near = suggestion(key, known.iter().copied());
+            if known.contains(&key) || (near.is_none() && !closed) {
+                continue;
+            }
+            let help = match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("known keys: {}", known.join(", ")),
+            };
+            let mut problem = error::problem(self.source, &self.place, key, name.span(), false, "unknown key");
+            problem.help = Some(help);
+            self.problems.push(problem);
+        }
+    }
+
+    /// Refuses two keys of which one says what the other does, at the one that came later.
+    fn refuse_both(&mut self, one: &str, other: &str) {
+        let start = |key: &str| self.table.get(key).map(|value| value.span().start);
+        let (Some(first), Some(second)) = (start(one), start(other)) else { return };
+        let (earlier, later) = if first < second { (one, other) } else { (other, one) };
+        let apart = self.source.piece(first) != self.source.piece(second);
+        let help = apart.then(|| format!("to change what an earlier file says, override the same key: `{earlier}`"));
+        self.problem_at(later, format!("write either {one} or {other}, not both"), help);
+    }
+}
