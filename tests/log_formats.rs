@@ -1,4 +1,4 @@
-//! The built binary's log in each format. What the journal makes of its entries is for the system tests to see.
+//! The built binary's log in each format. The system tests check the journal.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -61,8 +61,8 @@ fn text_has_every_field_but_the_id() {
     for arguments in [&["--log-format", "text"][..], &[]] {
         let output = run(LATE, arguments);
         let text = stderr(&output);
-        assert!(output.status.success() && text.contains("slow: overrun: tick 0 started "), "{text}");
-        assert!(text.contains(" task=\"slow\" worker=\"main\" tick=0 ") && text.contains(" overrun=1 "), "{text}");
+        assert!(output.status.success() && text.contains("slow: overrun: tick ") && text.contains(" late and ran "), "{text}");
+        assert!(text.contains(" task=\"slow\" worker=\"main\" tick=") && text.contains(" overrun="), "{text}");
         assert!(!text.contains("message_id"), "{text}");
     }
 }
