@@ -22,7 +22,7 @@
 //!   constant-rate loops run one stale tick first, and find out afterwards. So oversleeps stay below a period where
 //!   those are compared, and `stale_releases_are_given_up_before_a_tick` shows the difference.
 
-mod support;
+mod virtual_worker;
 
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
@@ -32,7 +32,7 @@ use hertzd::pacing::{Excess, FixedStep, Overrun, Rate, Tail};
 use hertzd::time::{Instant, Span};
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
-use support::{Spec, SplitMix, run, spans};
+use virtual_worker::{Spec, SplitMix, run, spans};
 
 /// Index and start of a tick.
 type Start = (u64, i64);

@@ -3,15 +3,15 @@
 
 #![cfg(feature = "audio")]
 
-mod common;
+mod program;
 
-use common::{HERTZD, Running, count, run_by, signal, task};
 use hertzd::channels::{AudioFormat, Format, Head, Queue, SampleFormat, blocks};
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
 use hertzd::internals::{KernelClock, pause};
 use hertzd::task::{Task, Tick};
 use hertzd::time::{Clock, Span};
+use program::{HERTZD, Running, count, run_by, signal, task};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};

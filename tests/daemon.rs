@@ -1,10 +1,10 @@
 //! The program as people and services meet it: what it prints, how it ends, what it does when something goes wrong.
 
-mod common;
+mod program;
 
-use common::{Ended, HERE, HERTZD, Running, count, granted, is_root, nanos, run, run_by, run_in, task};
 use hertzd::internals::pause;
 use hertzd::time::Span;
+use program::{Ended, HERE, HERTZD, Running, count, granted, is_root, nanos, run, run_by, run_in, task};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -366,7 +366,7 @@ fn a_reader_of_the_log_that_has_stopped_stops_nobody() {
 fn what_is_taken_away_from_outside_is_told_and_shown() {
     let mut running = run("[worker.main]\n[task.a]\nkind = \"load\"\nrate = 100\n", &["--json"]);
     running.wait_until_granted();
-    let thread = common::thread_named(running.pid(), "hz-main").unwrap().to_string();
+    let thread = program::thread_named(running.pid(), "hz-main").unwrap().to_string();
     let demoted = Command::new("chrt").args(["--other", "--pid", "0", &thread]).output();
     if !running.stderr().contains("granted fifo") || !demoted.is_ok_and(|output| output.status.success()) {
         println!("skipped: there is no real time to take away here, or no chrt to do it with");

@@ -1,10 +1,10 @@
 //! The hot thread asks the kernel for nothing but its sleep: `strace` on the worker of the real program counts.
 
-mod common;
+mod program;
 
-use common::{count, run, signal, task, thread_named};
 use hertzd::internals::pause;
 use hertzd::time::Span;
+use program::{count, run, signal, task, thread_named};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

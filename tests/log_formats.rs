@@ -61,7 +61,10 @@ fn text_has_every_field_but_the_id() {
     for arguments in [&["--log-format", "text"][..], &[]] {
         let output = run(LATE, arguments);
         let text = stderr(&output);
-        assert!(output.status.success() && text.contains("slow: overrun: tick ") && text.contains(" late and ran "), "{text}");
+        assert!(
+            output.status.success() && text.contains("slow: overrun: tick ") && text.contains(" late and ran "),
+            "{text}"
+        );
         assert!(text.contains(" task=\"slow\" worker=\"main\" tick=") && text.contains(" overrun="), "{text}");
         assert!(!text.contains("message_id"), "{text}");
     }

@@ -4,7 +4,7 @@
 //! Every expectation is computed here, from records alone: releases from the index in wide integers, and what a policy
 //! keeps by looking at one release after the other. proptest prints the smallest worker that fails.
 
-mod support;
+mod virtual_worker;
 
 use hertzd::channels::TickRecord;
 use hertzd::internals::Report;
@@ -14,7 +14,7 @@ use hertzd::task::{Task, Tick, TickError};
 use hertzd::time::{Instant, Span};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
-use support::{Spec, run, spans};
+use virtual_worker::{Spec, run, spans};
 
 const SECOND: i64 = 1_000_000_000;
 

@@ -1,9 +1,9 @@
 //! Which file a recording is, who may write to it, and what becomes of it when others interfere: with the real program.
 
-mod common;
+mod program;
 mod recorded;
 
-use common::{Ended, HERE, HERTZD, Running, count, run, run_in, task};
+use program::{Ended, HERE, HERTZD, Running, count, run, run_in, task};
 use recorded::{counted, files, messages, python_agrees, recorded};
 use std::fs;
 use std::os::unix::fs::symlink;

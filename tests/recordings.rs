@@ -1,9 +1,8 @@
 //! Recordings of the real program, read back: by the crates that others use, and by the official Python reader.
 
-mod common;
+mod program;
 mod recorded;
 
-use common::{Ended, HERE, HERTZD, Running, count, is_root, run, run_in, start, task};
 use hertzd::channels::{AudioFormat, BlockSender, Format, Head, ImageFormat, SampleFormat, Shape};
 use hertzd::config::{Blueprint, Kind, Kinds};
 use hertzd::config::{Config, Facts, Section};
@@ -11,6 +10,7 @@ use hertzd::internals::{KernelClock, pause};
 use hertzd::internals::{Options, Surroundings, run_daemon};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::{Clock, Span};
+use program::{Ended, HERE, HERTZD, Running, count, is_root, run, run_in, start, task};
 use recorded::{Message, by_topic, counted, files, messages, python, python_agrees, recorded};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Reloading the real program: what did not change does not notice, what is wrong changes nothing, and others can see it.
 
-mod common;
+mod program;
 
-use common::{HERTZD, Running, run};
+use program::{HERTZD, Running, run};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -25,7 +25,7 @@ fn with_socket(config: &str, args: &[&str]) -> Running {
     let socket = folder.path().join("status.sock");
     let mut all = vec!["--status-socket", socket.to_str().unwrap()];
     all.extend(args);
-    let mut running = common::run_in(folder, Command::new(HERTZD), config, &all);
+    let mut running = program::run_in(folder, Command::new(HERTZD), config, &all);
     running.wait_until_granted();
     running
 }
@@ -44,7 +44,7 @@ fn snapshot(running: &Running) -> Value {
 }
 
 fn edit(running: &Running, config: &str) {
-    let text = config.replace(common::HERE, running.folder().to_str().unwrap());
+    let text = config.replace(program::HERE, running.folder().to_str().unwrap());
     fs::write(running.folder().join("test.toml"), text).unwrap();
 }
 
@@ -156,7 +156,7 @@ fn a_reload_never_signals_a_process_that_the_answer_names() {
     let mut running = with_socket(&config(50), &[]);
     let mut sleep = Command::new("sleep");
     sleep.arg("1000");
-    let bystander = common::start(tempfile::tempdir().unwrap(), sleep);
+    let bystander = program::start(tempfile::tempdir().unwrap(), sleep);
     let mut answer = snapshot(&running);
     answer["daemon"]["pid"] = bystander.pid().into();
     let socket = running.folder().join("false.sock");

@@ -1,9 +1,8 @@
 //! What a stall leaves behind: the whole program is stopped for two seconds, and every policy then holds as much debt
 //! as its number says, and no more.
 
-mod common;
+mod program;
 
-use common::{Running, count, nanos, run, start, task};
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
 use hertzd::internals::pause;
@@ -11,6 +10,7 @@ use hertzd::internals::{Host, cpu_set_size};
 use hertzd::internals::{Options, Surroundings, run_daemon};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
+use program::{Running, count, nanos, run, start, task};
 use serde::Deserialize;
 use std::process::Command;
 
@@ -118,7 +118,7 @@ fn no_policy_holds_more_debt_than_its_number() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "no_policy_holds_more_debt_than_its_number", "--nocapture"]).env(IN_CHILD, &path);
     let mut running = start(folder, command);
-    running.wait_for("its workers are there", |running| common::thread_named(running.pid(), "hz-delay").is_some());
+    running.wait_for("its workers are there", |running| program::thread_named(running.pid(), "hz-delay").is_some());
     pause(Span::from_seconds(1));
     running.hold(STALL);
     let ended = running.wait();

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file is a crate of its own, and uses a part of this")]
 
-use crate::common::task;
+use crate::program::task;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,6 @@
-//! What the tests of pacing share: a small generator, a sink that keeps every record, and the real loop on the virtual
-//! clock.
+//! Runs the worker's real loop on the virtual clock and keeps every record; and a small generator of random numbers.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
 use hertzd::channels::{TickRecord, TickSink};
 use hertzd::config::OnError;
@@ -12,7 +11,7 @@ use hertzd::task::Task;
 use hertzd::time::{Instant, Span};
 use std::sync::Arc;
 
-/// SplitMix64: the same sequence for the same seed on every machine, and a failing seed can be written down.
+/// SplitMix64: the same sequence for the same seed on every machine, so that a failing seed can be reported.
 #[derive(Clone, Debug)]
 pub(crate) struct SplitMix(pub(crate) u64);
 
@@ -55,7 +54,7 @@ pub(crate) struct Spec {
     pub(crate) task: Box<dyn Task>,
 }
 
-/// The real loop over `specs` on `clock`, which shows the epoch: every release before `length` has passed from there.
+/// Runs the loop over `specs` on `clock`, which shows the epoch: every release before `epoch + length`.
 pub(crate) fn run(
     clock: SimClock,
     epoch: Instant,
@@ -86,7 +85,7 @@ pub(crate) fn run(
     (report, records)
 }
 
-/// Spans of so many nanoseconds.
+/// Spans of these numbers of nanoseconds.
 pub(crate) fn spans(nanos: &[i64]) -> Vec<Span> {
     nanos.iter().copied().map(Span::from_nanos).collect()
 }

@@ -1,6 +1,6 @@
-//! What the tests have in common that start the real program: its files, its signals, its summary.
+//! Starts the real program in a test, sends it signals, waits for it, and reads what it wrote.
 
-#![allow(dead_code, reason = "each test file is a crate of its own, and uses a part of this")]
+#![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
 use hertzd::internals::{KernelClock, pause};
 use hertzd::time::{Clock, Span};
@@ -13,10 +13,10 @@ use tempfile::TempDir;
 /// The program under test.
 pub(crate) const HERTZD: &str = env!("CARGO_BIN_EXE_hertzd");
 
-/// What stands for the folder of the test's files in a configuration.
+/// Stands for the folder of the test's files in a configuration.
 pub(crate) const HERE: &str = "@HERE@";
 
-/// A started program that is ended, whatever becomes of the test.
+/// A started program, which is killed when the test ends.
 pub(crate) struct Running {
     child: Child,
     folder: TempDir,
@@ -35,7 +35,7 @@ pub(crate) fn run(config: &str, args: &[&str]) -> Running {
     run_by(Command::new(HERTZD), config, args)
 }
 
-/// Starts `command run CONFIG ARGS`, where `command` is one that leads to hertzd.
+/// Starts `command run CONFIG ARGS`, where `command` starts hertzd.
 pub(crate) fn run_by(command: Command, config: &str, args: &[&str]) -> Running {
     let folder = tempfile::tempdir().unwrap();
     run_in(folder, command, config, args)
@@ -49,7 +49,7 @@ pub(crate) fn run_in(folder: TempDir, mut command: Command, config: &str, args: 
     start(folder, command)
 }
 
-/// Starts `command` as it is, with its output going to files in `folder`: no pipe can fill up and hold it.
+/// Starts `command` as it is, with its output in files in `folder`: no pipe can fill up and block it.
 pub(crate) fn start(folder: TempDir, mut command: Command) -> Running {
     let file = |name| File::create(folder.path().join(name)).unwrap();
     let command = command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr")).env_remove("HERTZD_LOG");
@@ -70,7 +70,7 @@ impl Running {
         fs::read_to_string(self.folder.path().join("stderr")).unwrap()
     }
 
-    /// Waits until it has said that its workers are set up; the first release is then a few milliseconds away.
+    /// Waits until it has logged that its workers are set up; the first release follows within milliseconds.
     pub(crate) fn wait_until_granted(&mut self) {
         self.wait_for("it is set up", |running| running.stderr().contains("granted"));
     }
@@ -81,7 +81,7 @@ impl Running {
         while !seen(self) {
             let ended = self.child.try_wait().unwrap();
             let patient = KernelClock::monotonic().now() - begun < PATIENCE;
-            assert!(ended.is_none() && patient, "waited in vain until {what}: {ended:?}\n{}", self.stderr());
+            assert!(ended.is_none() && patient, "timed out before {what}: {ended:?}\n{}", self.stderr());
             pause(Span::from_millis(5));
         }
     }
@@ -91,7 +91,7 @@ impl Running {
         signal(self.pid(), name);
     }
 
-    /// Stops it for `span` at least, and lets it go on.
+    /// Stops it for at least `span`, then lets it continue.
     pub(crate) fn hold(&mut self, span: Span) {
         self.signal("STOP");
         self.wait_for("every thread has stopped", |running| {
@@ -142,16 +142,16 @@ impl Ended {
         summary
     }
 
-    /// Everything it said, for a message.
+    /// Its status and all output, for a message.
     pub(crate) fn told(&self) -> String {
         format!("{}\n--- stdout\n{}\n--- stderr\n{}", self.status, self.stdout, self.stderr)
     }
 }
 
-/// How long something may take before it counts as hanging.
+/// How long to wait before something counts as hanging.
 const PATIENCE: Span = Span::from_seconds(120);
 
-/// Sends `signal` to `pid`. By way of the shell, whose `kill` is built in.
+/// Sends `signal` to `pid`, with the built-in `kill` of the shell.
 pub(crate) fn signal(pid: u32, signal: &str) {
     let status = Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]).status().unwrap();
     assert!(status.success(), "kill -{signal} {pid}");
@@ -195,7 +195,7 @@ pub(crate) fn is_root() -> bool {
     status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
 }
 
-/// Why a run was not real-time, if it was not.
+/// The policy that the first worker was granted.
 pub(crate) fn granted(summary: &Value) -> &str {
     summary["workers"][0]["granted"]["policy"].as_str().unwrap()
 }
