@@ -296,6 +296,12 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
         path = "@/goes"
         name = "goes"
 
+        [task.published]
+        kind = "sensor"
+        rate = "500 Hz"
+        path = "@/published"
+        per-second = true
+
         [task.imu]
         kind = "imu"
         rate = "200 Hz"
@@ -310,7 +316,9 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
     "#;
     let config = config.replace('@', folder.path().to_str().unwrap());
     let (goes, recording) = (folder.path().join("goes"), folder.path().join("beat.csv"));
+    let published = folder.path().join("published");
     fs::write(&goes, "1\n").unwrap();
+    fs::write(&published, "0\n").unwrap();
     let device = std::thread::spawn(move || {
         let rows = || fs::read_to_string(&recording).unwrap_or_default().lines().count();
         // Only what the daemon is seen to have done is counted on: how long this machine takes for it, nobody knows.
@@ -331,13 +339,17 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
             node.write_all(&sample.repeat(times)).unwrap();
             written += times;
             pause(Span::from_millis(1));
+            if index % 100 == 0 {
+                fs::write(published.with_extension("new"), format!("{index}\n")).unwrap();
+                fs::rename(published.with_extension("new"), &published).unwrap();
+            }
             if index == 50 {
                 fs::remove_file(&goes).unwrap();
                 gone = rows();
             }
         }
-        // And a file that goes, and comes back: two seconds after it has gone by the daemon's own count, since whether a
-        // file still has its name is looked up once a second. Where the daemon is over by then it stays away.
+        // And a file that goes, and comes back: two seconds later by the daemon's own count, since a file counts as deleted
+        // after one. If the daemon has ended by then it stays away.
         if reaches(gone + 1_000, 300) {
             fs::write(&goes, "2\n").unwrap();
         }
@@ -351,6 +363,8 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
     let values = |name| &task(name).values;
     assert!(task("loadavg").errors > 0, "the file was gone for a while");
     assert!(values("loadavg")["15 min"].last.is_some());
+    assert_eq!(task("published").errors, 0, "a file that is replaced");
+    assert!(values("published")["value"].max > Some(0.0));
     let last = |name| values("imu")[name].last.unwrap();
     assert!(last("samples") > 0.0 && last("samples") <= written);
     assert!((last("accel_x") - 2.91).abs() < 1e-9);

@@ -103,6 +103,7 @@ scan=$(realpath "$IIO/scan_elements")
 mkdir /run/scan_elements
 echo 0 >"$scan/in_timestamp_en"
 mount --bind "$scan" /run/scan_elements
+mount --make-private /run/scan_elements # what is mounted over the folder must not be mounted here as well
 mount -t tmpfs scan "$scan"
 for file in /run/scan_elements/*; do
     [[ $file != */in_timestamp_* ]] || continue
