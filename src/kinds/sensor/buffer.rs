@@ -82,8 +82,9 @@ impl Buffer {
         let enable = folder.join("buffer/enable");
         set(&enable, "0").map_err(at("buffered"))?;
         let trigger = set_trigger(&device, settings, sys).map_err(at("trigger"))?;
-        let frequency = set_frequency(folder, trigger.as_deref(), settings).map_err(at("sampling-frequency"))?;
         let channels = set_channels(&elements, &settings.channels).map_err(at("channels"))?;
+        let frequency = set_frequency(folder, trigger.as_deref(), &channels, settings.sampling_frequency)
+            .map_err(at("sampling-frequency"))?;
         let clock_offset = set_clock(folder);
         let length = settings.length.next_power_of_two();
         set(&folder.join("buffer/length"), &length.to_string()).map_err(at("buffer-length"))?;
@@ -224,21 +225,26 @@ fn is_fired_from_outside(trigger: &Path) -> bool {
 }
 
 /// Sets the frequency, if one is wanted, and returns the one in use, if known.
-fn set_frequency(folder: &Path, trigger: Option<&Path>, settings: &BufferSettings) -> Result<Option<f64>, String> {
-    let of_a_channel = settings.channels.iter().flat_map(|channel| iio::names(channel, FREQUENCY));
+fn set_frequency(
+    folder: &Path,
+    trigger: Option<&Path>,
+    channels: &[String],
+    wanted: Option<f64>,
+) -> Result<Option<f64>, String> {
+    let of_a_channel = channels.iter().flat_map(|channel| iio::names(channel, FREQUENCY));
     let paths = trigger
         .map(|trigger| trigger.join(FREQUENCY))
         .into_iter()
         .chain([folder.join(FREQUENCY)])
         .chain(of_a_channel.map(|name| folder.join(name)));
     let Some(path) = paths.into_iter().find(|path| path.exists()) else {
-        return match settings.sampling_frequency {
+        return match wanted {
             Some(_) => Err("neither the trigger nor the device has a frequency to set".into()),
             None => Ok(None),
         };
     };
     let current = || find::text(&path).and_then(|text| text.parse::<f64>().ok());
-    if let Some(wanted) = settings.sampling_frequency
+    if let Some(wanted) = wanted
         && current() != Some(wanted)
     {
         set(&path, &wanted.to_string())?;

@@ -276,6 +276,17 @@ fn samples_without_a_time_are_dated_by_the_period() {
 }
 
 #[test]
+fn the_frequency_of_a_channel_is_known_without_naming_it() {
+    let sys = Sys::new();
+    let (folder, _) = buffered_device(&sys, 0);
+    fs::remove_file(sys.root().join("bus/iio/devices/trigger0/sampling_frequency")).unwrap();
+    fs::write(folder.join("in_accel_sampling_frequency"), "125\n").unwrap();
+    let settings = from_the_buffer(|buffer| (buffer.channels, buffer.sampling_frequency) = (Vec::new(), None));
+    let sensor = sys.open(settings).unwrap();
+    assert_eq!(sensor.stream().unwrap().bytes_per_second, 125.0 * 32.0);
+}
+
+#[test]
 fn a_quaternion_gives_all_its_fields() {
     let sys = Sys::new();
     let (folder, node) = buffered_device(&sys, 0);
