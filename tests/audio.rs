@@ -229,6 +229,27 @@ fn what_the_device_refuses_is_told_with_what_it_offers() {
     assert!(ended.stderr.contains("audio device nowhere of task tone cannot be opened yet"), "{}", ended.told());
 }
 
+/// A buffer may be shorter than the steps in which the device reports its position.
+#[test]
+fn no_sample_rate_makes_a_tick_panic() {
+    for rate in [1, 7, 40, 1_000, 1_000_000] {
+        let text =
+            format!("[task.tone]\nkind = \"audio\"\ndevice = \"null\"\nrate = \"100 Hz\"\nsample-rate = {rate}\n");
+        let facts = Facts { online_cpus: vec![0], cpu_set_size: 1024 };
+        let mut config =
+            Config::parse(&text, "null.toml", &Kinds::builtin(), &facts).unwrap_or_else(|no| panic!("{no}"));
+        let Ok(mut task) = config.tasks[0].blueprint.build() else { continue };
+        let mut values = vec![f64::NAN; task.columns().len()];
+        for n in 0..20 {
+            let at = KernelClock::monotonic().now();
+            let (lateness, period) = (Span::ZERO, Span::from_millis(10));
+            let tick = Tick { n, release: at, started: at, lateness, skipped: 0, credit: lateness, period };
+            let _ = task.tick(&tick, &mut values);
+        }
+        assert!(values[0] >= 0.0, "frames at {rate} Hz: {values:?}");
+    }
+}
+
 /// Frames so far, as the recording says.
 fn frames(hertzd: &Running) -> f64 {
     let text = fs::read_to_string(hertzd.folder().join("tone.csv")).unwrap_or_default();

@@ -127,12 +127,12 @@ impl Device {
     pub(super) fn status(&mut self) -> io::Result<Status> {
         let (available, behind) = self.progress()?;
         // It may be a period further than it says.
-        let safe = self.buffer - self.period;
+        let safe = self.buffer.saturating_sub(self.period);
         if !self.free_running || available <= safe {
             return Ok(Status { available, behind, lost: 0 });
         }
         // Half of what there is at the most, so that the device does not catch up with us right away.
-        let lost = available - self.buffer / 2;
+        let lost = available.saturating_sub(self.buffer / 2);
         self.skip(lost)?;
         Ok(Status { available: available - lost, behind: behind - lost, lost })
     }
@@ -165,7 +165,7 @@ impl Device {
         // A device that runs on could have come round to where we read, had this thread been held up meanwhile.
         if self.free_running && frames > self.buffer / 4 {
             let (available, _) = self.progress()?;
-            if available + frames > self.buffer - self.period {
+            if available + frames > self.buffer.saturating_sub(self.period) {
                 return Ok(Captured { frames: 0, lost: frames });
             }
         }

@@ -1,6 +1,7 @@
 //! The keys of the kind `video`, and how a section becomes a task. Opens no device.
 
 use super::Video;
+use super::luma::layout;
 use super::settings::{FrameChoice, VideoSettings};
 use crate::config::{Blueprint, Key, Kind, Section, Value, words};
 use crate::kinds::device::Missing;
@@ -27,7 +28,7 @@ const SIZE: Key = Key::new(
     "size",
     Value::Format { like: "WIDTHxHEIGHT", pattern: concat!("^0*", side!(), "x0*", side!(), "$") },
     "Width and height of a frame in pixels, each 1 to 65536. If the camera does not support it, the start is refused with \
-     the sizes that it offers.",
+     the sizes that it offers. With `missing = \"wait\"` a frame may have 128 MiB at most.",
 )
 .default("\"640x480\"");
 const FRAME_RATE: Key = Key::new(
@@ -61,6 +62,9 @@ macro_rules! side {
     };
 }
 use side;
+
+/// Bytes of a frame of a camera that is not there yet: 7680x4320 in any format.
+const LARGEST_EXPECTED: u32 = 128 << 20;
 
 /// Formats that are met most often, for suggestions.
 const KNOWN: &[&str] = &[
@@ -104,6 +108,14 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let buffers = section.integer(&BUFFERS);
     let missing = Missing::of(section);
     let (width, height) = size?;
+    let period = section.period()?;
+    // A camera that is there refuses sizes that it does not have; for one that is not, memory is set aside in advance.
+    if missing == Missing::Wait && format.is_some_and(|format| layout(format, width, height).1 > LARGEST_EXPECTED) {
+        section.problem(
+            &SIZE,
+            "must be a frame of at most 128 MiB with missing = \"wait\"; the camera may not be there to refuse it",
+        );
+    }
     let settings = VideoSettings {
         device: device?,
         format: format?,
@@ -113,6 +125,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         take: take?,
         buffers: buffers?,
         missing,
+        period,
     };
     let task = section.place().trim_start_matches("task.").to_owned();
     Some(Blueprint::new(move || Ok(Box::new(Video::open(settings, &task)?) as Box<dyn Task>)))

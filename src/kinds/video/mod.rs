@@ -62,7 +62,7 @@ impl Video {
     pub(crate) fn open(settings: VideoSettings, task: &str) -> Result<Self, BuildError> {
         let label = Label::new(format!("camera {}", settings.device), task);
         let (take, missing, usual) = (settings.take, settings.missing, usual(&settings));
-        let mut opener = Opener { settings, label: label.clone(), warned: String::new() };
+        let mut opener = Opener { settings, label: label.clone(), warned: String::new(), rate_compared: false };
         let opened = opener.open(None);
         // Waiting for the device does not mend anything else.
         if let Err(refusal) = &opened

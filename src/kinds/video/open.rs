@@ -48,6 +48,8 @@ pub(super) struct Opener {
     pub(super) label: Label,
     /// The latest warning about the frame rate, so that it is not repeated each time.
     pub(super) warned: String,
+    /// Whether its rate was compared with the task's, which is done once.
+    pub(super) rate_compared: bool,
 }
 
 impl Opener {
@@ -79,6 +81,15 @@ impl Opener {
         let stream = device.stream(settings.buffers, form).map_err(|(what, error)| failed(what, &error))?;
         if stream.buffers() < 2 {
             return Err(at("buffers", "the driver has a single buffer to give, and two are needed".into()));
+        }
+        if let Some(rate) = rate.filter(|_| !std::mem::replace(&mut self.rate_compared, true))
+            && let Some(consequence) = settings.rate_mismatch(rate)
+        {
+            let (camera, task) = (rate_text(rate), (1e3 / settings.period.seconds()).round() / 1e3);
+            warn!(
+                "{}: the camera delivers {camera} frames per second, the task runs at {task} Hz; {consequence}",
+                self.label
+            );
         }
         Ok(Opened { stream, begins: true, rate, id })
     }

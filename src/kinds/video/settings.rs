@@ -1,6 +1,7 @@
 //! What a task of the kind `video` wants of its camera. Plain data.
 
 use crate::kinds::device::Missing;
+use crate::time::Span;
 
 /// Which frames a tick takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,28 @@ pub(crate) struct VideoSettings {
     pub buffers: u32,
     /// What to do when it is not there at the start.
     pub missing: Missing,
+    /// The task's; above zero.
+    pub period: Span,
+}
+
+impl VideoSettings {
+    /// What it means for the task that the camera delivers this many frames per second; `None`: it is the task's rate.
+    pub(super) fn rate_mismatch(&self, (frames, seconds): (u32, u32)) -> Option<String> {
+        let per_tick = f64::from(frames) / f64::from(seconds) * self.period.seconds();
+        if (per_tick - 1.0).abs() <= 1e-4 {
+            return None;
+        }
+        let most = per_tick.ceil();
+        let held = f64::from(self.buffers) - 1.0;
+        Some(match self.take {
+            _ if per_tick < 1.0 => format!("{:.1} % of the ticks find no new frame", (1.0 - per_tick) * 100.0),
+            FrameChoice::Latest => format!("{:.1} % of the frames are passed over", (1.0 - 1.0 / per_tick) * 100.0),
+            FrameChoice::Every if most > held => {
+                format!("a tick finds up to {most} frames, but the buffers hold {held}: frames are lost; raise buffers")
+            }
+            FrameChoice::Every => format!("a tick takes up to {most} frames"),
+        })
+    }
 }
 
 /// Every frame of 640x480 in YUYV, four buffers. The device is missing.
@@ -45,6 +68,29 @@ impl Default for VideoSettings {
             take: FrameChoice::Every,
             buffers: 4,
             missing: Missing::Refuse,
+            period: Span::from_nanos(33_333_333),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_rate_than_the_tasks_has_consequences() {
+        let said = |hertz: i64, take, camera| {
+            let period = Span::from_nanos(1_000_000_000 / hertz);
+            VideoSettings { period, take, ..VideoSettings::default() }.rate_mismatch(camera)
+        };
+        let (every, latest) = (FrameChoice::Every, FrameChoice::Latest);
+        assert_eq!(said(30, every, (30, 1)), None);
+        assert_eq!(said(30, latest, (10_000_000, 333_333)), None, "rounded by the driver");
+        assert_eq!(said(60, every, (30, 1)).unwrap(), "50.0 % of the ticks find no new frame");
+        assert_eq!(said(10, latest, (30, 1)).unwrap(), "66.7 % of the frames are passed over");
+        assert_eq!(said(20, every, (30, 1)).unwrap(), "a tick takes up to 2 frames");
+        let lost = "a tick finds up to 6 frames, but the buffers hold 3: frames are lost; raise buffers";
+        assert_eq!(said(5, every, (30, 1)).unwrap(), lost);
+        assert!(said(30, every, (30_000, 1_001)).unwrap().contains("0.1 % of the ticks"));
     }
 }

@@ -123,3 +123,9 @@ loud() { awk -v peak="$(value peak)" 'BEGIN { exit !(peak > 0.5) }'; }
 check "what is played then is heard" until_ok 60 loud
 wait
 echo "#   drift $(value drift-ppm) ppm"
+
+# Renamed.
+sed -i 's/task.sound/task.heard/' "$CONFIG"
+check "a reload that renames the task is taken" systemctl reload hertzd
+check "  and hands the device over" until_ok 60 told 'of task heard was taken over'
+check "  which is heard" until_ok 60 ticked heard 20

@@ -107,6 +107,16 @@ check "  handed over by the task before" until_ok 60 ticked panel 20
 together >/dev/null
 pulls 2 20
 check "  edges of both are counted" until_ok 30 edges panel 20
+sed -i 's/task.panel/task.board/' $CONFIG
+check "a reload that renames the task is taken" hertzd reload
+check "  and hands its lines over" until_ok 60 ticked board 20
+together >/dev/null
+pulls 2 20
+check "  edges are counted" until_ok 30 edges board 20
+cp $CONFIG /tmp/one.toml
+printf '%s\n' '[task.second]' 'kind = "gpio"' 'rate = 1' 'chip = "testbed"' 'lines = [2]' >>$CONFIG
+has "a second task on a line is refused, with who has it" "$(hertzd reload 2>&1 || :)" 'is in use by task board; only one task at a time'
+cp /tmp/one.toml $CONFIG
 same "no other task noticed: skipped" 0 "$(task beat skipped)"
 same "  errors" 0 "$(errors beat)"
 
@@ -118,6 +128,14 @@ has "a line in use is refused, with who has it" "$(hertzd run /tmp/used.toml --f
 kill $watcher
 sed -i 's/testbed/nobody/' /tmp/used.toml
 has "a chip that is not there is refused, with those that are" "$(hertzd run /tmp/used.toml --for 1s 2>&1 || :)" '("testbed")'
+unbind_gpio_sim
+mkdir "$GPIO_SIM/bank2"
+echo 4 >"$GPIO_SIM/bank2/num_lines"
+echo testbed >"$GPIO_SIM/bank2/label"
+bind_gpio_sim
+hertzd devices --json | jq -r '.devices[] | select(.class == "gpio").section' >/tmp/pasted.toml
+same "with two chips of one label, hertzd devices names both by their nodes" 2 "$(grep -c 'chip = "gpiochip' /tmp/pasted.toml)"
+check "  and what it prints runs" hertzd run /tmp/pasted.toml --for 1s
 # But that this kernel's proc file system says so when a chip goes whose lines have interrupts.
 complaints() { dmesg | grep -E 'BUG|Oops|WARNING:|soft lockup|rcu.*stall' | grep -v 'WARNING: .* remove_proc_entry'; }
 refuse "the kernel has nothing else to complain of" complaints

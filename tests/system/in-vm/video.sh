@@ -33,7 +33,7 @@ setup < <(config 'device = "vivid"' 'frame-rate = "30000/1001"' 'record = "eye.c
 same "it runs as the unit's user" hertzd "$(ps -o user= -p "$(main_pid)")"
 check "frames come" until_ok 60 above frames 60
 adds_up "at its own rate"
-lacks "the rate is granted" "$(messages)" "frames per second asked for"
+lacks "the rate is granted" "$(messages)" "frames per second requested"
 same "the age is that of a frame" true "$(snapshot '.tasks[] | select(.task == "eye") | .values.age.last | . != null and . < 5000')"
 brightness=$(value brightness)
 check "it is neither dark nor dazzling: $brightness" [ "$brightness" -gt 16 -a "$brightness" -lt 235 ]
@@ -102,7 +102,7 @@ bind_vivid
 frames=$(value frames)
 check "plugged in, it gives frames again" until_ok 60 above frames $((frames + 10))
 adds_up "after that"
-check "it has another rate now, which is told once" until_ok 30 said "frames per second asked for"
+check "it has another rate now, which is told once" until_ok 30 said "frames per second requested"
 # Every row of the recording, not only those that were looked at here.
 cat >/tmp/rows.py <<'END'
 import csv, sys
@@ -129,6 +129,15 @@ check "a reload that changes its task is taken" systemctl reload hertzd
 check "frames come again" until_ok 60 above frames 30
 check "of those that are ready the latest is taken" above passed-over 5
 adds_up "those passed over among them"
+check "that the rates differ is said, with what follows" until_ok 30 said "the task runs at 10 Hz; 6"
+sed -i 's/\[task.eye\]/[task.look]/' "$CONFIG"
+check "a reload that renames its task is taken" systemctl reload hertzd
+look() { [ "$(value frames look)" -gt 10 ]; }
+check "  and hands the camera over" until_ok 60 look
+check "  which the log says" said "of task look was taken over"
+sed 's/\[task.look\]/[task.second]/' <<<"$(sed -n '/^.task.look/,$p' "$CONFIG")" >>"$CONFIG"
+refuse "a second task cannot have it at the same time" systemctl reload hertzd
+check "  which names the first" until_ok 30 said "is in use by task look; only one task at a time can have it"
 
 echo "# refused"
 # refused NAME WORDS LINE...: at the start.
