@@ -140,13 +140,13 @@ fn verdict(tasks: &[&TaskConfig]) -> String {
         .filter_map(|task| Some(Demand { rate: task.rate, deadline: task.deadline, budget: task.budget? }))
         .collect();
     if demands.is_empty() {
-        return "no task has a budget: whether the deadlines hold cannot be told".into();
+        return "no task has a budget: whether the deadlines hold is unknown".into();
     }
     if !without.is_empty() {
         let share: f64 = demands.iter().map(|demand| demand.budget.seconds() * demand.rate.hertz()).sum();
         let names = listed(&without);
         return format!(
-            "{:.1} % of a CPU by budgets; whether the deadlines hold cannot be told without a budget for {names}",
+            "{:.1} % of a CPU by budgets; whether the deadlines hold is unknown without a budget for {names}",
             share * 100.0
         );
     }
@@ -165,7 +165,7 @@ fn verdict(tasks: &[&TaskConfig]) -> String {
         Verdict::Overloaded { utilisation } => {
             format!("{:.1} % of a CPU by budgets: more work than time, releases will be missed", utilisation * 100.0)
         }
-        Verdict::Unknown { reason } => format!("whether the deadlines hold cannot be told: {reason}"),
+        Verdict::Unknown { reason } => format!("whether the deadlines hold is unknown: {reason}"),
     }
 }
 

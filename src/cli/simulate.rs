@@ -87,7 +87,7 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     }
 }
 
-/// A line of progress on stderr for simulations that take long, where nobody sees the ticks themselves.
+/// A progress line on stderr for long simulations, unless the ticks themselves are on the terminal.
 struct Progress {
     drawn: Option<Instant>, // None: no terminal, or the ticks are on it
     ticks: u64,

@@ -1,6 +1,6 @@
 //! Choices of keys that other rooms know by their types.
 
-/// The clock that releases lie on.
+/// The clock that releases are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockKind {
     /// Since boot; never set.
@@ -11,7 +11,7 @@ pub enum ClockKind {
     Realtime,
 }
 
-/// What follows more overruns than are put up with.
+/// What follows too many overruns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitAction {
     /// A warning.
@@ -22,7 +22,7 @@ pub enum LimitAction {
     Exit,
 }
 
-/// What follows a tick that failed.
+/// What follows a failed tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
     /// The next tick.

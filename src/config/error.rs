@@ -1,8 +1,8 @@
 //! What is wrong with a configuration, and how it is shown: file, line, column, the source line with a caret, the
-//! place and key, what was found and what is wanted.
+//! table and key, what was found and what is wanted.
 //!
 //! All problems of a file and its drop-ins are reported in one go, in their order. No clock is read and nothing is logged;
-//! whoever holds the [`Problems`] decides where they are printed.
+//! the holder of the [`Problems`] decides where they are printed.
 
 use super::source::{Source, printable};
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet, normalize_untrusted_str};
@@ -18,10 +18,10 @@ pub struct Problem {
     /// Where, in bytes of [`Problems::text`]; `None` when a file could not even be read, which the message names then.
     pub span: Option<Range<usize>>,
     /// The table: `task.imu`; empty for the file as a whole.
-    pub place: String,
+    pub table: String,
     /// The key in that table; empty for the table as a whole.
     pub key: String,
-    /// What was found and what is wanted, beginning with the place and the key.
+    /// What was found and what is wanted, beginning with the table and the key.
     pub message: String,
     /// What to do about it, where that is clear.
     pub help: Option<String>,
@@ -40,7 +40,7 @@ impl Problems {
     pub fn at(origin: &Origin, key: &str, message: impl fmt::Display) -> Self {
         let value = origin.values.iter().find(|(name, _)| name == key).map(|(_, span)| span.clone());
         let span = value.clone().unwrap_or_else(|| origin.header.clone());
-        let problem = problem(&origin.source, &origin.place, key, span, value.is_some(), message);
+        let problem = problem(&origin.source, &origin.table, key, span, value.is_some(), message);
         Self::new(Arc::clone(&origin.source), vec![problem])
     }
 
@@ -89,11 +89,11 @@ impl Problems {
         let group = Group::with_title(Level::ERROR.primary_title(&problem.message));
         let group = match &problem.span {
             Some(span) => {
-                let (name, piece) = self.source.piece(span.start);
+                let (name, text) = self.source.text_at(span.start);
                 let span = self.source.whole(span);
-                let marked = AnnotationKind::Primary.span(span.start - piece.start..span.end - piece.start);
+                let marked = AnnotationKind::Primary.span(span.start - text.start..span.end - text.start);
                 group.element(
-                    Snippet::source(&self.source.text()[piece]).path(normalize_untrusted_str(name)).annotation(marked),
+                    Snippet::source(&self.source.text()[text]).path(normalize_untrusted_str(name)).annotation(marked),
                 )
             }
             None => group,
@@ -113,17 +113,17 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Where a section stands in its file, kept so that a later failure can be shown there.
+/// Where a section is written, so that a later failure can be shown there.
 #[derive(Clone)]
 pub struct Origin {
     pub(super) source: Arc<Source>,
-    pub(super) place: String,
+    pub(super) table: String,
     pub(super) header: Range<usize>,
     pub(super) values: Vec<(String, Range<usize>)>,
 }
 
 impl Origin {
-    /// Whether the key stands there.
+    /// Whether the section has the key.
     pub fn has(&self, key: &str) -> bool {
         self.values.iter().any(|(name, _)| name == key)
     }
@@ -132,29 +132,29 @@ impl Origin {
 /// `hertzd.toml: task.imu`; the whole source would drown everything around it.
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.source.piece(self.header.start).0, self.place)
+        write!(f, "{}: {}", self.source.text_at(self.header.start).0, self.table)
     }
 }
 
-/// A problem whose message begins with place, key and, when `found`, the value that stands at `span`.
+/// A problem whose message begins with table, key and, when `found`, the value at `span`.
 pub(super) fn problem(
     source: &Source,
-    place: &str,
+    table: &str,
     key: &str,
     span: Range<usize>,
     found: bool,
     wanted: impl fmt::Display,
 ) -> Problem {
     let found = if found { format!(" = {};", source.excerpt(&span)) } else { ":".to_owned() };
-    let message = match (place, key) {
+    let message = match (table, key) {
         ("", "") => wanted.to_string(),
-        (_, "") => format!("{place}: {wanted}"),
+        (_, "") => format!("{table}: {wanted}"),
         ("", _) => format!("{key}{found} {wanted}"),
-        _ => format!("{place}: {key}{found} {wanted}"),
+        _ => format!("{table}: {key}{found} {wanted}"),
     };
     Problem {
         span: Some(source.whole(&span)),
-        place: place.to_owned(),
+        table: table.to_owned(),
         key: key.to_owned(),
         message: printable(&message),
         help: None,
@@ -169,7 +169,7 @@ mod tests {
         let mut source = Source::default();
         source.add("a.toml", text);
         let values = vec![("path".to_owned(), 18..24)];
-        Origin { source: Arc::new(source), place: "task.imu".into(), header: 0..10, values }
+        Origin { source: Arc::new(source), table: "task.imu".into(), header: 0..10, values }
     }
 
     #[test]

@@ -37,8 +37,8 @@ impl Config {
     }
 }
 
-/// The texts, by name, as one configuration. With `problems` from before it is refused, but not before each text has
-/// been looked at; rules are not judged then, since what is missing may stand in a text that could not be read.
+/// The texts, by name, as one configuration. With `problems` from before it is refused, but only after
+/// each text has been parsed; rules are not checked then, since what is missing may be in a text that could not be read.
 fn understand(
     texts: &[(String, &[u8])],
     mut problems: Vec<Problem>,
@@ -93,10 +93,10 @@ fn syntax(source: &Source, error: &toml::de::Error, offset: usize) -> Problem {
     let span = error.span().unwrap_or(0..0);
     let span = span.start + offset..span.end + offset;
     let what = match (error.message(), source.text().get(span.clone())) {
-        ("duplicate key", Some(key)) => format!("`{}` stands here a second time", key.trim()),
+        ("duplicate key", Some(key)) => format!("`{}` is defined a second time", key.trim()),
         (message, _) if message.starts_with("string values must be quoted") => match span.is_empty() {
             true => "the value is missing".to_owned(),
-            false => "a text must stand in quotes".to_owned(),
+            false => "a text must be in quotes".to_owned(),
         },
         (message, _) => format!("not TOML: {message}"),
     };

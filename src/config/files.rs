@@ -46,7 +46,7 @@ impl Files {
     fn refuse(&mut self, path: &Path, reason: &str) {
         self.problems.push(Problem {
             span: None,
-            place: String::new(),
+            table: String::new(),
             key: String::new(),
             message: printable(&format!("{} {reason}", path.display())),
             help: None,

@@ -139,7 +139,7 @@ impl Section<'_> {
         self.text(key).map(PathBuf::from)
     }
 
-    /// What one of the words stands for. The key lists the same words, by way of [`words`](super::words).
+    /// The meaning of one of the words. The key lists the same words, by way of [`words`](super::words).
     pub fn choice<T: Copy>(&mut self, key: &Key, choices: &[(&str, T)]) -> Option<T> {
         let meaning = |word| choices.iter().find(|(known, _)| Some(*known) == word).map(|(_, meaning)| *meaning);
         let Some(value) = self.value(key) else { return meaning(key.default_word()) };

@@ -1,6 +1,6 @@
 //! A section as one canonical text, so that a reload can tell which sections have changed. Pure.
 //!
-//! Comments, whitespace, the order of the keys, the file a key stands in and the ways to write a table leave it alone.
+//! Comments, whitespace, the order of the keys, the file that a key is in and the ways to write a table do not change it.
 //! Values count as they are written: `1000` and `"1 kHz"` differ, and a needless restart of a task is the price of
 //! knowing nothing of its keys here.
 

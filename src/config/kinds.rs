@@ -37,7 +37,7 @@ impl Kinds {
         self
     }
 
-    /// Remembers a kind that this build was made without, so that a configuration which names it is told how to get it.
+    /// Remembers a kind that this build was made without, and how to get it, for the error.
     #[must_use]
     pub fn leaving_out(mut self, name: &'static str, remedy: &'static str) -> Self {
         self.left_out.insert(name, remedy);

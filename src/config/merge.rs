@@ -1,4 +1,4 @@
-//! Several parsed files as one: spans moved to where each text stands in the [`Source`](super::source::Source), and
+//! Several parsed files as one: spans moved to the position of each text in the [`Source`](super::source::Source), and
 //! later values over earlier ones. Pure.
 
 use toml::Spanned;
@@ -19,13 +19,13 @@ fn shifted_value(value: Spanned<DeValue<'_>>, by: usize) -> Spanned<DeValue<'_>>
     let moved = match value.into_inner() {
         DeValue::Table(table) => DeValue::Table(shifted(table, by)),
         DeValue::Array(list) => DeValue::Array(list.into_iter().map(|item| shifted_value(item, by)).collect()),
-        plain => plain,
+        other => other,
     };
     Spanned::new(span.start + by..span.end + by, moved)
 }
 
 /// Puts `later` over `earlier`: tables are merged key by key, and every other value, lists too, replaces the earlier
-/// one as a whole. A key keeps the place where it first stood, a value has its own.
+/// one as a whole. A key keeps the span of its first appearance, a value has its own.
 pub(super) fn merge<'a>(earlier: &mut DeTable<'a>, later: DeTable<'a>) {
     for (key, value) in later {
         let Some(there) = earlier.get_mut(key.get_ref().as_ref()) else {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_keep_their_first_place_and_values_have_their_own() {
+    fn keys_keep_their_first_span_and_values_have_their_own() {
         let parsed = |text, by| shifted(DeTable::parse(text).unwrap().into_inner(), by);
         let mut all = parsed("[a]\nx = 1\n", 0);
         merge(&mut all, parsed("a.x = 22\na.y = [[3]]\n", 100));

@@ -1,25 +1,28 @@
-//! What the operator asked for: a file is read, judged as a whole, and becomes a [`Config`] that holds valid values
-//! only, or [`Problems`] that name every fault with its line.
+//! The configuration: files are read, checked as a whole, and become a [`Config`] that holds valid values only, or
+//! [`Problems`] that show every fault at its line.
 //!
 //! ```text
-//! files -> source (texts, spans) -> file (syntax, merge) -> task, worker (rules, through Section and value) -> Config
-//!                                                                  keys -> schema, manual, suggestions
+//! files -> source (texts, spans) -> file (syntax, merge) -> task, worker, kinds (through Section) -> Config
+//!                                                                 ^
+//!                        key, keys, KIND/keys.rs ---- getters, rules, limits
+//!                                                 \-- schema, manual page, docs/configuration.md
 //! ```
+//!
+//! A [`Key`] is the only description of a key: its values, range, default, rules and text.
 //!
 //! # Drop-ins
 //!
-//! Beside `hertzd.toml` the files `hertzd.d/*.toml` are read, in the order of their names (compared as bytes, so
-//! `10-…` stands before `9-…`); hidden files and other endings are left alone. Each is merged into what came before:
-//! tables key by key, so that a drop-in may change one key of a task, add a task, or bring the worker that a task
-//! asks for; every other value, whole lists too, replaces the earlier one. Nothing takes a key away. So `period` cannot
-//! follow a `rate` in an earlier file, nor `cpus` a `cpu`: override the same key.
+//! The files `hertzd.d/*.toml` beside `hertzd.toml` are read in the byte order of their names (`10-…` comes before `9-…`);
+//! hidden files and other endings are ignored. Each is merged into what was read before: tables key by key, so a drop-in can
+//! change one key of a task, add a task, or add a worker; any other value, including a whole list, replaces the earlier one.
+//! A drop-in cannot remove a key, so `period` cannot follow a `rate` in an earlier file, nor `cpus` a `cpu`.
 //!
-//! There is only this one folder. A drop-in is masked by an empty file, or a link to /dev/null, in its place under its
-//! own name; a package's file cannot be masked from another folder as systemd's can. A drop-in with problems, or a
-//! folder that cannot be read, is refused with all the rest: the daemon never runs on half of what was asked for.
+//! There is only this one folder. An empty file, or a link to /dev/null, with the name of a drop-in masks it; unlike
+//! systemd's, it cannot be masked from another folder. A drop-in with problems, or a folder that cannot be read, makes the
+//! whole configuration invalid: the daemon never runs half of it.
 //!
-//! Runs on the main thread before anything is real-time. No clock is read, and nothing is asked of the machine but
-//! the files themselves: its CPUs are handed in as [`Facts`].
+//! Runs on the main thread or the builder, never on a hot thread; reads no clock. It asks the machine only for the files
+//! themselves: the CPUs are passed in as [`Facts`].
 
 mod choices;
 mod describe;

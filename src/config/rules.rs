@@ -78,7 +78,7 @@ impl Section<'_> {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("known keys: {}", known.join(", ")),
             };
-            let mut problem = error::problem(self.source, &self.place, key, name.span(), false, "unknown key");
+            let mut problem = error::problem(self.source, &self.path, key, name.span(), false, "unknown key");
             problem.help = Some(help);
             self.problems.push(problem);
         }
@@ -89,7 +89,7 @@ impl Section<'_> {
         let start = |key: &str| self.table.get(key).map(|value| value.span().start);
         let (Some(first), Some(second)) = (start(one), start(other)) else { return };
         let (earlier, later) = if first < second { (one, other) } else { (other, one) };
-        let apart = self.source.piece(first) != self.source.piece(second);
+        let apart = self.source.text_at(first) != self.source.text_at(second);
         let help = apart.then(|| format!("to change what an earlier file says, override the same key: `{earlier}`"));
         self.problem_at(later, format!("write either {one} or {other}, not both"), help);
     }

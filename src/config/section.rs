@@ -1,5 +1,5 @@
-//! One table of the configuration, read key by key. Problems are collected instead of ending the reading, so that it is
-//! all judged in one go. Used by this room itself and by every kind of task. No clock is read.
+//! One table of the configuration, read key by key. Problems are collected, so that all are reported at once. Used by this
+//! room itself and by every kind of task.
 
 use super::error::{self, Origin, Problem};
 use super::identity;
@@ -21,7 +21,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 /// without effect have been noted before.
 pub struct Section<'a> {
     pub(super) source: &'a Arc<Source>,
-    pub(super) place: String,
+    pub(super) path: String,
     header: Range<usize>,
     pub(super) table: &'a DeTable<'a>,
     pub(super) outer: Option<&'a DeTable<'a>>, // the table around it, for rules
@@ -30,8 +30,8 @@ pub struct Section<'a> {
 
 impl<'a> Section<'a> {
     /// What the section is called: `task.imu`.
-    pub fn place(&self) -> &str {
-        &self.place
+    pub fn name(&self) -> &str {
+        &self.path
     }
 
     /// Whether the key is there, with any value.
@@ -64,8 +64,8 @@ impl<'a> Section<'a> {
         T::deserialize(ValueDeserializer::from(table)).map_err(|error| self.note_toml(&error)).ok()
     }
 
-    pub(super) fn new(source: &'a Arc<Source>, place: &str, header: Range<usize>, table: &'a DeTable<'a>) -> Self {
-        Self { source, place: place.to_owned(), header, table, outer: None, problems: Vec::new() }
+    pub(super) fn new(source: &'a Arc<Source>, path: &str, header: Range<usize>, table: &'a DeTable<'a>) -> Self {
+        Self { source, path: path.to_owned(), header, table, outer: None, problems: Vec::new() }
     }
 
     pub(super) fn value(&self, key: &Key) -> Option<&'a DeValue<'a>> {
@@ -86,8 +86,8 @@ impl<'a> Section<'a> {
     }
 
     /// A table inside this one, whose keys are `known`.
-    fn inner(&self, place: &str, header: Range<usize>, table: &'a DeTable<'a>, known: &[Key]) -> Self {
-        let mut section = Section { outer: Some(self.table), ..Section::new(self.source, place, header, table) };
+    fn inner(&self, path: &str, header: Range<usize>, table: &'a DeTable<'a>, known: &[Key]) -> Self {
+        let mut section = Section { outer: Some(self.table), ..Section::new(self.source, path, header, table) };
         section.refuse_unknown(&known.iter().map(|key| key.name).collect::<Vec<_>>(), true);
         section.refuse_broken_rules(&known.iter().collect::<Vec<_>>());
         section
@@ -96,19 +96,19 @@ impl<'a> Section<'a> {
     /// The table `simulate`, as a section with these keys.
     pub(super) fn simulate(&mut self, known: &[Key]) -> Option<Self> {
         let (name, value) = self.table.get_key_value("simulate")?;
-        let place = format!("{}.simulate", self.place);
+        let path = format!("{}.simulate", self.path);
         let DeValue::Table(table) = value.get_ref() else {
-            self.problem_at("simulate", format!("must be a table: write its keys under [{place}]"), None);
+            self.problem_at("simulate", format!("must be a table: write its keys under [{path}]"), None);
             return None;
         };
-        Some(self.inner(&place, name.span(), table, known))
+        Some(self.inner(&path, name.span(), table, known))
     }
 
     /// The tables of a list (`[[task.NAME.KEY]]`), in their order, as sections with the keys of [`Value::Tables`]; to be
     /// handed back to [`absorb`](Self::absorb) when they have been read. Empty when the key is absent or wrong.
     pub fn tables(&mut self, key: &Key) -> Vec<Self> {
-        let place = format!("{}.{}", self.place, key.name);
-        let wanted = format!("must be a list of tables: write the keys of each under [[{place}]]");
+        let path = format!("{}.{}", self.path, key.name);
+        let wanted = format!("must be a list of tables: write the keys of each under [[{path}]]");
         let (list, Value::Tables(known)) = (self.value(key), key.value) else { return Vec::new() };
         let list = match list {
             Some(DeValue::Array(list)) if !list.is_empty() => list,
@@ -121,7 +121,7 @@ impl<'a> Section<'a> {
         let mut sections = Vec::with_capacity(list.len());
         for item in list {
             match item.get_ref() {
-                DeValue::Table(table) => sections.push(self.inner(&place, item.span(), table, known)),
+                DeValue::Table(table) => sections.push(self.inner(&path, item.span(), table, known)),
                 _ => self.note(key.name, item.span(), true, &wanted, None),
             }
         }
@@ -142,12 +142,12 @@ impl<'a> Section<'a> {
         for (name, entry) in entries {
             let DeValue::Table(table) = entry.get_ref() else {
                 let name: &str = name.get_ref();
-                let wanted = format!("must be a table: each {key} has a name, and its keys stand under [{key}.NAME]");
+                let wanted = format!("must be a table: each {key} has a name, and its keys belong under [{key}.NAME]");
                 self.problems.push(error::problem(self.source, key, name, entry.span(), true, wanted));
                 continue;
             };
-            let place = format!("{key}.{}", name.get_ref());
-            let mut section = Section::new(self.source, &place, name.span(), table);
+            let path = format!("{key}.{}", name.get_ref());
+            let mut section = Section::new(self.source, &path, name.span(), table);
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
             if !(1..=64).contains(&name.get_ref().len()) || !name.get_ref().chars().all(plain) {
                 section.problem_at("", format!("a {key} is named with 1 to 64 letters, digits, `-` and `_`"), None);
@@ -167,7 +167,7 @@ impl<'a> Section<'a> {
         // A list of tables is no value that a message could quote.
         let values = self.table.iter().filter(|(_, value)| !holds_tables(value.get_ref()));
         let values = values.map(|(key, value)| (key.get_ref().to_string(), value.span())).collect();
-        Origin { source: Arc::clone(self.source), place: self.place.clone(), header: self.header.clone(), values }
+        Origin { source: Arc::clone(self.source), table: self.path.clone(), header: self.header.clone(), values }
     }
 
     pub(super) fn has_problems(&self) -> bool {
@@ -191,7 +191,7 @@ impl<'a> Section<'a> {
         message: impl Display,
         help: Option<String>,
     ) {
-        let mut problem = error::problem(self.source, &self.place, key, span, quoted, message);
+        let mut problem = error::problem(self.source, &self.path, key, span, quoted, message);
         problem.help = help;
         self.problems.push(problem);
     }
@@ -199,8 +199,8 @@ impl<'a> Section<'a> {
     fn note_toml(&mut self, error: &toml::de::Error) {
         let span = error.span().unwrap_or_else(|| self.header.clone());
         let key = self.table.iter().find(|(_, value)| holds(value, &span)).map(|(key, _)| key.get_ref().to_string());
-        let place = key.as_deref().unwrap_or_default();
-        self.note(place, span, key.is_some(), error.message(), None);
+        let key_name = key.as_deref().unwrap_or_default();
+        self.note(key_name, span, key.is_some(), error.message(), None);
     }
 }
 

@@ -1,32 +1,32 @@
-//! The text of a configuration: one file, or a file and its drop-ins one behind the other, so that a span says which
+//! The text of a configuration: one file, or a file and its drop-ins one after the other, so that a span says which
 //! file as well as where in it. Pure.
 
 use std::ops::Range;
 
-/// Texts one behind the other, and the names they are shown under.
+/// Texts one after the other, with the names that messages use for them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Source {
     text: String,
-    pieces: Vec<Piece>, // in the order of the text
+    texts: Vec<Text>, // in the order of the text
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Piece {
+struct Text {
     name: String,
     span: Range<usize>,
 }
 
 impl Source {
-    /// Adds a text behind the others; returns where it stands.
+    /// Appends a text; returns its span.
     pub(super) fn add(&mut self, name: &str, text: &str) -> Range<usize> {
         // Keeps the end of one text apart from the start of the next.
-        if !self.pieces.is_empty() {
+        if !self.texts.is_empty() {
             self.text.push('\n');
         }
         let start = self.text.len();
         self.text.push_str(text);
         let span = start..self.text.len();
-        self.pieces.push(Piece { name: printable(name), span: span.clone() });
+        self.texts.push(Text { name: printable(name), span: span.clone() });
         span
     }
 
@@ -35,16 +35,16 @@ impl Source {
         &self.text
     }
 
-    /// The name and the whole of the text that the place `at` lies in; empty when there is none at all.
-    pub(super) fn piece(&self, at: usize) -> (&str, Range<usize>) {
-        let index = self.pieces.partition_point(|piece| piece.span.start <= at);
-        match self.pieces.get(index.saturating_sub(1)) {
-            Some(piece) => (&piece.name, piece.span.clone()),
+    /// The name and the span of the text that contains the byte `at`; empty when there is no text.
+    pub(super) fn text_at(&self, at: usize) -> (&str, Range<usize>) {
+        let index = self.texts.partition_point(|text| text.span.start <= at);
+        match self.texts.get(index.saturating_sub(1)) {
+            Some(text) => (&text.name, text.span.clone()),
             None => ("", 0..0),
         }
     }
 
-    /// What stands at `span`: its first line, at most 40 characters of it.
+    /// The first line at `span`, at most 40 characters of it.
     pub(super) fn excerpt(&self, span: &Range<usize>) -> String {
         let text = &self.text[self.whole(span)];
         let line = text.lines().next().unwrap_or_default();
@@ -58,7 +58,7 @@ impl Source {
     /// The span, cut to the text it begins in and to whole characters, so that every slice of it is sound.
     pub(super) fn whole(&self, span: &Range<usize>) -> Range<usize> {
         let inside = |at: &usize| self.text.is_char_boundary(*at);
-        let length = self.piece(span.start).1.end;
+        let length = self.text_at(span.start).1.end;
         let start = (0..=span.start.min(length)).rev().find(inside).unwrap_or(0);
         start..(span.end.max(start)..length).find(inside).unwrap_or(length)
     }
@@ -91,14 +91,14 @@ mod tests {
     }
 
     #[test]
-    fn every_place_has_one_text() {
+    fn every_byte_is_of_one_text() {
         let mut source = Source::default();
-        assert_eq!(source.piece(0), ("", 0..0));
+        assert_eq!(source.text_at(0), ("", 0..0));
         assert_eq!(source.whole(&(0..9)), 0..0);
         let spans = [("a", "12"), ("b", ""), ("c", "3\n"), ("d", "")].map(|(name, text)| source.add(name, text));
         assert_eq!(spans, [0..2, 3..3, 4..6, 7..7]);
         assert_eq!(source.text(), "12\n\n3\n\n");
-        let names = [0, 2, 3, 4, 6, 7, 99].map(|at| source.piece(at).0);
+        let names = [0, 2, 3, 4, 6, 7, 99].map(|at| source.text_at(at).0);
         assert_eq!(names, ["a", "a", "b", "c", "c", "d", "d"]);
         assert_eq!(source.whole(&(1..5)), 1..2, "not past the end of the text it begins in");
     }

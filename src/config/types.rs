@@ -40,16 +40,16 @@ pub struct WorkerConfig {
     pub scheduling: Scheduling,
     /// How long it stays awake before a release.
     pub spin: Spin,
-    /// The clock its releases lie on.
+    /// The clock that its releases are on.
     pub clock: ClockKind,
     /// Whether to refuse to start when `scheduling` is not granted.
     pub require_realtime: bool,
     /// Its keys and values in canonical text, without `simulate`: two configurations have the same worker, unchanged,
     /// when name and identity are equal. Rates of its tasks are not part of it.
     pub identity: String,
-    /// How much too late each sleep ends under `simulate`, cycled; empty: never.
+    /// How late each sleep ends under `simulate`, cycled; empty: never late.
     pub simulated_oversleep: Vec<Span>,
-    /// Where it first stands; for an implicit worker, the start of the file.
+    /// Where it is first written; for an implicit worker, the start of the file.
     pub section: Origin,
 }
 
@@ -84,7 +84,7 @@ pub enum Spin {
     Off,
     /// Always this long; above zero, and at most 80 % of a CPU over all ticks.
     Fixed(Span),
-    /// As long as the measured oversleeps ask for.
+    /// As long as the measured oversleeps require.
     Auto {
         /// The most it may cost, as a fraction of one CPU; above 0 and at most 0.5.
         cpu_max: f64,
@@ -110,32 +110,32 @@ pub struct TaskConfig {
     pub deadline: Span,
     /// Longest allowed run; above zero and at most the deadline.
     pub budget: Option<Span>,
-    /// How many overruns are put up with; `None`: any number.
+    /// How many overruns are tolerated; `None`: any number.
     pub overrun_limit: Option<OverrunLimit>,
-    /// What follows a tick that failed.
+    /// What follows a failed tick.
     pub on_error: OnError,
     /// What it is recorded to.
     pub record: Option<RecordConfig>,
-    /// What becomes of what it produces faster than the recorder takes it.
+    /// What happens to data that it produces faster than the recorder takes it.
     pub queue: Queue,
     /// Its keys and values in canonical text, with the name of its worker and without `simulate`: two configurations
     /// have the same task, unchanged, when name and identity are equal. Values count as they are written.
     pub identity: String,
     /// How long each tick takes under `simulate`, cycled and never empty; `None`: what the blueprint says.
     pub simulated_run: Option<Vec<Span>>,
-    /// From which the task is built.
+    /// Builds the task.
     pub blueprint: Blueprint,
-    /// Where it first stands, for [`Problems::at`](super::Problems::at) when it cannot be built.
+    /// Where it is first written, for [`Problems::at`](super::Problems::at) when it cannot be built.
     pub section: Origin,
 }
 
-/// How many overruns of a task are put up with, as a [`LeakyBucket`](crate::pacing::LeakyBucket) counts them.
+/// How many overruns of a task are tolerated, as a [`LeakyBucket`](crate::pacing::LeakyBucket) counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverrunLimit {
-    /// The most that are put up with at a time; in 1..=1_000_000.
+    /// The most that are tolerated at once; in 1..=1_000_000.
     pub count: u32,
-    /// After each such time one is forgiven; above zero.
+    /// Each time this has passed, one is forgiven; above zero.
     pub leak: Span,
-    /// What follows when there are more.
+    /// What happens when there are more.
     pub action: LimitAction,
 }

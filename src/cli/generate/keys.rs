@@ -9,7 +9,7 @@ use roff::{bold, roman};
 const DESCRIPTION: &[&str] = &[
     "The configuration of hertzd(8) is a TOML file. Each [task.NAME] is a task and each [worker.NAME] a thread that runs \
      tasks; a name has 1 to 64 letters, digits, hyphens and underscores. Names are identity: when the configuration is \
-     read again, a task that has not changed keeps its grid and its index, and one that has starts anew.",
+     read again, an unchanged task keeps its grid and its index, and a changed one starts again.",
     "The files of hertzd.d are read after it, in the order of their names. They add workers and tasks, or override single \
      keys of those that are there.",
     "Unknown keys are refused, and so is a key that has no effect beside the others. `hertzd check` shows every fault \

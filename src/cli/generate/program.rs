@@ -1,4 +1,4 @@
-//! hertzd(8): from the definition of the command line, and what is around a running hertzd.
+//! hertzd(8): from the definition of the command line, with files, environment and signals.
 
 use super::page::Page;
 use crate::cli::{CONFIGURATION, INTERNAL, PERMISSION, SYSTEM_CONFIG, USAGE};
@@ -10,8 +10,8 @@ const DESCRIPTION: &[&str] = &[
      of the tick and never drift. Tasks share workers: threads that may be pinned to a CPU and run at a real-time \
      priority. A tick that ends after its deadline is an overrun and is reported with its cause; what happens to \
      releases that came up in the meantime is the task's choice.",
-    "Without a privilege for real-time scheduling the tasks run all the same, later; what was granted stands in the \
-     log and in the summary.",
+    "Without a privilege for real-time scheduling the tasks still run, with more lateness. The log and the summary show \
+     what the kernel granted.",
 ];
 
 const FILES: &[(&str, &str)] = &[
@@ -19,24 +19,24 @@ const FILES: &[(&str, &str)] = &[
     ("/etc/hertzd/hertzd.d/*.toml", "Additions and changes to it, read in the order of their names."),
     (
         "/run/hertzd/status.sock",
-        "Gives one JSON snapshot of the running service to whoever connects, and reads nothing. In $RUNTIME_DIRECTORY.",
+        "Sends one JSON snapshot of the running service on each connection, and reads nothing. In $RUNTIME_DIRECTORY.",
     ),
     ("/var/lib/hertzd", "Working directory of the service: recordings with a relative path are here."),
     (
         "/usr/lib/systemd/system/hertzd.service",
-        "The service. Each of its lines says what it is for; change it with `systemctl edit hertzd`.",
+        "The service, with a comment on each setting. Change it with `systemctl edit hertzd`.",
     ),
 ];
 
 const ENVIRONMENT: &[(&str, &str)] = &[
-    ("HERTZD_LOG", "How much is said: error, warn, info (the default) or debug; or target=level pairs."),
+    ("HERTZD_LOG", "Log level: error, warn, info (the default) or debug; or target=level pairs."),
     (
         "NOTIFY_SOCKET, WATCHDOG_USEC",
-        "Set by systemd. Readiness, the state and signs of life are sent there; these only while every worker advances.",
+        "Set by systemd. hertzd reports readiness and state there, and feeds the watchdog only while every worker advances.",
     ),
     (
         "JOURNAL_STREAM",
-        "Set by systemd when the log goes to the journal: entries then carry fields of their own, HERTZD_TASK and so on.",
+        "Set by systemd when the log goes to the journal: entries then have their own fields, such as HERTZD_TASK.",
     ),
     ("RUNTIME_DIRECTORY", "Set by systemd: the directory of the status socket."),
 ];
@@ -44,13 +44,13 @@ const ENVIRONMENT: &[(&str, &str)] = &[
 const SIGNALS: &[(&str, &str)] = &[
     (
         "SIGTERM, SIGINT",
-        "Stop: the tick that runs is the last, recordings are written out, the summary is printed. The second one ends \
-         the program at once.",
+        "Stop: hertzd finishes the current ticks, writes out recordings and prints the summary. A second signal ends \
+         it at once.",
     ),
     (
         "SIGHUP",
-        "Read the configuration again. Tasks that did not change keep their grid and their index; a configuration with \
-         a fault changes nothing.",
+        "Read the configuration again. Unchanged tasks keep their grid and index; a configuration with problems \
+         changes nothing.",
     ),
 ];
 

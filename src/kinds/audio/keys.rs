@@ -88,6 +88,6 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         let help = format!("of this sound it would be {:.1} MB", held as f64 / 1e6);
         section.problem_with_help(&BUFFER, "must be at most 16 MB", help);
     }
-    let label = Label::new(format!("audio device {}", settings.device), section.place());
+    let label = Label::new(format!("audio device {}", settings.device), section.name());
     Some(Blueprint::new(move || Ok(Box::new(Audio::open(label, settings)?) as Box<dyn Task>)))
 }

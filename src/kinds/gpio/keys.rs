@@ -90,7 +90,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let edges = edges?;
     let names = names(section, &lines, edges.is_some())?;
     let wanted = GpioSettings { chip, lines, edges, bias: bias?, active_low: active_low?, debounce, room: room? };
-    let label = Label::new("GPIO lines", section.place());
+    let label = Label::new("GPIO lines", section.name());
     Some(Blueprint::new(move || Ok(Box::new(Gpio::open(label, names, wanted, missing)?) as Box<dyn Task>)))
 }
 

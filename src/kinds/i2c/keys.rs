@@ -117,7 +117,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let missing = Missing::of(section);
     let values = if section.has(&VALUE) { values(section) } else { value(section).map(|value| vec![value]) };
     let (bus, address, values): (_, u8, _) = (bus?, address?, values?);
-    let label = Label::new(format!("chip {address:#04x} on {bus}"), section.place());
+    let label = Label::new(format!("chip {address:#04x} on {bus}"), section.name());
     let settings = ChipSettings { bus, address, force: force?, auto_increment: auto_increment?, init, values };
     Some(Blueprint::new(move || Ok(Box::new(I2c::open(label, settings, missing)?) as Box<dyn Task>)))
 }

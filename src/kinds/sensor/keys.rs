@@ -201,7 +201,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         false if of_a_device && !section.has(&FILE) => Vec::new(),
         false => vec![value(section, of_a_device)?],
     };
-    let task = section.place().to_owned();
+    let task = section.name().to_owned();
     let settings = SensorSettings { source, values, listed, missing: Missing::of(section) };
     Some(Blueprint::new(move || open(settings, &task)))
 }
@@ -216,7 +216,7 @@ fn buffered(section: &mut Section<'_>, wanted: ByName) -> Option<Blueprint> {
     let settings =
         BufferSettings { trigger, channels: channels.unwrap_or_default(), length: length?, sampling_frequency };
     let source = Source::Buffer(wanted, settings);
-    let task = section.place().to_owned();
+    let task = section.name().to_owned();
     let settings = SensorSettings { source, values: Vec::new(), listed: false, missing: Missing::of(section) };
     Some(Blueprint::new(move || open(settings, &task)))
 }

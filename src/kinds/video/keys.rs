@@ -127,7 +127,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         missing,
         period,
     };
-    let task = section.place().trim_start_matches("task.").to_owned();
+    let task = section.name().trim_start_matches("task.").to_owned();
     Some(Blueprint::new(move || Ok(Box::new(Video::open(settings, &task)?) as Box<dyn Task>)))
 }
 
