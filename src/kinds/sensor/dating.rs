@@ -8,6 +8,8 @@
 //! reads              ^       ^                  ^
 //! dated    1    2    3    4              5    6        4 by count; then two are missing
 //! ```
+//!
+//! A full buffer keeps the oldest samples: what should have come after them by the time of the read was dropped.
 
 /// How much slower the device's clock may be than ours.
 const DRIFT: f64 = 0.05;
@@ -18,7 +20,7 @@ pub(super) struct Dating {
     last: Option<i64>, // time of the last sample
     excess: f64,       // periods by which the last read seemed to lack samples, which the next one may bring
     slack: f64,        // periods, up to 1, that a slow clock may have lost in the samples since a read lacked some
-    was_full: bool,    // the last read found the kernel's buffer full
+    dropped: u64,      // samples that the kernel dropped after the last read's, up to that read
 }
 
 /// What is known of the samples of one read.
@@ -45,7 +47,7 @@ impl Dates {
 
 impl Default for Dating {
     fn default() -> Self {
-        Self { last: None, excess: 0.0, slack: 1.0, was_full: false }
+        Self { last: None, excess: 0.0, slack: 1.0, dropped: 0 }
     }
 }
 
@@ -57,26 +59,25 @@ impl Dating {
         let is_full = count >= capacity;
         let length = count as f64 * period;
         let Some(last) = self.last.replace(now) else {
-            self.was_full = is_full;
             return Dates { start: now.saturating_sub(length as i64), step: period, missing: 0 };
         };
         // Samples that should have come by now and did not, beyond the one that may come at any moment.
         let lack = now.saturating_sub(last) as f64 / period - count as f64 - 1.0;
         let drift = DRIFT * count as f64;
-        let tolerance = 0.5 + if self.was_full { 0.0 } else { drift + self.slack };
-        let excess = if is_full || lack < tolerance { 0.0 } else { lack };
+        let excess = if is_full || lack < 0.5 + drift + self.slack { 0.0 } else { lack };
         self.slack = (self.slack + drift - lack.max(0.0)).clamp(0.0, 1.0);
-        // What is late comes with the next read. What was dropped, or is more than the buffer holds, is missing for sure.
-        let is_sure = self.was_full || excess > capacity as f64;
-        let missing = if is_sure { excess } else { excess.min(self.excess) }.round();
+        // What is late comes with the next read, unless it is more than the buffer holds.
+        let missing = if excess > capacity as f64 { excess } else { excess.min(self.excess) }.round();
         self.excess = if missing > 0.0 { 0.0 } else { excess };
-        self.was_full = is_full;
         let start = last.saturating_add((missing * period) as i64);
         let by_count = start.saturating_add(length as i64);
         let earliest = if is_full || excess > 0.0 { by_count } else { now.saturating_sub(period as i64) };
         let newest = by_count.max(earliest).min(now);
-        self.last = Some(newest);
-        Dates { start, step: newest.saturating_sub(start) as f64 / count as f64, missing: missing as u64 }
+        let missing = missing as u64 + self.dropped;
+        let dropped = if is_full { (now.saturating_sub(newest) as f64 / period).floor() } else { 0.0 };
+        self.dropped = dropped as u64;
+        self.last = Some(newest.saturating_add((dropped * period) as i64));
+        Dates { start, step: newest.saturating_sub(start) as f64 / count as f64, missing }
     }
 }
 
@@ -156,6 +157,7 @@ mod tests {
             (&[(1, 1_000), (1, 1_500), (1, 1_600)], &[1_000, 1_100, 1_500], 3),
             // The buffer was full, and what it dropped is known at once.
             (&[(1, 1_000), (8, 2_450), (1, 2_550)], &[1_000, 1_800, 2_500], 6),
+            (&[(1, 1_000), (8, 2_450), (8, 3_850), (1, 3_950)], &[1_000, 1_800, 3_200, 3_900], 12),
             // A pause longer than what the buffer holds.
             (&[(1, 1_000), (1, 9_050)], &[1_000, 9_000], 79),
             // A clock that is slower or faster than ours.
