@@ -1,7 +1,7 @@
-//! Repeated overruns, judged by how close together they come and never by a lifetime's total.
+//! Repeated overruns, judged by how close together they are, never by their total.
 //!
-//! Every overrun is a drop in a bucket with a hole. One that overflows it is worth a warning or a stop; the same number
-//! spread over a week is not. Time is an argument; nothing blocks or allocates.
+//! Each overrun adds to a leaky bucket. An overflow deserves a warning or a stop; the same number of overruns spread over a
+//! week does not. Time is an argument; nothing blocks or allocates.
 //!
 //! ```text
 //! leak            |---------|---------|      |-- ...
@@ -11,30 +11,27 @@
 
 use crate::time::{Instant, Span};
 
-/// Counts overruns, and forgets one of them each time `leak` has passed.
+/// Counts overruns, and forgets one of them after every `leak`.
 ///
-/// An overrun that finds the bucket empty starts the clock of the leak, so that overruns further apart than `leak`
-/// never add up.
+/// The first overrun in an empty bucket starts the time of the leak, so overruns further apart than `leak` never add up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeakyBucket {
     limit: u32,
     leak: i64, // nanoseconds; at least 1
     level: u32,
-    since: Instant, // the leak has been applied up to here; means nothing while the bucket is empty
+    since: Instant, // the leak is applied up to here; meaningless while the bucket is empty
 }
 
 impl LeakyBucket {
-    /// An empty bucket that holds `limit` overruns; with 0 every overrun overflows it. A `leak` that is not above zero
-    /// counts as one nanosecond.
+    /// An empty bucket for `limit` overruns; with 0 every overrun overflows it. A `leak` of zero or less counts as one
+    /// nanosecond.
     pub fn new(limit: u32, leak: Span) -> Self {
         Self { limit, leak: leak.nanos().max(1), level: 0, since: Instant::ZERO }
     }
 
-    /// Puts the overrun of a tick that finished at `now` into the bucket. True when that is more than it holds; it is
-    /// emptied then, so that the next overflow takes a full bucket again.
+    /// Adds the overrun of a tick that finished at `now`. Returns whether the bucket overflowed; then it is empty again.
     ///
-    /// When `now` lies before an earlier one (a clock that was stepped back), nothing has leaked, and the leak goes on
-    /// from `now`.
+    /// If `now` is before an earlier one (the clock was stepped back), nothing has leaked, and the leak continues from `now`.
     pub fn overrun(&mut self, now: Instant) -> bool {
         self.drain(now);
         if self.level >= self.limit {
@@ -53,7 +50,7 @@ impl LeakyBucket {
             self.since = now;
         } else {
             self.level -= leaked;
-            // The part of a leak that has passed counts towards the next one.
+            // The part of a leak that has passed counts towards the next.
             self.since = now.min(self.since + Span::from_nanos(i64::from(leaked) * self.leak));
         }
     }

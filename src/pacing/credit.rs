@@ -1,8 +1,8 @@
-//! One task's account: which release comes next, what is owed, and what the policy forgives.
+//! The account of one task: its next release, its debt, and how much of that the policy forgives.
 //!
-//! The five loops that people write for a fixed rate are one loop on a grid of absolute releases. Its credit is
-//! `r(next) − now`, oversleeps included, and the loops differ only in how much debt they forgive when a tick has
-//! finished (`docs/pacing.md` draws each of them). Time is an argument; nothing blocks or allocates.
+//! The five usual loops for a fixed rate are one loop on a grid of absolute releases. Its credit is `r(next) − now`,
+//! oversleeps included, and the loops differ only in how much debt they forgive after a tick (`docs/pacing.md` draws each of
+//! them). Time is an argument; nothing blocks or allocates.
 //!
 //! ```text
 //! releases      0         1         2         3         4         5
@@ -16,28 +16,28 @@
 use super::rate::Rate;
 use crate::time::{Instant, Span};
 
-/// What happens to debt when a tick has finished: how many of the releases that came up meanwhile are kept.
+/// What happens to debt after a tick: how many of the releases that came up during it are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overrun {
-    /// None is kept: rest until the next release. One that falls exactly on the finish is on time and runs.
+    /// None is kept: rest until the next release. A release exactly at the finish is on time and runs.
     Drop,
-    /// The latest one is kept: the current, partly spent slot runs at once.
+    /// The latest one is kept: the current, partly used slot runs at once.
     KeepWorking,
     /// The latest `max` are kept and run back to back.
     CatchUp {
         /// Releases kept; at least 1.
         max: u32,
     },
-    /// All are kept whose release lies at most `max_debt` back.
+    /// All are kept that are at most `max_debt` old.
     Credit {
-        /// How far behind the oldest release kept may lie.
+        /// The greatest age of a release that is kept.
         max_debt: Span,
     },
-    /// There is no debt: the grid itself moves, and the next release is one period after this start.
+    /// There is no debt: the grid moves, and the next release is one period after this start.
     Delay,
 }
 
-/// Where a task's releases lie.
+/// The instants of a task's releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     rate: Rate,
@@ -51,8 +51,8 @@ impl Grid {
         Self { rate, origin, shift: 0 }
     }
 
-    /// The grid that goes through `zero`, with tick 0 at its first release at or after `start`: the same on every
-    /// machine whose clock shows the same time.
+    /// The grid through `zero`, with tick 0 at its first release at or after `start`: the same on every machine whose clock
+    /// shows the same time.
     pub fn aligned(zero: Instant, start: Instant, rate: Rate) -> Self {
         Self { rate, origin: zero, shift: rate.ticks_before(start.nanos().saturating_sub(zero.nanos())) }
     }
@@ -68,10 +68,10 @@ impl Grid {
     }
 }
 
-/// What [`Account::settle`] found and did.
+/// The result of [`Account::settle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// `r(next) − finished`, before anything was forgiven: above zero it is slept off, below zero it is debt.
+    /// `r(next) − finished`, before debt was forgiven: time to rest if above zero, debt if below.
     pub credit: Span,
     /// Releases given up.
     pub skipped: u64,
@@ -90,17 +90,17 @@ pub struct Account {
 }
 
 impl Account {
-    /// An account that opens with tick `first`; releases at or after `end` do not exist for it.
+    /// An account that starts with tick `first`. Releases at or after `end` do not exist.
     pub fn new(grid: Grid, overrun: Overrun, first: u64, end: Instant) -> Self {
         Self { grid, overrun, next: first, release: grid.release(first), end, ran: 0, skipped: 0 }
     }
 
-    /// The next tick to run and its release; `None` once no release is left.
+    /// The next tick to run and its release; `None` if no release is left.
     pub fn next(&self) -> Option<(u64, Instant)> {
         (self.release < self.end).then_some((self.next, self.release))
     }
 
-    /// Releases at or after this do not exist; [`Instant::MAX`]: there is no end.
+    /// Releases at or after this do not exist; [`Instant::MAX`] means no end.
     pub const fn end(&self) -> Instant {
         self.end
     }
@@ -110,12 +110,12 @@ impl Account {
         self.ran
     }
 
-    /// Releases given up for good.
+    /// Releases given up.
     pub const fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Releases that have come up and are accounted for: `ran + skipped`.
+    /// Releases accounted for: `ran + skipped`.
     pub const fn due(&self) -> u64 {
         self.ran + self.skipped
     }
@@ -125,10 +125,10 @@ impl Account {
         self.grid.rate.period()
     }
 
-    /// Forgives, just before a tick starts, what came up while *something else* held the worker: another task, an
-    /// oversleep, a stall. Returns the releases given up.
+    /// Forgives, just before a tick starts, debt that came up while *something else* delayed the worker: another task, an
+    /// oversleep, a stall. Returns the number of releases given up.
     ///
-    /// Here `drop` keeps the current slot as `keep-working` does, since the debt is not of the task's own making.
+    /// Here `drop` keeps the current slot, as `keep-working` does, because the task did not cause this debt.
     pub fn admit(&mut self, now: Instant) -> u64 {
         let kept = match self.overrun {
             Overrun::Drop => self.latest(now, 1),
@@ -137,9 +137,9 @@ impl Account {
         self.give_up_to(kept)
     }
 
-    /// Books the tick that ran from `started` to `finished` and forgives debt as the policy says.
+    /// Records the tick that ran from `started` to `finished`, and forgives debt as the policy says.
     ///
-    /// A `finished` that lies before `started` (a clock that was stepped back) forgives nothing and is harmless.
+    /// A `finished` before `started` (the clock was stepped back) forgives nothing and is harmless.
     pub fn settle(&mut self, started: Instant, finished: Instant) -> Settled {
         self.ran += 1;
         self.next = self.next.saturating_add(1);
@@ -149,13 +149,13 @@ impl Account {
         }
         self.release = self.grid.release(self.next);
         let credit = self.release - finished;
-        // In time: the common case costs no division.
+        // On time: the common case costs no division.
         let skipped = if credit >= Span::ZERO { 0 } else { self.give_up_to(self.kept(finished)) };
         Settled { credit, skipped }
     }
 
-    /// Ends the task at `now`: gives up every release that has not run and whose slot has passed. Returns how many those
-    /// were. A release in whose slot an early end falls could still have run in time: it is neither run nor given up.
+    /// Ends the task at `now`: gives up every release that has not run and whose slot has passed. Returns their number. A
+    /// release whose slot has not passed could still have run on time: it is neither run nor given up.
     pub fn close(&mut self, now: Instant) -> u64 {
         let ended = if now < self.end { now - self.period() } else { now };
         if self.overrun == Overrun::Delay {
@@ -171,7 +171,7 @@ impl Account {
         self.give_up_to(self.grid.first_from(ended.plus_nanos(1)))
     }
 
-    /// The release of the oldest of the `count` that were given up last.
+    /// The release of the oldest of the last `count` that were given up.
     pub(super) fn oldest_of_last(&self, count: u64) -> Instant {
         match self.overrun {
             Overrun::Delay => self.release.plus_nanos(-i128::from(self.period().nanos()) * i128::from(count)),
@@ -196,8 +196,8 @@ impl Account {
     }
 
     fn give_up_to(&mut self, kept: u64) -> u64 {
-        // A run that ends at `end` is the beginning of a longer run: what lies past the end is not counted, but a
-        // policy that has moved on past it does not come back for the last slot either.
+        // A run that ends at `end` is the beginning of a longer run: releases past the end are not counted, but a policy that
+        // has moved past it does not come back for the last slot either.
         if kept <= self.next || self.release >= self.end {
             return 0;
         }
@@ -212,7 +212,7 @@ impl Account {
     /// Checks what always holds; for tests.
     ///
     /// # Panics
-    /// When it does not.
+    /// If it does not.
     pub fn invariants_hold(&self, now: Instant) {
         if self.overrun == Overrun::Delay || self.release >= self.end {
             return;
@@ -242,7 +242,7 @@ mod tests {
         Instant::ZERO + Span::from_millis(millis)
     }
 
-    /// An account at 10 Hz whose tick 0 ran from 0 to `finished`, and what that settled.
+    /// An account at 10 Hz whose tick 0 ran from 0 to `finished`, and its settlement.
     fn after(overrun: Overrun, finished: i64) -> (Option<(u64, Instant)>, Settled) {
         let grid = Grid::starting_at(Instant::ZERO, Rate::new(10, 1).unwrap());
         let mut account = Account::new(grid, overrun, 0, Instant::MAX);

@@ -1,8 +1,8 @@
 //! Fixed steps on the caller's clock: how many updates are due, and whether to render.
 //!
-//! For a game or a simulation that keeps its own loop and its own clock. Time is an argument; nothing blocks, and
-//! nothing allocates after construction. What always holds: updates + discarded + pending is the number of updates that
-//! have come due, the interpolation factor is in `0.0..=1.0`, and no frame is rendered twice.
+//! For a game or a simulation with its own loop and clock. Time is an argument; nothing blocks, and nothing allocates after
+//! construction. Always true: updates + discarded + pending is the number of updates that were due, the interpolation factor
+//! is in `0.0..=1.0`, and no frame is rendered twice.
 
 use super::Rate;
 use crate::time::{Instant, Span};
@@ -11,13 +11,13 @@ use std::num::NonZeroU32;
 /// What happens to the updates that are due beyond [`FixedStep::max_updates`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Excess {
-    /// All stay for later calls, so that the simulation catches up with the clock, however long that takes.
+    /// All are kept for later calls: the simulation catches up with the clock, however long that takes.
     #[default]
     Keep,
-    /// At most this many stay for later calls, so that a spike of any length is over after so many updates; the rest is
+    /// At most this many are kept for later calls, so that a spike of any length ends after this many updates; the rest is
     /// given up.
     KeepUpTo(NonZeroU32),
-    /// None stays: they are given up and counted. The simulation falls behind the clock, but cannot spiral to death.
+    /// None is kept: they are given up and counted. The simulation falls behind the clock, but cannot enter a death spiral.
     Discard,
 }
 
@@ -28,10 +28,10 @@ pub struct Frame {
     pub updates: u64,
     /// Updates given up by this call.
     pub discarded: u64,
-    /// Updates due that stay for later calls.
+    /// Due updates that are kept for later calls.
     pub pending: u64,
-    /// The time one update simulates: one period of the rate, rounded up to a whole nanosecond. When they are due does
-    /// not depend on that rounding.
+    /// The time that one update simulates: one period of the rate, rounded up to a whole nanosecond. The rounding does not
+    /// affect when updates are due.
     pub dt: Span,
     /// Whether to render, after the updates.
     pub render: bool,
@@ -40,29 +40,29 @@ pub struct Frame {
     pub interpolation: f64,
 }
 
-/// A stepper of fixed updates for a loop that belongs to the caller: time goes in, the work due comes out.
+/// A stepper of fixed updates for the caller's own loop: time goes in, the due work comes out.
 ///
-/// Update `k` (from 1) is due [`Rate::offset`]`(k)` after the first call, from the index, so steps of 1/60 s do not
-/// drift. The frames produce time, the updates consume it; what is left over is the interpolation factor:
+/// Update `k` (from 1) is due [`Rate::offset`]`(k)` after the first call; computed from the index, steps of 1/60 s do not
+/// drift. Frames produce time, updates consume it, and the remainder is the interpolation factor:
 ///
 /// ```text
 /// updates due   |         1         2         3         4         5
 /// calls         a      b     c            d                       e
-/// updates       0      0     1            1                       2   (3 came due; at most 2 a call)
+/// updates       0      0     1            1                       2   (3 are due; at most 2 per call)
 /// rendered      yes    yes   yes          yes                     yes
 /// factor        0.0    0.7   0.3          0.6                     1.0 (Keep: 1 pending) or 0.0 (Discard)
 /// ```
 ///
-/// - The first call asks for a render of the initial state, and for no update.
-/// - While time stands still nothing is rendered, though updates kept earlier are worked off.
-/// - Time that goes back counts as standing still until it has passed its latest reading; after a step of the clock,
-///   call [`resume`](Self::resume).
-/// - No call asks for more than [`max_updates`](Self::max_updates). When an update costs more than it simulates, the
-///   unlimited stepper asks for 1, 2, 4, 8, … and the application seems to freeze; the limited one runs slowly.
-///   A limit of N catches up as long as a turn of the loop takes less than N updates' worth of time.
+/// - The first call renders the initial state and asks for no update.
+/// - While time stands still nothing is rendered, but kept updates still run.
+/// - Time that goes back counts as standing still until it has passed its latest reading. After a step of the clock, call
+///   [`resume`](Self::resume).
+/// - No call asks for more than [`max_updates`](Self::max_updates). If an update costs more than it simulates, an unlimited
+///   stepper asks for 1, 2, 4, 8, … and the application seems to freeze; a limited one only runs slowly. A limit of N
+///   catches up as long as a turn of the loop takes less time than N updates simulate.
 ///
-/// Not the right choice for a task of hertzd: a worker sleeps until the release itself, and [`Overrun`](super::Overrun)
-/// says what happens to debt. Nor where every frame is one update (vertical sync at the simulation's own rate).
+/// Not the right choice for a task of hertzd: a worker sleeps until the release, and [`Overrun`](super::Overrun) says what
+/// happens to debt. Nor if every frame is one update (vertical sync at the rate of the simulation).
 ///
 /// ```
 /// use hertzd::pacing::{FixedStep, Rate};
@@ -88,7 +88,7 @@ pub struct Frame {
 #[derive(Clone, Debug)]
 pub struct FixedStep {
     rate: Rate,
-    limit: u64, // updates a call, at least 1; u64::MAX: no limit
+    limit: u64, // updates per call, at least 1; u64::MAX: no limit
     excess: Excess,
     render_rate: Option<Rate>,
     snaps: Box<[Snap]>,
@@ -96,23 +96,23 @@ pub struct FixedStep {
 
     latest: Option<Instant>, // the latest reading so far
     elapsed: i128,           // time produced by the frames, in ns, after snapping
-    drift: i128,             // elapsed minus what the clock says
+    drift: i128,             // `elapsed` minus the clock
     settled: u64,            // updates run or given up
     rendered: Option<i128>,  // `elapsed` at the last render
 }
 
-/// A frame rate that noisy frame times are taken for.
+/// A frame rate to which noisy frame times are snapped.
 #[derive(Clone, Debug)]
 struct Snap {
     rate: Rate,
-    frames: u64, // frames taken for it; the length of each comes from its index, so that the sum is exact
+    frames: u64, // frames snapped; each length comes from the index, so the sum is exact
 }
 
 impl FixedStep {
-    /// The most updates a call asks for when nothing else is said.
+    /// The default limit of updates per call.
     pub const MAX_UPDATES: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
-    /// A stepper of `rate` updates a second, at most [`MAX_UPDATES`](Self::MAX_UPDATES) a call, with the excess kept.
+    /// A stepper of `rate` updates per second, at most [`MAX_UPDATES`](Self::MAX_UPDATES) per call, with the excess kept.
     pub fn new(rate: Rate) -> Self {
         Self {
             rate,
@@ -129,18 +129,18 @@ impl FixedStep {
         }
     }
 
-    /// A stepper of one update every `dt`, exactly; `None` outside 1 µs to 24 h.
+    /// A stepper with one update every `dt`; `None` outside 1 µs to 24 h.
     pub fn every(dt: Span) -> Option<Self> {
         Rate::from_period(dt).map(Self::new)
     }
 
-    /// The most updates one call may ask for.
+    /// Limits the updates of one call.
     #[must_use]
     pub fn max_updates(self, limit: NonZeroU32) -> Self {
         Self { limit: u64::from(limit.get()), ..self }
     }
 
-    /// Lets one call ask for every update that is due. Only for a simulation that is far faster than the clock.
+    /// Lets one call ask for every due update. Only for a simulation that is far faster than the clock.
     #[must_use]
     pub fn unlimited(self) -> Self {
         Self { limit: u64::MAX, ..self }
@@ -152,13 +152,12 @@ impl FixedStep {
         Self { excess, ..self }
     }
 
-    /// Takes a frame time that is at most `tolerance` away from one period of some rate in `rates` for exactly that
-    /// period (of several the nearest, then the first), so that vertical sync with noisy readings gives the same
-    /// number of updates every frame.
+    /// Replaces a frame time within `tolerance` of one period of a rate in `rates` by exactly that period (of several the
+    /// nearest, then the first), so that vertical sync with noisy readings gives the same number of updates every frame.
     ///
-    /// Rates rather than lengths, because 1/60 s is no whole number of nanoseconds. Simulated time may
-    /// [drift](Self::drift) from the clock by up to `tolerance` a frame. Time that stands still is never snapped. An
-    /// empty slice or a negative tolerance turns snapping off.
+    /// Rates rather than lengths, because 1/60 s is not a whole number of nanoseconds. Simulated time may
+    /// [drift](Self::drift) from the clock by up to `tolerance` per frame. Time that stands still is never snapped. An empty
+    /// slice or a negative tolerance turns snapping off.
     #[must_use]
     pub fn snap(self, rates: &[Rate], tolerance: Span) -> Self {
         let snaps = rates.iter().map(|&rate| Snap { rate, frames: 0 }).collect();
@@ -167,13 +166,13 @@ impl FixedStep {
 
     /// Renders at most once in each period of `rate`, counted on a grid from the first call.
     ///
-    /// A cap close to the rate of the loop itself beats against it: leave it off there, or [snap](Self::snap) as well.
+    /// A cap close to the rate of the loop beats against it: then use none, or [snap](Self::snap) as well.
     #[must_use]
     pub fn render_rate(self, rate: Rate) -> Self {
         Self { render_rate: Some(rate), ..self }
     }
 
-    /// Takes the time, and says what is to be done now. A few divisions, however long the last call is ago.
+    /// Takes the time and returns the work for now. Costs a few divisions, however long ago the last call was.
     pub fn advance(&mut self, now: Instant) -> Frame {
         let frame_time = self.latest.map_or(0, |latest| now.nanos().saturating_sub(latest.nanos()));
         self.latest = self.latest.max(Some(now));
@@ -206,15 +205,15 @@ impl FixedStep {
         Frame { updates, discarded, pending, dt, render, interpolation: self.interpolation() }
     }
 
-    /// Goes on from `now` as if no time had passed since the last call: after a pause, a loaded level, a step of the
-    /// clock. The drift is forgotten; pending updates stay. Before the first call nothing happens.
+    /// Continues from `now` as if no time had passed since the last call: after a pause, a loaded level, or a step of the
+    /// clock. Resets the drift and keeps pending updates. Does nothing before the first call.
     pub fn resume(&mut self, now: Instant) {
         self.latest = self.latest.map(|_| now);
         self.drift = 0;
     }
 
-    /// From the last call until the next update is due, for a loop that sleeps when it has nothing to do; zero while
-    /// updates are pending and before the first call.
+    /// Time from the last call until the next update is due, for a loop that sleeps when idle; zero while updates are pending
+    /// and before the first call.
     pub fn wait(&self) -> Span {
         match self.latest {
             Some(_) => Span::from_wide(self.rate.offset(self.settled.saturating_add(1)) - self.elapsed).max(Span::ZERO),
@@ -222,7 +221,7 @@ impl FixedStep {
         }
     }
 
-    /// How far snapping has moved simulated time ahead of the clock; negative for behind.
+    /// How far snapping has moved simulated time ahead of the clock; negative if behind.
     pub fn drift(&self) -> Span {
         Span::from_wide(self.drift)
     }

@@ -1,15 +1,23 @@
 //! An exact rate, and from it the release of any tick, computed from the tick's index alone.
 //!
-//! At 30000/1001 Hz a period is no whole number of nanoseconds. Adding up rounded periods drifts; here the release of
-//! tick `n` is `floor(n·den·10⁹/num)` nanoseconds after the first, in 128-bit integers, so it is as exact in a
-//! century as in the first second. Time is an argument; nothing blocks or allocates.
+//! At 30000/1001 Hz a period is not a whole number of nanoseconds, and a sum of rounded periods drifts. Here the release of
+//! tick `n` is `floor(n·den·10⁹/num)` nanoseconds after the first, in 128-bit integers, as exact after a century as in the
+//! first second. Nothing blocks or allocates.
 
 use crate::time::Span;
 use std::fmt;
 
 const NANOS: u128 = 1_000_000_000;
 
-/// Ticks per second as a reduced fraction: between once in 24 hours and one million a second.
+/// Ticks per second as a reduced fraction: between once in 24 hours and one million per second.
+///
+/// ```
+/// use hertzd::pacing::Rate;
+///
+/// let ntsc = Rate::new(30_000, 1_001).unwrap();
+/// assert_eq!(ntsc.offset(30_000), 1_001_000_000_000);
+/// assert_eq!(ntsc.to_string(), "30000/1001");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     num: u64, // in 1..=10^15
@@ -17,7 +25,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// What the limits are, for messages.
+    /// The limits, for messages.
     pub const LIMITS: &'static str = "above 0 (at least one tick in 24 hours) and at most 1 MHz";
 
     /// `num` ticks in `den` seconds; `None` outside the limits.
@@ -48,13 +56,13 @@ impl Rate {
         self.den
     }
 
-    /// Ticks per second, rounded; for people and for ratios, never for pacing.
+    /// Ticks per second, rounded; for display and ratios, never for pacing.
     #[expect(clippy::cast_precision_loss, reason = "a rounded number is what is asked for")]
     pub fn hertz(self) -> f64 {
         self.num as f64 / self.den as f64
     }
 
-    /// One period, rounded up to a whole nanosecond, so that a distance of one period is never too short.
+    /// One period, rounded up to a whole nanosecond, so that it is never too short.
     pub fn period(self) -> Span {
         let nanos = (u128::from(self.den) * NANOS).div_ceil(u128::from(self.num));
         Span::from_wide(i128::try_from(nanos).unwrap_or(i128::MAX))
@@ -62,13 +70,13 @@ impl Rate {
 
     /// Nanoseconds from tick 0 to tick `n`: `floor(n·den·10⁹/num)`.
     ///
-    /// Exact while `n·den` stays below 1.7·10²⁹ (at one tick a day: for 10¹³ years), and at the largest value beyond.
+    /// Exact while `n·den` is below 1.7·10²⁹ (at one tick per day: for 10¹³ years); saturates beyond.
     pub fn offset(self, n: u64) -> i128 {
         let nanos = (u128::from(n) * u128::from(self.den)).saturating_mul(NANOS) / u128::from(self.num);
         i128::try_from(nanos).unwrap_or(i128::MAX)
     }
 
-    /// How many ticks have an [`offset`](Self::offset) below `nanos`; also the first index at or past it.
+    /// How many ticks have an [`offset`](Self::offset) below `nanos`; also the first index at or after it.
     pub fn ticks_before(self, nanos: i128) -> u64 {
         // floor(n·P) < t  <=>  n·P < t  (t whole)  <=>  n < t/P, so the count is ceil(t/P).
         let Ok(nanos) = u128::try_from(nanos) else {

@@ -1,32 +1,31 @@
 //! Many rates on one thread: which task runs next, or how long to rest.
 //!
-//! Among the tasks that are due the one with the earliest deadline runs, then the one declared first. Tasks are never
-//! interrupted. A step costs at most log(tasks); both heaps have room for every task from the start.
+//! Of the tasks that are due, the one with the earliest deadline runs; of several, the one declared first. Tasks are never
+//! interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates after construction.
 
 use super::credit::{Account, Settled};
 use crate::time::{Instant, Span};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A tick that is to run now.
+/// A tick to run now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
     /// Position of the task in the order of declaration.
     pub task: usize,
     /// Index of the tick.
     pub n: u64,
-    /// When it was meant to start; at or before the `now` that was asked with.
+    /// When it was meant to start; at or before `now`.
     pub release: Instant,
-    /// Releases given up since the task's previous tick; the sum of what that tick gave up when it finished and
-    /// `missed`.
+    /// Releases given up since the task's previous tick: those given up when that tick finished, plus `missed`.
     pub skipped: u64,
-    /// Releases given up just now, because something else held the worker.
+    /// Releases given up just now, because something else delayed the worker.
     pub missed: u64,
-    /// What the account held when the task's previous tick had finished.
+    /// Credit when the task's previous tick finished; negative for debt.
     pub credit: Span,
 }
 
-/// What [`Schedule::next`] says to do.
+/// What to do next; see [`Schedule::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Run this tick, then call [`Schedule::settle`].
@@ -37,16 +36,16 @@ pub enum Next {
     Finished,
 }
 
-/// Releases that ended without a tick to report them with; see [`Schedule::close`].
+/// Given-up releases that no tick can report; see [`Schedule::close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenUp {
     /// Position of the task in the order of declaration.
     pub task: usize,
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// How late the oldest of them was when it was given up; the others follow one period apart.
     pub oldest: Span,
-    /// The task had been ended before, so that they were not late: nobody was to run them.
+    /// The task was ended before, so they were not late.
     pub disabled: bool,
 }
 
@@ -82,7 +81,7 @@ impl Schedule {
         schedule
     }
 
-    /// A schedule without tasks that has room for `tasks` of them: adding so many allocates nothing.
+    /// An empty schedule with room for `tasks` tasks: adding that many allocates nothing.
     pub fn with_room_for(tasks: usize) -> Self {
         Self {
             entries: Vec::with_capacity(tasks),
@@ -92,13 +91,13 @@ impl Schedule {
         }
     }
 
-    /// Adds a task behind the others.
+    /// Adds a task after the others.
     pub fn add(&mut self, account: Account, deadline: Span) {
         self.push(Entry { account, deadline, credit: Span::ZERO, skipped: 0, missed: 0, disabled: false });
     }
 
-    /// Adds the task at `position` of another schedule behind the others, as it stands there: phase, index and counts
-    /// go on. Not while a tick of it is running.
+    /// Adds the task at `position` of another schedule after the others. Its phase, index and counts continue. Not while one
+    /// of its ticks is running.
     pub fn adopt(&mut self, other: &Self, position: usize) {
         self.push(other.entries[position].clone());
     }
@@ -113,16 +112,15 @@ impl Schedule {
         self.entries.push(entry);
     }
 
-    /// The next release that has not come up, and `None` when no release is left or some tick is to run already.
+    /// The next release that has not come up; `None` if no release is left or a tick is due already.
     pub fn next_release(&self) -> Option<Instant> {
         self.waiting.peek().filter(|_| self.ready.is_empty()).map(|&Reverse((release, _))| release)
     }
 
     /// What to do at `now`.
     ///
-    /// A tick that it says to run is handed out once: run it and call [`settle`](Self::settle), or
-    /// [`disable`](Self::disable). A call that comes early, twice, or with a `now` that has gone back says how long to
-    /// rest, and changes nothing.
+    /// A tick is returned once: run it and call [`settle`](Self::settle) or [`disable`](Self::disable). A call that is early,
+    /// repeated, or has a `now` that went back returns how long to rest, and changes nothing.
     pub fn next(&mut self, now: Instant) -> Next {
         while let Some(&Reverse((release, task))) = self.waiting.peek() {
             if release > now {
@@ -139,7 +137,7 @@ impl Schedule {
                 continue;
             };
             if missed > 0 {
-                // It has moved on to a later release: another task may now have the earlier deadline.
+                // It has moved to a later release: another task may now have the earlier deadline.
                 self.ready.push(Reverse((release + entry.deadline, task)));
                 continue;
             }
@@ -153,7 +151,7 @@ impl Schedule {
         }
         match self.waiting.peek() {
             Some(&Reverse((release, _))) => Next::Rest(release),
-            // A disabled task's releases go on coming up, with nobody to run them.
+            // The releases of a disabled task still come up, and are skipped.
             None => match self.idle_until {
                 Some(until) if now < until => Next::Rest(until),
                 _ => Next::Finished,
@@ -161,7 +159,7 @@ impl Schedule {
         }
     }
 
-    /// Books the tick of `task` that ran from `started` to `finished`.
+    /// Records the tick of `task` that ran from `started` to `finished`.
     pub fn settle(&mut self, task: usize, started: Instant, finished: Instant) -> Settled {
         let entry = &mut self.entries[task];
         let settled = entry.account.settle(started, finished);
@@ -174,8 +172,8 @@ impl Schedule {
         settled
     }
 
-    /// Books the tick of `task` as [`settle`](Self::settle) does, and runs the task no more. Its releases go on being
-    /// counted, as skipped.
+    /// Records the tick of `task` as [`settle`](Self::settle) does, and disables the task. Its later releases count as
+    /// skipped.
     pub fn disable(&mut self, task: usize, started: Instant, finished: Instant) -> Settled {
         let entry = &mut self.entries[task];
         let settled = entry.account.settle(started, finished);
@@ -187,10 +185,9 @@ impl Schedule {
         settled
     }
 
-    /// Ends every task at `now`: releases that have not run and whose slot has passed are given up, later ones do not
-    /// exist.
+    /// Ends every task at `now`: gives up releases that have not run and whose slot has passed; later ones do not exist.
     ///
-    /// Calls `given_up` for those that no later tick will report.
+    /// Calls `given_up` for those that no tick has reported.
     pub fn close(&mut self, now: Instant, mut given_up: impl FnMut(GivenUp)) {
         self.waiting.clear();
         self.ready.clear();

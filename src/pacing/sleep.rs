@@ -1,12 +1,11 @@
 //! How far to sleep and how long to spin: the margin that keeps the kernel's oversleep away from the tasks.
 //!
-//! A wake-up comes 10 to 50 µs late. With a spin tail the sleep is asked for a margin before the release, and the rest
-//! is burnt awake. `auto` learns the margin from the oversleeps it sees: the 99th percentile of the recent ones, within
-//! limits, for as long as the processor time spent on it stays under a share. Time is an argument; nothing blocks or
-//! allocates.
+//! A wake-up is 10 to 50 µs late. With a spin tail the worker sleeps until a margin before the release, and spins for the
+//! rest. `auto` learns the margin from measured oversleeps: the 99th percentile of recent ones, within limits, as long as the
+//! spinning takes no more than its share of the processor. Time is an argument; nothing blocks or allocates.
 //!
 //! ```text
-//!            asked for    woke          release
+//!            requested    woke          release
 //! ─ sleep ───────┼─────────┼───── spin ────┼─ task ─
 //!                │oversleep│               │
 //!                └───────── margin ────────┘
@@ -14,30 +13,30 @@
 
 use crate::time::{Instant, Span};
 
-/// With less than this left, spinning is cheaper and sharper than a sleep: a `clock_nanosleep` costs 4 to 5 µs even
-/// when its instant has passed, and is late by 12 µs at the median.
+/// With less time left than this, spinning is cheaper and more exact than a sleep: `clock_nanosleep` costs 4 to 5 µs even if
+/// its instant has passed, and is 12 µs late at the median.
 const TOO_SHORT_TO_SLEEP: Span = Span::from_micros(10);
 
-/// What `auto` starts from, before it has seen a sleep.
+/// The margin of `auto` before the first sleep.
 const FIRST_MARGIN: Span = Span::from_micros(60);
 
-/// `auto` spins no longer than this, however late the kernel is: past it a spin tail is the wrong remedy.
+/// The longest margin of `auto`: if the kernel is later than this, a spin tail is the wrong remedy.
 const LONGEST_MARGIN: Span = Span::from_micros(500);
 
-/// Added to the quantile: the way from the wake-up to the first reading of the clock.
-const WAY_BACK: Span = Span::from_micros(2);
+/// Added to the quantile: the time from the wake-up to the first reading of the clock.
+const WAKE_TO_READING: Span = Span::from_micros(2);
 
-/// Saved-up allowance is kept for this long, so that a rare slow task can still have its whole tail.
+/// Unused allowance is kept for this long, so that a rare slow task can still have its whole tail.
 const SAVED_FOR: Span = Span::from_seconds(1);
 
-/// The spin tail that is asked for.
+/// The requested spin tail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tail {
-    /// Sleep to the release itself.
+    /// Sleep until the release itself.
     Off,
     /// Always this long.
     Fixed(Span),
-    /// As long as the measured oversleeps need, while it costs at most `cpu_max` of the processor.
+    /// As long as the measured oversleeps require, within `cpu_max` of the processor.
     Auto {
         /// Largest share of one processor spent spinning, in 0..=1.
         cpu_max: f64,
@@ -47,13 +46,13 @@ pub enum Tail {
 /// What to do until a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestPlan {
-    /// Sleep until here first; `None`: there is no time for a sleep.
+    /// Sleep until this instant first; `None` if there is no time for a sleep.
     pub sleep_until: Option<Instant>,
     /// Then spin until the release.
     pub spin: bool,
 }
 
-/// One worker's sleeps: plans them, and learns from how they went.
+/// Plans the sleeps of one worker, and learns from their oversleeps.
 #[derive(Clone, Debug)]
 pub struct Sleeps {
     tail: Tail,
@@ -63,7 +62,7 @@ pub struct Sleeps {
 }
 
 impl Sleeps {
-    /// A plan-maker that has not seen a sleep yet.
+    /// A planner without measured sleeps.
     pub fn new(tail: Tail) -> Self {
         Self { tail, oversleeps: Recent::new(), allowance: Span::ZERO, seen: None }
     }
@@ -92,27 +91,27 @@ impl Sleeps {
         RestPlan { sleep_until: Some(release - margin), spin: true }
     }
 
-    /// The kernel was asked for `asked`, and the sleep ended at `woke`.
+    /// Takes in a sleep that was requested until `asked` and ended at `woke`.
     pub fn learn(&mut self, asked: Instant, woke: Instant) {
         if matches!(self.tail, Tail::Auto { .. }) {
             self.oversleeps.add(woke - asked);
         }
     }
 
-    /// This long was burnt.
+    /// Takes in the time spent spinning.
     pub fn spent(&mut self, spun: Span) {
         self.allowance = self.allowance - spun.max(Span::ZERO);
     }
 
-    /// The margin that `auto` would take, were it free.
+    /// The margin that `auto` would use if spinning cost nothing.
     pub fn wanted(&self) -> Span {
         match self.oversleeps.quantile(99) {
-            Some(late) => (late + WAY_BACK).min(LONGEST_MARGIN),
+            Some(late) => (late + WAKE_TO_READING).min(LONGEST_MARGIN),
             None => FIRST_MARGIN,
         }
     }
 
-    /// The margin wanted, or as much of it as may be spent: time awake is the margin less what the sleep took of it.
+    /// The wanted margin, or as much of it as may be spent: time awake is the margin minus the oversleep.
     fn affordable(&mut self, now: Instant, cpu_max: f64) -> Span {
         let elapsed = now - self.seen.replace(now).unwrap_or(now);
         self.allowance = (self.allowance + share(elapsed, cpu_max)).min(share(SAVED_FOR, cpu_max));
@@ -129,11 +128,11 @@ fn share(span: Span, of: f64) -> Span {
     Span::from_nanos((span.nanos().max(0) as f64 * of) as i64)
 }
 
-/// Buckets an eighth of a power of two wide, from 256 ns to 1 ms; what lies outside counts at the edge.
+/// Buckets an eighth of a power of two wide, from 256 ns to 1 ms; values outside count at the edge.
 const BUCKETS: usize = 12 * 8;
 const FIRST_BUCKET: u32 = 8;
 
-/// When this many are counted, all counts are halved: what happened long ago fades.
+/// At this total all counts are halved, so that old values fade.
 const FADE_AT: u32 = 2_048;
 
 /// How late recent wake-ups were.
@@ -216,7 +215,7 @@ mod tests {
         assert_eq!(plan(fixed, 980), RestPlan { sleep_until: None, spin: true });
     }
 
-    /// Runs `auto` at `period` with oversleeps of `late` for a virtual while; returns the share spun at the end.
+    /// Runs `auto` at `period` with oversleeps of `late` for some virtual time; returns the share spent spinning at the end.
     #[expect(clippy::cast_precision_loss, reason = "a share is a ratio")]
     fn spun_share(period: Span, late: impl Fn(i64) -> Span, cpu_max: f64) -> (f64, Sleeps) {
         let mut sleeps = Sleeps::new(Tail::Auto { cpu_max });

@@ -20,7 +20,7 @@ pub(crate) fn open(settings: SensorSettings, task: &str) -> Result<Box<dyn Task>
 /// The same, with other folders than `/sys` and `/dev`.
 ///
 /// # Errors
-/// As [`open`].
+/// As `open`.
 pub fn open_under(settings: SensorSettings, task: &str, roots: [&Path; 2]) -> Result<Box<dyn Task>, BuildError> {
     let label = Label::new(settings.device(), task);
     Ok(match settings.source {
