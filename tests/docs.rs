@@ -108,8 +108,10 @@ fn the_tables_of_keys_are_those_of_the_source() {
         let (_, after) = rest.split_once("<!-- end -->").unwrap();
         made = format!("{before}{begin}{}<!-- end -->{after}", rows(keys));
     }
-    let unknown = page.matches("<!-- keys of ").count() - tables.len();
-    assert_eq!(unknown, kinds.left_out().count(), "tables of keys that no kind has");
+    for name in page.split("<!-- keys of ").skip(1).filter_map(|rest| rest.split(" -->").next()) {
+        let left_out = kinds.left_out().any(|kind| name.split('.').next() == Some(kind));
+        assert!(left_out || tables.iter().any(|(known, _)| known == name), "no kind has the keys of {name}");
+    }
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(&path, &made).unwrap();
     }
