@@ -84,7 +84,7 @@ impl ReadPlan {
             let content = match std::fs::read(folder.join(&file)) {
                 Ok(content) => content,
                 Err(error) => {
-                    info!("{} of {}: cannot read it, left out: {error}", file, folder.display());
+                    info!("cannot read {}; the value is left out: {error}", folder.join(&file).display());
                     continue;
                 }
             };
