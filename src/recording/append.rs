@@ -8,6 +8,20 @@ use std::io;
 /// Bytes that wait for one write.
 const BATCH: usize = 256 << 10;
 
+/// What comes before the pieces of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) bytes: Vec<u8>,
+    /// Bytes that belong together behind it: those of a frame of sound, or 1.
+    pub(super) unit: u64,
+}
+
+impl Header {
+    fn length(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+}
+
 /// Writes the sizes in a header of this length, for the file as it is.
 pub(super) type WriteSizes = fn(&RecordingFile, header: u64) -> io::Result<()>;
 
@@ -20,7 +34,7 @@ pub(super) fn something_else() -> io::Error {
 pub(super) struct AppendFile {
     pub(super) file: RecordingFile,
     pub(super) ledger: Ledger,
-    header: Vec<u8>,
+    header: Header,
     write_sizes: Option<WriteSizes>,
     largest: u64, // bytes that the format allows
     pending: Vec<u8>,
@@ -29,7 +43,7 @@ pub(super) struct AppendFile {
 }
 
 impl AppendFile {
-    pub(super) fn new(file: RecordingFile, header: Vec<u8>, write_sizes: Option<WriteSizes>, largest: u64) -> Self {
+    pub(super) fn new(file: RecordingFile, header: Header, write_sizes: Option<WriteSizes>, largest: u64) -> Self {
         let (ledger, pending) = (Ledger::default(), Vec::new());
         Self { file, ledger, header, write_sizes, largest, pending, failure: None, at: None }
     }
@@ -40,15 +54,15 @@ impl AppendFile {
         if self.file.is_moved(at.now) {
             self.file.close();
         }
-        if self.file.is_old(at.now) && self.file.length() > self.header.len() as u64 {
+        if self.file.is_old(at.now) && self.file.length() > self.header.length() {
             self.turn(at);
         }
         self.open(at);
     }
 
     /// Begins the next file if this one has another header. False: this one cannot be finished yet.
-    pub(super) fn change(&mut self, header: &[u8]) -> bool {
-        if self.header == header {
+    pub(super) fn change(&mut self, header: &Header) -> bool {
+        if self.header == *header {
             return true;
         }
         let Some(at) = self.at.filter(|at| self.file.may_try(at.now)) else { return false };
@@ -57,7 +71,7 @@ impl AppendFile {
         if self.file.is_open() {
             return false;
         }
-        self.header = header.to_vec();
+        self.header = header.clone();
         self.open(at);
         true
     }
@@ -68,7 +82,7 @@ impl AppendFile {
         let after = |own: &Self| own.file.length() + (own.pending.len() + piece.len()) as u64;
         let too_large =
             self.file.is_full(after(self), at.now) || (after(self) > self.largest && self.file.may_try(at.now));
-        if too_large && (!self.pending.is_empty() || self.file.length() > self.header.len() as u64) {
+        if too_large && (!self.pending.is_empty() || self.file.length() > self.header.length()) {
             self.write();
             self.turn(at);
             self.open(at);
@@ -111,9 +125,9 @@ impl AppendFile {
             return;
         }
         let opened = self.file.open(at).and_then(|()| match self.file.length() {
-            0 => self.file.append(&self.header),
+            0 => self.file.append(&self.header.bytes),
             // Another program may have put a file there.
-            _ => match self.file.begins_with(&self.header)? {
+            _ => match self.file.begins_with(&self.header.bytes)? {
                 true => self.file.drop_partial_line(),
                 false => Err(something_else()),
             },
@@ -139,9 +153,9 @@ impl AppendFile {
             self.file.close();
             self.open(at);
         }
-        let changed = self.file.measure(self.header.len() as u64)?;
+        let changed = self.file.measure(self.header.length(), self.header.unit)?;
         match self.file.length() {
-            0 => self.file.append(&self.header),
+            0 => self.file.append(&self.header.bytes),
             _ if changed => self.file.drop_partial_line(),
             _ => Ok(()),
         }
@@ -152,7 +166,7 @@ impl AppendFile {
         if self.pending.is_empty() {
             return false;
         }
-        let header = self.header.len() as u64;
+        let header = self.header.length();
         let written = self.mend().and_then(|()| self.file.append(&self.pending));
         let written = written.and_then(|()| self.write_sizes.map_or(Ok(()), |sizes| sizes(&self.file, header)));
         self.pending.clear();
@@ -173,7 +187,7 @@ mod tests {
 
     fn file(path: &Path, continued: bool, largest: u64) -> AppendFile {
         let file = RecordingFile::new(path.into(), Claim::take(path).unwrap(), limits(path), continued);
-        AppendFile::new(file, b"header\n".to_vec(), None, largest)
+        AppendFile::new(file, Header { bytes: b"header\n".to_vec(), unit: 1 }, None, largest)
     }
 
     const ROW: WriteCounts =

@@ -1,4 +1,4 @@
-//! What there is of a task to record.
+//! What is recorded of a task. Pure.
 
 use crate::channels::Format;
 use crate::config::RecordFormat;
@@ -6,7 +6,7 @@ use crate::metrics::Cause;
 use crate::task::Column;
 use crate::time::{Instant, Span};
 
-/// What there is of a task to record.
+/// What a task has to record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Content {
     /// Its name.

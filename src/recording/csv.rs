@@ -2,7 +2,7 @@
 //!
 //! A file that exists is continued if its header is the same. May block; time is an argument.
 
-use super::append::{AppendFile, something_else};
+use super::append::{AppendFile, Header, something_else};
 use super::content::Content;
 use super::file::{Moment, RecordingFile};
 use super::ledger::{StreamPositions, WriteCounts};
@@ -19,7 +19,7 @@ use std::time::{Duration, UNIX_EPOCH};
 /// What the lines of a task hold.
 #[derive(Debug)]
 struct Layout {
-    header: String,
+    header: Header,
     sampled: Option<usize>, // columns of a sample; `None`: rows of values
 }
 
@@ -45,8 +45,8 @@ impl Csv {
     /// # Errors
     /// The system's reason; or that the file holds something else.
     pub(super) fn new(file: RecordingFile, content: &Content) -> io::Result<Self> {
-        let header = header(content).into_bytes();
-        if !file.is_new()? && !file.begins_with(&header)? {
+        let header = header(content);
+        if !file.is_new()? && !file.begins_with(&header.bytes)? {
             return Err(something_else());
         }
         let file = AppendFile::new(file, header, None, u64::MAX);
@@ -71,7 +71,7 @@ impl Writer for Csv {
     fn row(&mut self, id: u32, row: &Row<'_>, utc: i128) {
         let Some(Layout { header, sampled: None }) = self.layouts.get(&id) else { return };
         let counts = WriteCounts { rows: 1, ..WriteCounts::default() };
-        if !self.file.change(header.as_bytes()) {
+        if !self.file.change(header) {
             return self.file.ledger.lose(id, counts);
         }
         self.line.clear();
@@ -86,7 +86,7 @@ impl Writer for Csv {
         let count = samples::read(block.bytes, *columns).count() as u64;
         self.file.ledger.gap(id, self.positions.jumps(id, block.head.index, count));
         let counts = WriteCounts { rows: 1, samples: 1, ..WriteCounts::default() };
-        if !self.file.change(header.as_bytes()) {
+        if !self.file.change(header) {
             return self.file.ledger.lose(id, WriteCounts { rows: count, samples: count, ..counts });
         }
         for sample in samples::read(block.bytes, *columns) {
@@ -128,7 +128,7 @@ fn rfc3339(utc: i128) -> impl std::fmt::Display {
 }
 
 /// The first line.
-fn header(content: &Content) -> String {
+fn header(content: &Content) -> Header {
     let (mut header, columns) = match &content.format {
         Some(Format::Samples(columns)) => (String::from("tick,sample_utc"), columns),
         _ => (String::from("tick,release_utc,lateness_ns"), &content.columns),
@@ -143,5 +143,5 @@ fn header(content: &Content) -> String {
         }
     }
     header.push('\n');
-    header
+    Header { bytes: header.into_bytes(), unit: 1 }
 }

@@ -229,16 +229,16 @@ impl RecordingFile {
         self.open.as_ref().map_or(Ok(()), |open| open.claim.file.write_all_at(bytes, offset))
     }
 
-    /// Takes over the length that another program gave the file. What that left of a header of this length, and of a last
-    /// line, is cut off. True: something had changed.
-    pub(super) fn measure(&mut self, header: u64) -> io::Result<bool> {
+    /// Takes over the length that another program gave the file, without what that left of a header of this length, or of a
+    /// last `unit` of bytes. True: something had changed.
+    pub(super) fn measure(&mut self, header: u64, unit: u64) -> io::Result<bool> {
         let Some(open) = &mut self.open else { return Ok(false) };
-        let before = std::mem::replace(&mut open.length, open.claim.file.metadata()?.len());
-        if open.length < header {
-            open.claim.file.set_len(0).inspect_err(|_| self.checked = None)?;
-            open.length = 0;
+        let found = open.claim.file.metadata()?.len();
+        let whole = found.checked_sub(header).map_or(0, |data| header + data / unit * unit);
+        if whole != found {
+            open.claim.file.set_len(whole).inspect_err(|_| self.checked = None)?;
         }
-        Ok(open.length != before)
+        Ok(std::mem::replace(&mut open.length, whole) != whole)
     }
 
     /// Drops the last line of a file that is continued, if a crash or another program cut it off.

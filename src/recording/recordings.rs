@@ -42,6 +42,7 @@ impl Recording {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    // Each of these releases the lock before its result is looked at, which may lock again.
     pub(super) fn join(&self, id: u32, content: &Content) {
         self.lock().join(id, content, &self.config);
     }

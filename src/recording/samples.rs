@@ -1,4 +1,4 @@
-//! Samples as they lie in a block: 8 bytes of time, then a number for each column.
+//! The layout of samples in a block: 8 bytes of time, then a number for each column.
 
 /// One sample.
 #[derive(Clone, Copy, Debug)]
@@ -9,13 +9,13 @@ pub(super) struct Sample<'a> {
 }
 
 impl Sample<'_> {
-    /// A value for each column; `NaN`: there is none.
+    /// A value for each column; `NaN`: none.
     pub(super) fn values(&self) -> impl Iterator<Item = f64> {
         self.values.iter().map(|bytes| f64::from_ne_bytes(*bytes))
     }
 }
 
-/// The samples of a block, each with so many columns.
+/// The samples of a block, each with this number of columns.
 pub(super) fn read(bytes: &[u8], columns: usize) -> impl Iterator<Item = Sample<'_>> {
     let words = bytes.as_chunks().0;
     words.chunks_exact(columns + 1).map(|words| Sample { at: i64::from_ne_bytes(words[0]), values: &words[1..] })

@@ -179,6 +179,25 @@ fn wav_that_was_there_is_put_aside_and_never_lost() {
 }
 
 #[test]
+fn wav_that_was_cut_off_goes_on_after_a_whole_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.wav");
+    let recording = begun(&limits(&path), &sound(SampleFormat::S16, 2));
+    let write = |index: u64| {
+        let frames: Vec<u8> = (0..20).map(|byte| byte + u8::try_from(index).unwrap()).collect();
+        recording.lock().block(0, &block(index, &frames), UTC);
+        recording.flush().unwrap();
+    };
+    write(0);
+    let length = fs::metadata(&path).unwrap().len();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length - 3).unwrap();
+    write(5);
+    let bytes: Vec<u8> = (0..16).chain(5..25).collect();
+    let samples: Vec<i16> = bytes.as_chunks().0.iter().map(|sample| i16::from_le_bytes(*sample)).collect();
+    assert_eq!(wav::<i16>(&path).1, samples);
+}
+
+#[test]
 fn wav_that_was_emptied_goes_on_with_a_header() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.wav");

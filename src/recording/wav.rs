@@ -1,7 +1,7 @@
 //! Sound as WAV: the samples exactly as they were captured, and a header that is right after every write, so that the file
 //! of a run that was killed can be played. May block; time is an argument.
 
-use super::append::AppendFile;
+use super::append::{AppendFile, Header};
 use super::content::Content;
 use super::file::{Moment, RecordingFile};
 use super::ledger::{StreamPositions, WriteCounts};
@@ -84,7 +84,7 @@ pub(super) fn audio(content: &Content) -> io::Result<AudioFormat> {
 }
 
 /// The header of a file with sound of this format and without samples.
-fn header(format: AudioFormat) -> Vec<u8> {
+fn header(format: AudioFormat) -> Header {
     let (bits_per_sample, sample_format) = match format.sample {
         SampleFormat::S16 => (16, hound::SampleFormat::Int),
         SampleFormat::S24 => (24, hound::SampleFormat::Int),
@@ -97,7 +97,7 @@ fn header(format: AudioFormat) -> Vec<u8> {
     let length = u32::try_from(header.len()).unwrap_or_default();
     header[4..8].copy_from_slice(&(length - 8).to_le_bytes());
     header[length as usize - 4..].copy_from_slice(&0_u32.to_le_bytes());
-    header
+    Header { bytes: header, unit: u64::from(bits_per_sample / 8 * format.channels) }
 }
 
 /// Writes the sizes of the file and of its data, which comes last.

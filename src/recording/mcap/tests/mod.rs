@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// One message, as it stands in a file.
+/// One message of a file.
 #[derive(Debug)]
 struct Read {
     topic: String,
