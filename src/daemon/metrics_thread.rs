@@ -3,8 +3,8 @@
 //! Nobody wakes it, since that would fall to a hot thread; main reaches it by a channel of commands that it looks into as
 //! well. It reads the monotonic clock, and may block on outputs.
 
-use super::recorded_ticks::TickFeed;
 use super::recorder_thread::waiting;
+use super::tick_feed::TickFeed;
 use crate::channels::{TickReceiver, Traffic};
 use crate::log::{Output, journal};
 use crate::metrics::{Distribution, Metrics, Picture, TaskFacts, Totals};

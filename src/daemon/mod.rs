@@ -4,31 +4,31 @@
 //! workers, lock the memory, let each worker promote itself, choose the epoch, start. The stop goes the other way.
 //! This thread may block and allocate; it never runs a task.
 
-mod build;
+mod assemble;
 
 mod metrics_thread;
 
 mod diff;
 
-mod health;
+mod watch;
 
 mod plan;
 
 mod recorder_thread;
 
-mod reload;
+mod change;
 
 mod simulate;
 
-mod start;
+mod builder;
 
 mod status_socket;
 
 mod summary;
 
-mod supervisor;
+mod stall;
 
-mod recorded_ticks;
+mod tick_feed;
 
 pub(crate) use diff::{Diff, Sections};
 pub use simulate::{SimulateOptions, simulate};
@@ -45,18 +45,18 @@ use crate::sys::notify;
 use crate::sys::signals::Request;
 use crate::time::{Clock, Instant, Span};
 use crate::worker::{Finished, Refusal, Standing, Worker};
+use change::Reloads;
 use crossbeam_channel::{Receiver, Sender, never, select};
-use health::Told;
 use metrics_thread::{Collector, View};
 use plan::Epoch;
 use recorder_thread::Recording;
-use reload::Reloads;
+use stall::Watch;
 use status_socket::StatusSocket;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use supervisor::Watch;
 use tracing::info;
+use watch::Told;
 
 /// How often a glance is taken.
 const GLANCE_EVERY: Span = Span::from_millis(250);

@@ -3,7 +3,7 @@
 //! It reads the monotonic clock and the offset of UTC, and may block on the disk: what finds no room in a ring meanwhile
 //! is counted as lost.
 
-use super::recorded_ticks::{Passed, ROOM};
+use super::tick_feed::{Passed, ROOM};
 use crate::recording::{OutputState, Recorder, TaskOutput};
 use crate::sys::clock::{KernelClock, pause, utc_offset};
 use crate::time::{Clock, Span};

@@ -3,7 +3,7 @@
 //! No thread is started, no file opened, no real time read: a task is replaced by the script of how long its ticks
 //! take. Workers do not affect each other, so one is simulated after the other.
 
-use super::build::facts;
+use super::assemble::facts;
 use super::plan::{self, Epoch, Window};
 use super::summary::{self, TaskPart, WorkerPart};
 use crate::channels::{TickRecord, TickSink};

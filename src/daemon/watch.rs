@@ -3,7 +3,7 @@
 //! Looked at by main, a few times a second at the least. Reads the workers' clocks; never waits for the metrics thread
 //! for long, since a log that blocks must not keep the watchdog from being fed.
 
-use super::supervisor::{Finding, Stall};
+use super::stall::{Finding, Stall};
 use super::{Daemon, GLANCE_EVERY, LOOK_EVERY, NUDGE_EVERY, clock};
 use crate::log::Message;
 use crate::metrics::Totals;

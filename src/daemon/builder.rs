@@ -1,12 +1,12 @@
 //! Start-up, in the order in which things must happen.
 
-use super::build::{Built, build, facts};
-use super::health::Told;
+use super::assemble::{Built, build, facts};
+use super::change::Reloads;
 use super::metrics_thread::{Collector, Feed};
 use super::plan::{self, Epoch, Window};
 use super::recorder_thread::Recording;
-use super::reload::Reloads;
-use super::{Daemon, Failure, Running, clock, recorded_ticks};
+use super::watch::Told;
+use super::{Daemon, Failure, Running, clock, tick_feed};
 use crate::channels;
 use crate::config::{ClockKind, Config, WorkerConfig};
 use crate::log::{Message, Output};
@@ -43,7 +43,7 @@ impl Daemon {
 
         // What is spawned here leaves signals to this thread.
         let blocked = thread::with_signals_blocked(|| {
-            let (feed, ticks) = recorded_ticks::feed();
+            let (feed, ticks) = tick_feed::feed();
             let collector =
                 Collector::spawn(output, feed).map_err(|reason| Failure::System("the metrics thread", reason))?;
             let recording = Recording::spawn(ticks).map_err(|reason| Failure::System("the recorder thread", reason))?;

@@ -3,9 +3,9 @@
 //! Everything that can fail comes first and touches nothing: read, check, build, start new workers. Then each worker that
 //! stays takes its new set of tasks between two ticks. A refused reload leaves what ran before as it was.
 
-use super::build::{Built, build, facts};
+use super::assemble::{Built, build, facts};
+use super::builder::{LEAD, start_workers};
 use super::diff::{Change, Diff, Sections};
-use super::start::{LEAD, start_workers};
 use super::{Daemon, Failure, Loader, NUDGE_EVERY, Running, clock, plan};
 use crate::config::{Config, TaskConfig};
 use crate::log::Message;
