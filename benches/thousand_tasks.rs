@@ -7,10 +7,10 @@
 
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
-use hertzd::internals::Output;
+use hertzd::internals::{Connections, Options, run_daemon};
 use hertzd::internals::{Event, Summary};
 use hertzd::internals::{Host, cpu_set_size};
-use hertzd::internals::{Options, Surroundings, run_daemon};
+use hertzd::internals::{Output, PanicEvent};
 use hertzd::time::Span;
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ struct Quiet;
 
 impl Output for Quiet {
     fn event(&mut self, _: &Event<'_>) {}
-    fn panicked(&mut self, _: &str, _: &str, _: u64, _: &str) {}
+    fn panicked(&mut self, _: &PanicEvent<'_>) {}
     fn dropped(&mut self, _: &str, _: u64) {}
 }
 
@@ -35,7 +35,7 @@ fn run(spin: &str, spread: bool, seconds: i64) -> Summary {
     let config = Config::parse(text, "bench", &Kinds::builtin(), &facts);
     let config = config.unwrap_or_else(|problems| panic!("{problems}"));
     let options = Options { length: Some(Span::from_seconds(seconds)), ..Options::default() };
-    let outcome = run_daemon(config, &options, Surroundings { output: Box::new(Quiet), ..Surroundings::default() });
+    let outcome = run_daemon(config, &options, Connections { output: Box::new(Quiet), ..Connections::default() });
     outcome.unwrap_or_else(|failure| panic!("{failure}")).summary
 }
 

@@ -54,6 +54,7 @@ fn run<C: Clock>(clock: C, epoch: Instant, tasks: u32, ticks: u32) -> f64 {
         deadline: rate.period(),
         period: rate.period(),
         on_error: OnError::Continue,
+        on_panic: OnError::Disable,
         values: Vec::new(),
         rows: None,
     });
@@ -62,7 +63,7 @@ fn run<C: Clock>(clock: C, epoch: Instant, tasks: u32, ticks: u32) -> f64 {
     let runner = Runner::new(clock, set, sleeps, Nowhere, Arc::new(Control::default()));
     let real = KernelClock::monotonic();
     let begun = real.now();
-    let (report, _) = runner.run();
+    let (report, ..) = runner.run();
     let taken = real.now() - begun;
     assert_eq!(report.tasks.iter().map(|(_, counts)| counts.ran).sum::<u64>(), u64::from(ticks));
     per(taken, ticks)

@@ -117,11 +117,11 @@ pub use task::{Column, Task, Tick, TickError};
 /// What the tests and benches of this crate use beside the public API. Any release may change it.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::daemon::{Options, SimulateOptions, Surroundings, run as run_daemon, simulate};
+    pub use crate::daemon::{Connections, Loader, Options, Requests, SimulateOptions, run as run_daemon, simulate};
     pub use crate::kinds::sensor::{BufferSettings, ByName, SensorSettings, Source, open_under as open_sensor_under};
     #[cfg(feature = "video")]
     pub use crate::kinds::video::{cameras, modes};
-    pub use crate::log::{Message, Output};
+    pub use crate::log::{Message, Output, PanicEvent};
     pub use crate::metrics::{Event, Summary, TaskSummary};
     pub use crate::sim::{Scripted, SimClock};
     pub use crate::sys::clock::{KernelClock, pause, thread_cpu_time};

@@ -3,16 +3,14 @@
 
 #![expect(unsafe_code, reason = "an allocator cannot be written without")]
 
-use crossbeam_channel::unbounded;
 use hertzd::config::{Blueprint, Kind, Kinds};
 use hertzd::config::{Config, Facts, Key, Value};
-use hertzd::internals::Output;
-use hertzd::internals::Request;
 use hertzd::internals::pause;
 use hertzd::internals::{BufferSettings, ByName, SensorSettings, Source, open_sensor_under};
+use hertzd::internals::{Connections, Loader, Options, Requests, run_daemon};
 use hertzd::internals::{Event, TaskSummary};
 use hertzd::internals::{Host, cpu_set_size};
-use hertzd::internals::{Options, Surroundings, run_daemon};
+use hertzd::internals::{Output, PanicEvent, Request};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -115,25 +113,26 @@ struct Quiet;
 
 impl Output for Quiet {
     fn event(&mut self, _: &Event<'_>) {}
-    fn panicked(&mut self, _: &str, _: &str, _: u64, _: &str) {}
+    fn panicked(&mut self, _: &PanicEvent<'_>) {}
     fn dropped(&mut self, _: &str, _: u64) {}
 }
 
 /// Runs `config` and a probe at 1 kHz on its worker; returns what the probe saw, and the tasks' numbers.
 fn calls_on_the_hot_thread(config: &str, length: Span) -> (u64, u64, Vec<TaskSummary>) {
-    calls_while(&|_| config.to_owned(), Until::Length(length))
+    let config = config.to_owned();
+    calls_while(move |_| config.clone(), Until::Length(length))
 }
 
 /// When a run ends.
 enum Until {
     /// After so long.
     Length(Span),
-    /// When the configuration has been edited and reloaded so many times, 50 times a second or as often as this machine can.
+    /// When the configuration has been edited and reloaded this often, 50 times a second or as fast as this machine can.
     Reloads(usize),
 }
 
 /// As [`calls_on_the_hot_thread`], while the configuration is edited: `config` says what it is after so many edits.
-fn calls_while(config: &dyn Fn(usize) -> String, until: Until) -> (u64, u64, Vec<TaskSummary>) {
+fn calls_while(config: impl Fn(usize) -> String + Send + 'static, until: Until) -> (u64, u64, Vec<TaskSummary>) {
     let (length, reloads) = match until {
         Until::Length(length) => (Some(length), 0),
         Until::Reloads(reloads) => (None, reloads),
@@ -156,30 +155,35 @@ fn calls_while(config: &dyn Fn(usize) -> String, until: Until) -> (u64, u64, Vec
     // The probe misses no release, however little of a CPU this machine has to spare.
     let probe = "kind = \"probe\"\nrate = \"1 kHz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n";
     let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
-    let edits = AtomicUsize::new(0);
-    let load = || {
-        let config = config(edits.fetch_add(1, Ordering::Relaxed));
+    let edits = Arc::new(AtomicUsize::new(0));
+    let count = edits.clone();
+    let load = Loader::new(move || {
+        let config = config(count.fetch_add(1, Ordering::Relaxed).min(reloads));
         Config::parse(format!("{config}\n[task.probe]\n{probe}"), "test.toml", &kinds, &facts)
-    };
-    let (ask, requests) = unbounded();
-    let asking = std::thread::spawn(move || {
-        for _ in 0..reloads {
-            pause(Span::from_millis(20));
-            let _ = ask.send(Request::Reload);
-        }
-        if reloads > 0 {
-            let _ = ask.send(Request::Stop(libc::SIGTERM));
-        }
-        ask
     });
-    let outcome = run_daemon(
-        load().unwrap_or_else(|problems| panic!("{problems}")),
-        &Options { length, ..Options::default() },
-        Surroundings { requests, output: Box::new(Quiet), load: Some(&load), ..Surroundings::default() },
-    );
-    drop(asking.join().unwrap());
-    assert_eq!(edits.into_inner(), reloads + 1);
+    let requests = Requests::default();
+    let ask = requests.clone();
+    let loads = edits.clone();
+    let asking = std::thread::spawn(move || {
+        if reloads == 0 {
+            return;
+        }
+        // Several requests before the daemon sees the first of them are one: each waits for the one before. One more is
+        // made in the end, without an edit: when it is seen the last edit is in force.
+        for done in 1..=reloads + 2 {
+            while loads.load(Ordering::Relaxed) < done {
+                pause(Span::from_millis(1));
+            }
+            pause(Span::from_millis(20));
+            ask.ask(if done < reloads + 2 { Request::Reload } else { Request::Stop(libc::SIGTERM) });
+        }
+    });
+    let options = Options { length, ..Options::default() };
+    let outcome =
+        run_daemon(load, &options, Connections { requests, output: Box::new(Quiet), ..Connections::default() });
     let outcome = outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    asking.join().unwrap();
+    assert_eq!(edits.load(Ordering::Relaxed), if reloads == 0 { 1 } else { reloads + 2 });
     assert_eq!(outcome.fault, None);
     let tasks = outcome.summary.tasks;
     for task in &tasks {
@@ -382,7 +386,7 @@ fn nor_does_it_when_its_tasks_are_exchanged() {
             _ => format!("{stays}[task.comes]\nkind = \"load\"\nrate = 30\n{edited}"),
         }
     };
-    let (ticks, calls, tasks) = calls_while(&config, Until::Reloads(60));
+    let (ticks, calls, tasks) = calls_while(config, Until::Reloads(60));
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks and 60 exchanges");
     let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
     // Debt that the machine has just then is given up by the stop, and by that alone.

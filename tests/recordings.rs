@@ -6,8 +6,8 @@ mod recorded;
 use hertzd::channels::{AudioFormat, BlockSender, Format, Head, ImageFormat, SampleFormat, Shape};
 use hertzd::config::{Blueprint, Kind, Kinds};
 use hertzd::config::{Config, Facts, Section};
+use hertzd::internals::{Connections, Options, run_daemon};
 use hertzd::internals::{KernelClock, pause};
-use hertzd::internals::{Options, Surroundings, run_daemon};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::{Clock, Span};
 use program::{Ended, HERE, HERTZD, Running, count, is_root, run, run_in, start, task};
@@ -215,7 +215,7 @@ fn a_reload_goes_on_in_the_same_file() {
     let ran = |name: &str| count(task(&ended.summary(), name), "ran");
     assert_eq!((topics["up/values"].len() as u64, topics["busier/ticks"].len() as u64), (ran("up"), ran("busier")));
     // The log says what the old one had come to.
-    let told = ended.stderr.lines().find(|line| line.contains("busy: the old one has ended"));
+    let told = ended.stderr.lines().find(|line| line.contains("busy: ended by the reload"));
     let words = told.unwrap_or_else(|| panic!("{}", ended.told())).split_whitespace();
     let ran: Vec<_> = words.filter_map(|word| word.strip_prefix("ran=")).collect();
     assert_eq!(ran, [topics["busy/ticks"].len().to_string()], "{}", ended.told());
@@ -361,7 +361,7 @@ fn program() {
     let facts = Facts { online_cpus: vec![0], cpu_set_size: 1_024 };
     let config = Config::parse(config, "test", &kinds, &facts).unwrap_or_else(|problems| panic!("{problems}"));
     let length = Some(Span::from_seconds(length.parse().unwrap()));
-    let outcome = run_daemon(config, &Options { length, ..Options::default() }, Surroundings::default());
+    let outcome = run_daemon(config, &Options { length, ..Options::default() }, Connections::default());
     println!(
         "\nSUMMARY {}",
         serde_json::to_string(&outcome.unwrap_or_else(|error| panic!("{error}")).summary).unwrap()

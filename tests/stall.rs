@@ -6,8 +6,8 @@ mod program;
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
 use hertzd::internals::pause;
+use hertzd::internals::{Connections, Options, run_daemon};
 use hertzd::internals::{Host, cpu_set_size};
-use hertzd::internals::{Options, Surroundings, run_daemon};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
 use program::{Running, count, nanos, run, start, task};
@@ -149,6 +149,6 @@ fn run_probes() -> hertzd::internals::Summary {
     let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
     let config = Config::parse(text, "test.toml", &kinds, &facts).unwrap_or_else(|problems| panic!("{problems}"));
     let options = Options { length: Some(Span::from_seconds(6)), ..Options::default() };
-    let outcome = run_daemon(config, &options, Surroundings::default());
+    let outcome = run_daemon(config, &options, Connections::default());
     outcome.unwrap_or_else(|failure| panic!("{failure}")).summary
 }

@@ -144,7 +144,7 @@ impl BlockReceiver {
     }
 
     /// How many blocks have gone through so far.
-    pub fn traffic(&self) -> &Traffic {
+    pub fn traffic(&self) -> &Arc<Traffic> {
         &self.traffic
     }
 }

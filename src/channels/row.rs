@@ -96,7 +96,7 @@ impl RowReceiver {
     }
 
     /// How many rows have gone through so far.
-    pub fn traffic(&self) -> &Traffic {
+    pub fn traffic(&self) -> &Arc<Traffic> {
         &self.traffic
     }
 }

@@ -54,8 +54,11 @@ pub enum Outcome {
     Failed(TickError),
     /// The task returned an error, and `on-error` ended it.
     Ended(TickError),
-    /// The task panicked, and has been disabled.
-    Panicked,
+    /// The task panicked.
+    Panicked {
+        /// It has been disabled by that.
+        ended: bool,
+    },
     /// The task reached its `overrun-limit`, which ended it; with the error, if the tick failed as well.
     Limited(Option<TickError>),
 }
@@ -68,7 +71,7 @@ impl Outcome {
 
     /// The task will not run again.
     pub const fn ends_task(&self) -> bool {
-        matches!(self, Self::Ended(_) | Self::Panicked | Self::Limited(_))
+        matches!(self, Self::Ended(_) | Self::Panicked { ended: true } | Self::Limited(_))
     }
 }
 

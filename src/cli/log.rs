@@ -1,7 +1,7 @@
 //! Where the log goes: lines or JSON on stderr, or the journal; and on a terminal one line of progress below the lines.
 
 use super::{Stop, coloured};
-use crate::daemon::Glance;
+use crate::daemon::Progress;
 use crate::log::journal::{self, JournalLayer};
 use crate::log::{Entry, JsonLayer};
 use crate::sys::fd::writable;
@@ -36,33 +36,36 @@ pub(super) enum LogFormat {
 /// Goes to the start of the line and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// How long a line waits for a reader of stderr that has stopped; the lines after it do not wait at all.
+/// How long a line waits for a reader of stderr that has stalled; the lines after it do not wait at all.
 const PATIENCE: Span = Span::from_millis(100);
 
-/// A pipe takes so much at once, if it takes anything.
+/// How long the reason for the end waits for that reader.
+const LAST_PATIENCE: Span = Span::from_seconds(1);
+
+/// A pipe that is writable takes this many bytes at once.
 const PAGE: usize = 4_096;
 
-/// Whether the latest line found no reader, and how many lines went missing since the last one that did.
+/// Whether the latest line found no reader, and how many lines are missing since the last one that did.
 static STALLED: AtomicBool = AtomicBool::new(false);
 static MISSING: AtomicU64 = AtomicU64::new(0);
 
-/// Writes to stderr, over the progress line where there is one. Whole lines at a time.
+/// Writes to stderr, over the progress line if there is one. Whole lines at a time.
 ///
-/// A reader that has stopped (a full pipe, a terminal held with Ctrl-S) stops nobody: lines that find no room are counted,
-/// and their number is told before the next that does.
+/// A reader that has stalled (a full pipe, a terminal held with Ctrl-S) holds up no thread: lines that find no room are
+/// counted, and their number is written before the next line that does.
 #[derive(Clone, Copy, Debug)]
 struct Stderr {
     over_progress: bool,
 }
 
-impl Write for Stderr {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+impl Stderr {
+    /// Writes `line`, if there is room for it within `patience`.
+    fn write_within(self, line: &[u8], patience: Span) -> io::Result<()> {
         let mut stderr = io::stderr().lock();
-        let patience = if STALLED.load(Ordering::Relaxed) { Span::ZERO } else { PATIENCE };
         if !writable(&stderr, patience) {
             STALLED.store(true, Ordering::Relaxed);
             MISSING.fetch_add(1, Ordering::Relaxed);
-            return Ok(line.len());
+            return Ok(());
         }
         STALLED.store(false, Ordering::Relaxed);
         if self.over_progress {
@@ -70,7 +73,7 @@ impl Write for Stderr {
         }
         match MISSING.swap(0, Ordering::Relaxed) {
             0 => {}
-            missing => writeln!(stderr, "{missing} lines of the log are missing here: nobody read them")?,
+            missing => writeln!(stderr, "{missing} lines of the log are missing here: stderr was not read")?,
         }
         for part in line.chunks(PAGE) {
             if !writable(&stderr, PATIENCE) {
@@ -78,6 +81,14 @@ impl Write for Stderr {
             }
             stderr.write_all(part)?;
         }
+        Ok(())
+    }
+}
+
+impl Write for Stderr {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let patience = if STALLED.load(Ordering::Relaxed) { Span::ZERO } else { PATIENCE };
+        self.write_within(line, patience)?;
         Ok(line.len())
     }
 
@@ -145,7 +156,7 @@ pub(super) fn start(format: LogFormat) -> Result<Log, Stop> {
             let layer = journal::layer().map_err(|error| Stop::Fault(format!("opening the journal: {error}")))?;
             if !journal::present() {
                 let path = journal::SOCKET;
-                let _ = writeln!(io::stderr(), "hertzd: no journal at {path}: entries wait in memory for one");
+                last_line(&format!("hertzd: no journal at {path}: entries wait in memory for one\n"));
             }
             Kind::Journal(layer)
         }
@@ -174,10 +185,10 @@ pub(super) fn start(format: LogFormat) -> Result<Log, Stop> {
         Kind::Json => JsonLayer::new(Stderr { over_progress: false }).boxed(),
         Kind::Journal(layer) => layer.boxed(),
     };
-    // A daemon of one's own may have started its logging already; then that is what is used.
+    // An own daemon may have started its logging already; then that is used.
     let _ = tracing_subscriber::registry().with(layer).with(filter).try_init();
     if !understood {
-        tracing::warn!("HERTZD_LOG={asked} is not a level (error, warn, info, debug): taken as info");
+        tracing::warn!("HERTZD_LOG={asked} is not a level (error, warn, info, debug): using info");
     }
     Ok(Log { kind, progress })
 }
@@ -188,42 +199,50 @@ impl Log {
         self.progress
     }
 
-    /// Ends the log of a run that came to `ran`. What stopped it is told in the log's own format, whatever the level
-    /// asked for; where that is text, or the journal does not take it, it is left to the caller.
+    /// Ends the log of a run with this result. What stopped it is written in the log's own format, at any level; where the
+    /// journal does not take it, to stderr. No reader that has stalled is waited for.
     pub(super) fn end(self, ran: Result<(), Stop>) -> Result<(), Stop> {
-        let reason = ran.as_ref().err().and_then(Stop::reason);
-        let reason = reason.map(|(text, code)| (Entry::now(Level::ERROR, text), code));
-        match self.kind {
-            Kind::Text => ran,
-            Kind::Json => {
-                let Some((entry, code)) = reason else { return ran };
-                let _ = io::stderr().write_all(entry.json_line().as_bytes());
-                Err(Stop::Logged(code))
+        let Err(stop) = ran else {
+            if let Kind::Journal(_) = self.kind {
+                close_journal();
             }
+            return Ok(());
+        };
+        let Some((text, code)) = stop.text(coloured(&io::stderr())) else { return Err(stop) };
+        let entry = || stop.reason().map(|(text, _)| Entry::now(Level::ERROR, text));
+        match self.kind {
+            Kind::Text => last_line(&(text + "\n")),
+            Kind::Json => entry().iter().for_each(|entry| last_line(&entry.json_line())),
             Kind::Journal(layer) => {
                 let before = journal::lost();
-                if let Some((entry, _)) = &reason {
-                    layer.submit(entry);
-                }
-                journal::finish();
-                let (sent, lost) = (journal::sent(), journal::lost());
-                if lost > 0 {
-                    let text =
-                        format!("hertzd: the journal took {sent} entries; {lost} were lost, it was not there in time");
-                    let _ = writeln!(io::stderr(), "{text}");
-                }
-                match reason {
-                    Some((_, code)) if lost == before => Err(Stop::Logged(code)),
-                    _ => ran,
+                entry().iter().for_each(|entry| layer.submit(entry));
+                close_journal();
+                if journal::lost() > before {
+                    last_line(&(text + "\n"));
                 }
             }
         }
+        Err(Stop::Logged(code))
     }
 }
 
+/// Gives the journal what is left, and reports what it did not take.
+fn close_journal() {
+    journal::finish();
+    let (sent, lost) = (journal::sent(), journal::lost());
+    if lost > 0 {
+        last_line(&format!("hertzd: the journal took {sent} entries; {lost} were lost, it was not there in time\n"));
+    }
+}
+
+fn last_line(text: &str) {
+    // Without stderr there is no other place for it.
+    let _ = Stderr { over_progress: false }.write_within(text.as_bytes(), LAST_PATIENCE);
+}
+
 /// Draws the progress line.
-pub(super) fn progress(glance: Glance, of: Option<Span>) {
-    let Glance { elapsed, totals } = glance;
+pub(super) fn progress(progress: Progress, of: Option<Span>) {
+    let Progress { elapsed, totals } = progress;
     let elapsed = elapsed.max(Span::ZERO).seconds();
     let of = of.map_or_else(String::new, |of| format!(" of {:.1} s", of.seconds()));
     let (ticks, overruns, skipped, worst) = (totals.ticks, totals.overruns, totals.skipped, totals.worst);

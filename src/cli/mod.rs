@@ -81,7 +81,7 @@ impl App {
             }
         };
         let done = match line.command {
-            Command::Run(args) => run::run(&self, &args),
+            Command::Run(args) => run::run(self, args),
             Command::Check(args) => check::check(&self, &args),
             Command::Simulate(args) => simulate::simulate(&self, &args),
             Command::Status(args) => running::status(&args),

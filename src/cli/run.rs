@@ -2,13 +2,12 @@
 
 use super::log::{self, Log, LogFormat};
 use super::{App, ConfigArg, Source, Stop, coloured, print, span};
-use crate::daemon::{self, Failure, Glance, Options, Surroundings};
+use crate::daemon::{self, Connections, Failure, Loader, Options, Progress, Requests};
 use crate::log::LogOutput;
-use crate::sys::signals::{Request, StopSignals};
+use crate::sys::signals::StopSignals;
 use crate::time::Span;
 use crate::views::table;
 use clap::Args;
-use crossbeam_channel::{Receiver, unbounded};
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -37,29 +36,24 @@ pub(super) struct RunArgs {
     log_format: LogFormat,
 }
 
-pub(super) fn run(app: &App, args: &RunArgs) -> Result<(), Stop> {
+pub(super) fn run(app: App, args: RunArgs) -> Result<(), Stop> {
     let log = log::start(args.log_format)?;
     log.end(run_logged(app, args, log))
 }
 
-fn run_logged(app: &App, args: &RunArgs, log: Log) -> Result<(), Stop> {
-    // First, so that no signal ends a daemon that is still starting in a way that nobody asked for.
+fn run_logged(app: App, args: RunArgs, log: Log) -> Result<(), Stop> {
+    // First, so that a signal during the start is a request like any other.
     let requests = requests().map_err(|error| Stop::Fault(format!("handling signals: {error}")))?;
-    let source = Source::of(&args.config);
-    let config = app.load(&source)?;
     let on_terminal = log.progress();
-    info!(tasks = config.tasks.len(), workers = config.workers.len(), "the configuration is {source}");
-
-    let mut draw = |glance: Glance| log::progress(glance, args.length);
-    let load = || app.load(&source);
-    let surroundings = Surroundings {
+    let (length, json) = (args.length, args.json);
+    let mut draw = |progress: Progress| log::progress(progress, length);
+    let connections = Connections {
         requests,
         output: Box::new(LogOutput),
-        glance: if on_terminal { Some(&mut draw) } else { None },
-        load: Some(&load),
+        progress: if on_terminal { Some(&mut draw) } else { None },
     };
-    let options = Options { length: args.length, status_socket: status_socket(args) };
-    let outcome = daemon::run(config, &options, surroundings);
+    let options = Options { length, status_socket: status_socket(&args) };
+    let outcome = daemon::run(loader(app, args.config), &options, connections);
     if on_terminal {
         log::clear_progress();
     }
@@ -69,7 +63,7 @@ fn run_logged(app: &App, args: &RunArgs, log: Log) -> Result<(), Stop> {
         Failure::System(what, reason) => Stop::Fault(format!("{what}: {reason}")),
     })?;
 
-    let printed = match args.json {
+    let printed = match json {
         true => serde_json::to_string(&outcome.summary)
             .map_err(|error| Stop::Fault(error.to_string()))
             .and_then(|text| print(&(text + "\n"))),
@@ -79,7 +73,21 @@ fn run_logged(app: &App, args: &RunArgs, log: Log) -> Result<(), Stop> {
     outcome.fault.map_or(printed, |fault| Err(Stop::Fault(fault)))
 }
 
-/// Where the service manager has made a folder for it, unless it is said otherwise.
+/// Reads the configuration, on a thread where that may block. Which one it is, is decided once.
+fn loader(app: App, config: ConfigArg) -> Loader {
+    let mut source = None;
+    Loader::new(move || {
+        let first = source.is_none();
+        let source = source.get_or_insert_with(|| Source::of(&config));
+        let config = app.load(source)?;
+        if first {
+            info!(tasks = config.tasks.len(), workers = config.workers.len(), "the configuration is {source}");
+        }
+        Ok(config)
+    })
+}
+
+/// By default in the folder that the service manager has made for it.
 fn status_socket(args: &RunArgs) -> Option<PathBuf> {
     let folder = || std::env::var_os("RUNTIME_DIRECTORY").filter(|folder| !folder.is_empty());
     // Of several folders, separated by colons, the first.
@@ -88,14 +96,15 @@ fn status_socket(args: &RunArgs) -> Option<PathBuf> {
 }
 
 /// Turns signals into requests, on a thread of its own.
-fn requests() -> io::Result<Receiver<Request>> {
+fn requests() -> io::Result<Requests> {
     let mut signals = StopSignals::install()?.with_reload()?.with_cpu_limit()?;
-    let (sender, receiver) = unbounded();
+    let requests = Requests::default();
+    let asking = requests.clone();
     let wait = move || {
         while let Some(request) = signals.wait() {
-            let _ = sender.send(request);
+            asking.ask(request);
         }
     };
     std::thread::Builder::new().name("hertzd-signals".into()).spawn(wait)?;
-    Ok(receiver)
+    Ok(requests)
 }

@@ -39,17 +39,25 @@ impl Stop {
     /// Reports it on stderr; returns the exit status.
     pub(super) fn report(self) -> ExitCode {
         let mut stderr = io::stderr();
-        let (text, code) = match self {
-            Self::Config(problems) => (problems.render(coloured(&stderr)), CONFIGURATION),
-            Self::Refused(text) => (text, CONFIGURATION),
-            Self::Permission(text) => (format!("hertzd: {text}"), PERMISSION),
-            Self::Usage(text) => (format!("hertzd: {text}"), USAGE),
-            Self::Fault(text) => (format!("hertzd: {text}"), INTERNAL),
-            Self::StdoutClosed => return ExitCode::SUCCESS,
-            Self::Logged(code) => return ExitCode::from(code),
-        };
-        let _ = writeln!(stderr, "{text}");
-        ExitCode::from(code)
+        match (&self, self.text(coloured(&stderr))) {
+            (_, Some((text, code))) => {
+                let _ = writeln!(stderr, "{text}");
+                ExitCode::from(code)
+            }
+            (Self::Logged(code), None) => ExitCode::from(*code),
+            (_, None) => ExitCode::SUCCESS,
+        }
+    }
+
+    /// The reason as it is written for people, and the exit status; `None` if there is nothing to report.
+    pub(super) fn text(&self, coloured: bool) -> Option<(String, u8)> {
+        match self {
+            Self::Config(problems) => Some((problems.render(coloured), CONFIGURATION)),
+            Self::Permission(text) => Some((format!("hertzd: {text}"), PERMISSION)),
+            Self::Usage(text) => Some((format!("hertzd: {text}"), USAGE)),
+            Self::Fault(text) => Some((format!("hertzd: {text}"), INTERNAL)),
+            Self::Refused(_) | Self::StdoutClosed | Self::Logged(_) => self.reason(),
+        }
     }
 
     /// The reason as plain text, and the exit status; `None` if there is nothing to report.

@@ -1,43 +1,48 @@
-//! From the configuration's tasks to what runs: tasks are built, recordings opened, rings made.
+//! From the configuration's tasks to what runs: tasks are built, recordings opened, queues made. May block.
 
-use super::{Failure, clock, plan};
+use super::failure::Failure;
+use super::plan;
 use crate::channels::{self, RowSender};
-use crate::config::{Config, Conflict, Problems, RecordConfig, RecordFormat, TaskConfig, refuse_value_name, share};
+use crate::config::{
+    Config, Conflict, OnError, Problems, RecordConfig, RecordFormat, TaskConfig, refuse_value_name, share,
+};
 use crate::kinds::device::Exchange;
-use crate::metrics::TaskFacts;
-use crate::pacing::{LeakyBucket, Overrun};
+use crate::pacing::LeakyBucket;
 use crate::recording::{Content, Identity, Recordings, TaskOutput};
 use crate::sys::clock::KernelClock;
 use crate::task::Column;
 use crate::worker::Slot;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A task that has been built and does not run yet.
 pub(super) struct Built {
-    /// Its place in the configuration.
-    pub(super) index: usize,
     pub(super) slot: Slot,
-    pub(super) stream: Option<TaskOutput>,
+    pub(super) output: Option<TaskOutput>,
 }
 
-/// Builds those tasks of `config` that `wanted` chooses by their places; numbers are taken from `next_id`. The others run
-/// already.
-pub(super) fn build(
+/// Builds those tasks of `config` that `begins` chooses by name, and returns them by their index there; the others run
+/// already. Numbers are taken from `next_id`. `building` hears of each task before it is built.
+pub(super) fn assemble(
     config: &mut Config,
-    wanted: impl Fn(usize) -> bool,
+    begins: impl Fn(&str) -> bool,
     next_id: &mut u32,
     recordings: &mut Recordings,
-) -> Result<Vec<Built>, Failure> {
-    let mut built = Vec::new();
+    building: impl Fn(&str),
+) -> Result<BTreeMap<usize, Built>, Failure> {
+    let mut built = BTreeMap::new();
     let mut problems = share_recordings(&mut config.tasks);
     let workers = &config.workers;
-    let running = config.tasks.iter().enumerate().filter(|(index, _)| !wanted(*index));
+    let running = config.tasks.iter().filter(|task| !begins(&task.name));
     // Devices of the tasks that end are handed over to those that begin.
-    let _exchange = Exchange::beside(running.map(|(_, task)| task.name.clone()));
-    for (index, task) in config.tasks.iter_mut().enumerate().filter(|(index, _)| wanted(*index)) {
-        let clock = clock(workers[task.worker].clock);
-        match build_one(task, *next_id, clock, recordings) {
-            Ok((slot, stream)) => built.push(Built { index, slot, stream }),
+    let _exchange = Exchange::beside(running.map(|task| task.name.clone()));
+    for (index, task) in config.tasks.iter_mut().enumerate().filter(|(_, task)| begins(&task.name)) {
+        building(&task.name);
+        let clock = plan::clock(workers[task.worker].clock);
+        match assemble_one(task, *next_id, clock, recordings) {
+            Ok(one) => {
+                built.insert(index, one);
+            }
             Err(found) => {
                 problems = Some(match problems {
                     Some(others) => others.and(found),
@@ -58,12 +63,12 @@ fn share_recordings(tasks: &mut [TaskConfig]) -> Option<Problems> {
     conflicts.map(problem).reduce(Problems::and)
 }
 
-fn build_one(
+fn assemble_one(
     config: &mut TaskConfig,
     id: u32,
     clock: KernelClock,
     recordings: &mut Recordings,
-) -> Result<(Slot, Option<TaskOutput>), Problems> {
+) -> Result<Built, Problems> {
     let mut task = config.blueprint.build().map_err(|error| Problems::at(&config.section, error.key, error.message))?;
     let columns = task.columns();
     let shape = task.stream();
@@ -90,7 +95,7 @@ fn build_one(
     }
     let values = vec![f64::NAN; columns];
     let mut rows: Option<RowSender> = None;
-    let mut stream = None;
+    let mut output = None;
     if recording.is_some() || columns > 0 {
         let wanted = config.record.as_ref().is_some_and(|record| content.has_blocks_for(record.format));
         let blocks = shape.filter(|_| wanted).map(|shape| {
@@ -101,7 +106,7 @@ fn build_one(
         let (sender, receiver) = channels::rows(config.queue, plan::room(config.rate.hertz(), 4.0, 256), columns);
         rows = Some(sender);
         let ticks = config.record.as_ref().filter(|record| record.format == RecordFormat::Mcap).map(|_| Arc::default());
-        stream = Some(TaskOutput { id, clock, content, rows: receiver, blocks, recording, ticks });
+        output = Some(TaskOutput { id, clock, content, rows: receiver, blocks, recording, ticks });
     }
     let slot = Slot {
         id,
@@ -110,19 +115,11 @@ fn build_one(
         budget: config.budget,
         period: config.rate.period(),
         on_error: config.on_error,
+        // A panic may leave the task in a broken state, so it goes on only where the section says so.
+        on_panic: if config.section.has("on-error") { config.on_error } else { OnError::Disable },
         limit: config.overrun_limit.map(|limit| (LeakyBucket::new(limit.count, limit.leak), limit.action)),
         values,
         rows,
     };
-    Ok((slot, stream))
-}
-
-/// What the metrics are to know of a task, whose worker has this number.
-pub(super) fn facts(task: &TaskConfig, worker: usize) -> TaskFacts {
-    TaskFacts {
-        name: task.name.clone(),
-        worker,
-        period: task.rate.period(),
-        grid_moves: task.overrun == Overrun::Delay,
-    }
+    Ok(Built { slot, output })
 }

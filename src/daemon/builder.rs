@@ -1,229 +1,298 @@
-//! Start-up, in the order in which things must happen.
+//! The builder thread: does for main whatever may block. It reads the configuration, opens devices and recordings, makes
+//! and sets up workers, and closes what has ended.
+//!
+//! Its threads inherit its signal mask: all signals are left to others. Main waits for it nowhere; at the end, for a limited
+//! time. Whatever it is doing then ends with the process.
 
-use super::assemble::{Built, build, facts};
-use super::change::Reloads;
-use super::metrics_thread::{Collector, Feed};
-use super::plan::{self, Epoch, Window};
-use super::recorder_thread::Recording;
-use super::watch::Told;
-use super::{Daemon, Failure, Running, clock, tick_feed};
+use super::assemble::{Built, assemble};
+use super::diff::{Change, Diff, Sections};
+use super::failure::Failure;
+use super::metrics_thread::{Feed, NewTask};
+use super::plan;
+use super::running::{WaitingWorker, WantedTask};
 use crate::channels;
-use crate::config::{ClockKind, Config, WorkerConfig};
-use crate::log::{Message, Output};
+use crate::config::{Config, Problems, WorkerConfig};
+use crate::log::Message;
 use crate::recording::{Recordings, TaskOutput};
-use crate::sys::clock::KernelClock;
-use crate::sys::host::Host;
-use crate::sys::{memory, signals, thread};
-use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
-use crate::worker::{Assignment, Refusal, Slot, Standing, TaskSet, Worker};
-use crossbeam_channel::{Sender, unbounded};
+use crate::sys::memory;
+use crate::worker::{Assignment, Granted, Refusal, Worker};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 use tracing::{info, warn};
 
-/// From the start signal to the first release: long enough for every worker to be asleep by then.
-pub(super) const LEAD: Span = Span::from_millis(5);
+/// Reads the configuration: at the start, and at each reload.
+pub struct Loader(Box<dyn FnMut() -> Result<Config, Failure> + Send>);
 
-/// A worker's thread that waits for its start.
-struct Waiting {
-    worker: Worker,
-    number: usize,
+impl Loader {
+    /// Reads it by `load`, on a thread where it may block.
+    pub fn new(mut load: impl FnMut() -> Result<Config, Problems> + Send + 'static) -> Self {
+        Self(Box::new(move || load().map_err(Failure::Config)))
+    }
 }
 
-impl Daemon {
-    /// Everything is made and runs when this returns.
-    pub(super) fn start(mut config: Config, length: Option<Span>, output: Box<dyn Output>) -> Result<Self, Failure> {
-        let host = Host::read();
-        signals::catch_interrupts().map_err(|reason| Failure::System("handling signals", reason))?;
-        memory::limit_arenas();
-        let mut next_id = 0;
-        let mut recordings = Recordings::default();
-        let built = build(&mut config, |_| true, &mut next_id, &mut recordings)?;
+/// A configuration that cannot be read again: reloads are refused.
+impl From<Config> for Loader {
+    fn from(config: Config) -> Self {
+        let mut config = Some(config);
+        let again = || Failure::Permission("this configuration cannot be read again".into());
+        Self(Box::new(move || config.take().ok_or_else(again)))
+    }
+}
 
-        // What is spawned here leaves signals to this thread.
-        let blocked = thread::with_signals_blocked(|| {
-            let (feed, ticks) = tick_feed::feed();
-            let collector =
-                Collector::spawn(output, feed).map_err(|reason| Failure::System("the metrics thread", reason))?;
-            let recording = Recording::spawn(ticks).map_err(|reason| Failure::System("the recorder thread", reason))?;
-            Ok((collector, recording))
+/// A worker of the set that is wanted.
+pub(super) struct WantedWorker {
+    pub(super) config: WorkerConfig,
+    pub(super) tasks: Vec<WantedTask>,
+    /// Its thread, and what it sends; `None`: the worker of this name goes on.
+    pub(super) fresh: Option<(WaitingWorker, Feed)>,
+}
+
+/// The set that is wanted, as far as it does not run already. Everything that can fail is done.
+pub(super) struct Prepared {
+    /// In the order of declaration.
+    pub(super) workers: Vec<WantedWorker>,
+    pub(super) outputs: Vec<TaskOutput>,
+    pub(super) sections: Sections,
+    pub(super) files: Vec<PathBuf>,
+    pub(super) diff: Diff,
+}
+
+impl Prepared {
+    /// The tasks that begin, as the metrics have to know them. `numbers` are those of the workers, in their order.
+    pub(super) fn new_tasks(&self, numbers: &[usize]) -> Vec<NewTask> {
+        let recorded = |id| self.outputs.iter().find(|output| output.id == id)?.ticks.clone();
+        let tasks = self.workers.iter().zip(numbers).flat_map(|(worker, number)| {
+            worker.tasks.iter().filter_map(|task| Some((task.slot.as_ref()?.id, &task.config, *number)))
         });
-        let (collector, recording) = blocked.map_err(|reason| Failure::System("blocking signals", reason))??;
-        let done = unbounded();
-        let mut next_worker = 0;
-        let waiting = spawn_workers(&config, |_| true, &collector, &done.0, &mut next_worker)?;
+        tasks
+            .map(|(id, task, number)| NewTask { id, facts: plan::facts(task, number), recorded: recorded(id) })
+            .collect()
+    }
+}
 
+enum Job {
+    Prepare(Sections),
+    Close(Box<dyn Any + Send>),
+    LockMemory,
+    Finish(Sender<()>),
+}
+
+/// Main's end of the builder thread. Only [`finish`](Self::finish) waits.
+#[derive(Debug)]
+pub(super) struct Builder {
+    jobs: Sender<Job>,
+    /// What came of each [`prepare`](Self::prepare).
+    pub(super) prepared: Receiver<Result<Prepared, Failure>>,
+    shared: Arc<Shared>,
+}
+
+/// What main sees of the builder at any time.
+#[derive(Debug, Default)]
+struct Shared {
+    memory_locked: AtomicBool,
+    activity: Mutex<String>,
+}
+
+impl Shared {
+    fn begin(&self, activity: String) {
+        *self.activity.lock().unwrap_or_else(PoisonError::into_inner) = activity;
+    }
+}
+
+impl Builder {
+    /// Makes the thread. Its workers send on `done` when they end.
+    pub(super) fn spawn(load: Loader, done: Sender<()>) -> io::Result<Self> {
+        let (jobs, receiver) = unbounded();
+        let (reply, prepared) = unbounded();
+        let shared = Arc::new(Shared::default());
+        let builder = BuilderLoop {
+            load,
+            done,
+            recordings: Recordings::default(),
+            next_task: 0,
+            next_worker: 0,
+            locked: None,
+            _latency: None,
+            shared: shared.clone(),
+        };
+        thread::Builder::new().name("hertzd-builder".into()).spawn(move || builder.run(&receiver, &reply))?;
+        Ok(Self { jobs, prepared, shared })
+    }
+
+    /// Reads the configuration, and prepares what differs from these sections.
+    pub(super) fn prepare(&self, running: Sections) {
+        self.send(Job::Prepare(running));
+    }
+
+    /// Drops this where closing files may take its time.
+    pub(super) fn close(&self, ended: impl Any + Send) {
+        self.send(Job::Close(Box::new(ended)));
+    }
+
+    /// Locks the memory that was added, where memory may be locked at all.
+    pub(super) fn lock_memory(&self) {
+        self.send(Job::LockMemory);
+    }
+
+    pub(super) fn memory_locked(&self) -> bool {
+        self.shared.memory_locked.load(Ordering::Relaxed)
+    }
+
+    /// Waits until everything is done.
+    ///
+    /// # Errors
+    /// What it has not come back from.
+    pub(super) fn finish(self, patience: Duration) -> Result<(), String> {
+        let (reply, answer) = bounded(1);
+        self.send(Job::Finish(reply));
+        let activity = |_| self.shared.activity.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        answer.recv_timeout(patience).map_err(activity)
+    }
+
+    fn send(&self, job: Job) {
+        // The thread ends before its time only by a panic, which shows as a request without an answer.
+        let _ = self.jobs.send(job);
+    }
+}
+
+struct BuilderLoop {
+    load: Loader,
+    done: Sender<()>,
+    recordings: Recordings,
+    next_task: u32,
+    next_worker: usize,
+    locked: Option<Result<(), Refusal>>, // None: not tried yet
+    _latency: Option<File>,              // open, it keeps the CPUs from deep sleep
+    shared: Arc<Shared>,
+}
+
+impl BuilderLoop {
+    fn run(mut self, jobs: &Receiver<Job>, prepared: &Sender<Result<Prepared, Failure>>) {
+        for job in jobs {
+            match job {
+                Job::Prepare(running) => {
+                    // What nobody receives any more is dropped here.
+                    let _ = prepared.send(self.prepare(&running));
+                }
+                Job::Close(ended) => {
+                    self.shared.begin("closing the files and devices of tasks that ended".into());
+                    drop(ended);
+                }
+                Job::LockMemory => {
+                    if let Some(Ok(())) = self.locked {
+                        self.lock_memory();
+                    }
+                }
+                Job::Finish(reply) => {
+                    let _ = reply.send(());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn prepare(&mut self, running: &Sections) -> Result<Prepared, Failure> {
+        self.shared.begin("reading the configuration".into());
+        let mut config = (self.load.0)()?;
+        let sections = Sections::of(&config);
+        let diff = Diff::between(running, &sections);
+        let shared = &self.shared;
+        let building = |task: &str| shared.begin(format!("opening what task {task} uses"));
+        let begins = |task: &str| diff.tasks.get(task) != Some(&Change::Kept);
+        let mut built = assemble(&mut config, begins, &mut self.next_task, &mut self.recordings, building)?;
+        shared.begin("starting workers".into());
+        let mut fresh = self.start_workers(&config, &diff)?;
+
+        let Config { workers, tasks, files } = config;
+        let mut outputs = Vec::new();
+        let mut of_worker: Vec<Vec<WantedTask>> = workers.iter().map(|_| Vec::new()).collect();
+        for (index, config) in tasks.into_iter().enumerate() {
+            let slot = built.remove(&index).map(|Built { slot, output }| {
+                outputs.extend(output);
+                slot
+            });
+            of_worker[config.worker].push(WantedTask { index, config, slot });
+        }
+        let wanted = |(config, tasks): (WorkerConfig, Vec<WantedTask>)| {
+            let fresh = fresh.remove(&config.name);
+            WantedWorker { config, tasks, fresh }
+        };
+        let workers = workers.into_iter().zip(of_worker).map(wanted).collect();
+        Ok(Prepared { workers, outputs, sections, files, diff })
+    }
+
+    /// Makes and sets up the threads of the workers that begin, by name; they then wait.
+    fn start_workers(
+        &mut self,
+        config: &Config,
+        diff: &Diff,
+    ) -> Result<BTreeMap<String, (WaitingWorker, Feed)>, Failure> {
+        let begins = |worker: &WorkerConfig| diff.workers.get(&worker.name) != Some(&Change::Kept);
+        let begin = config.workers.iter().enumerate().filter(|(_, worker)| begins(worker));
+        let mut spawned = Vec::new();
+        for (index, worker) in begin {
+            let hertz = plan::of_worker(&config.tasks, index).map(|task| config.tasks[task].rate.hertz()).sum();
+            spawned.push((worker, spawn(worker, hertz, self.done.clone())?));
+        }
         // Every thread exists, and so does its stack: what is locked now is all there is.
-        let locked = memory::lock().map(drop).map_err(|reason| lock_refusal(&reason));
+        if self.locked.is_none() {
+            self.lock_memory();
+            self._latency = hold_cpu_latency();
+        }
+        let mut fresh = BTreeMap::new();
+        for (config, (worker, feed)) in spawned {
+            let granted = set_up(&worker, config, self.locked.as_ref().and_then(|locked| locked.as_ref().err()))?;
+            fresh.insert(config.name.clone(), (WaitingWorker { number: self.next_worker, worker, granted }, feed));
+            self.next_worker += 1;
+        }
+        Ok(fresh)
+    }
+
+    fn lock_memory(&mut self) {
+        let locked = memory::lock().map(drop).map_err(|reason| {
+            let meaning = "a page may have to be fetched in the middle of a tick";
+            let remedy =
+                "grant it with LimitMEMLOCK=infinity or AmbientCapabilities=CAP_IPC_LOCK in the unit, or run as root";
+            Refusal::new("locking memory", &reason, meaning, remedy)
+        });
         if let Err(refusal) = &locked {
             warn!(message_id = Message::PrivilegeRefused.id(), worker = "all", "{refusal}");
         }
-        let memory_locked = memory::locked_bytes() > 0;
-        let _latency = hold_cpu_latency();
-        let workers = set_up_all(waiting, &config, &locked)?.into_values().collect();
-
-        let epoch = KernelClock::monotonic().now() + LEAD;
-        let mut daemon = Self {
-            host,
-            ids: Vec::new(),
-            workers,
-            collector,
-            recording,
-            recordings,
-            done,
-            next_id,
-            next_worker,
-            epoch,
-            end: length.map(|length| epoch + length),
-            locked,
-            memory_locked,
-            _latency,
-            reloads: Reloads::default(),
-            told: Told::nothing_yet(epoch),
-            config,
-        };
-        daemon.enter(built);
-        Ok(daemon)
-    }
-
-    /// Locks what has been added since the start, where memory may be locked at all.
-    pub(super) fn lock_memory(&mut self) {
-        if self.locked.is_ok() {
-            self.locked = memory::lock().map(drop).map_err(|reason| lock_refusal(&reason));
-            if let Err(refusal) = &self.locked {
-                warn!(message_id = Message::PrivilegeRefused.id(), worker = "all", "{refusal}");
-            }
-            self.memory_locked = self.locked.is_ok() && memory::locked_bytes() > 0;
-        }
-    }
-
-    /// Lets these be recorded; before metrics know of their tasks.
-    pub(super) fn record(&self, streams: Vec<TaskOutput>) {
-        let ticks = streams.iter().filter_map(|stream| Some((stream.id, stream.ticks.clone()?)));
-        self.collector.record_ticks(ticks.collect());
-        self.recording.add(streams);
-    }
-
-    /// Starts every worker with its tasks.
-    fn enter(&mut self, built: Vec<Built>) {
-        self.ids = built.iter().map(|built| built.slot.id).collect();
-        let mut slots: Vec<Vec<Slot>> = self.workers.iter().map(|_| Vec::new()).collect();
-        let mut streams = Vec::new();
-        let mut known = Vec::new();
-        for Built { index, slot, stream } in built {
-            let task = &self.config.tasks[index];
-            known.push((slot.id, facts(task, self.workers[task.worker].number)));
-            streams.extend(stream);
-            slots[task.worker].push(slot);
-        }
-        self.record(streams);
-        self.collector.add_tasks(known);
-        for (index, slots) in slots.into_iter().enumerate() {
-            self.enter_worker(index, self.epoch, slots);
-        }
-    }
-
-    /// Starts one worker; the first releases lie at `epoch` of the monotonic clock, or as soon as its own clock has it.
-    pub(super) fn enter_worker(&mut self, index: usize, epoch: Instant, slots: Vec<Slot>) {
-        let length = self.end.map(|end| end - epoch);
-        let kind = self.config.workers[index].clock;
-        let running = &mut self.workers[index];
-        running.began = epoch;
-        running.epoch = match kind {
-            ClockKind::Monotonic => Epoch::At(epoch),
-            // The next whole second that leaves time to start: machines that start in the same second agree on tick 0.
-            ClockKind::Tai | ClockKind::Realtime => {
-                let second = i128::from(NANOS_PER_SECOND);
-                let soon = (clock(kind).now() + LEAD).nanos();
-                Epoch::Aligned(Instant::from_nanos((soon + second - 1).div_euclid(second) * second))
-            }
-        };
-        running.end = length.map_or(Instant::MAX, |length| running.epoch.start() + length);
-        running.order = slots.iter().map(|slot| slot.id).collect();
-        let tasks = plan::of_worker(&self.config.tasks, index).map(|task| &self.config.tasks[task]);
-        let schedule = plan::schedule(tasks, running.epoch, Window { first_tick: 0, length });
-        running.worker.start(TaskSet::starting(schedule, slots));
+        self.shared.memory_locked.store(locked.is_ok() && memory::locked_bytes() > 0, Ordering::Relaxed);
+        self.locked = Some(locked);
     }
 }
 
-/// Makes the threads of those workers that `wanted` chooses by their places, and sets them up; by place.
-pub(super) fn start_workers(
-    config: &Config,
-    wanted: impl Fn(usize) -> bool,
-    collector: &Collector,
-    done: &Sender<()>,
-    next_worker: &mut usize,
-    locked: &Result<(), Refusal>,
-) -> Result<BTreeMap<usize, Running>, Failure> {
-    let waiting = spawn_workers(config, wanted, collector, done, next_worker)?;
-    let numbers = waiting.values().map(|waiting| waiting.number).collect();
-    set_up_all(waiting, config, locked).inspect_err(|_| collector.remove_workers(numbers))
-}
-
-/// Makes the threads of those workers that `wanted` chooses by their places; they then wait.
-fn spawn_workers(
-    config: &Config,
-    wanted: impl Fn(usize) -> bool,
-    collector: &Collector,
-    done: &Sender<()>,
-    next_worker: &mut usize,
-) -> Result<BTreeMap<usize, Waiting>, Failure> {
-    let spawn_all = || {
-        let chosen = config.workers.iter().enumerate().filter(|(index, _)| wanted(*index));
-        let spawned = chosen.map(|(index, worker)| {
-            let hertz = plan::of_worker(&config.tasks, index).map(|task| config.tasks[task].rate.hertz()).sum();
-            Ok((index, spawn(worker, hertz, collector, done, next_worker)?))
-        });
-        spawned.collect::<Result<BTreeMap<_, _>, _>>()
-    };
-    thread::with_signals_blocked(spawn_all).map_err(|reason| Failure::System("blocking signals", reason))?
-}
-
-fn set_up_all(
-    waiting: BTreeMap<usize, Waiting>,
-    config: &Config,
-    locked: &Result<(), Refusal>,
-) -> Result<BTreeMap<usize, Running>, Failure> {
-    let set_up_one = |(index, Waiting { worker, number }): (usize, Waiting)| {
-        let standing = set_up(&worker, &config.workers[index], locked)?;
-        Ok((index, Running::waiting(worker, number, standing)))
-    };
-    waiting.into_iter().map(set_up_one).collect()
-}
-
-/// Makes a worker's thread, which then waits.
-fn spawn(
-    worker: &WorkerConfig,
-    hertz: f64,
-    collector: &Collector,
-    done: &Sender<()>,
-    next_worker: &mut usize,
-) -> Result<Waiting, Failure> {
-    let (ticks, receiver) = channels::ticks(plan::room(hertz, 0.5, 4_096));
+/// Makes a worker's thread, which then waits; and what it sends.
+fn spawn(worker: &WorkerConfig, hertz: f64, done: Sender<()>) -> Result<(Worker, Feed), Failure> {
+    let (sender, ticks) = channels::ticks(plan::room(hertz, 0.5, 4_096));
     let assignment = Assignment {
         name: worker.name.clone(),
         cpus: worker.cpus.clone(),
         scheduling: worker.scheduling,
-        clock: clock(worker.clock),
+        clock: plan::clock(worker.clock),
         tail: plan::tail(worker.spin),
-        ticks,
+        ticks: sender,
     };
-    let mut spawned = Worker::spawn(assignment, done.clone())
-        .map_err(|reason| Failure::System("starting a worker's thread", reason))?;
-    let panics = spawned.take_panics();
-    collector.add_worker(worker.name.clone(), Feed { ticks: receiver, panics });
-    let number = *next_worker;
-    *next_worker += 1;
-    Ok(Waiting { worker: spawned, number })
+    let (worker, panics) =
+        Worker::spawn(assignment, done).map_err(|reason| Failure::System("starting a worker's thread", reason))?;
+    Ok((worker, Feed { ticks, panics }))
 }
 
-/// Lets a worker set itself up, and tells once what was refused.
-fn set_up(worker: &Worker, asked: &WorkerConfig, locked: &Result<(), Refusal>) -> Result<Standing, Failure> {
-    let mut standing = worker.set_up().map_err(|reason| Failure::System("starting a worker", reason))?;
-    if standing.not_realtime && asked.require_realtime {
-        // The policy's refusal stands first.
-        let Some(Refusal { what, reason, remedy, .. }) = standing.refused.first() else {
+/// Lets a worker set itself up, and logs each refusal once.
+fn set_up(worker: &Worker, asked: &WorkerConfig, not_locked: Option<&Refusal>) -> Result<Granted, Failure> {
+    let mut granted = worker.set_up().map_err(|reason| Failure::System("starting a worker", reason))?;
+    if granted.not_realtime && asked.require_realtime {
+        // The policy's refusal comes first.
+        let Some(Refusal { what, reason, remedy, .. }) = granted.refused.first() else {
             unreachable!("it was refused")
         };
         let text = format!(
@@ -232,29 +301,23 @@ fn set_up(worker: &Worker, asked: &WorkerConfig, locked: &Result<(), Refusal>) -
         );
         return Err(Failure::Permission(text));
     }
-    for refusal in &standing.refused {
+    for refusal in &granted.refused {
         warn!(message_id = Message::PrivilegeRefused.id(), worker = asked.name, "{}: {refusal}", asked.name);
     }
     info!(
         worker = asked.name,
         thread = worker.id().number(),
-        policy = standing.policy,
-        priority = standing.priority,
-        cpus = ?standing.cpus,
+        policy = granted.policy,
+        priority = granted.priority,
+        cpus = ?granted.cpus,
         "{}: granted {} {}",
         asked.name,
-        standing.policy,
-        standing.priority
+        granted.policy,
+        granted.priority
     );
-    // Told once for all workers; the summary shows it beside each.
-    standing.refused.extend(locked.as_ref().err().cloned());
-    Ok(standing)
-}
-
-fn lock_refusal(reason: &io::Error) -> Refusal {
-    let meaning = "a page may have to be fetched in the middle of a tick";
-    let remedy = "grant it with LimitMEMLOCK=infinity or AmbientCapabilities=CAP_IPC_LOCK in the unit, or run as root";
-    Refusal::new("locking memory", reason, meaning, remedy)
+    // Logged once for all workers; the summary shows it with each.
+    granted.refused.extend(not_locked.cloned());
+    Ok(granted)
 }
 
 fn hold_cpu_latency() -> Option<File> {

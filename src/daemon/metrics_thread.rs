@@ -1,13 +1,12 @@
-//! The metrics thread: looks into the workers' channels every few milliseconds, and tells what is worth telling.
+//! The metrics thread: polls the workers' channels every few milliseconds, and reports events.
 //!
-//! Nobody wakes it, since that would fall to a hot thread; main reaches it by a channel of commands that it looks into as
-//! well. It reads the monotonic clock, and may block on outputs.
+//! A wake-up would fall to a hot thread, so there is none; commands go through a channel that is polled as well. Reads the
+//! monotonic clock, and may block on outputs.
 
-use super::recorder_thread::waiting;
-use super::tick_feed::TickFeed;
+use super::tick_feed::{TickFeed, waiting};
 use crate::channels::{TickReceiver, Traffic};
-use crate::log::{Output, journal};
-use crate::metrics::{Distribution, Metrics, Picture, TaskFacts, Totals};
+use crate::log::{Output, PanicEvent, journal};
+use crate::metrics::{Distribution, Metrics, TaskFacts, TaskSnapshot, Totals};
 use crate::pacing::GivenUp;
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Instant, Span};
@@ -15,32 +14,38 @@ use crate::worker::Panic;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// How long it rests between two looks.
+/// The pause between two polls.
 const REST: Span = Span::from_millis(10);
 
-/// How many records are taken from one worker at a time, so that one which is faster than this thread does not hold up
-/// the others' turn.
+/// The most records that are taken from one worker at a time, so that a fast one does not hold up the others.
 const AT_A_TIME: usize = 1 << 18;
 
-/// Records that found no room are told of at most this often.
-const TELL_DROPPED_EVERY: Span = Span::from_seconds(1);
+/// Dropped records of a worker, and panics of a task that goes on, are reported at most this often.
+const REPORT_EVERY: Span = Span::from_seconds(1);
 
 /// What one worker sends.
 #[derive(Debug)]
 pub(super) struct Feed {
     pub(super) ticks: TickReceiver,
-    pub(super) panics: Option<Receiver<Panic>>,
+    pub(super) panics: Receiver<Panic>,
 }
 
-/// What main asks of the metrics thread. Workers have numbers, the first 0, each after it the next.
+/// A task as the metrics have to know it before its first record.
+pub(super) struct NewTask {
+    pub(super) id: u32,
+    pub(super) facts: TaskFacts,
+    /// Its ticks are recorded, and counted here.
+    pub(super) recorded: Option<Arc<Traffic>>,
+}
+
+/// A request to the metrics thread.
 enum Command {
-    AddWorker(String, Feed),
-    AddTasks(Vec<(u32, TaskFacts)>),
-    RecordTicks(Vec<(u32, Arc<Traffic>)>),
+    AddWorker(usize, String, Feed),
+    AddTasks(Vec<NewTask>),
     RemoveTasks(Vec<u32>),
     RemoveWorkers(Vec<usize>),
     GivenUp(Vec<(u32, GivenUp)>),
@@ -51,7 +56,7 @@ enum Command {
 /// What the metrics show at one moment.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    pub(super) tasks: Vec<(u32, Picture)>,
+    pub(super) tasks: Vec<(u32, TaskSnapshot)>,
     pub(super) oversleeps: BTreeMap<usize, Distribution>,
     pub(super) totals: Totals,
     pub(super) sent: u64,
@@ -59,130 +64,167 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn picture(&self, id: u32) -> Picture {
-        self.tasks.iter().find(|(of, _)| *of == id).map(|(_, picture)| picture.clone()).unwrap_or_default()
+    pub(super) fn task(&self, id: u32) -> TaskSnapshot {
+        self.tasks.iter().find(|(of, _)| *of == id).map(|(_, task)| task.clone()).unwrap_or_default()
     }
 }
 
-/// Main's end of the metrics thread.
+/// How the metrics thread ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MetricsEnd {
+    Finished,
+    Panicked,
+    /// The log takes nothing: the thread is left alone with it.
+    HeldUp,
+}
+
+/// Main's end of the metrics thread. Only [`look_within`](Self::look_within) and [`finish`](Self::finish) wait.
 #[derive(Debug)]
-pub(super) struct Collector {
+pub(super) struct MetricsThread {
     commands: Sender<Command>,
+    totals: Arc<Mutex<Totals>>,
     thread: JoinHandle<()>,
 }
 
-impl Collector {
+impl MetricsThread {
     pub(super) fn spawn(output: Box<dyn Output>, recorder: TickFeed) -> io::Result<Self> {
-        let (commands, orders) = unbounded();
+        let (commands, receiver) = unbounded();
+        let totals = Arc::new(Mutex::new(Totals::default()));
+        let published = totals.clone();
         let body = move || {
-            Collecting {
-                metrics: Metrics::default(),
-                workers: BTreeMap::new(),
-                next_worker: 0,
-                before: (0, 0),
-                tasks: Vec::new(),
+            let metrics = Metrics::default();
+            let (workers, panics) = (BTreeMap::new(), BTreeMap::new());
+            let (before, tasks, later) = ((0, 0), Vec::new(), Vec::new());
+            MetricsLoop {
+                metrics,
+                workers,
+                panics,
+                before,
+                tasks,
                 output,
                 recorder,
-                orders,
-                later: Vec::new(),
+                commands: receiver,
+                later,
+                published,
             }
             .run();
         };
         let thread = Builder::new().name("hertzd-metrics".into()).spawn(body)?;
-        Ok(Self { commands, thread })
+        Ok(Self { commands, totals, thread })
     }
 
-    pub(super) fn add_worker(&self, name: String, feed: Feed) {
-        self.order(Command::AddWorker(name, feed));
+    /// Adds the worker with this number, which is never given twice.
+    pub(super) fn add_worker(&self, number: usize, name: String, feed: Feed) {
+        self.send(Command::AddWorker(number, name, feed));
     }
 
     /// To be called before the worker may send the first record of them.
-    pub(super) fn add_tasks(&self, tasks: Vec<(u32, TaskFacts)>) {
-        self.order(Command::AddTasks(tasks));
-    }
-
-    /// Hands the ticks of these tasks on to the recorder; to be called before they are added.
-    pub(super) fn record_ticks(&self, tasks: Vec<(u32, Arc<Traffic>)>) {
-        self.order(Command::RecordTicks(tasks));
+    pub(super) fn add_tasks(&self, tasks: Vec<NewTask>) {
+        self.send(Command::AddTasks(tasks));
     }
 
     /// To be called after the worker has sent the last record of them.
     pub(super) fn remove_tasks(&self, ids: Vec<u32>) {
-        self.order(Command::RemoveTasks(ids));
+        self.send(Command::RemoveTasks(ids));
     }
 
     /// To be called after the last of their tasks has been removed.
     pub(super) fn remove_workers(&self, numbers: Vec<usize>) {
-        self.order(Command::RemoveWorkers(numbers));
+        self.send(Command::RemoveWorkers(numbers));
     }
 
     pub(super) fn give_up(&self, given_up: Vec<(u32, GivenUp)>) {
-        self.order(Command::GivenUp(given_up));
+        self.send(Command::GivenUp(given_up));
     }
 
-    /// The totals, unless the metrics thread is held up by its outputs.
-    pub(super) fn glimpse(&self) -> Option<Totals> {
-        Some(self.look_within(Duration::from_millis(200))?.totals)
+    /// The totals of the latest poll.
+    pub(super) fn totals(&self) -> Totals {
+        *self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the metrics show, with all records that were sent before; `None`: the log holds the metrics thread up.
-    pub(super) fn look_within(&self, patience: Duration) -> Option<View> {
+    /// Asks for a view with all records that were sent before; it comes through the channel.
+    pub(super) fn look(&self) -> Receiver<View> {
         let (reply, answer) = bounded(1);
-        self.order(Command::Look(reply));
-        answer.recv_timeout(patience).ok()
+        self.send(Command::Look(reply));
+        answer
     }
 
-    /// Tells everything that is left, and ends the thread. False: it had panicked; `None`: the log takes nothing, and the
-    /// thread is left to itself.
-    pub(super) fn finish(self, patience: Duration) -> Option<bool> {
-        self.order(Command::Finish);
+    /// As [`look`](Self::look); `None`: the log holds the metrics thread up.
+    pub(super) fn look_within(&self, patience: Duration) -> Option<View> {
+        self.look().recv_timeout(patience).ok()
+    }
+
+    /// Reports everything that is left, and ends the thread.
+    pub(super) fn finish(self, patience: Span) -> MetricsEnd {
+        self.send(Command::Finish);
         let clock = KernelClock::monotonic();
-        let end = clock.now() + Span::from_wide(i128::try_from(patience.as_nanos()).unwrap_or(i128::MAX));
+        let end = clock.now() + patience;
         while !self.thread.is_finished() {
             if clock.now() > end {
-                return None;
+                return MetricsEnd::HeldUp;
             }
             pause(Span::from_millis(1));
         }
-        Some(self.thread.join().is_ok())
+        if self.thread.join().is_ok() { MetricsEnd::Finished } else { MetricsEnd::Panicked }
     }
 
-    fn order(&self, command: Command) {
+    fn send(&self, command: Command) {
         // The thread ends before its time only by a panic, which `finish` reports.
         let _ = self.commands.send(command);
     }
 }
 
-struct Collecting {
+struct MetricsLoop {
     metrics: Metrics,
-    workers: BTreeMap<usize, Feeding>,
-    next_worker: usize,
-    before: (u64, u64), // records sent and dropped by workers that are gone
+    workers: BTreeMap<usize, WorkerFeed>,
+    panics: BTreeMap<u32, PanicLimit>,
+    before: (u64, u64), // records sent and dropped by workers that have ended
     tasks: Vec<u32>,
     output: Box<dyn Output>,
     recorder: TickFeed,
-    orders: Receiver<Command>,
-    later: Vec<Command>, // asked for, to be done once the records are taken
+    commands: Receiver<Command>,
+    later: Vec<Command>, // to be done once the records are taken
+    published: Arc<Mutex<Totals>>,
 }
 
-/// One worker's feed, and what was told of it.
-struct Feeding {
+/// One worker's feed, and the dropped records that were reported.
+struct WorkerFeed {
     name: String,
     feed: Feed,
-    dropped: u64, // records whose loss was told
-    told: Option<Instant>,
+    dropped: u64,
+    reported: Option<Instant>,
 }
 
-impl Collecting {
+/// Limits the reports on a task that panics and goes on.
+#[derive(Default)]
+struct PanicLimit {
+    reported: Option<Instant>,
+    unreported: u64,
+}
+
+impl PanicLimit {
+    /// How many panics the report on one at `now` stands for; `None`: it is too early to report.
+    fn count(&mut self, now: Instant, ended: bool) -> Option<u64> {
+        self.unreported += 1;
+        if !ended && self.reported.is_some_and(|reported| now - reported < REPORT_EVERY) {
+            return None;
+        }
+        self.reported = Some(now);
+        Some(std::mem::take(&mut self.unreported))
+    }
+}
+
+impl MetricsLoop {
     fn run(mut self) {
         let clock = KernelClock::monotonic();
         loop {
-            self.hear();
-            let waiting = self.later.len();
+            self.receive();
+            let count = self.later.len();
             self.drain(clock.now());
-            // What was heard during the draining came after records that may not have been taken: it waits a round.
-            for command in self.later.drain(..waiting).collect::<Vec<_>>() {
-                if !self.end(command, clock.now()) {
+            *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.metrics.totals();
+            // A command that came during the draining may be about records that are not taken yet: it waits a round.
+            for command in self.later.drain(..count).collect::<Vec<_>>() {
+                if !self.execute_after(command, clock.now()) {
                     return;
                 }
             }
@@ -191,46 +233,47 @@ impl Collecting {
         }
     }
 
-    /// Does what has to be done before the records are taken; gives the rest back.
-    fn begin(&mut self, command: Command) -> Option<Command> {
-        match command {
-            Command::AddWorker(name, feed) => {
-                self.metrics.add_worker(name.clone());
-                self.workers.insert(self.next_worker, Feeding { name, feed, dropped: 0, told: None });
-                self.next_worker += 1;
-                None
-            }
-            Command::RecordTicks(tasks) => {
-                tasks.into_iter().for_each(|(id, traffic)| self.recorder.want(id, traffic));
-                None
-            }
-            Command::AddTasks(tasks) => {
-                for (id, facts) in tasks {
-                    self.tasks.push(id);
-                    self.metrics.add_task(id, facts);
+    /// Executes additions at once, before records are taken; keeps the other commands for after that.
+    fn receive(&mut self) {
+        let (commands, disconnected) = waiting(&self.commands);
+        for command in commands {
+            match command {
+                Command::AddWorker(number, name, feed) => {
+                    self.metrics.add_worker(number, name.clone());
+                    self.workers.insert(number, WorkerFeed { name, feed, dropped: 0, reported: None });
                 }
-                None
+                Command::AddTasks(tasks) => {
+                    for NewTask { id, facts, recorded } in tasks {
+                        recorded.into_iter().for_each(|traffic| self.recorder.add(id, traffic));
+                        self.tasks.push(id);
+                        self.metrics.add_task(id, facts);
+                    }
+                }
+                command => self.later.push(command),
             }
-            later => Some(later),
+        }
+        if disconnected {
+            self.later.push(Command::Finish);
         }
     }
 
-    /// Does what has to be done after the records are taken. False: this was the last command.
-    fn end(&mut self, command: Command, now: Instant) -> bool {
+    /// Executes a command once the records are taken. False: this was the last one.
+    fn execute_after(&mut self, command: Command, now: Instant) -> bool {
         match command {
             Command::RemoveTasks(ids) => {
                 for id in ids {
                     self.metrics.tell_last(id, now, |event| self.output.event(event));
                     self.metrics.remove_task(id);
-                    self.recorder.forget(id);
+                    self.recorder.remove(id);
+                    self.panics.remove(&id);
                     self.tasks.retain(|task| *task != id);
                 }
             }
             Command::RemoveWorkers(numbers) => {
                 for number in numbers {
                     self.metrics.remove_worker(number);
-                    let Some(gone) = self.workers.remove(&number) else { continue };
-                    let traffic = gone.feed.ticks.traffic();
+                    let Some(removed) = self.workers.remove(&number) else { continue };
+                    let traffic = removed.feed.ticks.traffic();
                     self.before = (self.before.0 + traffic.sent(), self.before.1 + traffic.dropped());
                 }
             }
@@ -244,7 +287,7 @@ impl Collecting {
                 self.metrics.tell(now, true, |event| self.output.event(event));
                 return false;
             }
-            Command::AddWorker(..) | Command::AddTasks(_) | Command::RecordTicks(_) => {}
+            Command::AddWorker(..) | Command::AddTasks(_) => {}
         }
         true
     }
@@ -253,51 +296,41 @@ impl Collecting {
         let numbers: Vec<_> = self.workers.keys().copied().collect();
         for number in numbers {
             for _ in 0..AT_A_TIME {
-                let Some(record) = self.workers.get(&number).and_then(|feeding| feeding.feed.ticks.take()) else {
+                let Some(record) = self.workers.get(&number).and_then(|worker| worker.feed.ticks.take()) else {
                     break;
                 };
                 if !self.metrics.knows(record.task) {
                     // Its task was added after this round had begun.
-                    self.hear();
+                    self.receive();
                 }
                 let cause = self.metrics.take(&record);
                 self.recorder.offer(&record, cause);
             }
-            let Some(Feeding { name, feed, dropped: told_of, told }) = self.workers.get_mut(&number) else { continue };
-            for panic in feed.panics.iter().flat_map(Receiver::try_iter) {
-                let task = self.metrics.facts(panic.task).map_or("?", |facts| &facts.name);
-                self.output.panicked(task, name, panic.n, &panic.text);
+            let Some(WorkerFeed { name, feed, dropped: known, reported }) = self.workers.get_mut(&number) else {
+                continue;
+            };
+            for Panic { task: id, n, text, ended } in feed.panics.try_iter() {
+                let Some(count) = self.panics.entry(id).or_default().count(now, ended) else { continue };
+                let task = self.metrics.facts(id).map_or("?", |facts| &facts.name);
+                self.output.panicked(&PanicEvent { task, worker: name, n, text: &text, count, ended });
             }
             let dropped = feed.ticks.traffic().dropped();
-            if dropped > *told_of && told.is_none_or(|told| now - told >= TELL_DROPPED_EVERY) {
-                self.output.dropped(name, dropped - *told_of);
-                (*told_of, *told) = (dropped, Some(now));
+            if dropped > *known && reported.is_none_or(|reported| now - reported >= REPORT_EVERY) {
+                self.output.dropped(name, dropped - *known);
+                (*known, *reported) = (dropped, Some(now));
             }
         }
         self.metrics.tell(now, false, |event| self.output.event(event));
     }
 
-    /// Takes the commands that have come: additions are done at once, the others wait for their turn.
-    fn hear(&mut self) {
-        let (commands, left_alone) = waiting(&self.orders);
-        for command in commands {
-            if let Some(later) = self.begin(command) {
-                self.later.push(later);
-            }
-        }
-        if left_alone {
-            self.later.push(Command::Finish);
-        }
-    }
-
     fn view(&self) -> View {
-        let traffic = |(sent, dropped): (u64, u64), feeding: &Feeding| {
-            let traffic = feeding.feed.ticks.traffic();
+        let traffic = |(sent, dropped): (u64, u64), worker: &WorkerFeed| {
+            let traffic = worker.feed.ticks.traffic();
             (sent + traffic.sent(), dropped + traffic.dropped())
         };
         let (sent, dropped) = self.workers.values().fold(self.before, traffic);
         View {
-            tasks: self.tasks.iter().map(|id| (*id, self.metrics.picture(*id))).collect(),
+            tasks: self.tasks.iter().map(|id| (*id, self.metrics.snapshot(*id))).collect(),
             oversleeps: self.workers.keys().map(|worker| (*worker, self.metrics.oversleep(*worker))).collect(),
             totals: self.metrics.totals(),
             sent,

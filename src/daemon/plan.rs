@@ -2,8 +2,10 @@
 //!
 //! Pure. Shared by `run` and `simulate`, so that both count the same releases.
 
-use crate::config::{Spin, TaskConfig};
-use crate::pacing::{Account, Grid, Schedule, Tail};
+use crate::config::{ClockKind, Spin, TaskConfig};
+use crate::metrics::TaskFacts;
+use crate::pacing::{Account, Grid, Overrun, Schedule, Tail};
+use crate::sys::clock::KernelClock;
 use crate::time::{Instant, Span};
 use crate::worker::Pace;
 
@@ -60,9 +62,28 @@ pub(super) fn schedule<'a>(tasks: impl Iterator<Item = &'a TaskConfig>, epoch: E
     Schedule::new(tasks.map(open))
 }
 
-/// The places of the tasks of `worker` in the configuration, in the order of declaration.
+/// The indices of the tasks of `worker` in the configuration, in the order of declaration.
 pub(super) fn of_worker(tasks: &[TaskConfig], worker: usize) -> impl Iterator<Item = usize> {
     tasks.iter().enumerate().filter(move |(_, task)| task.worker == worker).map(|(index, _)| index)
+}
+
+/// The kernel's clock of this kind.
+pub(super) fn clock(kind: ClockKind) -> KernelClock {
+    match kind {
+        ClockKind::Monotonic => KernelClock::monotonic(),
+        ClockKind::Tai => KernelClock::tai(),
+        ClockKind::Realtime => KernelClock::realtime(),
+    }
+}
+
+/// What the metrics need to know of a task, whose worker has this number.
+pub(super) fn facts(task: &TaskConfig, worker: usize) -> TaskFacts {
+    TaskFacts {
+        name: task.name.clone(),
+        worker,
+        period: task.rate.period(),
+        grid_moves: task.overrun == Overrun::Delay,
+    }
 }
 
 /// The spin tail that is asked for.
@@ -74,8 +95,8 @@ pub(super) fn tail(spin: Spin) -> Tail {
     }
 }
 
-/// How many things a ring holds that takes `hertz` of them a second and is emptied many times a second: what comes in
-/// during `seconds`, within limits.
+/// The capacity of a ring that takes `hertz` items a second and is emptied many times a second: those of `seconds`, within
+/// limits.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
 pub(super) fn room(hertz: f64, seconds: f64, least: usize) -> usize {
     ((hertz * seconds) as usize).clamp(least, 1 << 18)

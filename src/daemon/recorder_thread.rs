@@ -1,119 +1,169 @@
 //! The recorder's thread: empties the tasks' queues a few times a second, and writes.
 //!
-//! It reads the monotonic clock and the offset of UTC, and may block on the disk: what finds no room in a ring meanwhile
-//! is counted as lost.
+//! Reads the monotonic clock and the offset of UTC. May block on the disk: meanwhile rows that find no room in their queue
+//! are counted as lost. Main never waits for it but at the end, and there with a limit: after each round the thread
+//! publishes what became of each task's output.
 
-use super::tick_feed::{Passed, ROOM};
+use super::tick_feed::{Fed, ROOM, waiting};
+use crate::channels::Traffic;
+use crate::metrics::RecordedSummary;
 use crate::recording::{OutputState, Recorder, TaskOutput};
 use crate::sys::clock::{KernelClock, pause, utc_offset};
 use crate::time::{Clock, Span};
-use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use std::collections::BTreeMap;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// How long it rests between two looks.
+/// The pause between two rounds.
 const REST: Span = Span::from_millis(50);
-
-/// What lies in a channel, and whether nobody is left to put more into it.
-pub(super) fn waiting<T>(orders: &Receiver<T>) -> (Vec<T>, bool) {
-    let mut taken = Vec::new();
-    loop {
-        match orders.try_recv() {
-            Ok(order) => taken.push(order),
-            Err(TryRecvError::Empty) => return (taken, false),
-            Err(TryRecvError::Disconnected) => return (taken, true),
-        }
-    }
-}
 
 enum Command {
     Add(Vec<TaskOutput>),
-    Look(Sender<Vec<OutputState>>),
-    Close(Sender<Vec<OutputState>>),
-    Finish,
+    Close(Sender<()>),
 }
 
-/// Main's end of the recorder's thread.
+/// What went through a queue, and how many of its items were written.
+type Queue = (Arc<Traffic>, fn(&RecordedSummary) -> u64);
+
+/// What a task with a recording hands over, counted by its own side of the queues.
 #[derive(Debug)]
-pub(super) struct Recording {
+struct Offered {
+    path: String,
+    queues: Vec<Queue>,
+}
+
+impl Offered {
+    fn of(output: &TaskOutput) -> Option<Self> {
+        let recording = output.recording.as_ref()?;
+        let mut queues: Vec<Queue> = Vec::new();
+        if output.content.has_rows_for(recording.format()) {
+            queues.push((output.rows.traffic().clone(), |recorded| recorded.rows));
+        }
+        if let Some(blocks) = &output.blocks {
+            queues.push((blocks.traffic().clone(), |recorded| recorded.blocks));
+        }
+        if let Some(ticks) = &output.ticks {
+            queues.push((ticks.clone(), |recorded| recorded.ticks));
+        }
+        Some(Self { path: recording.path().display().to_string(), queues })
+    }
+
+    /// Counts as lost all that was offered and is not known to be written.
+    fn settle(&self, recorded: &mut RecordedSummary) {
+        recorded.path.clone_from(&self.path);
+        let missing =
+            |(traffic, written): &Queue| (traffic.sent() + traffic.dropped()).saturating_sub(written(recorded));
+        recorded.lost = self.queues.iter().map(missing).sum();
+    }
+}
+
+/// How the recorder ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecorderEnd {
+    Finished,
+    Panicked,
+    /// It is held up by a file system: what was not written by then is counted as lost.
+    HeldUp,
+}
+
+/// Main's end of the recorder's thread. Only [`close`](Self::close) waits.
+#[derive(Debug)]
+pub(super) struct RecorderThread {
     commands: Sender<Command>,
+    states: Arc<Mutex<Vec<OutputState>>>,
+    offered: BTreeMap<u32, Offered>,
     thread: JoinHandle<()>,
 }
 
-impl Recording {
-    pub(super) fn spawn(passed: Receiver<Passed>) -> io::Result<Self> {
-        let (commands, orders) = unbounded();
-        let body = move || {
-            let mut recorder = Recorder::default();
-            loop {
-                let (commands, left_alone) = waiting(&orders);
-                let mut later = Vec::new();
-                for command in commands {
-                    match command {
-                        Command::Add(streams) => streams.into_iter().for_each(|stream| recorder.add(stream)),
-                        command => later.push(command),
-                    }
-                }
-                let mut gone = Vec::new();
-                // All that lies there: ticks have room for so many, and the ended tasks are few.
-                for passed in passed.try_iter().take(2 * ROOM) {
-                    match passed {
-                        Passed::Tick(tick) => recorder.tick(tick),
-                        Passed::Gone(id) => gone.push(id),
-                    }
-                }
-                recorder.drain(KernelClock::monotonic().now(), utc_offset);
-                recorder.remove(&gone);
-                for command in later {
-                    match command {
-                        Command::Add(_) => {}
-                        Command::Look(reply) => {
-                            let _ = reply.send(recorder.states());
-                        }
-                        Command::Close(reply) => {
-                            recorder.finish();
-                            let _ = reply.send(recorder.states());
-                        }
-                        Command::Finish => return,
-                    }
-                }
-                if left_alone {
-                    return;
-                }
-                pause(REST);
-            }
-        };
+impl RecorderThread {
+    pub(super) fn spawn(fed: Receiver<Fed>) -> io::Result<Self> {
+        let (commands, receiver) = unbounded();
+        let states = Arc::new(Mutex::new(Vec::new()));
+        let published = states.clone();
+        let body = move || run(&receiver, &fed, &published);
         let thread = Builder::new().name("hertzd-recorder".into()).spawn(body)?;
-        Ok(Self { commands, thread })
+        Ok(Self { commands, states, offered: BTreeMap::new(), thread })
     }
 
-    pub(super) fn add(&self, streams: Vec<TaskOutput>) {
-        self.order(Command::Add(streams));
+    /// Records these; to be called before their tasks' first tick.
+    pub(super) fn add(&mut self, outputs: Vec<TaskOutput>) {
+        self.offered.extend(outputs.iter().filter_map(|output| Some((output.id, Offered::of(output)?))));
+        self.send(Command::Add(outputs));
     }
 
-    /// Finishes all recordings, with all that was handed over before; what has become of each task's values.
-    pub(super) fn close(&self) -> Vec<OutputState> {
+    /// These tasks have ended. The recorder itself learns of it from the metrics thread, after their last ticks.
+    pub(super) fn forget(&mut self, ids: &[u32]) {
+        ids.iter().for_each(|id| drop(self.offered.remove(id)));
+    }
+
+    /// What had become of each task's output after the latest round.
+    pub(super) fn states(&self) -> Vec<OutputState> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Finishes all recordings with all that was handed over before, and ends the thread; what became of each task's
+    /// output. Waits for `patience` at most.
+    pub(super) fn close(self, patience: Duration) -> (Vec<OutputState>, RecorderEnd) {
         let (reply, answer) = bounded(1);
-        self.order(Command::Close(reply));
-        answer.recv().unwrap_or_default()
+        self.send(Command::Close(reply));
+        let closed = answer.recv_timeout(patience);
+        let mut states = self.states();
+        let end = match closed {
+            Ok(()) => return (states, RecorderEnd::Finished),
+            Err(_) if self.thread.is_finished() => RecorderEnd::Panicked,
+            Err(_) => RecorderEnd::HeldUp,
+        };
+        for (id, offered) in self.offered {
+            let index = states.iter().position(|state| state.id == id).unwrap_or_else(|| {
+                states.push(OutputState { id, values: BTreeMap::new(), recorded: None });
+                states.len() - 1
+            });
+            offered.settle(states[index].recorded.get_or_insert_default());
+        }
+        (states, end)
     }
 
-    /// What has become of each task's values so far; `None`: the disk is slow, and so is the answer.
-    pub(super) fn look_within(&self, patience: Duration) -> Option<Vec<OutputState>> {
-        let (reply, answer) = bounded(1);
-        self.order(Command::Look(reply));
-        answer.recv_timeout(patience).ok()
-    }
-
-    /// Ends the thread. False: it had panicked.
-    pub(super) fn finish(self) -> bool {
-        self.order(Command::Finish);
-        self.thread.join().is_ok()
-    }
-
-    fn order(&self, command: Command) {
-        // The thread ends before its time only by a panic, which `finish` reports.
+    fn send(&self, command: Command) {
+        // The thread ends before its time only by a panic, which `close` reports.
         let _ = self.commands.send(command);
+    }
+}
+
+fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, states: &Mutex<Vec<OutputState>>) {
+    let mut recorder = Recorder::default();
+    loop {
+        let (commands, disconnected) = waiting(commands);
+        let mut close = None;
+        for command in commands {
+            match command {
+                Command::Add(outputs) => outputs.into_iter().for_each(|output| recorder.add(output)),
+                Command::Close(reply) => close = Some(reply),
+            }
+        }
+        let mut ended = Vec::new();
+        // All that is there: the ticks are limited, and the tasks that ended are few.
+        for fed in fed.try_iter().take(2 * ROOM) {
+            match fed {
+                Fed::Tick(tick) => recorder.tick(tick),
+                Fed::Ended(id) => ended.push(id),
+            }
+        }
+        recorder.drain(KernelClock::monotonic().now(), utc_offset);
+        recorder.remove(&ended);
+        if close.is_some() || disconnected {
+            recorder.finish();
+        }
+        *states.lock().unwrap_or_else(PoisonError::into_inner) = recorder.states();
+        if let Some(reply) = close {
+            let _ = reply.send(());
+            return;
+        }
+        if disconnected {
+            return;
+        }
+        pause(REST);
     }
 }

@@ -1,14 +1,13 @@
 //! The same schedules and the same hot loop, on the virtual clock.
 //!
-//! No thread is started, no file opened, no real time read: a task is replaced by the script of how long its ticks
-//! take. Workers do not affect each other, so one is simulated after the other.
+//! No thread is started, no file opened, no real time read: a script of how long its ticks take replaces each task. Workers
+//! do not affect each other, so they are simulated one after the other.
 
-use super::assemble::facts;
 use super::plan::{self, Epoch, Window};
-use super::summary::{self, TaskPart, WorkerPart};
+use super::summary::{Used, summary, task_summary};
 use crate::channels::{TickRecord, TickSink};
 use crate::config::{Config, OnError, TaskConfig};
-use crate::metrics::{Granted, Metrics, RecordsSummary, Summary};
+use crate::metrics::{GrantedSummary, Metrics, RecordsSummary, Summary, WorkerSummary};
 use crate::pacing::Sleeps;
 use crate::sim::{Scripted, SimClock};
 use crate::sys::host::Host;
@@ -67,9 +66,9 @@ pub fn simulate(
 ) -> io::Result<Summary> {
     let window = Window { first_tick: options.first_tick, length: Some(options.length) };
     let mut metrics = Metrics::default();
-    config.workers.iter().for_each(|worker| metrics.add_worker(worker.name.clone()));
+    config.workers.iter().enumerate().for_each(|(index, worker)| metrics.add_worker(index, worker.name.clone()));
     for (task, id) in config.tasks.iter().zip(0..) {
-        metrics.add_task(id, facts(task, task.worker));
+        metrics.add_task(id, plan::facts(task, task.worker));
     }
     let names: Vec<_> = config.tasks.iter().map(|task| task.name.as_str()).collect();
     let mut reports = Vec::new();
@@ -94,7 +93,7 @@ pub fn simulate(
             broken: None,
         };
         let set = TaskSet::starting(schedule, slots);
-        let (report, sink) = Runner::new(clock, set, Sleeps::new(plan::tail(worker.spin)), sink, control).run();
+        let (report, sink, _) = Runner::new(clock, set, Sleeps::new(plan::tail(worker.spin)), sink, control).run();
         if let Some(error) = sink.broken {
             return Err(error);
         }
@@ -103,27 +102,33 @@ pub fn simulate(
         }
         reports.push(report);
     }
-    let workers = reports.iter().enumerate().map(|(index, report)| WorkerPart {
-        granted: Granted { policy: "virtual".into(), priority: 0, memory_locked: false },
-        cpu: None,
-        refused: Vec::new(),
-        elapsed: report.elapsed,
-        cpu_time: busy(&metrics, report),
-        spun: report.spun,
-        wakes: report.wakes,
-        oversleep: metrics.oversleep(index),
-    });
-    let workers = workers.collect();
+    let worker = |(index, report): (usize, &Report)| {
+        let cpu_time = busy(&metrics, report);
+        let used = Used { elapsed: report.elapsed, cpu_time, wakes: report.wakes, spun: report.spun };
+        let (cpu_share, spin_share) = used.shares();
+        WorkerSummary {
+            worker: config.workers[index].name.clone(),
+            cpu: None,
+            granted: GrantedSummary { policy: "virtual".into(), priority: 0, memory_locked: false },
+            refused: Vec::new(),
+            cpu_share,
+            spin_share,
+            wakes: report.wakes,
+            oversleep_ns: metrics.oversleep(index),
+        }
+    };
+    let workers = reports.iter().enumerate().map(worker).collect();
     let counts = |id: u32| {
         let mut all = reports.iter().flat_map(|report| &report.tasks);
         all.find(|(of, _)| *of == id).map_or(Counts::default(), |(_, counts)| *counts)
     };
-    let part = |id: u32| TaskPart { counts: counts(id), picture: metrics.picture(id), streamed: None };
-    let tasks = config.tasks.iter().zip(0..).map(|(_, id)| part(id)).collect();
-    Ok(summary::summary(&Host::read(), config, workers, tasks, records))
+    let task =
+        |(task, id)| task_summary(task, &config.workers[task.worker].name, counts(id), metrics.snapshot(id), None);
+    let tasks = config.tasks.iter().zip(0..).map(task).collect();
+    Ok(summary(&Host::read(), workers, tasks, records))
 }
 
-/// The stand-in for a task; its number is its place in the configuration.
+/// The stand-in for a task; its number is its index in the configuration.
 fn scripted(config: &Config, index: usize, clock: &SimClock) -> Slot {
     let task = &config.tasks[index];
     let run = task.simulated_run.clone().unwrap_or_else(|| task.blueprint.run().to_vec());
@@ -134,6 +139,7 @@ fn scripted(config: &Config, index: usize, clock: &SimClock) -> Slot {
         budget: task.budget,
         period: task.rate.period(),
         on_error: OnError::Continue,
+        on_panic: OnError::Disable,
         limit: None,
         values: Vec::new(),
         rows: None,
@@ -143,7 +149,7 @@ fn scripted(config: &Config, index: usize, clock: &SimClock) -> Slot {
 /// Virtual processor time: the ticks' runs and the spin tails.
 fn busy(metrics: &Metrics, report: &Report) -> Span {
     let runs = report.tasks.iter().map(|(id, counts)| {
-        let run = metrics.picture(*id).run;
+        let run = metrics.snapshot(*id).run;
         i128::from(run.mean) * i128::from(counts.ran)
     });
     report.spun + Span::from_wide(runs.sum())

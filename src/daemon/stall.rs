@@ -1,6 +1,6 @@
-//! Whether every worker advances, and which task is to blame where one does not.
+//! Whether a worker advances, and which task is to blame if not.
 //!
-//! Pure: what the workers show comes in as values, with the time. A worker that rests until its next release advances; one
+//! Pure: what the worker shows comes in as values, with the time. A worker that rests until its next release advances; one
 //! that has been in the same tick for too long does not, nor one that has slept past its release for too long.
 
 use crate::time::{Instant, Span};
@@ -19,10 +19,10 @@ pub(super) struct Stall {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
     ticks: Option<u64>,
-    told: Option<Activity>,
+    reported: Option<Activity>,
 }
 
-/// What a look at a worker came to.
+/// The result of a look at a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     /// It advances.
@@ -35,11 +35,11 @@ pub(super) enum Finding {
 
 impl Watch {
     /// Looks at what a worker does at `now`, by its own clock; a tick, or a delay of one, longer than `patience` is a
-    /// stall. It is told once.
+    /// stall, which is reported once.
     pub(super) fn look(&mut self, now: Instant, doing: Doing, patience: Span) -> Finding {
         // A worker that is always behind never rests, and what it shows between two ticks is a rest of long ago.
         if self.ticks.replace(doing.ticks) != Some(doing.ticks) {
-            self.told = None;
+            self.reported = None;
             return Finding::Advances;
         }
         let (lasting, tick) = match doing.now {
@@ -47,10 +47,10 @@ impl Watch {
             Activity::Rests { until } => (now - until, None),
         };
         if lasting <= patience {
-            self.told = None;
+            self.reported = None;
             return Finding::Advances;
         }
-        if self.told.replace(doing.now) == Some(doing.now) {
+        if self.reported.replace(doing.now) == Some(doing.now) {
             return Finding::StallsStill;
         }
         Finding::Stalls(Stall { tick, lasting })
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stall_is_told_once_and_a_rest_is_none() {
+    fn a_stall_is_reported_once_and_a_rest_is_none() {
         let second = |seconds| Instant::ZERO + Span::from_seconds(seconds);
         let patience = Span::from_seconds(2);
         let mut watch = Watch::default();

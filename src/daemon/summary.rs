@@ -1,29 +1,25 @@
 //! Puts summaries together: counts from the workers, histograms from the metrics, values from the recorder.
 //!
-//! The last summary takes its counts from the workers themselves, so they are right even where records were dropped; a
-//! snapshot while it runs takes them from the records.
+//! The counts of a worker that has ended are its own, and right even where records were dropped. The counts of one that
+//! runs come from the records.
 
-use super::Daemon;
+use super::change::RunningSet;
 use super::diff::Sections;
 use super::metrics_thread::View;
-use crate::config::Config;
+use super::running::{Running, RunningTask};
+use crate::config::TaskConfig;
 use crate::log::journal;
 use crate::metrics::{
-    Distribution, Granted, HostSummary, JournalSummary, Picture, RecordsSummary, Summary, TaskSummary, WorkerSummary,
+    GrantedSummary, HostSummary, JournalSummary, RecordsSummary, Summary, TaskSnapshot, TaskSummary, WorkerSummary,
 };
 use crate::recording::OutputState;
-use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::thread;
-use crate::time::{Clock, Span};
-use crate::worker::{Counts, Finished, Report, Standing};
+use crate::time::{Instant, Span};
+use crate::worker::{Counts, WorkerEnd};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
-/// How long a snapshot waits for the threads it asks.
-const PATIENCE: Duration = Duration::from_millis(500);
-
-/// What the status socket says: the summary so far, and the daemon itself.
+/// What the status socket sends: the summary so far, and the daemon itself.
 #[derive(Debug, Serialize)]
 pub(crate) struct Snapshot {
     /// The summary so far.
@@ -46,11 +42,11 @@ pub(crate) struct DaemonSummary {
     pub running_ns: i64,
     /// All workers have run their first tick.
     pub ready: bool,
-    /// Reloads asked for so far, whatever came of them.
+    /// Reloads that are over, refused ones included.
     pub reloads: u64,
     /// Reloads that were refused.
     pub reloads_refused: u64,
-    /// What came of the latest reload, for people; empty before the first.
+    /// The outcome of the latest reload, for people; empty before the first.
     pub last_reload: String,
     /// The latest reload was refused.
     pub last_reload_refused: bool,
@@ -58,69 +54,30 @@ pub(crate) struct DaemonSummary {
     pub sections: Sections,
 }
 
-/// What a worker was granted and has used.
-pub(super) struct WorkerPart {
-    pub(super) granted: Granted,
-    pub(super) cpu: Option<usize>,
-    pub(super) refused: Vec<String>,
+/// What a worker has used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Used {
     pub(super) elapsed: Span,
     pub(super) cpu_time: Span,
-    pub(super) spun: Span,
     pub(super) wakes: u64,
-    pub(super) oversleep: Distribution,
+    pub(super) spun: Span,
 }
 
-/// What a task has come to.
-#[derive(Default)]
-pub(super) struct TaskPart {
-    pub(super) counts: Counts,
-    pub(super) picture: Picture,
-    pub(super) streamed: Option<OutputState>,
+impl Used {
+    /// The shares of one processor that were used, and that were spent in spin tails.
+    pub(super) fn shares(&self) -> (f64, f64) {
+        let share = |span: Span| if self.elapsed > Span::ZERO { span.seconds() / self.elapsed.seconds() } else { 0.0 };
+        (share(self.cpu_time), share(self.spun))
+    }
 }
 
-/// The summary of `config`, whose workers and tasks have come to these parts.
+/// The summary of these workers and tasks.
 pub(super) fn summary(
     host: &Host,
-    config: &Config,
-    workers: Vec<WorkerPart>,
-    tasks: Vec<TaskPart>,
+    workers: Vec<WorkerSummary>,
+    tasks: Vec<TaskSummary>,
     records: RecordsSummary,
 ) -> Summary {
-    let share = |span: Span, of: Span| {
-        if of > Span::ZERO { span.seconds() / of.seconds() } else { 0.0 }
-    };
-    let worker = |(of, part): (&crate::config::WorkerConfig, WorkerPart)| WorkerSummary {
-        worker: of.name.clone(),
-        cpu: part.cpu,
-        granted: part.granted,
-        refused: part.refused,
-        cpu_share: share(part.cpu_time, part.elapsed),
-        spin_share: share(part.spun, part.elapsed),
-        wakes: part.wakes,
-        oversleep_ns: part.oversleep,
-    };
-    let task = |(of, part): (&crate::config::TaskConfig, TaskPart)| {
-        let TaskPart { counts, picture, streamed } = part;
-        let (values, recorded) = streamed.map(|streamed| (streamed.values, streamed.recorded)).unwrap_or_default();
-        TaskSummary {
-            task: of.name.clone(),
-            worker: config.workers[of.worker].name.clone(),
-            rate: of.rate.to_string(),
-            due: counts.ran + counts.skipped,
-            ran: counts.ran,
-            skipped: counts.skipped,
-            overruns: counts.overruns,
-            over_budget: counts.over_budget,
-            errors: counts.errors,
-            disabled: counts.disabled,
-            lateness_ns: picture.lateness,
-            run_ns: picture.run,
-            response_ns: picture.response,
-            causes: picture.causes,
-            values,
-            recorded,
-        }
-    };
     let journal = JournalSummary { sent: journal::sent(), lost: journal::lost() };
     Summary {
         version: 1,
@@ -130,117 +87,104 @@ pub(super) fn summary(
             preempt: host.preempt.clone(),
             clocksource: host.clocksource.clone(),
         },
-        workers: config.workers.iter().zip(workers).map(worker).collect(),
-        tasks: config.tasks.iter().zip(tasks).map(task).collect(),
+        workers,
+        tasks,
         records,
         journal: (journal.sent + journal.lost > 0).then_some(journal),
     }
 }
 
-/// A worker that has ended.
-pub(super) struct EndedWorker {
-    pub(super) number: usize,
-    pub(super) standing: Standing,
-    pub(super) elapsed: Span,
-    pub(super) finished: Finished,
-}
-
-/// The summary at the end.
-pub(super) fn last(daemon: &Daemon, ended: &[EndedWorker], view: &View, streamed: &[OutputState]) -> Summary {
-    let workers = ended.iter().map(|EndedWorker { number, standing, elapsed, finished }| {
-        let Report { wakes, spun, .. } = finished.report;
-        worker_part(daemon, standing, *number, view, Used { elapsed: *elapsed, cpu_time: finished.cpu, wakes, spun })
-    });
-    let workers = workers.collect();
-    let counts = |id: u32| {
-        let mut all = ended.iter().flat_map(|ended| &ended.finished.report.tasks);
-        all.find(|(of, _)| *of == id).map(|(_, counts)| *counts).unwrap_or_default()
-    };
-    let tasks = task_parts(daemon, view, streamed, counts);
-    summary(&daemon.host, &daemon.config, workers, tasks, records(view))
-}
-
-/// How it stands now; `None` when the metrics thread is held up.
-pub(super) fn snapshot(daemon: &Daemon) -> Option<Snapshot> {
-    let view = daemon.collector.look_within(PATIENCE)?;
-    let streamed = daemon.recording.look_within(PATIENCE).unwrap_or_default();
-    let now = KernelClock::monotonic().now();
-    let workers = daemon.workers.iter().map(|running| {
-        let cpu_time = thread::cpu_time_of(running.worker.id()).unwrap_or(Span::ZERO);
-        let (wakes, spun) = running.worker.rested();
-        let used = Used { elapsed: now - running.began, cpu_time, wakes, spun };
-        worker_part(daemon, &running.standing, running.number, &view, used)
-    });
-    let workers = workers.collect();
-    let counts = |id: u32| {
-        let totals = view.picture(id).totals;
-        Counts {
-            ran: totals.ticks,
-            skipped: totals.skipped,
-            overruns: totals.overruns,
-            over_budget: totals.over_budget,
-            errors: totals.errors,
-            disabled: totals.disabled,
-        }
-    };
-    let tasks = task_parts(daemon, &view, &streamed, counts);
-    let daemon_summary = DaemonSummary {
-        pid: std::process::id(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        files: daemon.config.files.iter().map(|path| path.display().to_string()).collect(),
-        running_ns: (now - daemon.epoch).nanos(),
-        ready: daemon.told.ready,
-        reloads: daemon.reloads.asked,
-        reloads_refused: daemon.reloads.refused,
-        last_reload: daemon.reloads.last.clone(),
-        last_reload_refused: daemon.reloads.refused_last,
-        sections: Sections::of(&daemon.config),
-    };
-    let summary = summary(&daemon.host, &daemon.config, workers, tasks, records(&view));
-    Some(Snapshot { summary, daemon: daemon_summary })
-}
-
-/// What a worker has used.
-struct Used {
-    elapsed: Span,
-    cpu_time: Span,
-    wakes: u64,
-    spun: Span,
-}
-
-fn worker_part(
-    daemon: &Daemon,
-    standing: &Standing,
-    number: usize,
-    view: &View,
-    Used { elapsed, cpu_time, wakes, spun }: Used,
-) -> WorkerPart {
-    let cpu = match standing.cpus[..] {
-        [cpu] => Some(cpu),
-        _ => None,
-    };
-    let (policy, memory_locked) = (standing.policy.into(), daemon.memory_locked);
-    WorkerPart {
-        granted: Granted { policy, priority: standing.priority, memory_locked },
-        cpu,
-        refused: standing.refused.iter().map(ToString::to_string).collect(),
-        elapsed,
-        cpu_time,
-        spun,
-        wakes,
-        oversleep: view.oversleeps.get(&number).copied().unwrap_or_default(),
+/// The summary of one task.
+pub(super) fn task_summary(
+    config: &TaskConfig,
+    worker: &str,
+    counts: Counts,
+    snapshot: TaskSnapshot,
+    output: Option<OutputState>,
+) -> TaskSummary {
+    let (values, recorded) = output.map(|output| (output.values, output.recorded)).unwrap_or_default();
+    TaskSummary {
+        task: config.name.clone(),
+        worker: worker.into(),
+        rate: config.rate.to_string(),
+        due: counts.ran + counts.skipped,
+        ran: counts.ran,
+        skipped: counts.skipped,
+        overruns: counts.overruns,
+        over_budget: counts.over_budget,
+        errors: counts.errors,
+        disabled: counts.disabled,
+        lateness_ns: snapshot.lateness,
+        run_ns: snapshot.run,
+        response_ns: snapshot.response,
+        causes: snapshot.causes,
+        values,
+        recorded,
     }
 }
 
-fn task_parts(daemon: &Daemon, view: &View, streamed: &[OutputState], counts: impl Fn(u32) -> Counts) -> Vec<TaskPart> {
-    let part = |id: &u32| TaskPart {
-        counts: counts(*id),
-        picture: view.picture(*id),
-        streamed: streamed.iter().find(|streamed| streamed.id == *id).cloned(),
+/// The summary of the set that runs, or that has ended, at `now`.
+pub(super) fn of_set(
+    host: &Host,
+    set: &RunningSet,
+    memory_locked: bool,
+    view: &View,
+    outputs: &[OutputState],
+    now: Instant,
+) -> Summary {
+    let workers = set.workers.iter().map(|running| worker_summary(running, memory_locked, view, now)).collect();
+    let tasks = set.workers.iter().flat_map(|running| running.tasks.iter().map(move |task| (running, task)));
+    let mut tasks: Vec<_> = tasks.collect();
+    tasks.sort_unstable_by_key(|(_, task)| task.index);
+    let task = |(running, task): (&Running, &RunningTask)| {
+        let snapshot = view.task(task.id);
+        let output = outputs.iter().find(|output| output.id == task.id).cloned();
+        task_summary(&task.config, &running.config.name, counts(running, task.id, &snapshot), snapshot, output)
     };
-    daemon.ids.iter().map(part).collect()
+    let records = RecordsSummary { sent: view.sent, dropped: view.dropped };
+    summary(host, workers, tasks.into_iter().map(task).collect(), records)
 }
 
-fn records(view: &View) -> RecordsSummary {
-    RecordsSummary { sent: view.sent, dropped: view.dropped }
+fn counts(running: &Running, id: u32, snapshot: &TaskSnapshot) -> Counts {
+    match &running.end {
+        Some(WorkerEnd::Finished(finished)) => {
+            let mut tasks = finished.report.tasks.iter();
+            tasks.find(|(of, _)| *of == id).map(|(_, counts)| *counts).unwrap_or_default()
+        }
+        _ => Counts {
+            ran: snapshot.totals.ticks,
+            skipped: snapshot.totals.skipped,
+            overruns: snapshot.totals.overruns,
+            over_budget: snapshot.totals.over_budget,
+            errors: snapshot.totals.errors,
+            disabled: snapshot.totals.disabled,
+        },
+    }
+}
+
+fn worker_summary(running: &Running, memory_locked: bool, view: &View, now: Instant) -> WorkerSummary {
+    let elapsed = running.began.map_or(Span::ZERO, |began| now - began);
+    let used = match &running.end {
+        Some(WorkerEnd::Finished(finished)) => {
+            let report = &finished.report;
+            Used { elapsed, cpu_time: finished.cpu, wakes: report.wakes, spun: report.spun }
+        }
+        _ => {
+            let cpu_time = thread::cpu_time_of(running.worker.id()).unwrap_or(Span::ZERO);
+            let (wakes, spun) = running.worker.rested();
+            Used { elapsed, cpu_time, wakes, spun }
+        }
+    };
+    let granted = &running.granted;
+    let (cpu_share, spin_share) = used.shares();
+    WorkerSummary {
+        worker: running.config.name.clone(),
+        cpu: if let [cpu] = granted.cpus[..] { Some(cpu) } else { None },
+        granted: GrantedSummary { policy: granted.policy.into(), priority: granted.priority, memory_locked },
+        refused: granted.refused.iter().map(ToString::to_string).collect(),
+        cpu_share,
+        spin_share,
+        wakes: used.wakes,
+        oversleep_ns: view.oversleeps.get(&running.number).copied().unwrap_or_default(),
+    }
 }

@@ -1,56 +1,55 @@
 //! From the metrics thread to the recorder: the ticks of tasks that are recorded with them, and which tasks have ended.
 //!
-//! Both ends are cool; neither waits for the other, and what finds no room is counted.
+//! Neither end waits for the other. Ticks that find no room are counted.
 
 use crate::channels::{TickRecord, Traffic};
 use crate::metrics::Cause;
 use crate::recording::RecordedTick;
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How many ticks may lie between the two: more than come in while a disk hesitates for a second.
+/// The most ticks between the two: more than come while a disk hesitates for a second.
 pub(super) const ROOM: usize = 1 << 18;
 
-/// What the metrics thread tells the recorder.
+/// What the metrics thread hands to the recorder.
 #[derive(Debug)]
-pub(super) enum Passed {
+pub(super) enum Fed {
     Tick(RecordedTick),
     /// Nothing more comes of this task, neither ticks nor values nor blocks.
-    Gone(u32),
+    Ended(u32),
 }
 
-/// The end of the metrics thread.
+/// The metrics thread's end.
 #[derive(Debug)]
 pub(super) struct TickFeed {
-    passed: Sender<Passed>,
-    wanted: BTreeMap<u32, Arc<Traffic>>,
+    sender: Sender<Fed>,
+    recorded: BTreeMap<u32, Arc<Traffic>>,
 }
 
-/// Both ends. The channel grows with what lies in it: most runs need none of it.
-pub(super) fn feed() -> (TickFeed, Receiver<Passed>) {
-    let (passed, receiver) = unbounded();
-    (TickFeed { passed, wanted: BTreeMap::new() }, receiver)
+/// Both ends. The channel grows as needed; most runs need none of it.
+pub(super) fn feed() -> (TickFeed, Receiver<Fed>) {
+    let (sender, receiver) = unbounded();
+    (TickFeed { sender, recorded: BTreeMap::new() }, receiver)
 }
 
 impl TickFeed {
-    /// From now on the ticks of this task are wanted.
-    pub(super) fn want(&mut self, id: u32, traffic: Arc<Traffic>) {
-        self.wanted.insert(id, traffic);
+    /// From now on the ticks of this task are recorded, and counted in `traffic`.
+    pub(super) fn add(&mut self, id: u32, traffic: Arc<Traffic>) {
+        self.recorded.insert(id, traffic);
     }
 
-    /// This task has ended, and its last tick was offered. It goes the way of the ticks, so that the recorder hears of it
-    /// after all of them.
-    pub(super) fn forget(&mut self, id: u32) {
-        self.wanted.remove(&id);
-        // Nobody hears it once the recorder has ended.
-        let _ = self.passed.send(Passed::Gone(id));
+    /// This task has ended, and its last tick was offered. The recorder learns of it after all of its ticks.
+    pub(super) fn remove(&mut self, id: u32) {
+        self.recorded.remove(&id);
+        // Fails once the recorder has ended, which is of no consequence.
+        let _ = self.sender.send(Fed::Ended(id));
     }
 
-    /// Hands over a tick, if it is wanted; `cause` is that of its overrun.
+    /// Hands over a tick, if it is recorded; `cause` is that of its overrun.
     pub(super) fn offer(&self, record: &TickRecord, cause: Option<Cause>) {
-        let Some(traffic) = self.wanted.get(&record.task) else { return };
-        let line = RecordedTick {
+        let Some(traffic) = self.recorded.get(&record.task) else { return };
+        let tick = RecordedTick {
             task: record.task,
             n: record.n,
             release: record.release,
@@ -59,6 +58,18 @@ impl TickFeed {
             skipped: record.skipped(),
             cause,
         };
-        traffic.count(self.passed.len() < ROOM && self.passed.send(Passed::Tick(line)).is_ok());
+        traffic.count(self.sender.len() < ROOM && self.sender.send(Fed::Tick(tick)).is_ok());
+    }
+}
+
+/// Everything in a channel, and whether its last sender has gone.
+pub(super) fn waiting<T>(receiver: &Receiver<T>) -> (Vec<T>, bool) {
+    let mut taken = Vec::new();
+    loop {
+        match receiver.try_recv() {
+            Ok(one) => taken.push(one),
+            Err(TryRecvError::Empty) => return (taken, false),
+            Err(TryRecvError::Disconnected) => return (taken, true),
+        }
     }
 }

@@ -1,234 +1,188 @@
-//! Whether all is well, and who is told: the service manager, its watchdog, the log.
+//! Whether every worker advances, and the reports on it: to the service manager, its watchdog, and the log.
 //!
-//! Looked at by main, a few times a second at the least. Reads the workers' clocks; never waits for the metrics thread
-//! for long, since a log that blocks must not keep the watchdog from being fed.
+//! Called by main, several times a second when it matters. Reads the workers' clocks; waits for no other thread, so that a
+//! log that blocks does not keep the watchdog from being fed.
 
+use super::change::RunningSet;
+use super::running::Running;
 use super::stall::{Finding, Stall};
-use super::{Daemon, GLANCE_EVERY, LOOK_EVERY, NUDGE_EVERY, clock};
 use crate::log::Message;
 use crate::metrics::Totals;
 use crate::sys::clock::KernelClock;
 use crate::sys::{notify, thread};
 use crate::time::{Clock, Instant, Span};
-use crate::worker::{Activity, Standing};
-use std::time::Duration;
+use crate::worker::Granted;
 use tracing::{error, warn};
 
-/// How often the service manager is told how it goes.
+/// How often the service manager gets a status line.
 const STATUS_EVERY: Span = Span::from_seconds(2);
 
 /// How long a tick may last before its task is named, without a watchdog.
 const PATIENCE: Span = Span::from_seconds(10);
 
-/// A start that takes longer than this waits for a release that lies far ahead, and is looked at less often.
-const QUICK_START: Span = Span::from_seconds(1);
-
-/// What has been told to the service manager, and when.
+/// The service manager, and what it was notified of.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct ServiceNotices {
     watchdog: Option<Span>,
     fed: Instant,
     status: Instant,
-    totals: Totals,
     pub(super) ready: bool,
 }
 
-impl Told {
-    pub(super) fn nothing_yet(now: Instant) -> Self {
-        let watchdog = notify::watchdog_interval();
-        Self { watchdog, fed: now, status: now, totals: Totals::default(), ready: false }
+impl ServiceNotices {
+    pub(super) fn new() -> Self {
+        let now = KernelClock::monotonic().now();
+        Self { watchdog: notify::watchdog_interval(), fed: now, status: now, ready: false }
     }
 
     /// How long a tick may last before it counts as stalled.
     pub(super) fn stalled_after(&self) -> Span {
         self.watchdog.map_or(PATIENCE, |interval| Span::from_nanos(interval.nanos() / 2))
     }
-}
 
-impl Daemon {
-    /// How long to wait for something to happen before looking around.
-    pub(super) fn patience(&self, stopping: bool, glance: bool) -> Duration {
-        let starts = !self.told.ready && KernelClock::monotonic().now() - self.epoch < QUICK_START;
-        let usual = if glance || !self.told.ready { GLANCE_EVERY } else { LOOK_EVERY };
-        let watchdog = self.told.watchdog.map_or(LOOK_EVERY, quarter);
-        let span = if stopping || starts { NUDGE_EVERY } else { usual.min(watchdog) };
-        Duration::from_nanos(span.nanos().unsigned_abs())
+    /// How often the watchdog has to be fed; `None`: there is none.
+    pub(super) fn feed_every(&self) -> Option<Span> {
+        self.watchdog.map(|interval| Span::from_nanos(interval.nanos() / 4))
     }
 
-    /// Looks whether every worker advances; only then the watchdog hears of it.
-    pub(super) fn supervise(&mut self) {
+    /// Looks whether every worker advances; the watchdog is fed only if all do. `status` is the status line.
+    pub(super) fn look(&mut self, set: &mut RunningSet, status: impl Fn(&RunningSet) -> String) {
         let now = KernelClock::monotonic().now();
-        if !self.told.ready && self.workers.iter().all(|running| running.worker.doing().ticks > 0) {
-            self.told.ready = true;
-            self.told.status = now;
-            notify::ready(&self.health());
+        if !self.ready && set.has_ticked() {
+            self.ready(&status(set), now);
         }
-        let patience = self.told.stalled_after();
+        let patience = self.stalled_after();
         let mut all_advance = true;
-        for index in 0..self.workers.len() {
-            let clock = clock(self.config.workers[index].clock);
-            let running = &mut self.workers[index];
-            if running.worker.is_finished() {
-                continue;
-            }
-            match running.watch.look(clock.now(), running.worker.doing(), patience) {
+        for running in set.all_mut().filter(|running| running.began.is_some() && !running.worker.is_finished()) {
+            let (now, doing) = (running.now(), running.worker.doing());
+            match running.watch.look(now, doing, patience) {
                 Finding::Advances => {}
                 Finding::StallsStill => all_advance = false,
                 Finding::Stalls(stall) => {
                     all_advance = false;
-                    self.tell_stall(index, stall);
+                    report_stall(running, stall, self.watchdog.is_some());
                 }
             }
         }
-        if let (true, Some(interval)) = (all_advance, self.told.watchdog)
-            && now - self.told.fed >= quarter(interval)
+        if let (true, Some(every)) = (all_advance, self.feed_every())
+            && now - self.fed >= every
         {
-            self.told.fed = now;
+            self.fed = now;
             notify::alive();
         }
-        if now - self.told.status >= STATUS_EVERY {
-            self.told.status = now;
-            self.look_at_standings();
-            match self.told.ready {
-                true => notify::status(&self.health()),
-                // The first release may lie as far ahead as a task's phase, or the next full hour of an aligned clock.
-                false => notify::still_starting("waiting for the first release", Span::from_seconds(30)),
+        if now - self.status >= STATUS_EVERY {
+            self.status = now;
+            set.all_mut().for_each(check_grant);
+            match (self.ready, set.epoch) {
+                (true, _) => notify::status(&status(set)),
+                // The first release may be as far ahead as a task's phase, or the next full hour of an aligned clock.
+                (false, Some(_)) => notify::still_starting("waiting for the first release", Span::from_seconds(30)),
+                (false, None) => notify::status("opening devices and files"),
             }
         }
     }
 
-    /// Looks whether somebody has changed what the workers were granted: `chrt`, `taskset`, a cgroup that lost a CPU.
-    /// They run on; it is told, and shown from then on.
-    fn look_at_standings(&mut self) {
-        for (running, config) in self.workers.iter_mut().zip(&self.config.workers) {
-            let id = running.worker.id();
-            let (Ok(scheduled), Ok(cpus)) = (thread::scheduling_of(id), thread::affinity_of(id)) else { continue };
-            let standing = &mut running.standing;
-            if (standing.policy, standing.priority) == (scheduled.policy, scheduled.priority) && standing.cpus == cpus {
-                continue;
-            }
-            (standing.policy, standing.priority, standing.cpus) = (scheduled.policy, scheduled.priority, cpus);
-            let (worker, policy, priority) = (&config.name, standing.policy, standing.priority);
-            let cpus = &standing.cpus;
-            warn!(worker, policy, priority, ?cpus, "{worker}: what it was granted has been changed from outside");
+    /// A change is over; ready is who has run a tick on every worker.
+    pub(super) fn changed(&mut self, set: &RunningSet, status: &str) {
+        self.ready = set.has_ticked();
+        if self.ready {
+            self.ready(status, KernelClock::monotonic().now());
         }
     }
 
-    fn tell_stall(&self, index: usize, Stall { tick, lasting }: Stall) {
-        let worker = &self.config.workers[index].name;
-        let stalled_ns = lasting.nanos();
-        let watchdog = match self.told.watchdog {
-            Some(_) => "; the watchdog is not fed until it does",
-            None => "",
-        };
-        let message_id = Message::Stalled.id();
-        match tick {
-            Some((id, n)) => {
-                let task = self.name_of(id);
-                error!(
-                    message_id,
-                    task,
-                    worker,
-                    tick = n,
-                    stalled_ns,
-                    "{task}: stalled, tick {n} has not returned for {lasting}{watchdog}"
-                );
-            }
-            None => {
-                error!(
-                    message_id,
-                    task = "none",
-                    worker,
-                    stalled_ns,
-                    "worker {worker}: stalled, it should have woken up {lasting} ago{watchdog}"
-                );
-            }
-        }
-    }
-
-    /// A worker has used too much processor time without a rest: the one that has been in its tick for longest is
-    /// demoted, so that the machine stays usable.
-    pub(super) fn cpu_limit(&mut self) {
-        let longest = self.workers.iter().enumerate().filter_map(|(index, running)| {
-            let Activity::Runs { task, n, since } = running.worker.doing().now else {
-                return None;
-            };
-            // Only real-time threads are counted by that limit.
-            if !matches!(running.standing.policy, "fifo" | "rr") {
-                return None;
-            }
-            Some((clock(self.config.workers[index].clock).now() - since, index, task, n))
-        });
-        let Some((lasting, index, task, n)) = longest.max_by_key(|(lasting, ..)| *lasting) else {
-            warn!("SIGXCPU: LimitRTTIME was exceeded, but no task is running any more");
-            return;
-        };
-        let id = self.workers[index].worker.id();
-        let task = self.name_of(task).to_owned();
-        let worker = self.config.workers[index].name.clone();
-        let (message_id, stalled_ns) = (Message::CpuLimit.id(), lasting.nanos());
-        match thread::demote(id) {
-            Ok(()) => {
-                let standing = &mut self.workers[index].standing;
-                (standing.policy, standing.priority, standing.not_realtime) = ("other", 0, true);
-                error!(
-                    message_id,
-                    task,
-                    worker,
-                    tick = n,
-                    stalled_ns,
-                    "{task}: tick {n} has kept its CPU busy for {lasting}, longer than LimitRTTIME allows: \
-                     worker {worker} runs at normal priority from now on, until it is restarted"
-                );
-            }
-            Err(reason) => {
-                error!(
-                    message_id,
-                    task,
-                    worker,
-                    tick = n,
-                    stalled_ns,
-                    "{task}: could not be demoted after SIGXCPU: {reason}"
-                );
-            }
-        }
-        notify::status(&self.health());
-    }
-
-    /// What has happened so far, as far as the metrics thread says so in time.
-    pub(super) fn totals(&mut self) -> Totals {
-        if let Some(totals) = self.collector.glimpse() {
-            self.told.totals = totals;
-        }
-        self.told.totals
-    }
-
-    /// How it goes, in one line.
-    pub(super) fn health(&mut self) -> String {
-        self.totals();
-        let Totals { ticks, overruns, skipped, errors, .. } = self.told.totals;
-        let workers = self.workers.iter().zip(&self.config.workers).map(|(running, config)| {
-            let Standing { policy, priority, .. } = running.standing;
-            match priority {
-                0 => format!("{} {policy}", config.name),
-                priority => format!("{} {policy} {priority}", config.name),
-            }
-        });
-        let workers = workers.collect::<Vec<_>>().join(", ");
-        let tasks = self.config.tasks.len();
-        let refused = if self.reloads.refused_last { "; the last reload was refused" } else { "" };
-        format!(
-            "{tasks} tasks on {workers}: {ticks} ticks, {overruns} overruns, {skipped} skipped, {errors} errors{refused}"
-        )
-    }
-
-    /// The name of the task with this number.
-    pub(super) fn name_of(&self, id: u32) -> &str {
-        let index = self.ids.iter().position(|of| *of == id);
-        index.map_or("?", |index| &self.config.tasks[index].name)
+    fn ready(&mut self, status: &str, now: Instant) {
+        self.ready = true;
+        self.status = now;
+        notify::ready(status);
     }
 }
 
-fn quarter(interval: Span) -> Span {
-    Span::from_nanos(interval.nanos() / 4)
+/// Looks whether what a worker was granted has been changed from outside: by `chrt`, `taskset`, a cgroup that lost a CPU.
+/// It runs on; the change is logged, and shown from then on.
+fn check_grant(running: &mut Running) {
+    let id = running.worker.id();
+    let (Ok(scheduled), Ok(cpus)) = (thread::scheduling_of(id), thread::affinity_of(id)) else { return };
+    let granted = &mut running.granted;
+    if (granted.policy, granted.priority) == (scheduled.policy, scheduled.priority) && granted.cpus == cpus {
+        return;
+    }
+    (granted.policy, granted.priority, granted.cpus) = (scheduled.policy, scheduled.priority, cpus);
+    let Granted { policy, priority, cpus, .. } = granted;
+    let worker = &running.config.name;
+    warn!(worker, policy, priority, ?cpus, "{worker}: policy, priority or CPUs were changed from outside");
+}
+
+fn report_stall(running: &Running, Stall { tick, lasting }: Stall, watchdog: bool) {
+    let worker = &running.config.name;
+    let stalled_ns = lasting.nanos();
+    let watchdog = if watchdog { "; the watchdog is not fed until it does" } else { "" };
+    let message_id = Message::Stalled.id();
+    match tick {
+        Some((id, n)) => {
+            let task = running.task_name(id);
+            error!(
+                message_id,
+                task,
+                worker,
+                tick = n,
+                stalled_ns,
+                "{task}: stalled, tick {n} has not returned for {lasting}{watchdog}"
+            );
+        }
+        None => {
+            error!(
+                message_id,
+                task = "none",
+                worker,
+                stalled_ns,
+                "worker {worker}: stalled, it should have woken up {lasting} ago{watchdog}"
+            );
+        }
+    }
+}
+
+/// A worker has used too much processor time without a sleep: the one that has been in its tick for longest is demoted, so
+/// that the machine stays usable.
+pub(super) fn demote_longest(set: &mut RunningSet) {
+    // Only real-time threads are counted by that limit.
+    let realtime = set.all_mut().filter(|running| matches!(running.granted.policy, "fifo" | "rr"));
+    let ticks = realtime.filter_map(|running| Some((running.running_tick()?, running)));
+    let Some(((id, n, lasting), running)) = ticks.max_by_key(|((.., lasting), _)| *lasting) else {
+        warn!("SIGXCPU: LimitRTTIME was exceeded, but no task is running any more");
+        return;
+    };
+    let (message_id, stalled_ns) = (Message::CpuLimit.id(), lasting.nanos());
+    let demoted = thread::demote(running.worker.id());
+    if demoted.is_ok() {
+        let granted = &mut running.granted;
+        (granted.policy, granted.priority, granted.not_realtime) = ("other", 0, true);
+    }
+    let (task, worker) = (running.task_name(id), &running.config.name);
+    let follows = match demoted {
+        Ok(()) => format!("worker {worker} runs at normal priority from now on, until it is restarted"),
+        Err(reason) => format!("worker {worker} could not be demoted: {reason}"),
+    };
+    error!(
+        message_id,
+        task,
+        worker,
+        tick = n,
+        stalled_ns,
+        "{task}: tick {n} has kept its CPU busy for {lasting}, longer than LimitRTTIME allows: {follows}"
+    );
+}
+
+/// The status line of the set.
+pub(super) fn status_line(set: &RunningSet, totals: Totals, reload_refused: bool) -> String {
+    let Totals { ticks, overruns, skipped, errors, .. } = totals;
+    let workers = set.workers.iter().map(|running| {
+        let (name, Granted { policy, priority, .. }) = (&running.config.name, &running.granted);
+        if *priority == 0 { format!("{name} {policy}") } else { format!("{name} {policy} {priority}") }
+    });
+    let workers = workers.collect::<Vec<_>>().join(", ");
+    let tasks: usize = set.workers.iter().map(|running| running.tasks.len()).sum();
+    let refused = if reload_refused { "; the last reload was refused" } else { "" };
+    format!(
+        "{tasks} tasks on {workers}: {ticks} ticks, {overruns} overruns, {skipped} skipped, {errors} errors{refused}"
+    )
 }

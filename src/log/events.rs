@@ -1,7 +1,7 @@
 //! Events as `tracing` lines: one line each, with every number in a field whose name ends in its unit. Allocates; reads no
 //! clock.
 
-use super::{Message, Output};
+use super::{Message, Output, PanicEvent};
 use crate::metrics::{Event, EventKind};
 use crate::time::Span;
 use tracing::{error, warn};
@@ -70,8 +70,15 @@ impl Output for LogOutput {
         }
     }
 
-    fn panicked(&mut self, task: &str, worker: &str, n: u64, text: &str) {
-        self.disabled(task, worker, n, text);
+    fn panicked(&mut self, panic: &PanicEvent<'_>) {
+        let PanicEvent { task, worker, n, text, count, ended } = *panic;
+        match ended {
+            true => self.disabled(task, worker, n, text),
+            false => {
+                let message_id = Message::TaskFailed.id();
+                warn!(message_id, task, worker, tick = n, errors = count, "{task}: {text}; the next tick runs");
+            }
+        }
     }
 
     fn dropped(&mut self, worker: &str, dropped: u64) {
@@ -144,7 +151,8 @@ mod tests {
             for kind in kinds {
                 LogOutput.event(&Event { task, worker, kind });
             }
-            LogOutput.panicked(task, worker, 7, "index out of bounds");
+            let text = "index out of bounds";
+            LogOutput.panicked(&PanicEvent { task, worker, n: 7, text, count: 1, ended: true });
             LogOutput.dropped(worker, 5);
         });
         let mut expected = Vec::new();

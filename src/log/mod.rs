@@ -20,6 +20,23 @@ pub use message::Message;
 
 use crate::metrics::Event;
 
+/// Panics of one task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PanicEvent<'a> {
+    /// Name of the task.
+    pub task: &'a str,
+    /// Name of its worker.
+    pub worker: &'a str,
+    /// Index of the latest tick that panicked.
+    pub n: u64,
+    /// Its message and where in the source it happened.
+    pub text: &'a str,
+    /// How many panics this stands for.
+    pub count: u64,
+    /// The task has been disabled.
+    pub ended: bool,
+}
+
 /// Takes events as they happen.
 ///
 /// An implementation may be slow, but must return: until then nothing drains the records.
@@ -27,8 +44,8 @@ pub trait Output: Send {
     /// Reports an event.
     fn event(&mut self, event: &Event<'_>);
 
-    /// A task panicked at tick `n` with this message, and has been disabled.
-    fn panicked(&mut self, task: &str, worker: &str, n: u64, text: &str);
+    /// A task panicked.
+    fn panicked(&mut self, panic: &PanicEvent<'_>);
 
     /// `dropped` records of `worker` have found no room since the last call.
     fn dropped(&mut self, worker: &str, dropped: u64);

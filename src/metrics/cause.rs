@@ -1,7 +1,6 @@
 //! Why a tick overran: the part that took the largest share of its response.
 //!
-//! Plain arithmetic on what the record holds; no evidence is asked of the kernel, so what lay behind a late wake-up or
-//! a long run is not said.
+//! Plain arithmetic on the record. The kernel is not asked, so the reason for a late wake-up or a long run stays open.
 
 use crate::channels::TickRecord;
 use crate::time::{Instant, Span};
@@ -33,7 +32,7 @@ impl Cause {
         }
     }
 
-    /// Its place in [`ALL`](Self::ALL).
+    /// Its index in [`ALL`](Self::ALL).
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -44,8 +43,8 @@ impl Cause {
         let late = record.lateness.max(Span::ZERO);
         let own = previous.map_or(Span::ZERO, |finished| finished - record.release).clamp(Span::ZERO, late);
         let woken = record.woke.clamp(Span::ZERO, late);
-        // Whatever of the lateness neither explains, other tasks took. A tick that another one preceded since the
-        // wake-up has a `woke` from before it, so the rest is theirs.
+        // The rest of the lateness is due to other tasks: a tick that another one preceded since the wake-up has a `woke`
+        // from before it.
         let blocked = late - own.max(woken);
         [(Self::RanLong, record.run()), (Self::OwnDebt, own), (Self::WokenLate, woken), (Self::Blocked, blocked)]
             .into_iter()

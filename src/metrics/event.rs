@@ -1,7 +1,7 @@
-//! What is worth telling while it runs, and how often: of each kind at most one per task per second.
+//! The events of a running task, limited in rate: of each kind at most one per task and second.
 //!
-//! Nothing is lost by that: an event stands for all of its kind since the one before, and carries their sums. The
-//! tick it names is the worst of them. Time is an argument.
+//! Nothing is lost: an event stands for all of its kind since the one before, and carries their sums. It names the worst
+//! tick of them. Time is an argument.
 
 use super::Cause;
 use crate::channels::{Outcome, TickRecord};
@@ -41,7 +41,7 @@ pub enum EventKind {
     Skipped {
         /// How many releases this stands for.
         skipped: u64,
-        /// How late the oldest of them was; `None`: the task is disabled, nobody was to run them.
+        /// How late the oldest of them was; `None`: the task is disabled.
         oldest: Option<Span>,
     },
     /// Ticks ran longer than the budget.
@@ -82,18 +82,18 @@ pub enum EventKind {
 
 const AT_MOST_EVERY: Span = Span::from_seconds(1);
 
-/// What has not been told yet of one kind.
+/// What has not been reported yet of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waiting {
     kind: Option<EventKind>,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 impl Waiting {
     fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
-        let ripe = last || self.told.is_none_or(|told| now - told >= AT_MOST_EVERY || now < told);
-        if ripe && let Some(kind) = self.kind.take() {
-            self.told = Some(now);
+        let due = last || self.reported.is_none_or(|reported| now - reported >= AT_MOST_EVERY || now < reported);
+        if due && let Some(kind) = self.kind.take() {
+            self.reported = Some(now);
             tell(kind);
         }
     }
@@ -112,7 +112,7 @@ pub(super) struct Limiter {
 }
 
 impl Limiter {
-    /// `oldest` is how late the oldest release was that the record tells of.
+    /// `oldest` is how late the oldest release in the record was.
     pub(super) fn note(&mut self, record: &TickRecord, cause: Cause, oldest: Span) {
         if record.overrun {
             self.note_overrun(record, cause);
@@ -139,8 +139,8 @@ impl Limiter {
                 self.failed.kind = Some(EventKind::Failed { count, n: record.n, error });
             }
             Outcome::Ended(error) => self.ended.kind = Some(EventKind::Ended { n: record.n, error }),
-            // A panic brings its own text by another way.
-            Outcome::Done | Outcome::Limited(None) | Outcome::Panicked => {}
+            // The text of a panic takes another way.
+            Outcome::Done | Outcome::Limited(None) | Outcome::Panicked { .. } => {}
         }
     }
 

@@ -1,13 +1,13 @@
-//! A histogram of spans, and the few numbers that stand for it.
+//! A histogram of spans, and the few numbers that summarise it.
 //!
-//! Buckets come from hdrhistogram; minimum, maximum and mean are kept exactly beside them. Lives on the cool side: it
-//! may allocate when a value larger than any before comes in.
+//! Buckets come from hdrhistogram; minimum, maximum and mean are kept exactly beside them. For cool threads: a value
+//! larger than any before may allocate.
 
 use crate::time::Span;
 use serde::Serialize;
 
-/// How many spans one stall adds at the most; longer stalls are entered in coarser steps, so that a machine that was
-/// suspended for a week does not keep the metrics thread busy for minutes.
+/// The most spans that one stall adds. Longer stalls are entered in coarser steps, so that a machine that was suspended for
+/// a week does not keep the metrics thread busy for minutes.
 const FINEST_STEPS: u64 = 10_000;
 
 /// A histogram of spans.
@@ -62,7 +62,7 @@ impl Histogram {
         self.buckets.len()
     }
 
-    /// The numbers that stand for it. All zero when nothing was entered.
+    /// The numbers that summarise it. All zero when nothing was entered.
     pub(crate) fn distribution(&self) -> Distribution {
         let count = self.count();
         if count == 0 {
@@ -84,7 +84,7 @@ impl Histogram {
     }
 }
 
-/// The numbers that stand for a histogram of spans, in nanoseconds.
+/// The numbers that summarise a histogram of spans, in nanoseconds.
 ///
 /// `min`, `max` and `mean` are exact, the percentiles to the digits the histogram keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

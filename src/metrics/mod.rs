@@ -1,7 +1,7 @@
-//! What the records add up to: histograms, counts and causes of every task, and the events worth telling.
+//! What the records add up to: histograms, counts and causes of every task, and the events worth reporting.
 //!
-//! Time comes in with the records and as an argument; nothing here waits. It runs on the metrics thread, or inside
-//! `hertzd simulate`, and may allocate.
+//! Time comes with the records and as an argument. Nothing here waits; it may allocate. Runs on the metrics thread, or
+//! inside `hertzd simulate`.
 
 mod cause;
 
@@ -16,7 +16,7 @@ pub use event::Event;
 pub(crate) use event::EventKind;
 pub(crate) use histogram::{Distribution, Histogram};
 pub(crate) use summary::{
-    Granted, HostSummary, JournalSummary, RecordedSummary, RecordsSummary, ValueSummary, WorkerSummary,
+    GrantedSummary, HostSummary, JournalSummary, RecordedSummary, RecordsSummary, ValueSummary, WorkerSummary,
 };
 pub use summary::{Summary, TaskSummary};
 
@@ -35,7 +35,7 @@ pub(crate) struct TaskFacts {
     pub worker: usize,
     /// One period, rounded up.
     pub period: Span,
-    /// Its grid moves (`delay`): a tick that starts late has put off releases that nobody counts as skipped.
+    /// Its grid moves (`delay`): a tick that starts late has put off releases that are not counted as skipped.
     pub grid_moves: bool,
 }
 
@@ -78,25 +78,23 @@ pub struct Totals {
 
 /// Histograms, counts and causes of every task.
 ///
-/// Workers and tasks have numbers, given by whoever starts them and never given twice.
+/// Workers and tasks have numbers, which are never given twice.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    workers: Vec<WorkerMetrics>,
-    tasks: Vec<Option<Box<TaskMetrics>>>, // by number; None: it is gone
+    workers: BTreeMap<usize, WorkerMetrics>, // by number
+    tasks: Vec<Option<Box<TaskMetrics>>>,    // by number; None: it has ended
     totals: Totals,
 }
 
 impl Metrics {
-    /// Adds a worker; the first has number 0, each after it the next.
-    pub(crate) fn add_worker(&mut self, name: String) {
-        self.workers.push(WorkerMetrics { name, oversleep: Histogram::new(3) });
+    /// Adds the worker with this number.
+    pub(crate) fn add_worker(&mut self, number: usize, name: String) {
+        self.workers.insert(number, WorkerMetrics { name, oversleep: Histogram::new(3) });
     }
 
-    /// Forgets what a worker that has ended took up.
+    /// Forgets a worker that has ended, after the last of its tasks.
     pub(crate) fn remove_worker(&mut self, number: usize) {
-        if let Some(worker) = self.workers.get_mut(number) {
-            worker.oversleep = Histogram::new(1);
-        }
+        self.workers.remove(&number);
     }
 
     /// Adds the task with this number.
@@ -119,7 +117,7 @@ impl Metrics {
         }));
     }
 
-    /// Forgets a task that has ended, once its last events have been told.
+    /// Forgets a task that has ended, after its last events.
     pub(crate) fn remove_task(&mut self, id: u32) {
         if let Some(task) = self.tasks.get_mut(id as usize) {
             *task = None;
@@ -136,17 +134,17 @@ impl Metrics {
         Some(&self.tasks.get(id as usize)?.as_ref()?.facts)
     }
 
-    /// Enters a record. One of a task that is not known is passed over. Returns the cause of an overrun.
+    /// Enters a record; that of an unknown task is ignored. Returns the cause of an overrun.
     pub(crate) fn take(&mut self, record: &TickRecord) -> Option<Cause> {
         let task = self.tasks.get_mut(record.task as usize).and_then(Option::as_mut)?;
-        if let Some(oversleep) = record.oversleep {
-            self.workers[task.facts.worker].oversleep.add(oversleep);
+        if let (Some(oversleep), Some(worker)) = (record.oversleep, self.workers.get_mut(&task.facts.worker)) {
+            worker.oversleep.add(oversleep);
         }
         let period = task.facts.period;
         task.lateness.add(record.lateness);
         let mut oldest = record.lateness;
         if task.facts.grid_moves && record.lateness >= period {
-            // What would have run meanwhile: else a stall of any length would be one late tick.
+            // The ticks that would have run meanwhile: else a stall of any length would be one late tick.
             let put_off = (record.lateness.nanos() / period.nanos().max(1)).unsigned_abs();
             task.lateness.add_missed(record.lateness - period, period, put_off);
         }
@@ -181,7 +179,7 @@ impl Metrics {
         record.overrun.then_some(cause)
     }
 
-    /// Enters releases of a task that no record tells of.
+    /// Enters releases of a task that no record reports.
     pub(crate) fn take_given_up(&mut self, id: u32, given_up: GivenUp) {
         let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else {
             return;
@@ -198,20 +196,18 @@ impl Metrics {
         }
     }
 
-    /// Hands the events that are ripe at `now` (any clock that goes on) to `tell`: of each kind at most one per task
-    /// per second, which stands for all that came since the one before. With `last`, all that is left.
+    /// Hands the events that are due at `now` (any clock that goes on) to `tell`: of each kind at most one per task and
+    /// second, which stands for all since the one before. With `last`, all that is left.
     pub(crate) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(&Event<'_>)) {
         for task in self.tasks.iter_mut().flatten() {
-            let worker = &self.workers[task.facts.worker].name;
-            task.limiter.tell(now, last, |kind| tell(&Event { task: &task.facts.name, worker, kind }));
+            tell_one(task, &self.workers, now, last, &mut tell);
         }
     }
 
     /// As [`tell`](Self::tell) with `last`, for one task.
     pub(crate) fn tell_last(&mut self, id: u32, now: Instant, mut tell: impl FnMut(&Event<'_>)) {
         if let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) {
-            let worker = &self.workers[task.facts.worker].name;
-            task.limiter.tell(now, true, |kind| tell(&Event { task: &task.facts.name, worker, kind }));
+            tell_one(task, &self.workers, now, true, &mut tell);
         }
     }
 
@@ -222,17 +218,17 @@ impl Metrics {
 
     /// How late a worker's sleeps ended.
     pub(crate) fn oversleep(&self, worker: usize) -> Distribution {
-        self.workers.get(worker).map_or(Distribution::default(), |worker| worker.oversleep.distribution())
+        self.workers.get(&worker).map_or(Distribution::default(), |worker| worker.oversleep.distribution())
     }
 
     /// All that is known of one task, in numbers.
-    pub(crate) fn picture(&self, id: u32) -> Picture {
+    pub(crate) fn snapshot(&self, id: u32) -> TaskSnapshot {
         let Some(task) = self.tasks.get(id as usize).and_then(Option::as_ref) else {
-            return Picture::default();
+            return TaskSnapshot::default();
         };
         let counts = &task.causes;
         let causes = Cause::ALL.into_iter().map(|cause| (cause.word(), counts[cause.index()]));
-        Picture {
+        TaskSnapshot {
             lateness: task.lateness.distribution(),
             run: task.run.distribution(),
             response: task.response.distribution(),
@@ -242,9 +238,20 @@ impl Metrics {
     }
 }
 
+fn tell_one(
+    task: &mut TaskMetrics,
+    workers: &BTreeMap<usize, WorkerMetrics>,
+    now: Instant,
+    last: bool,
+    mut tell: impl FnMut(&Event<'_>),
+) {
+    let worker = workers.get(&task.facts.worker).map_or("?", |worker| &worker.name);
+    task.limiter.tell(now, last, |kind| tell(&Event { task: &task.facts.name, worker, kind }));
+}
+
 /// All that is known of one task, in numbers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Picture {
+pub(crate) struct TaskSnapshot {
     /// Started − release; releases given up count at the lateness they had then.
     pub lateness: Distribution,
     /// Finished − started.

@@ -6,7 +6,7 @@ use super::Distribution;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// Version of this format: 1.
@@ -33,13 +33,13 @@ pub struct HostSummary {
     pub cpus: usize,
     /// The kernel's preemption model.
     pub preempt: String,
-    /// What the kernel's clock counts with.
+    /// The kernel's clock source.
     pub clocksource: String,
 }
 
 /// What the kernel granted a worker, read back from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Granted {
+pub struct GrantedSummary {
     /// Scheduling policy: `fifo`, `rr`, `deadline`, `other`; `virtual` under `simulate`.
     pub policy: String,
     /// Real-time priority in 1..=99; 0 where the policy has none.
@@ -48,7 +48,7 @@ pub struct Granted {
     pub memory_locked: bool,
 }
 
-/// What one worker came to.
+/// The result of one worker.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkerSummary {
     /// Its name.
@@ -56,7 +56,7 @@ pub struct WorkerSummary {
     /// The processor it is pinned to; `null`: several, or none.
     pub cpu: Option<usize>,
     /// What the kernel granted.
-    pub granted: Granted,
+    pub granted: GrantedSummary,
     /// What the kernel refused, each with the reason and the remedy.
     pub refused: Vec<String>,
     /// Processor time used, as a share of one processor.
@@ -69,7 +69,7 @@ pub struct WorkerSummary {
     pub oversleep_ns: Distribution,
 }
 
-/// What one task came to. `ran + skipped = due`.
+/// The result of one task. `ran + skipped = due`.
 #[derive(Clone, Debug, Serialize)]
 pub struct TaskSummary {
     /// Its name.
@@ -90,7 +90,7 @@ pub struct TaskSummary {
     pub over_budget: u64,
     /// Ticks that returned an error or panicked.
     pub errors: u64,
-    /// The task was ended before the run was, by a panic or by `on-error`.
+    /// The task was ended before the run was: by a panic, `on-error` or `on-overrun-limit`.
     pub disabled: bool,
     /// Started − release; releases given up count at the lateness they had then.
     pub lateness_ns: Distribution,
@@ -108,7 +108,7 @@ pub struct TaskSummary {
     pub recorded: Option<RecordedSummary>,
 }
 
-/// What one value came to; all `null` when no tick had it.
+/// One value's last, smallest and largest; all `null` when no tick had it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ValueSummary {
     /// The latest.
@@ -121,8 +121,8 @@ pub struct ValueSummary {
     pub unit: String,
 }
 
-/// What a recording came to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The result of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecordedSummary {
     /// The file.
     pub path: String,
@@ -136,11 +136,11 @@ pub struct RecordedSummary {
     pub samples: u64,
     /// Ticks written, in MCAP.
     pub ticks: u64,
-    /// Bytes that all this takes, headers and what lies between not counted.
+    /// Bytes of all these, headers and padding not counted.
     pub bytes: u64,
     /// Files begun or continued.
     pub files: u64,
-    /// Places where the stream of blocks does not go on where it left off: something is missing there.
+    /// Gaps in the stream of blocks: something is missing there.
     pub gaps: u64,
 }
 
@@ -149,7 +149,7 @@ pub struct RecordedSummary {
 pub struct JournalSummary {
     /// Entries that the journal has taken.
     pub sent: u64,
-    /// Entries that were given up because the journal took none for too long.
+    /// Entries that were dropped because the journal took none for too long.
     pub lost: u64,
 }
 
@@ -158,6 +158,6 @@ pub struct JournalSummary {
 pub struct RecordsSummary {
     /// Records that arrived.
     pub sent: u64,
-    /// Records that found no room: the histograms are short of them, the counts are not.
+    /// Records that found no room: they are missing from the histograms, not from the counts.
     pub dropped: u64,
 }

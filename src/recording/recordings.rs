@@ -34,7 +34,7 @@ impl Recording {
         &self.config.path
     }
 
-    pub(super) const fn format(&self) -> RecordFormat {
+    pub(crate) const fn format(&self) -> RecordFormat {
         self.config.format
     }
 

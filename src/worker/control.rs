@@ -1,17 +1,16 @@
-//! What others tell a running worker, and what it lets them see: plain atomics, written without waiting.
+//! Requests to a running worker, and what it shows of itself: plain atomics, written without waiting.
 
 use crate::time::{Instant, Span};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What others tell a running worker, and what it lets them see.
+/// Requests to a running worker, and what it shows of itself.
 ///
-/// The hot thread is the only writer of what is seen, so a store is all it costs.
+/// The hot thread is the only writer of what it shows, so each update is a plain store.
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicBool,
     failed: AtomicU64, // number of the task plus one; 0: none
     exchange: AtomicBool,
-    completed: AtomicBool,
     ticks: AtomicU64,
     running: AtomicU64, // number of the running task plus one; 0: none
     tick: AtomicU64,
@@ -50,18 +49,18 @@ pub enum Activity {
 }
 
 impl Control {
-    /// Asks the worker to end before its next tick. One that sleeps has to be interrupted as well.
+    /// Asks the worker to end before its next tick. A worker that sleeps must be interrupted as well.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// The number of the task that has ended the run, as its configuration asks.
+    /// The number of the task that ended the run, as its configuration asks.
     pub fn failed(&self) -> Option<u32> {
         u32::try_from(self.failed.load(Ordering::Acquire).checked_sub(1)?).ok()
     }
 
-    /// What the worker is doing. Its parts are read one after the other, so a tick that ends meanwhile may show with the
-    /// index of the next; a tick that lasts is shown as it is.
+    /// What the worker is doing. The parts are read one after the other: a tick that ends meanwhile may show with the index
+    /// of the next one, a tick that lasts shows exactly.
     pub fn doing(&self) -> Doing {
         let instant = |nanos: &AtomicU64| Instant::from_nanos(nanos.load(Ordering::Relaxed).into());
         let running = self.running.load(Ordering::Acquire);
@@ -70,7 +69,7 @@ impl Control {
                 Activity::Runs { task, n: self.tick.load(Ordering::Relaxed), since: instant(&self.since) }
             }
             _ => match self.until.load(Ordering::Relaxed) {
-                // It has not come to its first rest: it may take its time to start.
+                // Before its first rest: starting may take a while.
                 0 => Activity::Rests { until: Instant::MAX },
                 _ => Activity::Rests { until: instant(&self.until) },
             },
@@ -88,15 +87,6 @@ impl Control {
         self.spun.store(spun.nanos().unsigned_abs(), Ordering::Relaxed);
     }
 
-    /// The loop has come to its end, so that the thread's end is no accident.
-    pub fn completed(&self) -> bool {
-        self.completed.load(Ordering::Acquire)
-    }
-
-    pub(super) fn complete(&self) {
-        self.completed.store(true, Ordering::Release);
-    }
-
     pub(super) fn stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
@@ -106,8 +96,8 @@ impl Control {
         self.stop();
     }
 
-    /// A set waits to be exchanged. The flag is raised when the set lies ready, so that the hot thread never looks into
-    /// the channel while somebody is still putting it there.
+    /// Asks for an exchange of task sets. The flag is raised after the set was sent, so that the hot thread never looks into
+    /// the channel while the set is still being put there.
     pub(super) fn ask_for_exchange(&self) {
         self.exchange.store(true, Ordering::Release);
     }
@@ -132,7 +122,7 @@ impl Control {
     }
 }
 
-/// Nanoseconds in 64 bits: any reading of a real clock for 584 years; later, the end of that.
+/// Nanoseconds in 64 bits, saturating: a real clock gets there after 584 years.
 fn low(instant: Instant) -> u64 {
     u64::try_from(instant.nanos().max(0)).unwrap_or(u64::MAX)
 }

@@ -1,10 +1,12 @@
 //! The hot thread: one pinned, high-priority OS thread that runs its tasks one after the other.
 //!
-//! It is started in steps, so that everything else is there before it turns real-time: [`Worker::spawn`] makes the
-//! thread, [`Worker::set_up`] lets it ask the kernel for its CPUs and its priority, [`Worker::start`] hands it the
-//! schedule, whose epoch is chosen then. Only the last step enters the hot loop.
+//! It starts in steps, so that everything else exists before it turns real-time: [`Worker::spawn`] makes the thread,
+//! [`Worker::set_up`] lets it ask the kernel for its CPUs and its priority, [`Worker::start`] hands it its tasks, whose
+//! epoch is chosen then. Only the last step enters the hot loop.
 
 mod control;
+
+mod judge;
 
 mod panic;
 
@@ -14,14 +16,17 @@ mod set;
 
 mod setup;
 
+mod slot;
+
 pub use control::Control;
 pub(crate) use control::{Activity, Doing};
-pub(crate) use panic::{Panic, keep_quiet};
-pub(crate) use run::{Counts, Exchange};
-pub use run::{Report, Runner, Slot};
+pub(crate) use panic::Panic;
+pub use run::{Report, Runner};
 pub use set::TaskSet;
-pub(crate) use set::{Left, Pace, Seat};
-pub(crate) use setup::{Refusal, Standing};
+pub(crate) use set::{Ended, NextTask, Pace};
+pub(crate) use setup::{Granted, Refusal};
+pub(crate) use slot::Counts;
+pub use slot::Slot;
 
 use crate::channels::TickSender;
 use crate::config::Scheduling;
@@ -30,11 +35,12 @@ use crate::sys::clock::{KernelClock, thread_cpu_time};
 use crate::sys::thread::{self, ThreadId};
 use crate::time::Span;
 use crossbeam_channel::{Receiver, Sender, bounded};
+use run::Exchange;
 use std::io;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-/// How many panics wait for the metrics thread at the most.
+/// How many panics can wait for the metrics thread.
 const PANICS: usize = 64;
 
 /// Everything a worker needs to know before it can be started.
@@ -54,41 +60,54 @@ pub(crate) struct Assignment {
     pub ticks: TickSender,
 }
 
-/// What a worker came to.
-#[derive(Debug, Default)]
+/// The result of a worker's run.
 pub(crate) struct Finished {
     /// Counts of the run.
     pub report: Report,
     /// Processor time used by the loop.
     pub cpu: Span,
+    /// Its tasks. Dropping them closes files, which may block.
+    pub tasks: Box<TaskSet>,
 }
 
-/// A worker's thread, from outside.
+/// How a worker's thread ended.
+pub(crate) enum WorkerEnd {
+    /// It came to its end.
+    Finished(Finished),
+    /// It was never started.
+    Unused,
+    /// A fault of its own ended it.
+    Died,
+}
+
+/// A worker's thread, from outside. Nothing here blocks but [`set_up`](Self::set_up).
 #[derive(Debug)]
 pub(crate) struct Worker {
     control: Arc<Control>,
-    thread: JoinHandle<Option<Finished>>,
+    thread: JoinHandle<()>,
     id: ThreadId,
-    panics: Option<Receiver<Panic>>,
     go: Sender<()>,
-    standing: Receiver<Standing>,
-    start: Sender<TaskSet>,
+    granted: Receiver<Granted>,
+    start: Option<Sender<TaskSet>>,
+    started: bool,
     incoming: Sender<Box<TaskSet>>,
     outgoing: Receiver<Box<TaskSet>>,
+    finished: Receiver<Finished>,
 }
 
 impl Worker {
-    /// Makes the thread, which then waits. When it has ended it says so on `done`.
+    /// Makes the thread, which then waits; and where the panics of its tasks arrive. When it has ended it sends on `done`.
     ///
     /// # Errors
     /// The system's reason why there is no thread.
-    pub(crate) fn spawn(assignment: Assignment, done: Sender<()>) -> io::Result<Self> {
+    pub(crate) fn spawn(assignment: Assignment, done: Sender<()>) -> io::Result<(Self, Receiver<Panic>)> {
         let (go, may_go) = bounded::<()>(1);
-        let (tell_standing, standing) = bounded(1);
+        let (tell_granted, granted) = bounded(1);
         let (start, take_start) = bounded::<TaskSet>(1);
         let (tell_born, born) = bounded(1);
         let (incoming, take_set) = bounded(1);
         let (give_back, outgoing) = bounded(1);
+        let (finish, finished) = bounded(1);
         let exchange = Exchange { incoming: take_set, outgoing: give_back };
         let control = Arc::new(Control::default());
         // The kernel keeps 15 bytes of a thread's name.
@@ -96,20 +115,20 @@ impl Worker {
         let shared = control.clone();
         let body = move || {
             let Assignment { cpus, scheduling, clock, tail, ticks, .. } = assignment;
-            let _ended = Ended(done);
-            let _ = tell_born.send((thread::id(), keep_quiet(PANICS)));
-            may_go.recv().ok()?;
-            let _ = tell_standing.send(setup::set_up(&cpus, scheduling));
-            let set = take_start.recv().ok()?;
+            let _done = SendOnDrop(done);
+            let _ = tell_born.send((thread::id(), panic::capture(PANICS)));
+            let Ok(()) = may_go.recv() else { return };
+            let _ = tell_granted.send(setup::set_up(&cpus, scheduling));
+            let Ok(set) = take_start.recv() else { return };
             let before = thread_cpu_time();
-            let runner = Runner::new(clock, set, Sleeps::new(tail), ticks, shared.clone()).exchanging(exchange);
-            let (report, _ticks) = runner.run();
-            shared.complete();
-            Some(Finished { report, cpu: thread_cpu_time() - before })
+            let runner = Runner::new(clock, set, Sleeps::new(tail), ticks, shared).exchanging(exchange);
+            let (report, _ticks, tasks) = runner.run();
+            let _ = finish.send(Finished { report, cpu: thread_cpu_time() - before, tasks });
         };
         let thread = Builder::new().name(name).spawn(body)?;
         let (id, panics) = born.recv().map_err(|_| io::Error::other("the worker's thread ended at once"))?;
-        Ok(Self { control, thread, id, panics: Some(panics), go, standing, start, incoming, outgoing })
+        let start = Some(start);
+        Ok((Self { control, thread, id, go, granted, start, started: false, incoming, outgoing, finished }, panics))
     }
 
     /// The kernel's number of its thread.
@@ -117,29 +136,27 @@ impl Worker {
         self.id
     }
 
-    /// Where its tasks' panics are told; there is one receiver.
-    pub(crate) fn take_panics(&mut self) -> Option<Receiver<Panic>> {
-        self.panics.take()
-    }
-
-    /// Lets it set itself up and, last, promote itself; returns where it then stands.
+    /// Lets it set itself up and, last, promote itself; waits for what it was granted.
     ///
     /// # Errors
     /// When the thread has ended.
-    pub(crate) fn set_up(&self) -> io::Result<Standing> {
+    pub(crate) fn set_up(&self) -> io::Result<Granted> {
         let gone = "the worker's thread ended during its set-up";
         self.go.send(()).map_err(|_| io::Error::other(gone))?;
-        self.standing.recv().map_err(|_| io::Error::other(gone))
+        self.granted.recv().map_err(|_| io::Error::other(gone))
     }
 
     /// Lets it run.
-    pub(crate) fn start(&self, set: TaskSet) {
-        // A thread that has ended will not take it, and tells so when it is joined.
-        let _ = self.start.send(set);
+    pub(crate) fn start(&mut self, set: TaskSet) {
+        if let Some(start) = self.start.take() {
+            // A thread that has ended shows as died.
+            let _ = start.send(set);
+            self.started = true;
+        }
     }
 
-    /// Lays a new set ready, to be taken between two ticks. One at a time: ask [`exchanged`](Self::exchanged) until it
-    /// has the old one.
+    /// Hands it a new set, to be taken between two ticks. One at a time: poll [`exchanged`](Self::exchanged) until the old
+    /// one is back.
     pub(crate) fn exchange(&self, set: TaskSet) {
         let _ = self.incoming.try_send(Box::new(set));
         self.control.ask_for_exchange();
@@ -165,46 +182,48 @@ impl Worker {
         self.control.rested()
     }
 
-    /// Its thread has ended in another way than by coming to its end.
-    pub(crate) fn died(&self) -> bool {
-        self.thread.is_finished() && !self.control.completed()
-    }
-
     /// Whether its thread has ended.
     pub(crate) fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
+    /// How it ended; `None`: it has not. Its result is handed out once.
+    pub(crate) fn take_end(&self) -> Option<WorkerEnd> {
+        let over = self.thread.is_finished();
+        // In this order: a thread sends its result before it ends.
+        match self.finished.try_recv() {
+            Ok(finished) => Some(WorkerEnd::Finished(finished)),
+            Err(_) if !over => None,
+            Err(_) if self.started => Some(WorkerEnd::Died),
+            Err(_) => Some(WorkerEnd::Unused),
+        }
+    }
+
     /// Asks it to end before its next tick. Repeat it until the thread has ended: a request that comes just before the
     /// thread falls asleep does not wake it.
-    pub(crate) fn stop(&self) {
+    pub(crate) fn stop(&mut self) {
+        self.start = None; // ends a thread that has not been started
         self.control.stop();
         self.wake();
     }
 
-    /// Ends its sleep, if it is asleep. A tick is left alone: whatever a task waits for would be interrupted, too.
+    /// Ends its sleep, if it is asleep. Never during a tick: that would interrupt the task's own system calls.
     fn wake(&self) {
         if matches!(self.doing().now, Activity::Rests { .. }) && !self.thread.is_finished() {
             thread::interrupt(self.id);
         }
     }
 
-    /// The number of the task that has ended it, as its configuration asks.
+    /// The number of the task that ended it, as its configuration asks.
     pub(crate) fn failed(&self) -> Option<u32> {
         self.control.failed()
     }
-
-    /// Waits for the thread to end. `None`: it never ran, or a fault of its own ended it.
-    pub(crate) fn join(self) -> Option<Finished> {
-        drop((self.go, self.start));
-        self.thread.join().ok().flatten()
-    }
 }
 
-/// Says that the thread ends, however it does.
-struct Ended(Sender<()>);
+/// Sends when it is dropped, so that the end of a thread is noticed in any case.
+struct SendOnDrop(Sender<()>);
 
-impl Drop for Ended {
+impl Drop for SendOnDrop {
     fn drop(&mut self) {
         let _ = self.0.send(());
     }

@@ -1,8 +1,7 @@
-//! What a panicking task said, carried from the hot thread to the cool ones without a word on stderr.
+//! The text of a task's panic, carried from the hot thread to the cool ones.
 //!
-//! The standard panic message is written to stderr by the thread that panics. A worker must not: a reader of stderr
-//! that has stopped would stop the worker, and with it every other task. A panic allocates all the same; it happens
-//! once to a task, which is disabled by it.
+//! By default a panicking thread writes its message to stderr. A worker must not: a reader of stderr that stalls would
+//! stall the worker. A panic allocates all the same, each time.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::any::Any;
@@ -16,28 +15,29 @@ pub(crate) struct Panic {
     pub task: u32,
     /// Index of the tick.
     pub n: u64,
-    /// Its message and place in the source.
+    /// Its message and where in the source it happened.
     pub text: String,
+    /// The task has been disabled by it.
+    pub ended: bool,
 }
 
-struct Desk {
+struct Outbox {
     panics: Sender<Panic>,
     text: String,
 }
 
 thread_local! {
-    static DESK: RefCell<Option<Desk>> = const { RefCell::new(None) };
+    static OUTBOX: RefCell<Option<Outbox>> = const { RefCell::new(None) };
 }
 
-/// From now on a panic on this thread is not printed, but goes to the receiver that is returned, which has room for this
-/// many at a time.
-pub(crate) fn keep_quiet(room: usize) -> Receiver<Panic> {
+/// From now on panics on this thread go to the returned receiver, which has room for this many, and not to stderr.
+pub(crate) fn capture(room: usize) -> Receiver<Panic> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            let kept = DESK.with_borrow_mut(|desk| {
-                desk.as_mut().map(|desk| desk.text = info.to_string().replace('\n', " ")).is_some()
+            let kept = OUTBOX.with_borrow_mut(|outbox| {
+                outbox.as_mut().map(|outbox| outbox.text = info.to_string().replace('\n', " ")).is_some()
             });
             if !kept {
                 before(info);
@@ -45,18 +45,20 @@ pub(crate) fn keep_quiet(room: usize) -> Receiver<Panic> {
         }));
     });
     let (panics, receiver) = bounded(room);
-    DESK.set(Some(Desk { panics, text: String::new() }));
+    OUTBOX.set(Some(Outbox { panics, text: String::new() }));
     receiver
 }
 
-/// Hands on what the panic just caught had to say.
-pub(super) fn pass_on(task: u32, n: u64, payload: Box<dyn Any + Send>) {
-    // A payload whose destructor panics would take the worker with it; its few bytes are let go.
-    std::mem::forget(payload);
-    DESK.with_borrow_mut(|desk| {
-        if let Some(Desk { panics, text }) = desk {
-            // Where so many panic at once that there is no room, their records still tell that they did.
-            let _ = panics.try_send(Panic { task, n, text: std::mem::take(text) });
+/// Hands over the panic that was just caught; `ended`: its task has been disabled by it.
+pub(super) fn pass_on(task: u32, n: u64, payload: Box<dyn Any + Send>, ended: bool) {
+    // Any other payload may have a destructor that panics or blocks, so it is leaked.
+    if !payload.is::<String>() && !payload.is::<&'static str>() {
+        std::mem::forget(payload);
+    }
+    OUTBOX.with_borrow_mut(|outbox| {
+        if let Some(Outbox { panics, text }) = outbox {
+            // Without room the text is lost; the tick's record still counts the panic.
+            let _ = panics.try_send(Panic { task, n, text: std::mem::take(text), ended });
         }
     });
 }

@@ -1,62 +1,23 @@
 //! The hot loop: wait for the next release, run what is due, hand over a record.
 //!
-//! Time comes from the [`Clock`] that the loop is generic over, so that the same lines run on the kernel's clock and
-//! on the virtual one. From the first tick to the last nothing here allocates, locks, logs or makes a system call other
-//! than the sleep; a task's panic is the one exception, and ends the task. What comes after the last tick may.
+//! Time comes from the [`Clock`] that the loop is generic over, so that the same lines run on the kernel's clock and on
+//! the virtual one. From the first tick to the last the loop does not allocate, lock, log or make a system call other
+//! than the sleep. A task's panic is the one exception. The report after the last tick may allocate.
 
 use super::control::Control;
+use super::judge::{Returned, Verdict, judge};
 use super::panic;
 use super::set::TaskSet;
-use crate::channels::{Outcome, TickRecord, TickSink};
-use crate::channels::{Row, RowSender};
-use crate::config::{LimitAction, OnError};
-use crate::pacing::{Account, Due, GivenUp, LeakyBucket, Next, Sleeps};
-use crate::task::{Task, Tick};
+use super::slot::Counts;
+use crate::channels::{Row, TickRecord, TickSink};
+use crate::pacing::{Due, GivenUp, Next, Sleeps};
+use crate::task::Tick;
 use crate::time::{Clock, Instant, Span, Wake};
 use crossbeam_channel::{Receiver, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// A task in its place on a worker.
-pub struct Slot {
-    /// Its number; no two tasks of a process have the same.
-    pub id: u32,
-    /// The task.
-    pub task: Box<dyn Task>,
-    /// Latest allowed finish, relative to the release.
-    pub deadline: Span,
-    /// Longest allowed run, if there is one.
-    pub budget: Option<Span>,
-    /// One period, rounded up.
-    pub period: Span,
-    /// What an error leads to.
-    pub on_error: OnError,
-    /// How many overruns are too many, and what they lead to.
-    pub limit: Option<(LeakyBucket, LimitAction)>,
-    /// One for each of the task's columns.
-    pub values: Vec<f64>,
-    /// Where rows of values go; `None`: nowhere.
-    pub rows: Option<RowSender>,
-}
-
-/// What a task's slot counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Ticks run.
-    pub ran: u64,
-    /// Releases given up.
-    pub skipped: u64,
-    /// Ticks whose response exceeded the deadline.
-    pub overruns: u64,
-    /// Ticks whose run exceeded the budget.
-    pub over_budget: u64,
-    /// Ticks that returned an error or panicked.
-    pub errors: u64,
-    /// The task was ended before the run was.
-    pub disabled: bool,
-}
-
-/// What a worker's run came to.
+/// The result of a worker's run.
 #[derive(Debug, Default)]
 pub struct Report {
     /// One for each task, in the order of declaration, with its number.
@@ -74,7 +35,7 @@ pub struct Report {
 /// The hot end of the exchange of task sets.
 #[derive(Debug)]
 pub struct Exchange {
-    /// Where the new set lies, once [`Control`] says so.
+    /// Where the new set is, once [`Control`] says so.
     pub incoming: Receiver<Box<TaskSet>>,
     /// Where the old one goes.
     pub outgoing: Sender<Box<TaskSet>>,
@@ -118,8 +79,9 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         Self { exchange: Some(exchange), ..self }
     }
 
-    /// Runs until no release is left or somebody asks for a stop.
-    pub fn run(mut self) -> (Report, S) {
+    /// Runs until no release is left or a stop is asked for. Returns the tasks as well, to be dropped where closing a file
+    /// may take its time.
+    pub fn run(mut self) -> (Report, S, Box<TaskSet>) {
         let began = self.clock.now();
         while !self.control.stopping() {
             if self.control.exchange_asked() {
@@ -133,7 +95,10 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             }
         }
         let now = self.clock.now();
-        (self.close(now, now - began), self.sink)
+        let ended = self.set.close(now);
+        let Self { set, sink, wakes, spun, .. } = self;
+        let report = Report { tasks: ended.tasks, given_up: ended.given_up, wakes, spun, elapsed: now - began };
+        (report, sink, set)
     }
 
     fn tick(&mut self, due: Due) {
@@ -149,41 +114,28 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         let finished = self.clock.now();
         self.control.ends();
 
-        let (run, response) = (finished - started, finished - release);
-        let overrun = response > slot.deadline;
-        let over_budget = slot.budget.is_some_and(|budget| run > budget);
-        let over_limit = overrun && slot.limit.as_mut().is_some_and(|(bucket, _)| bucket.overrun(finished));
-        let at_limit = slot.limit.as_ref().filter(|_| over_limit).map(|(_, action)| *action);
-        let limited = at_limit.is_some_and(|action| action != LimitAction::Warn);
-
-        let outcome = match result {
-            Ok(Ok(())) if limited => Outcome::Limited(None),
-            Ok(Ok(())) => Outcome::Done,
-            Ok(Err(error)) if limited => Outcome::Limited(Some(error)),
-            Ok(Err(error)) if slot.on_error == OnError::Continue => Outcome::Failed(error),
-            Ok(Err(error)) => Outcome::Ended(error),
-            Err(payload) => {
-                panic::pass_on(slot.id, n, payload);
-                Outcome::Panicked
-            }
+        let returned = match &result {
+            Ok(Ok(())) => Returned::Well,
+            Ok(Err(error)) => Returned::Failed(*error),
+            Err(_) => Returned::Panicked,
         };
+        let response = finished - release;
+        let Verdict { outcome, overrun, over_budget, over_limit, exits } =
+            judge(slot, returned, finished - started, response, finished);
         let disabled = outcome.ends_task();
+        if let Err(payload) = result {
+            panic::pass_on(slot.id, n, payload, disabled);
+        }
         let settled = match disabled {
             false => set.schedule.settle(task, started, finished),
             true => set.schedule.disable(task, started, finished),
-        };
-        let exits = match outcome {
-            Outcome::Ended(_) => slot.on_error == OnError::Exit,
-            Outcome::Limited(Some(_)) if slot.on_error == OnError::Exit => true,
-            Outcome::Limited(_) => at_limit == Some(LimitAction::Exit),
-            _ => false,
         };
         if exits {
             self.control.fail(slot.id);
         }
         let well = !outcome.is_error();
         // A failed tick may have set some of its values; after a panic none can be trusted.
-        if let (true, Some(rows)) = (outcome != Outcome::Panicked, &mut slot.rows) {
+        if let (true, Some(rows)) = (returned != Returned::Panicked, &mut slot.rows) {
             rows.offer(Row { n, release, lateness, values: &slot.values });
         }
 
@@ -231,7 +183,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         self.control.count_rest(self.wakes, self.spun);
     }
 
-    /// Between two ticks: takes the set that lies ready, and hands the old one back.
+    /// Between two ticks: takes the new set, and hands the old one back.
     fn exchange(&mut self) {
         let Some(exchange) = &self.exchange else { return };
         let Ok(mut set) = exchange.incoming.try_recv() else {
@@ -239,20 +191,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         };
         set.take_over(&mut self.set, self.clock.now());
         std::mem::swap(&mut self.set, &mut set);
-        // There is room: one set is under way at a time, and whoever sent it waits for this one, looking in now and then.
+        // There is room: one set is under way at a time, and its sender polls for this one.
         let _ = exchange.outgoing.try_send(set);
-    }
-
-    fn close(&mut self, now: Instant, elapsed: Span) -> Report {
-        let TaskSet { schedule, slots, counts, .. } = &mut *self.set;
-        let id = |position: usize| slots[position].as_ref().map_or(u32::MAX, |slot| slot.id);
-        let mut given_up = Vec::new();
-        schedule.close(now, |what| given_up.push((id(what.task), what)));
-        let with_account = |(position, account): (usize, &Account)| {
-            let counts = Counts { ran: account.ran(), skipped: account.skipped(), ..counts[position] };
-            (id(position), counts)
-        };
-        let tasks = schedule.accounts().enumerate().map(with_account).collect();
-        Report { tasks, given_up, wakes: self.wakes, spun: self.spun, elapsed }
     }
 }

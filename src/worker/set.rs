@@ -1,10 +1,10 @@
 //! A worker's tasks, and the exchange of one set of them for another while the worker runs.
 //!
-//! The new set is made on a cool thread, with room for everything; the hot thread fills in, between two ticks, what only
-//! it knows: the accounts of the tasks that stay, and the instant at which the others begin. That is moving and
-//! arithmetic: it allocates nothing and reads no clock. The old set goes back to be dropped where dropping is allowed.
+//! The new set is made on a cool thread, with room for everything. Between two ticks the hot thread moves the accounts of
+//! the tasks that stay into it and starts the others at that instant. It allocates nothing and reads no clock. The old set
+//! goes back to a thread that may free memory and close files.
 
-use super::run::{Counts, Slot};
+use super::slot::{Counts, Slot};
 use crate::pacing::{Account, GivenUp, Grid, Overrun, Rate, Schedule};
 use crate::time::{Instant, Span};
 
@@ -31,8 +31,8 @@ impl Pace {
     }
 }
 
-/// One task of a new set.
-pub enum Seat {
+/// A task of the next set.
+pub enum NextTask {
     /// The task at this position of the old set: phase, index, counts and state go on.
     Kept(usize),
     /// A task that begins now.
@@ -44,7 +44,7 @@ pub struct TaskSet {
     pub(super) schedule: Schedule,
     pub(super) slots: Vec<Option<Box<Slot>>>,
     pub(super) counts: Vec<Counts>,
-    seats: Vec<Seat>,
+    next: Vec<NextTask>,
     ended: Instant, // when another set took over
 }
 
@@ -53,16 +53,16 @@ impl TaskSet {
     pub fn starting(schedule: Schedule, slots: Vec<Slot>) -> Self {
         let counts = vec![Counts::default(); slots.len()];
         let slots = slots.into_iter().map(|slot| Some(Box::new(slot))).collect();
-        Self { schedule, slots, counts, seats: Vec::new(), ended: Instant::ZERO }
+        Self { schedule, slots, counts, next: Vec::new(), ended: Instant::ZERO }
     }
 
     /// A set to be exchanged for a running one.
-    pub fn to_exchange(seats: Vec<Seat>) -> Self {
+    pub fn to_exchange(next: Vec<NextTask>) -> Self {
         Self {
-            schedule: Schedule::with_room_for(seats.len()),
-            slots: Vec::with_capacity(seats.len()),
-            counts: Vec::with_capacity(seats.len()),
-            seats,
+            schedule: Schedule::with_room_for(next.len()),
+            slots: Vec::with_capacity(next.len()),
+            counts: Vec::with_capacity(next.len()),
+            next,
             ended: Instant::ZERO,
         }
     }
@@ -70,14 +70,14 @@ impl TaskSet {
     /// Takes over from `old` at `now`, between two ticks. What is left in `old` is what was not kept.
     pub(super) fn take_over(&mut self, old: &mut Self, now: Instant) {
         old.ended = now;
-        for seat in &mut self.seats {
-            match std::mem::replace(seat, Seat::Kept(usize::MAX)) {
-                Seat::Kept(position) => {
+        for task in &mut self.next {
+            match std::mem::replace(task, NextTask::Kept(usize::MAX)) {
+                NextTask::Kept(position) => {
                     self.schedule.adopt(&old.schedule, position);
                     self.slots.push(old.slots[position].take());
                     self.counts.push(old.counts[position]);
                 }
-                Seat::New(pace, slot) => {
+                NextTask::New(pace, slot) => {
                     self.schedule.add(pace.joining(now), pace.deadline);
                     self.slots.push(Some(slot));
                     self.counts.push(Counts::default());
@@ -86,26 +86,30 @@ impl TaskSet {
         }
     }
 
-    /// What the tasks that were not kept had come to when they ended.
-    pub fn left(&mut self) -> Left {
-        let id = |slots: &[Option<Box<Slot>>], position: usize| slots[position].as_ref().map(|slot| slot.id);
-        let mut left = Left::default();
-        self.schedule.close(self.ended, |given_up| {
-            left.given_up.extend(id(&self.slots, given_up.task).map(|id| (id, given_up)));
-        });
-        for (position, account) in self.schedule.accounts().enumerate() {
-            let counts = Counts { ran: account.ran(), skipped: account.skipped(), ..self.counts[position] };
-            left.tasks.extend(id(&self.slots, position).map(|id| (id, counts)));
+    /// The final counts of the tasks that were not kept, once another set has taken over.
+    pub fn ended(&mut self) -> Ended {
+        self.close(self.ended)
+    }
+
+    /// Gives up what is left at `now`; the final counts of the tasks that are in it.
+    pub(super) fn close(&mut self, now: Instant) -> Ended {
+        let Self { schedule, slots, counts, .. } = self;
+        let id = |position: usize| slots[position].as_ref().map(|slot| slot.id);
+        let mut ended = Ended::default();
+        schedule.close(now, |given_up| ended.given_up.extend(id(given_up.task).map(|id| (id, given_up))));
+        for (position, account) in schedule.accounts().enumerate() {
+            let counts = Counts { ran: account.ran(), skipped: account.skipped(), ..counts[position] };
+            ended.tasks.extend(id(position).map(|id| (id, counts)));
         }
-        left
+        ended
     }
 }
 
-/// What tasks that were not kept had come to, by their numbers.
+/// The final counts of tasks, by their numbers.
 #[derive(Debug, Default)]
-pub struct Left {
-    /// What each had come to.
+pub struct Ended {
+    /// In the order of the set.
     pub tasks: Vec<(u32, Counts)>,
-    /// Releases that no record tells of.
+    /// Releases that no record reports.
     pub given_up: Vec<(u32, GivenUp)>,
 }

@@ -1,7 +1,7 @@
 //! What a worker's thread asks of the kernel before it runs: its CPUs, its policy, exact timers, a stack that is there.
 //!
-//! A refusal ends nothing: it is told with its reason and its remedy, and what was granted is read back from the kernel.
-//! No clock is read; runs once, before the hot loop, and may allocate.
+//! A refusal ends nothing: it is reported with its reason and its remedy, and what was granted is read back from the
+//! kernel. Reads no clock. Runs once, before the hot loop, and may allocate.
 
 use crate::config::Scheduling;
 use crate::sys::thread;
@@ -43,9 +43,9 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Where a worker's thread stands after its set-up.
+/// What the kernel granted a worker's thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct Granted {
     /// The policy the kernel says it has.
     pub policy: &'static str,
     /// The priority the kernel says it has; 0 where the policy has none.
@@ -59,7 +59,7 @@ pub(crate) struct Standing {
 }
 
 /// Sets up the calling thread; the policy comes last, so that nothing of the set-up runs in real time.
-pub(super) fn set_up(cpus: &[usize], scheduling: Scheduling) -> Standing {
+pub(super) fn set_up(cpus: &[usize], scheduling: Scheduling) -> Granted {
     let mut refused = Vec::new();
     if !cpus.is_empty()
         && let Err(reason) = thread::pin(cpus).and_then(|()| pinned_to_all(cpus))
@@ -72,7 +72,7 @@ pub(super) fn set_up(cpus: &[usize], scheduling: Scheduling) -> Standing {
             ),
             Err(_) => "allow it with AllowedCPUs= or CPUAffinity=".into(),
         };
-        refused.push(Refusal::new(what, &reason, "it runs on whatever CPU is free", remedy));
+        refused.push(Refusal::new(what, &reason, "it runs on any CPU that is free", remedy));
     }
     if let Err(reason) = thread::set_timer_slack(1) {
         refused.push(Refusal::new("exact timers", &reason, "sleeps may end 50 µs later", "allow prctl in the sandbox"));
@@ -84,10 +84,10 @@ pub(super) fn set_up(cpus: &[usize], scheduling: Scheduling) -> Standing {
     refused.splice(0..0, promoted.err());
     let scheduled = thread::scheduling();
     let (policy, priority) = scheduled.map_or(("unknown", 0), |scheduled| (scheduled.policy, scheduled.priority));
-    Standing { policy, priority, cpus: thread::affinity().unwrap_or_default(), not_realtime, refused }
+    Granted { policy, priority, cpus: thread::affinity().unwrap_or_default(), not_realtime, refused }
 }
 
-/// Of several CPUs the kernel leaves out, without a word, those that cannot be had.
+/// The kernel silently leaves out CPUs that are not available, as long as one is left.
 fn pinned_to_all(cpus: &[usize]) -> io::Result<()> {
     let granted = thread::affinity()?;
     match cpus.iter().all(|cpu| granted.contains(cpu)) {
@@ -109,7 +109,7 @@ fn promote(scheduling: Scheduling) -> Result<(), Refusal> {
     granted.map_err(|reason| {
         let grant = match reason.raw_os_error() {
             Some(libc::EBUSY) => {
-                "the CPUs have promised too much already: lower runtime, or stop other such tasks".into()
+                "the CPUs have no bandwidth left for it: lower runtime, or stop other deadline tasks".into()
             }
             Some(libc::EPERM) if limit > 0 => format!(
                 "grant it with LimitRTPRIO={limit} or AmbientCapabilities=CAP_SYS_NICE in the unit, or run as root; \
@@ -134,23 +134,23 @@ mod tests {
 
     #[test]
     fn what_is_refused_comes_with_a_remedy_and_the_thread_goes_on() {
-        let standing = std::thread::spawn(|| set_up(&[1_000], Scheduling::Other)).join().unwrap();
-        assert_eq!(standing.refused.len(), 1, "{standing:?}");
-        let text = standing.refused[0].to_string();
+        let granted = std::thread::spawn(|| set_up(&[1_000], Scheduling::Other)).join().unwrap();
+        assert_eq!(granted.refused.len(), 1, "{granted:?}");
+        let text = granted.refused[0].to_string();
         assert!(
             text.starts_with("pinning to CPU 1000 refused: ") && text.contains("this process may use CPU "),
             "{text}"
         );
-        assert_eq!((standing.policy, standing.priority, standing.not_realtime), ("other", 0, false));
+        assert_eq!((granted.policy, granted.priority, granted.not_realtime), ("other", 0, false));
     }
 
     #[test]
     fn a_priority_is_granted_and_read_back_or_refused_with_the_way_to_get_it() {
         let fifo = || set_up(&[], Scheduling::Fifo { priority: 42 });
-        let standing = std::thread::spawn(fifo).join().unwrap();
-        match standing.not_realtime {
-            false => assert_eq!((standing.policy, standing.priority), ("fifo", 42)),
-            true => assert!(standing.refused[0].remedy.contains("LimitRTPRIO=42"), "{standing:?}"),
+        let granted = std::thread::spawn(fifo).join().unwrap();
+        match granted.not_realtime {
+            false => assert_eq!((granted.policy, granted.priority), ("fifo", 42)),
+            true => assert!(granted.refused[0].remedy.contains("LimitRTPRIO=42"), "{granted:?}"),
         }
     }
 }

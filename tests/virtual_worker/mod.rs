@@ -75,13 +75,14 @@ pub(crate) fn run(
         deadline: spec.deadline,
         period: spec.rate.period(),
         on_error: OnError::Continue,
+        on_panic: OnError::Disable,
         values: Vec::new(),
         rows: None,
     };
     let slots = specs.into_iter().zip(0..).map(slot).collect();
     let set = TaskSet::starting(schedule, slots);
     let runner = Runner::new(clock, set, Sleeps::new(tail), Keep::default(), Arc::new(Control::default()));
-    let (report, Keep(records)) = runner.run();
+    let (report, Keep(records), _) = runner.run();
     (report, records)
 }
 

@@ -1,0 +1,43 @@
+//! The outcome of the reloads so far.
+
+use super::diff::{Change, Diff};
+use super::failure::Failure;
+use crate::log::Message;
+use tracing::{error, info};
+
+/// The outcome of the reloads so far.
+#[derive(Debug, Default)]
+pub(super) struct Reloads {
+    pub(super) done: u64,
+    pub(super) refused: u64,
+    pub(super) refused_last: bool,
+    pub(super) last: String,
+}
+
+impl Reloads {
+    /// A reload went through.
+    pub(super) fn accept(&mut self, diff: &Diff) {
+        let [kept, restarted, added, removed] =
+            [Change::Kept, Change::Restarted, Change::Added, Change::Removed].map(|of| diff.count(of));
+        let text = format!("tasks: {kept} kept, {restarted} restarted, {added} added, {removed} removed");
+        let message_id = Message::Reloaded.id();
+        info!(message_id, kept, restarted, added, removed, "reloaded: {text}");
+        self.note(false, text);
+    }
+
+    /// A reload was refused.
+    pub(super) fn refuse(&mut self, failure: &Failure) {
+        let text = match failure {
+            Failure::Config(problems) => problems.report(false, "the old configuration runs on"),
+            other => format!("{other}; the old configuration runs on"),
+        };
+        error!(message_id = Message::ReloadRefused.id(), "reload refused: {text}");
+        self.note(true, text);
+    }
+
+    fn note(&mut self, refused: bool, text: String) {
+        self.done += 1;
+        self.refused += u64::from(refused);
+        (self.refused_last, self.last) = (refused, text);
+    }
+}

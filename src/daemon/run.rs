@@ -1,0 +1,401 @@
+//! Main: an event loop that starts, watches, reloads, answers and stops.
+//!
+//! It runs no task, and waits for nothing but the next event: what may block is done by the builder, the recorder and the
+//! metrics thread. Only the end of a run waits for those, for a limited time each.
+
+use super::builder::{Builder, Loader, Prepared};
+use super::change::{RunningSet, Threads};
+use super::failure::Failure;
+use super::metrics_thread::{MetricsEnd, MetricsThread, View};
+use super::recorder_thread::{RecorderEnd, RecorderThread};
+use super::reloads::Reloads;
+use super::requests::Requests;
+use super::running::Running;
+use super::status_socket::{Query, StatusSocket};
+use super::summary::{self, DaemonSummary, Snapshot};
+use super::tick_feed;
+use super::watch::{self, ServiceNotices};
+use crate::log::{LogOutput, Output};
+use crate::metrics::{Summary, Totals};
+use crate::sys::clock::KernelClock;
+use crate::sys::host::Host;
+use crate::sys::{memory, notify, signals, thread};
+use crate::time::{Clock, Instant, Span};
+use crate::worker::WorkerEnd;
+use crossbeam_channel::{Receiver, never, select, unbounded};
+use std::path::PathBuf;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// How often progress is shown.
+const PROGRESS_EVERY: Span = Span::from_millis(250);
+
+/// How often main looks whether all is well, without a watchdog that wants to be fed more often.
+const LOOK_EVERY: Span = Span::from_seconds(1);
+
+/// How often a worker that is to stop or to exchange its tasks is looked at, and interrupted.
+const NUDGE_EVERY: Span = Span::from_millis(5);
+
+/// A start that takes longer than this waits for a release far ahead, and is looked at less often.
+const QUICK_START: Span = Span::from_seconds(1);
+
+/// How long a snapshot waits for the metrics thread.
+const VIEW_PATIENCE: Span = Span::from_millis(500);
+
+/// How long a stop waits, in this order: for the ticks that run; for a log that takes nothing; for a file system that a
+/// recording is on; for the builder.
+const TICK_PATIENCE: Span = Span::from_seconds(10);
+const LOG_PATIENCE: Span = Span::from_seconds(2);
+const DISK_PATIENCE: Duration = Duration::from_secs(4);
+const BUILDER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How to run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Run exactly the releases with `r(n) − epoch` below this, then stop; `None`: until asked to stop.
+    pub length: Option<Span>,
+    /// Where to listen for requests for a snapshot; `None`: nowhere.
+    pub status_socket: Option<PathBuf>,
+}
+
+/// What a run is connected to. By default there are no requests, and events go to the log.
+pub struct Connections<'a> {
+    /// Requests for a stop or a reload.
+    pub requests: Requests,
+    /// Where events go.
+    pub output: Box<dyn Output>,
+    /// Called a few times a second, where progress is shown.
+    pub progress: Option<&'a mut dyn FnMut(Progress)>,
+}
+
+impl Default for Connections<'_> {
+    fn default() -> Self {
+        Self { requests: Requests::default(), output: Box::new(LogOutput), progress: None }
+    }
+}
+
+/// The progress of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Since the epoch.
+    pub elapsed: Span,
+    /// What has happened so far.
+    pub totals: Totals,
+}
+
+/// The result of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The numbers.
+    pub summary: Summary,
+    /// Why it ended early, or what its numbers are short of: a task that may end it, a thread that died or hangs.
+    pub fault: Option<String>,
+}
+
+/// Where the current change of the set is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The builder prepares it.
+    Preparing,
+    /// The workers go over to it.
+    Changing,
+    /// There is none.
+    Settled,
+}
+
+/// A query that waits for the metrics thread.
+struct WaitingQuery {
+    query: Query,
+    view: Receiver<View>,
+    asked: Instant,
+}
+
+struct Daemon<'a> {
+    host: Host,
+    set: RunningSet,
+    threads: Threads,
+    connections: Connections<'a>,
+    ended: Receiver<()>,
+    status: Option<StatusSocket>,
+    waiting: Option<WaitingQuery>,
+    notices: ServiceNotices,
+    reloads: Reloads,
+    phase: Phase,
+    stopping: Option<Instant>,
+    fault: Option<String>,
+}
+
+/// Runs what `load` reads until its end, or until a stop is asked for.
+///
+/// # Errors
+/// Why nothing was run.
+pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<'_>) -> Result<Outcome, Failure> {
+    let mut daemon = Daemon::new(load.into(), options, connections)?;
+    while !daemon.is_over() {
+        daemon.next_event()?;
+        daemon.advance();
+        let refused = daemon.reloads.refused_last;
+        let totals = daemon.threads.metrics.totals();
+        daemon.notices.look(&mut daemon.set, |set| watch::status_line(set, totals, refused));
+        if let (Some(progress), Some(epoch)) = (daemon.connections.progress.as_mut(), daemon.set.epoch) {
+            progress(Progress { elapsed: KernelClock::monotonic().now() - epoch, totals });
+        }
+    }
+    Ok(daemon.finish())
+}
+
+impl<'a> Daemon<'a> {
+    /// Makes the threads, and lets the builder begin.
+    fn new(load: Loader, options: &Options, mut connections: Connections<'a>) -> Result<Self, Failure> {
+        let status = options.status_socket.as_deref().map(StatusSocket::listen).transpose();
+        let status = status.map_err(|reason| Failure::System("the status socket", reason))?;
+        signals::catch_interrupts().map_err(|reason| Failure::System("handling signals", reason))?;
+        memory::limit_arenas();
+        let output = std::mem::replace(&mut connections.output, Box::new(LogOutput));
+        let (done, ended) = unbounded();
+        // These threads, and those that the builder makes, leave signals to main.
+        let spawn = || {
+            let failed = |what| move |reason| Failure::System(what, reason);
+            let (feed, fed) = tick_feed::feed();
+            Ok(Threads {
+                metrics: MetricsThread::spawn(output, feed).map_err(failed("the metrics thread"))?,
+                recorder: RecorderThread::spawn(fed).map_err(failed("the recorder thread"))?,
+                builder: Builder::spawn(load, done).map_err(failed("the builder thread"))?,
+            })
+        };
+        let threads = thread::with_signals_blocked(spawn);
+        let threads = threads.map_err(|reason| Failure::System("blocking signals", reason))??;
+        let set = RunningSet::new(options.length);
+        threads.builder.prepare(set.sections.clone());
+        Ok(Self {
+            host: Host::read(),
+            set,
+            threads,
+            connections,
+            ended,
+            status,
+            waiting: None,
+            notices: ServiceNotices::new(),
+            reloads: Reloads::default(),
+            phase: Phase::Preparing,
+            stopping: None,
+            fault: None,
+        })
+    }
+
+    /// Waits for something to happen, for as long as nothing has to be looked at.
+    fn next_event(&mut self) -> Result<(), Failure> {
+        let queries = match (&self.status, &self.waiting) {
+            (Some(status), None) => status.queries.clone(),
+            _ => never(), // one at a time
+        };
+        let view = self.waiting.as_ref().map_or_else(never, |waiting| waiting.view.clone());
+        select! {
+            recv(self.ended) -> _ => {}
+            recv(self.connections.requests.woken()) -> _ => {}
+            recv(self.threads.builder.prepared) -> prepared => match prepared {
+                Ok(prepared) => self.prepared(prepared)?,
+                Err(_) => {
+                    self.fault = Some("the builder thread panicked; please report this".into());
+                    self.threads.builder.prepared = never();
+                }
+            },
+            recv(queries) -> query => if let Ok(query) = query {
+                let view = self.threads.metrics.look();
+                self.waiting = Some(WaitingQuery { query, view, asked: KernelClock::monotonic().now() });
+            },
+            recv(view) -> view => if let Some(WaitingQuery { query, .. }) = self.waiting.take() {
+                let _ = query.send(self.snapshot(view.ok().as_ref()));
+            },
+            default(self.patience()) => {}
+        }
+        let now = KernelClock::monotonic().now();
+        if let Some(WaitingQuery { query, .. }) = self.waiting.take_if(|waiting| now - waiting.asked > VIEW_PATIENCE) {
+            let _ = query.send(self.snapshot(None));
+        }
+        Ok(())
+    }
+
+    /// How long to wait for an event before looking around.
+    fn patience(&self) -> Duration {
+        let starts = || self.set.epoch.is_some_and(|epoch| KernelClock::monotonic().now() - epoch < QUICK_START);
+        let often = self.connections.progress.is_some() || !self.notices.ready || self.waiting.is_some();
+        let usual = if often { PROGRESS_EVERY } else { LOOK_EVERY };
+        let busy = self.stopping.is_some() || self.phase == Phase::Changing || (!self.notices.ready && starts());
+        let span = if busy { NUDGE_EVERY } else { usual.min(self.notices.feed_every().unwrap_or(LOOK_EVERY)) };
+        Duration::from_nanos(span.nanos().unsigned_abs())
+    }
+
+    /// The builder has prepared a change, or says why not. At the start that is the end of it.
+    fn prepared(&mut self, prepared: Result<Prepared, Failure>) -> Result<(), Failure> {
+        if self.stopping.is_some() {
+            self.threads.builder.close(prepared);
+            return Ok(());
+        }
+        let refused = match (prepared, self.set.can_change(self.notices.stalled_after())) {
+            (Ok(prepared), Ok(())) => {
+                self.set.begin(prepared, &mut self.threads);
+                self.phase = Phase::Changing;
+                return Ok(());
+            }
+            (Ok(prepared), Err(failure)) => {
+                self.threads.builder.close(prepared);
+                failure
+            }
+            (Err(failure), _) => failure,
+        };
+        if self.set.epoch.is_none() {
+            return Err(refused);
+        }
+        self.reloads.refuse(&refused);
+        self.settle();
+        Ok(())
+    }
+
+    /// Goes on with whatever is under way.
+    fn advance(&mut self) {
+        let starting = self.set.epoch.is_none();
+        if self.phase == Phase::Changing
+            && self.stopping.is_none()
+            && let Some(diff) = self.set.advance(&mut self.threads)
+        {
+            if starting {
+                self.phase = Phase::Settled;
+            } else {
+                self.reloads.accept(&diff);
+                self.settle();
+            }
+        }
+        let requests = &self.connections.requests;
+        if requests.take_cpu_limit() {
+            watch::demote_longest(&mut self.set);
+        }
+        let failed = self.set.workers.iter().any(|running| running.worker.failed().is_some());
+        let died = self
+            .set
+            .workers
+            .iter_mut()
+            .any(|running| running.has_ended() && matches!(running.end, Some(WorkerEnd::Died)));
+        if self.stopping.is_none() && (requests.stop_asked() || failed || died || self.fault.is_some()) {
+            self.stopping = Some(KernelClock::monotonic().now());
+            notify::stopping();
+        }
+        if self.stopping.is_some() {
+            self.set
+                .all_mut()
+                .filter(|running| !running.worker.is_finished())
+                .for_each(|running| running.worker.stop());
+        } else if self.phase == Phase::Settled && requests.take_reload() {
+            notify::reloading();
+            self.phase = Phase::Preparing;
+            self.threads.builder.prepare(self.set.sections.clone());
+        }
+    }
+
+    /// A reload is over.
+    fn settle(&mut self) {
+        self.phase = Phase::Settled;
+        let status = watch::status_line(&self.set, self.threads.metrics.totals(), self.reloads.refused_last);
+        self.notices.changed(&self.set, &status);
+    }
+
+    /// Whether nothing is left to wait for.
+    fn is_over(&mut self) -> bool {
+        let ended = self.set.all_mut().map(Running::has_ended).filter(|ended| !ended).count() == 0;
+        match self.stopping {
+            Some(since) => ended || KernelClock::monotonic().now() - since > TICK_PATIENCE,
+            None => ended && self.set.epoch.is_some() && self.phase == Phase::Settled,
+        }
+    }
+
+    /// The summary so far, as JSON; `None`: the metrics thread is held up.
+    fn snapshot(&self, view: Option<&View>) -> String {
+        let Some(view) = view else {
+            return "{\"error\":\"the metrics thread is held up: its log takes nothing\"}\n".into();
+        };
+        let now = KernelClock::monotonic().now();
+        let (locked, outputs) = (self.threads.builder.memory_locked(), self.threads.recorder.states());
+        let daemon = DaemonSummary {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            files: self.set.files.iter().map(|path| path.display().to_string()).collect(),
+            running_ns: self.set.epoch.map_or(0, |epoch| (now - epoch).nanos()),
+            ready: self.notices.ready,
+            reloads: self.reloads.done,
+            reloads_refused: self.reloads.refused,
+            last_reload: self.reloads.last.clone(),
+            last_reload_refused: self.reloads.refused_last,
+            sections: self.set.sections.clone(),
+        };
+        let summary = summary::of_set(&self.host, &self.set, locked, view, &outputs, now);
+        let snapshot = serde_json::to_string(&Snapshot { summary, daemon });
+        snapshot.map_or_else(|error| format!("{{\"error\":\"{error}\"}}"), |text| text + "\n")
+    }
+
+    /// Lets every thread come to its end, and sums up.
+    fn finish(mut self) -> Outcome {
+        if self.stopping.is_none() {
+            notify::stopping();
+        }
+        // A query that still waits gets no answer.
+        drop((self.waiting, self.status));
+        let now = KernelClock::monotonic().now();
+        let mut fault = self.fault;
+        for running in self.set.all() {
+            let worker = &running.config.name;
+            match &running.end {
+                Some(WorkerEnd::Finished(finished)) => {
+                    self.threads.metrics.give_up(finished.report.given_up.clone());
+                }
+                Some(WorkerEnd::Died) => {
+                    fault = Some(format!("the thread of worker {worker} died; please report this"))
+                }
+                Some(WorkerEnd::Unused) => {}
+                None => {
+                    let text = match running.running_tick() {
+                        Some((task, n, lasting)) => {
+                            format!("tick {n} of task {} has not returned for {lasting}", running.task_name(task))
+                        }
+                        None => format!("worker {worker} did not stop within {TICK_PATIENCE}"),
+                    };
+                    fault = Some(format!("{text}; the counts of worker {worker} are those of its records"));
+                }
+            }
+            if let Some(id) = running.worker.failed() {
+                let task = running.task_name(id);
+                fault.get_or_insert_with(|| format!("task {task} has ended the run, as its section asks (\"exit\")"));
+            }
+        }
+        let Threads { metrics, recorder, builder } = self.threads;
+        let log_patience = Duration::from_nanos(LOG_PATIENCE.nanos().unsigned_abs());
+        let view = metrics.look_within(log_patience).unwrap_or_else(|| {
+            fault = Some("the log took nothing for too long, so the summary has no histograms".into());
+            View::default()
+        });
+        // By now the metrics thread has handed on every tick that the recorder is to have.
+        let (outputs, recorder) = recorder.close(DISK_PATIENCE);
+        match recorder {
+            RecorderEnd::Finished => {}
+            RecorderEnd::Panicked => fault = Some("the recorder thread panicked; please report this".into()),
+            RecorderEnd::HeldUp => {
+                let recorded = outputs.iter().filter_map(|output| output.recorded.as_ref());
+                let lost: u64 = recorded.map(|recorded| recorded.lost).sum();
+                let text = format!("recordings: a file system takes nothing; {lost} rows, blocks and ticks are lost");
+                warn!(lost, "{text}");
+                fault = Some(text);
+            }
+        }
+        let summary = summary::of_set(&self.host, &self.set, builder.memory_locked(), &view, &outputs, now);
+        for running in std::mem::take(&mut self.set.workers) {
+            builder.close(running);
+        }
+        if metrics.finish(LOG_PATIENCE) == MetricsEnd::Panicked {
+            fault = Some("the metrics thread panicked; please report this".into());
+        }
+        if let Err(activity) = builder.finish(BUILDER_PATIENCE) {
+            warn!("the builder thread is left behind, it does not come back from {activity}");
+        }
+        info!(ticks = view.totals.ticks, overruns = view.totals.overruns, skipped = view.totals.skipped, "stopped");
+        Outcome { summary, fault }
+    }
+}

@@ -1,0 +1,164 @@
+//! The workers that run, each with its configuration and its tasks. Owned by main; nothing here blocks.
+
+use super::plan::{self, Epoch, Window};
+use super::stall::Watch;
+use crate::config::{ClockKind, TaskConfig, WorkerConfig};
+use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
+use crate::worker::{Activity, Granted, NextTask, Slot, TaskSet, Worker, WorkerEnd};
+
+/// From the start of a worker to its first release: long enough to be asleep by then.
+pub(super) const LEAD: Span = Span::from_millis(5);
+
+/// A task that runs.
+#[derive(Debug)]
+pub(super) struct RunningTask {
+    /// Its number; never given twice.
+    pub(super) id: u32,
+    /// Its index in the configuration.
+    pub(super) index: usize,
+    pub(super) config: TaskConfig,
+}
+
+/// A task that will run: it has been built, or runs already.
+pub(super) struct WantedTask {
+    /// Its index in the configuration.
+    pub(super) index: usize,
+    pub(super) config: TaskConfig,
+    /// `None`: the task of this name goes on.
+    pub(super) slot: Option<Slot>,
+}
+
+/// A worker's thread that has been set up and waits for its tasks.
+pub(super) struct WaitingWorker {
+    /// Its number; never given twice.
+    pub(super) number: usize,
+    pub(super) worker: Worker,
+    pub(super) granted: Granted,
+}
+
+/// A worker that runs.
+pub(super) struct Running {
+    pub(super) config: WorkerConfig,
+    pub(super) worker: Worker,
+    /// In the metrics.
+    pub(super) number: usize,
+    pub(super) granted: Granted,
+    /// In the order of declaration, as in its set.
+    pub(super) tasks: Vec<RunningTask>,
+    /// On the monotonic clock; `None`: it has not begun.
+    pub(super) began: Option<Instant>,
+    pub(super) watch: Watch,
+    /// It has been handed a new set, and has not taken it yet.
+    pub(super) exchanging: bool,
+    pub(super) end: Option<WorkerEnd>,
+    slots: Vec<Slot>, // of its tasks, until it begins
+    epoch: Epoch,
+    last: Instant, // releases at or after this do not exist; on its clock
+}
+
+impl Running {
+    /// A worker that is to begin with these tasks.
+    pub(super) fn new(config: WorkerConfig, waiting: WaitingWorker, wanted: Vec<WantedTask>) -> Self {
+        let WaitingWorker { number, worker, granted } = waiting;
+        let mut slots = Vec::new();
+        let mut tasks = Vec::new();
+        for WantedTask { index, config, slot } in wanted {
+            let Some(slot) = slot else { unreachable!("a new worker's tasks are new") };
+            tasks.push(RunningTask { id: slot.id, index, config });
+            slots.push(slot);
+        }
+        Self {
+            config,
+            worker,
+            number,
+            granted,
+            tasks,
+            began: None,
+            watch: Watch::default(),
+            exchanging: false,
+            end: None,
+            slots,
+            epoch: Epoch::At(Instant::ZERO),
+            last: Instant::MAX,
+        }
+    }
+
+    /// Starts it, with the first releases at `epoch` of the monotonic clock, or as soon as its own clock allows; releases
+    /// `length` after that and later do not exist.
+    pub(super) fn begin(&mut self, epoch: Instant, length: Option<Span>) {
+        self.began = Some(epoch);
+        self.epoch = match self.config.clock {
+            ClockKind::Monotonic => Epoch::At(epoch),
+            // The next whole second that leaves time to start: machines that start in the same second agree on tick 0.
+            kind @ (ClockKind::Tai | ClockKind::Realtime) => {
+                let second = i128::from(NANOS_PER_SECOND);
+                let soon = (plan::clock(kind).now() + LEAD).nanos();
+                Epoch::Aligned(Instant::from_nanos((soon + second - 1).div_euclid(second) * second))
+            }
+        };
+        self.last = length.map_or(Instant::MAX, |length| self.epoch.start() + length);
+        let tasks = self.tasks.iter().map(|task| &task.config);
+        let schedule = plan::schedule(tasks, self.epoch, Window { first_tick: 0, length });
+        self.worker.start(TaskSet::starting(schedule, std::mem::take(&mut self.slots)));
+    }
+
+    /// Hands it the tasks it is to have from now on, where they differ from those it has. Those that go on keep everything;
+    /// the others begin at their next release on the grid. Returns the tasks that end.
+    pub(super) fn exchange(&mut self, config: WorkerConfig, wanted: Vec<WantedTask>) -> Vec<RunningTask> {
+        self.config = config;
+        let mut old: Vec<Option<RunningTask>> = std::mem::take(&mut self.tasks).into_iter().map(Some).collect();
+        let mut next = Vec::new();
+        let mut moved = false;
+        for (position, WantedTask { index, config, slot }) in wanted.into_iter().enumerate() {
+            let id = match slot {
+                Some(slot) => {
+                    let id = slot.id;
+                    next.push(NextTask::New(self.epoch.pace(&config, self.last), Box::new(slot)));
+                    moved = true;
+                    id
+                }
+                None => {
+                    let same =
+                        |task: &Option<RunningTask>| task.as_ref().is_some_and(|of| of.config.name == config.name);
+                    let Some(kept) = old.iter().position(same) else { unreachable!("it runs already") };
+                    next.push(NextTask::Kept(kept));
+                    moved |= kept != position;
+                    old[kept].take().map_or(u32::MAX, |task| task.id)
+                }
+            };
+            self.tasks.push(RunningTask { id, index, config });
+        }
+        let ended: Vec<_> = old.into_iter().flatten().collect();
+        if moved || !ended.is_empty() {
+            self.worker.exchange(TaskSet::to_exchange(next));
+            self.exchanging = true;
+        }
+        ended
+    }
+
+    /// Its own clock now.
+    pub(super) fn now(&self) -> Instant {
+        plan::clock(self.config.clock).now()
+    }
+
+    /// The number of the task that runs, its tick, and for how long; `None`: no tick runs.
+    pub(super) fn running_tick(&self) -> Option<(u32, u64, Span)> {
+        match self.worker.doing().now {
+            Activity::Runs { task, n, since } if !self.worker.is_finished() => Some((task, n, self.now() - since)),
+            _ => None,
+        }
+    }
+
+    /// The name of its task with this number.
+    pub(super) fn task_name(&self, id: u32) -> &str {
+        self.tasks.iter().find(|task| task.id == id).map_or("?", |task| &task.config.name)
+    }
+
+    /// Whether its thread has ended. Fetches how, the first time.
+    pub(super) fn has_ended(&mut self) -> bool {
+        if self.end.is_none() {
+            self.end = self.worker.take_end();
+        }
+        self.end.is_some()
+    }
+}
