@@ -110,6 +110,29 @@ fn a_panic_ends_its_task_alone() {
     assert!(ended.stderr.contains("panicking"), "{}", ended.told());
 }
 
+#[test]
+fn a_panic_honours_on_error() {
+    let config = |on_error| {
+        format!(
+            "[task.panicking]\nkind = \"load\"\nrate = 100\nfault = \"panic\"\nfault-every = 20\n\
+             overrun = \"credit\"\nmax-debt = \"1h\"\non-error = \"{on_error}\"\n{STEADY}"
+        )
+    };
+    for (on_error, ran, errors, disabled) in [("continue", 100, 5, false), ("disable", 20, 1, true)] {
+        let ended = finished(&config(on_error), "1s");
+        let summary = ended.summary();
+        let panicking = task(&summary, "panicking");
+        assert_eq!((count(panicking, "ran"), count(panicking, "errors")), (ran, errors), "{on_error}");
+        assert_eq!((count(panicking, "due"), &panicking["disabled"]), (100, &disabled.into()), "{on_error}");
+        assert_eq!(count(task(&summary, "steady"), "due"), 500, "{on_error}");
+        assert!(ended.stderr.contains("the panic that was asked for, in tick 19"), "{}", ended.told());
+    }
+    let ended = run(&config("exit"), &["--json"]).wait();
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.told());
+    assert_eq!(count(task(&ended.summary(), "panicking"), "ran"), 20);
+    assert!(ended.stderr.contains("task panicking has ended the run"), "{}", ended.told());
+}
+
 /// Fails in tick 9 and then in each tenth; no release is given up, so that the counts are exact.
 fn failing(on_error: &str) -> String {
     format!(

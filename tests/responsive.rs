@@ -1,0 +1,321 @@
+//! Main reacts at once, whatever hangs: a flood of signals, a frozen file system, a configuration that cannot be read, a
+//! reader of the log that has stalled, a tick that never returns.
+
+mod program;
+
+use hertzd::internals::{KernelClock, pause};
+use hertzd::time::{Clock, Instant, Span};
+use program::{Ended, HERE, HERTZD, Running, count, is_root, run_in, start, task, thread_named};
+use serde_json::Value;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// What takes longer than this hangs. A stop is meant to take far less; how long it took is printed.
+const HANGS: Span = Span::from_seconds(30);
+
+fn now() -> Instant {
+    KernelClock::monotonic().now()
+}
+
+/// A task that records its value at 1 kHz, and one beside it at this rate.
+fn recording(rate: u32) -> String {
+    format!(
+        "[worker.main]\n[task.uptime]\nkind = \"sensor\"\nworker = \"main\"\nrate = \"1 kHz\"\npath = \"/proc/uptime\"\nrecord = \"{HERE}/disk/uptime.csv\"\n\
+         [worker.beside]\n[task.beside]\nkind = \"load\"\nworker = \"beside\"\nrate = {rate}\n"
+    )
+}
+
+/// A folder with a `disk` in it.
+fn with_disk() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    (folder, disk)
+}
+
+/// Starts it with a status socket, and waits until its workers run.
+fn with_socket(folder: tempfile::TempDir, config: &str) -> Running {
+    let socket = folder.path().join("status.sock");
+    let mut running =
+        run_in(folder, Command::new(HERTZD), config, &["--json", "--status-socket", socket.to_str().unwrap()]);
+    running.wait_until_granted();
+    running
+}
+
+fn ask(running: &Running, args: &[&str]) -> Output {
+    Command::new(HERTZD).args(args).arg("--socket").arg(running.folder().join("status.sock")).output().unwrap()
+}
+
+fn snapshot(running: &Running) -> Value {
+    let output = ask(running, &["status", "--json"]);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// Waits until `seen` is true of a snapshot, which it answers all the while.
+fn wait_for_snapshot(running: &mut Running, what: &str, seen: impl Fn(&Value) -> bool) {
+    running.wait_for(what, |running| seen(&snapshot(running)));
+}
+
+/// Stops it with SIGTERM; says how long that took.
+fn stopped(running: Running) -> Ended {
+    running.signal("TERM");
+    let asked = now();
+    let ended = running.wait();
+    let took = now() - asked;
+    println!("ended {took} after SIGTERM");
+    assert!(took < HANGS, "{}", ended.told());
+    ended
+}
+
+fn lines(path: &Path) -> u64 {
+    fs::read_to_string(path).map_or(0, |text| text.lines().count() as u64)
+}
+
+#[test]
+fn ten_thousand_reloads_do_not_hold_up_a_stop() {
+    let (folder, disk) = with_disk();
+    let running = with_socket(folder, &recording(100));
+    let flood = format!(
+        "i=0; while [ $i -lt 200 ]; do i=$((i + 1)); j=0; \
+         while [ $j -lt 50 ]; do j=$((j + 1)); kill -HUP {0} || exit 1; done; sleep 0.02; done",
+        running.pid()
+    );
+    assert!(Command::new("sh").args(["-c", &flood]).status().unwrap().success());
+    let ended = stopped(running);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert!(ended.stderr.contains("reloaded: tasks: 2 kept"), "{}", ended.told());
+    let summary = ended.summary();
+    let (uptime, records) = (task(&summary, "uptime"), &summary["records"]);
+    let recorded = &uptime["recorded"];
+    assert_eq!(count(recorded, "rows") + count(recorded, "lost"), count(uptime, "ran"));
+    assert_eq!(lines(&disk.join("uptime.csv")), count(recorded, "rows") + 1);
+    let ran = count(uptime, "ran") + count(task(&summary, "beside"), "ran");
+    assert_eq!(count(records, "sent") + count(records, "dropped"), ran);
+}
+
+/// A file system of its own, which can be frozen. Taken down again, whatever becomes of the test.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn mount(folder: &Path, disk: PathBuf) -> Option<Self> {
+        let (image, on) = (folder.join("image"), disk.to_str()?);
+        let image = image.to_str()?;
+        let steps: [&[&str]; 3] =
+            [&["truncate", "-s", "32M", image], &["mkfs.ext4", "-q", "-F", image], &["mount", "-o", "loop", image, on]];
+        let done = steps.iter().all(|step| {
+            let output = Command::new(step[0]).args(&step[1..]).output();
+            output.is_ok_and(|output| output.status.success())
+        });
+        (is_root() && done).then_some(Self(disk))
+    }
+
+    fn fsfreeze(&self, action: &str) -> bool {
+        Command::new("fsfreeze").arg(action).arg(&self.0).output().is_ok_and(|output| output.status.success())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+/// Thaws it, before the program that it holds up is waited for.
+struct Thawed<'a>(&'a Disk);
+
+impl Drop for Thawed<'_> {
+    fn drop(&mut self) {
+        assert!(self.0.fsfreeze("--unfreeze"));
+    }
+}
+
+/// The state of a thread, `D` where it waits in the kernel and cannot be interrupted.
+fn state(pid: u32, thread: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+#[test]
+fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
+    let (folder, path) = with_disk();
+    let Some(disk) = Disk::mount(folder.path(), path.clone()) else {
+        println!("skipped: making and mounting a file system takes root, loop devices and mkfs.ext4");
+        return;
+    };
+    let mut running = with_socket(folder, &recording(100));
+    running.wait_for("it records", |_| lines(&path.join("uptime.csv")) > 100);
+    assert!(disk.fsfreeze("--freeze"));
+    let thawed = Thawed(&disk);
+    let (pid, recorder) = (running.pid(), thread_named(running.pid(), "hertzd-recorder").unwrap());
+    running.wait_for("the recorder hangs", |_| state(pid, recorder) == Some('D'));
+    let ran = |seen: &Value, name: &str| count(task(seen, name), "ran");
+    let seen = snapshot(&running);
+    for name in ["uptime", "beside"] {
+        let before = ran(&seen, name);
+        wait_for_snapshot(&mut running, "both tasks tick", |seen| ran(seen, name) > before + 50);
+    }
+    assert_eq!(state(pid, recorder), Some('D'));
+
+    running.signal("TERM");
+    let asked = now();
+    // It has ended as far as that is in its power. The kernel keeps the thread that waits for the file system.
+    running.wait_for("it ends", |running| matches!(state(pid, running.pid()), None | Some('Z')));
+    let took = now() - asked;
+    println!("ended {took} after SIGTERM");
+    assert!(took < HANGS);
+    assert_eq!(state(pid, recorder), Some('D'), "the file system was frozen all the while");
+    drop(thawed);
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.told());
+    let summary = ended.summary();
+    let (uptime, recorded) = (task(&summary, "uptime"), &task(&summary, "uptime")["recorded"]);
+    println!("ran {}, recorded {recorded}", count(uptime, "ran"));
+    assert_eq!(count(recorded, "rows") + count(recorded, "lost"), count(uptime, "ran"));
+    assert!(count(recorded, "rows") >= 100 && count(recorded, "lost") > 0);
+    assert!(
+        lines(&path.join("uptime.csv")) > count(recorded, "rows"),
+        "what counts as written is there, and the header"
+    );
+    assert!(ended.stderr.contains("a file system takes nothing"), "{}", ended.told());
+}
+
+/// A FIFO that nothing is written to.
+fn fifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// Waits until the FIFO is read, and lets the reader wait for as long as the result lives.
+fn held(running: &mut Running, path: &Path) -> File {
+    let mut writer = None;
+    running.wait_for("it reads the FIFO", |_| {
+        writer = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path).ok();
+        writer.is_some()
+    });
+    writer.unwrap()
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_does_not_hold_up_a_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fifo.toml");
+    fifo(&path);
+    let mut command = Command::new(HERTZD);
+    command.arg("run").arg(&path).arg("--json");
+    let mut running = start(folder, command);
+    let _writer = held(&mut running, &path);
+    let ended = stopped(running);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.summary()["tasks"], serde_json::json!([]));
+    assert!(
+        ended.stderr.contains("left behind") && ended.stderr.contains("reading the configuration"),
+        "{}",
+        ended.told()
+    );
+}
+
+#[test]
+fn a_reload_that_hangs_holds_up_neither_status_nor_stop() {
+    let (folder, _disk) = with_disk();
+    let mut running = with_socket(folder, &recording(100));
+    let (path, config) = (running.folder().join("fifo"), running.folder().join("test.toml"));
+    fifo(&path);
+    fs::rename(&path, &config).unwrap();
+    running.signal("HUP");
+    let _writer = held(&mut running, &config);
+    let before = count(task(&snapshot(&running), "uptime"), "ran");
+    wait_for_snapshot(&mut running, "it ticks", |seen| count(task(seen, "uptime"), "ran") > before + 50);
+    let ended = stopped(running);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    let summary = ended.summary();
+    let uptime = task(&summary, "uptime");
+    assert_eq!(count(&uptime["recorded"], "rows") + count(&uptime["recorded"], "lost"), count(uptime, "ran"));
+    assert!(ended.stderr.contains("the builder thread is left behind"), "{}", ended.told());
+}
+
+#[test]
+fn a_tick_that_never_returns_holds_up_neither_status_nor_stop() {
+    let hanging = "[worker.stuck]\n[task.stuck]\nworker = \"stuck\"\nkind = \"load\"\nrate = 100\nfault = \"hang\"\nfault-every = 1\n";
+    let (folder, _disk) = with_disk();
+    let config = format!("{hanging}{}", recording(100));
+    let mut running = with_socket(folder, &config);
+    wait_for_snapshot(&mut running, "its first tick hangs", |seen| count(task(seen, "beside"), "ran") > 20);
+    // The reload changes both the task that hangs and one beside it; the one beside it goes on.
+    let edited = config.replace("rate = 100\n", "rate = 200\n").replace(HERE, running.folder().to_str().unwrap());
+    fs::write(running.folder().join("test.toml"), edited).unwrap();
+    running.signal("HUP");
+    wait_for_snapshot(&mut running, "the reload is under way", |seen| task(seen, "beside")["rate"] == "200/1");
+    wait_for_snapshot(&mut running, "others tick", |seen| count(task(seen, "beside"), "ran") > 100);
+    assert_eq!(count(&snapshot(&running)["daemon"], "reloads"), 0, "it cannot end");
+    let ended = stopped(running);
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.told());
+    let summary = ended.summary();
+    assert!(count(task(&summary, "uptime"), "ran") > 0 && count(task(&summary, "beside"), "ran") > 0);
+    assert!(ended.stderr.contains("has not returned for"), "{}", ended.told());
+}
+
+#[test]
+fn a_fault_is_reported_to_a_stalled_reader_for_a_limited_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.toml");
+    let talks = |n| format!("[task.t{n}]\nkind = \"load\"\nrate = 20\nfault = \"error\"\nfault-every = 1\n");
+    let ends = "[task.ends]\nkind = \"load\"\nrate = 1\nphase = \"900ms\"\nfault = \"error\"\nfault-every = 3\non-error = \"exit\"\n";
+    fs::write(&path, (0..1_000).map(talks).collect::<String>() + ends).unwrap();
+    for format in ["text", "json"] {
+        let mut command = Command::new(HERTZD);
+        command.args(["run", "--json", "--log-format", format]).arg(&path);
+        // A pipe that is not read: it is full within a second.
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let began = now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if now() - began > HANGS {
+                let _ = child.kill();
+                panic!("{format}: still running, {} after its start", now() - began);
+            }
+            pause(Span::from_millis(5));
+        };
+        assert_eq!(status.code(), Some(70), "{format}");
+        let read = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        assert!(read.len() > 4_096, "the pipe was full: {} bytes", read.len());
+    }
+}
+
+#[test]
+fn a_refused_reload_leaves_no_worker_behind() {
+    let (folder, _disk) = with_disk();
+    let mut running = with_socket(folder, &recording(100));
+    // More processor time than the kernel has to promise: one of the workers is refused, the others were made before it.
+    let greedy = |n| {
+        format!(
+            "[worker.greedy{n}]\npolicy = \"deadline\"\nruntime = \"9ms\"\nrequire-realtime = true\n\
+             [task.greedy{n}]\nkind = \"load\"\nworker = \"greedy{n}\"\nperiod = \"10ms\"\n"
+        )
+    };
+    let config = recording(100).replace(HERE, running.folder().to_str().unwrap());
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let more: String = (0..=2 * cpus).map(greedy).collect();
+    fs::write(running.folder().join("test.toml"), format!("{config}{more}")).unwrap();
+    for refused in 1..=3 {
+        let output = ask(&running, &["reload"]);
+        assert!(!output.status.success(), "{output:?}");
+        let seen = snapshot(&running);
+        assert_eq!(count(&seen["daemon"], "reloads_refused"), refused, "{output:?}");
+        assert_eq!(seen["workers"].as_array().unwrap().len(), 2);
+        running.wait_for("their threads have ended", |running| thread_named(running.pid(), "hz-greedy").is_none());
+    }
+    fs::write(running.folder().join("test.toml"), config.replace("rate = 100", "rate = 50")).unwrap();
+    assert!(ask(&running, &["reload"]).status.success());
+    wait_for_snapshot(&mut running, "it ticks on", |seen| count(task(seen, "beside"), "ran") > 10);
+    let ended = stopped(running);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    let summary = ended.summary();
+    for part in summary["workers"].as_array().unwrap() {
+        let name = part["worker"].as_str().unwrap();
+        assert!(["main", "beside"].contains(&name), "{name}");
+        assert!(count(&part["oversleep_ns"], "count") > 0, "its records are its own: {part}");
+    }
+}
