@@ -50,7 +50,7 @@ impl std::error::Error for TickError {}
 pub enum Outcome {
     /// It returned without an error.
     Done,
-    /// The task returned an error, and goes on.
+    /// The task returned an error, and continues.
     Failed(TickError),
     /// The task returned an error, and `on-error` ended it.
     Ended(TickError),

@@ -140,7 +140,7 @@ mod tests {
             let (head, text) = rest.split_once("\n\n").unwrap_or_else(|| panic!("{id} has no text"));
             let head = head.lines().map(|line| line.split_once(": ").unwrap_or_else(|| panic!("{id}: {line}")));
             let before = entries.insert(id, (head.collect(), text.trim_end()));
-            assert!(before.is_none(), "{id} stands there twice");
+            assert!(before.is_none(), "{id} occurs twice");
         }
         entries
     }

@@ -28,7 +28,7 @@ pub struct Demand {
 pub enum Verdict {
     /// Every deadline is met, for all phases.
     Holds {
-        /// The share of the processor that is asked for; in `0.0..=1.0` up to rounding.
+        /// The demanded share of the processor; in `0.0..=1.0` up to rounding.
         utilisation: f64,
         /// Index of the task with the least slack, the first of several; `None` without tasks.
         tightest: Option<usize>,
@@ -38,7 +38,7 @@ pub enum Verdict {
     },
     /// Some phases miss a deadline, although the processor is fast enough on average.
     Fails {
-        /// The share of the processor that is asked for; in `0.0..=1.0` up to rounding.
+        /// The demanded share of the processor; in `0.0..=1.0` up to rounding.
         utilisation: f64,
         /// Index of the task whose deadline is missed, the first of several.
         task: usize,
@@ -49,7 +49,7 @@ pub enum Verdict {
     },
     /// More work than time: debt grows without limit.
     Overloaded {
-        /// The share of the processor that is asked for; above 1.0 up to rounding.
+        /// The demanded share of the processor; above 1.0 up to rounding.
         utilisation: f64,
     },
     /// It is not known whether all deadlines are met.

@@ -57,7 +57,7 @@ impl Rate {
     }
 
     /// Ticks per second, rounded; for display and ratios, never for pacing.
-    #[expect(clippy::cast_precision_loss, reason = "a rounded number is what is asked for")]
+    #[expect(clippy::cast_precision_loss, reason = "the result is rounded on purpose")]
     pub fn hertz(self) -> f64 {
         self.num as f64 / self.den as f64
     }

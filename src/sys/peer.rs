@@ -1,4 +1,4 @@
-//! The process at the other end of a Unix socket, as the kernel knows it: never a number that somebody sent.
+//! The process at the other end of a Unix socket, as the kernel knows it, not as the other end claims.
 //!
 //! For the command line: it may allocate, reads no clock, and does not block.
 
@@ -61,7 +61,7 @@ impl Peer {
     /// ESRCH when it has ended, EPERM when it is another user's.
     pub(crate) fn ask_for_reload(&self) -> io::Result<()> {
         let (process, info) = (self.process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
-        // SAFETY: the descriptor is open; a null `info` stands for what kill() would send.
+        // SAFETY: the descriptor is open; a null `info` means the same as for kill().
         from_minus_one(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, SIGHUP, info, 0) }).map(drop)
     }
 }
