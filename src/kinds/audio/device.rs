@@ -1,11 +1,11 @@
-//! The device: an ALSA PCM, opened for capture without ever blocking, and read without a thread of our own.
+//! The device: an ALSA PCM, opened for capture without blocking, and read without a thread of its own.
 //!
-//! A sound card that allows it (`hw:`, memory-mapped) runs on freely: it is told never to stop on an overrun, its counter
-//! says how many frames were overwritten, and there is nothing to recover on the hot thread. Any other PCM stops by
-//! itself on an overrun, and is then opened anew, elsewhere.
+//! A sound card that allows it (`hw:`, memory-mapped) runs freely: it never stops on an overrun, its counter says how many
+//! frames were overwritten, and the hot thread has nothing to recover. Any other PCM stops on an overrun, and another
+//! thread reopens it.
 //!
-//! [`Device::open`] may block and allocates. [`Device::status`] and [`Device::take`] do neither, as far as this program
-//! goes; docs/tasks.md says what a PCM that leads to a sound server does beneath them.
+//! [`Device::open`] may block and allocates. [`Device::status`] and [`Device::take`] do neither themselves; docs/tasks.md
+//! says what a PCM that leads to a sound server does beneath them.
 
 use super::settings::AudioSettings;
 use super::supported;
@@ -19,13 +19,13 @@ use std::{fs, io};
 #[derive(Debug)]
 pub(super) struct Device {
     pcm: PCM,
-    free_running: bool, // memory-mapped, and it goes on over an overrun
+    free_running: bool, // memory-mapped; continues over an overrun
     mapped: bool,
     frame: usize, // bytes
     buffer: u64,  // frames that the device holds
-    period: u64,  // frames in which it may tell its place
+    period: u64,  // the steps in which it may report its position
     heap: Box<[u8]>,
-    /// Nothing was taken from it yet.
+    /// No frame was taken from it yet.
     pub(super) fresh: bool,
     ids: Vec<DeviceId>,
 }
@@ -36,14 +36,14 @@ impl OpenDevice for Device {
     }
 }
 
-/// Where a device is.
+/// What a device has to offer now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Status {
-    /// Frames that are there to be taken.
+    /// Frames that can be taken.
     pub(super) available: u64,
-    /// Frames that the first of them lies behind what is heard right now.
+    /// How old the first of them is, in frames.
     pub(super) behind: u64,
-    /// Frames that were overwritten before they could be taken; they are not among the above.
+    /// Frames that were overwritten before they could be taken; not counted above.
     pub(super) lost: u64,
 }
 
@@ -51,14 +51,14 @@ pub(super) struct Status {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Captured {
     pub(super) frames: u64,
-    /// Frames that were overwritten while they were taken, and are not among the above.
+    /// Frames that were overwritten while they were taken; not counted above.
     pub(super) lost: u64,
 }
 
 impl Device {
-    /// Opens the device as the settings say, and starts it.
+    /// Opens the device with these settings, and starts it.
     pub(super) fn open(settings: &AudioSettings) -> Result<Self, Refusal> {
-        // What the library has to say goes into the message, not to stderr.
+        // The library's messages go into ours, not to stderr.
         let said = Output::local_error_handler().ok();
         let told = |error: &alsa::Error| {
             let said = said.as_ref().map(|said| said.borrow().to_string()).unwrap_or_default();
@@ -96,7 +96,7 @@ impl Device {
         Ok(Self { pcm, free_running, mapped, frame, buffer, period, heap, fresh: true, ids })
     }
 
-    /// Narrows down what the device offers to what is wanted; whether its memory can be read in place.
+    /// Sets the hardware parameters. Returns whether its memory can be read in place.
     fn set_up(pcm: &PCM, settings: &AudioSettings, refuse: &impl Fn(alsa::Error) -> Refusal) -> Result<bool, Refusal> {
         let unfit = |key, message: String| Refusal::new(key, message);
         let wanted = HwParams::any(pcm).map_err(refuse)?;
@@ -112,8 +112,8 @@ impl Device {
             .set_rate(rate, ValueOr::Nearest)
             .map_err(|_| unfit("sample-rate", supported::rates(settings, &wanted)))?;
         let frames = |span| Frames::try_from(settings.buffer_frames(span)).unwrap_or(Frames::MAX);
-        // Periods are where the device wakes whoever sleeps for it, which nobody does; with some they are also the steps
-        // in which it tells its place, so they should be no longer than ours.
+        // Periods are the device's wake-ups, which are not used; some devices also report their position in these steps,
+        // so they should be no longer than the task's period.
         let period = period_frames(frames(settings.period), frames(settings.buffer));
         wanted.set_period_size_near(period, ValueOr::Nearest).map_err(refuse)?;
         wanted.set_buffer_size_near(frames(settings.buffer)).map_err(refuse)?;
@@ -121,23 +121,23 @@ impl Device {
         Ok(mapped)
     }
 
-    /// Asks the device where it is: one system call where it is a sound card.
+    /// What the device has now: one system call for a sound card.
     ///
-    /// On a free-running device frames that are about to be overwritten, or have been, are skipped.
+    /// On a free-running device, frames that were or will soon be overwritten are skipped.
     pub(super) fn status(&mut self) -> io::Result<Status> {
         let (available, behind) = self.progress()?;
-        // It may be a period further than it says.
+        // It may be a period ahead of what it reports.
         let safe = self.buffer.saturating_sub(self.period);
         if !self.free_running || available <= safe {
             return Ok(Status { available, behind, lost: 0 });
         }
-        // Half of what there is at the most, so that the device does not catch up with us right away.
+        // Half of the buffer is kept, so that the device does not catch up at once.
         let lost = available.saturating_sub(self.buffer / 2);
         self.skip(lost)?;
         Ok(Status { available: available - lost, behind: behind - lost, lost })
     }
 
-    /// Takes so many of the frames that are there, or what room there is for.
+    /// Takes this many of the frames, or as many as there is room for.
     pub(super) fn take(&mut self, available: u64) -> io::Result<Captured> {
         let wanted = usize::try_from(available).unwrap_or(usize::MAX).min(self.heap.len() / self.frame);
         let mut taken = 0;
@@ -156,13 +156,13 @@ impl Device {
             match got {
                 Ok(0) => break,
                 Ok(got) => taken += got,
-                // There is less than it said.
+                // There are fewer than reported.
                 Err(error) if error.errno() == libc::EAGAIN => break,
                 Err(error) => return Err(system(error)),
             }
         }
         let frames = taken as u64;
-        // A device that runs on could have come round to where we read, had this thread been held up meanwhile.
+        // A device that keeps running may have overwritten them meanwhile, if this thread was delayed.
         if self.free_running && frames > self.buffer / 4 {
             let (available, _) = self.progress()?;
             if available + frames > self.buffer.saturating_sub(self.period) {
@@ -172,21 +172,21 @@ impl Device {
         Ok(Captured { frames, lost: 0 })
     }
 
-    /// The bytes of the latest [`take`](Self::take) of so many frames.
+    /// The bytes of the latest [`take`](Self::take) of this many frames.
     pub(super) fn taken(&self, frames: u64) -> &[u8] {
         &self.heap[..usize::try_from(frames).unwrap_or(0) * self.frame]
     }
 
-    /// Frames that are there, and frames that the first of them lies behind what is heard right now.
+    /// Frames that can be taken, and how old the first of them is, in frames.
     fn progress(&self) -> io::Result<(u64, u64)> {
         let positive = |frames: Frames| u64::try_from(frames).unwrap_or(0);
         if self.free_running {
-            // The kernel brings its counter up to date to answer this; it then stands in memory that we share.
+            // The kernel updates its counter to answer this; the counter is in shared memory.
             let behind = positive(self.pcm.delay().map_err(system)?);
             let available = positive(self.pcm.avail_update().map_err(system)?);
             return Ok((available, behind.max(available)));
         }
-        // A sound server may not know its delay yet, and would be waited for.
+        // Asking a sound server for its delay may block.
         let available = positive(self.pcm.avail().map_err(system)?);
         Ok((available, available))
     }

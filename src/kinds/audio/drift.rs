@@ -1,25 +1,25 @@
 //! How much faster the device's clock runs than ours: the slope of frames over time, by least squares.
 //!
-//! A device tells where it is in steps of its own, of milliseconds with some. Two readings alone would be off by a step
-//! over the time between them; a line through all of them mostly comes to a few parts per million within a minute, unless
-//! the ticks keep in step with those of the device. Older readings count for less and less, since a clock changes with its
-//! temperature. Pure arithmetic; time is an argument.
+//! A device reports its position in steps, with some of milliseconds. Two readings alone would be wrong by a step over the
+//! time between them; a line through all of them is mostly right to a few parts per million within a minute, unless the
+//! ticks are in step with the device. Older readings count less, since a clock changes with its temperature. Pure
+//! arithmetic; time is an argument.
 
 use crate::time::{Instant, Span};
 
-/// Not a word before so much time has been seen: a step of 10 ms is a thousand ppm of it.
+/// No value before this much time has passed: a step of 10 ms is 1,000 ppm of it.
 const ENOUGH: Span = Span::from_seconds(10);
 
-/// What comes right after the start is not counted: a sound server may begin with a gap, or with all that it has.
+/// Readings right after the start are ignored: a sound server may begin with a gap or with a backlog.
 const SETTLING: Span = Span::from_seconds(1);
 
-/// After so much time, a reading counts for 1/e of a new one.
+/// After this much time, a reading counts for 1/e of a new one.
 const MEMORY: Span = Span::from_seconds(300);
 
 /// Readings of one device since it was opened.
 #[derive(Clone, Debug)]
 pub(super) struct Drift {
-    rate: f64,               // frames per second, as the device says
+    rate: f64,               // frames per second, nominal
     opened: Option<Instant>, // the first frames came
     first: Option<(Instant, u64)>,
     last: Instant,
@@ -32,7 +32,7 @@ pub(super) struct Drift {
 }
 
 impl Drift {
-    /// Nothing read yet of a device with so many frames per second.
+    /// No reading yet; `rate`: the nominal frames per second.
     pub(super) fn new(rate: u32) -> Self {
         let last = Instant::ZERO;
         let zero = 0.0;
@@ -49,7 +49,7 @@ impl Drift {
         }
     }
 
-    /// The device has come to frame `position` at `at`, on our clock. To be told from its first frame on.
+    /// The device is at frame `position` at `at`, on our clock. To be called from its first frame on.
     #[expect(clippy::cast_precision_loss, reason = "2^53 frames are a thousand years")]
     pub(super) fn observe(&mut self, at: Instant, position: u64) {
         if at - *self.opened.get_or_insert(at) < SETTLING {
@@ -82,7 +82,7 @@ impl Drift {
 mod tests {
     use super::*;
 
-    /// A minute of ticks every 10.37 ms, of a device that is off by `ppm` and tells its place in steps of so many frames.
+    /// A minute of ticks every 10.37 ms, of a device that is off by `ppm` and reports its position in steps of `step` frames.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a minute's frames fit")]
     fn minute(ppm: f64, step: f64) -> f64 {
         let mut drift = Drift::new(48_000);

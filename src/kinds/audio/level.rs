@@ -1,8 +1,8 @@
-//! How loud sound is: root mean square and peak of the samples of one tick, as parts of full scale. Pure arithmetic.
+//! The level of sound: root mean square and peak of the samples of one tick, relative to full scale. Pure arithmetic.
 
 use crate::channels::SampleFormat;
 
-/// What has been heard so far, over all channels alike.
+/// The level so far, over all channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Level {
     samples: u64,

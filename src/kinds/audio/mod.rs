@@ -2,11 +2,11 @@
 //!
 //! Each tick takes everything that the device has gathered since the tick before, so that the blocks of all ticks, one
 //! after the other, are the whole stream. Frames that the device overwrote because the ticks came too late are an xrun:
-//! counted, told by an error, and jumped over in the index of the next block.
+//! counted, reported as an error, and skipped in the index of the next block.
 //!
 //! The time of a frame is when it was heard, on the monotonic clock, which is read once per tick. On the hot thread
-//! nothing is opened, closed, started or recovered: a device that stopped goes the way of one that is gone
-//! ([`Reconnecting`]), and is opened anew.
+//! nothing is opened, closed, started or recovered: a device that stopped is reopened like one that is gone
+//! ([`Reconnecting`]).
 
 mod device;
 
@@ -40,16 +40,16 @@ use position::StreamPosition;
 use settings::AudioSettings;
 use std::io;
 
-const OVERRUN: TickError = TickError::new("frames are missing: the device's buffer ran over before this tick (xrun)");
+const OVERRUN: TickError = TickError::new("frames are missing: the device's buffer overran before this tick (xrun)");
 
-/// What came and went before the first tick was nobody's, so this counts as no xrun.
+/// An overrun before the first tick is not an xrun.
 const STOPPED_UNHEARD: TickError =
-    TickError::new("the device's buffer ran over before its first frame was taken, and it stopped; it is opened anew");
+    TickError::new("the device's buffer overran before its first frame was taken, and it stopped; reopening it");
 
 const STOPPED: TickError =
-    TickError::new("frames are missing: the device's buffer ran over and it stopped (xrun); it is opened anew");
+    TickError::new("frames are missing: the device's buffer overran and it stopped (xrun); reopening it");
 
-const STALLED: TickError = TickError::new("the device is there and gives no frames");
+const STALLED: TickError = TickError::new("the device is open and delivers no frames");
 
 /// A task that captures sound.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub(super) struct Audio {
     clock: KernelClock,
     position: StreamPosition,
     drift: Drift,
-    latest: Instant, // of the blocks handed over: when it was heard
+    latest: Instant, // time of the latest block
     frames: u64,     // taken so far
     xruns: u64,
     stalled: Stalled,
@@ -88,7 +88,7 @@ impl Audio {
         })
     }
 
-    /// What the device's failure means: it goes to be opened anew. `unheard`: it failed before its first frame was taken.
+    /// Gives a failed device up to be reopened; what its error means. `unheard`: it failed before its first frame was taken.
     fn failed(&mut self, error: &io::Error, unheard: bool) -> TickError {
         self.device.lose();
         self.stalled.reset();
@@ -98,7 +98,7 @@ impl Audio {
                 self.xruns += 1;
                 STOPPED
             }
-            Some(libc::ESTRPIPE) => TickError::new("the device was suspended; it is opened anew"),
+            Some(libc::ESTRPIPE) => TickError::new("the device was suspended; reopening it"),
             _ if is_gone(error) => TickError::from_io("the device is gone", error),
             _ => TickError::from_io("the device cannot be read", error),
         }
@@ -139,7 +139,7 @@ impl Task for Audio {
             device.fresh = false;
             self.position.begin(at);
             self.drift = Drift::new(self.settings.format.rate);
-            // What came and went before the first tick was nobody's.
+            // An overrun before the first tick is not an xrun.
             lost = 0;
         }
         self.position.lose(lost);
@@ -157,7 +157,7 @@ impl Task for Audio {
             level.add(self.settings.format.sample, bytes);
             let index = self.position.take(frames, at);
             if let Some(blocks) = &mut self.blocks {
-                // A device that tells its place in steps, as a sound server does, may seem to go back by one.
+                // A device that reports its position in steps, as a sound server does, may seem to go back by one.
                 self.latest = self.latest.max(at);
                 blocks.offer(Head { n: tick.n, at: self.latest, index }, &[bytes]);
             }

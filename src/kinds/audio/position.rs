@@ -1,29 +1,29 @@
-//! Where in the stream a frame is: counted as it is taken, by the device's own count over what was lost, by the clock
-//! over the time in which there was no device. Pure arithmetic; time is an argument.
+//! The position of a frame in the stream: frames taken, plus frames lost by the device's count, plus those missed by the
+//! clock while there was no device. Pure arithmetic; time is an argument.
 
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
 
-/// The place in one stream.
+/// The position in one stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamPosition {
     rate: u32,
     next: u64,            // index of the next frame
-    end: Option<Instant>, // when the frame before it was over
+    end: Option<Instant>, // when the frame before it ended
 }
 
 impl StreamPosition {
-    /// The beginning of a stream of so many frames per second, above zero.
+    /// The start of a stream; `rate`: frames per second, above zero.
     pub(super) fn new(rate: u32) -> Self {
         Self { rate, next: 0, end: None }
     }
 
-    /// How long so many frames last.
+    /// How long this many frames last.
     pub(super) fn lasting(&self, frames: u64) -> Span {
         Span::from_wide(i128::from(frames) * i128::from(NANOS_PER_SECOND) / i128::from(self.rate))
     }
 
-    /// A device has been opened, and its first frame was taken at `at`. What is missing since the last frame of the one
-    /// before is estimated by the clock, at one frame at least.
+    /// A device has been opened, and its first frame is of `at`. The frames missing since the device before are estimated
+    /// by the clock, at one at least.
     pub(super) fn begin(&mut self, at: Instant) {
         if let Some(end) = self.end.take() {
             let missing = i128::from((at - end).nanos()) * i128::from(self.rate) / i128::from(NANOS_PER_SECOND);
@@ -31,12 +31,12 @@ impl StreamPosition {
         }
     }
 
-    /// So many frames are lost, by the device's own count.
+    /// This many frames are lost, by the device's own count.
     pub(super) fn lose(&mut self, frames: u64) {
         self.next += frames;
     }
 
-    /// So many frames were taken, the first of them at `at`; returns the index of that one.
+    /// This many frames were taken, the first of them at `at`; returns the index of that one.
     pub(super) fn take(&mut self, frames: u64, at: Instant) -> u64 {
         let index = self.next;
         self.next += frames;
@@ -63,7 +63,7 @@ mod tests {
         let mut position = StreamPosition::new(48_000);
         position.begin(ms(0));
         assert_eq!(position.take(480, ms(0)), 0);
-        assert_eq!(position.take(481, ms(10)), 480, "whatever the clock says");
+        assert_eq!(position.take(481, ms(10)), 480, "independent of the clock");
         position.lose(100);
         assert_eq!(position.take(9, ms(20)), 1_061);
         assert_eq!(position.next(), 1_070);

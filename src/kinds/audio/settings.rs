@@ -25,7 +25,7 @@ impl AudioSettings {
         self.format.sample.bytes() * usize::from(self.format.channels)
     }
 
-    /// How many frames come in this time.
+    /// How many frames this time has.
     pub(super) fn buffer_frames(&self, span: Span) -> u64 {
         let frames = i128::from(span.nanos()) * i128::from(self.format.rate) / i128::from(NANOS_PER_SECOND);
         u64::try_from(frames).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! What a device offers in place of what it was asked for, in words. Only used where one is opened.
+//! What a device supports, for the message that refuses something else. Only for opening; may block.
 
 use super::settings::{AudioSettings, FORMATS};
 use crate::channels::SampleFormat;
@@ -6,11 +6,11 @@ use crate::time::Span;
 use alsa::Output;
 use alsa::pcm::{Format, HwParams, PCM};
 
-/// Rates that sound is usually sampled at.
+/// Usual sample rates.
 const USUAL_RATES: [u32; 13] =
     [8_000, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 64_000, 88_200, 96_000, 176_400, 192_000];
 
-/// The library's reason, and the remedy where there is one. `said` is what the library printed.
+/// The library's reason, and the remedy if there is one. `said` is what the library printed.
 pub(super) fn reason(error: &alsa::Error, said: &str) -> String {
     let reason = std::io::Error::from_raw_os_error(error.errno());
     let remedy = match error.errno() {
@@ -42,7 +42,7 @@ pub(super) fn channels(settings: &AudioSettings, there: &HwParams<'_>) -> String
     let found: Vec<_> = (least..=most.min(1_024)).filter(|count| there.test_channels(*count).is_ok()).collect();
     let all = found.len() > 1 && found.len() == usize::try_from(most - least).unwrap_or(0) + 1;
     let found = if all { format!("{least} to {most}") } else { listed(found.iter().map(ToString::to_string)) };
-    format!("{:?} does not have so many; it offers {found}{}", settings.device, convert(settings))
+    format!("{:?} does not have that many; it offers {found}{}", settings.device, convert(settings))
 }
 
 pub(super) fn rates(settings: &AudioSettings, there: &HwParams<'_>) -> String {
@@ -70,7 +70,7 @@ pub(super) fn alsa_format(format: SampleFormat) -> Format {
     }
 }
 
-/// The remedy, where there is one.
+/// The remedy, if any.
 fn convert(settings: &AudioSettings) -> String {
     match settings.device.strip_prefix("hw:") {
         Some(rest) => format!("; as \"plughw:{rest}\" ALSA converts it"),
@@ -78,7 +78,7 @@ fn convert(settings: &AudioSettings) -> String {
     }
 }
 
-/// The device's buffer of so many frames is too short.
+/// The device's buffer of this many frames is too short.
 pub(super) fn too_short(settings: &AudioSettings, buffer: u64) -> String {
     let rate = i128::from(settings.format.rate);
     let held = Span::from_wide(i128::from(buffer) * 1_000_000_000 / rate);
@@ -91,7 +91,7 @@ pub(super) fn too_short(settings: &AudioSettings, buffer: u64) -> String {
     )
 }
 
-/// Whether it is a sound card itself, without anything in between.
+/// Whether it is a sound card used directly.
 pub(super) fn is_hardware(pcm: &PCM) -> bool {
     let Ok(mut text) = Output::buffer_open() else {
         return false;
@@ -101,5 +101,5 @@ pub(super) fn is_hardware(pcm: &PCM) -> bool {
 
 fn listed(words: impl Iterator<Item = String>) -> String {
     let words: Vec<_> = words.collect();
-    if words.is_empty() { "nothing that ALSA could name".into() } else { words.join(", ") }
+    if words.is_empty() { "nothing that ALSA can name".into() } else { words.join(", ") }
 }

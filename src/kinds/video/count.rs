@@ -4,7 +4,7 @@
 //! as the task does:
 //!
 //! ```text
-//! driver   5  6  9 10  lost, opened anew   0  1
+//! driver   5  6  9 10  lost, reopened   0  1
 //! index    0  1  4  5                      7  8
 //! gaps     0  0  2  2                      3  3      frames + gaps = index + 1, always
 //! ```
@@ -14,16 +14,16 @@ use crate::sys::video::Frame;
 /// Counts of one task, over all openings of its device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
-    /// Frames that the driver handed over, damaged and passed over ones among them.
+    /// Frames that the driver delivered, including damaged and passed-over ones.
     pub(super) frames: u64,
-    /// Numbers that never came. An interruption is one, since nobody knows how many frames there would have been.
+    /// Missing numbers. An interruption counts as one, since the real number is unknown.
     pub(super) gaps: u64,
-    /// Frames that the driver calls damaged.
+    /// Frames that the driver reports as damaged.
     pub(super) damaged: u64,
-    /// Frames that a newer one was preferred to.
+    /// Frames that were skipped for a newer one.
     pub(super) passed_over: u64,
     latest: Option<u64>,
-    driver: Option<u32>, // its number of the latest frame; none: its count begins anew
+    driver: Option<u32>, // its number of the latest frame; none: its count restarts
 }
 
 impl Count {
@@ -37,7 +37,7 @@ impl Count {
         let missing = match (self.latest, self.driver) {
             (None, _) => 0,
             (Some(_), None) => 1,
-            // One that is not ahead, by half of all numbers, means that the driver has begun to count anew.
+            // One that is not ahead, by half of all numbers, means that the driver counts from 0 again.
             (Some(_), Some(driver)) => match frame.sequence.wrapping_sub(driver).wrapping_sub(1) {
                 ahead @ 0..0x8000_0000 => ahead.into(),
                 _ => 1,

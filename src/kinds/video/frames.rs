@@ -1,6 +1,6 @@
-//! What a tick does with its camera: takes every frame that is ready, and hands the buffers back.
+//! What a tick does with its camera: it takes every frame that is ready, and hands the buffers back.
 //!
-//! It is told the time, and reaches the device through [`FrameSource`] only. Nothing here allocates or waits.
+//! Time is an argument, and it reaches the device through [`FrameSource`] only. Nothing here allocates or waits.
 
 use super::count::Count;
 use super::luma::brightness;
@@ -11,10 +11,10 @@ use crate::task::Column;
 use crate::time::{Instant, Span};
 use std::io;
 
-/// A device as far as a tick has to do with it.
+/// A device as a tick sees it.
 pub(super) trait FrameSource {
-    /// The form of its frames.
-    fn form(&self) -> &PixelFormat;
+    /// The format of its frames.
+    fn format(&self) -> &PixelFormat;
 
     /// How many frames can be ready at a time.
     fn buffers(&self) -> usize;
@@ -22,16 +22,16 @@ pub(super) trait FrameSource {
     /// The oldest frame that is ready.
     fn dequeue(&mut self) -> io::Result<Option<Frame>>;
 
-    /// What lies in it.
+    /// Its bytes.
     fn bytes(&self, frame: &Frame) -> &[u8];
 
-    /// Hands its buffer back.
+    /// Returns its buffer.
     fn queue(&mut self, buffer: u32) -> io::Result<()>;
 }
 
 impl FrameSource for CaptureStream {
-    fn form(&self) -> &PixelFormat {
-        self.form()
+    fn format(&self) -> &PixelFormat {
+        self.format()
     }
 
     fn buffers(&self) -> usize {
@@ -60,7 +60,7 @@ pub(super) struct TickTime {
     pub(super) release: Instant,
 }
 
-/// What a task has taken so far, and where it goes.
+/// The frames that a task has taken so far, and where they go.
 #[derive(Debug)]
 pub(super) struct FrameReader {
     take: FrameChoice,
@@ -73,12 +73,12 @@ impl FrameReader {
         Self { take, count: Count::default(), blocks: None }
     }
 
-    /// From now on the frames that are taken go there.
+    /// From now on frames go there as well.
     pub(super) fn connect(&mut self, blocks: BlockSender) {
         self.blocks = Some(blocks);
     }
 
-    /// Frames that the driver handed over so far.
+    /// Frames that the driver delivered so far.
     pub(super) fn frames(&self) -> u64 {
         self.count.frames
     }
@@ -100,8 +100,8 @@ impl FrameReader {
         columns.into_iter().map(|(name, unit)| Column { name: name.into(), unit: unit.into() }).collect()
     }
 
-    /// The device has just been opened: what it took before this tick is handed back unseen, and counting begins with
-    /// what comes next.
+    /// The device has just been opened: frames from before this tick are returned unseen, and counting begins with the
+    /// next one.
     pub(super) fn begin(&mut self, camera: &mut impl FrameSource) -> io::Result<()> {
         self.count.interrupt();
         for _ in 0..camera.buffers() {
@@ -116,14 +116,14 @@ impl FrameReader {
     /// Takes all frames that are ready, at most as many as there are buffers, and fills in the values.
     ///
     /// # Errors
-    /// What the device said. What was taken before that is counted and handed on all the same.
+    /// The device's error. Frames taken before it are counted and handed on all the same.
     pub(super) fn take(
         &mut self,
         camera: &mut impl FrameSource,
         moment: TickTime,
         values: &mut [f64],
     ) -> io::Result<()> {
-        // The newest frame is kept until it is known to be that.
+        // A frame is kept until a newer one comes.
         let mut newest: Option<(Frame, u64)> = None;
         let mut ended = Ok(());
         for _ in 0..camera.buffers() {
@@ -154,9 +154,9 @@ impl FrameReader {
         let (mut light, mut age) = (f64::NAN, f64::NAN);
         if let Some((frame, index)) = newest {
             self.hand_on(camera, &frame, index, moment);
-            light = brightness(camera.form(), camera.bytes(&frame));
+            light = brightness(camera.format(), camera.bytes(&frame));
             age = frame.at.map_or(f64::NAN, |at| milliseconds(moment.release - at));
-            // Of a device that is given up, no buffer has to be handed back.
+            // No buffer has to be returned to a device that is given up.
             if ended.is_ok() {
                 ended = camera.queue(frame.buffer);
             }

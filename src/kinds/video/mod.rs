@@ -50,7 +50,7 @@ pub(crate) struct Video {
     patience: Span,
 }
 
-const STALLED: TickError = TickError::new("the camera is there and gives no frames");
+const STALLED: TickError = TickError::new("the camera is open and delivers no frames");
 
 impl Video {
     /// Finds the camera, sets it up and starts its stream, now and whenever it has been lost. `task` names the task in
@@ -119,7 +119,7 @@ impl Task for Video {
             frames.take(&mut camera.stream, moment, values)
         });
         if taken.is_err() {
-            // Whatever it was, a stream that failed once only goes on when it is started anew.
+            // A stream that failed once must be restarted.
             self.camera.lose();
             self.stalled.reset();
             return taken;
@@ -163,7 +163,7 @@ mod tests {
         let mut values = [f64::NAN; 6];
         let gone = video.tick(&tick, &mut values).unwrap_err();
         assert_eq!(gone.to_string(), "the device is not available; trying to open it");
-        // What it will deliver is known all the same.
+        // What it will deliver is known already.
         let shape = video.stream().unwrap();
         let image = ImageFormat { width: 640, height: 480, stride: 1_280, four_cc: *b"YUYV" };
         assert_eq!((shape.format, shape.largest), (Format::Image(image), 614_400));

@@ -29,7 +29,7 @@ impl OpenDevice for Opened {
 
 impl Opened {
     pub(super) fn expected(&self) -> Expected {
-        Expected { form: *self.stream.form(), rate: self.rate }
+        Expected { form: *self.stream.format(), rate: self.rate }
     }
 }
 

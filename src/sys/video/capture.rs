@@ -1,4 +1,4 @@
-//! A running stream and its buffers: the part that the hot thread uses.
+//! A running stream and its buffers: the part for the hot thread.
 
 use super::format::PixelFormat;
 use super::request::{CAPTURE, MAPPED, ask, zeroed};
@@ -23,9 +23,9 @@ pub(crate) struct Frame {
     pub sequence: u32,
     /// Bytes of it.
     pub length: usize,
-    /// The driver says that what lies there is damaged.
+    /// The driver reports it as damaged.
     pub damaged: bool,
-    /// When it was taken, on the monotonic clock; `None`: the driver goes by another one.
+    /// When it was taken, on the monotonic clock; `None`: the driver uses another one.
     pub at: Option<Instant>,
 }
 
@@ -35,12 +35,12 @@ pub(crate) struct CaptureStream {
     buffers: Box<[Mapping]>, // unmapped before the device is closed
     taken: Box<[bool]>,      // those that the driver does not have
     file: File,
-    form: PixelFormat,
+    format: PixelFormat,
 }
 
 impl CaptureStream {
     /// Maps buffers, hands all of them to the driver, and starts the stream.
-    pub(super) fn start(file: File, buffers: u32, form: PixelFormat) -> Result<Self, (&'static str, io::Error)> {
+    pub(super) fn start(file: File, buffers: u32, format: PixelFormat) -> Result<Self, (&'static str, io::Error)> {
         let mut request: v4l2::v4l2_requestbuffers = zeroed();
         (request.count, request.type_, request.memory) = (buffers.min(MOST_BUFFERS), CAPTURE, MAPPED);
         ask(&file, vidioc::VIDIOC_REQBUFS, &mut request).map_err(|error| ("asking for buffers", error))?;
@@ -49,7 +49,7 @@ impl CaptureStream {
             mapped.push(Mapping::of(&file, index).map_err(|error| ("mapping a buffer", error))?);
         }
         let taken = vec![true; mapped.len()].into_boxed_slice();
-        let mut stream = Self { buffers: mapped.into_boxed_slice(), taken, file, form };
+        let mut stream = Self { buffers: mapped.into_boxed_slice(), taken, file, format };
         for buffer in 0..request.count {
             stream.queue(buffer).map_err(|error| ("handing over a buffer", error))?;
         }
@@ -58,9 +58,9 @@ impl CaptureStream {
         Ok(stream)
     }
 
-    /// The form of its frames.
-    pub(crate) fn form(&self) -> &PixelFormat {
-        &self.form
+    /// The format of its frames.
+    pub(crate) fn format(&self) -> &PixelFormat {
+        &self.format
     }
 
     /// How many buffers there are.
@@ -71,7 +71,7 @@ impl CaptureStream {
     /// Takes the oldest frame that is ready; `None`: there is none. One system call.
     ///
     /// # Errors
-    /// ENODEV: the device is gone. EIO: the stream broke off. After any of them only opening the device anew helps.
+    /// ENODEV: the device is gone. EIO: the stream failed. After any error only reopening the device helps.
     pub(crate) fn dequeue(&mut self) -> io::Result<Option<Frame>> {
         let mut buffer: v4l2::v4l2_buffer = zeroed();
         (buffer.type_, buffer.memory) = (CAPTURE, MAPPED);
@@ -93,7 +93,7 @@ impl CaptureStream {
         }))
     }
 
-    /// What lies in a frame; empty once its buffer has been handed back.
+    /// The bytes of a frame; empty once its buffer has been returned.
     pub(crate) fn bytes(&self, frame: &Frame) -> &[u8] {
         let index = usize::try_from(frame.buffer).unwrap_or(usize::MAX);
         match (self.taken.get(index), self.buffers.get(index)) {
@@ -111,7 +111,7 @@ impl CaptureStream {
         let taken = self.taken.get_mut(index).filter(|taken| **taken).ok_or_else(invalid)?;
         let mut argument: v4l2::v4l2_buffer = zeroed();
         (argument.index, argument.type_, argument.memory) = (buffer, CAPTURE, MAPPED);
-        // Also where it fails: whether the driver has it now is not known.
+        // Also if it fails: whether the driver has it then is unknown.
         *taken = false;
         ask(&self.file, vidioc::VIDIOC_QBUF, &mut argument)
     }
@@ -137,7 +137,7 @@ impl Mapping {
         let offset = libc::off64_t::from(offset);
         let length = usize::try_from(buffer.length).map_err(|_| invalid())?;
         let (nowhere, descriptor) = (ptr::null_mut(), file.as_raw_fd());
-        // SAFETY: a new mapping at a place that the kernel chooses touches no memory there is.
+        // SAFETY: a new mapping at an address that the kernel chooses affects no existing memory.
         let start = unsafe { libc::mmap64(nowhere, length, libc::PROT_READ, libc::MAP_SHARED, descriptor, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -147,15 +147,15 @@ impl Mapping {
 
     /// The first `length` bytes. To be called only while the driver does not have the buffer.
     fn bytes(&self, length: usize) -> &[u8] {
-        // SAFETY: the mapping has at least so many bytes, lives as long as `self`, and nobody writes to it: the driver
-        // does only while it has the buffer, which takes a `&mut CaptureStream` to give.
+        // SAFETY: the mapping has at least that many bytes, lives as long as `self`, and is not written to: the driver
+        // writes only while it has the buffer, which takes a `&mut CaptureStream` to give.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), length.min(self.length)) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this is the whole mapping, and nobody refers to it any more.
+        // SAFETY: this is the whole mapping, and no reference to it is left.
         let returned = unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
         debug_assert_eq!(returned, 0, "munmap of a mapping of our own");
     }

@@ -1,4 +1,4 @@
-//! Video capture devices of Video4Linux 2: asking what they can, setting them up, and their memory-mapped buffers.
+//! Video capture devices of Video4Linux 2: what they can do, setting them up, and their memory-mapped buffers.
 //!
 //! Structs and request numbers are those of `moq-v4l`, which has the kernel's header translated and checked in. Its own
 //! devices and buffers are not used: they panic at a card whose name is not UTF-8 or at a colour space they do not know,
@@ -93,7 +93,7 @@ impl Device {
         })
     }
 
-    /// Sets the form of frames, and returns what the driver made of it, which may differ in everything.
+    /// Sets the format of frames, and returns what the driver granted, which may differ in everything.
     ///
     /// # Errors
     /// EBUSY: it streams already, here or in another program. EINVAL: it has no such format.
@@ -130,7 +130,7 @@ impl Device {
         })
     }
 
-    /// Frames per second as a fraction; `None` where the driver has no say in it.
+    /// Frames per second as a fraction; `None` if the driver does not control it.
     ///
     /// # Errors
     /// ENOTTY: the driver cannot be asked.
@@ -141,7 +141,7 @@ impl Device {
         Ok(rate_in(&parameters))
     }
 
-    /// Asks for so many frames per second, and returns what the driver made of it.
+    /// Requests a frame rate, and returns what the driver granted.
     ///
     /// # Errors
     /// ENOTTY, EINVAL: the driver cannot be asked.
@@ -220,7 +220,7 @@ impl Device {
     /// Maps buffers, hands all of them to the driver, and starts the stream.
     ///
     /// # Errors
-    /// What was attempted, and the reason: ENOMEM, EBUSY, ENOSPC for want of USB bandwidth, or whatever the driver says.
+    /// What was attempted, and the reason: ENOMEM, EBUSY, ENOSPC for lack of USB bandwidth, or the driver's reason.
     pub(crate) fn stream(self, buffers: u32, form: PixelFormat) -> Result<CaptureStream, (&'static str, io::Error)> {
         CaptureStream::start(self.file, buffers, form)
     }

@@ -128,11 +128,12 @@ has "a line in use is refused, with who has it" "$(hertzd run /tmp/used.toml --f
 kill $watcher
 sed -i 's/testbed/nobody/' /tmp/used.toml
 has "a chip that is not there is refused, with those that are" "$(hertzd run /tmp/used.toml --for 1s 2>&1 || :)" '("testbed")'
-unbind_gpio_sim
-mkdir "$GPIO_SIM/bank2"
-echo 4 >"$GPIO_SIM/bank2/num_lines"
-echo testbed >"$GPIO_SIM/bank2/label"
-bind_gpio_sim
+TWIN=/sys/kernel/config/gpio-sim/twin # of one device, banks must have labels of their own
+mkdir -p $TWIN/bank
+echo 4 >$TWIN/bank/num_lines
+echo testbed >$TWIN/bank/label
+echo 1 >$TWIN/live
+there "/dev/$(cat $TWIN/bank/chip_name)"
 hertzd devices --json | jq -r '.devices[] | select(.class == "gpio").section' >/tmp/pasted.toml
 same "with two chips of one label, hertzd devices names both by their nodes" 2 "$(grep -c 'chip = "gpiochip' /tmp/pasted.toml)"
 check "  and what it prints runs" hertzd run /tmp/pasted.toml --for 1s

@@ -37,7 +37,7 @@ impl Scripted {
 }
 
 impl FrameSource for Scripted {
-    fn form(&self) -> &PixelFormat {
+    fn format(&self) -> &PixelFormat {
         &self.form
     }
 
@@ -152,7 +152,7 @@ fn what_was_taken_before_a_failure_counts() {
         let mut camera = Scripted::new(&[Has(0), Empty, Has(1), Fails(GONE)]);
         assert!(tick(&mut frames, &mut camera, 0).is_ok());
         assert_eq!(tick(&mut frames, &mut camera, 1), Err(Some(GONE)));
-        // It is opened anew: what was ready before the tick is not seen, and a number is left out.
+        // It is reopened: frames from before the tick are not seen, and a number is left out.
         let mut camera = Scripted::new(&[Has(0), Has(1), Empty, Has(2), Empty, Has(3)]);
         frames.begin(&mut camera).unwrap();
         assert_eq!(tick(&mut frames, &mut camera, 2).unwrap()[..6], [3.0, 1.0, 0.0, 3.0, 2.0, 7.0], "{take:?}");
@@ -179,8 +179,8 @@ fn without_a_time_of_the_driver_s_the_release_stands_in() {
     let (mut frames, mut receiver) = connected(FrameChoice::Every);
     struct Timeless(Scripted);
     impl FrameSource for Timeless {
-        fn form(&self) -> &PixelFormat {
-            self.0.form()
+        fn format(&self) -> &PixelFormat {
+            self.0.format()
         }
         fn buffers(&self) -> usize {
             self.0.buffers()
