@@ -36,7 +36,8 @@ impl Output for LogOutput {
                     Some(oldest) => format!("the worker was delayed by {oldest}"),
                     None => "the task is disabled".into(),
                 };
-                warn!(message_id, task, worker, skipped, lateness_ns, "{task}: skipped {skipped} releases: {why}");
+                let s = if skipped == 1 { "" } else { "s" };
+                warn!(message_id, task, worker, skipped, lateness_ns, "{task}: skipped {skipped} release{s}: {why}");
             }
             EventKind::OverBudget { count, n, run } => warn!(
                 message_id,
