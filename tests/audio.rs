@@ -167,9 +167,9 @@ fn capture_goes_on_after_a_stall_and_after_an_unplugging() {
     let told = |hertzd: &Running, what: &str| hertzd.stderr().matches(what).count();
     more(&mut hertzd, "sound comes");
 
-    let stalls = told(&hertzd, "gives no frames");
+    let stalls = told(&hertzd, "delivers no frames");
     signal(server.pid(), "STOP");
-    hertzd.wait_for("the stall is told", |hertzd| told(hertzd, "gives no frames") > stalls);
+    hertzd.wait_for("the stall is told", |hertzd| told(hertzd, "delivers no frames") > stalls);
     signal(server.pid(), "CONT");
     more(&mut hertzd, "sound comes after the stall");
 
