@@ -1,44 +1,53 @@
-//! What the service manager is told (sd_notify): ready, status, reloading, stopping, alive.
+//! Messages to the service manager (sd_notify): ready, status, reloading, stopping, alive.
 //!
-//! Without `NOTIFY_SOCKET` nothing is sent and nothing fails. A message is one datagram to the service manager; sending may
-//! block for as long as its socket is full, so this is for main.
+//! Without `NOTIFY_SOCKET` nothing is sent and nothing fails. A message is one datagram. Where the manager's socket is full
+//! it waits for a second at most, and is then lost.
 
 use crate::time::Span;
 use sd_notify::NotifyState;
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
-/// Tells the service manager that the service is up, with a line on how it is.
+/// How long a message waits for room in the manager's socket.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Notifies the service manager that the service is up, with a line on how it is.
 pub(crate) fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+    send(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// Tells the service manager how the service is, in one line.
+/// Notifies the service manager how the service is, in one line.
 pub(crate) fn status(status: &str) {
-    tell(&[NotifyState::Status(status)]);
+    send(&[NotifyState::Status(status)]);
 }
 
-/// Tells the service manager that the start goes on, and to wait for `longer` from now before it gives up.
+/// Notifies the service manager that the start goes on, and asks it to wait for `longer` from now before it gives up.
 pub(crate) fn still_starting(status: &str, longer: Span) {
     let micros = u32::try_from(longer.nanos() / 1_000).unwrap_or(u32::MAX);
-    tell(&[NotifyState::ExtendTimeoutUsec(micros), NotifyState::Status(status)]);
+    send(&[NotifyState::ExtendTimeoutUsec(micros), NotifyState::Status(status)]);
 }
 
-/// Tells the service manager that a reload begins; [`ready`] ends it.
+/// Notifies the service manager that a reload begins; [`ready`] ends it.
 pub(crate) fn reloading() {
     // In one datagram, as the manager wants it: the time must belong to this message.
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(_) => tell(&[NotifyState::Reloading]),
+        Ok(now) => send(&[NotifyState::Reloading, now]),
+        Err(_) => send(&[NotifyState::Reloading]),
     }
 }
 
-/// Tells the service manager that the service is about to end.
+/// Notifies the service manager that the service is about to end.
 pub(crate) fn stopping() {
-    tell(&[NotifyState::Stopping]);
+    send(&[NotifyState::Stopping]);
 }
 
-/// Tells the service manager's watchdog that the service is alive.
+/// Notifies the manager's watchdog that the service is alive.
 pub(crate) fn alive() {
-    tell(&[NotifyState::Watchdog]);
+    send(&[NotifyState::Watchdog]);
 }
 
 /// How often the service manager wants to hear [`alive`]; `None`: it does not watch.
@@ -47,7 +56,38 @@ pub(crate) fn watchdog_interval() -> Option<Span> {
     Some(Span::from_wide(i128::try_from(interval.as_nanos()).unwrap_or(i128::MAX)))
 }
 
-fn tell(states: &[NotifyState<'_>]) {
-    // There is nobody else to tell that the manager could not be told.
-    let _ = sd_notify::notify(states);
+fn send(states: &[NotifyState<'_>]) {
+    let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let message: String = states.iter().map(|state| format!("{state}\n")).collect();
+    // A manager that takes nothing cannot be notified of that.
+    let _ = send_to(&socket, &message, PATIENCE);
+}
+
+fn send_to(socket: &OsStr, message: &str, patience: Duration) -> io::Result<usize> {
+    let address = match socket.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(socket)?,
+    };
+    let sender = UnixDatagram::unbound()?;
+    sender.set_write_timeout(Some(patience))?;
+    sender.send_to_addr(message.as_bytes(), &address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manager_that_takes_nothing_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let send = || send_to(path.as_os_str(), "WATCHDOG=1\n", Duration::from_millis(1));
+        let full = std::iter::repeat_with(send).find_map(Result::err).unwrap();
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        let mut message = [0; 32];
+        let length = manager.recv(&mut message).unwrap();
+        assert_eq!(&message[..length], b"WATCHDOG=1\n");
+        send().unwrap();
+    }
 }
