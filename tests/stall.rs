@@ -131,7 +131,7 @@ fn no_policy_holds_more_debt_than_its_number() {
         println!("{name}: at most {late} periods late when a tick started, over the bound {over} times");
         assert_eq!(count(task, "ran") + count(task, "skipped"), count(task, "due"), "{name}");
         assert!(nanos(task, "lateness_ns", "max") >= STALL.nanos() / 2, "{name}");
-        // What is kept is decided some hundred nanoseconds before the tick starts. Somebody else may have the CPU in
+        // What is kept is decided some hundred nanoseconds before the tick starts. Another thread may have the CPU in
         // between, and a tick then starts later than was decided; that is as rare as the gap is short.
         assert!(over <= 3.0, "{name}: {over} ticks");
     }

@@ -104,7 +104,7 @@ impl<'a> MakeWriter<'a> for Stderr {
     }
 }
 
-/// Message ids are for machines; lines for people go without them.
+/// Formats a line for people: without the message id.
 struct WithoutIds;
 
 impl<'w> FormatFields<'w> for WithoutIds {

@@ -185,7 +185,8 @@ pub(super) const BUDGET: Key = Key::new(
 pub(super) const ON_ERROR: Key = Key::new(
     "on-error",
     Value::Choice(&words(&ON_ERRORS)),
-    "What follows a failed tick: the next tick, the end of this task, or the end of hertzd with exit code 70.",
+    "What follows a tick that failed or panicked: the next tick, the end of this task, or the end of hertzd with exit code \
+     70. Without this key a panic ends the task.",
 )
 .default("\"continue\"");
 pub(super) const RECORD: Key = Key::new(

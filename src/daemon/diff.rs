@@ -1,7 +1,7 @@
 //! What a reload would do: pure comparison of two sets of sections.
 //!
-//! Names are identity. A worker whose own section has changed is started anew, and its tasks with it; a task goes on
-//! exactly if its section and its worker are unchanged.
+//! Names are identity. A worker whose section has changed restarts, and its tasks with it; a task goes on exactly if its
+//! section and its worker are unchanged.
 
 use crate::config::{Config, Scheduling, TaskConfig};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ impl Sections {
     /// The sections of `config`.
     pub(crate) fn of(config: &Config) -> Self {
         let workers = config.workers.iter().map(|worker| {
-            // A deadline worker's promise follows from its tasks' rates, whatever its own section says.
+            // A deadline worker's bandwidth depends on its tasks' rates too.
             let says = match worker.scheduling {
                 Scheduling::Deadline { .. } => format!("{}{:?}", worker.identity, worker.scheduling),
                 _ => worker.identity.clone(),
@@ -36,8 +36,8 @@ impl Sections {
     }
 }
 
-/// Tells texts apart without showing them: anybody may read the status socket, but not every configuration. The same
-/// for the same build of hertzd.
+/// Tells texts apart without showing them: everyone may read the status socket, but not every configuration. The same for
+/// the same build of hertzd.
 fn digest(text: &str) -> String {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -49,7 +49,7 @@ fn digest(text: &str) -> String {
 pub(crate) enum Change {
     /// It goes on untouched.
     Kept,
-    /// It starts anew.
+    /// It restarts.
     Restarted,
     /// It is new.
     Added,
@@ -86,7 +86,7 @@ impl Diff {
         Self { workers, tasks }
     }
 
-    /// How many tasks have this fate.
+    /// How many tasks change in this way.
     pub(crate) fn count(&self, change: Change) -> usize {
         self.tasks.values().filter(|of| **of == change).count()
     }

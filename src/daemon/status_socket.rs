@@ -1,7 +1,6 @@
 //! The status socket: one JSON snapshot per connection, and nothing is ever read from it.
 //!
-//! Its thread waits in `accept`, asks main for the snapshot, writes it and closes. A reader that is slow, or that never
-//! reads, holds up only the next reader.
+//! Its thread waits in `accept`, asks main for the snapshot, writes it and closes. A slow reader holds up only the next one.
 
 use crate::sys::clock::pause;
 use crate::time::Span;
@@ -19,7 +18,7 @@ use std::time::Duration;
 /// How long one reader may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Somebody asks for a snapshot; it goes into the channel.
+/// A request for a snapshot; it goes into the channel.
 pub(super) type Query = Sender<String>;
 
 /// The status socket and its thread; dropped, it is gone.
@@ -31,7 +30,7 @@ pub(super) struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Listens at `path`. A socket that nobody listens at any more is replaced.
+    /// Listens at `path`. A socket without a listener is replaced.
     ///
     /// # Errors
     /// The system's reason; or that another process listens there.
@@ -47,7 +46,7 @@ impl StatusSocket {
             Err(_) => {}
         }
         let listener = UnixListener::bind(path)?;
-        // It can only be read from, and says nothing of what the configuration says.
+        // It can only be read from, and shows nothing of the configuration's text.
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
         let (ask, queries) = unbounded::<Query>();
         let ending = Arc::new(AtomicBool::new(false));
@@ -70,7 +69,7 @@ impl StatusSocket {
                     continue;
                 };
                 let _ = stream.set_write_timeout(Some(PATIENCE));
-                // A reader that has gone is its own affair.
+                // The reader may have gone.
                 let _ = stream.write_all(text.as_bytes());
             }
         };
@@ -82,7 +81,7 @@ impl StatusSocket {
 impl Drop for StatusSocket {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Release);
-        // Wakes the thread, which ends by itself: it may be with a slow reader, and nobody waits for that.
+        // Wakes the thread, which ends by itself: it may be busy with a slow reader, and is not waited for.
         let _ = UnixStream::connect(&self.path);
         let _ = fs::remove_file(&self.path);
     }
@@ -98,11 +97,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("status.sock");
         drop(UnixListener::bind(&path).unwrap()); // as one that was killed leaves it
-        // Where another test is just starting a program, that one has the dead socket too, until it runs.
+        // While another test starts a program, that one holds the dead socket too, until it runs.
         let listen = || StatusSocket::listen(&path).inspect_err(|_| pause(Span::from_millis(5))).ok();
         let socket = std::iter::repeat_with(listen).take(1_000).flatten().next().unwrap();
         assert_eq!(StatusSocket::listen(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        // That attempt was a connection too, and asked.
+        // That attempt was a connection too.
         let queries = socket.queries.clone();
         let answering = std::thread::spawn(move || {
             for (count, query) in queries.iter().take(3).enumerate() {
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn something_else_at_that_place_is_left_alone() {
+    fn another_file_at_that_path_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("thesis.txt");
         fs::write(&path, "years of work").unwrap();

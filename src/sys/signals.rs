@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 
 use super::from_minus_one;
 
-/// What somebody outside asked this process to do.
+/// A request from outside to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// SIGINT or SIGTERM, by number: end in good order.
@@ -68,7 +68,7 @@ impl StopSignals {
         Ok(self)
     }
 
-    /// Blocks until somebody asks for something. Requests made in the meantime are kept, those of one kind as one.
+    /// Blocks until there is a request. Requests made in the meantime are kept, those of one kind as one.
     pub(crate) fn wait(&mut self) -> Option<Request> {
         let signal = self.signals.forever().next()?;
         Some(match signal {
@@ -81,7 +81,7 @@ impl StopSignals {
 
 /// Gives SIGURG a handler that does nothing, which is what makes it end a sleep: without one the kernel discards it.
 ///
-/// SIGURG because its default is to be ignored, so that one sent too early kills nothing. Once per process, before
+/// SIGURG is ignored by default, so one that is sent too early kills nothing. Once per process, before
 /// [`super::thread::interrupt`].
 ///
 /// # Errors
