@@ -236,7 +236,7 @@ fn a_recording_has_a_row_for_every_tick() {
     assert!(ticks.is_sorted_by(|a, b| a < b) && ticks.iter().all(|&tick| tick < 400), "{ticks:?}");
     let times: Vec<_> = rows.iter().map(|row| humantime::parse_rfc3339(&row[1]).unwrap()).collect();
     assert!(times.is_sorted(), "releases go forward");
-    // The grid shows in UTC. Its offset is read anew for each batch of rows, while UTC is steered: hence no equality.
+    // The grid shows in UTC. Its offset is read again for each batch of rows, while UTC is steered: hence no equality.
     let apart = times.last().unwrap().duration_since(times[0]).unwrap().as_secs_f64();
     let periods = f64::from(u32::try_from(ticks.last().unwrap() - ticks[0]).unwrap());
     println!("{periods} periods of 5 ms took {apart} s by UTC");
@@ -365,7 +365,7 @@ fn a_reader_of_the_log_that_has_stopped_stops_nobody() {
     let path = folder.path().join("test.toml");
     fs::write(&path, talkative()).unwrap();
     for format in ["text", "json"] {
-        // A pipe that nobody reads: it is full within a second. The run ends by itself all the same.
+        // A pipe without a reader is full within a second. The run ends by itself all the same.
         let child = Command::new(HERTZD)
             .args(["run", "--for", "4s", "--json", "--log-format", format])
             .arg(&path)

@@ -1,4 +1,4 @@
-//! Main reacts at once, whatever hangs: a flood of signals, a frozen file system, a configuration that cannot be read, a
+//! Main reacts at once, no matter what hangs: a flood of signals, a frozen file system, a configuration that cannot be read, a
 //! reader of the log that has stalled, a tick that never returns.
 
 mod program;
@@ -95,7 +95,7 @@ fn ten_thousand_reloads_do_not_hold_up_a_stop() {
     assert_eq!(count(records, "sent") + count(records, "dropped"), ran);
 }
 
-/// A file system of its own, which can be frozen. Taken down again, whatever becomes of the test.
+/// A file system of its own, which can be frozen. Unmounted in any case.
 struct Disk(PathBuf);
 
 impl Disk {

@@ -1,4 +1,4 @@
-//! The builder thread: does for main whatever may block. It reads the configuration, opens devices and recordings, makes
+//! The builder thread: does what may block, so that main does not. It reads the configuration, opens devices and recordings, makes
 //! and sets up workers, and closes what has ended.
 //!
 //! Its threads inherit its signal mask: all signals are left to others. Main waits for it nowhere; at the end, for a limited
@@ -179,7 +179,7 @@ impl BuilderLoop {
         for job in jobs {
             match job {
                 Job::Prepare(running) => {
-                    // What nobody receives any more is dropped here.
+                    // Without a receiver the result is dropped here.
                     let _ = prepared.send(self.prepare(&running));
                 }
                 Job::Close(ended) => {

@@ -252,7 +252,7 @@ impl<'a> Daemon<'a> {
         Ok(())
     }
 
-    /// Goes on with whatever is under way.
+    /// Goes on with the change, the stop or the reload that is under way.
     fn advance(&mut self) {
         let starting = self.set.epoch.is_none();
         if self.phase == Phase::Changing
