@@ -135,7 +135,8 @@ check "a reload that renames its task is taken" systemctl reload hertzd
 look() { [ "$(value frames look)" -gt 10 ]; }
 check "  and hands the camera over" until_ok 60 look
 check "  which the log says" said "of task look was taken over"
-sed 's/\[task.look\]/[task.second]/' <<<"$(sed -n '/^.task.look/,$p' "$CONFIG")" >>"$CONFIG"
+sed -n '/^.task.look/,$ s/task.look/task.second/; /^.task.second/,$p' "$CONFIG" >/tmp/second.toml
+cat /tmp/second.toml >>"$CONFIG"
 refuse "a second task cannot have it at the same time" systemctl reload hertzd
 check "  which names the first" until_ok 30 said "is in use by task look; only one task at a time can have it"
 
