@@ -80,35 +80,21 @@
 //! | `sim` | the virtual clock, and the scripted task that replaces a real one |
 //! | [`cli`] | the command line; the only code that talks to a terminal |
 
-pub mod time;
-
-pub(crate) mod sys;
-
 pub mod channels;
-
-pub mod task;
-
-pub mod pacing;
-
-pub mod config;
-
-pub(crate) mod kinds;
-
-pub(crate) mod worker;
-
-pub(crate) mod metrics;
-
-pub(crate) mod recording;
-
-pub(crate) mod log;
-
-pub(crate) mod views;
-
-pub(crate) mod daemon;
-
-pub(crate) mod sim;
-
 pub mod cli;
+pub mod config;
+pub(crate) mod daemon;
+pub(crate) mod kinds;
+pub(crate) mod log;
+pub(crate) mod metrics;
+pub mod pacing;
+pub(crate) mod recording;
+pub(crate) mod sim;
+pub(crate) mod sys;
+pub mod task;
+pub mod time;
+pub(crate) mod views;
+pub(crate) mod worker;
 
 pub use cli::App;
 pub use config::Kinds;

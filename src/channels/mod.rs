@@ -5,13 +5,9 @@
 //! and is never woken. No clock is read here, and only the constructors allocate.
 
 mod block;
-
 mod format;
-
 mod mailbox;
-
 mod row;
-
 mod tick;
 
 pub use block::{Block, BlockReceiver, BlockSender, Head, blocks};

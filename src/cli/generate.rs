@@ -8,9 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 mod keys;
-
 mod page;
-
 mod program;
 
 #[derive(Debug, Args)]

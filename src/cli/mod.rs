@@ -3,23 +3,14 @@
 //! The result of a command goes to stdout; messages about it go to stderr.
 
 mod app;
-
 mod check;
-
 mod devices;
-
 mod generate;
-
 mod log;
-
 mod run;
-
 mod running;
-
 mod schema;
-
 mod simulate;
-
 mod stop;
 
 pub use app::{App, DEMO_CONFIG, SYSTEM_CONFIG};

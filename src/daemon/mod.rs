@@ -14,39 +14,22 @@
 //! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
 
 mod assemble;
-
 mod builder;
-
 mod change;
-
 mod diff;
-
 mod failure;
-
 mod metrics_thread;
-
 mod plan;
-
 mod recorder_thread;
-
 mod reloads;
-
 mod requests;
-
 mod run;
-
 mod running;
-
 mod simulate;
-
 mod stall;
-
 mod status_socket;
-
 mod summary;
-
 mod tick_feed;
-
 mod watch;
 
 pub use builder::Loader;

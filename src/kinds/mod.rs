@@ -4,21 +4,16 @@
 //! `Task::tick` runs on the hot thread.
 
 pub(crate) mod device;
-
 pub(crate) mod load;
-
 pub(crate) mod sensor;
 
 // Of a kind that is left out, the list of its devices stays.
 #[cfg_attr(not(feature = "audio"), path = "audio/list.rs")]
 mod audio;
-
 #[cfg_attr(not(feature = "gpio"), path = "gpio/list.rs")]
 mod gpio;
-
 #[cfg_attr(not(feature = "i2c"), path = "i2c/list.rs")]
 mod i2c;
-
 #[cfg_attr(not(feature = "video"), path = "video/list.rs")]
 pub(crate) mod video;
 

@@ -4,13 +4,9 @@
 //! kinds. Nothing here runs on a hot thread; it may block and allocate.
 
 mod entry;
-
 mod events;
-
 pub(crate) mod journal;
-
 mod json;
-
 mod message;
 
 pub(crate) use entry::Entry;

@@ -4,11 +4,8 @@
 //! inside `hertzd simulate`.
 
 mod cause;
-
 mod event;
-
 mod histogram;
-
 mod summary;
 
 pub(crate) use cause::Cause;

@@ -11,20 +11,13 @@
 //! | [`LeakyBucket`] | afterwards: whether too many were missed |
 //! | [`FixedStep`] | the same arithmetic for a caller that owns the loop, such as a game |
 
-mod rate;
-
-mod credit;
-
-mod schedule;
-
-mod sleep;
-
-mod fixed_step;
-
-mod feasible;
-
 mod bucket;
-
+mod credit;
+mod feasible;
+mod fixed_step;
+mod rate;
+mod schedule;
+mod sleep;
 mod utilisation;
 
 pub use bucket::LeakyBucket;

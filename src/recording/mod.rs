@@ -10,37 +10,23 @@
 //! argument.
 
 mod append;
-
 mod claim;
-
 mod content;
-
 mod csv;
-
 mod file;
-
 mod ledger;
-
 #[cfg(feature = "mcap")]
 mod mcap;
-
 mod recorder;
-
 mod recordings;
-
 mod rotation;
-
 mod samples;
-
-mod wav;
-
-mod writer;
-
 #[cfg(test)]
 mod testing;
-
 #[cfg(test)]
 mod tests;
+mod wav;
+mod writer;
 
 pub(crate) use claim::Identity;
 pub(crate) use content::{Content, RecordedTick};

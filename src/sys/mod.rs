@@ -21,28 +21,18 @@
 #![allow(unsafe_code, reason = "system calls are unsafe functions of libc; this room is where they are made safe")]
 
 pub(crate) mod clock;
-
-pub(crate) mod thread;
-
-pub(crate) mod signals;
-
-pub(crate) mod memory;
-
-pub(crate) mod host;
-
-pub(crate) mod notify;
-
 pub(crate) mod fd;
-
-pub(crate) mod lock;
-
-pub(crate) mod peer;
-
-#[cfg(feature = "video")]
-pub(crate) mod video;
-
+pub(crate) mod host;
 #[cfg(feature = "i2c")]
 pub(crate) mod i2c;
+pub(crate) mod lock;
+pub(crate) mod memory;
+pub(crate) mod notify;
+pub(crate) mod peer;
+pub(crate) mod signals;
+pub(crate) mod thread;
+#[cfg(feature = "video")]
+pub(crate) mod video;
 
 use std::io;
 

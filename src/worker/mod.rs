@@ -5,17 +5,11 @@
 //! epoch is chosen then. Only the last step enters the hot loop.
 
 mod control;
-
 mod judge;
-
 mod panic;
-
 mod run;
-
 mod set;
-
 mod setup;
-
 mod slot;
 
 pub use control::Control;

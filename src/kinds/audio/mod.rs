@@ -9,20 +9,13 @@
 //! ([`Reconnecting`]).
 
 mod device;
-
 mod drift;
-
 mod keys;
-
 mod level;
-
 mod list;
-
-mod settings;
-
-mod supported;
-
 mod position;
+mod settings;
+mod supported;
 
 pub(super) use keys::kind;
 pub(super) use list::list;

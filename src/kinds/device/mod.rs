@@ -2,19 +2,12 @@
 //! gives nothing.
 
 pub(crate) mod access;
-
 mod found;
-
 mod held;
-
 mod id;
-
 mod reconnecting;
-
 mod refusal;
-
 mod reopen;
-
 mod stalled;
 
 pub(crate) use found::{FoundDevice, Roots, file_names, first_line, numbered, quoted, task_name};

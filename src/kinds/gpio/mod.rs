@@ -5,15 +5,10 @@
 //! blocks nor allocates.
 
 mod chip;
-
 mod edges;
-
 mod keys;
-
 mod lines;
-
 mod list;
-
 mod settings;
 
 pub(super) use keys::kind;

@@ -5,11 +5,8 @@
 //! allocates nothing: buffers are made when the chip is opened, off the hot thread. No clock is read.
 
 mod bus;
-
 mod keys;
-
 mod list;
-
 mod register;
 
 pub(super) use keys::kind;

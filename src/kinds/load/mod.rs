@@ -4,7 +4,6 @@
 //! whether a tick goes wrong depends on its index. Nothing is allocated after construction.
 
 mod keys;
-
 mod settings;
 
 pub(super) use keys::kind;

@@ -15,43 +15,25 @@
 //! sensor on a bus, so put that on a worker of its own. Another thread reopens a lost device by its name. Time comes with
 //! the tick, except for samples without a timestamp.
 
-mod keys;
-
-mod list;
-
-mod settings;
-
-mod open;
-
-mod locator;
-
-mod number;
-
-mod extractor;
-
-mod follow;
-
-mod files;
-
-mod plan;
-
-mod polled;
-
-mod find;
-
-mod hwmon;
-
-mod iio;
-
-mod layout;
-
-mod gaps;
-
-mod dating;
-
 mod buffer;
-
 mod buffered;
+mod dating;
+mod extractor;
+mod files;
+mod find;
+mod follow;
+mod gaps;
+mod hwmon;
+mod iio;
+mod keys;
+mod layout;
+mod list;
+mod locator;
+mod number;
+mod open;
+mod plan;
+mod polled;
+mod settings;
 
 pub(super) use keys::kind;
 pub(super) use list::list;

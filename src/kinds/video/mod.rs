@@ -9,19 +9,12 @@
 //! kernel's own time stamps are compared with is the monotonic clock, whatever clock the worker goes by.
 
 mod count;
-
 mod frames;
-
 mod keys;
-
 mod list;
-
 mod luma;
-
 mod modes;
-
 mod open;
-
 mod settings;
 
 pub(super) use keys::kind;

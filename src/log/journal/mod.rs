@@ -14,9 +14,7 @@
 //! journal's own time is that of the arrival.
 
 mod datagram;
-
 mod queue;
-
 #[cfg(test)]
 mod tests;
 

@@ -2,15 +2,11 @@
 //! schemas. Each kind of data of a task has its own channel, such as `TASK/values`. May block; time is an argument.
 
 mod chunks;
-
 mod foxglove;
-
 mod json;
-
-mod topics;
-
 #[cfg(test)]
 mod tests;
+mod topics;
 
 use super::content::{Content, RecordedTick};
 use super::file::{Moment, RecordingFile};

@@ -10,11 +10,9 @@
 //! allocate. A driver may hold them up for as long as it holds its own lock. Dropping a stream unmaps and closes. No
 //! clock is read.
 
-mod request;
-
 mod capture;
-
 mod format;
+mod request;
 
 pub(crate) use capture::{CaptureStream, Frame, MOST_BUFFERS};
 pub(crate) use format::PixelFormat;

@@ -1,9 +1,7 @@
 //! Sensors as tasks, on real files of `/proc` and on a made-up `/sys`.
 
 mod buffer;
-
 mod devices;
-
 mod files;
 
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
