@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tracing::Level;
 use tracing::field::{Field, Visit};
@@ -182,7 +183,7 @@ pub(super) fn start(format: LogFormat) -> Result<Log, Stop> {
             .fmt_fields(WithoutIds)
             .with_writer(Stderr { over_progress: progress })
             .boxed(),
-        Kind::Json => JsonLayer::new(Stderr { over_progress: false }).boxed(),
+        Kind::Json => JsonLayer(Mutex::new(Stderr { over_progress: false })).boxed(),
         Kind::Journal(layer) => layer.boxed(),
     };
     // An own daemon may have started its logging already; then that is used.

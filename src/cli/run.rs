@@ -97,7 +97,7 @@ fn status_socket(args: &RunArgs) -> Option<PathBuf> {
 
 /// Turns signals into requests, on a thread of its own.
 fn requests() -> io::Result<Requests> {
-    let mut signals = StopSignals::install()?.with_reload()?.with_cpu_limit()?;
+    let mut signals = StopSignals::install()?;
     let requests = Requests::default();
     let asking = requests.clone();
     let wait = move || {

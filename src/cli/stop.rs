@@ -53,10 +53,8 @@ impl Stop {
     pub(super) fn text(&self, coloured: bool) -> Option<(String, u8)> {
         match self {
             Self::Config(problems) => Some((problems.render(coloured), CONFIGURATION)),
-            Self::Permission(text) => Some((format!("hertzd: {text}"), PERMISSION)),
-            Self::Usage(text) => Some((format!("hertzd: {text}"), USAGE)),
-            Self::Fault(text) => Some((format!("hertzd: {text}"), INTERNAL)),
-            Self::Refused(_) | Self::StdoutClosed | Self::Logged(_) => self.reason(),
+            Self::Refused(_) => self.reason(),
+            _ => self.reason().map(|(text, code)| (format!("hertzd: {text}"), code)),
         }
     }
 

@@ -53,7 +53,7 @@ impl Value {
             Self::Format { like, .. } => format!("`\"{like}\"`"),
             Self::Path => "path".into(),
             Self::PathEnding(endings) => {
-                format!("path ending in {}", or(endings.iter().map(|ending| format!("`.{ending}`"))))
+                "path ending in ".to_owned() + &or(endings.iter().map(|end| format!("`.{end}`")))
             }
             Self::FileName => "name of a file".into(),
             Self::Bytes { most } => format!("list of lists of 1 to {most} bytes"),
@@ -100,19 +100,15 @@ impl Rule {
             };
             or(words.iter().enumerate().map(word))
         };
-        let (only, what) = match self.needs {
-            Needs::With(keys) => (true, listed(keys)),
-            Needs::Without(keys) => (false, listed(keys)),
-            Needs::Is(key, words) => (true, is(key, words)),
-            Needs::IsNot(key, words) => (false, is(key, words)),
-            Needs::On(key) => (true, format!("`{key} = true`")),
-            Needs::Off(key) => (false, format!("`{key} = true`")),
+        let what = match self.needs {
+            Needs::With(keys) | Needs::Without(keys) => listed(keys),
+            Needs::Is(key, words) | Needs::IsNot(key, words) => is(key, words),
+            Needs::On(key) | Needs::Off(key) => format!("`{key} = true`"),
         };
-        match (self.word, only) {
-            (Some(word), true) => format!("`{name} = \"{word}\"` only with {what}."),
-            (Some(word), false) => format!("`{name} = \"{word}\"` not with {what}."),
-            (None, true) => format!("Only with {what}."),
-            (None, false) => format!("Not with {what}."),
+        let refused = matches!(self.needs, Needs::Without(_) | Needs::IsNot(..) | Needs::Off(_));
+        match self.word {
+            Some(word) => format!("`{name} = \"{word}\"` {} with {what}.", if refused { "not" } else { "only" }),
+            None => format!("{} with {what}.", if refused { "Not" } else { "Only" }),
         }
     }
 }

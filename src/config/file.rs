@@ -107,7 +107,7 @@ fn judge(source: &Arc<Source>, root: &DeTable<'_>, kinds: &Kinds, facts: &Facts)
     let mut top = Section::new(source, "", 0..0, root);
     top.refuse_unknown(&["worker", "task"], true);
     let mut tasks = top.named("task");
-    if tasks.is_empty() && !top.has_problems() {
+    if tasks.is_empty() && top.problems.is_empty() {
         let wanted = "a configuration needs at least one task; write [task.NAME] with kind and rate";
         top.problem_at("task", wanted, None);
     }
@@ -139,7 +139,7 @@ fn judge(source: &Arc<Source>, root: &DeTable<'_>, kinds: &Kinds, facts: &Facts)
     }
 
     let sections = tasks.into_iter().chain(workers).map(|(_, section)| section).chain([top]);
-    let problems: Vec<Problem> = sections.flat_map(Section::into_problems).collect();
+    let problems: Vec<Problem> = sections.flat_map(|section| section.problems).collect();
     let workers: Option<Vec<_>> = made.into_iter().collect();
     let tasks: Option<Vec<_>> = judged.into_iter().map(task::Judged::into_config).collect();
     match (workers, tasks) {

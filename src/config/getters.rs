@@ -101,12 +101,9 @@ impl Section<'_> {
     pub fn bytes(&mut self, key: &Key) -> Option<Vec<Vec<u8>>> {
         let Value::Bytes { most } = key.value else { return None };
         let wanted = format!("must be a list of lists of 1 to {most} bytes");
-        let lists = match self.value(key)? {
-            DeValue::Array(lists) => lists,
-            _ => {
-                self.problem(key, wanted);
-                return None;
-            }
+        let Some(lists) = self.value(key)?.as_array() else {
+            self.problem(key, wanted);
+            return None;
         };
         let mut all = Vec::with_capacity(lists.len());
         for list in lists {

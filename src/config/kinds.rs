@@ -9,6 +9,7 @@ use crate::task::Task;
 use crate::time::Span;
 use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -211,46 +212,32 @@ impl std::error::Error for BuildError {}
 
 /// The fields that serde's derive lists for `T`; `None` when `T` does not read a plain struct.
 fn fields_of<T: DeserializeOwned>() -> Option<&'static [&'static str]> {
-    T::deserialize(Probe).err().and_then(|Answer(fields)| fields)
+    let fields = Cell::new(None);
+    let _ = T::deserialize(Probe(&fields));
+    fields.get()
 }
 
-/// A deserializer that holds no data: it only hears which fields are asked for, and ends there with them as the error.
-struct Probe;
+/// A deserializer that holds no data: it only hears which fields are asked for, and fails.
+struct Probe<'a>(&'a Cell<Option<&'static [&'static str]>>);
 
-#[derive(Debug)]
-struct Answer(Option<&'static [&'static str]>);
+impl<'de> Deserializer<'de> for Probe<'_> {
+    type Error = de::value::Error;
 
-impl fmt::Display for Answer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("nothing is read here")
-    }
-}
-
-impl std::error::Error for Answer {}
-
-impl de::Error for Answer {
-    fn custom<M: fmt::Display>(_: M) -> Self {
-        Self(None)
-    }
-}
-
-impl<'de> Deserializer<'de> for Probe {
-    type Error = Answer;
-
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Answer> {
-        Err(Answer(None))
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+        Err(de::Error::custom("nothing is read here"))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
         fields: &'static [&'static str],
-        _: V,
-    ) -> Result<V::Value, Answer> {
-        Err(Answer(Some(fields)))
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        self.0.set(Some(fields));
+        self.deserialize_any(visitor)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Answer> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Self::Error> {
         visitor.visit_newtype_struct(self)
     }
 

@@ -84,9 +84,7 @@ pub(super) fn text(wanted: &Value, found: &DeValue<'_>) -> Result<String, String
     match wanted {
         _ if !any && text.trim().is_empty() => Err("must not be empty".to_owned()),
         _ if !any && text.contains('\0') => Err("must not contain a NUL byte".to_owned()),
-        Value::ValueName if refuse_value_name(text).is_some() => {
-            Err(refuse_value_name(text).unwrap_or_default().to_owned())
-        }
+        Value::ValueName => refuse_value_name(text).map_or_else(|| Ok(text.to_owned()), |why| Err(why.to_owned())),
         Value::FileName if text.contains('/') || text == "." || text == ".." => {
             Err("must be the name of a file, such as \"temp1_input\", without a folder".to_owned())
         }

@@ -79,13 +79,9 @@ pub(super) fn judge(section: &mut Section<'_>) -> Option<RecordConfig> {
 /// A key of a task that contradicts what an earlier task says of the same file.
 #[derive(Debug)]
 pub(crate) struct Conflict {
-    /// The task, by its position.
-    pub(crate) task: usize,
-    /// The key.
+    pub(crate) task: usize, // its position
     pub(crate) key: &'static str,
-    /// What is wrong.
     pub(crate) message: String,
-    /// What to do about it.
     pub(crate) help: Option<String>,
 }
 
@@ -111,12 +107,8 @@ pub(crate) fn share<'a, F: Eq + Hash>(
                 ];
                 let message = format!("task.{other} records to the same file and sets another limit; set it once");
                 let contradicting = LIMITS.into_iter().zip(agreed).filter(|(_, agreed)| !agreed);
-                conflicts.extend(contradicting.map(|(key, _)| Conflict {
-                    task,
-                    key,
-                    message: message.clone(),
-                    help: None,
-                }));
+                let conflict = |(key, _)| Conflict { task, key, message: message.clone(), help: None };
+                conflicts.extend(contradicting.map(conflict));
             }
             Some((other, _)) => conflicts.push(Conflict {
                 task,

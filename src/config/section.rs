@@ -2,7 +2,6 @@
 //! room itself and by every kind of task.
 
 use super::error::{self, Origin, Problem};
-use super::identity;
 use super::key::{Key, Value};
 use super::keys::{PERIOD, RATE};
 use super::source::Source;
@@ -158,24 +157,11 @@ impl<'a> Section<'a> {
         sections
     }
 
-    /// See [`identity`](identity::identity).
-    pub(super) fn identity(&self, resolved: &[(&str, &str)]) -> String {
-        identity::identity(self.table, resolved)
-    }
-
     pub(super) fn origin(&self) -> Origin {
         // A list of tables is no value that a message could quote.
         let values = self.table.iter().filter(|(_, value)| !holds_tables(value.get_ref()));
         let values = values.map(|(key, value)| (key.get_ref().to_string(), value.span())).collect();
         Origin { source: Arc::clone(self.source), table: self.path.clone(), header: self.header.clone(), values }
-    }
-
-    pub(super) fn has_problems(&self) -> bool {
-        !self.problems.is_empty()
-    }
-
-    pub(super) fn into_problems(self) -> Vec<Problem> {
-        self.problems
     }
 
     /// Takes over what a section inside this one noted.

@@ -1,6 +1,7 @@
 //! The rules of `[task.NAME]`.
 
 use super::choices::OnError;
+use super::identity::identity;
 use super::key::Key;
 use super::keys::*;
 use super::kinds::{Blueprint, Kind, Kinds};
@@ -58,7 +59,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
             on_error,
             record: None,
             queue,
-            identity: section.identity(&[("worker", workers[worker?])]),
+            identity: identity(section.table, &[("worker", workers[worker?])]),
             simulated_run,
             blueprint: blueprint?,
             section: section.origin(),
@@ -165,7 +166,7 @@ fn overrun_limit(section: &mut Section<'_>) -> Option<OverrunLimit> {
 
 fn blueprint(section: &mut Section<'_>, kind: &Kind) -> Option<Blueprint> {
     let blueprint = (kind.parse)(section);
-    if blueprint.is_none() && !section.has_problems() {
+    if blueprint.is_none() && section.problems.is_empty() {
         section.problem(&KIND, "the kind refused this section without a reason; that is a fault of the kind");
     }
     blueprint

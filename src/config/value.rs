@@ -2,7 +2,7 @@
 //!
 //! Each returns what is wanted when the value is something else, to be put behind `key = found; `.
 
-use crate::pacing::Rate;
+use crate::pacing::{Rate, reduced};
 use crate::time::Span;
 use std::time::Duration;
 use toml::de::DeValue;
@@ -152,8 +152,8 @@ fn rate_text(text: &str) -> Result<Rate, String> {
     let num = times(over.0, under.1).checked_mul(u128::from(*scale)).ok_or_else(limits)?;
     let den = times(over.1, under.0);
     // Reduced before it is narrowed: 44.1 kHz passes through 441000/10.
-    let divisor = gcd(num, den).max(1);
-    match (u64::try_from(num / divisor), u64::try_from(den / divisor)) {
+    let (num, den) = reduced(num, den);
+    match (u64::try_from(num), u64::try_from(den)) {
         (Ok(num), Ok(den)) => Rate::new(num, den).ok_or_else(limits),
         _ => Err(limits()),
     }
@@ -193,13 +193,6 @@ fn decimal(text: &str) -> Result<Option<(u64, u64)>, String> {
         let power = power(scale.unsigned_abs())?;
         if scale < 0 { Some((mantissa, power)) } else { Some((mantissa.checked_mul(power)?, 1)) }
     }))
-}
-
-fn gcd(mut a: u128, mut b: u128) -> u128 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The rules of `[worker.NAME]`.
 
 use super::choices::ClockKind;
+use super::identity::identity;
 use super::key::{Key, Value};
 use super::keys::*;
 use super::section::Section;
@@ -36,7 +37,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, facts: &Facts, rates:
         spin: spin?,
         clock,
         require_realtime,
-        identity: section.identity(&[]),
+        identity: identity(section.table, &[]),
         simulated_oversleep,
         section: section.origin(),
     })
@@ -130,13 +131,8 @@ fn spin(section: &mut Section<'_>, rates: &[Rate]) -> Option<Spin> {
         // The slack is for the rounding of the sum, so that exactly 80 % passes.
         if share > SPIN_SHARE_MAX + 1e-9 {
             let taken = (share * 1_000.0).ceil() / 10.0;
-            section.problem(
-                &SPIN,
-                format!(
-                    "takes {taken} % of a CPU at the rates of its tasks; must stay within 80 %, because the kernel \
-                     stops a real-time thread that always spins"
-                ),
-            );
+            let why = "must stay within 80 %, because the kernel stops a real-time thread that always spins";
+            section.problem(&SPIN, format!("takes {taken} % of a CPU at the rates of its tasks; {why}"));
         }
     }
     spin

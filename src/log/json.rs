@@ -10,23 +10,14 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
 /// Writes every event as one line of JSON: `time` (RFC 3339, UTC, microseconds), `level` (`error`, `warn`, `info`,
-/// `debug`, `trace`), `message`, then the event's fields in their order. Numbers and booleans keep their type.
+/// `debug`, `trace`), `message`, then the event's fields in their order. Numbers and booleans keep their type. One write a line.
 #[derive(Debug)]
-pub(crate) struct JsonLayer<W> {
-    writer: Mutex<W>,
-}
-
-impl<W: Write> JsonLayer<W> {
-    /// Writes to `writer`, each line with one call.
-    pub(crate) const fn new(writer: W) -> Self {
-        Self { writer: Mutex::new(writer) }
-    }
-}
+pub(crate) struct JsonLayer<W>(pub(crate) Mutex<W>);
 
 impl<W: Write + 'static, S: Subscriber> Layer<S> for JsonLayer<W> {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let line = Entry::of(event).json_line();
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // There is nowhere to report that the log cannot be written.
         let _ = writer.write_all(line.as_bytes());
     }
@@ -80,7 +71,7 @@ mod tests {
     #[test]
     fn every_line_is_an_object_with_the_fields_as_they_are() {
         let written = Shared::default();
-        let subscriber = tracing_subscriber::registry().with(JsonLayer::new(written.clone()));
+        let subscriber = tracing_subscriber::registry().with(JsonLayer(Mutex::new(written.clone())));
         tracing::subscriber::with_default(subscriber, || {
             let (task, error) = ("im\"u\n", io::Error::other("gone"));
             tracing::warn!(

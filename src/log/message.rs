@@ -69,58 +69,41 @@ impl Message {
 
     /// Its id, 128 bits in 32 lower-case hexadecimal digits: the field `message_id` of its events.
     pub const fn id(self) -> &'static str {
-        match self {
-            Self::Overrun => "b63f63a8dc1e44a9b7b66fb32412be1f",
-            Self::Skipped => "16ae69641d87436c81b908f551571cbd",
-            Self::BudgetExceeded => "5d35c4514c6047df9a07e57a4de8e6cb",
-            Self::TaskFailed => "54c218f0410c46969ac9dfbbe0fa5f43",
-            Self::TaskDisabled => "35f1de3c493547c683d66d97198f898f",
-            Self::OverrunLimit => "e783d084420e4b34bcdb9da62af8df87",
-            Self::PrivilegeRefused => "cdd4fac1430b477998847427b4b89efc",
-            Self::Reloaded => "7e88c4ca910a43dc8d8845336a9ffef2",
-            Self::ReloadRefused => "ce1f5e619b00408d937c1eb7c872557d",
-            Self::Stalled => "23c33fe99b6148c8a1028d8035593619",
-            Self::CpuLimit => "65458e1943494d37a80db900aa94d6e5",
-            Self::RecordsDropped => "1f1e5e3addfa43cf9659af2b8bd643d2",
-            Self::EntriesLost => "09aff006b2644c47bf2b75199a648cd7",
-        }
+        self.entry().0
     }
 
     /// Its name, for tables and programs.
     pub const fn word(self) -> &'static str {
-        match self {
-            Self::Overrun => "overrun",
-            Self::Skipped => "skipped",
-            Self::BudgetExceeded => "budget-exceeded",
-            Self::TaskFailed => "task-failed",
-            Self::TaskDisabled => "task-disabled",
-            Self::OverrunLimit => "overrun-limit",
-            Self::PrivilegeRefused => "privilege-refused",
-            Self::Reloaded => "reloaded",
-            Self::ReloadRefused => "reload-refused",
-            Self::Stalled => "stalled",
-            Self::CpuLimit => "cpu-limit",
-            Self::RecordsDropped => "records-dropped",
-            Self::EntriesLost => "entries-lost",
-        }
+        self.entry().1
     }
 
     /// The fields that every event of this kind carries, by their names in `tracing`; it may carry more.
     pub const fn fields(self) -> &'static [&'static str] {
+        self.entry().2
+    }
+
+    const fn entry(self) -> (&'static str, &'static str, &'static [&'static str]) {
+        const OVERRUN: &[&str] = &["task", "worker", "tick", "lateness_ns", "run_ns", "skipped", "overrun", "cause"];
+        const SKIPPED: &[&str] = &["task", "worker", "skipped", "lateness_ns"];
+        const CPU_LIMIT: &[&str] = &["task", "worker", "tick", "stalled_ns"];
+        const RELOADED: &[&str] = &["kept", "restarted", "added", "removed"];
+        const BUDGET: &[&str] = &["task", "worker", "tick", "run_ns"];
+        const FAILED: &[&str] = &["task", "worker", "tick", "errors"];
+        const TICK: &[&str] = &["task", "worker", "tick"];
         match self {
-            Self::Overrun => &["task", "worker", "tick", "lateness_ns", "run_ns", "skipped", "overrun", "cause"],
-            Self::Skipped => &["task", "worker", "skipped", "lateness_ns"],
-            Self::BudgetExceeded => &["task", "worker", "tick", "run_ns"],
-            Self::TaskFailed => &["task", "worker", "tick", "errors"],
-            Self::TaskDisabled => &["task", "worker", "tick"],
-            Self::OverrunLimit => &["task", "worker", "tick"],
-            Self::Stalled => &["task", "worker", "stalled_ns"],
-            Self::CpuLimit => &["task", "worker", "tick", "stalled_ns"],
-            Self::PrivilegeRefused => &["worker"],
-            Self::RecordsDropped => &["worker", "dropped"],
-            Self::EntriesLost => &["lost"],
-            Self::Reloaded => &["kept", "restarted", "added", "removed"],
-            Self::ReloadRefused => &[],
+            Self::Overrun => ("b63f63a8dc1e44a9b7b66fb32412be1f", "overrun", OVERRUN),
+            Self::Skipped => ("16ae69641d87436c81b908f551571cbd", "skipped", SKIPPED),
+            Self::BudgetExceeded => ("5d35c4514c6047df9a07e57a4de8e6cb", "budget-exceeded", BUDGET),
+            Self::TaskFailed => ("54c218f0410c46969ac9dfbbe0fa5f43", "task-failed", FAILED),
+            Self::TaskDisabled => ("35f1de3c493547c683d66d97198f898f", "task-disabled", TICK),
+            Self::OverrunLimit => ("e783d084420e4b34bcdb9da62af8df87", "overrun-limit", TICK),
+            Self::PrivilegeRefused => ("cdd4fac1430b477998847427b4b89efc", "privilege-refused", &["worker"]),
+            Self::Reloaded => ("7e88c4ca910a43dc8d8845336a9ffef2", "reloaded", RELOADED),
+            Self::ReloadRefused => ("ce1f5e619b00408d937c1eb7c872557d", "reload-refused", &[]),
+            Self::Stalled => ("23c33fe99b6148c8a1028d8035593619", "stalled", &["task", "worker", "stalled_ns"]),
+            Self::CpuLimit => ("65458e1943494d37a80db900aa94d6e5", "cpu-limit", CPU_LIMIT),
+            Self::RecordsDropped => ("1f1e5e3addfa43cf9659af2b8bd643d2", "records-dropped", &["worker", "dropped"]),
+            Self::EntriesLost => ("09aff006b2644c47bf2b75199a648cd7", "entries-lost", &["lost"]),
         }
     }
 }

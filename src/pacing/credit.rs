@@ -220,15 +220,9 @@ impl Account {
         assert_eq!(self.release, self.grid.release(self.next), "the release is on the grid");
         let pending = self.grid.first_from(now.plus_nanos(1)).saturating_sub(self.next);
         match self.overrun {
-            Overrun::Drop | Overrun::KeepWorking => {
-                assert!(pending <= 1, "{pending} releases of debt")
-            }
-            Overrun::CatchUp { max } => {
-                assert!(pending <= u64::from(max), "{pending} releases of debt")
-            }
-            Overrun::Credit { max_debt } => {
-                assert!(now - self.release <= max_debt, "debt past the cap")
-            }
+            Overrun::Drop | Overrun::KeepWorking => assert!(pending <= 1, "{pending} releases of debt"),
+            Overrun::CatchUp { max } => assert!(pending <= u64::from(max), "{pending} releases of debt"),
+            Overrun::Credit { max_debt } => assert!(now - self.release <= max_debt, "debt past the cap"),
             Overrun::Delay => {}
         }
     }

@@ -27,3 +27,4 @@ pub use fixed_step::{Excess, FixedStep, Frame};
 pub use rate::Rate;
 pub use schedule::{Due, GivenUp, Next, Schedule};
 pub use sleep::{RestPlan, Sleeps, Tail};
+pub(crate) use utilisation::reduced;

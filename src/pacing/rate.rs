@@ -4,6 +4,7 @@
 //! tick `n` is `floor(n·den·10⁹/num)` nanoseconds after the first, in 128-bit integers, as exact after a century as in the
 //! first second. Nothing blocks or allocates.
 
+use super::utilisation::reduced;
 use crate::time::Span;
 use std::fmt;
 
@@ -30,14 +31,9 @@ impl Rate {
 
     /// `num` ticks in `den` seconds; `None` outside the limits.
     pub fn new(num: u64, den: u64) -> Option<Self> {
-        let divisor = gcd(num, den);
-        if divisor == 0 {
-            return None;
-        }
-        let (num, den) = (num / divisor, den / divisor);
-        let within = num <= 1_000_000_000_000_000
-            && u128::from(num) <= 1_000_000 * u128::from(den)
-            && u128::from(den) <= 86_400 * u128::from(num);
+        let (num, den) = reduced(num.into(), den.into());
+        let within = num <= 1_000_000_000_000_000 && num <= 1_000_000 * den && den <= 86_400 * num;
+        let (num, den) = (u64::try_from(num).ok()?, u64::try_from(den).ok()?);
         (num > 0 && within).then_some(Self { num, den })
     }
 
@@ -96,13 +92,6 @@ impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.num, self.den)
     }
-}
-
-fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }
 
 #[cfg(test)]

@@ -69,26 +69,20 @@ impl Sleeps {
 
     /// What to do at `now` until `release`.
     pub fn plan(&mut self, now: Instant, release: Instant) -> RestPlan {
+        let to_release = RestPlan { sleep_until: Some(release), spin: false };
         let margin = match self.tail {
-            Tail::Off => {
-                return RestPlan { sleep_until: Some(release), spin: false };
-            }
+            Tail::Off => return to_release,
             Tail::Fixed(margin) => margin,
             Tail::Auto { cpu_max } => self.affordable(now, cpu_max),
         };
         let left = release - now;
         let affordable = !matches!(self.tail, Tail::Auto { .. }) || left <= self.allowance;
-        if margin == Span::ZERO && !affordable {
-            return RestPlan { sleep_until: Some(release), spin: false };
-        }
         let asleep = left - margin;
-        if asleep < TOO_SHORT_TO_SLEEP && affordable {
-            return RestPlan { sleep_until: None, spin: true };
+        match affordable {
+            false if margin == Span::ZERO || asleep <= Span::ZERO => to_release,
+            true if asleep < TOO_SHORT_TO_SLEEP => RestPlan { sleep_until: None, spin: true },
+            _ => RestPlan { sleep_until: Some(release - margin), spin: true },
         }
-        if asleep <= Span::ZERO {
-            return RestPlan { sleep_until: Some(release), spin: false };
-        }
-        RestPlan { sleep_until: Some(release - margin), spin: true }
     }
 
     /// Takes in a sleep that was requested until `asked` and ended at `woke`.

@@ -45,7 +45,7 @@ fn add(one: (u128, u128), other: (u128, u128)) -> Option<(u128, u128)> {
 }
 
 /// A fraction in its lowest terms.
-pub(super) fn reduced(num: u128, den: u128) -> (u128, u128) {
+pub(crate) fn reduced(num: u128, den: u128) -> (u128, u128) {
     let divisor = gcd(num, den).max(1);
     (num / divisor, den / divisor)
 }

@@ -20,9 +20,6 @@ pub(crate) fn writable(stream: impl AsFd, within: Span) -> bool {
 }
 
 /// From now on a read of this file, and of all that share its open description, fails with EAGAIN where it would wait.
-///
-/// # Errors
-/// The kernel's reason.
 #[cfg_attr(not(feature = "gpio"), allow(dead_code, reason = "only the kind gpio gets its descriptor from elsewhere"))]
 pub(crate) fn set_nonblocking(file: impl AsFd) -> io::Result<()> {
     let fd = file.as_fd().as_raw_fd();

@@ -43,9 +43,7 @@ pub(crate) fn limit_arenas() {
 /// Later mappings are included only if locked memory is unlimited or CAP_IPC_LOCK is effective. Under a limit they would
 /// count in full, touched or not, and the next thread (8 MiB of stack) would fail to start with EAGAIN, long after this call
 /// succeeded.
-///
-/// # Errors
-/// ENOMEM if the existing mappings exceed RLIMIT_MEMLOCK (remedy: `LimitMEMLOCK=infinity`); EPERM if that is 0.
+/// Errors: ENOMEM if the existing mappings exceed RLIMIT_MEMLOCK (remedy: `LimitMEMLOCK=infinity`); EPERM if that is 0.
 pub(crate) fn lock() -> io::Result<Locked> {
     let (locked, future) = if unlimited()? { (Locked::All, libc::MCL_FUTURE) } else { (Locked::Present, 0) };
     // SAFETY: takes flags only, and moves no page that a pointer refers to.
@@ -62,9 +60,7 @@ pub(crate) fn locked_bytes() -> u64 {
 /// Asks the kernel for idle states without wake-up latency on all CPUs, for as long as the file is open.
 ///
 /// Wake-ups become more punctual, at the price of power and heat. No effect in most virtual machines.
-///
-/// # Errors
-/// EACCES for an ordinary user; ENOENT if the kernel or the container has no such device.
+/// Errors: EACCES for an ordinary user; ENOENT if the kernel or the container has no such device.
 pub(crate) fn hold_cpu_latency() -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).open("/dev/cpu_dma_latency")?;
     file.write_all(&0i32.to_ne_bytes())?; // microseconds
@@ -112,14 +108,6 @@ mod tests {
                 assert!(matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EPERM)), "{error}");
                 assert!(!unlimited().unwrap());
             }
-        }
-    }
-
-    #[test]
-    fn cpu_latency_is_held_or_refused_with_a_reason() {
-        match hold_cpu_latency() {
-            Ok(_held) => {}
-            Err(error) => println!("skipped: {error}"),
         }
     }
 }

@@ -1,19 +1,5 @@
 //! The kernel, in small wrappers that take and return our own types. The only room that may be unsafe.
 //!
-//! | file | what it asks from the kernel |
-//! | --- | --- |
-//! | [`clock`] | time, absolute sleeps, processor time, the distance to UTC and TAI |
-//! | [`thread`] | CPU, policy and priority of the calling thread; its signal mask; the end of another thread's sleep |
-//! | [`signals`] | stop and reload requests; the signal that ends a sleep |
-//! | [`memory`] | locked pages, an allocator that keeps what it has, shallow CPU idle states |
-//! | [`host`] | facts about the machine that belong beside every measurement |
-//! | [`fd`] | whether a write would wait; reads that do not |
-//! | [`peer`] | the process at the other end of a Unix socket |
-//! | [`lock`] | which process has locked a file |
-//! | `video` | cameras: their capabilities, and frames in mapped buffers (feature `video`) |
-//! | `i2c` | registers of chips on a bus (feature `i2c`) |
-//! | [`notify`] | nothing: it reports the state of the service to the service manager |
-//!
 //! Only [`clock`], the frames of `video` and the reads of `i2c` are meant for the hot thread: they neither allocate nor lock.
 //! Everything else is for setting up and may do both. Refusals are [`io::Error`]s that keep the errno, so that the caller
 //! can name the remedy.

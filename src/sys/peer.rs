@@ -21,9 +21,7 @@ impl Peer {
     ///
     /// The id is the one from when it began to listen. Read an answer from `stream` afterwards: it proves that the
     /// process was still alive, and so that it is the one that is held.
-    ///
-    /// # Errors
-    /// ESRCH when it has ended, or is not visible in this PID namespace; otherwise the kernel's reason.
+    /// Errors: ESRCH when it has ended, or is not visible in this PID namespace; otherwise the kernel's reason.
     pub(crate) fn of(stream: &UnixStream) -> io::Result<Self> {
         // SAFETY: ucred is made of integers, for which all-zero bytes are valid.
         let mut peer: libc::ucred = unsafe { mem::zeroed() };
@@ -46,9 +44,6 @@ impl Peer {
     }
 
     /// Whether it calls itself process `id`. In a container that is another number than here.
-    ///
-    /// # Errors
-    /// The reason why `/proc` does not tell.
     pub(crate) fn calls_itself(&self, id: u32) -> io::Result<bool> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id))?;
         let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
@@ -56,9 +51,7 @@ impl Peer {
     }
 
     /// Asks it to reload: SIGHUP.
-    ///
-    /// # Errors
-    /// ESRCH when it has ended, EPERM when it is another user's.
+    /// Errors: ESRCH when it has ended, EPERM when it is another user's.
     pub(crate) fn ask_for_reload(&self) -> io::Result<()> {
         let (process, info) = (self.process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
         // SAFETY: the descriptor is open; a null `info` means the same as for kill().

@@ -34,38 +34,18 @@ pub(crate) struct StopSignals {
 
 impl StopSignals {
     /// From here on the first SIGINT or SIGTERM is a request to stop, and the second of either ends the process at once
-    /// with status 130 or 143, so that a stop that hangs can be cut short.
-    ///
-    /// # Errors
-    /// Those of sigaction and of making a pipe: EMFILE, ENFILE, ENOMEM.
+    /// with status 130 or 143, so that a stop that hangs can be cut short. SIGHUP and SIGXCPU, which would end the
+    /// process otherwise, are requests too.
     pub(crate) fn install() -> io::Result<Self> {
         // In this order no signal goes missing, and the flag is looked at before it is raised.
         let stops = [SIGINT, SIGTERM];
-        let signals = Signals::new(stops)?;
+        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGXCPU])?;
         let asked = Arc::new(AtomicBool::new(false));
         for signal in stops {
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked))?;
             flag::register(signal, Arc::clone(&asked))?;
         }
         Ok(Self { signals })
-    }
-
-    /// Takes SIGXCPU as a request as well; it would end the process otherwise.
-    ///
-    /// # Errors
-    /// As [`StopSignals::install`].
-    pub(crate) fn with_cpu_limit(self) -> io::Result<Self> {
-        self.signals.add_signal(SIGXCPU)?;
-        Ok(self)
-    }
-
-    /// Takes SIGHUP as a request to reload as well; it would end the process otherwise.
-    ///
-    /// # Errors
-    /// As [`StopSignals::install`].
-    pub(crate) fn with_reload(self) -> io::Result<Self> {
-        self.signals.add_signal(SIGHUP)?;
-        Ok(self)
     }
 
     /// Blocks until there is a request. Requests made in the meantime are kept, those of one kind as one.
@@ -83,9 +63,6 @@ impl StopSignals {
 ///
 /// SIGURG is ignored by default, so one that is sent too early kills nothing. Once per process, before
 /// [`super::thread::interrupt`].
-///
-/// # Errors
-/// None that the kernel documents for these arguments.
 pub(crate) fn catch_interrupts() -> io::Result<()> {
     extern "C" fn nothing(_signal: libc::c_int) {}
     // SAFETY: sigaction is made of integers, for which all-zero bytes are valid: an empty mask, and no SA_RESTART.
@@ -107,7 +84,7 @@ mod tests {
     #[test]
     fn the_first_signal_asks_and_the_second_ends() {
         if std::env::var_os(IN_CHILD).is_some() {
-            let mut signals = StopSignals::install().unwrap().with_reload().unwrap();
+            let mut signals = StopSignals::install().unwrap();
             raise(SIGHUP).unwrap();
             assert_eq!(signals.wait(), Some(Request::Reload));
             raise(SIGTERM).unwrap();

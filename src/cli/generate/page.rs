@@ -48,9 +48,10 @@ impl Page {
     pub(super) fn literal<'a>(&mut self, lines: impl IntoIterator<Item = &'a str>) {
         self.0.control("PP", []).control("nf", []).control("RS", ["4"]);
         for line in lines {
-            match line.is_empty() {
-                true => self.0.control("sp", []),
-                false => self.0.text([roman(line)]),
+            if line.is_empty() {
+                self.0.control("sp", [])
+            } else {
+                self.0.text([roman(line)])
             };
         }
         self.0.control("RE", []).control("fi", []);

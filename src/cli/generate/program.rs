@@ -113,17 +113,12 @@ fn describe(page: &mut Page, argument: &Arg) {
         None => head.push(bold(names)),
     }
     let mut about = argument.get_help().map_or_else(String::new, ToString::to_string);
-    let words = |words: Vec<String>| words.join(", ");
     if argument.get_action().takes_values() {
-        let choices: Vec<_> =
-            argument.get_possible_values().iter().map(|choice| choice.get_name().to_owned()).collect();
-        if !choices.is_empty() {
-            about += &format!(" [one of: {}]", words(choices));
-        }
-        let defaults: Vec<_> =
-            argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
-        if !defaults.is_empty() {
-            about += &format!(" [default: {}]", words(defaults));
+        let choices = argument.get_possible_values().iter().map(|choice| choice.get_name().to_owned()).collect();
+        let defaults = argument.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+        let lists: [(&str, Vec<String>); 2] = [("one of", choices), ("default", defaults)];
+        for (what, words) in lists.into_iter().filter(|(_, words)| !words.is_empty()) {
+            about += &format!(" [{what}: {}]", words.join(", "));
         }
     }
     page.item(head, &about);

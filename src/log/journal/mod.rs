@@ -42,9 +42,6 @@ const PATIENCE: Span = Span::from_seconds(1);
 static OPENED: OnceLock<Journal> = OnceLock::new();
 
 /// Opens the system's journal for the whole process; the layer sends every event there.
-///
-/// # Errors
-/// As [`Journal::new`].
 pub(crate) fn layer() -> io::Result<JournalLayer> {
     let journal = match OPENED.get() {
         Some(journal) => journal,

@@ -59,9 +59,6 @@ enum Fate {
 
 impl Journal {
     /// A connection to the socket at `path`, which need not exist yet.
-    ///
-    /// # Errors
-    /// Those of making a socket: too many open files, or a sandbox without AF_UNIX.
     pub(crate) fn new(path: impl Into<PathBuf>, bounds: Bounds) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;

@@ -22,9 +22,6 @@ pub(crate) fn interrupt(thread: ThreadId) {
 ///
 /// SIGURG stays open, which [`interrupt`] needs, and so do the faults that a thread raises itself (SIGSEGV, SIGBUS, SIGILL,
 /// SIGFPE). A handler runs on any thread that has not blocked its signal; at least one (main) must not.
-///
-/// # Errors
-/// None that the kernel documents for these arguments.
 pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     // SAFETY: sigset_t is made of integers, for which all-zero bytes are valid.
     let mut set: libc::sigset_t = unsafe { mem::zeroed() };

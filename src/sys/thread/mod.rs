@@ -43,10 +43,8 @@ pub(crate) fn cpu_time_of(thread: ThreadId) -> Option<Span> {
 ///
 /// Of several CPUs the kernel ignores those that do not exist or are outside the cgroup's cpuset, as long as one is left:
 /// [`affinity`] says what was granted.
-///
-/// # Errors
-/// EINVAL if no CPU of the list can be used, or one is not below [`host::cpu_set_size`]; EBUSY under SCHED_DEADLINE, which
-/// excludes pinning.
+/// Errors: EINVAL if no CPU of the list can be used, or one is not below [`host::cpu_set_size`]; EBUSY under
+/// SCHED_DEADLINE, which excludes pinning.
 pub fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.iter().any(|&cpu| cpu >= host::cpu_set_size()) {
         return Err(invalid()); // core_affinity and CPU_SET would index out of bounds
@@ -65,17 +63,13 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
 }
 
 /// The CPUs the calling thread may run on, ascending.
-///
-/// # Errors
-/// EINVAL on a machine with more CPUs than [`host::cpu_set_size`].
+/// Errors: EINVAL on a machine with more CPUs than [`host::cpu_set_size`].
 pub fn affinity() -> io::Result<Vec<usize>> {
     affinity_of(ThreadId(0))
 }
 
 /// The CPUs `thread`, of this process, may run on, ascending: a cgroup's cpuset or `taskset` may have changed them.
-///
-/// # Errors
-/// ESRCH if the thread has ended; EINVAL on a machine with more CPUs than [`host::cpu_set_size`].
+/// Errors: ESRCH if the thread has ended; EINVAL on a machine with more CPUs than [`host::cpu_set_size`].
 pub(crate) fn affinity_of(thread: ThreadId) -> io::Result<Vec<usize>> {
     let mut set = empty_cpu_set();
     // SAFETY: `set` is owned and the size passed is its own; the id names a thread, 0 the calling one.
@@ -92,9 +86,7 @@ fn empty_cpu_set() -> libc::cpu_set_t {
 /// Sets how late the kernel may end a sleep, to end several at once: 50 000 ns by default.
 ///
 /// Real-time policies have no slack, so this is for threads that were refused one. 0 restores the default; 1 is the least.
-///
-/// # Errors
-/// EINVAL or EPERM where a sandbox forbids the call.
+/// Errors: EINVAL or EPERM where a sandbox forbids the call.
 pub(crate) fn set_timer_slack(nanos: u32) -> io::Result<()> {
     // SAFETY: PR_SET_TIMERSLACK takes one unsigned long and no pointer.
     from_minus_one(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, libc::c_ulong::from(nanos)) }).map(drop)

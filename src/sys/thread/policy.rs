@@ -16,20 +16,9 @@ pub(crate) struct Scheduled {
     pub(crate) policy: &'static str,
     /// In 1..=99 under `fifo` and `rr`, where greater is more urgent; otherwise 0.
     pub(crate) priority: u8,
-    /// In -20..=19, where smaller gets more of the CPU; matters under `other` and `batch`.
-    pub(crate) nice: i32,
-    /// Under `deadline`, the processor time granted in each period; otherwise meaningless.
-    pub(crate) runtime: Span,
-    /// Under `deadline`, within which time from the start of a period; otherwise zero.
-    pub(crate) deadline: Span,
-    /// Under `deadline`, the length of a period; otherwise zero.
-    pub(crate) period: Span,
 }
 
 /// Takes real-time priority away from `thread`, of this process: SCHED_OTHER.
-///
-/// # Errors
-/// ESRCH if the thread has ended.
 pub(crate) fn demote(thread: ThreadId) -> io::Result<()> {
     // SAFETY: sched_param is made of integers, for which all-zero bytes are valid; SCHED_OTHER wants priority 0.
     let param: libc::sched_param = unsafe { mem::zeroed() };
@@ -38,17 +27,12 @@ pub(crate) fn demote(thread: ThreadId) -> io::Result<()> {
 }
 
 /// SCHED_FIFO at `priority` in 1..=99: the calling thread runs until it sleeps or a more urgent thread is ready.
-///
-/// # Errors
-/// EPERM without CAP_SYS_NICE or a sufficient RLIMIT_RTPRIO; EINVAL for a priority out of range.
+/// Errors: EPERM without CAP_SYS_NICE or a sufficient RLIMIT_RTPRIO; EINVAL for a priority out of range.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
     set_realtime(RealtimeThreadSchedulePolicy::Fifo, priority)
 }
 
 /// SCHED_RR at `priority` in 1..=99: as FIFO, taking turns with threads of equal priority.
-///
-/// # Errors
-/// As [`set_fifo`].
 pub(crate) fn set_rr(priority: u8) -> io::Result<()> {
     set_realtime(RealtimeThreadSchedulePolicy::RoundRobin, priority)
 }
@@ -56,10 +40,8 @@ pub(crate) fn set_rr(priority: u8) -> io::Result<()> {
 /// SCHED_DEADLINE: `runtime` of processor time within `deadline` of the start of every `period`.
 ///
 /// Needs `1024 ns ≤ runtime ≤ deadline ≤ period`. Threads spawned later start under SCHED_OTHER.
-///
-/// # Errors
-/// EPERM without CAP_SYS_NICE, and for a pinned thread; EBUSY if too much of the CPUs is promised already; EINVAL for
-/// spans out of order or not above zero.
+/// Errors: EPERM without CAP_SYS_NICE, and for a pinned thread; EBUSY if too much of the CPUs is promised already; EINVAL
+/// for spans out of order or not above zero.
 pub(crate) fn set_deadline(runtime: Span, deadline: Span, period: Span) -> io::Result<()> {
     let length = |span: Span| u64::try_from(span.nanos()).map(std::time::Duration::from_nanos).map_err(|_| invalid());
     let priority = ThreadPriority::Deadline {
@@ -75,23 +57,15 @@ pub(crate) fn set_deadline(runtime: Span, deadline: Span, period: Span) -> io::R
 
 /// How the kernel schedules the calling thread now. Not from glibc or thread-priority: their cache misses SCHED_DEADLINE and
 /// `chrt`.
-///
-/// # Errors
-/// EPERM or ENOSYS where a sandbox forbids the call.
+/// Errors: EPERM or ENOSYS where a sandbox forbids the call.
 pub(crate) fn scheduling() -> io::Result<Scheduled> {
     scheduling_of(ThreadId(0))
 }
 
 /// How the kernel schedules `thread`, of this process, now: `chrt` may have changed it.
-///
-/// # Errors
-/// ESRCH if the thread has ended; EPERM or ENOSYS where a sandbox forbids the call.
+/// Errors: ESRCH if the thread has ended; EPERM or ENOSYS where a sandbox forbids the call.
 pub(crate) fn scheduling_of(thread: ThreadId) -> io::Result<Scheduled> {
-    // SAFETY: sched_attr is made of integers, for which all-zero bytes are valid.
-    let mut attr: libc::sched_attr = unsafe { mem::zeroed() };
-    let size = size_of_val(&attr);
-    // SAFETY: `attr` is owned and `size` is its own, which is as much as the kernel writes; 0 is the calling thread.
-    from_minus_one(unsafe { libc::syscall(libc::SYS_sched_getattr, thread.0, &raw mut attr, size, 0) })?;
+    let attr = attributes(thread)?;
     let policy = match libc::c_int::try_from(attr.sched_policy) {
         Ok(libc::SCHED_OTHER) => "other",
         Ok(libc::SCHED_FIFO) => "fifo",
@@ -101,14 +75,16 @@ pub(crate) fn scheduling_of(thread: ThreadId) -> io::Result<Scheduled> {
         Ok(libc::SCHED_DEADLINE) => "deadline",
         _ => "unknown",
     };
-    Ok(Scheduled {
-        policy,
-        priority: u8::try_from(attr.sched_priority).unwrap_or(u8::MAX),
-        nice: attr.sched_nice,
-        runtime: Span::from_wide(attr.sched_runtime.into()),
-        deadline: Span::from_wide(attr.sched_deadline.into()),
-        period: Span::from_wide(attr.sched_period.into()),
-    })
+    Ok(Scheduled { policy, priority: u8::try_from(attr.sched_priority).unwrap_or(u8::MAX) })
+}
+
+fn attributes(thread: ThreadId) -> io::Result<libc::sched_attr> {
+    // SAFETY: sched_attr is made of integers, for which all-zero bytes are valid.
+    let mut attr: libc::sched_attr = unsafe { mem::zeroed() };
+    let size = size_of_val(&attr);
+    // SAFETY: `attr` is owned and `size` is its own, which is as much as the kernel writes; 0 is the calling thread.
+    from_minus_one(unsafe { libc::syscall(libc::SYS_sched_getattr, thread.0, &raw mut attr, size, 0) })?;
+    Ok(attr)
 }
 
 fn set_realtime(policy: RealtimeThreadSchedulePolicy, priority: u8) -> io::Result<()> {
@@ -166,17 +142,19 @@ mod tests {
     fn deadline_is_what_the_kernel_says() {
         let millis = Span::from_millis;
         apart(move || {
-            let nice = scheduling().unwrap().nice;
+            let nice = || attributes(ThreadId(0)).unwrap().sched_nice;
+            let before = nice();
             if granted(set_deadline(millis(1), millis(8), millis(10))) {
-                let promised = (millis(1), millis(8), millis(10));
-                let read = scheduling().unwrap();
-                assert_eq!((read.policy, read.priority), ("deadline", 0));
-                assert_eq!((read.runtime, read.deadline, read.period), promised);
+                assert_eq!(scheduling().unwrap(), Scheduled { policy: "deadline", priority: 0 });
+                let read = attributes(ThreadId(0)).unwrap();
+                assert_eq!(
+                    [read.sched_runtime, read.sched_deadline, read.sched_period],
+                    [1, 8, 10].map(|ms| ms * 1_000_000)
+                );
                 assert_eq!(apart(|| scheduling().unwrap().policy), "other", "reset on fork");
                 demote(id()).unwrap();
             }
-            assert_eq!(scheduling().unwrap().policy, "other");
-            assert_eq!(scheduling().unwrap().nice, nice);
+            assert_eq!((scheduling().unwrap().policy, nice()), ("other", before));
             assert_eq!(errno(set_deadline(millis(-1), millis(8), millis(10))), Some(libc::EINVAL));
             let order = errno(set_deadline(millis(9), millis(8), millis(10)));
             assert!([Some(libc::EINVAL), Some(libc::EPERM)].contains(&order), "{order:?}");
