@@ -7,7 +7,7 @@ use hertzd::channels::Queue;
 use hertzd::config::{Blueprint, Kind, Kinds};
 use hertzd::config::{
     ClockKind, Config, Facts, Key, LimitAction, OnError, OverrunLimit, Problems, RecordConfig, RecordFormat,
-    Scheduling, Section, Spin, Value, schema,
+    Scheduling, Section, Spin, TASK_KEYS, Value, WORKER_KEYS, schema,
 };
 use hertzd::pacing::{Overrun, Rate};
 use hertzd::task::{Task, Tick, TickError};
@@ -301,6 +301,10 @@ fn a_failure_after_reading_is_shown_in_the_same_way() {
     assert!(message.starts_with("error: task.imu: gain: too low\n --> hertzd.toml:1:7\n"), "{message}");
     let message = Problems::at(&config.workers[0].section, "cpu", "is busy").to_string();
     assert!(message.starts_with("error: worker.main: cpu: is busy\n --> hertzd.toml:1:1\n"), "{message}");
+    let at = |key| Problems::at(&config.tasks[0].section, key, "no good");
+    let both = at("from-file").and(at("gain"));
+    assert_eq!(both.iter().map(|problem| problem.key.as_str()).collect::<Vec<_>>(), ["gain", "from-file"]);
+    assert!(both.to_string().ends_with("2 problems; nothing was started"), "{both}");
 }
 
 #[test]
@@ -356,4 +360,13 @@ fn the_schema_knows_every_kind() {
     assert_eq!(of_kinds[0]["then"]["properties"]["step"]["maximum"], 10);
     assert!(of_kinds[1]["then"]["properties"]["from-file"].is_object());
     assert_eq!(of_kinds[2]["then"]["additionalProperties"], true);
+    assert_eq!(schema["$defs"]["task"]["properties"]["kind"]["enum"], serde_json::json!(names));
+    for (table, keys) in [("worker", WORKER_KEYS), ("task", TASK_KEYS)] {
+        let properties = schema["$defs"][table]["properties"].as_object().unwrap();
+        assert_eq!(properties.len(), keys.len() + 1, "the keys and simulate");
+        for key in keys {
+            let about = properties[key.name]["description"].as_str().unwrap();
+            assert!(about.starts_with(&key.text()), "{table}.{}", key.name);
+        }
+    }
 }

@@ -86,9 +86,13 @@ fn without_drop_ins_it_is_the_file_alone() {
     assert_eq!(etc.read(), ["hertzd.toml"], "not a folder");
     let etc = Etc::new(MAIN).write("hertzd.toml.d/a.toml", "=").write("hertz.d/a.toml", "=").write("a.toml", "=");
     assert_eq!(etc.read(), ["hertzd.toml"], "folders of other names");
-    let etc = etc.write("plain", MAIN).write("plain.d/a.toml", "=");
-    let config = Config::load(&etc.path("plain"), &kinds(), &facts()).unwrap();
-    assert_eq!(config.files, [etc.path("plain")], "a name without the ending");
+    let mut etc = etc.write("a.b.toml", MAIN).write("a.b.d/a.toml", "task.imu.rate = 7\n");
+    assert_eq!(Config::load(&etc.path("a.b.toml"), &kinds(), &facts()).unwrap().tasks[0].rate, hertz(7));
+    for name in ["plain", "plain.conf", "plain.TOML", ".toml"] {
+        etc = etc.write(name, MAIN).write("plain.d/a.toml", "=").write(".toml.d/a.toml", "=").write(".d/a.toml", "=");
+        let config = Config::load(&etc.path(name), &kinds(), &facts()).unwrap();
+        assert_eq!(config.files, [etc.path(name)], "a name without the ending");
+    }
 }
 
 #[test]

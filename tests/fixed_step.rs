@@ -1,4 +1,4 @@
-//! What holds for `FixedStep` whatever the clock does.
+//! `FixedStep`: what always holds, and some cases by hand. The drawing in its documentation is checked in `tests/docs.rs`.
 
 use hertzd::pacing::{Excess, FixedStep, Rate};
 use hertzd::time::{Instant, Span};
@@ -103,4 +103,104 @@ proptest! {
         prop_assert_eq!(frame.updates, updates);
         prop_assert_eq!(once.wait(), often.wait());
     }
+}
+
+fn at(millis: i64) -> Instant {
+    Instant::ZERO + Span::from_millis(millis)
+}
+
+/// A simulation whose every update of 10 ms costs 20 ms: what each call asks for, and when it was made.
+fn struggle(mut steps: FixedStep, calls: usize) -> Vec<(i128, u64)> {
+    assert_eq!(steps.advance(at(0)).updates, 0);
+    let mut now = at(10);
+    (0..calls)
+        .map(|_| {
+            let call = (now.nanos() / 1_000_000, steps.advance(now).updates);
+            now = now + Span::from_millis(20 * i64::try_from(call.1).unwrap());
+            call
+        })
+        .collect()
+}
+
+#[test]
+fn without_a_limit_updates_that_cost_too_much_double() {
+    let steps = FixedStep::every(Span::from_millis(10)).unwrap().unlimited();
+    assert_eq!(struggle(steps, 6), [(10, 1), (30, 2), (70, 4), (150, 8), (310, 16), (630, 32)]);
+}
+
+#[test]
+fn a_limit_stops_the_doubling() {
+    let steps = FixedStep::every(Span::from_millis(10)).unwrap();
+    assert_eq!(struggle(steps.clone(), 5), [(10, 1), (30, 2), (70, 4), (150, 4), (230, 4)]);
+    assert_eq!(struggle(steps.excess(Excess::Discard), 5), [(10, 1), (30, 2), (70, 4), (150, 4), (230, 4)]);
+}
+
+#[test]
+fn what_is_kept_can_be_bounded() {
+    let mut steps =
+        FixedStep::every(Span::from_millis(10)).unwrap().excess(Excess::KeepUpTo(NonZeroU32::new(6).unwrap()));
+    steps.advance(at(0));
+    let frame = steps.advance(at(3_600_000));
+    assert_eq!((frame.updates, frame.pending, frame.discarded), (4, 6, 359_990));
+    let frame = steps.advance(at(3_600_000));
+    assert_eq!((frame.updates, frame.pending, frame.render), (4, 2, false));
+}
+
+#[test]
+fn time_that_stands_still_or_goes_back_is_harmless() {
+    let mut steps = FixedStep::every(Span::from_millis(10)).unwrap();
+    assert!(steps.advance(at(100)).render, "the initial state");
+    for millis in [100, 50, -1_000_000, 99, 100] {
+        let frame = steps.advance(at(millis));
+        assert_eq!((frame.updates, frame.render, frame.interpolation), (0, false, 0.0));
+    }
+    assert_eq!((steps.advance(at(115)).updates, steps.wait()), (1, Span::from_millis(5)));
+    steps.resume(at(10));
+    let frame = steps.advance(at(15));
+    assert_eq!((frame.updates, frame.render), (1, true));
+}
+
+#[test]
+fn the_render_cap_leaves_updates_alone() {
+    let mut steps = FixedStep::new(Rate::new(200, 1).unwrap()).render_rate(Rate::new(30, 1).unwrap());
+    let frames: Vec<_> = (0..=10_000).map(|millis| steps.advance(at(millis))).collect();
+    assert_eq!(frames.iter().filter(|frame| frame.render).count(), 301);
+    assert_eq!(frames.iter().map(|frame| frame.updates).sum::<u64>(), 2_000);
+}
+
+#[test]
+fn snapping_gives_one_update_a_frame() {
+    let rates = [15, 30, 60, 120, 144].map(|hertz| Rate::new(hertz, 1).unwrap());
+    let plain = FixedStep::new(rates[2]);
+    let mut snapping = plain.clone().snap(&rates, Span::from_micros(200));
+    let mut plain = plain;
+    let (mut now, mut uneven) = (Instant::ZERO, 0);
+    snapping.advance(now);
+    plain.advance(now);
+    for frame in 0..100_000 {
+        now = now + Span::from_nanos(16_666_667 + [150_000, -190_000, 40_000, 0, -7][frame % 5]);
+        assert_eq!(snapping.advance(now).updates, 1);
+        uneven += u32::from(plain.advance(now).updates != 1);
+    }
+    assert!(uneven > 1_000, "{uneven}");
+    assert_eq!(snapping.drift(), Span::from_nanos(106_666));
+    assert_eq!(plain.drift(), Span::ZERO);
+}
+
+#[test]
+fn an_hour_at_60_hz_driven_by_144_hz_is_exact() {
+    let (updates, frames) = (Rate::new(60, 1).unwrap(), Rate::new(144, 1).unwrap());
+    let mut steps = FixedStep::new(updates);
+    let total: u64 = (0..=144 * 3_600).map(|n| steps.advance(Instant::from_nanos(frames.offset(n))).updates).sum();
+    assert_eq!(total, 60 * 3_600);
+}
+
+#[test]
+fn the_ends_of_time_are_no_trouble() {
+    let mut steps = FixedStep::new(Rate::new(1_000_000, 1).unwrap()).unlimited();
+    for now in [Instant::from_nanos(i128::MIN), Instant::ZERO, Instant::MAX, Instant::MAX] {
+        let frame = steps.advance(now);
+        assert!((0.0..=1.0).contains(&frame.interpolation), "{frame:?}");
+    }
+    assert!(steps.wait() >= Span::ZERO);
 }

@@ -160,30 +160,3 @@ pub(super) fn problem(
         help: None,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn origin(text: &str) -> Origin {
-        let mut source = Source::default();
-        source.add("a.toml", text);
-        let values = vec![("path".to_owned(), 18..24)];
-        Origin { source: Arc::new(source), table: "task.imu".into(), header: 0..10, values }
-    }
-
-    #[test]
-    fn a_later_failure_is_shown_where_its_value_stands() {
-        let origin = origin("[task.imu]\npath = \"/nix\"\n");
-        let problems = Problems::at(&origin, "path", "open: No such file");
-        assert_eq!(
-            problems.to_string(),
-            "error: task.imu: path = \"/nix\"; open: No such file\n \
-             --> a.toml:2:8\n  |\n2 | path = \"/nix\"\n  |        ^^^^^^\n\n\
-             1 problem; nothing was started"
-        );
-        let both = problems.and(Problems::at(&origin, "gain", "is needed"));
-        assert_eq!(both.iter().map(|p| p.key.as_str()).collect::<Vec<_>>(), ["gain", "path"]);
-        assert!(both.to_string().ends_with("2 problems; nothing was started"));
-    }
-}

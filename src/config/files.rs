@@ -99,18 +99,3 @@ fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     }
     Ok(bytes)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_folder_is_named_like_the_file() {
-        let of = |path: &str| folder(Path::new(path)).map(|folder| folder.display().to_string());
-        assert_eq!(of("/etc/hertzd/hertzd.toml").as_deref(), Some("/etc/hertzd/hertzd.d"));
-        assert_eq!(of("a.b.toml").as_deref(), Some("a.b.d"));
-        for none in ["/dev/stdin", "a.conf", ".toml", "..", "a.TOML", ""] {
-            assert_eq!(of(none), None, "{none}");
-        }
-    }
-}

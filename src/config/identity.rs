@@ -87,12 +87,6 @@ mod tests {
     }
 
     #[test]
-    fn how_it_is_written_does_not_matter() {
-        let one = of("a = \"x\"\nb = { c = 1, d = [ { e = 2 } ] }\nworker = \"main\"");
-        assert_eq!(one, of("# all\nsimulate.run = \"1ms\"\n'a' = 'x'\nb.d = [{e = 2}]\nb.c = 1"));
-    }
-
-    #[test]
     fn what_differs_is_told_apart() {
         let texts = [
             "a = 1",

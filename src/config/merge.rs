@@ -46,29 +46,6 @@ pub(super) fn merge<'a>(earlier: &mut DeTable<'a>, later: DeTable<'a>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::identity::identity;
-
-    fn merged(texts: &[&str]) -> String {
-        let mut all = DeTable::new();
-        for text in texts {
-            merge(&mut all, DeTable::parse(text).unwrap().into_inner());
-        }
-        identity(&all, &[])
-    }
-
-    #[test]
-    fn tables_are_merged_and_all_else_is_replaced() {
-        let first = "a = { x = 1, y = { z = [1, 2] } }\nb = 1";
-        assert_eq!(merged(&[first, "a.y.z = [3]"]), "a = {x = 1,y = {z = [3,],},}\nb = 1\n");
-        assert_eq!(merged(&[first, "", "c = 2"]), merged(&[first, "c = 2"]));
-        assert_eq!(
-            merged(&[first, "[a]\nx = 2\n[a.y]\nw = 3", "a.y.w = 4"]),
-            "a = {x = 2,y = {w = 4,z = [1,2,],},}\nb = 1\n"
-        );
-        assert_eq!(merged(&[first, "a = 5"]), "a = 5\nb = 1\n");
-        assert_eq!(merged(&[first, "b.c = 5"]), "a = {x = 1,y = {z = [1,2,],},}\nb = {c = 5,}\n");
-        assert_eq!(merged(&["a = [{ x = 1 }]", "a = [{ y = 1 }]"]), "a = [{y = 1,},]\n");
-    }
 
     #[test]
     fn keys_keep_their_first_span_and_values_have_their_own() {

@@ -253,23 +253,3 @@ fn percent_pattern(max: u8) -> String {
     let below = format!(r"0*([1-{}][0-9]|[1-9])(\.[0-9]*)?|0*\.0*[1-9][0-9]*|0+\.0*[1-9][0-9]*", tens - 1);
     format!(r"^\s*({below}|0*{max}(\.0*)?)\s*%\s*$")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_key_is_described() {
-        let kinds = Kinds::empty().add(Kind::new("a", "About a.", vec![], |_| None));
-        let schema = schema(&kinds);
-        for (table, keys) in [("worker", WORKER_KEYS), ("task", TASK_KEYS)] {
-            let properties = schema["$defs"][table]["properties"].as_object().unwrap();
-            assert_eq!(properties.len(), keys.len() + 1, "the keys and simulate");
-            for key in keys {
-                let about = properties[key.name]["description"].as_str().unwrap();
-                assert!(about.starts_with(&key.text()), "{table}.{}", key.name);
-            }
-        }
-        assert_eq!(schema["$defs"]["task"]["properties"]["kind"]["enum"], json!(["a"]));
-    }
-}
