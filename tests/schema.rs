@@ -31,6 +31,7 @@ const ONLY_CHECK: &[(&str, &str)] = &[
     ("must hold four periods of the task", "compares two quantities with units"),
     ("must be at least a tick in 2.5 s", "compares two quantities with units"),
     ("must be at most 16 MB", "multiplies several keys"),
+    ("must be a frame of at most", "multiplies the numbers in a text"),
     ("must be at least", "a range of quantities with units"),
     ("must be at most", "a range of quantities with units"),
     ("must be from", "a range of quantities with units"),
