@@ -1,9 +1,10 @@
-//! A thousand tasks at 20 Hz on one worker, for real: what is skipped, what is dropped, how late they start.
+//! A thousand tasks at 20 Hz on one worker in real time: how many releases are skipped, how many records are dropped, and
+//! how late ticks start.
 //!
 //!     cargo bench --bench thousand_tasks
 //!
-//! Once with their phases spread over the period, 50 µs apart, and once with all of them due at the same instant, when
-//! the last one waits for 999 others.
+//! Runs once with phases 50 µs apart, spread over the period, and once with all tasks due at the same instant, so that the
+//! last one waits for 999 others.
 
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
@@ -39,7 +40,7 @@ fn run(spin: &str, spread: bool, seconds: i64) -> Summary {
     outcome.unwrap_or_else(|failure| panic!("{failure}")).summary
 }
 
-fn tell(title: &str, summary: &Summary) {
+fn report(title: &str, summary: &Summary) {
     let sum = |part: fn(&hertzd::internals::TaskSummary) -> u64| summary.tasks.iter().map(part).sum::<u64>();
     let (due, ran, skipped) = (sum(|task| task.due), sum(|task| task.ran), sum(|task| task.skipped));
     assert_eq!(ran + skipped, due);
@@ -67,11 +68,11 @@ fn tell(title: &str, summary: &Summary) {
 }
 
 fn main() {
-    // Without it this is `cargo test --benches`, which wants to know that it works, and not how well.
+    // Without it this is `cargo test --benches`, a short run that only checks that it works.
     let seconds = if std::env::args().any(|argument| argument == "--bench") { 5 } else { 1 };
     for (title, spread) in [("phases spread, one tick every 50 µs", true), ("all at once", false)] {
         for spin in ["off", "auto"] {
-            tell(&format!("{title}, spin {spin}"), &run(spin, spread, seconds));
+            report(&format!("{title}, spin {spin}"), &run(spin, spread, seconds));
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What a tick costs, by the number of tasks on the worker: the hot loop without the sleep and without work.
+//! The cost of a tick by the number of tasks on the worker: the hot loop without sleep and without work.
 //!
 //!     cargo bench --bench tick_cost
 //!
-//! The sizes take turns, repetition by repetition, so that what the machine does meanwhile meets all of them; the ratio
-//! to one task then means something where the nanoseconds do not.
+//! Repetitions alternate between the sizes, so that other load on the machine affects all of them alike. The ratio to one
+//! task is then meaningful even where the nanoseconds are not.
 
 use hertzd::channels::{TickRecord, TickSink};
 use hertzd::config::OnError;
@@ -35,11 +35,11 @@ impl TickSink for Nowhere {
     }
 }
 
-/// Runs `ticks` ticks, a millisecond apart in all and shared out among `tasks`, from `epoch` on; nanoseconds a tick.
+/// Runs `ticks` ticks from `epoch`, one per millisecond, distributed over `tasks`. Returns nanoseconds per tick.
 fn run<C: Clock>(clock: C, epoch: Instant, tasks: u32, ticks: u32) -> f64 {
     let rate = Rate::new(1_000, tasks.into()).unwrap();
     let end = epoch + Span::from_millis(ticks.into());
-    // Nothing is ever given up: every run is over the same ticks.
+    // Nothing is ever given up: every run has the same ticks.
     let overrun = Overrun::Credit { max_debt: Span::MAX };
     let accounts = (0..tasks).map(|task| {
         let grid = Grid::starting_at(epoch + Span::from_millis(task.into()), rate);
@@ -92,7 +92,7 @@ fn by_size(title: &str, repetitions: u32, cost: impl Fn(u32) -> f64) {
     }
 }
 
-/// Does `work` over and over; nanoseconds each time.
+/// Repeats `work`; prints the median nanoseconds per call.
 fn micro(title: &str, repetitions: u32, times: u32, mut work: impl FnMut(u32)) {
     let real = KernelClock::monotonic();
     let mut costs = Vec::new();
@@ -107,7 +107,7 @@ fn micro(title: &str, repetitions: u32, times: u32, mut work: impl FnMut(u32)) {
 }
 
 fn main() {
-    // Without it this is `cargo test --benches`, which wants to know that it works, and not how fast it is.
+    // Without it this is `cargo test --benches`, a short run that only checks that it works.
     let measure = std::env::args().any(|argument| argument == "--bench");
     let (repetitions, ticks, times) = if measure { (15, 100_000, 1_000_000) } else { (1, 2_000, 1_000) };
     let real = KernelClock::monotonic();

@@ -1,8 +1,8 @@
-//! The loops that people write for a fixed rate, transcribed literally, against hertzd's own loop: start for start and
-//! tick for tick, over thousands of random traces.
+//! Compares the loops of the articles, transcribed literally, with hertzd's own loop: start by start and tick by tick, over
+//! thousands of random traces.
 //!
-//! The transcriptions count integer nanoseconds on a clock that is wound by hand: `sleep(x)` lets `x` and the next
-//! scripted oversleep go by, and a tick takes the next scripted run. hertzd runs through `worker::Runner`, and on every
+//! The transcriptions count integer nanoseconds on a virtual clock: `sleep(x)` advances it by `x` plus the next scripted
+//! oversleep, and a tick advances it by the next scripted run. hertzd runs through `worker::Runner`, and on every
 //! fourth trace through `daemon::simulate` with a configuration as well; both must agree with the article.
 //!
 //! | here | transcribed from | hertzd |
@@ -11,16 +11,15 @@
 //! | `no_rest` | constant-rate loop, "no rest, keep working" | `keep-working` |
 //! | `stretchy_sleep` | stretchy sleep | `credit` |
 //! | `measured_sleep` | game loop in C++, third approach | `credit` |
-//! | `fixed_sleep`, `sleep_the_rest`, `unmeasured_sleep` | what those articles start from, and find to drift | none |
+//! | `fixed_sleep`, `sleep_the_rest`, `unmeasured_sleep` | where those articles start; they show that it drifts | none |
 //! | `up_to_n_updates` | simulation-loop module, choices (a) to (c) | `pacing::FixedStep` |
 //!
 //! Two differences are intended:
 //!
 //! - A release that falls exactly on the finish is on time in hertzd and runs. "Drop & rest" rests through it when more
 //!   than one period was used up. Random nanoseconds never hit that; `a_release_on_the_finish_runs` does.
-//! - After an oversleep of a period or more, hertzd gives the stale releases up before it runs anything; the
-//!   constant-rate loops run one stale tick first, and find out afterwards. So oversleeps stay below a period where
-//!   those are compared, and `stale_releases_are_given_up_before_a_tick` shows the difference.
+//! - After an oversleep of a period or more, hertzd gives up the stale releases before it runs anything; the
+//!   constant-rate loops run one stale tick first. So the comparisons with them keep oversleeps below a period, and `stale_releases_are_given_up_before_a_tick` shows the difference.
 
 mod virtual_worker;
 
@@ -39,7 +38,7 @@ type Start = (u64, i64);
 
 const MILLI: i64 = 1_000_000;
 
-/// What happens to a loop: its period, and the scripts of its runs and oversleeps, both cycled.
+/// The input of a loop: its period, and scripted runs and oversleeps, both cycled.
 #[derive(Clone, Debug)]
 struct Trace {
     period: i64,
@@ -54,7 +53,7 @@ impl Trace {
         Self { period: period * MILLI, runs: nanos(runs), oversleeps: nanos(oversleeps), ticks }
     }
 
-    /// Periods from 1 µs to 0.1 s, nearly all of them no whole number of microseconds; runs from nothing to `longest`
+    /// Periods from 1 µs to 0.1 s, almost none of them a whole number of microseconds; runs from nothing to `longest`
     /// periods; oversleeps from nothing to just below `latest` periods.
     fn random(random: &mut SplitMix, longest: i64, latest: i64) -> Self {
         let period = 1_000 * 10_i64.pow(u32::try_from(random.below(6)).unwrap()) + random.below(999_000_000) % 999_983;
@@ -170,7 +169,7 @@ fn stretchy_sleep(trace: &Trace) -> Vec<Start> {
     clock.starts
 }
 
-/// In nanoseconds, where the article cuts every difference down to microseconds.
+/// In nanoseconds; the article truncates every difference to microseconds.
 fn measured_sleep(trace: &Trace) -> Vec<Start> {
     let mut clock = Wound::new(trace);
     let mut time_to_wait = 0;
@@ -203,7 +202,7 @@ fn sleep_the_rest(trace: &Trace) -> Vec<Start> {
         let start_time = clock.now;
         clock.call(it);
         let loop_time = clock.now - start_time;
-        // A sleep of less than nothing returns at once, and so has no oversleep.
+        // A sleep of zero or less returns at once, without an oversleep.
         if trace.period > loop_time {
             clock.sleep(trace.period - loop_time);
         }
@@ -242,7 +241,7 @@ fn fixed_sleep_done_right(trace: &Trace) -> Vec<Start> {
     clock.starts
 }
 
-/// `catch-up` as one would write it by hand: a queue that takes in releases one by one and has room for `room` of them.
+/// `catch-up` as one would write it by hand: a queue of at most `room` releases, filled one at a time.
 fn bounded_queue(trace: &Trace, room: usize) -> Vec<Start> {
     let mut clock = Wound::new(trace);
     let (mut queue, mut it) = (VecDeque::new(), 0);
@@ -262,7 +261,7 @@ fn bounded_queue(trace: &Trace, room: usize) -> Vec<Start> {
     }
 }
 
-/// hertzd on the same trace, and what it counted.
+/// hertzd's run of the same trace, with its counts.
 struct Ours {
     starts: Vec<Start>,
     ran: u64,
@@ -288,7 +287,7 @@ fn ours(trace: &Trace, overrun: Overrun) -> Ours {
     Ours { starts, ran: report.tasks[0].1.ran, skipped: report.tasks[0].1.skipped }
 }
 
-/// The same through the configuration, as `hertzd simulate` does it.
+/// The same run from a configuration, as in `hertzd simulate`.
 fn by_configuration(trace: &Trace, overrun: Overrun) -> Vec<Start> {
     let length = Span::from_nanos(trace.ticks * trace.period);
     let quoted = |ns: &i64| format!("\"{ns}ns\"");
@@ -323,7 +322,7 @@ fn by_configuration(trace: &Trace, overrun: Overrun) -> Vec<Start> {
 
 const UNLIMITED: Overrun = Overrun::Credit { max_debt: Span::from_seconds(1_000_000) };
 
-/// Runs `article` and hertzd on random traces, and wants the same of both.
+/// Asserts that `article` and hertzd start the same ticks at the same instants on random traces.
 fn same_on_random_traces(
     seed: u64,
     (longest, latest): (i64, i64),
@@ -359,7 +358,7 @@ fn same_on_random_traces(
         given_up += ours.skipped;
     }
     println!("seed {seed:#x}: {compared} starts are the same, {given_up} releases were given up");
-    // Traces on which nothing ever happens would show nothing.
+    // Traces without any overrun would prove nothing.
     assert!(compared > 10_000, "{compared}");
     assert_eq!(given_up > 1_000, !matches!(overrun, Overrun::Credit { .. } | Overrun::Delay), "{given_up}");
 }
@@ -375,7 +374,7 @@ fn drop_is_drop_and_rest() {
 }
 
 // releases      0         1         2         3         4         5
-// no rest       [0---------------------][2]   [3]       [4]       [5]     1 lost; 2 runs at once, in what is left of it
+// no rest       [0---------------------][2]   [3]       [4]       [5]     1 lost; 2 runs at once, in the rest of its slot
 #[test]
 fn keep_working_is_no_rest() {
     let drawn = Trace::of_millis(100, &[225, 30, 30, 30, 30], &[0], 6);
@@ -393,7 +392,7 @@ fn credit_is_the_stretchy_sleep() {
     let starts = [(0, 0), (1, 225), (2, 255), (3, 300), (4, 400), (5, 500)].map(|(n, ms)| (n, ms * MILLI));
     assert_eq!(stretchy_sleep(&drawn), starts);
     assert_eq!(ours(&drawn, UNLIMITED).starts, starts);
-    // However late a sleep ends: nothing is ever given up.
+    // Nothing is ever given up, no matter how late a sleep ends.
     same_on_random_traces(0xc8ed, (5, 1), stretchy_sleep, UNLIMITED);
     same_on_random_traces(0xc8ee, (3, 7), stretchy_sleep, UNLIMITED);
 }
@@ -463,7 +462,7 @@ fn delay_is_a_fixed_sleep_done_right() {
     }
 }
 
-// After exactly one period both run 1 on time. After exactly two, "drop & rest" rests through the release it has hit:
+// After exactly one period both run 1 on time. After exactly two, "drop & rest" rests through that release:
 //
 // releases      0         1         2         3
 // drop          [0------------------][2]      [3]      2 is on time
@@ -490,7 +489,7 @@ fn a_release_on_the_finish_runs() {
 //
 // releases      0         1         2         3         4         5
 // hertzd        [0]  . . . . . . . . . . . . . . . [3]  [4]       [5]     1 and 2 are given up, 3 runs in its slot
-// the articles  [0]  . . . . . . . . . . . . . . . [1]                    1 runs though its slot has long gone
+// the articles  [0]  . . . . . . . . . . . . . . . [1]                    1 runs although its slot has passed
 #[test]
 fn stale_releases_are_given_up_before_a_tick() {
     let late = Trace::of_millis(100, &[10], &[250, 0, 0, 0, 0, 0], 6);
@@ -506,14 +505,14 @@ fn stale_releases_are_given_up_before_a_tick() {
 //
 // releases      0         1         2         3         4
 // the rest      [0] . . . .[1]. . . . .[2]. . . . .[3]             later by one more oversleep each time
-// hertzd        [0] . . . .[1]. . . . [2] . . . . [3] . . . . [4]  later by one oversleep, always the last
+// hertzd        [0] . . . .[1]. . . . [2] . . . . [3] . . . . [4]  late by the latest oversleep only
 #[test]
-fn what_the_articles_start_from_drifts() {
+fn the_starting_loops_of_the_articles_drift() {
     let policies = [Overrun::Drop, Overrun::KeepWorking, Overrun::CatchUp { max: 4 }, UNLIMITED];
     let mut random = SplitMix(0xd81f);
     for case in 0..500 {
         let mut trace = Trace::random(&mut random, 1, 1);
-        // Half a period and a third: no tick overruns, and what is left is drift alone.
+        // Runs of half a period and oversleeps of a third: no tick overruns, so any lateness is drift.
         trace.runs.iter_mut().for_each(|run| *run /= 2);
         trace.oversleeps.iter_mut().for_each(|oversleep| *oversleep /= 3);
         let at = |script: &[i64], index: usize| script[index % script.len()];
@@ -536,13 +535,13 @@ fn what_the_articles_start_from_drifts() {
     }
 }
 
-// One tick of 2.5 periods, and sleeps that end on time. The first approach forgets its debt, the second pays it back:
+// One tick of 2.5 periods, and sleeps that end on time. The first approach drops its debt, the second works it off:
 //
 // releases      0         1         2         3         4         5
 // first         [0-----------------------][1]       [2]       [3]       1.5 periods late for good
 // second        [0-----------------------][1][2]    [3]       [4]
 #[test]
-fn what_forgets_its_debt_is_late_for_good() {
+fn a_loop_that_drops_its_debt_stays_late() {
     let one_long = Trace::of_millis(100, &[250, 10, 10, 10, 10, 10, 10, 10], &[0], 8);
     let late = |starts: Vec<Start>| {
         let (n, start) = starts[7];
@@ -554,7 +553,7 @@ fn what_forgets_its_debt_is_late_for_good() {
     assert_eq!(late(ours(&one_long, UNLIMITED).starts), 0);
 }
 
-/// The module's queue: as many updates as bring the simulation back to the clock, but at most `limit`; the others stay.
+/// The module's queue: the updates that bring the simulation up to the clock, at most `limit` a call; the rest stay queued.
 struct UpToNUpdates {
     sim_time: i64,
     dt: i64,
@@ -608,7 +607,7 @@ fn the_death_spiral_of_the_module_and_its_guard() {
 // N catches up only if a turn of the loop takes less than N updates' worth of time:
 //
 // clock   0    25    50    75          10 ms an update
-// N = 2        2     2     2           0.5 of an update more is left every time: it never catches up
+// N = 2        2     2     2           the backlog grows by 0.5 updates a turn: it never catches up
 // N = 3        2     3     2           as many as come due
 #[test]
 fn n_updates_a_turn_catch_up_with_turns_below_n_steps() {
@@ -648,7 +647,7 @@ fn fixed_step_is_the_module_on_random_clocks() {
             assert!((0.0..=1.0).contains(&frame.interpolation), "{context}");
             assert!(call > 0 || frame.render, "the initial state is always rendered; {context}");
             if stood_still {
-                module.queue(clock); // what was left may still be updated
+                module.queue(clock); // queued updates may still run
                 assert!(
                     !steps.advance(Instant::from_nanos((start + clock).into())).render,
                     "time stood still; {context}"

@@ -1,5 +1,5 @@
-//! Sound from a real ALSA library, in real time and without a kernel driver: a PulseAudio server of the test's own plays
-//! a sine, and hertzd captures it. Where the server or the library's plugin is not installed, that is said and skipped.
+//! Captures sound through the real ALSA library, in real time and without a kernel driver: the test starts a PulseAudio
+//! server that plays a sine. Without the server or the library's plugin, the tests are skipped with a message.
 
 #![cfg(feature = "audio")]
 
@@ -18,36 +18,36 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Patience with the server, as a number of looks.
-const LOOKS: usize = 2_000;
+/// Attempts before a wait for the server fails.
+const ATTEMPTS: usize = 2_000;
 
 const MODULE: &str = "module-null-sink sink_name=tone rate=48000";
 const SINE: &str = "module-sine sink=tone rate=48000 frequency=440";
 
-/// What the sine has as its root mean square, full scale being 1: PulseAudio plays it at half of full scale.
+/// Root mean square of the sine relative to full scale: PulseAudio plays it at half of full scale.
 const RMS: f64 = 0.5 * std::f64::consts::FRAC_1_SQRT_2;
 
-/// Ends a process, whatever becomes of the test.
-struct Ends(Child);
+/// Kills a process at the end of the test, also when the test fails.
+struct KillOnDrop(Child);
 
-impl Drop for Ends {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
-        // One that was stopped would not end otherwise; one that has ended is not there to be told.
+        // A stopped process would not end without SIGCONT. The process may already have ended: ignore the result.
         let _ = Command::new("sh").args(["-c", &format!("kill -CONT {} 2>/dev/null", self.0.id())]).status();
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A sound server that plays a sine of 440 Hz, and the ALSA device `tone` that hears it.
+/// A sound server that plays a sine of 440 Hz, and the ALSA device `tone` that captures it.
 struct Server {
-    reader: Option<Ends>, // before the server, to end first
-    server: Ends,
+    reader: Option<KillOnDrop>, // declared before the server, so dropped first
+    server: KillOnDrop,
     folder: TempDir,
 }
 
 impl Server {
-    /// `None`, and the reason printed, where it cannot be had.
+    /// `None` if it cannot be started here; prints the reason.
     fn start() -> Option<Self> {
         let there = |program: &str| Command::new(program).arg("--version").output().is_ok();
         if let Some(missing) = ["pulseaudio", "pactl", "parec"].into_iter().find(|program| !there(program)) {
@@ -64,12 +64,12 @@ impl Server {
         server.args(["--log-level=error", "--high-priority=no", "--realtime=no"]);
         let socket = format!("module-native-protocol-unix socket={} auth-anonymous=1", socket.display());
         server.args(["-L", &socket, "-L", MODULE, "-L", SINE]);
-        surround(&mut server, folder.path());
+        set_environment(&mut server, folder.path());
         let server = server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let mut server = Self { reader: None, server: Ends(server), folder };
-        for _ in 0..LOOKS {
+        let mut server = Self { reader: None, server: KillOnDrop(server), folder };
+        for _ in 0..ATTEMPTS {
             if server.pactl(&["info"]) {
-                server.read_along();
+                server.keep_reading();
                 return Some(server);
             }
             if let Some(status) = server.server.0.try_wait().unwrap() {
@@ -87,27 +87,27 @@ impl Server {
 
     fn pactl(&self, args: &[&str]) -> bool {
         let mut pactl = Command::new("pactl");
-        surround(pactl.args(args), self.folder.path());
+        set_environment(pactl.args(args), self.folder.path());
         pactl.output().is_ok_and(|output| output.status.success())
     }
 
-    /// Keeps a reader on the device, so that the server hands out 10 ms at a time; it would let two seconds gather.
-    fn read_along(&mut self) {
+    /// Keeps a reader on the device, so that the server delivers 10 ms at a time instead of two seconds.
+    fn keep_reading(&mut self) {
         let mut reader = Command::new("parec");
-        surround(reader.args(["-d", "tone.monitor", "--latency-msec=10"]), self.folder.path());
+        set_environment(reader.args(["-d", "tone.monitor", "--latency-msec=10"]), self.folder.path());
         let reader = reader.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        self.reader = Some(Ends(reader));
+        self.reader = Some(KillOnDrop(reader));
     }
 
     fn run(&self, config: &str, args: &[&str]) -> Running {
         let mut command = Command::new(HERTZD);
-        surround(&mut command, self.folder.path());
+        set_environment(&mut command, self.folder.path());
         run_by(command, config, args)
     }
 }
 
-/// What a program needs to find the server, and nothing of the user's own.
-fn surround(command: &mut Command, folder: &Path) {
+/// Points a program to this server, away from the user's own.
+fn set_environment(command: &mut Command, folder: &Path) {
     let socket = format!("unix:{}", folder.join("socket").display());
     command.env("PULSE_SERVER", socket).env("ALSA_CONFIG_PATH", folder.join("alsa.conf"));
     command.env("XDG_RUNTIME_DIR", folder).env("HOME", folder);
@@ -124,21 +124,21 @@ fn value(summary: &Value, name: &str, part: &str) -> f64 {
 const TONE: &str = "[task.tone]\nkind = \"audio\"\nrate = \"100 Hz\"\ndevice = \"tone\"\nchannels = 1\n";
 
 #[test]
-fn a_tone_is_heard() {
+fn a_tone_is_captured() {
     let Some(server) = Server::start() else { return };
-    // A machine that is busy with something else for a while is to cost no sound.
+    // Large enough that a busy machine loses no sound.
     let config = TONE.replace("100 Hz", "10 Hz") + "buffer = \"5s\"\nrecord = \"@HERE@/tone.wav\"\n";
     let ended = server.run(&config, &["--for", "16s", "--json"]).wait();
-    assert!(ended.status.success(), "{}", ended.told());
+    assert!(ended.status.success(), "{}", ended.describe());
     let summary = ended.summary();
     println!("{}", task(&summary, "tone")["values"]);
-    assert!(value(&summary, "frames", "last") >= 48_000.0, "{}", ended.told());
-    // A tick ends anywhere in a period.
+    assert!(value(&summary, "frames", "last") >= 48_000.0, "{}", ended.describe());
+    // The last tick may end anywhere in a period of the sine.
     assert!((value(&summary, "rms", "last") / RMS - 1.0).abs() < 0.05, "{summary}");
     assert!((value(&summary, "peak", "max") / 0.5 - 1.0).abs() < 0.01, "{summary}");
     assert!(task(&summary, "tone")["values"]["drift-ppm"]["unit"] == "ppm");
     if value(&summary, "xruns", "last") > 0.0 {
-        println!("not looked at as a whole: this machine stood still for longer than 5 s\n{}", ended.told());
+        println!("not looked at as a whole: this machine stood still for longer than 5 s\n{}", ended.describe());
         return;
     }
 
@@ -151,11 +151,11 @@ fn a_tone_is_heard() {
     assert_eq!((wav.spec().channels, wav.spec().sample_rate, wav.spec().bits_per_sample), (1, 48_000, 16));
     let samples: Vec<i16> = wav.into_samples().map(Result::unwrap).collect();
     assert_eq!(samples.len() as f64, value(&summary, "frames", "last"), "every frame that was taken");
-    is_the_tone(&samples);
+    assert_tone(&samples);
 }
 
 #[test]
-fn capture_goes_on_after_a_stall_and_after_an_unplugging() {
+fn capture_continues_after_a_stall_and_after_an_unplug() {
     let Some(mut server) = Server::start() else { return };
     let other = "[task.other]\nkind = \"load\"\nrate = \"100 Hz\"\n";
     let config = format!("{TONE}record = \"@HERE@/tone.csv\"\n{other}");
@@ -164,31 +164,31 @@ fn capture_goes_on_after_a_stall_and_after_an_unplugging() {
         let before = frames(hertzd);
         hertzd.wait_for(what, |hertzd| frames(hertzd) > before + 9_600.0);
     };
-    let told = |hertzd: &Running, what: &str| hertzd.stderr().matches(what).count();
+    let logged = |hertzd: &Running, what: &str| hertzd.stderr().matches(what).count();
     more(&mut hertzd, "sound comes");
 
-    let stalls = told(&hertzd, "delivers no frames");
+    let stalls = logged(&hertzd, "delivers no frames");
     signal(server.pid(), "STOP");
-    hertzd.wait_for("the stall is told", |hertzd| told(hertzd, "delivers no frames") > stalls);
+    hertzd.wait_for("the stall is logged", |hertzd| logged(hertzd, "delivers no frames") > stalls);
     signal(server.pid(), "CONT");
     more(&mut hertzd, "sound comes after the stall");
 
-    let (lost, again) = (told(&hertzd, "disconnected; trying"), told(&hertzd, " was reopened after"));
+    let (lost, again) = (logged(&hertzd, "disconnected; trying"), logged(&hertzd, " was reopened after"));
     assert!(server.pactl(&["unload-module", "module-null-sink"]));
-    hertzd.wait_for("the loss is told", |hertzd| told(hertzd, "disconnected; trying") > lost);
-    hertzd.wait_for("it is looked for", |hertzd| told(hertzd, "cannot be reopened yet") > 0);
+    hertzd.wait_for("the loss is logged", |hertzd| logged(hertzd, "disconnected; trying") > lost);
+    hertzd.wait_for("it is retried", |hertzd| logged(hertzd, "cannot be reopened yet") > 0);
     server.reader = None;
     for module in [MODULE, SINE] {
         let words: Vec<_> = ["load-module"].into_iter().chain(module.split(' ')).collect();
         assert!(server.pactl(&words), "{module}");
     }
-    server.read_along();
-    hertzd.wait_for("it is found", |hertzd| told(hertzd, " was reopened after") > again);
+    server.keep_reading();
+    hertzd.wait_for("it is reopened", |hertzd| logged(hertzd, " was reopened after") > again);
     more(&mut hertzd, "sound comes after the unplugging");
 
     hertzd.signal("INT");
     let ended = hertzd.wait();
-    assert!(ended.status.success(), "{}", ended.told());
+    assert!(ended.status.success(), "{}", ended.describe());
     let summary = ended.summary();
     let (tone, other) = (task(&summary, "tone"), task(&summary, "other"));
     println!("{tone}\n{}", ended.stderr);
@@ -196,9 +196,9 @@ fn capture_goes_on_after_a_stall_and_after_an_unplugging() {
     assert_eq!(count(other, "errors"), 0);
 }
 
-/// What the device does not have is told with what it has, at the key; so is how to find a device.
+/// The error names the key and what the device supports. For an unknown device it says how to list devices.
 #[test]
-fn what_the_device_refuses_is_told_with_what_it_offers() {
+fn an_unsupported_setting_is_refused_with_what_the_device_supports() {
     let Some(server) = Server::start() else { return };
     for (device, key, value, offered) in [
         ("linear", "sample-format", "\"f32\"", "\"s16\", \"s24\", \"s32\"\n"),
@@ -209,24 +209,24 @@ fn what_the_device_refuses_is_told_with_what_it_offers() {
         let ended = server.run(&format!("{config}{key} = {value}\n"), &["--for", "1s"]).wait();
         let wanted = format!("task.tone: {key} = {value}; {device:?} does not have ");
         println!("{}", ended.stderr);
-        assert_eq!(ended.status.code(), Some(78), "{}", ended.told());
-        assert!(ended.stderr.contains(&wanted), "{}", ended.told());
-        assert!(ended.stderr.contains(&format!("it offers {offered}")), "{}", ended.told());
+        assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
+        assert!(ended.stderr.contains(&wanted), "{}", ended.describe());
+        assert!(ended.stderr.contains(&format!("it offers {offered}")), "{}", ended.describe());
     }
     let config = TONE.replace("\"tone\"", "\"nowhere\"");
     let ended = server.run(&config, &["--for", "1s"]).wait();
     println!("{}", ended.stderr);
-    assert_eq!(ended.status.code(), Some(78), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
     let wanted = "cannot open \"nowhere\": No such file or directory (os error 2); `arecord -L` lists the names";
-    assert!(ended.stderr.contains(wanted), "{}", ended.told());
+    assert!(ended.stderr.contains(wanted), "{}", ended.describe());
     let waiting = format!("{config}missing = \"wait\"\n");
     let ended = server.run(&waiting, &["--for", "1s", "--json"]).wait();
-    assert!(ended.status.success(), "{}", ended.told());
+    assert!(ended.status.success(), "{}", ended.describe());
     let summary = ended.summary();
     let tone = task(&summary, "tone");
     assert!(count(tone, "ran") > 0, "{tone}");
-    assert_eq!(count(tone, "errors"), count(tone, "ran"), "each tick says that there is no device");
-    assert!(ended.stderr.contains("audio device nowhere of task tone cannot be opened yet"), "{}", ended.told());
+    assert_eq!(count(tone, "errors"), count(tone, "ran"), "each tick fails without the device");
+    assert!(ended.stderr.contains("audio device nowhere of task tone cannot be opened yet"), "{}", ended.describe());
 }
 
 /// A buffer may be shorter than the steps in which the device reports its position.
@@ -250,28 +250,28 @@ fn no_sample_rate_makes_a_tick_panic() {
     }
 }
 
-/// Frames so far, as the recording says.
+/// Frames captured so far, by the recording.
 fn frames(hertzd: &Running) -> f64 {
     let text = fs::read_to_string(hertzd.folder().join("tone.csv")).unwrap_or_default();
     let mut lines = text.lines();
     let Some(column) = lines.next().and_then(|head| head.split(',').position(|name| name.starts_with("frames"))) else {
         return 0.0;
     };
-    // The last line may not be there in full.
+    // The last line may be incomplete.
     let whole = &text[..text.rfind('\n').unwrap_or(0)];
     let last = whole.lines().last().and_then(|line| line.split(',').nth(column)?.parse().ok());
     last.unwrap_or(0.0)
 }
 
-/// Runs the test of this name, one of those below, in a process that finds the server.
+/// Runs the test `name` of this binary in a process that uses the server.
 fn run_inside(server: &Server, name: &str) {
     let mut test = Command::new(std::env::current_exe().unwrap());
     test.args(["--exact", name, "--ignored", "--nocapture"]);
-    surround(&mut test, server.folder.path());
+    set_environment(&mut test, server.folder.path());
     let output = test.output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    println!("{said}");
-    assert!(output.status.success() && said.contains("1 passed"), "{name} failed");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    println!("{text}");
+    assert!(output.status.success() && text.contains("1 passed"), "{name} failed");
 }
 
 #[test]
@@ -280,14 +280,14 @@ fn the_blocks_are_the_whole_tone() {
     run_inside(&server, "inside_the_blocks_are_the_whole_tone");
 }
 
-/// 440 Hz to 0.1 %, as loud as it is played, and no period of another length than the others.
-fn is_the_tone(samples: &[i16]) {
-    // The server may begin with silence.
+/// Asserts 440 Hz to 0.1 %, the loudness played, and periods of equal length.
+fn assert_tone(samples: &[i16]) {
+    // The server may start with silence.
     let first = samples.iter().position(|&sample| sample.abs() > 8_000).unwrap();
     assert!(first < 2 * 48_000, "silent for {first} frames");
     let samples = &samples[first..];
     let up: Vec<_> = samples.windows(2).enumerate().filter(|(_, pair)| pair[0] < 0 && pair[1] >= 0).collect();
-    // Where the line between the two samples crosses zero.
+    // Where the line through the two samples crosses zero.
     let at = |(index, pair): &(usize, &[i16])| *index as f64 + f64::from(pair[0]) / f64::from(pair[0] - pair[1]);
     let periods = (up.len() - 1) as f64;
     let hertz = 48_000.0 * periods / (at(&up[up.len() - 1]) - at(&up[0]));
@@ -297,14 +297,14 @@ fn is_the_tone(samples: &[i16]) {
     let squares: f64 = whole.iter().map(|&sample| (f64::from(sample) / 32_768.0).powi(2)).sum();
     let rms = (squares / whole.len() as f64).sqrt();
     assert!((rms / RMS - 1.0).abs() < 0.001, "{rms}");
-    // Nothing is torn: between two crossings there is one period each time.
+    // No sample is missing: consecutive crossings are one period apart.
     for two in up.windows(2) {
         let length = at(&two[1]) - at(&two[0]);
         assert!((length - 48_000.0 / 440.0).abs() < 0.5, "a period of {length} frames at {}", two[0].0);
     }
 }
 
-/// The task, as the configuration makes it.
+/// The task, built from a configuration.
 fn built(keys: &str) -> Box<dyn Task> {
     let facts = Facts { online_cpus: vec![0], cpu_set_size: 1024 };
     let config = format!("[task.tone]\nkind = \"audio\"\n{keys}");
@@ -312,7 +312,7 @@ fn built(keys: &str) -> Box<dyn Task> {
     config.tasks[0].blueprint.build().unwrap_or_else(|no| panic!("{no}"))
 }
 
-/// Ticks until so many frames have come; all blocks, with their bytes.
+/// Ticks until `frames` frames were captured; returns all blocks and their bytes.
 fn captured(task: &mut dyn Task, frames: u64, frame: u64) -> (Vec<(Head, u64)>, Vec<u8>) {
     let clock = KernelClock::monotonic();
     let (sender, mut receiver) = blocks(Queue::Fifo, &task.stream().unwrap());
@@ -342,7 +342,7 @@ fn captured(task: &mut dyn Task, frames: u64, frame: u64) -> (Vec<(Head, u64)>, 
 #[ignore = "the_blocks_are_the_whole_tone runs it, where there is a server"]
 fn inside_the_blocks_are_the_whole_tone() {
     let keys = "rate = 100\ndevice = \"tone\"\nchannels = 1\nsample-format = \"s16\"\nsample-rate = 48000\n";
-    // A machine that is busy with something else for a while is to cost no sound.
+    // Large enough that a busy machine loses no sound.
     let mut task = built(&format!("{keys}buffer = \"5s\"\n"));
     let format = AudioFormat { rate: 48_000, channels: 1, sample: SampleFormat::S16 };
     assert_eq!(task.stream().unwrap().format, Format::Audio(format));
@@ -356,10 +356,10 @@ fn inside_the_blocks_are_the_whole_tone() {
 
     let samples: Vec<_> = bytes.as_chunks().0.iter().map(|&bytes| i16::from_le_bytes(bytes)).collect();
     println!("{} blocks, {next} frames", heads.len());
-    is_the_tone(&samples);
+    assert_tone(&samples);
 }
 
-/// ALSA's file device, whose frames come as fast as they are asked for: what is taken is what is in the file.
+/// ALSA's file device delivers frames as fast as they are read: the blocks must hold exactly the file's bytes.
 #[test]
 fn the_blocks_are_the_file_to_the_byte() {
     if !Path::new("/usr/share/alsa/alsa.conf").exists() {
@@ -377,16 +377,16 @@ fn the_blocks_are_the_file_to_the_byte() {
     fs::write(folder.path().join("alsa.conf"), alsa).unwrap();
     let mut test = Command::new(std::env::current_exe().unwrap());
     test.args(["--exact", "inside_the_blocks_are_the_file_to_the_byte", "--ignored", "--nocapture"]);
-    surround(&mut test, folder.path());
+    set_environment(&mut test, folder.path());
     let output = test.output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
 #[test]
 #[ignore = "the_blocks_are_the_file_to_the_byte runs it, with the file"]
 fn inside_the_blocks_are_the_file_to_the_byte() {
-    // 400,000 frames of one channel of 32 bits, each with its number.
+    // 400,000 frames of one 32-bit channel; each holds its own number.
     let mut task = built("rate = 100\ndevice = \"loop\"\nchannels = 1\nsample-format = \"s32\"\n");
     let (heads, bytes) = captured(&mut *task, 390_000, 4);
     println!("{} blocks", heads.len());

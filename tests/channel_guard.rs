@@ -1,7 +1,7 @@
-//! Why the records' channel is never filled to the brim: a real-time sender that finds the slot it wants in the hands
-//! of a receiver on its own CPU waits for it, and the receiver waits for the CPU (crossbeam#997).
+//! Why the records' channel is never filled completely: if a receiver on the same CPU was preempted while it held the next
+//! slot, a real-time sender spins for that slot while the receiver waits for the CPU (crossbeam#997).
 //!
-//! Both are run here, one after the other: the guarded channel, and the bare one below it.
+//! The test runs the guarded channel, then the bare one, and compares.
 
 use hertzd::channels::{Outcome, TickRecord, TickSink, ticks};
 use hertzd::internals::Host;
@@ -11,19 +11,19 @@ use hertzd::time::{Clock, Instant, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// For how long each of the two is sent through.
+/// How long each channel is tested.
 const LENGTH: Span = Span::from_seconds(3);
 
-/// As many as a worker's channel has room for.
+/// The capacity of a worker's channel.
 const CAPACITY: usize = 4_096;
 
-/// Sends between two rests: more than there is room for.
+/// Sends between two rests: more than the capacity.
 const BURST: u64 = 2 * CAPACITY as u64;
 
 /// Too short for the receiver to empty the channel.
 const REST: Span = Span::from_micros(50);
 
-/// From here on a call hangs: it lasts until real-time throttling takes the CPU away, most of a second.
+/// A call of this length counts as hanging: it ends only when real-time throttling stops the thread, after most of a second.
 const HANG: Span = Span::from_millis(500);
 
 const RECORD: TickRecord = TickRecord {
@@ -42,7 +42,7 @@ const RECORD: TickRecord = TickRecord {
     outcome: Outcome::Done,
 };
 
-/// What a sender and its receiver came to.
+/// The result of a sender and its receiver.
 #[derive(Debug)]
 struct Sent {
     offered: u64,
@@ -77,7 +77,7 @@ fn side_by_side(
         let clock = KernelClock::monotonic();
         let end = clock.now() + LENGTH;
         let (mut offered, mut longest) = (0_u64, Span::ZERO);
-        // In processor time: a call that waits so burns it, while one that was thrown off the CPU half-way does not.
+        // In processor time: a hanging call spins, whereas a preempted call uses none.
         let mut before = thread_cpu_time();
         while clock.now() < end {
             offer();
@@ -85,7 +85,7 @@ fn side_by_side(
             let after = thread_cpu_time();
             longest = longest.max(after - before);
             before = after;
-            // Then a rest, as a worker takes one, from which it comes back in the middle of the receiver's work.
+            // Rest as a worker does: it wakes up while the receiver is in the middle of its work.
             if offered % BURST == 0 {
                 pause(REST);
                 before = thread_cpu_time();
@@ -131,7 +131,7 @@ fn a_guarded_send_does_not_hang_where_a_bare_one_does() {
         println!("skipped: no real-time priority (CAP_SYS_NICE): {error}");
         return;
     }
-    // Without throttling a thread that hangs would hang for good, and this test with it.
+    // Without throttling a hanging thread, and this test, would never end.
     let throttled = Host::read().realtime_bandwidth.is_some_and(|(runtime, period)| 0 <= runtime && runtime < period);
     if !throttled {
         println!("skipped: real-time threads are not throttled here (kernel.sched_rt_runtime_us)");

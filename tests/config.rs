@@ -1,5 +1,5 @@
-//! Each case in `fixtures/refused` is refused with exactly its message; `UPDATE=1` writes those messages again. And what is
-//! valid means what it says. The machine is a made-up one with CPUs 0 and 1.
+//! Each case in `fixtures/refused` is refused with exactly its message (`UPDATE=1` rewrites the messages), and valid
+//! configurations get the values they state. The machine is simulated: it has CPUs 0 and 1.
 
 mod cases;
 
@@ -70,8 +70,8 @@ fn parse(text: impl AsRef<[u8]>) -> Result<Config, Problems> {
     Config::parse(text, "hertzd.toml", &kinds(), &facts())
 }
 
-/// Refuses every case of a file of `fixtures/refused` with its message; how many there are. Those for kinds that this build
-/// was made without are left out.
+/// Asserts that every case of a file of `fixtures/refused` is refused with its message; returns their number. Skips cases
+/// of kinds that this build does not include.
 fn refuse_all(topic: &str, kinds: &Kinds) -> usize {
     let update = std::env::var_os("UPDATE").is_some();
     let mut cases = cases::read("refused", topic);
@@ -104,7 +104,7 @@ fn refuse_all(topic: &str, kinds: &Kinds) -> usize {
     seen
 }
 
-/// Topics whose cases need the kinds that come with hertzd.
+/// Topics whose cases need hertzd's own kinds.
 const BUILT_IN: &[&str] = &["sensor", "i2c", "gpio", "video", "audio", "value-names"];
 
 #[test]
@@ -128,7 +128,7 @@ fn a_kind_left_out_of_the_build_is_refused_with_how_to_get_it() {
 }
 
 #[test]
-fn files_that_are_no_text_are_refused() {
+fn files_that_are_not_text_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let refused = |path: &Path| {
         let problems = Config::load(path, &kinds(), &facts()).unwrap_err();
@@ -167,7 +167,7 @@ fn files_that_are_no_text_are_refused() {
 }
 
 #[test]
-fn what_is_left_out_has_the_default() {
+fn omitted_keys_have_their_defaults() {
     let config = parse("[task.imu]\nkind = \"count\"\nrate = 100\n").unwrap();
     let (worker, task) = (&config.workers[0], &config.tasks[0]);
     assert_eq!((worker.name.as_str(), worker.cpus.len()), ("main", 0));
@@ -189,7 +189,7 @@ fn what_is_left_out_has_the_default() {
 }
 
 #[test]
-fn what_is_said_is_meant() {
+fn keys_set_the_values_they_state() {
     let text = r#"
         [worker.fast]
         cpus = [1, 0]
@@ -290,7 +290,7 @@ fn a_section_is_unchanged_when_its_identity_is() {
 }
 
 #[test]
-fn a_failure_after_reading_is_shown_in_the_same_way() {
+fn a_problem_found_after_parsing_is_shown_with_its_line() {
     let config = parse("[task.imu]\nkind = \"echo\"\nrate = 100\nfrom-file = \"/nix\"\n").unwrap();
     let message = Problems::at(&config.tasks[0].section, "from-file", "no such file").to_string();
     assert!(
@@ -328,7 +328,7 @@ fn recordings() {
 }
 
 #[test]
-fn several_tasks_share_an_mcap_and_what_is_said_of_it() {
+fn tasks_that_share_an_mcap_share_its_limits() {
     if !cfg!(feature = "mcap") {
         println!("skipped: built without MCAP");
         return;
@@ -344,7 +344,7 @@ fn several_tasks_share_an_mcap_and_what_is_said_of_it() {
 }
 
 #[test]
-fn four_fifths_of_a_cpu_may_be_spun() {
+fn a_fixed_spin_tail_may_use_four_fifths_of_a_cpu() {
     let spun =
         |rate: &str| parse(format!("[worker.a]\nspin = \"80us\"\n[task.a]\nkind = \"count\"\nrate = {rate}\n")).is_ok();
     assert!(spun("10000") && !spun("10001"));

@@ -1,4 +1,4 @@
-//! Whatever the text, reading it never panics, and a refusal has a reason that lies in the text and can be shown.
+//! Reading a configuration never panics, no matter its text, and every problem points to a position in that text.
 
 use hertzd::config::{Blueprint, BuildError, Kind, Kinds};
 use hertzd::config::{Config, Facts, Section, Value};
@@ -43,7 +43,7 @@ max-debt = "1s"
 run = ["18ms", "3 ms"]
 "#;
 
-/// What TOML and this configuration are made of, and what they should not be.
+/// Tokens of TOML and of a configuration, valid and invalid ones.
 const TOKENS: &[&str] = &[
     "[",
     "]",
@@ -139,7 +139,7 @@ fn read(bytes: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// One change: at this place, of this length, to this.
+/// One change: the position, the length to replace, and the new bytes.
 fn change() -> impl Strategy<Value = (usize, usize, Vec<u8>)> {
     let token = prop::sample::select(TOKENS).prop_map(|token| token.as_bytes().to_vec());
     let piece = (0..VALID.len(), 0..40_usize)
@@ -193,13 +193,13 @@ proptest! {
 }
 
 #[test]
-fn the_text_that_is_changed_is_valid() {
+fn the_unchanged_text_is_valid() {
     let facts = Facts { online_cpus: vec![0, 1], cpu_set_size: 1024 };
     Config::parse(VALID, "fuzz.toml", &kinds(), &facts).unwrap_or_else(|problems| panic!("{problems}"));
 }
 
 #[test]
-fn deep_nesting_and_long_keys_end() {
+fn deep_nesting_and_long_keys_terminate() {
     for text in ["a = ".to_owned() + &"[".repeat(100_000), "a.".repeat(50_000), "[".repeat(100_000), "{".repeat(9_999)]
     {
         read(text.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! The program as people and services meet it: what it prints, how it ends, what it does when something goes wrong.
+//! The program as users and services see it: its output, its exit codes, and what it does when something fails.
 
 mod program;
 
@@ -10,17 +10,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs `config` for `length` to a good end.
+/// Runs `config` for `length` and asserts success.
 fn finished(config: &str, length: &str) -> Ended {
     let ended = run(config, &["--for", length, "--json"]).wait();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     ended
 }
 
 #[test]
-fn the_demo_is_exact_in_its_counts() {
+fn the_demo_counts_are_exact() {
     let summary = finished(include_str!("../config/demo.toml"), "5s").summary();
-    // 30000/1001 Hz: the release of tick 149 lies at 4.97 s, that of tick 150 at 5.005 s.
+    // 30000/1001 Hz: tick 149 is released at 4.97 s, tick 150 at 5.005 s.
     for (name, due) in [("control", 5_000), ("load", 150), ("memory", 50), ("cpu", 20), ("uptime", 5)] {
         let task = task(&summary, name);
         assert_eq!(count(task, "due"), due, "{name}");
@@ -45,11 +45,11 @@ fn the_demo_is_exact_in_its_counts() {
     assert_eq!(last["values"]["uptime"]["max"], last["values"]["uptime"]["last"], "time goes forward from {first}");
 }
 
-/// Once an hour, so that a stop has to end a long sleep.
+/// Once an hour, so that a stop must interrupt a long sleep.
 const WAITING: &str = "[task.rare]\nkind = \"load\"\nperiod = \"1h\"\nphase = \"59min\"\n";
 
 #[test]
-fn a_stop_ends_a_long_sleep_and_sums_up() {
+fn a_stop_interrupts_a_long_sleep_and_prints_the_summary() {
     for signal in ["INT", "TERM"] {
         for others in ["", "[task.often]\nkind = \"load\"\nrate = 100\n"] {
             let mut running = run(&format!("{WAITING}{others}"), &["--json"]);
@@ -57,7 +57,7 @@ fn a_stop_ends_a_long_sleep_and_sums_up() {
             pause(Span::from_millis(300));
             running.signal(signal);
             let ended = running.wait();
-            assert_eq!(ended.status.code(), Some(0), "{signal}: {}", ended.told());
+            assert_eq!(ended.status.code(), Some(0), "{signal}: {}", ended.describe());
             let summary = ended.summary();
             assert_eq!(count(task(&summary, "rare"), "due"), 0, "{summary}");
             assert!(others.is_empty() || count(task(&summary, "often"), "due") > 0, "{summary}");
@@ -66,12 +66,12 @@ fn a_stop_ends_a_long_sleep_and_sums_up() {
 }
 
 #[test]
-fn a_table_is_printed_for_people() {
+fn without_json_the_summary_is_a_table() {
     let ended = run("[task.a]\nkind = \"load\"\nrate = 100\n", &["--for", "200ms"]).wait();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let row = ended.stdout.lines().find(|line| line.starts_with("a ")).unwrap();
     let cells: Vec<_> = row.split_whitespace().collect();
-    assert_eq!(cells[..4], ["a", "100", "Hz", "20"], "{}", ended.told());
+    assert_eq!(cells[..4], ["a", "100", "Hz", "20"], "{}", ended.describe());
 }
 
 #[test]
@@ -80,20 +80,20 @@ fn a_second_signal_ends_a_stop_that_hangs() {
     let mut running = run(config, &["--json"]);
     running.wait_until_granted();
     pause(Span::from_millis(300));
-    // The task never returns, so the first one is not enough. More than two only if two of them merged into one.
+    // The task never returns, so one signal is not enough. More than two are needed only if the kernel merged two.
     while !running.has_ended() {
         running.signal("INT");
         pause(Span::from_millis(500));
     }
     let ended = running.wait();
-    assert_eq!(ended.status.code(), Some(130), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(130), "{}", ended.describe());
     assert_eq!(ended.stdout, "");
 }
 
 const STEADY: &str = "[task.steady]\nkind = \"load\"\nrate = 500\n";
 
 #[test]
-fn a_panic_ends_its_task_alone() {
+fn a_panic_ends_only_its_task() {
     let config = format!(
         "[task.panicking]\nkind = \"load\"\nrate = 100\nfault = \"panic\"\nfault-every = 20\n\
          overrun = \"credit\"\nmax-debt = \"1h\"\n{STEADY}"
@@ -106,8 +106,8 @@ fn a_panic_ends_its_task_alone() {
     let steady = task(&summary, "steady");
     assert_eq!((count(steady, "due"), count(steady, "errors")), (500, 0));
     assert_eq!(steady["disabled"], false);
-    assert!(ended.stderr.contains("the panic that was asked for, in tick 19"), "{}", ended.told());
-    assert!(ended.stderr.contains("panicking"), "{}", ended.told());
+    assert!(ended.stderr.contains("the panic that was asked for, in tick 19"), "{}", ended.describe());
+    assert!(ended.stderr.contains("panicking"), "{}", ended.describe());
 }
 
 #[test]
@@ -125,15 +125,15 @@ fn a_panic_honours_on_error() {
         assert_eq!((count(panicking, "ran"), count(panicking, "errors")), (ran, errors), "{on_error}");
         assert_eq!((count(panicking, "due"), &panicking["disabled"]), (100, &disabled.into()), "{on_error}");
         assert_eq!(count(task(&summary, "steady"), "due"), 500, "{on_error}");
-        assert!(ended.stderr.contains("the panic that was asked for, in tick 19"), "{}", ended.told());
+        assert!(ended.stderr.contains("the panic that was asked for, in tick 19"), "{}", ended.describe());
     }
     let ended = run(&config("exit"), &["--json"]).wait();
-    assert_eq!(ended.status.code(), Some(70), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
     assert_eq!(count(task(&ended.summary(), "panicking"), "ran"), 20);
-    assert!(ended.stderr.contains("task panicking has ended the run"), "{}", ended.told());
+    assert!(ended.stderr.contains("task panicking has ended the run"), "{}", ended.describe());
 }
 
-/// Fails in tick 9 and then in each tenth; no release is given up, so that the counts are exact.
+/// Fails in every tenth tick, first in tick 9. No release is given up, so the counts are exact.
 fn failing(on_error: &str) -> String {
     format!(
         "[task.failing]\nkind = \"load\"\nrate = 100\nfault = \"error\"\nfault-every = 10\n\
@@ -150,53 +150,53 @@ fn an_error_is_counted_or_ends_its_task() {
         assert_eq!((count(failing, "ran"), count(failing, "errors")), (ran, errors), "{on_error}");
         assert_eq!((count(failing, "due"), &failing["disabled"]), (100, &disabled.into()), "{on_error}");
         assert_eq!(count(task(&summary, "steady"), "due"), 500, "{on_error}");
-        assert!(ended.stderr.contains("the error that was asked for"), "{}", ended.told());
+        assert!(ended.stderr.contains("the error that was asked for"), "{}", ended.describe());
     }
 }
 
 #[test]
-fn on_error_exit_ends_the_run_and_still_sums_up() {
+fn on_error_exit_ends_the_run_and_prints_the_summary() {
     // Without --for: it ends by itself.
     let ended = run(&failing("exit"), &["--json"]).wait();
-    assert_eq!(ended.status.code(), Some(70), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
     let summary = ended.summary();
     let failing = task(&summary, "failing");
     assert_eq!((count(failing, "ran"), count(failing, "errors")), (10, 1));
     assert_eq!(failing["disabled"], true);
-    assert!(ended.stderr.contains("task failing has ended the run"), "{}", ended.told());
+    assert!(ended.stderr.contains("task failing has ended the run"), "{}", ended.describe());
 }
 
-/// Overruns at every tick, and gives nothing up; with more keys.
-fn overrunning(more: &str) -> String {
+/// Overruns at every tick and gives up no release; `keys` are added.
+fn overrunning(keys: &str) -> String {
     format!(
         "[task.overrunning]\nkind = \"load\"\nrate = 100\noverrun = \"credit\"\nmax-debt = \"1h\"\n\
-         deadline = \"1ms\"\noverrun-limit = 3\noverrun-leak = \"1h\"\n{more}\n{STEADY}"
+         deadline = \"1ms\"\noverrun-limit = 3\noverrun-leak = \"1h\"\n{keys}\n{STEADY}"
     )
 }
 
 #[test]
-fn a_limit_of_overruns_ends_its_task_alone() {
+fn the_overrun_limit_ends_only_its_task() {
     let ended = finished(&overrunning("run = \"2ms\"\non-overrun-limit = \"disable\""), "1s");
     let summary = ended.summary();
     let overrunning = task(&summary, "overrunning");
     assert_eq!((count(overrunning, "ran"), count(overrunning, "overruns")), (4, 4), "one more than the limit");
     assert_eq!((count(overrunning, "errors"), &overrunning["disabled"]), (0, &true.into()));
     assert_eq!((count(overrunning, "due"), count(task(&summary, "steady"), "due")), (100, 500));
-    assert!(ended.stderr.contains("too many overruns"), "{}", ended.told());
+    assert!(ended.stderr.contains("too many overruns"), "{}", ended.describe());
 }
 
 #[test]
-fn a_limit_of_overruns_counts_ticks_that_fail_as_well() {
+fn the_overrun_limit_counts_failing_ticks_too() {
     let failing = "fault = \"error\"\nfault-every = 1\nfault-run = \"2ms\"\non-overrun-limit = \"exit\"";
     let ended = run(&overrunning(failing), &["--json"]).wait();
-    assert_eq!(ended.status.code(), Some(70), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
     let summary = ended.summary();
     let overrunning = task(&summary, "overrunning");
     assert_eq!((count(overrunning, "ran"), count(overrunning, "errors")), (4, 4));
-    assert!(ended.stderr.contains("task overrunning has ended the run"), "{}", ended.told());
+    assert!(ended.stderr.contains("task overrunning has ended the run"), "{}", ended.describe());
 }
 
-/// The rows of a recording, each with its tick, instant, lateness and value.
+/// The rows of a recording: tick, instant, lateness and value.
 fn rows(path: &Path) -> Vec<Vec<String>> {
     let text = fs::read_to_string(path).unwrap();
     assert!(text.ends_with('\n'), "the last row is whole");
@@ -212,7 +212,7 @@ fn recording(rate: &str) -> String {
     )
 }
 
-/// A folder with a `disk` in it.
+/// A folder that contains a folder `disk`.
 fn with_disk() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");
@@ -224,7 +224,7 @@ fn with_disk() -> (tempfile::TempDir, PathBuf) {
 fn a_recording_has_a_row_for_every_tick() {
     let (folder, disk) = with_disk();
     let ended = run_in(folder, Command::new(HERTZD), &recording("200"), &["--for", "2s", "--json"]).wait();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let summary = ended.summary();
     let uptime = task(&summary, "uptime");
     let rows = rows(&disk.join("uptime.csv"));
@@ -236,7 +236,7 @@ fn a_recording_has_a_row_for_every_tick() {
     assert!(ticks.is_sorted_by(|a, b| a < b) && ticks.iter().all(|&tick| tick < 400), "{ticks:?}");
     let times: Vec<_> = rows.iter().map(|row| humantime::parse_rfc3339(&row[1]).unwrap()).collect();
     assert!(times.is_sorted(), "releases go forward");
-    // The grid shows in UTC. Its offset is read again for each batch of rows, while UTC is steered: hence no equality.
+    // Releases are recorded in UTC. The offset is read for each batch of rows and UTC is slewed, so no exact equality.
     let apart = times.last().unwrap().duration_since(times[0]).unwrap().as_secs_f64();
     let periods = f64::from(u32::try_from(ticks.last().unwrap() - ticks[0]).unwrap());
     println!("{periods} periods of 5 ms took {apart} s by UTC");
@@ -246,10 +246,10 @@ fn a_recording_has_a_row_for_every_tick() {
     }
 }
 
-/// A recording that no longer fits: the rows of the summary are in the file, whole, the others are counted, and the
-/// task has run all the same.
-fn nothing_but_rows_is_lost(ended: &Ended, disk: &Path) {
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+/// Asserts, for a recording that ran out of space: the file holds as many whole rows as the summary states, the other rows
+/// are counted as lost, and the task ran throughout.
+fn assert_only_rows_are_lost(ended: &Ended, disk: &Path) {
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let summary = ended.summary();
     let uptime = task(&summary, "uptime");
     let (written, lost) = (count(&uptime["recorded"], "rows"), count(&uptime["recorded"], "lost"));
@@ -258,21 +258,21 @@ fn nothing_but_rows_is_lost(ended: &Ended, disk: &Path) {
     assert_eq!(written + lost, count(uptime, "ran"));
     assert!(written > 0 && lost > 0);
     assert_eq!((count(uptime, "due"), count(uptime, "errors")), (2_000, 0));
-    assert!(ended.stderr.contains("recording failed, the task goes on"), "{}", ended.told());
+    assert!(ended.stderr.contains("recording failed, the task goes on"), "{}", ended.describe());
 }
 
 #[test]
 fn a_file_at_its_limit_loses_rows_and_nothing_else() {
     let (folder, disk) = with_disk();
-    // With the signal ignored a write past the limit fails as one to a full disk does. Blocks are of 512 bytes or of
-    // 1,024: room for some 700 rows at the most.
+    // With SIGXFSZ ignored, a write past the limit fails as on a full disk. A block is 512 or 1,024 bytes: room for at most
+    // some 700 rows.
     let mut limited = Command::new("sh");
     limited.args(["-c", "trap '' XFSZ; ulimit -f 32; exec \"$@\"", "sh", HERTZD]);
     let ended = run_in(folder, limited, &recording("1000"), &["--for", "2s", "--json"]).wait();
-    nothing_but_rows_is_lost(&ended, &disk);
+    assert_only_rows_are_lost(&ended, &disk);
 }
 
-/// A tmpfs that is taken down again.
+/// A tmpfs, unmounted on drop.
 struct Mounted(PathBuf);
 
 impl Drop for Mounted {
@@ -292,45 +292,45 @@ fn a_full_disk_loses_rows_and_nothing_else() {
     }
     let _mounted = Mounted(disk.clone());
     let ended = run_in(folder, Command::new(HERTZD), &recording("1000"), &["--for", "2s", "--json"]).wait();
-    nothing_but_rows_is_lost(&ended, &disk);
+    assert_only_rows_are_lost(&ended, &disk);
 }
 
 #[test]
-fn what_cannot_be_built_is_shown_with_its_line() {
+fn a_task_that_cannot_be_built_is_reported_with_its_line() {
     let config = format!(
         "{STEADY}[task.lost]\nkind = \"sensor\"\nrate = 1\npath = \"/proc/no-such-file\"\n\
          [task.elsewhere]\nkind = \"load\"\nrate = 1\nrecord = \"/proc/no-such-folder/x.csv\"\n"
     );
     let ended = run(&config, &["--for", "1s", "--json"]).wait();
-    assert_eq!(ended.status.code(), Some(78), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
     assert_eq!(ended.stdout, "");
     for part in ["test.toml:7", "/proc/no-such-file", "test.toml:11", "/proc/no-such-folder/x.csv"] {
-        assert!(ended.stderr.contains(part), "{part}: {}", ended.told());
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.describe());
     }
 }
 
 #[test]
-fn an_ordinary_user_is_told_what_was_refused() {
+fn an_ordinary_user_sees_what_was_refused() {
     let config = "[worker.main]\npolicy = \"fifo\"\npriority = 80\n[task.a]\nkind = \"load\"\nrate = 500\n";
     let args = ["--for", "1s", "--json"];
     let running: Running = if is_root() {
-        // Where anybody may run it.
+        // Copied to where any user may run it.
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("hertzd");
         fs::copy(HERTZD, &program).unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let mut nobody = Command::new("setpriv");
-        nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+        let mut unprivileged = Command::new("setpriv");
+        unprivileged.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
         if !Command::new("setpriv").arg("--version").output().is_ok_and(|output| output.status.success()) {
             println!("skipped: there is no setpriv to stop being root with");
             return;
         }
-        run_in(folder, nobody, config, &args)
+        run_in(folder, unprivileged, config, &args)
     } else {
         run_by(Command::new(HERTZD), config, &args)
     };
     let ended = running.wait();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let summary = ended.summary();
     assert_eq!(count(task(&summary, "a"), "due"), 500);
     if granted(&summary) != "other" {
@@ -340,18 +340,18 @@ fn an_ordinary_user_is_told_what_was_refused() {
     let refused = summary["workers"][0]["refused"].as_array().unwrap();
     assert!(refused[0].as_str().unwrap().starts_with("fifo priority 80 refused: "), "{refused:?}");
     for part in ["fifo priority 80 refused: ", "LimitRTPRIO=80", "run as root"] {
-        assert!(ended.stderr.contains(part), "{part}: {}", ended.told());
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.describe());
     }
 
-    // And nothing starts where that was made a condition.
+    // With require-realtime, nothing starts.
     let ended = run("[worker.main]\nrequire-realtime = true\n[task.a]\nkind = \"load\"\nrate = 500\n", &args).wait();
     if !is_root() {
-        assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(77), ""), "{}", ended.told());
-        assert!(ended.stderr.contains("LimitRTPRIO=80"), "{}", ended.told());
+        assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(77), ""), "{}", ended.describe());
+        assert!(ended.stderr.contains("LimitRTPRIO=80"), "{}", ended.describe());
     }
 }
 
-/// Many tasks that have something to say every second.
+/// Many tasks that log every second.
 fn talkative() -> String {
     let task = |n| {
         format!("[task.t{n}]\nkind = \"load\"\nrate = 20\nfault = \"error\"\nfault-every = 1\nbudget = \"1us\"\n\n")
@@ -360,12 +360,12 @@ fn talkative() -> String {
 }
 
 #[test]
-fn a_reader_of_the_log_that_has_stopped_stops_nobody() {
+fn a_stalled_log_reader_delays_no_task() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.toml");
     fs::write(&path, talkative()).unwrap();
     for format in ["text", "json"] {
-        // A pipe without a reader is full within a second. The run ends by itself all the same.
+        // A pipe that is not read is full within a second. The run must still end by itself.
         let child = Command::new(HERTZD)
             .args(["run", "--for", "4s", "--json", "--log-format", format])
             .arg(&path)
@@ -386,23 +386,23 @@ fn a_reader_of_the_log_that_has_stopped_stops_nobody() {
 }
 
 #[test]
-fn what_is_taken_away_from_outside_is_told_and_shown() {
+fn a_policy_changed_from_outside_is_logged_and_shown() {
     let mut running = run("[worker.main]\n[task.a]\nkind = \"load\"\nrate = 100\n", &["--json"]);
     running.wait_until_granted();
     let thread = program::thread_named(running.pid(), "hz-main").unwrap().to_string();
     let demoted = Command::new("chrt").args(["--other", "--pid", "0", &thread]).output();
     if !running.stderr().contains("granted fifo") || !demoted.is_ok_and(|output| output.status.success()) {
-        println!("skipped: there is no real time to take away here, or no chrt to do it with");
+        println!("skipped: no real-time policy was granted, or there is no chrt");
         return;
     }
-    running.wait_for("it was noticed", |running| running.stderr().contains("changed from outside"));
+    running.wait_for("the change is logged", |running| running.stderr().contains("changed from outside"));
     running.signal("TERM");
     let ended = running.wait();
-    assert_eq!(ended.summary()["workers"][0]["granted"]["policy"], "other", "{}", ended.told());
+    assert_eq!(ended.summary()["workers"][0]["granted"]["policy"], "other", "{}", ended.describe());
 }
 
 #[test]
-fn a_task_that_keeps_its_cpu_is_named_and_loses_real_time() {
+fn a_task_that_hogs_its_cpu_is_named_and_loses_real_time() {
     let config = "[task.greedy]\nkind = \"load\"\nperiod = \"2s\"\nrun = \"1500ms\"\n";
     let mut command = Command::new("prlimit");
     command.args(["--rttime=300000:60000000", HERTZD]);
@@ -413,13 +413,13 @@ fn a_task_that_keeps_its_cpu_is_named_and_loses_real_time() {
     let mut running = run_by(command, config, &["--json"]);
     running.wait_until_granted();
     if !running.stderr().contains("granted fifo") {
-        println!("skipped: there is no real time to lose here");
+        println!("skipped: no real-time policy was granted");
         return;
     }
     running.wait_for("it was demoted", |running| running.stderr().contains("runs at normal priority from now on"));
     running.signal("TERM");
     let ended = running.wait();
-    assert!(ended.status.success(), "{}", ended.told());
-    assert!(ended.stderr.contains("greedy: tick 0 has kept its CPU busy"), "{}", ended.told());
+    assert!(ended.status.success(), "{}", ended.describe());
+    assert!(ended.stderr.contains("greedy: tick 0 has kept its CPU busy"), "{}", ended.describe());
     assert_eq!(ended.summary()["workers"][0]["granted"]["policy"], "other");
 }

@@ -1,5 +1,5 @@
-//! The documentation says what the code does: keys and defaults, events, examples, simulated ticks, links, source files, the
-//! README's commands.
+//! Compares the documentation with the code: keys and defaults, events, examples, simulated ticks, links, source files, and
+//! the README's commands.
 
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts, Key, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
@@ -59,7 +59,7 @@ fn prose(text: &str) -> String {
     outside.collect::<Vec<_>>().join("\n")
 }
 
-/// What GitHub makes of a heading.
+/// The anchor that GitHub generates for a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
@@ -81,7 +81,7 @@ fn rows(keys: &[Key]) -> String {
     keys.iter().map(row).fold(head.to_owned(), |all, row| all + &row)
 }
 
-/// What is between `<!-- keys of NAME -->` and `<!-- end -->` is made from the tables; `UPDATE_DOCS=1` writes it.
+/// The text between `<!-- keys of NAME -->` and `<!-- end -->` is generated from the tables; `UPDATE_DOCS=1` rewrites it.
 #[test]
 fn the_tables_of_keys_are_those_of_the_source() {
     let path = root().join("docs/configuration.md");
@@ -156,7 +156,7 @@ fn every_example_configuration_is_valid() {
     assert!(count > 0);
 }
 
-/// A `console` block that begins with `$ hertzd simulate NAME …` shows the first lines of what that prints for the
+/// A `console` block that begins with `$ hertzd simulate NAME …` shows the first lines of its output for the
 /// `toml` block whose first line is `# NAME`.
 #[test]
 fn simulated_ticks_are_what_simulate_prints() {
@@ -183,7 +183,7 @@ fn simulated_ticks_are_what_simulate_prints() {
                 .unwrap();
             let printed = String::from_utf8(output.stdout).unwrap();
             assert!(printed.starts_with(rest), "{}: {first}\n{printed}", path.display());
-            // All ticks are shown: what follows is the summary.
+            // The block shows all ticks; the rest of the output is the summary.
             let after = &printed[rest.len()..];
             assert!(
                 after.starts_with('\n') || after.starts_with("{\"version\""),
@@ -220,7 +220,7 @@ fn the_readme_gives_the_two_commands() {
 }
 
 #[test]
-fn every_relative_link_leads_somewhere() {
+fn every_relative_link_resolves() {
     let mut count = 0;
     for (path, text) in pages() {
         let prose = prose(&text);
@@ -247,7 +247,7 @@ fn every_relative_link_leads_somewhere() {
 }
 
 #[test]
-fn every_source_file_that_is_named_exists() {
+fn every_source_file_named_in_the_docs_exists() {
     let mut count = 0;
     for (path, text) in pages() {
         let is_path = |c: char| c.is_ascii_alphanumeric() || "/_-.*{},".contains(c);

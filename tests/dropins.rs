@@ -1,5 +1,5 @@
-//! A configuration in several files: what is read and in which order, what a later file changes, and that whatever is
-//! wrong is shown in the file where it stands.
+//! Configurations in several files: which files are read and in which order, what a later file changes, and that each
+//! problem is shown in the file that caused it.
 
 use hertzd::config::{Blueprint, BuildError, Kind, Kinds};
 use hertzd::config::{Config, Facts, Key, Problems, Section, Value};
@@ -27,7 +27,7 @@ fn facts() -> Facts {
     Facts { online_cpus: vec![0, 1], cpu_set_size: 1024 }
 }
 
-/// A folder with `hertzd.toml` and what stands beside it.
+/// A folder with `hertzd.toml` and its drop-ins.
 struct Etc(TempDir);
 
 impl Etc {
@@ -58,7 +58,7 @@ impl Etc {
         self.try_load().unwrap_or_else(|problems| panic!("{problems}"))
     }
 
-    /// The report, with the folder's own name taken out of it.
+    /// The report, with the folder's path removed.
     fn refused(&self) -> String {
         let report = self.try_load().expect_err("it is wrong").to_string();
         report.replace(&format!("{}/", self.0.path().display()), "")
@@ -75,7 +75,7 @@ fn hertz(rate: u64) -> Rate {
 }
 
 #[test]
-fn without_drop_ins_it_is_the_file_alone() {
+fn without_drop_ins_only_the_file_is_read() {
     let etc = Etc::new(MAIN);
     assert_eq!(etc.read(), ["hertzd.toml"]);
     let parsed = Config::parse(MAIN, "hertzd.toml", &kinds(), &facts()).unwrap();
@@ -96,7 +96,7 @@ fn without_drop_ins_it_is_the_file_alone() {
 }
 
 #[test]
-fn they_are_merged_in_the_order_of_their_names() {
+fn drop_ins_are_merged_in_the_order_of_their_names() {
     let etc = Etc::new(MAIN)
         .drop_in("9.toml", "task.imu.rate = 9\n")
         .drop_in("10.toml", "task.imu.rate = 10\ntask.imu.step = 10\n")
@@ -139,7 +139,7 @@ fn a_drop_in_changes_adds_and_completes() {
 }
 
 #[test]
-fn an_empty_file_may_have_everything_in_drop_ins() {
+fn the_main_file_may_be_empty() {
     for main in ["", "# see hertzd.d\n"] {
         assert_eq!(Etc::new(main).drop_in("a.toml", MAIN).load().tasks[0].rate, hertz(100));
     }
@@ -149,19 +149,19 @@ fn an_empty_file_may_have_everything_in_drop_ins() {
 }
 
 #[test]
-fn a_mask_is_nothing() {
+fn empty_files_and_links_to_dev_null_add_nothing() {
     let etc = Etc::new(MAIN).drop_in("1.toml", "").drop_in("3.toml", "task.imu.rate = 3\n");
     symlink("/dev/null", etc.path("hertzd.d/2.toml")).unwrap();
     symlink(etc.path("hertzd.d/3.toml"), etc.path("hertzd.d/4.toml")).unwrap();
     assert_eq!(etc.load().tasks[0].rate, hertz(3));
-    assert_eq!(etc.read().len(), 5, "what masks was read, too");
+    assert_eq!(etc.read().len(), 5, "masks are read as well");
     fs::remove_file(etc.path("hertzd.d/4.toml")).unwrap();
     fs::write(etc.path("hertzd.d/3.toml"), "").unwrap();
     assert_eq!(etc.load().tasks[0].rate, hertz(100));
 }
 
 #[test]
-fn a_problem_is_shown_in_the_file_where_it_stands() {
+fn a_problem_is_shown_in_its_file() {
     let etc = Etc::new("[task.imu]\nkind = \"count\"\n")
         .drop_in("1.toml", "# größer\n[task.imu]\nphase = \"5 fortnights\"\nstpe = 2\n")
         .drop_in("2.toml", "\n[task.b]\nkind = \"count\"\nrate = 0\nstep = 11");
@@ -182,7 +182,7 @@ fn a_problem_is_shown_in_the_file_where_it_stands() {
 }
 
 #[test]
-fn files_that_cannot_be_understood_are_all_named() {
+fn all_unparsable_files_are_named() {
     let etc = Etc::new("[task.imu\n")
         .drop_in("1.toml", b"# \xc3\xa4\n[task.a]\nkind = \"\xff\"\n")
         .drop_in("2.toml", "\u{feff}[task.b]\n")
@@ -263,7 +263,7 @@ fn two_keys_that_exclude_each_other_are_refused_at_the_later_one() {
 }
 
 #[test]
-fn what_is_no_table_any_more_is_refused_where_that_was_said() {
+fn a_table_replaced_by_a_value_is_refused_in_the_later_file() {
     let report = Etc::new(MAIN).drop_in("a.toml", "\ntask.imu = 5\n").refused();
     assert!(report.contains("task: imu = 5; must be a table: each task has a name"), "{report}");
     assert!(report.contains(" --> hertzd.d/a.toml:2:12\n"), "{report}");
@@ -272,7 +272,7 @@ fn what_is_no_table_any_more_is_refused_where_that_was_said() {
 }
 
 #[test]
-fn a_failure_after_reading_is_shown_where_the_value_stands() {
+fn a_problem_found_after_merging_is_shown_at_the_value() {
     let etc = Etc::new(MAIN).drop_in("a.toml", "task.imu.step = 3\n");
     let section = &etc.load().tasks[0].section;
     let at = |key| Problems::at(section, key, "no good").to_string();
@@ -303,7 +303,7 @@ impl Task for Filter {
 }
 
 #[test]
-fn an_error_of_serde_finds_its_file_too() {
+fn an_error_of_serde_is_shown_in_its_file() {
     let kinds = Kinds::empty().with::<Filter>("filter", "Filters.");
     let refused = |main: &str, drop_in: &str| {
         let etc = Etc::new(&format!("[task.f]\nkind = \"filter\"\nrate = 1\n{main}")).drop_in("a.toml", drop_in);
@@ -317,7 +317,7 @@ fn an_error_of_serde_finds_its_file_too() {
     assert!(report.starts_with("error: task.f: missing field `gain`\n --> hertzd.toml:1:7\n"), "{report}");
 }
 
-/// Lines of a table each, all valid together.
+/// One line for a table each; together they are valid.
 const LINES: &[(&str, &str)] = &[
     ("worker.main", "priority = 70"),
     ("worker.main", "cpus = [0, 1]"),
@@ -340,9 +340,9 @@ fn write_lines<'a>(lines: impl Iterator<Item = &'a (&'a str, &'a str)>) -> Strin
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Moving keys between files changes nothing, nor does an earlier value that is overridden.
+    /// Neither moving keys between files nor overriding an earlier value changes the result.
     #[test]
-    fn which_file_a_key_stands_in_does_not_matter(
+    fn it_does_not_matter_which_file_sets_a_key(
         order in Just(LINES.to_vec()).prop_shuffle(),
         places in prop::collection::vec(0..3_usize, LINES.len()),
         overridden in prop::collection::vec(any::<bool>(), LINES.len()),
@@ -368,7 +368,7 @@ proptest! {
         prop_assert_eq!(identities(&split), identities(&whole));
     }
 
-    /// Whatever stands in the files, what is wrong lies in one of them and can be shown.
+    /// Random files never panic, and every problem points into one of them.
     #[test]
     fn random_files_are_read_or_refused(texts in prop::collection::vec(
         prop::collection::vec(prop::sample::select(&[

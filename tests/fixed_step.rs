@@ -1,4 +1,5 @@
-//! `FixedStep`: what always holds, and some cases by hand. The drawing in its documentation is checked in `tests/docs.rs`.
+//! `FixedStep`: invariants under arbitrary clocks, and some cases by hand. `tests/docs.rs` checks the drawing in its
+//! documentation.
 
 use hertzd::pacing::{Excess, FixedStep, Rate};
 use hertzd::time::{Instant, Span};
@@ -13,7 +14,7 @@ fn excess() -> impl Strategy<Value = Excess> {
     ]
 }
 
-/// Frame times: ordinary ones, spikes, a clock that stands still, and one that goes back.
+/// Frame times: ordinary ones, spikes, a clock that stops, and one that goes back.
 fn frame_times() -> impl Strategy<Value = Vec<i64>> {
     let time =
         prop_oneof![8 => 0..50_000_000_i64, 1 => 0..100_000_000_000_i64, 2 => Just(0_i64), 1 => -100_000_000..0_i64];
@@ -86,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn how_often_the_loop_turns_does_not_matter(
+    fn the_frame_rate_does_not_matter(
         (num, den) in (1..2_000_u64, 1..50_u64),
         times in prop::collection::vec(0..50_000_000_i64, 1..200),
     ) {

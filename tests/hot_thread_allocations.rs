@@ -1,5 +1,5 @@
-//! The hot thread allocates nothing: a whole daemon runs in this process, over an allocator that counts, and a task on
-//! the worker itself reads the count at every tick.
+//! The hot thread allocates nothing: a whole daemon runs in this process with a counting allocator, and a probe task on
+//! the worker reads the count at every tick.
 
 #![expect(unsafe_code, reason = "an allocator cannot be written without")]
 
@@ -23,23 +23,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 thread_local! {
-    // Constant and without a destructor, so that counting does not allocate in turn.
+    // Constant and without a destructor, so counting itself does not allocate.
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, with every call counted for the thread that makes it.
+/// The system's allocator; counts the calls of each thread.
 struct Counting;
 
 fn count() {
-    // Fails only while a thread is torn down, when nobody asks any more.
+    // Fails only while the thread is being torn down, when the count is no longer read.
     let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
 }
 
-// SAFETY: every call is handed on to `System` with the arguments it came with, and counting does not allocate.
+// SAFETY: every call is passed on to `System` with its arguments unchanged, and counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promises are those that `System` wants.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`, which is also that of `System`.
         unsafe { System.alloc(layout) }
     }
 
@@ -65,14 +65,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// What the probe saw.
+/// The counts of the probe.
 #[derive(Debug, Default)]
 struct Seen {
     ticks: AtomicU64,
     calls: AtomicU64, // between its second tick and its latest one
 }
 
-/// Reads, at each tick, how often its thread has allocated and freed.
+/// Reads at each tick how often its thread has allocated or freed.
 struct Probe {
     seen: Arc<Seen>,
     at_the_second: Option<u64>,
@@ -97,7 +97,7 @@ impl Task for Probe {
     }
 }
 
-/// Does what a task must not do.
+/// A task that allocates, which no task may do.
 struct Allocating;
 
 impl Task for Allocating {
@@ -117,7 +117,7 @@ impl Output for Quiet {
     fn dropped(&mut self, _: &str, _: u64) {}
 }
 
-/// Runs `config` and a probe at 1 kHz on its worker; returns what the probe saw, and the tasks' numbers.
+/// Runs `config` with a probe at 1 kHz on its worker; returns the probe's counts and the summaries of the tasks.
 fn calls_on_the_hot_thread(config: &str, length: Span) -> (u64, u64, Vec<TaskSummary>) {
     let config = config.to_owned();
     calls_while(move |_| config.clone(), Until::Length(length))
@@ -125,13 +125,13 @@ fn calls_on_the_hot_thread(config: &str, length: Span) -> (u64, u64, Vec<TaskSum
 
 /// When a run ends.
 enum Until {
-    /// After so long.
+    /// After this time.
     Length(Span),
-    /// When the configuration has been edited and reloaded this often, 50 times a second or as fast as this machine can.
+    /// After this number of edits and reloads, made at 50 a second or as fast as the machine can.
     Reloads(usize),
 }
 
-/// As [`calls_on_the_hot_thread`], while the configuration is edited: `config` says what it is after so many edits.
+/// As [`calls_on_the_hot_thread`], while the configuration is edited: `config(n)` is the text after `n` edits.
 fn calls_while(config: impl Fn(usize) -> String + Send + 'static, until: Until) -> (u64, u64, Vec<TaskSummary>) {
     let (length, reloads) = match until {
         Until::Length(length) => (Some(length), 0),
@@ -152,7 +152,7 @@ fn calls_while(config: impl Fn(usize) -> String + Send + 'static, until: Until) 
         .add(Kind::new("allocating", "Allocates.", &[], |_: &mut hertzd::config::Section<'_>| {
             Some(Blueprint::new(|| Ok(Box::new(Allocating) as Box<dyn Task>)))
         }));
-    // The probe misses no release, however little of a CPU this machine has to spare.
+    // With this policy the probe misses no release, no matter how busy the machine is.
     let probe = "kind = \"probe\"\nrate = \"1 kHz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n";
     let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
     let edits = Arc::new(AtomicUsize::new(0));
@@ -168,8 +168,8 @@ fn calls_while(config: impl Fn(usize) -> String + Send + 'static, until: Until) 
         if reloads == 0 {
             return;
         }
-        // Several requests before the daemon sees the first of them are one: each waits for the one before. One more is
-        // made in the end, without an edit: when it is seen the last edit is in force.
+        // The daemon merges requests that arrive together, so each request waits for the one before. A last request without
+        // an edit follows: once it is done, the last edit is in force.
         for done in 1..=reloads + 2 {
             while loads.load(Ordering::Relaxed) < done {
                 pause(Span::from_millis(1));
@@ -238,7 +238,7 @@ fn a_full_daemon_allocates_nothing() {
     assert_eq!(ticks, 2_000);
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
     let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
-    // Each of the ways that were to be gone was gone.
+    // Every code path under test was taken.
     assert!(task("failing").errors > 0);
     assert!(task("long").overruns > 0);
     for name in ["loadavg", "available"] {
@@ -256,8 +256,8 @@ fn imu() -> SensorSettings {
     SensorSettings { source: Source::Buffer(wanted, buffer), values: Vec::new(), ..SensorSettings::file("") }
 }
 
-/// A `/sys` with an IIO device and its buffer, and a `/dev` with its node.
-fn made_up(folder: &Path) -> (PathBuf, PathBuf) {
+/// A fake `/sys` with an IIO device and its buffer, and a fake `/dev` with its node.
+fn fake_machine(folder: &Path) -> (PathBuf, PathBuf) {
     let (sys, dev) = (folder.join("sys"), folder.join("dev"));
     let device = sys.join("bus/iio/devices/iio:device0");
     for (file, content) in [
@@ -285,7 +285,7 @@ fn made_up(folder: &Path) -> (PathBuf, PathBuf) {
 #[test]
 fn sensors_with_several_values_and_buffers_allocate_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, dev) = made_up(folder.path());
+    let (_, dev) = fake_machine(folder.path());
     let config = r#"
         [task.loadavg]
         kind = "sensor"
@@ -325,7 +325,7 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
     fs::write(&published, "0\n").unwrap();
     let device = std::thread::spawn(move || {
         let rows = || fs::read_to_string(&recording).unwrap_or_default().lines().count();
-        // Only what the daemon is seen to have done is counted on: how long this machine takes for it, nobody knows.
+        // Wait for each effect to be observed: how long it takes depends on the machine.
         let reaches = |wanted: usize, looks: usize| {
             (0..looks).any(|_| {
                 pause(Span::from_millis(10));
@@ -338,7 +338,7 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
         for index in 0..1_000_i64 {
             let mut sample = vec![0x12, 0x30, 0, 0, 0, 0, 0, 0];
             sample.extend((index * 1_000_000).to_le_bytes());
-            // More at a time than the kernel's buffer is said to hold, now and then.
+            // Sometimes more at a time than the configured length of the kernel's buffer.
             let times = if index % 100 == 0 { 40 } else { 1 };
             node.write_all(&sample.repeat(times)).unwrap();
             written += times;
@@ -352,8 +352,8 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
                 gone = rows();
             }
         }
-        // And a file that goes, and comes back: two seconds later by the daemon's own count, since a file counts as deleted
-        // after one. If the daemon has ended by then it stays away.
+        // Delete a file and restore it two seconds later by the daemon's count, since a file counts as deleted after one
+        // second. If the daemon has ended by then, the file is not restored.
         if reaches(gone + 1_000, 300) {
             fs::write(&goes, "2\n").unwrap();
         }
@@ -376,8 +376,8 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
 }
 
 #[test]
-fn nor_does_it_when_its_tasks_are_exchanged() {
-    // At every edit one task stays, one restarts, and one comes or goes; the order changes as well.
+fn replacing_tasks_allocates_nothing() {
+    // At every edit one task is kept, one restarts, and one is added or removed; the order changes as well.
     let config = |edit: usize| {
         let edited = format!("[task.edited]\nkind = \"load\"\nrate = {}\n", 50 + edit);
         let stays = "[task.stays]\nkind = \"sensor\"\nrate = 200\npath = \"/proc/loadavg\"\n";
@@ -389,14 +389,14 @@ fn nor_does_it_when_its_tasks_are_exchanged() {
     let (ticks, calls, tasks) = calls_while(config, Until::Reloads(60));
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks and 60 exchanges");
     let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
-    // Debt that the machine has just then is given up by the stop, and by that alone.
+    // Only the stop gives up debt, if there is any at that moment.
     assert_eq!(task("probe").ran, ticks, "the probe goes on through all of it");
     assert!(task("stays").due >= 200, "60 reloads take 1.2 s: {}", task("stays").due);
     assert_eq!(task("edited").rate, "110/1");
 }
 
 #[test]
-fn nor_do_the_policies_that_carry_debt() {
+fn policies_that_carry_debt_allocate_nothing() {
     let config = r#"
         [worker.main]
         spin = "50us"
@@ -431,11 +431,10 @@ fn nor_do_the_policies_that_carry_debt() {
     assert!(tasks.iter().any(|task| task.task == "credited" && task.overruns > 0));
 }
 
-/// The same of a camera that is there is proven on a real driver, by tests/system/in-vm/video.sh; and here, where there is
-/// one.
+/// A present camera is tested with a real driver by tests/system/in-vm/hot-thread.sh, and here if the machine has one.
 #[cfg(feature = "video")]
 #[test]
-fn nor_does_a_camera_there_or_not() {
+fn a_camera_allocates_nothing_present_or_absent() {
     use hertzd::internals::{cameras, modes};
     let absent = "[task.absent]\nkind = \"video\"\nrate = 200\ndevice = \"/nonexistent/video\"\nmissing = \"wait\"\n";
     let mut config = absent.to_owned();
@@ -452,7 +451,7 @@ fn nor_does_a_camera_there_or_not() {
     assert_eq!(ticks, 2_000);
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
     let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
-    assert_eq!(task("absent").errors, task("absent").ran, "each tick says that it is not there");
+    assert_eq!(task("absent").errors, task("absent").ran, "each tick fails without the device");
     assert!(first.is_none() || task("eye").errors == 0);
 }
 

@@ -1,5 +1,5 @@
-//! A tick of an audio task allocates nothing, neither in Rust nor in the ALSA library: every allocation of this process is
-//! counted, whoever makes it.
+//! A tick of an audio task allocates nothing, neither in Rust nor in the ALSA library: this test counts every allocation
+//! of the process, in all libraries.
 
 #![cfg(feature = "audio")]
 #![expect(unsafe_code, reason = "the C library's allocator cannot be stood in for without")]
@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::path::Path;
 
 thread_local! {
-    // Constant and without a destructor, so that counting does not allocate in turn.
+    // Constant and without a destructor, so counting itself does not allocate.
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -30,11 +30,11 @@ unsafe extern "C" {
     fn __libc_free(old: *mut c_void);
 }
 
-/// The program's own allocator stands before that of the C library, for every library it has loaded.
+/// The program's `malloc` takes precedence over that of the C library, for every library that is loaded.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     count();
-    // SAFETY: the C library's own allocator, called as this was.
+    // SAFETY: passes the call on to the C library's allocator, with the arguments unchanged.
     unsafe { __libc_malloc(size) }
 }
 
@@ -59,8 +59,8 @@ unsafe extern "C" fn free(old: *mut c_void) {
     unsafe { __libc_free(old) }
 }
 
-/// Allocations over a thousand ticks after the first, of a task that captures from ALSA's null device (which always has a
-/// whole buffer) and hands over its blocks; and how many it made before the first.
+/// Allocations in a thousand ticks after the first, and those before it. The task captures from ALSA's null device, which
+/// always has a full buffer, and hands over its blocks.
 fn allocations(keys: &str) -> (u64, u64) {
     let facts = Facts { online_cpus: vec![0], cpu_set_size: 1024 };
     let config = format!("[task.a]\nkind = \"audio\"\nrate = 100\ndevice = \"null\"\nbuffer = \"40ms\"\n{keys}");

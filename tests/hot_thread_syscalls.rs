@@ -1,4 +1,4 @@
-//! The hot thread asks the kernel for nothing but its sleep: `strace` on the worker of the real program counts.
+//! The hot thread makes no system call but its sleep: the tests count the calls of a worker with `strace`.
 
 mod program;
 
@@ -13,10 +13,10 @@ use std::process::{Command, Stdio};
 /// One period of the tasks here, in nanoseconds.
 const PERIOD: i128 = 1_000_000;
 
-/// Calls at the edges of the trace: the sleep that strace breaks into when it comes, and the one when it goes.
+/// Calls at the edges of the trace: strace interrupts one sleep when it attaches and one when it detaches.
 const EDGES: u64 = 4;
 
-/// What strace saw of one thread.
+/// The calls of one thread, as traced by strace.
 struct Trace {
     calls: BTreeMap<String, u64>,
     sleeps: Vec<i128>,   // the instants asked for
@@ -39,7 +39,7 @@ impl Trace {
             let Some((name, rest)) = call.split_once('(') else {
                 continue;
             };
-            // The kernel restarts by itself a sleep that a tracer broke into: it is one sleep all the same.
+            // The kernel restarts a sleep that the tracer interrupted: this counts as one sleep.
             if rest.contains("ERESTART") || name == "restart_syscall" {
                 continue;
             }
@@ -61,14 +61,14 @@ impl Trace {
         self.calls.get(call).copied().unwrap_or(0)
     }
 
-    /// Releases in the time from the first sleep to the last one.
+    /// Releases between the first sleep and the last one.
     fn releases(&self) -> u64 {
         let length = self.sleeps.last().unwrap() - self.sleeps.first().unwrap();
         u64::try_from(length / PERIOD).unwrap() + 1
     }
 }
 
-/// Runs `tasks` under strace; `None`, and the reason printed, where that cannot be done.
+/// Runs `tasks` under strace. `None` if that is not possible here; prints the reason.
 fn traced(spin: &str, tasks: &str) -> Option<(Trace, Value)> {
     if !Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
         println!("skipped: there is no strace here");
@@ -103,7 +103,7 @@ fn traced(spin: &str, tasks: &str) -> Option<(Trace, Value)> {
         println!("skipped: the run was over before strace was; what was traced is more than the loop");
         return None;
     }
-    assert!(ended.status.success(), "{}", ended.told());
+    assert!(ended.status.success(), "{}", ended.describe());
     let summary = ended.summary();
     let trace = Trace::parse(&seen);
     println!("spin {spin}: {:?} in {:.1} s, {} sleeps in all", trace.calls, trace.seconds, wakes(&summary));
@@ -118,9 +118,8 @@ fn wakes(summary: &Value) -> u64 {
     count(&summary["workers"][0], "wakes")
 }
 
-/// A release costs one sleep at the most. What the trace did not cover is accounted for by the summary: as many
-/// sleeps as there were releases then, at the most.
-fn at_most_one_sleep_a_release(trace: &Trace, summary: &Value) {
+/// Asserts at most one sleep per release. For the time outside the trace the summary serves: at most one wake per release.
+fn assert_at_most_one_sleep_a_release(trace: &Trace, summary: &Value) {
     let (sleeps, releases) = (trace.count("clock_nanosleep"), trace.releases());
     assert!(trace.sleeps.is_sorted(), "sleeps go forward");
     assert!(sleeps <= releases + EDGES, "{sleeps} sleeps for {releases} releases");
@@ -130,8 +129,8 @@ fn at_most_one_sleep_a_release(trace: &Trace, summary: &Value) {
     assert!(sleeps + elsewhere + EDGES >= wakes(summary), "{sleeps} sleeps, {} in all", wakes(summary));
 }
 
-/// Whatever is not in `known` comes twice a second at the most, and is nothing that waits or takes memory.
-fn nothing_else(trace: &Trace, known: &[&str]) {
+/// Asserts that calls outside `known` occur at most twice a second and neither wait nor allocate memory.
+fn assert_nothing_else(trace: &Trace, known: &[&str]) {
     let others: Vec<_> = trace.calls.iter().filter(|(call, _)| !known.contains(&call.as_str())).collect();
     for (call, count) in &others {
         for never in ["futex", "mmap", "munmap", "brk", "madvise", "write", "writev", "open", "clone", "sched_yield"] {
@@ -152,8 +151,8 @@ fn one_sleep_a_tick_and_nothing_else() {
             return;
         };
         assert_eq!(count(task(&summary, "load"), "due"), 12_000);
-        at_most_one_sleep_a_release(&trace, &summary);
-        nothing_else(&trace, &["clock_nanosleep"]);
+        assert_at_most_one_sleep_a_release(&trace, &summary);
+        assert_nothing_else(&trace, &["clock_nanosleep"]);
     }
 }
 
@@ -161,7 +160,7 @@ fn one_sleep_a_tick_and_nothing_else() {
 fn a_sensor_costs_one_read_a_tick() {
     let single = "[task.sensor]\nkind = \"sensor\"\nrate = \"1 kHz\"\npath = \"/proc/loadavg\"\n";
     let value = |field: u32| format!("[[task.sensor.value]]\nname = \"{field}\"\nfield = {field}\n");
-    // A plain file may be replaced; that it was not costs the hot thread nothing.
+    // A plain file may be replaced. Checking for that costs the hot thread no call.
     let plain = tempfile::NamedTempFile::new().unwrap();
     fs::write(&plain, "1 2 3\n").unwrap();
     let several = single.replace("/proc/loadavg", plain.path().to_str().unwrap());
@@ -170,10 +169,10 @@ fn a_sensor_costs_one_read_a_tick() {
         let Some((trace, summary)) = traced("off", &format!("{LOAD}{sensor}")) else {
             return;
         };
-        at_most_one_sleep_a_release(&trace, &summary);
-        nothing_else(&trace, &["clock_nanosleep", "pread64"]);
+        assert_at_most_one_sleep_a_release(&trace, &summary);
+        assert_nothing_else(&trace, &["clock_nanosleep", "pread64"]);
         assert_eq!((trace.count("statx"), trace.count("newfstatat"), trace.count("fstat")), (0, 0, 0));
-        // By the same account as for the sleeps.
+        // The same calculation as for sleeps.
         let (reads, releases) = (trace.count("pread64"), trace.releases());
         let (due, ran) = (count(task(&summary, "sensor"), "due"), count(task(&summary, "sensor"), "ran"));
         assert_eq!(due, 12_000);
@@ -182,7 +181,7 @@ fn a_sensor_costs_one_read_a_tick() {
     }
 }
 
-/// What a sound card costs beside this is its driver's answer to one call, and is counted where there is one.
+/// A real sound card adds its driver's call; tests/system/in-vm/hot-thread.sh counts that.
 #[test]
 #[cfg(feature = "audio")]
 fn audio_costs_no_call_of_its_own() {
@@ -195,7 +194,7 @@ fn audio_costs_no_call_of_its_own() {
     let Some((trace, summary)) = traced("off", &format!("{LOAD}{audio}")) else {
         return;
     };
-    nothing_else(&trace, &["clock_nanosleep"]);
+    assert_nothing_else(&trace, &["clock_nanosleep"]);
     let sound = task(&summary, "sound");
     assert_eq!((count(sound, "due"), count(sound, "errors")), (1_200, 0));
     assert!(sound["values"]["frames"]["last"].as_f64() > Some(1_000.0), "{sound}");

@@ -1,4 +1,4 @@
-//! The built binary's log in each format. The system tests check the journal.
+//! The log of the built binary in each format. The system tests check the journal.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -27,16 +27,16 @@ fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
-fn objects(output: &Output) -> Vec<serde_json::Value> {
+fn json_lines(output: &Output) -> Vec<serde_json::Value> {
     let object = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
     stderr(output).lines().map(object).collect()
 }
 
 #[test]
-fn json_is_one_object_a_line_with_numbers_and_ids() {
+fn json_is_one_object_per_line_with_numbers_and_ids() {
     let output = run(LATE, &["--log-format", "json"]);
     assert!(output.status.success());
-    let objects = objects(&output);
+    let objects = json_lines(&output);
     let overruns: Vec<_> = objects.iter().filter(|object| object["overrun"].is_u64()).collect();
     assert!(!overruns.is_empty(), "{objects:?}");
     for overrun in overruns {
@@ -51,7 +51,7 @@ fn json_is_one_object_a_line_with_numbers_and_ids() {
 fn json_stays_json_when_nothing_can_run() {
     let output = run("[task.x]\nkind = \"none\"\n", &["--log-format", "json"]);
     assert_eq!(output.status.code(), Some(78));
-    let objects = objects(&output);
+    let objects = json_lines(&output);
     assert_eq!(objects.len(), 1);
     assert_eq!(objects[0]["level"], "error");
 }
@@ -71,9 +71,9 @@ fn text_has_every_field_but_the_id() {
 }
 
 #[test]
-fn without_a_journal_nothing_goes_missing_unsaid() {
+fn without_a_journal_lost_entries_are_reported() {
     if Path::new("/run/systemd/journal/socket").exists() {
-        println!("skipped: there is a journal here, and no wish to write to it");
+        println!("skipped: this machine has a journal, and the test must not write to it");
         return;
     }
     let output = run("[task.x]\nkind = \"none\"\n", &["--log-format", "journal"]);

@@ -1,4 +1,4 @@
-//! The README's own task, pasted into a new crate beside this one: it builds, and hertzd's commands know it.
+//! The task of the README's example, pasted into a new crate: it builds, and hertzd's commands run it.
 
 use serde_json::Value;
 use std::fs;
@@ -37,7 +37,7 @@ fn the_readmes_example_builds_in_a_new_crate_and_ticks() {
         return;
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // The same folder every time, so that it is built again only after a change.
+    // The same folder every time, so it is rebuilt only after a change.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-task");
     let (checkout, own) = (folder.join("hertzd"), folder.join("wheel"));
     let _ = fs::remove_file(&checkout);
@@ -52,7 +52,7 @@ fn the_readmes_example_builds_in_a_new_crate_and_ticks() {
     fs::write(own.join("src/main.rs"), &code).unwrap();
     fs::copy(root.join("Cargo.lock"), own.join("Cargo.lock")).unwrap();
 
-    // Dependencies that are built already are taken from there.
+    // Reuses dependencies that are already built.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     succeeds(Command::new(cargo).args(["build", "--offline"]).current_dir(&own).env("CARGO_TARGET_DIR", target));
 

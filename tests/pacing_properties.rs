@@ -1,8 +1,8 @@
-//! What holds for every set of tasks, whatever they and the kernel do: the real loop on the virtual clock, with random
-//! rates, phases, policies, deadlines, runs, oversleeps and stalls, and with a clock that is stepped back.
+//! Invariants of every set of tasks: the real loop on the virtual clock, with random rates, phases, policies, deadlines,
+//! runs, oversleeps and stalls, and with a clock that is stepped back.
 //!
-//! Every expectation is computed here, from records alone: releases from the index in wide integers, and what a policy
-//! keeps by looking at one release after the other. proptest prints the smallest worker that fails.
+//! This file computes every expectation from the records alone: releases from the index in wide integers, and the releases
+//! that a policy keeps by checking one after the other. proptest prints the smallest worker that fails.
 
 mod virtual_worker;
 
@@ -44,12 +44,12 @@ impl Plan {
         (0..).take_while(|&n| self.release(n) < length.into()).count() as u64
     }
 
-    /// Whether releases lie on a grid at all.
+    /// Whether the releases form a fixed grid.
     fn has_grid(&self) -> bool {
         self.overrun != Overrun::Delay
     }
 
-    /// The release that is run first at `now` when `next` is the first that was not given up yet.
+    /// The release to run first at `now`; `next` is the first that has not been given up.
     fn admitted(&self, next: u64, now: i128) -> u64 {
         let mut first = next;
         match self.overrun {
@@ -96,18 +96,18 @@ impl Case {
     fn run_for(&self, length: i64) -> Outcome {
         let epoch = Instant::from_nanos(self.epoch.into());
         let clock = SimClock::new(epoch, spans(&self.oversleeps));
-        let told: Vec<_> = self.tasks.iter().map(|_| Arc::default()).collect();
-        let spec = |(plan, told): (&Plan, &Told)| Spec {
+        let ticks: Vec<_> = self.tasks.iter().map(|_| Arc::default()).collect();
+        let spec = |(plan, ticks): (&Plan, &Ticks)| Spec {
             rate: plan.rate(),
             phase: Span::from_nanos(plan.phase),
             overrun: plan.overrun,
             deadline: Span::from_nanos(plan.deadline),
-            task: Box::new(Winding { clock: clock.clone(), runs: spans(&plan.runs), told: Arc::clone(told) }),
+            task: Box::new(Winding { clock: clock.clone(), runs: spans(&plan.runs), ticks: Arc::clone(ticks) }),
         };
-        let specs = self.tasks.iter().zip(&told).map(spec).collect();
+        let specs = self.tasks.iter().zip(&ticks).map(spec).collect();
         let (report, records) = run(clock.clone(), epoch, specs, self.tail, Span::from_nanos(length));
-        let told = told.iter().map(|told| std::mem::take(&mut *told.lock().unwrap())).collect();
-        Outcome { report, records, told }
+        let ticks = ticks.iter().map(|ticks| std::mem::take(&mut *ticks.lock().unwrap())).collect();
+        Outcome { report, records, ticks }
     }
 
     /// From the epoch.
@@ -116,30 +116,30 @@ impl Case {
     }
 }
 
-type Told = Arc<Mutex<Vec<Tick>>>;
+type Ticks = Arc<Mutex<Vec<Tick>>>;
 
-/// Winds the clock as its script says, also backwards, and keeps what it was told.
+/// Advances the clock by its script, also backwards, and keeps every `Tick` it got.
 struct Winding {
     clock: SimClock,
     runs: Vec<Span>,
-    told: Told,
+    ticks: Ticks,
 }
 
 impl Task for Winding {
     fn tick(&mut self, tick: &Tick, _: &mut [f64]) -> Result<(), TickError> {
-        let mut told = self.told.lock().unwrap();
-        self.clock.advance(self.runs[told.len() % self.runs.len()]);
-        told.push(*tick);
+        let mut ticks = self.ticks.lock().unwrap();
+        self.clock.advance(self.runs[ticks.len() % self.runs.len()]);
+        ticks.push(*tick);
         Ok(())
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 struct Outcome {
     report: Report,
     records: Vec<TickRecord>,
-    told: Vec<Vec<Tick>>,
+    ticks: Vec<Vec<Tick>>,
 }
 
 impl Outcome {
@@ -148,7 +148,12 @@ impl Outcome {
     }
 
     fn given_up(&self, task: usize) -> u64 {
-        self.report.given_up.iter().filter(|(_, told)| told.task == task).map(|(_, told)| told.count).sum()
+        self.report
+            .given_up
+            .iter()
+            .filter(|(_, given_up)| given_up.task == task)
+            .map(|(_, given_up)| given_up.count)
+            .sum()
     }
 }
 
@@ -163,7 +168,7 @@ fn rate() -> impl Strategy<Value = (u64, u64)> {
         Just((2_997, 100)),
         Just((1, 5)),
         (1_u64..1_000, 1_u64..12),
-        // Periods that are a whole number of nanoseconds, but of nothing larger.
+        // Periods that are a whole number of nanoseconds but not of any larger unit.
         (1_000_000_u64..400_000_000).prop_map(|period| (1_000_000_000, period)),
     ]
 }
@@ -178,7 +183,7 @@ fn overrun() -> impl Strategy<Value = Overrun> {
     ]
 }
 
-/// How long a run or an oversleep is.
+/// The length of a run or an oversleep.
 fn short() -> impl Strategy<Value = i64> {
     prop_oneof![3 => Just(0), 8 => 0..200_000_i64, 3 => 0..3_000_000_i64]
 }
@@ -188,13 +193,13 @@ fn taken() -> impl Strategy<Value = i64> {
     prop_oneof![
         8 => short(),
         4 => 0..20_000_000_i64,
-        2 => (0..100_i64).prop_map(|ms| ms * 1_000_000), // so that instants fall on releases
+        2 => (0..100_i64).prop_map(|ms| ms * 1_000_000), // so that some instants fall exactly on releases
         1 => 0..SECOND,
         1 => 0..5 * SECOND,
     ]
 }
 
-/// One script. Most are without a stall, or else no run would get far before everything has been given up.
+/// One script. Most have no stall; otherwise nearly all releases of a run would be given up.
 fn script() -> BoxedStrategy<Vec<i64>> {
     let long = prop::collection::vec(taken(), 1..30);
     prop_oneof![3 => prop::collection::vec(short(), 1..12), 1 => long].boxed()
@@ -236,7 +241,7 @@ fn case(runs: BoxedStrategy<Vec<i64>>) -> impl Strategy<Value = Case> {
 }
 
 /// Counts, indices and releases; none of it needs a clock that only goes forward.
-fn the_books_balance(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
+fn counts_add_up(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
     for (index, plan) in case.tasks.iter().enumerate() {
         let (_, counts) = outcome.report.tasks[index];
         let ran = outcome.of(index).count() as u64;
@@ -272,16 +277,16 @@ fn the_books_balance(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError
     Ok(())
 }
 
-/// What a tick is told of itself agrees with the records.
-fn ticks_are_told_the_truth(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
+/// The `Tick` that a task gets agrees with the records.
+fn ticks_match_the_records(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
     for (index, plan) in case.tasks.iter().enumerate() {
         let mut before: Option<&TickRecord> = None;
-        for (record, told) in outcome.of(index).zip(&outcome.told[index]) {
-            let facts = (told.n, told.release, told.started, told.lateness);
+        for (record, tick) in outcome.of(index).zip(&outcome.ticks[index]) {
+            let facts = (tick.n, tick.release, tick.started, tick.lateness);
             prop_assert_eq!(facts, (record.n, record.release, record.started(), record.lateness));
-            prop_assert_eq!(told.skipped, before.map_or(0, |before| before.dropped) + record.missed, "{:?}", told);
+            prop_assert_eq!(tick.skipped, before.map_or(0, |before| before.dropped) + record.missed, "{:?}", tick);
             prop_assert_eq!(
-                told.period.nanos(),
+                tick.period.nanos(),
                 i64::try_from(plan.release(1) - plan.release(0))
                     .map(|floor| { floor + i64::from(plan.den * 1_000_000_000 % plan.num > 0) })
                     .unwrap()
@@ -292,16 +297,16 @@ fn ticks_are_told_the_truth(case: &Case, outcome: &Outcome) -> Result<(), TestCa
                     let next = Instant::from_nanos(i128::from(case.epoch) + plan.release(before.n + 1));
                     next - before.finished()
                 }
-                Some(before) => before.started() + told.period - before.finished(),
+                Some(before) => before.started() + tick.period - before.finished(),
             };
-            prop_assert_eq!(told.credit, credit, "{:?}", told);
+            prop_assert_eq!(tick.credit, credit, "{:?}", tick);
             before = Some(record);
         }
     }
     Ok(())
 }
 
-/// What a policy allows: how much is pending when a tick starts.
+/// The number of releases pending when a tick starts stays within what the policy allows.
 fn bursts_are_bounded(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
     for record in &outcome.records {
         let plan = &case.tasks[record.task as usize];
@@ -322,7 +327,7 @@ fn bursts_are_bounded(case: &Case, outcome: &Outcome) -> Result<(), TestCaseErro
         let pairs = outcome.of(index).zip(outcome.of(index).skip(1));
         for (before, after) in pairs {
             match plan.overrun {
-                // Its own debt is never run: the next release comes after the finish, or on it.
+                // A task never runs its own debt: the next release is at or after the finish.
                 Overrun::Drop => prop_assert!(after.release >= before.finished(), "{:?} {:?}", before, after),
                 Overrun::Delay => {
                     prop_assert!(
@@ -340,8 +345,8 @@ fn bursts_are_bounded(case: &Case, outcome: &Outcome) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// What a policy keeps: a release is given up when it must be, and not before.
-fn nothing_is_given_up_without_need(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
+/// A release is given up only when the policy requires it.
+fn releases_are_given_up_only_when_required(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
     for (index, plan) in case.tasks.iter().enumerate().filter(|(_, plan)| plan.has_grid()) {
         let due = plan.due(case.length);
         let mut first = 0;
@@ -364,7 +369,7 @@ fn nothing_is_given_up_without_need(case: &Case, outcome: &Outcome) -> Result<()
 
 /// One tick at a time, and always the one with the earliest deadline.
 fn order_is_by_deadline(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
-    // For each task: the first release that its latest tick has not given up; under `delay` also when it lies.
+    // For each task: the first release that its latest tick has not given up; under `delay` also its instant.
     let mut next: Vec<_> = case.tasks.iter().map(|plan| (0, plan.release(0))).collect();
     let mut finished = i128::MIN;
     for record in &outcome.records {
@@ -399,8 +404,8 @@ fn order_is_by_deadline(case: &Case, outcome: &Outcome) -> Result<(), TestCaseEr
     Ok(())
 }
 
-/// No tick is put off: the worker is busy or asleep, but never idle while something is due.
-fn nothing_waits_without_a_reason(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
+/// No tick is delayed without reason: the worker never idles while a tick is due.
+fn the_worker_never_idles_while_a_tick_is_due(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
     let mut finished = i128::from(0);
     for record in &outcome.records {
         let (release, started) = (case.since_epoch(record.release), case.since_epoch(record.started()));
@@ -420,22 +425,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_always_holds(case in case(script())) {
+    fn the_invariants_hold(case in case(script())) {
         let outcome = case.run();
-        the_books_balance(&case, &outcome)?;
-        ticks_are_told_the_truth(&case, &outcome)?;
+        counts_add_up(&case, &outcome)?;
+        ticks_match_the_records(&case, &outcome)?;
         bursts_are_bounded(&case, &outcome)?;
-        nothing_is_given_up_without_need(&case, &outcome)?;
+        releases_are_given_up_only_when_required(&case, &outcome)?;
         order_is_by_deadline(&case, &outcome)?;
-        nothing_waits_without_a_reason(&case, &outcome)?;
+        the_worker_never_idles_while_a_tick_is_due(&case, &outcome)?;
     }
 
-    /// Ticks wind the clock back by up to five seconds: it is read as it stands, and nothing is counted twice.
+    /// Ticks set the clock back by up to five seconds: nothing is counted twice.
     #[test]
     fn a_clock_that_goes_back_is_harmless(case in case(script_with_steps_back())) {
         let outcome = case.run();
-        the_books_balance(&case, &outcome)?;
-        ticks_are_told_the_truth(&case, &outcome)?;
+        counts_add_up(&case, &outcome)?;
+        ticks_match_the_records(&case, &outcome)?;
         bursts_are_bounded(&case, &outcome)?;
     }
 
@@ -446,8 +451,8 @@ proptest! {
         prop_assert_eq!(once.report.tasks, again.report.tasks);
     }
 
-    /// Until the end of the shorter run both do the same. After it, the longer one has releases that the shorter one
-    /// has not, and they may come first; a single task has nobody to come first.
+    /// Both runs are identical until the shorter one ends. Then the longer one has more releases, and another task's may come
+    /// first, except with a single task.
     #[test]
     fn a_short_run_is_the_beginning_of_a_long_one(case in case(script())) {
         let (short, long) = (case.run(), case.twice_as_long().run());
@@ -462,7 +467,7 @@ proptest! {
         }
     }
 
-    /// A single task, and stalls that always come: the longest way that a policy can be led astray.
+    /// A single task with frequent long stalls: the hardest case for a policy.
     #[test]
     fn stalls_of_thousands_of_periods(
         overrun in overrun(),
@@ -483,9 +488,9 @@ proptest! {
             length: length * period,
         };
         let outcome = case.run();
-        the_books_balance(&case, &outcome)?;
+        counts_add_up(&case, &outcome)?;
         bursts_are_bounded(&case, &outcome)?;
-        nothing_is_given_up_without_need(&case, &outcome)?;
-        nothing_waits_without_a_reason(&case, &outcome)?;
+        releases_are_given_up_only_when_required(&case, &outcome)?;
+        the_worker_never_idles_while_a_tick_is_due(&case, &outcome)?;
     }
 }

@@ -58,7 +58,7 @@ fn reload_with(running: &mut Running, config: &str, logged: &str) {
 fn stop(running: Running) -> Ended {
     running.signal("TERM");
     let ended = running.wait();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     ended
 }
 
@@ -84,9 +84,9 @@ fn a_second_process_is_refused_and_the_first_loses_nothing() {
             let other = recording("a", "new.csv", "").replace(HERE, links.path().to_str().unwrap());
             let config = other + &recording("b", "", "").replace(&format!("{HERE}/"), &path);
             let second = run(&config, &["--for", "1s"]).wait();
-            assert_eq!(second.status.code(), Some(78), "{path}: {}", second.told());
+            assert_eq!(second.status.code(), Some(78), "{path}: {}", second.describe());
             let holder = format!("cannot record to {path}: in use by hertzd (pid {})", first.pid());
-            assert!(second.stderr.contains(&holder), "{holder}: {}", second.told());
+            assert!(second.stderr.contains(&holder), "{holder}: {}", second.describe());
             refused += 1;
         }
         assert_eq!(names(links.path()), before);
@@ -110,14 +110,14 @@ fn a_second_process_is_refused_and_the_first_loses_nothing() {
     // The lock ends with the process.
     let next = recording("csv", "x.csv", often);
     let ended = run_in(ended.folder, Command::new(HERTZD), &next, &["--for", "100ms"]).wait();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
 }
 
 #[test]
 fn a_refused_start_leaves_no_file() {
     let ended = run(&(recording("a", "a.csv", "") + &recording("b", "b.mcap", "") + BROKEN), &["--for", "1s"]).wait();
-    assert_eq!(ended.status.code(), Some(78), "{}", ended.told());
-    assert_eq!(names(ended.folder.path()), [""; 0], "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
+    assert_eq!(names(ended.folder.path()), [""; 0], "{}", ended.describe());
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn other_columns_at_a_reload_begin_the_next_csv() {
     let header = |name| format!("tick,release_utc,lateness_ns,{name}");
     assert_eq!(headers.collect::<Vec<_>>(), [header("uptime"), header("other")]);
     assert!(rows(&files[..1]) > 0);
-    assert_eq!(rows(&files[1..]), count(task(&ended.summary(), "a"), "ran"), "{}", ended.told());
+    assert_eq!(rows(&files[1..]), count(task(&ended.summary(), "a"), "ran"), "{}", ended.describe());
 }
 
 #[test]
@@ -157,8 +157,8 @@ fn an_mcap_that_another_program_moves_or_cuts_off_is_followed_by_a_whole_one() {
     running.wait_for("the file is put aside", |running| files(running.folder(), "a", ".mcap").len() == 2);
     running.wait_for("the next file has a chunk", has_messages);
     let ended = stop(running);
-    assert!(ended.stderr.contains("another program has moved or deleted the recording"), "{}", ended.told());
-    assert!(ended.stderr.contains("another program has made the file shorter"), "{}", ended.told());
+    assert!(ended.stderr.contains("another program has moved or deleted the recording"), "{}", ended.describe());
+    assert!(ended.stderr.contains("another program has made the file shorter"), "{}", ended.describe());
     for path in [&moved, &path].map(|path| ended.folder.path().join(path.file_name().unwrap())) {
         let messages = messages(&path);
         assert_eq!(counted(&path), Some(messages.len() as u64), "{}", path.display());
@@ -181,14 +181,14 @@ fn links_to_one_file_are_one_recording() {
         run_in(folder, Command::new(HERTZD), &config, &["--for", "500ms", "--json"]).wait()
     };
     let ended = two(".csv", "", "");
-    assert_eq!(ended.status.code(), Some(78), "{}", ended.told());
-    assert!(ended.stderr.contains("task.a records there too"), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
+    assert!(ended.stderr.contains("task.a records there too"), "{}", ended.describe());
     assert_eq!(names(ended.folder.path()), ["b.csv"], "the link");
     let ended = two(".mcap", "record-keep = 3\n", "record-keep = 4\n");
-    assert_eq!(ended.status.code(), Some(78), "{}", ended.told());
-    assert!(ended.stderr.contains("task.b: record-keep = 4; task.a records to the same file"), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
+    assert!(ended.stderr.contains("task.b: record-keep = 4; task.a records to the same file"), "{}", ended.describe());
     let ended = two(".mcap", "", "record-keep = 3\n");
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     assert_eq!(names(ended.folder.path()), ["a.mcap", "b.mcap"]);
     let messages = messages(&ended.folder.path().join("a.mcap"));
     for name in ["a", "b"] {
@@ -205,9 +205,9 @@ fn a_number_that_a_crash_cut_off_is_never_completed() {
     fs::write(folder.path().join("a.csv"), format!("{whole}1,2026-11-21T03:13:18.626908501Z,102,30")).unwrap();
     let ended =
         run_in(folder, Command::new(HERTZD), &recording("a", "a.csv", ""), &["--for", "100ms", "--json"]).wait();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let path = ended.folder.path().join("a.csv");
     assert!(fs::read_to_string(&path).unwrap().starts_with(&format!("{whole}0,")));
     assert_eq!(rows(&[path]), 1 + count(task(&ended.summary(), "a"), "ran"));
-    assert!(ended.stderr.contains("the last line of the recording was cut off and is dropped"), "{}", ended.told());
+    assert!(ended.stderr.contains("the last line of the recording was cut off and is dropped"), "{}", ended.describe());
 }

@@ -52,7 +52,7 @@ fn as_summed_up(summary: &Value, messages: &[Message]) {
 #[test]
 fn an_mcap_has_every_value_tick_and_overrun() {
     let ended = run(&two_in_one(""), &["--for", "3s", "--json"]).wait();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let (summary, path) = (ended.summary(), ended.folder.path().join("x.mcap"));
     let messages = messages(&path);
     as_summed_up(&summary, &messages);
@@ -87,7 +87,7 @@ fn an_mcap_has_every_value_tick_and_overrun() {
 #[test]
 fn files_of_an_mcap_follow_each_other_without_a_gap() {
     let ended = run(&two_in_one("record-max-time = \"1s\"\n"), &["--for", "3500ms", "--json"]).wait();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let files = files(ended.folder.path(), "x", ".mcap");
     assert!(files.len() > 1, "{files:?}");
     let mut all = Vec::new();
@@ -111,7 +111,7 @@ fn files_of_a_csv_are_no_larger_than_they_may_be_and_only_so_many() {
     };
     for (keep, most) in [("", usize::MAX), ("record-keep = 1\n", 2)] {
         let ended = run(&config(keep), &["--for", "3s", "--json"]).wait();
-        assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
         let (summary, files) = (ended.summary(), files(ended.folder.path(), "x", ".csv"));
         let mut ticks = Vec::new();
         for path in &files {
@@ -162,7 +162,7 @@ fn a_killed_run_leaves_whole_chunks_and_lines_which_the_next_leaves_alone() {
 
     let bytes = fs::read(&path).unwrap();
     let ended = run_in(folder, Command::new(HERTZD), &config, &["--for", "1s", "--json"]).wait();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let files = files(ended.folder.path(), "x", ".mcap");
     assert_eq!(files.len(), 2, "{files:?}");
     assert_eq!(fs::read(&files[0]).unwrap(), bytes);
@@ -190,8 +190,8 @@ fn a_mailbox_keeps_the_latest_and_counts_the_rest() {
         assert!((queue == "mailbox") == (lost > 0), "{queue}: {rows} rows, {lost} lost");
     }
     let ended = run("[task.a]\nkind = \"load\"\nrate = 1\nqueue = \"mailbox\"\n", &["--for", "1s"]).wait();
-    assert_eq!(ended.status.code(), Some(78), "{}", ended.told());
-    assert!(ended.stderr.contains("has no effect: the task has no values and no recording"), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
+    assert!(ended.stderr.contains("has no effect: the task has no values and no recording"), "{}", ended.describe());
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_reload_goes_on_in_the_same_file() {
     running.signal("TERM");
     let ended = running.wait();
     let all = messages(&path);
-    assert_eq!(files(ended.folder.path(), "x", ".mcap").len(), 1, "{}", ended.told());
+    assert_eq!(files(ended.folder.path(), "x", ".mcap").len(), 1, "{}", ended.describe());
     assert_eq!(counted(&path), Some(all.len() as u64));
     python_agrees(&path, &all, true);
     let topics = by_topic(&all);
@@ -216,9 +216,9 @@ fn a_reload_goes_on_in_the_same_file() {
     assert_eq!((topics["up/values"].len() as u64, topics["busier/ticks"].len() as u64), (ran("up"), ran("busier")));
     // The log says what the old one had come to.
     let told = ended.stderr.lines().find(|line| line.contains("busy: ended by the reload"));
-    let words = told.unwrap_or_else(|| panic!("{}", ended.told())).split_whitespace();
+    let words = told.unwrap_or_else(|| panic!("{}", ended.describe())).split_whitespace();
     let ran: Vec<_> = words.filter_map(|word| word.strip_prefix("ran=")).collect();
-    assert_eq!(ran, [topics["busy/ticks"].len().to_string()], "{}", ended.told());
+    assert_eq!(ran, [topics["busy/ticks"].len().to_string()], "{}", ended.describe());
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn a_full_disk_costs_messages_and_nothing_else_until_there_is_room_again() {
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", &script.replace(HERE, here)]);
     let ended = start(folder, command).wait();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let summary = ended.summary();
     for (name, due) in [("csv", 7_000), ("mcap", 3_500)] {
         let (of, part) = (task(&summary, name), recorded(&summary, name));
@@ -272,7 +272,7 @@ fn a_full_disk_costs_messages_and_nothing_else_until_there_is_room_again() {
     assert_eq!(there.0 + there.1 + count(part, "lost"), 7_000);
     python_agrees(&path, &all, counted(&path).is_some());
     for part in ["recording failed, the task goes on", "recording goes on"] {
-        assert!(ended.stderr.contains(part), "{part}: {}", ended.told());
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.describe());
     }
 }
 
@@ -379,7 +379,7 @@ fn program_with(config: &str, seconds: u32) -> Running {
 
 fn summary_of(ended: &Ended) -> Value {
     let line = ended.stdout.lines().find_map(|line| line.strip_prefix("SUMMARY "));
-    serde_json::from_str(line.unwrap_or_else(|| panic!("{}", ended.told()))).unwrap()
+    serde_json::from_str(line.unwrap_or_else(|| panic!("{}", ended.describe()))).unwrap()
 }
 
 fn streaming(kind: &str, ending: &str) -> String {
@@ -424,7 +424,7 @@ fn the_wav_of_a_killed_run_opens() {
     running.signal("KILL");
     let ended = running.wait();
     let samples = wav(&path);
-    assert!(samples.len() >= 2 * before as usize && is_gapless(&samples), "{}", ended.told());
+    assert!(samples.len() >= 2 * before as usize && is_gapless(&samples), "{}", ended.describe());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Reloading the real program: what did not change does not notice, what is wrong changes nothing, and others can see it.
+//! Reloads of the real program: unchanged tasks are not affected, a faulty configuration changes nothing, and the status
+//! shows what happened.
 
 mod program;
 
@@ -10,7 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{self, Command, Output};
 
-/// Two tasks; the second with this rate.
+/// Two tasks; the second has this rate.
 fn config(rate: u32) -> String {
     format!(
         "[task.steady]\nkind = \"sensor\"\nrate = \"1 kHz\"\npath = \"/proc/loadavg\"\nrecord = \"@HERE@/steady.csv\"\n\
@@ -49,7 +50,7 @@ fn edit(running: &Running, config: &str) {
 }
 
 #[test]
-fn what_did_not_change_goes_on_and_misses_nothing() {
+fn unchanged_tasks_miss_nothing() {
     let running = with_socket(&config(50), &["--json"]);
     for rate in 51..81 {
         edit(&running, &config(rate));
@@ -59,21 +60,21 @@ fn what_did_not_change_goes_on_and_misses_nothing() {
     let seen = snapshot(&running);
     assert_eq!((&seen["daemon"]["reloads"], &seen["daemon"]["reloads_refused"]), (&30.into(), &0.into()));
     assert_eq!(seen["tasks"][1]["rate"], "80/1");
-    // With so much credit it skips nothing, however slow this machine is: what is missing, a reload has lost.
+    // With this much credit it skips nothing on its own, even on a slow machine: a missing release was lost by a reload.
     assert_eq!(seen["tasks"][0]["skipped"], 0, "{seen}");
     running.signal("TERM");
     let ended = running.wait();
     assert!(ended.status.success(), "{}", ended.stderr);
     let summary = ended.summary();
     let steady = &summary["tasks"][0];
-    // Debt that the machine has just then is given up by the stop, and by that alone: the rows have no gap.
+    // Only the stop gives up debt, if there is any at that moment: the rows have no gap.
     let rows = fs::read_to_string(ended.folder.path().join("steady.csv")).unwrap();
     let ticks: Vec<u64> = rows.lines().skip(1).map(|row| row.split(',').next().unwrap().parse().unwrap()).collect();
     assert!(ticks.iter().copied().eq(0..steady["ran"].as_u64().unwrap()), "the index has no gap");
 }
 
 #[test]
-fn a_wrong_file_changes_nothing_and_says_why() {
+fn a_faulty_file_changes_nothing_and_is_reported() {
     let running = with_socket(&config(50), &["--json"]);
     edit(&running, &config(60).replace("rate = 60", "rat = 60"));
     let output = ask(&running, &["reload"]);
@@ -82,7 +83,7 @@ fn a_wrong_file_changes_nothing_and_says_why() {
     assert!(text.contains("test.toml:10:1") && text.contains("`rate`"), "{text}");
     assert_eq!(ask(&running, &["check", "CONFIG", "--against-running"]).status.code(), Some(78));
 
-    // A file that is right, and a task that cannot be built.
+    // A valid file with a task that cannot be built.
     edit(&running, &config(60).replace("/proc/loadavg", "/proc/nothing-like-it"));
     let output = ask(&running, &["reload"]);
     assert_eq!(output.status.code(), Some(78), "{output:?}");
@@ -96,7 +97,7 @@ fn a_wrong_file_changes_nothing_and_says_why() {
 }
 
 #[test]
-fn what_a_reload_would_do_can_be_asked_beforehand() {
+fn check_against_running_shows_what_a_reload_would_do() {
     let old = "[worker.one]\n[worker.two]\npolicy = \"other\"\n\
                [task.kept]\nkind = \"load\"\nworker = \"one\"\nrate = 100\n\
                [task.gone]\nkind = \"load\"\nworker = \"one\"\nrate = 100\n\
@@ -104,7 +105,7 @@ fn what_a_reload_would_do_can_be_asked_beforehand() {
     let running = with_socket(old, &["--json"]);
     let new = old.replace("gone", "new").replace("policy = \"other\"", "policy = \"rr\"");
     edit(&running, &new);
-    let said = String::from_utf8(ask(&running, &["check", "CONFIG", "--against-running"]).stdout).unwrap();
+    let output = String::from_utf8(ask(&running, &["check", "CONFIG", "--against-running"]).stdout).unwrap();
     for line in [
         "worker one goes on",
         "worker two restarts",
@@ -113,7 +114,7 @@ fn what_a_reload_would_do_can_be_asked_beforehand() {
         "task new is added",
         "task with-its-worker restarts",
     ] {
-        assert!(said.contains(line), "{line}: {said}");
+        assert!(output.contains(line), "{line}: {output}");
     }
     assert!(ask(&running, &["reload"]).status.success());
     let seen = snapshot(&running);
@@ -130,7 +131,7 @@ fn what_a_reload_would_do_can_be_asked_beforehand() {
 }
 
 #[test]
-fn a_killed_daemon_leaves_nothing_in_the_way() {
+fn a_killed_daemon_does_not_block_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("status.sock");
     let args = ["--status-socket", socket.to_str().unwrap()];
@@ -165,9 +166,9 @@ fn a_reload_never_signals_a_process_that_the_answer_names() {
         std::thread::spawn(move || listener.accept().unwrap().0.write_all(answer.to_string().as_bytes()).unwrap());
     let output = Command::new(HERTZD).args(["reload", "--socket"]).arg(&socket).output().unwrap();
     answering.join().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     let expected = format!("process {} listens here, but its answer names process {}", process::id(), bystander.pid());
-    assert!(output.status.code() == Some(70) && said.contains(&expected), "{said}");
+    assert!(output.status.code() == Some(70) && stderr.contains(&expected), "{stderr}");
     // A SIGHUP would have been delivered first.
     bystander.signal("TERM");
     assert_eq!(bystander.wait().status.signal(), Some(15));
@@ -176,13 +177,13 @@ fn a_reload_never_signals_a_process_that_the_answer_names() {
 }
 
 #[test]
-fn a_reload_without_a_daemon_says_so() {
+fn a_reload_without_a_daemon_fails_with_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("status.sock");
     drop(UnixListener::bind(&socket).unwrap());
     for socket in [&socket, &folder.path().join("nothing.sock")] {
         let output = Command::new(HERTZD).args(["reload", "--socket"]).arg(socket).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(70) && said.contains("is hertzd running?"), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(70) && stderr.contains("is hertzd running?"), "{stderr}");
     }
 }

@@ -12,14 +12,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What takes longer than this hangs. A stop is meant to take far less; how long it took is printed.
+/// Anything longer counts as hanging. A stop should take far less; its time is printed.
 const HANGS: Span = Span::from_seconds(30);
 
 fn now() -> Instant {
     KernelClock::monotonic().now()
 }
 
-/// A task that records its value at 1 kHz, and one beside it at this rate.
+/// A task that records its value at 1 kHz, and a second one at this rate.
 fn recording(rate: u32) -> String {
     format!(
         "[worker.main]\n[task.uptime]\nkind = \"sensor\"\nworker = \"main\"\nrate = \"1 kHz\"\npath = \"/proc/uptime\"\nrecord = \"{HERE}/disk/uptime.csv\"\n\
@@ -27,7 +27,7 @@ fn recording(rate: u32) -> String {
     )
 }
 
-/// A folder with a `disk` in it.
+/// A folder that contains a folder `disk`.
 fn with_disk() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");
@@ -53,19 +53,19 @@ fn snapshot(running: &Running) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Waits until `seen` is true of a snapshot, which it answers all the while.
+/// Waits until `seen` is true of a snapshot; every request in the meantime must be answered.
 fn wait_for_snapshot(running: &mut Running, what: &str, seen: impl Fn(&Value) -> bool) {
     running.wait_for(what, |running| seen(&snapshot(running)));
 }
 
-/// Stops it with SIGTERM; says how long that took.
+/// Stops it with SIGTERM; prints how long that took.
 fn stopped(running: Running) -> Ended {
     running.signal("TERM");
     let asked = now();
     let ended = running.wait();
     let took = now() - asked;
     println!("ended {took} after SIGTERM");
-    assert!(took < HANGS, "{}", ended.told());
+    assert!(took < HANGS, "{}", ended.describe());
     ended
 }
 
@@ -84,8 +84,8 @@ fn ten_thousand_reloads_do_not_hold_up_a_stop() {
     );
     assert!(Command::new("sh").args(["-c", &flood]).status().unwrap().success());
     let ended = stopped(running);
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
-    assert!(ended.stderr.contains("reloaded: tasks: 2 kept"), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
+    assert!(ended.stderr.contains("reloaded: tasks: 2 kept"), "{}", ended.describe());
     let summary = ended.summary();
     let (uptime, records) = (task(&summary, "uptime"), &summary["records"]);
     let recorded = &uptime["recorded"];
@@ -95,7 +95,7 @@ fn ten_thousand_reloads_do_not_hold_up_a_stop() {
     assert_eq!(count(records, "sent") + count(records, "dropped"), ran);
 }
 
-/// A file system of its own, which can be frozen. Unmounted in any case.
+/// A separate file system that can be frozen. Unmounted on drop.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -122,7 +122,7 @@ impl Drop for Disk {
     }
 }
 
-/// Thaws it, before the program that it holds up is waited for.
+/// Thaws the file system on drop, before the test waits for the blocked program.
 struct Thawed<'a>(&'a Disk);
 
 impl Drop for Thawed<'_> {
@@ -131,7 +131,7 @@ impl Drop for Thawed<'_> {
     }
 }
 
-/// The state of a thread, `D` where it waits in the kernel and cannot be interrupted.
+/// The state of a thread; `D` is an uninterruptible wait in the kernel.
 fn state(pid: u32, thread: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
@@ -160,7 +160,7 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
 
     running.signal("TERM");
     let asked = now();
-    // It has ended as far as that is in its power. The kernel keeps the thread that waits for the file system.
+    // The process has exited, but the kernel keeps the thread that waits for the file system.
     running.wait_for("it ends", |running| matches!(state(pid, running.pid()), None | Some('Z')));
     let took = now() - asked;
     println!("ended {took} after SIGTERM");
@@ -168,7 +168,7 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
     assert_eq!(state(pid, recorder), Some('D'), "the file system was frozen all the while");
     drop(thawed);
     let ended = running.wait();
-    assert_eq!(ended.status.code(), Some(70), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
     let summary = ended.summary();
     let (uptime, recorded) = (task(&summary, "uptime"), &task(&summary, "uptime")["recorded"]);
     println!("ran {}, recorded {recorded}", count(uptime, "ran"));
@@ -178,16 +178,16 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
         lines(&path.join("uptime.csv")) > count(recorded, "rows"),
         "what counts as written is there, and the header"
     );
-    assert!(ended.stderr.contains("a file system takes nothing"), "{}", ended.told());
+    assert!(ended.stderr.contains("a file system takes nothing"), "{}", ended.describe());
 }
 
-/// A FIFO that nothing is written to.
+/// Makes a FIFO that is never written to.
 fn fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// Waits until the FIFO is read, and lets the reader wait for as long as the result lives.
-fn held(running: &mut Running, path: &Path) -> File {
+/// Waits until the FIFO is opened for reading. The reader blocks for as long as the returned file is open.
+fn block_reader(running: &mut Running, path: &Path) -> File {
     let mut writer = None;
     running.wait_for("it reads the FIFO", |_| {
         writer = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path).ok();
@@ -204,14 +204,14 @@ fn a_configuration_that_cannot_be_read_does_not_hold_up_a_stop() {
     let mut command = Command::new(HERTZD);
     command.arg("run").arg(&path).arg("--json");
     let mut running = start(folder, command);
-    let _writer = held(&mut running, &path);
+    let _writer = block_reader(&mut running, &path);
     let ended = stopped(running);
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     assert_eq!(ended.summary()["tasks"], serde_json::json!([]));
     assert!(
         ended.stderr.contains("left behind") && ended.stderr.contains("reading the configuration"),
         "{}",
-        ended.told()
+        ended.describe()
     );
 }
 
@@ -223,15 +223,15 @@ fn a_reload_that_hangs_holds_up_neither_status_nor_stop() {
     fifo(&path);
     fs::rename(&path, &config).unwrap();
     running.signal("HUP");
-    let _writer = held(&mut running, &config);
+    let _writer = block_reader(&mut running, &config);
     let before = count(task(&snapshot(&running), "uptime"), "ran");
     wait_for_snapshot(&mut running, "it ticks", |seen| count(task(seen, "uptime"), "ran") > before + 50);
     let ended = stopped(running);
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let summary = ended.summary();
     let uptime = task(&summary, "uptime");
     assert_eq!(count(&uptime["recorded"], "rows") + count(&uptime["recorded"], "lost"), count(uptime, "ran"));
-    assert!(ended.stderr.contains("the builder thread is left behind"), "{}", ended.told());
+    assert!(ended.stderr.contains("the builder thread is left behind"), "{}", ended.describe());
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_tick_that_never_returns_holds_up_neither_status_nor_stop() {
     let config = format!("{hanging}{}", recording(100));
     let mut running = with_socket(folder, &config);
     wait_for_snapshot(&mut running, "its first tick hangs", |seen| count(task(seen, "beside"), "ran") > 20);
-    // The reload changes both the task that hangs and one beside it; the one beside it goes on.
+    // The reload changes the task that hangs and one on another worker, which continues.
     let edited = config.replace("rate = 100\n", "rate = 200\n").replace(HERE, running.folder().to_str().unwrap());
     fs::write(running.folder().join("test.toml"), edited).unwrap();
     running.signal("HUP");
@@ -249,10 +249,10 @@ fn a_tick_that_never_returns_holds_up_neither_status_nor_stop() {
     wait_for_snapshot(&mut running, "others tick", |seen| count(task(seen, "beside"), "ran") > 100);
     assert_eq!(count(&snapshot(&running)["daemon"], "reloads"), 0, "it cannot end");
     let ended = stopped(running);
-    assert_eq!(ended.status.code(), Some(70), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
     let summary = ended.summary();
     assert!(count(task(&summary, "uptime"), "ran") > 0 && count(task(&summary, "beside"), "ran") > 0);
-    assert!(ended.stderr.contains("has not returned for"), "{}", ended.told());
+    assert!(ended.stderr.contains("has not returned for"), "{}", ended.describe());
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_fault_is_reported_to_a_stalled_reader_for_a_limited_time() {
     for format in ["text", "json"] {
         let mut command = Command::new(HERTZD);
         command.args(["run", "--json", "--log-format", format]).arg(&path);
-        // A pipe that is not read: it is full within a second.
+        // A pipe that is not read is full within a second.
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let began = now();
         let status = loop {
@@ -288,7 +288,7 @@ fn a_fault_is_reported_to_a_stalled_reader_for_a_limited_time() {
 fn a_refused_reload_leaves_no_worker_behind() {
     let (folder, _disk) = with_disk();
     let mut running = with_socket(folder, &recording(100));
-    // More processor time than the kernel has to promise: one of the workers is refused, the others were made before it.
+    // More processor time than the kernel can guarantee: one worker is refused after the others were created.
     let greedy = |n| {
         format!(
             "[worker.greedy{n}]\npolicy = \"deadline\"\nruntime = \"9ms\"\nrequire-realtime = true\n\
@@ -311,7 +311,7 @@ fn a_refused_reload_leaves_no_worker_behind() {
     assert!(ask(&running, &["reload"]).status.success());
     wait_for_snapshot(&mut running, "it ticks on", |seen| count(task(seen, "beside"), "ran") > 10);
     let ended = stopped(running);
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.told());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let summary = ended.summary();
     for part in summary["workers"].as_array().unwrap() {
         let name = part["worker"].as_str().unwrap();

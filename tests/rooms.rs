@@ -1,9 +1,9 @@
-//! The rooms of docs/architecture.md, compared with what the code imports: a room uses only the rooms that its row of
-//! the table allows, and none of the paths that its row forbids; and no files import each other in a circle.
+//! Compares the table of rooms in docs/architecture.md with the imports of the code: a room uses only the rooms that its
+//! row allows and no path that its row forbids, and no files import each other in a circle.
 
 mod imports;
 
-use imports::{Sources, Table, circles, table, trespasses, uses};
+use imports::{Sources, Table, circles, table, uses, violations};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -61,7 +61,7 @@ fn small_table() -> Table {
 
 #[test]
 fn every_room_uses_only_what_its_row_allows() {
-    let found = trespasses(&documented(), &sources());
+    let found = violations(&documented(), &sources());
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
@@ -79,7 +79,7 @@ fn a_forbidden_use_is_found_in_the_real_code() {
         ("worker/run.rs", "use tracing::info;", "worker/run.rs names tracing::info"),
         ("pacing/credit.rs", "fn f() { std::fs::read(\"x\"); }", "pacing/credit.rs names std::fs::read"),
     ] {
-        let found = trespasses(&documented(), &sources_with(path, line));
+        let found = violations(&documented(), &sources_with(path, line));
         assert_eq!(found, [expected], "{path}: {line}");
     }
 }
@@ -93,13 +93,13 @@ fn a_circle_is_found_in_the_real_code() {
 }
 
 #[test]
-fn what_is_allowed_is_not_found() {
-    assert_eq!(trespasses(&small_table(), &small(|_| ())), Vec::<String>::new());
+fn allowed_uses_are_not_reported() {
+    assert_eq!(violations(&small_table(), &small(|_| ())), Vec::<String>::new());
     assert_eq!(circles(&small(|_| ())), BTreeSet::new());
 }
 
 #[test]
-fn a_path_leads_to_the_file_that_defines_the_name() {
+fn a_path_resolves_to_the_file_that_defines_the_name() {
     let uses = uses(&small(|_| ()));
     assert_eq!(uses["high/wide.rs"], BTreeSet::from(["low/leaf.rs".to_owned(), "low/mod.rs".to_owned()]));
     assert!(uses["high/mod.rs"].is_empty() && uses["low/mod.rs"].is_empty(), "passing names on is no use: {uses:?}");
@@ -117,13 +117,13 @@ fn every_way_to_write_a_forbidden_use_is_found() {
         "fn f() -> [u8; 3] { super::super::high::wide::Wide::new::<'static>('\"', r#\"\"\"#) }",
     ] {
         let found =
-            trespasses(&small_table(), &small(|sources| sources.get_mut("low/leaf.rs").unwrap().push_str(line)));
+            violations(&small_table(), &small(|sources| sources.get_mut("low/leaf.rs").unwrap().push_str(line)));
         assert_eq!(found.len(), 1, "{line}: {found:?}");
     }
 }
 
 #[test]
-fn comments_texts_and_tests_do_not_count() {
+fn comments_strings_and_tests_are_ignored() {
     for line in [
         "/// See [`crate::high::Wide`].\nfn f() {}",
         "const TEXT: &str = \"use crate::high::Wide; \\\" crate::high::Wide\";",
@@ -131,14 +131,14 @@ fn comments_texts_and_tests_do_not_count() {
         "#[cfg(test)] use crate::high::Wide;",
     ] {
         let found =
-            trespasses(&small_table(), &small(|sources| sources.get_mut("low/leaf.rs").unwrap().push_str(line)));
+            violations(&small_table(), &small(|sources| sources.get_mut("low/leaf.rs").unwrap().push_str(line)));
         assert_eq!(found, Vec::<String>::new(), "{line}");
     }
     let in_a_file = small(|sources| {
         sources.get_mut("low/mod.rs").unwrap().push_str("#[cfg(test)] mod tests;");
         sources.insert("low/tests.rs".into(), "use crate::high::Wide;".into());
     });
-    assert_eq!(trespasses(&small_table(), &in_a_file), Vec::<String>::new());
+    assert_eq!(violations(&small_table(), &in_a_file), Vec::<String>::new());
 }
 
 #[test]
@@ -164,6 +164,6 @@ fn a_room_without_a_row_and_a_row_without_a_room_are_found() {
     let mut table = small_table();
     let row = table.remove("low").unwrap();
     table.insert("gone".into(), row);
-    let found = trespasses(&table, &small(|_| ()));
+    let found = violations(&table, &small(|_| ()));
     assert_eq!(found[..2], ["low is not in the table", "gone is not in src"]);
 }

@@ -1,5 +1,5 @@
 //! The JSON schema accepts and refuses what `check` does: for every case in the fixtures, every configuration in `config`,
-//! and every key of every table with some fifty values each. Judged by the Python package `jsonschema`.
+//! and every key of every table with some fifty values each. The Python package `jsonschema` validates them.
 
 mod cases;
 
@@ -12,7 +12,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// What only `check` refuses: a part of its message, and why a schema cannot say it.
+/// Rules that only `check` enforces: a part of the message, and why a schema cannot express the rule.
 const ONLY_CHECK: &[(&str, &str)] = &[
     ("this hertzd was built without MCAP", "a fact of the build"),
     ("this machine has CPUs", "a fact of the machine"),
@@ -63,7 +63,7 @@ v = V(schema)
 print(json.dumps([next((e.message[:300] for e in v.iter_errors(i)), None) for i in instances]))
 ";
 
-/// Why the schema refuses each of these; `None`: the package is not there.
+/// The schema's error for each instance; `None` if the package is not installed.
 fn refusals(schema: &Value, instances: &[Value]) -> Option<Vec<Option<String>>> {
     let mut python = Command::new("python3");
     python.args(["-c", VALIDATOR]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -82,10 +82,11 @@ fn refusals(schema: &Value, instances: &[Value]) -> Option<Vec<Option<String>>> 
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
-/// Judges each configuration both ways; those that differ without a reason, and how many were refused by both.
+/// Validates each configuration both ways and asserts that the verdicts agree, except for known reasons. Returns the number
+/// that both refused.
 fn compare(configurations: &[String]) -> Option<usize> {
     let (kinds, facts) = (Kinds::builtin(), Facts { online_cpus: (0..8).collect(), cpu_set_size: 1024 });
-    // What is no TOML, or not to be said in JSON (a number of more than 64 bits, no number at all), has no schema.
+    // Skips text that is not TOML, and values that JSON cannot hold (numbers of more than 64 bits, NaN, infinity).
     let as_json = |text: &String| toml::from_str::<Value>(text).ok().filter(|_| !text.contains("nan"));
     let all: Vec<_> = configurations.iter().filter_map(|text| Some((text, as_json(text)?))).collect();
     let instances: Vec<_> = all.iter().map(|(_, instance)| instance.clone()).collect();
@@ -112,7 +113,7 @@ fn compare(configurations: &[String]) -> Option<usize> {
     Some(refused)
 }
 
-/// Whether the message is about a value such as `1.0`, which is a whole number in JSON.
+/// Whether the message is about a value such as `1.0`, which counts as an integer in JSON.
 fn is_whole_float(message: &str) -> bool {
     let found = message.split_once(" = ").and_then(|(_, rest)| rest.split_once(';'));
     let float = found.and_then(|(found, _)| found.parse::<f64>().ok().filter(|_| found.contains(['.', 'e'])));
@@ -125,7 +126,7 @@ fn fixtures_and_examples() {
     let folders = ["accepted", "refused"];
     let of =
         |folder: &'static str| cases::topics(folder).into_iter().flat_map(move |topic| cases::read(folder, &topic));
-    // The cases are written for kinds of the tests' own, whose part `load` can take.
+    // The cases use kinds defined by the tests; `load` can replace them.
     let of_load = |toml: String| toml.replace("\"count\"", "\"load\"").replace("step =", "fault-every =");
     let mut texts: Vec<_> = folders.into_iter().flat_map(of).map(|case| of_load(case.toml)).collect();
     for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/config")).unwrap() {
@@ -140,7 +141,7 @@ fn fixtures_and_examples() {
 }
 
 #[test]
-fn what_is_accepted_is_accepted() {
+fn the_schema_accepts_valid_values() {
     let (kinds, facts) = (Kinds::builtin(), Facts { online_cpus: vec![0, 1], cpu_set_size: 1024 });
     for case in cases::topics("accepted").iter().flat_map(|topic| cases::read("accepted", topic)) {
         let left_out = kinds.left_out().any(|kind| case.toml.contains(&format!("kind = \"{kind}\"")));
@@ -273,7 +274,8 @@ fn every_key_with_values_of_every_type() {
     assert!(refused > 1_000, "only {refused} of {} refused by both", texts.len());
 }
 
-/// Every key of the table with every value, beside what the table requires: alone, and with what its rules need.
+/// Every key of the table with every value, together with the table's required keys: alone, and with the keys that its rules
+/// require.
 fn each(keys: &[Key], required: &[(&str, String)], to: &mut dyn FnMut(&str)) {
     for key in keys {
         let beside = |others: &[(&str, String)]| {
@@ -292,7 +294,7 @@ fn each(keys: &[Key], required: &[(&str, String)], to: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The ends of a key's range and what lies just outside; its words, and one that is none.
+/// The ends of a key's range and values just outside; its words, and a word that it does not have.
 fn ends(key: &Key) -> Vec<String> {
     match key.value {
         Accepts::Integer { min, max } | Accepts::NumberOrName { min, max } => {
@@ -303,7 +305,7 @@ fn ends(key: &Key) -> Vec<String> {
     }
 }
 
-/// A line that a rule asks for.
+/// A line that a rule requires.
 fn needed<'a>(rule: &Rule, keys: &'a [Key]) -> Option<(&'a str, String)> {
     let (name, value) = match rule.needs {
         Needs::With(others) => (others[0], None),
@@ -315,7 +317,7 @@ fn needed<'a>(rule: &Rule, keys: &'a [Key]) -> Option<(&'a str, String)> {
     Some((key.name, value.unwrap_or_else(|| sample(&key.value))))
 }
 
-/// Some value that a key accepts.
+/// A value that a key accepts.
 fn sample(value: &Accepts) -> String {
     match value {
         Accepts::Integer { min, .. } | Accepts::NumberOrName { min, .. } => min.to_string(),
@@ -327,7 +329,7 @@ fn sample(value: &Accepts) -> String {
     }
 }
 
-/// A rate, unless the lines have one.
+/// A rate, unless `lines` sets one.
 fn with_rate(lines: &str) -> &'static str {
     if lines.contains("rate = ") || lines.contains("period = ") { "" } else { "rate = 10\n" }
 }

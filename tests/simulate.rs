@@ -1,4 +1,4 @@
-//! `hertzd simulate` as it is shipped: the built binary, a file, and what comes out of the pipe.
+//! `hertzd simulate` end to end: the built binary, a configuration file, and the output.
 
 use serde::Deserialize;
 use std::io::{BufRead, BufReader};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// A line of `--json`. Instants past 292 years need more than 64 bits, and a floating-point number would round them.
+/// A line of `--json`. Instants past 292 years need more than 64 bits; floating-point numbers would round them.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -63,7 +63,7 @@ struct Records {
     dropped: u64,
 }
 
-/// A configuration in a file of its own.
+/// A configuration in a temporary file.
 struct Config {
     _dir: TempDir,
     path: PathBuf,
@@ -85,8 +85,8 @@ fn hertzd(config: &Path, args: &[&str]) -> Command {
 fn output(text: &str, args: &[&str]) -> Output {
     let config = config(text);
     let output = hertzd(&config.path, args).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{args:?}: {}, {said}\n{text}", output.status);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.is_empty(), "{args:?}: {}, {stderr}\n{text}", output.status);
     output
 }
 
@@ -120,7 +120,7 @@ fn a_line_per_tick_and_the_summary_last() {
         finished_ns: finished * 1_000_000,
         skipped,
     };
-    // The simulate table goes before what the task itself is known to take. A tick of 225 ms swallows release 1, runs 2
+    // The simulate table takes precedence over the task's own run time. A tick of 225 ms swallows release 1, runs 2
     // at once and leaves 3 its slot, whose own tick of 225 ms ends at 525 ms: 4 is lost, 5 late.
     let wanted = [(0, 0, 0, 225, 1), (2, 200, 225, 255, 0), (3, 300, 300, 525, 1), (5, 500, 525, 555, 0)].map(millis);
     assert_eq!(lines, wanted);
@@ -131,7 +131,7 @@ fn a_line_per_tick_and_the_summary_last() {
     let [task] = &summary.tasks[..] else { panic!("{summary:?}") };
     assert_eq!((task.task.as_str(), task.rate.as_str()), ("slow", "10/1"));
     assert_eq!((task.due, task.ran, task.skipped, task.overruns), (6, 4, 2, 2), "{task:?}");
-    // What never ran counts at the lateness it would have had.
+    // Releases that never ran count with the lateness they would have had.
     assert_eq!(task.lateness_ns.count, 6, "{task:?}");
     assert_eq!(summary.records, Records { sent: 4, dropped: 0 });
 }
@@ -156,7 +156,7 @@ fn tick_1e12_is_exact() {
     assert_eq!(offset(FIRST, 30_000, 1_001), 33_366_666_666_666_666_666, "more than 64 bits hold");
 }
 
-/// Both start at that tick, on one worker, whose clock has to pass a thousand years between the two.
+/// Both start at that tick on one worker; a thousand years lie between the two on its clock.
 #[test]
 fn far_ticks_of_several_rates_share_a_worker() {
     const FIRST: u64 = 1_000_000_000_000;
@@ -175,7 +175,7 @@ fn far_ticks_of_several_rates_share_a_worker() {
 
 /// A first tick from which indices (64 bits) or instants (128 bits) would overflow is refused; the highest possible ends.
 #[test]
-fn the_last_ticks_there_are_end() {
+fn a_run_at_the_highest_ticks_ends() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.toml");
     std::fs::write(&path, "[task.a]\nkind = \"load\"\nrate = \"1 kHz\"\n[task.b]\nkind = \"load\"\nrate = \"7/3\"\n")
@@ -186,9 +186,9 @@ fn the_last_ticks_there_are_end() {
         command.output().unwrap()
     };
     let refused = simulate(u64::MAX);
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(refused.status.code(), Some(64), "{said}");
-    let (text, highest) = said.trim_end().trim_end_matches(" at most").rsplit_once(' ').unwrap();
+    let stderr = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(64), "{stderr}");
+    let (text, highest) = stderr.trim_end().trim_end_matches(" at most").rsplit_once(' ').unwrap();
     let counted = "task.a could not count its ticks or their nanoseconds; start at";
     assert_eq!(text, format!("hertzd: --first-tick {}: {counted}", u64::MAX));
     let highest: u64 = highest.parse().unwrap();
@@ -209,7 +209,7 @@ fn the_last_ticks_there_are_end() {
 }
 
 #[test]
-fn an_hour_is_due_to_the_last_tick() {
+fn the_due_count_of_an_hour_is_exact() {
     let text = "[task.fast]\nkind = \"load\"\nrate = \"1 kHz\"\n[task.frames]\nkind = \"load\"\nrate = \"60 Hz\"\n";
     let (lines, summary) = simulate(text, &["--for", "1h", "--summary-only"]);
     assert_eq!(lines, []);
@@ -219,8 +219,8 @@ fn an_hour_is_due_to_the_last_tick() {
 }
 
 #[test]
-fn due_is_arithmetic() {
-    // Rate as it is written, the fraction it is, phase in ns.
+fn due_counts_follow_from_rate_phase_and_length() {
+    // The rate as text and as a fraction, and the phase in ns.
     let tasks = [
         ("\"30000/1001\"", (30_000, 1_001), 0),
         ("\"44.1 kHz\"", (44_100, 1), 22_675),
@@ -258,16 +258,16 @@ fn due_is_arithmetic() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_it_quietly() {
+fn a_closed_pipe_ends_the_output_quietly() {
     let config = config("[task.many]\nkind = \"load\"\nrate = \"100 kHz\"\n");
     let mut child =
         hertzd(&config.path, &["--for", "24h"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut first = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap(); // and here the pipe is closed
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap(); // the pipe is closed here
     assert_eq!(serde_json::from_str::<Line>(&first).unwrap().n, 0);
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{}, {said}", output.status);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.is_empty(), "{}, {stderr}", output.status);
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn each_sleep_uses_up_one_oversleep() {
     let worker = &summary.workers[0];
     assert_eq!((worker.wakes, worker.oversleep_ns.count), (7, 7), "{worker:?}");
     assert_eq!((worker.oversleep_ns.min, worker.oversleep_ns.max), (1_000_000, 3_000_000), "{worker:?}");
-    // Tick 1 starts at 101 ms and takes the whole time until 211 ms: 2 is not slept for, and no oversleep is used up.
+    // Tick 1 runs from 101 ms to 211 ms: there is no sleep before tick 2, so no oversleep is used up.
     let (lateness, summary) = late(&text(
         "[task.late.simulate]\nrun = [\"0s\", \"110ms\", \"0s\", \"0s\", \"0s\", \"0s\", \"0s\", \"0s\"]\n",
     ));
@@ -299,7 +299,7 @@ fn each_sleep_uses_up_one_oversleep() {
 // spin 100us   asked      woke - - spin - - - release     an oversleep of 60 us never reaches the task
 #[test]
 fn a_spin_tail_hides_the_oversleep() {
-    // Least and greatest lateness after the first tick, which is not slept for.
+    // Least and greatest lateness after the first tick, which no sleep precedes.
     let late = |spin: &str, oversleep: &str, more: &str| {
         let text = format!(
             "[worker.main]\nspin = \"{spin}\"\n[worker.main.simulate]\noversleep = [\"{oversleep}\"]\n\
@@ -314,7 +314,7 @@ fn a_spin_tail_hides_the_oversleep() {
     assert_eq!(late("100us", "60us", odd), (0, 0));
     assert_eq!(late("100us", "100us", odd), (0, 0));
     assert_eq!(late("100us", "130us", ""), (30_000, 30_000));
-    // Where the two tasks lie closer together than the tail is long, there is no sleep, and so nothing to be late from.
+    // If the two tasks are closer together than the length of the tail, there is no sleep and thus no lateness.
     assert_eq!(late("100us", "130us", odd), (0, 30_000));
     assert_eq!(late("off", "60us", ""), (60_000, 60_000));
 }

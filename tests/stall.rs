@@ -1,5 +1,4 @@
-//! What a stall leaves behind: the whole program is stopped for two seconds, and every policy then holds as much debt
-//! as its number says, and no more.
+//! The effect of a stall: the program is stopped for two seconds. Afterwards no policy holds more debt than its limit.
 
 mod program;
 
@@ -14,10 +13,10 @@ use program::{Running, count, nanos, run, start, task};
 use serde::Deserialize;
 use std::process::Command;
 
-/// How long the program is stopped, at least.
+/// Least time for which the program is stopped.
 const STALL: Span = Span::from_seconds(2);
 
-/// Each policy, and how many of its releases may be given up late at the most: those it keeps, and a few at the edges.
+/// Each policy, and the highest number of releases that may be given up late: those it keeps, and a few at the edges.
 const POLICIES: [(&str, &str, u64); 5] = [
     ("drop", "overrun = \"drop\"", 1),
     ("keep-working", "overrun = \"keep-working\"", 1),
@@ -35,7 +34,7 @@ fn config(kind: impl Fn(&str) -> String) -> String {
     POLICIES.map(section).concat()
 }
 
-/// In the second second of its six, stops it for two.
+/// Stops the program for two of its six seconds, starting in the second one.
 fn stall(running: &mut Running) {
     running.wait_until_granted();
     pause(Span::from_seconds(1));
@@ -48,7 +47,7 @@ fn a_stall_shows_and_is_accounted_for() {
     let mut running = run(&config, &["--for", "6s", "--json"]);
     stall(&mut running);
     let ended = running.wait();
-    assert!(ended.status.success(), "{}", ended.told());
+    assert!(ended.status.success(), "{}", ended.describe());
     let summary = ended.summary();
     for (name, _, kept) in POLICIES {
         let task = task(&summary, name);
@@ -61,16 +60,16 @@ fn a_stall_shows_and_is_accounted_for() {
         assert!(nanos(task, "lateness_ns", "min") >= 0, "{name}: never early");
         assert!(nanos(task, "lateness_ns", "max") >= STALL.nanos() / 2, "{name}");
         if name == "delay" {
-            // One tick was late, and all others were moved with it.
+            // One tick was late, and the grid moved with it.
             assert_eq!((skipped, due), (0, ran));
             assert!(ran <= 4_001, "{ran}");
             assert!(overruns >= 1);
-            // One late tick, but the releases it has put off are in the histogram.
+            // One late tick, but the histogram also counts the releases that it delayed.
             assert!(nanos(task, "lateness_ns", "p99_9") >= STALL.nanos() / 2, "{name}");
             continue;
         }
         assert_eq!(due, 6_000, "{name}");
-        // Of 6,000 releases 2,000 came up during the stall: a third of them all was late or never ran.
+        // 2,000 of 6,000 releases came up during the stall: a third was late or never ran.
         assert!(nanos(task, "lateness_ns", "p99_9") >= STALL.nanos() / 2, "{name}");
         assert!(skipped + kept + 2 >= 2_000, "{name}");
         if kept > 1 {
@@ -79,7 +78,7 @@ fn a_stall_shows_and_is_accounted_for() {
     }
 }
 
-/// Reports with how much debt its ticks start.
+/// Reports the debt with which its ticks start.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Probe {
@@ -102,12 +101,12 @@ impl Task for Probe {
     }
 }
 
-/// Set in the process that is to be stopped.
+/// Set in the child process, the one that is stopped.
 const IN_CHILD: &str = "HERTZD_TEST_STALL_IN_CHILD";
 
-/// In a process of its own, the same test binary again, since it is to be stopped.
+/// Starts this test binary again as a child process, which can be stopped.
 #[test]
-fn no_policy_holds_more_debt_than_its_number() {
+fn no_policy_holds_more_debt_than_its_limit() {
     if let Some(path) = std::env::var_os(IN_CHILD) {
         let summary = run_probes();
         std::fs::write(path, serde_json::to_string(&summary).unwrap()).unwrap();
@@ -116,13 +115,13 @@ fn no_policy_holds_more_debt_than_its_number() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("summary");
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "no_policy_holds_more_debt_than_its_number", "--nocapture"]).env(IN_CHILD, &path);
+    command.args(["--exact", "no_policy_holds_more_debt_than_its_limit", "--nocapture"]).env(IN_CHILD, &path);
     let mut running = start(folder, command);
     running.wait_for("its workers are there", |running| program::thread_named(running.pid(), "hz-delay").is_some());
     pause(Span::from_seconds(1));
     running.hold(STALL);
     let ended = running.wait();
-    assert!(ended.status.success(), "{}", ended.told());
+    assert!(ended.status.success(), "{}", ended.describe());
     let summary = std::fs::read_to_string(&path).unwrap();
     let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
     for (name, ..) in POLICIES {
@@ -131,8 +130,8 @@ fn no_policy_holds_more_debt_than_its_number() {
         println!("{name}: at most {late} periods late when a tick started, over the bound {over} times");
         assert_eq!(count(task, "ran") + count(task, "skipped"), count(task, "due"), "{name}");
         assert!(nanos(task, "lateness_ns", "max") >= STALL.nanos() / 2, "{name}");
-        // What is kept is decided some hundred nanoseconds before the tick starts. Another thread may have the CPU in
-        // between, and a tick then starts later than was decided; that is as rare as the gap is short.
+        // The policy decides some hundred nanoseconds before the tick starts. If another thread gets the CPU in between, the
+        // tick starts with more debt; this is rare because the gap is short.
         assert!(over <= 3.0, "{name}: {over} ticks");
     }
 }

@@ -1,4 +1,4 @@
-//! Configurations and what hertzd says of them: many cases in one file of `tests/fixtures`, as
+//! Configurations and the messages they are refused with: many cases in one file of `tests/fixtures`, as
 //!
 //! ```text
 //! ### NAME
@@ -7,9 +7,9 @@
 //! the whole message
 //! ```
 //!
-//! with the last two left out where the configuration is accepted.
+//! Accepted configurations have neither `---` nor a message.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, reason = "each test file uses a part of this")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) toml: String,
-    /// What it is refused with; empty where it is accepted.
+    /// The message of the refusal; empty if it is accepted.
     pub(crate) message: String,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn read(folder: &str, topic: &str) -> Vec<Case> {
         let (toml, message) = text.split_once("---\n").unwrap_or((text, ""));
         Case { name: name.to_owned(), toml: toml.to_owned(), message: message.to_owned() }
     };
-    rest.split("\n### ").map(case).map(|case| Case { message: ended(case.message), ..case }).collect()
+    rest.split("\n### ").map(case).map(|case| Case { message: with_newline(case.message), ..case }).collect()
 }
 
 /// Writes the cases of one file.
@@ -49,8 +49,8 @@ pub(crate) fn write(folder: &str, topic: &str, cases: &[Case]) {
     fs::write(file(folder, topic), text.collect::<Vec<_>>().join("\n")).unwrap();
 }
 
-/// With the line end that the empty line before the next name took away.
-fn ended(message: String) -> String {
+/// Restores the final line break, which `split` removed with the empty line before the next name.
+fn with_newline(message: String) -> String {
     if message.is_empty() || message.ends_with('\n') { message } else { message + "\n" }
 }
 

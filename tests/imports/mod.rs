@@ -1,8 +1,8 @@
-//! What each file of a crate imports from which other file, and what of that a table of rooms forbids.
+//! Finds which files of a crate import each other, and compares that with a table of rooms.
 //!
-//! A path (in a `use` or inline) leads to the file that defines what it names: re-exports are followed. `mod child;` and
+//! A path (in a `use` or inline) resolves to the file that defines its name; re-exports are followed. `mod child;` and
 //! `pub use child::Name;` alone import nothing; naming a module imports nothing until something in it is used.
-//! Left out: code under `#[cfg(test)]`, and `lib.rs` and `main.rs`, which may name every room.
+//! Ignored: code under `#[cfg(test)]`, and `lib.rs` and `main.rs`, which may name every room.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ pub(crate) type Table = BTreeMap<String, Row>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// The rooms that it may use.
+    /// The rooms that this room may use.
     allowed: BTreeSet<String>,
     /// The paths of std and of other crates that it must not name.
     forbidden: BTreeSet<String>,
@@ -23,26 +23,26 @@ pub(crate) struct Row {
 /// A module by its path from the crate's root; the root is empty.
 type Module = Vec<String>;
 
-/// What one file says about others.
+/// The references of one file to others.
 #[derive(Debug, Default)]
 struct File {
     path: String,
     imports: Vec<Import>,
-    /// Paths with at least two segments outside of `use`.
+    /// Paths with at least two segments, outside of `use`.
     inline: Vec<Vec<String>>,
-    /// How often each word occurs outside of `use`.
+    /// The number of times each word occurs outside of `use`.
     words: BTreeMap<String, usize>,
 }
 
 #[derive(Debug)]
 struct Import {
     path: Vec<String>,
-    /// What it is called in this file; `*` for all names of a module.
+    /// Its name in this file; `*` for all names of a module.
     name: String,
     public: bool,
 }
 
-/// The words and signs of `text`, without comments, strings and lifetimes. `::` is one sign.
+/// The words and punctuation of `text`, without comments, strings and lifetimes. `::` is one token.
 fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -77,7 +77,7 @@ fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// The length of the literal that `text` begins with, both quotes included.
+/// The length of the literal at the start of `text`, including both quotes.
 fn quoted(text: &str, quote: char) -> usize {
     let mut escaped = true; // the opening quote does not end it
     for (at, c) in text.char_indices() {
@@ -89,7 +89,7 @@ fn quoted(text: &str, quote: char) -> usize {
     panic!("no closing {quote}: {text}");
 }
 
-/// Where the item that begins at `start` ends: after its `;` or its block.
+/// The end of the item that begins at `start`: after its `;` or its block.
 fn item_end(tokens: &[&str], start: usize) -> usize {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate().skip(start) {
@@ -106,7 +106,7 @@ fn item_end(tokens: &[&str], start: usize) -> usize {
     tokens.len()
 }
 
-/// Takes out every item under `#[cfg(test)]`. Returns the test modules that are files of their own.
+/// Removes every item under `#[cfg(test)]`. Also returns the test modules that have their own files.
 fn without_tests<'a>(tokens: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
     const ATTRIBUTE: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let (mut kept, mut files, mut at) = (Vec::new(), Vec::new(), 0);
@@ -125,7 +125,7 @@ fn without_tests<'a>(tokens: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
     (kept, files)
 }
 
-/// Reads the tree of a `use`, from `at` to the sign that ends it; returns where that is.
+/// Reads the tree of a `use` from `at`; returns the index of the token that ends it.
 fn read_use(tokens: &[&str], mut at: usize, prefix: &[String], public: bool, into: &mut Vec<Import>) -> usize {
     let mut path = prefix.to_vec();
     let mut name = None;
@@ -159,7 +159,7 @@ fn read_use(tokens: &[&str], mut at: usize, prefix: &[String], public: bool, int
     at
 }
 
-/// The paths and words of a file, without those of its tests.
+/// The paths and words of a file, without its tests.
 fn read_file(path: &str, tokens: &[&str]) -> File {
     let is_word =
         |at: usize| tokens.get(at).is_some_and(|token| token.starts_with(|c: char| c.is_alphabetic() || c == '_'));
@@ -209,7 +209,7 @@ fn modules(sources: &Sources) -> BTreeMap<Module, File> {
     modules
 }
 
-/// The file that defines what `path` leads to, seen from `module`. `None`: another crate, or a module as such.
+/// The file that defines the name at `path`, as seen from `module`. `None`: another crate, or a module itself.
 fn resolve<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> Option<&'a str> {
     let (first, rest) = path.split_first()?;
     let bound = |module: &[String]| modules[module].imports.iter().find(|import| import.name == *first);
@@ -220,7 +220,7 @@ fn resolve<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[S
         _ if modules.contains_key(&[module, std::slice::from_ref(first)].concat()) => resolve_in(modules, module, path),
         _ => {
             let import = bound(module)?;
-            // `use name::Thing as name;` and the like lead to another crate.
+            // Paths such as `use name::Thing as name;` resolve to another crate.
             if import.path[0] == *first {
                 return None;
             }
@@ -231,7 +231,7 @@ fn resolve<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[S
 
 fn resolve_super<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: &[String]) -> Option<&'a str> {
     let ups = path.iter().take_while(|segment| *segment == "super").count();
-    // More than there are parents: this is inside an inline module.
+    // More `super`s than parents: this is inside an inline module.
     resolve_in(modules, &module[..module.len().saturating_sub(ups)], &path[ups..])
 }
 
@@ -242,7 +242,7 @@ fn resolve_in<'a>(modules: &'a BTreeMap<Module, File>, module: &[String], path: 
     let file = &modules[module];
     let import = file.imports.iter().find(|import| import.name == *first);
     match import {
-        // A module and what it passes on may share a name: only the former has something in it.
+        // A module and a re-exported item may share a name: only the module has items in it.
         _ if modules.contains_key(&child) && (!rest.is_empty() || import.is_none()) => {
             resolve_in(modules, &child, rest)
         }
@@ -272,8 +272,8 @@ fn room(path: &str) -> &str {
     path.split('/').next().unwrap().trim_end_matches(".rs")
 }
 
-/// Each use that the table does not allow, and each room that is only in the code or only in the table.
-pub(crate) fn trespasses(table: &Table, sources: &Sources) -> Vec<String> {
+/// Each use that the table forbids, and each room that is only in the code or only in the table.
+pub(crate) fn violations(table: &Table, sources: &Sources) -> Vec<String> {
     let uses = uses(sources);
     let rooms: BTreeSet<_> = uses.keys().map(|path| room(path)).collect();
     let listed: BTreeSet<_> = table.keys().map(String::as_str).collect();
@@ -296,7 +296,7 @@ pub(crate) fn trespasses(table: &Table, sources: &Sources) -> Vec<String> {
     found
 }
 
-/// A shortest circle through each file that is in one: its files in the order of their imports.
+/// For each file in a circle, a shortest circle through it: its files in the order of their imports.
 pub(crate) fn circles(sources: &Sources) -> BTreeSet<Vec<String>> {
     let uses = uses(sources);
     let through = |start: &String| {
@@ -327,7 +327,8 @@ pub(crate) fn circles(sources: &Sources) -> BTreeSet<Vec<String>> {
     uses.keys().filter_map(through).collect()
 }
 
-/// The table of rooms in a page, from the words in backticks: the rooms, what they may use, what they must not name.
+/// Reads the table of rooms in a page from the words in backticks: the rooms, the rooms they may use, the paths they must
+/// not name.
 pub(crate) fn table(page: &str) -> Table {
     let rows = page.lines().skip_while(|line| !line.starts_with("| room |")).skip(2);
     let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<BTreeSet<_>>();

@@ -13,10 +13,10 @@ use tempfile::TempDir;
 /// The program under test.
 pub(crate) const HERTZD: &str = env!("CARGO_BIN_EXE_hertzd");
 
-/// Stands for the folder of the test's files in a configuration.
+/// Placeholder in a configuration for the folder of the test's files.
 pub(crate) const HERE: &str = "@HERE@";
 
-/// A started program, which is killed when the test ends.
+/// A started program. Killed on drop.
 pub(crate) struct Running {
     child: Child,
     folder: TempDir,
@@ -49,7 +49,7 @@ pub(crate) fn run_in(folder: TempDir, mut command: Command, config: &str, args: 
     start(folder, command)
 }
 
-/// Starts `command` as it is, with its output in files in `folder`: no pipe can fill up and block it.
+/// Starts `command` with its output in files in `folder`, since a full pipe would block it.
 pub(crate) fn start(folder: TempDir, mut command: Command) -> Running {
     let file = |name| File::create(folder.path().join(name)).unwrap();
     let command = command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr")).env_remove("HERTZD_LOG");
@@ -70,12 +70,12 @@ impl Running {
         fs::read_to_string(self.folder.path().join("stderr")).unwrap()
     }
 
-    /// Waits until it has logged that its workers are set up; the first release follows within milliseconds.
+    /// Waits until it has logged what its workers were granted; the first release follows within milliseconds.
     pub(crate) fn wait_until_granted(&mut self) {
         self.wait_for("it is set up", |running| running.stderr().contains("granted"));
     }
 
-    /// Waits until `seen`, for as long as the program runs.
+    /// Waits until `seen` is true. Fails if the program ends first.
     pub(crate) fn wait_for(&mut self, what: &str, mut seen: impl FnMut(&Self) -> bool) {
         let begun = KernelClock::monotonic().now();
         while !seen(self) {
@@ -106,7 +106,7 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits for its end. The limit is that of a hang, not of a slow machine.
+    /// Waits until it ends. The limit detects a hang and leaves room for a slow machine.
     pub(crate) fn wait(mut self) -> Ended {
         let begun = KernelClock::monotonic().now();
         let status = loop {
@@ -133,7 +133,7 @@ impl Ended {
     /// The one line on stdout.
     pub(crate) fn summary(&self) -> Value {
         let lines: Vec<_> = self.stdout.lines().collect();
-        let &[line] = &lines[..] else { panic!("not one line but {}: {}", lines.len(), self.told()) };
+        let &[line] = &lines[..] else { panic!("not one line but {}: {}", lines.len(), self.describe()) };
         let summary: Value = serde_json::from_str(line).unwrap();
         assert_eq!(summary["version"], 1);
         for task in summary["tasks"].as_array().unwrap() {
@@ -142,13 +142,13 @@ impl Ended {
         summary
     }
 
-    /// Its status and all output, for a message.
-    pub(crate) fn told(&self) -> String {
+    /// The exit status and all output, for the message of an assertion.
+    pub(crate) fn describe(&self) -> String {
         format!("{}\n--- stdout\n{}\n--- stderr\n{}", self.status, self.stdout, self.stderr)
     }
 }
 
-/// How long to wait before something counts as hanging.
+/// The time after which a program counts as hanging.
 const PATIENCE: Span = Span::from_seconds(120);
 
 /// Sends `signal` to `pid`, with the built-in `kill` of the shell.
@@ -163,7 +163,7 @@ pub(crate) fn threads(pid: u32) -> impl Iterator<Item = PathBuf> {
     tasks.filter_map(|entry| Some(entry.ok()?.path()))
 }
 
-/// The id of the process's thread whose name starts with `prefix`.
+/// The id of the thread of a process whose name starts with `prefix`.
 pub(crate) fn thread_named(pid: u32, prefix: &str) -> Option<u32> {
     let named = |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|name| name.starts_with(prefix));
     threads(pid).find(named)?.file_name()?.to_str()?.parse().ok()
@@ -173,18 +173,18 @@ fn state(thread: &Path) -> Option<char> {
     fs::read_to_string(thread.join("stat")).ok()?.rsplit_once(") ")?.1.chars().next()
 }
 
-/// The part of a summary that is about `name`.
+/// The part of a summary about task `name`.
 pub(crate) fn task<'a>(summary: &'a Value, name: &str) -> &'a Value {
     let tasks = summary["tasks"].as_array().unwrap();
     tasks.iter().find(|task| task["task"] == name).unwrap_or_else(|| panic!("no task {name}: {summary}"))
 }
 
-/// A count in a part of a summary.
+/// The count `key` in a part of a summary.
 pub(crate) fn count(part: &Value, key: &str) -> u64 {
     part[key].as_u64().unwrap_or_else(|| panic!("no count {key}: {part}"))
 }
 
-/// Nanoseconds in a distribution.
+/// The nanoseconds of `key` in a distribution.
 pub(crate) fn nanos(part: &Value, distribution: &str, key: &str) -> i64 {
     part[distribution][key].as_i64().unwrap_or_else(|| panic!("no {distribution}.{key}: {part}"))
 }
@@ -195,7 +195,7 @@ pub(crate) fn is_root() -> bool {
     status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
 }
 
-/// The policy that the first worker was granted.
+/// The policy granted to the first worker.
 pub(crate) fn granted(summary: &Value) -> &str {
     summary["workers"][0]["granted"]["policy"].as_str().unwrap()
 }

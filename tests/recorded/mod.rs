@@ -1,6 +1,6 @@
-//! Reads recordings back: by the crates that others use, and by the official Python reader.
+//! Reads recordings with widely used crates and with the official Python reader.
 
-#![allow(dead_code, reason = "each test file is a crate of its own, and uses a part of this")]
+#![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
 use crate::program::task;
 use serde_json::Value;
@@ -18,7 +18,7 @@ pub(crate) struct Message {
     pub(crate) data: Vec<u8>,
 }
 
-/// The messages of a file up to its end or, where that is missing, its last whole chunk.
+/// The messages of a file; without an end record, those up to its last whole chunk.
 pub(crate) fn messages(path: &Path) -> Vec<Message> {
     let bytes = fs::read(path).unwrap();
     let stream = mcap::MessageStream::new_with_options(&bytes, mcap::read::Options::IgnoreEndMagic.into());
@@ -31,7 +31,7 @@ pub(crate) fn messages(path: &Path) -> Vec<Message> {
     messages.collect()
 }
 
-/// The number of messages in the summary at the end of the file; `None`: it has no end.
+/// The number of messages in the summary at the end of the file; `None` without a summary.
 pub(crate) fn counted(path: &Path) -> Option<u64> {
     mcap::Summary::read(&fs::read(path).unwrap()).ok()??.stats.map(|stats| stats.message_count)
 }
@@ -42,7 +42,8 @@ pub(crate) fn by_topic(messages: &[Message]) -> BTreeMap<&str, Vec<&Message>> {
     topics
 }
 
-/// What the official Python reader finds: a line per message, and of sound and pictures the fields. Chunks are checked.
+/// Prints what the official Python reader finds: a line per message, with the fields of sound and pictures. Verifies the
+/// checksums of chunks.
 const READER: &str = r#"
 import json, sys
 from mcap.exceptions import EndOfFile, McapError
@@ -66,10 +67,10 @@ with open(path, "rb") as file:
         if whole: raise
 "#;
 
-/// The lines of the Python reader; `None`: it is not there.
+/// The output of the Python reader; `None` if it is not installed.
 pub(crate) fn python(path: &Path, whole: bool) -> Option<Vec<Value>> {
-    let there = Command::new("python3").args(["-c", "import mcap.reader, mcap_protobuf.decoder"]).output();
-    if !there.is_ok_and(|output| output.status.success()) {
+    let installed = Command::new("python3").args(["-c", "import mcap.reader, mcap_protobuf.decoder"]).output();
+    if !installed.is_ok_and(|output| output.status.success()) {
         println!("skipped: python3 has no mcap and mcap-protobuf-support");
         return None;
     }
@@ -81,7 +82,7 @@ pub(crate) fn python(path: &Path, whole: bool) -> Option<Vec<Value>> {
     Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 
-/// That the Python reader finds the same.
+/// Asserts that the Python reader finds the same messages.
 pub(crate) fn python_agrees(path: &Path, messages: &[Message], whole: bool) {
     let Some(lines) = python(path, whole) else { return };
     let found = lines.iter().map(|line| {
@@ -93,7 +94,7 @@ pub(crate) fn python_agrees(path: &Path, messages: &[Message], whole: bool) {
     assert_eq!(found.collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
 }
 
-/// Files of a recording, finished ones first, in the order of their names.
+/// The files of a recording: finished ones in the order of their names, then the current one.
 pub(crate) fn files(folder: &Path, stem: &str, ending: &str) -> Vec<PathBuf> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let ours = |path: &PathBuf| {
@@ -101,7 +102,7 @@ pub(crate) fn files(folder: &Path, stem: &str, ending: &str) -> Vec<PathBuf> {
         name.starts_with(&format!("{stem}.")) && name.ends_with(ending)
     };
     let mut files: Vec<_> = names.filter(ours).collect();
-    // `x.2026…Z.csv` stands before `x.2026…Z-2.csv`, and `x.csv` at the end.
+    // `x.2026…Z.csv` comes before `x.2026…Z-2.csv`, and `x.csv` comes last.
     files.sort_by_key(|path| {
         let name = path.file_name().unwrap().to_str().unwrap().trim_end_matches(ending).to_owned();
         let (time, number) = name.split_once("Z-").unwrap_or((name.trim_end_matches('Z'), "1"));

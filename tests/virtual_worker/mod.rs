@@ -1,4 +1,4 @@
-//! Runs the worker's real loop on the virtual clock and keeps every record; and a small generator of random numbers.
+//! Runs the worker's real loop on the virtual clock and keeps every record. Also a small random number generator.
 
 #![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
@@ -54,7 +54,7 @@ pub(crate) struct Spec {
     pub(crate) task: Box<dyn Task>,
 }
 
-/// Runs the loop over `specs` on `clock`, which shows the epoch: every release before `epoch + length`.
+/// Runs `specs` on `clock`, whose current instant is the epoch: every release before `epoch + length`.
 pub(crate) fn run(
     clock: SimClock,
     epoch: Instant,
@@ -86,7 +86,7 @@ pub(crate) fn run(
     (report, records)
 }
 
-/// Spans of these numbers of nanoseconds.
+/// Spans from nanoseconds.
 pub(crate) fn spans(nanos: &[i64]) -> Vec<Span> {
     nanos.iter().copied().map(Span::from_nanos).collect()
 }
