@@ -1,14 +1,14 @@
 # shellcheck shell=bash
 # A Debian that boots a real systemd with journald, in a container. Sourced; needs root, and lib.sh.
 #
-# The root file system is made once and stays as made: what a container writes goes to a tmpfs over it.
+# The root file system is built once and never changes: a tmpfs over it takes what a container writes.
 
 CACHE=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/hertzd-system
-# The binary under test runs on the container's C library, so it is this machine's Debian wherever there is one.
+# The binary under test runs on the container's C library, so the container has the host's release if the host is Debian.
 # shellcheck source=/etc/os-release
 SUITE=${HERTZD_SUITE:-$(. /etc/os-release; [ "${ID:-}" = debian ] && echo "${VERSION_CODENAME:-bookworm}" || echo bookworm)}
 
-# rootfs: prints the folder of the root file system, made now if it is not there.
+# rootfs: prints the folder of the root file system; builds it first if needed.
 rootfs() {
     local include=systemd,systemd-sysv,procps,passwd,jq,libasound2
     # shellcheck disable=SC2016 # $1 is for mmdebstrap
@@ -17,7 +17,7 @@ rootfs() {
         '--aptopt=APT::Install-Recommends "0"' '--aptopt=Acquire::Languages "none"'
         '--dpkgopt=path-exclude=/usr/share/doc/*' '--dpkgopt=path-exclude=/usr/share/man/*'
         '--dpkgopt=path-exclude=/usr/share/locale/*' '--dpkgopt=path-exclude=/usr/share/info/*'
-        # The packages tested are installed whole; and names are the container's own matter.
+        # Tested packages are installed with their documentation; the container sets its own host name and DNS.
         '--customize-hook=rm -f "$1/etc/dpkg/dpkg.cfg.d/99mmdebstrap" "$1/etc/hostname" "$1/etc/resolv.conf"'
     )
     local key folder
@@ -34,17 +34,17 @@ rootfs() {
     [ -d "$folder" ] && printf '%s\n' "$folder"
 }
 
-# up HOST:INSIDE...: boots a container with these folders in it, read-only, and waits until it is up. What it says at
-# boot goes to $WORK/boot.
+# up HOST:INSIDE...: boots a container with these folders mounted read-only, and waits until it is up. $WORK/boot gets its
+# output at boot.
 up() {
     local binds=() folder
     for bind; do binds+=("--bind-ro=$bind"); done
     folder=$(rootfs)
-    # Without CAP_IPC_LOCK, nspawn's own filter refuses mlockall, whatever a unit says.
+    # Without CAP_IPC_LOCK, nspawn's own filter refuses mlockall, regardless of the unit.
     setsid systemd-nspawn -q -D "$folder" --volatile=overlay --boot --register=no --keep-unit \
         --machine="hertzd-$$" --console=pipe --capability=CAP_IPC_LOCK "${binds[@]}" </dev/null >"$WORK/boot" 2>&1 &
     NSPAWN=$!
-    if ! until_ok 10 pgrep -P "$NSPAWN" || ! LEADER=$(pgrep -P "$NSPAWN" | head -n 1) || ! until_ok 60 booted; then
+    if ! within 10 pgrep -P "$NSPAWN" || ! LEADER=$(pgrep -P "$NSPAWN" | head -n 1) || ! within 60 booted; then
         cat "$WORK/boot" >&2
         return 1
     fi
@@ -55,11 +55,11 @@ inside() { nsenter -t "$LEADER" -a -- env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin 
 
 booted() { case $(inside systemctl is-system-running) in running|degraded) ;; *) return 1 ;; esac; }
 
-# down: ends the container, whatever state it is in.
+# down: ends the container in any state.
 down() {
     [ -n "${NSPAWN:-}" ] && [ -d "/proc/$NSPAWN" ] || return 0
     inside systemctl poweroff >/dev/null 2>&1 || :
-    until_ok 10 ended || kill -KILL "$LEADER" 2>/dev/null || :
+    within 10 ended || kill -KILL "$LEADER" 2>/dev/null || :
     wait "$NSPAWN" 2>/dev/null || :
 }
 

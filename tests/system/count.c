@@ -1,7 +1,7 @@
-/* Counts what a program's threads ask of the C library: memory, and locks. Loaded before it (LD_PRELOAD), it counts for
-   every thread by itself, in the file that HERTZD_COUNT_FILE names: one slot of four 64-bit numbers for each thread, its
-   number, calls for memory, locks taken, 0. Whoever reads the file twice knows what happened in between. It sees what
-   any library does, not only the program's own code; it does not see locks that are made of atomics alone. */
+/* Counts the calls of a program's threads to the C library for memory and locks. Load it with LD_PRELOAD. It counts per
+   thread in the file that HERTZD_COUNT_FILE names: one slot of four 64-bit numbers per thread (thread id, memory calls,
+   locks taken, 0). The difference between two reads is the number of calls in between. It counts calls from all
+   libraries, not only the program's own code, but not locks that consist of atomics alone. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -29,8 +29,8 @@ __attribute__((constructor)) static void begin(void) {
     const char *name = getenv("HERTZD_COUNT_FILE");
     int file = name ? open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0644) : -1;
     if (file < 0 || ftruncate(file, SLOTS * sizeof(struct slot)) != 0) return;
-    void *there = mmap(0, SLOTS * sizeof(struct slot), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (there != MAP_FAILED) slots = there;
+    void *mapped = mmap(0, SLOTS * sizeof(struct slot), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (mapped != MAP_FAILED) slots = mapped;
     close(file);
 }
 
@@ -38,8 +38,8 @@ static struct slot *own(void) {
     static struct slot nowhere;
     if (mine) return mine;
     if (!slots) return &nowhere;
-    uint32_t place = __atomic_fetch_add(&used, 1, __ATOMIC_RELAXED);
-    mine = place < SLOTS ? &slots[place] : &nowhere;
+    uint32_t index = __atomic_fetch_add(&used, 1, __ATOMIC_RELAXED);
+    mine = index < SLOTS ? &slots[index] : &nowhere;
     mine->thread = syscall(SYS_gettid);
     return mine;
 }

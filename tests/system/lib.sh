@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Checks and waiting, for the script that orchestrates and for those that run inside. Sourced.
+# Checks and waits, for `run` and for the scripts that it runs in the container and in the virtual machine. Sourced.
 
 PASSED=0 FAILED=0 SKIPPED=0
 
@@ -22,14 +22,14 @@ at_most() {
     if awk -v a="$2" -v b="$3" 'BEGIN { exit !(a != "" && a <= b) }'; then ok "$1 ($2)"; else not_ok "$1: $2 is above $3"; fi
 }
 
-tally() { printf '%d passed, %d failed, %d skipped\n' "$PASSED" "$FAILED" "$SKIPPED"; }
+print_counts() { printf '%d passed, %d failed, %d skipped\n' "$PASSED" "$FAILED" "$SKIPPED"; }
 
 millis() { date +%s%3N; }
 # since START: seconds from START (of `millis`) until now.
 since()  { awk -v ms="$(($(millis) - $1))" 'BEGIN { printf "%.3f", ms / 1000 }'; }
 
-# until_ok SECONDS COMMAND...: runs it every 50 ms until it succeeds or the time is up.
-until_ok() {
+# within SECONDS COMMAND...: runs it every 50 ms until it succeeds; fails when the time is up.
+within() {
     local end=$(($(millis) + $1 * 1000)); shift
     until "$@" >/dev/null 2>&1; do
         [ "$(millis)" -lt "$end" ] || return 1

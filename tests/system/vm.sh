@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# A Debian 12 on its PREEMPT_RT kernel, with real drivers and no hardware: QEMU's own emulation, without KVM. Sourced;
-# needs root, lib.sh, and $WORK for what a run leaves behind.
+# A Debian 12 with its PREEMPT_RT kernel and real drivers, without hardware: QEMU emulates it, without KVM. Sourced; needs
+# root, lib.sh, and $WORK for the output of a run.
 #
-# The machine is made and booted once, and saved as it waits for a command. Each run goes on from there, on a copy that
-# is thrown away with all that was written.
+# The machine is built and booted once, and saved while it waits for a command. Each run continues from there, on a copy
+# that is discarded afterwards.
 
 CACHE=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/hertzd-system
 TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# make_root FOLDER KERNEL: its root file system in FOLDER/root, with this kernel.
+# make_root FOLDER KERNEL: builds the root file system in FOLDER/root, with this kernel.
 make_root() {
     local include=systemd,systemd-sysv,udev,kmod,procps,passwd,jq,python3,initramfs-tools,linux-image-$2
     include+=,v4l-utils,alsa-utils,i2c-tools,gpiod,strace
@@ -17,7 +17,7 @@ make_root() {
         '--aptopt=APT::Install-Recommends "0"' '--aptopt=Acquire::Languages "none"'
     )
     for path in doc man locale info; do options+=("--dpkgopt=path-exclude=/usr/share/$path/*"); done
-    # Of 4,000 modules, those that a test can have here.
+    # Of 4,000 modules, only those that the tests use.
     options+=('--dpkgopt=path-exclude=/lib/modules/*/kernel/*')
     for path in arch crypto lib net/9p fs/9p fs/netfs fs/fscache fs/ext4 fs/jbd2 fs/mbcache fs/configfs drivers/block/virtio_blk \
         drivers/virtio drivers/char drivers/gpio drivers/hwmon drivers/i2c drivers/iio drivers/media/common \
@@ -25,13 +25,13 @@ make_root() {
         sound/core sound/drivers sound/soundcore; do
         options+=("--dpkgopt=path-include=/lib/modules/*/kernel/$path*")
     done
-    # An initial RAM disk that mounts the root file system and can nothing else.
+    # An initial RAM disk that only mounts the root file system.
     # shellcheck disable=SC2016 # $1 is for mmdebstrap
     options+=(
         '--essential-hook=mkdir -p "$1/etc/initramfs-tools/conf.d"
             echo MODULES=list >"$1/etc/initramfs-tools/conf.d/small"
             printf "%s\n" virtio_pci virtio_blk crc32c_generic ext4 >"$1/etc/initramfs-tools/modules"'
-        # The packages tested are installed whole.
+        # Tested packages are installed with their documentation.
         '--customize-hook=rm -f "$1/etc/dpkg/dpkg.cfg.d/99mmdebstrap" "$1/etc/resolv.conf"
             echo hertzd-test >"$1/etc/hostname"; md5sum <"$1/etc/hostname" | cut -d " " -f 1 >"$1/etc/machine-id"'
     )
@@ -41,8 +41,8 @@ make_root() {
     }
     cat >"$1/root/usr/local/sbin/from-host" <<'END'
 #!/bin/bash
-# Says that the machine waits, where it can be saved, and does what the host then says: "install", after which it waits
-# again, or the name of a script of in-vm/, after which it is off.
+# Reports that the machine waits, at which point it can be saved, and runs the host's command: "install", then it waits
+# again, or the name of a script of in-vm/, then it powers off.
 until case $(systemctl is-system-running) in running|degraded) ;; *) false ;; esac; do sleep 0.2; done
 modprobe -a 9pnet_virtio 9p
 stty -F /dev/ttyS1 raw -echo
@@ -52,19 +52,19 @@ while echo waiting; read -r name; do
     folder out rw
     folder package ro,cache=loose
     folder system ro,cache=loose
-    # The host's clock stamps the file; the machine's own stood still while it was saved.
+    # The host's clock stamps the file; the machine's own clock stopped while it was saved.
     touch /srv/out/now && date -s "@$(stat -c %.9Y /srv/out/now)" >/dev/null
     cd /root
     if [ "$name" = install ]; then
         dpkg -i /srv/package/hertzd_*.deb </dev/null 2>&1 | cat
         systemctl stop hertzd && umount /srv/out /srv/package /srv/system && continue
     fi
-    # Not to the line itself, on which programs would print in colour; and what a script leaves running holds nothing up.
+    # Not to the serial line itself: on a terminal, programs print in colour. Processes that a script leaves running block nothing.
     bash "/srv/system/in-vm/$name.sh" </dev/null > >(cat) 2>&1
     sleep 0.2
     journalctl --sync
     journalctl -q -o short-precise >/srv/out/journal
-    # At once: what is worth keeping is on the host.
+    # Without a clean shutdown: everything that is kept is on the host.
     systemctl poweroff -ff >/dev/null 2>&1
 done
 END
@@ -80,8 +80,8 @@ END
     systemctl --root="$1/root" --quiet enable from-host.service
 }
 
-# make_modules FOLDER KERNEL: the test drivers that Debian's kernel leaves out, from Debian's own source of that kernel,
-# into FOLDER/root: gpio-sim, iio_dummy with its buffer and events, and triggers for it by timer and by a write.
+# make_modules FOLDER KERNEL: builds the test drivers that Debian's kernel lacks from Debian's source of that kernel, into
+# FOLDER/root: gpio-sim, iio_dummy with its buffer and events, and its triggers by timer and by a write.
 make_modules() {
     local build=$1/modules source=linux-source-6.1 extra=$1/root/lib/modules/$2/extra
     mkdir -p "$build" "$extra"
@@ -91,7 +91,7 @@ make_modules() {
         mv drivers/gpio/{gpio-sim.c,gpiolib.h} kernel/irq/irq_sim.c drivers/iio/dummy/*.[ch] \
             drivers/iio/industrialio-{configfs,sw-device,sw-trigger}.c drivers/iio/trigger/iio-trig-{hrtimer,sysfs}.c .
         rm -r drivers kernel
-        # This one was not made to be a module: it says no licence, and calls what only the kernel proper may call.
+        # irq_sim is not meant to be a module: it declares no licence, and calls a function that is not exported.
         sed -i 's/irq_to_desc(irqnum)/irq_data_to_desc(irq_get_irq_data(irqnum))/' irq_sim.c
         printf '%s\n' '#include <linux/module.h>' 'MODULE_LICENSE("GPL");' >>irq_sim.c
         printf '%s\n' 'ccflags-y := -DCONFIG_IIO_SIMPLE_DUMMY_EVENTS=1 -DCONFIG_IIO_SIMPLE_DUMMY_BUFFER=1' \
@@ -106,7 +106,7 @@ make_modules() {
     rm -r "$build"
 }
 
-# make_image FOLDER KERNEL: of FOLDER/root, the files that QEMU starts from.
+# make_image FOLDER KERNEL: makes the files that QEMU boots from FOLDER/root.
 make_image() {
     local root=$1/root
     cp "$root/boot/vmlinuz-$2" "$1/kernel"
@@ -117,8 +117,8 @@ make_image() {
     qemu-img create -q -f qcow2 -F raw -b root.img "$1/saved"
 }
 
-# emulate FOLDER DISK OUT PACKAGE SYSTEM ARGUMENT...: QEMU as it must be every time, or what was saved is of no use. The
-# second serial line is left to the arguments. In the background: it takes the place of the shell.
+# emulate FOLDER DISK OUT PACKAGE SYSTEM ARGUMENT...: runs QEMU with the options that a saved machine requires to be the
+# same every time. The arguments set the second serial line. Replaces the shell: call it in the background.
 emulate() {
     local folder=$1 disk=$2 out=$3 package=$4 system=$5; shift 5
     exec timeout -k 5 "${LIMIT:-600}" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi,tb-size=512 -cpu Nehalem -smp 2 -m 1024 \
@@ -133,34 +133,34 @@ cryptomgr.notests systemd.show_status=0 systemd.mask=timers.target systemd.mask=
         -serial "file:$out/console" "$@"
 }
 
-# save FOLDER DISK PACKAGE COMMAND [ARGUMENT]...: starts QEMU, says COMMAND to the machine, and when it then waits, keeps
-# its memory in DISK, beside what it wrote.
+# save FOLDER DISK PACKAGE COMMAND [ARGUMENT]...: starts QEMU, sends COMMAND to the machine, and once it waits, saves its
+# memory in DISK, together with its file system.
 save() {
-    local folder=$1 disk=$2 package=$3 command=$4 out said; shift 4
-    out=$(mktemp -d) said=$out/said
+    local folder=$1 disk=$2 package=$3 command=$4 out serial; shift 4
+    out=$(mktemp -d) serial=$out/serial
     mkfifo "$out"/monitor.{in,out}
     emulate "$folder" "$disk" "$out" "$package" "$TESTS" "$@" -serial stdio -monitor "pipe:$out/monitor" \
-        < <(printf %s "$command") >"$said" 2>&1 9>&- &
-    # shellcheck disable=SC2064 # this one
+        < <(printf %s "$command") >"$serial" 2>&1 9>&- &
+    # shellcheck disable=SC2064 # expand now: this process
     trap "kill $! 2>/dev/null || :; rm -r $out" EXIT
     exec 7<>"$out/monitor.out" 8<>"$out/monitor.in"
-    until_ok 300 grep -q waiting "$said" || { cat "$said" "$out/console"; return 1; }
+    within 300 grep -q waiting "$serial" || { cat "$serial" "$out/console"; return 1; }
     printf '%s\n' 'savevm waiting' quit >&8
-    wait "$!" || { cat "$said"; return 1; }
+    wait "$!" || { cat "$serial"; return 1; }
     exec 7<&- 8<&-
     qemu-img snapshot -l "$disk" | grep -q waiting
 }
 
-# machine: prints the folder of the saved machine, made now if it is not there.
+# machine: prints the folder of the saved machine; builds it first if needed.
 machine() {
     local headers kernel key folder
-    # The modules must be made for the very kernel that runs: so it is the one whose headers are installed here.
+    # The modules must match the running kernel, so the machine gets the kernel whose headers are installed here.
     headers=$(dpkg-query -W -f '${Version} ${Depends}' linux-headers-rt-amd64) || return
     kernel=$(grep -o '6\.1\.[^ ]*-rt-amd64' <<<"$headers") || { echo "linux-headers-rt-amd64 here is not of Debian 12" >&2; return 1; }
     key=$(printf '%s\n' "$headers" "$(declare -f make_root make_modules make_image emulate save)" | sha256sum | cut -c1-12)
     folder=$CACHE/vm-$key
     mkdir -p "$CACHE"
-    # A lock for each: who needs another does not wait.
+    # One lock per machine, so that building one does not block another.
     [ -d "$folder" ] || (
         set -e
         flock 9
@@ -176,8 +176,8 @@ machine() {
     [ -d "$folder" ] && printf '%s\n' "$folder"
 }
 
-# with_package MACHINE FOLDER: prints the file of the saved machine in which the package of FOLDER is installed, and
-# hertzd stopped; made now if it is not there. Those of former packages go.
+# with_package MACHINE FOLDER: prints the file of the saved machine that has the package of FOLDER installed and hertzd
+# stopped; makes it first if needed. Deletes the files of earlier packages.
 with_package() {
     local disk
     disk=$1/with-$(cat "$2"/hertzd_*.deb | sha256sum | cut -c1-12)
@@ -193,8 +193,8 @@ with_package() {
     [ -e "$disk" ] && printf '%s\n' "$disk"
 }
 
-# in_vm SAVED NAME: goes on from there with in-vm/NAME.sh, and says what it says. In $WORK/out there is afterwards what it
-# put into /srv/out, the journal and the console.
+# in_vm SAVED NAME: continues from SAVED with in-vm/NAME.sh and prints its output. Afterwards $WORK/out has the files of
+# /srv/out, the journal and the console.
 in_vm() {
     local status=0
     rm -rf "$WORK/out" "$WORK/disk"
@@ -209,5 +209,5 @@ in_vm() {
     [ "$status" != 124 ] || echo "ended after ${LIMIT:-600} s"
 }
 
-# vm_down: ends the machine, whatever state it is in.
+# vm_down: ends the machine in any state.
 vm_down() { [ ! -e "$WORK/qemu" ] || kill "$(cat "$WORK/qemu")" 2>/dev/null || :; }

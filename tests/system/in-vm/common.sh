@@ -1,88 +1,88 @@
 # shellcheck shell=bash disable=SC2034
-# What the scripts share that run in the virtual machine: as root, on PREEMPT_RT, with real systemd, udev and drivers.
-# Sourced, by a script that begins and is run so:
+# Shared by the scripts that run in the virtual machine: as root, on PREEMPT_RT, with real systemd, udev and drivers.
+# Sourced. A script begins, and is run, like this:
 #
 #     #!/bin/bash
-#     # NAME: what it proves, in a line.
+#     # One line that says what the script tests.
 #     . "$(dirname "$0")/common.sh"
 #
 #     sudo tests/system/run NAME                      builds the package first
-#     sudo HERTZD_DEB=FILE tests/system/run NAME      takes this one; 3 s and what the script takes
+#     sudo HERTZD_DEB=FILE tests/system/run NAME      uses this package; takes 3 s plus the script's time
 #
-# Each script has the machine to itself, as it was saved: the package is installed, hertzd is stopped, no test driver is
-# loaded (boot.sh alone finds no package). It can leave it in any state. There is no network and no D-Bus: systemctl and
-# journalctl work, `systemd-run --wait` and `--pipe` do not. Tools: python3, jq, v4l2-ctl, arecord, aplay, i2cget, gpioget.
+# Each script has the machine to itself, in its saved state: the package is installed (except for boot.sh), hertzd is
+# stopped, and no test driver is loaded. It may leave the machine in any state. There is no network and no D-Bus: systemctl
+# and journalctl work, `systemd-run --wait` and `--pipe` do not. Tools: python3, jq, v4l2-ctl, arecord, aplay, i2cget, gpioget.
 #
-# From lib.sh: check, refuse, same, has, lacks, at_most, skip, until_ok. From in/common.sh, about the service:
-#     setup [LINE]... <CONFIGURATION    starts hertzd with it, and with these lines of [Service]
-#     snapshot FILTER, task NAME FIELD, ticked NAME COUNT    from `hertzd status --json`, by jq
+# From lib.sh: check, refuse, same, has, lacks, at_most, skip, within. From in/common.sh, about the service:
+#     setup [LINE]... <CONFIGURATION    restarts hertzd with it and with these lines of [Service]
+#     snapshot FILTER, task NAME FIELD, ticked NAME COUNT    from `hertzd status --json`, filtered by jq
 #     entries, messages, sum, show, is, active, main_pid, worker NAME, $STATE, $INVOCATION and the ids of messages
 # From here:
-#     in_unit COMMAND...    runs it as the service would be: its user, groups, devices and sandbox
+#     in_unit COMMAND...    runs it with the service's user, groups, devices and sandbox
 #     load_vivid [OPTION]...    $VIDEO               unbind_vivid, bind_vivid: unplugged, plugged in
 #     load_aloop [OPTION]...    hw:Loopback,0,0 (play), hw:Loopback,1,0 (record)     unbind_aloop, bind_aloop
 #     load_lm75 [CELSIUS]       $I2C_BUS, $HWMON     unbind_lm75, bind_lm75; set_lm75 CELSIUS
 #     load_gpio_sim [LINES]     $GPIOCHIP            unbind_gpio_sim, bind_gpio_sim; pull LINE up|down; driven LINE
 #     load_iio_dummy [HERTZ]    $IIO, $IIO_DEV, $IIO_TRIGGER, $IIO_TRIGGER_NAME      unbind_iio_dummy, bind_iio_dummy
-# Each load_ and bind_ returns when udev is done, with 0 if the device is there.
+# Each load_ and bind_ returns when udev is done; it succeeds if the device exists.
 #
-# /srv/out is a folder of the host. Emulated, a CPU is ten times slower and wakes up milliseconds late: wait with
-# until_ok, generously, for what must happen, and assert nothing of how soon.
+# /srv/out is a folder of the host. An emulated CPU is ten times slower and wakes up milliseconds late: wait for events
+# with generous limits (`within`), and make no assertion about how soon they happen.
 
 . "$(dirname "$0")/../in/common.sh"
-# A machine this slow must not be taken for a daemon that hangs.
+# On a machine this slow a short timeout would mistake a slow daemon for a hanging one.
 WATCHDOG=60s
 
-# there PATH...: they are there, with the groups and modes that udev gives them.
-there() {
+# wait_for_nodes PATH...: until they exist and udev has set their groups and modes.
+wait_for_nodes() {
     local path
-    for path; do until_ok 20 test -e "$path" || return; done
+    for path; do within 20 test -e "$path" || return; done
     udevadm settle
 }
 
 load_vivid() {
     modprobe vivid n_devs=1 node_types=0x1 "$@"
     VIDEO=/dev/video0
-    there $VIDEO
+    wait_for_nodes $VIDEO
 }
 unbind_vivid() { echo vivid.0 >/sys/bus/platform/drivers/vivid/unbind; }
-# A reader that still holds the device open holds its number too: the next is then /dev/video1.
+# While a reader holds the old device open, its number is taken: the new one is then /dev/video1.
 bind_vivid() {
     echo vivid.0 >/sys/bus/platform/drivers/vivid/bind
     udevadm settle
     VIDEO=/dev/$(basename /sys/devices/platform/vivid.0/video4linux/video*)
-    there "$VIDEO"
+    wait_for_nodes "$VIDEO"
 }
 
 load_aloop() {
     modprobe snd-aloop "$@"
-    there /dev/snd/pcmC0D0p /dev/snd/pcmC0D1c
+    wait_for_nodes /dev/snd/pcmC0D0p /dev/snd/pcmC0D1c
 }
 unbind_aloop() { echo snd_aloop.0 >/sys/bus/platform/drivers/snd_aloop/unbind; }
 bind_aloop() {
     echo snd_aloop.0 >/sys/bus/platform/drivers/snd_aloop/bind
-    there /dev/snd/pcmC0D0p /dev/snd/pcmC0D1c
+    wait_for_nodes /dev/snd/pcmC0D0p /dev/snd/pcmC0D1c
 }
 
-# set_lm75 CELSIUS: in steps of 0.5, from -55 to 125. The driver reads it anew after 1.5 s at the latest.
+# set_lm75 CELSIUS: in steps of 0.5, from -55 to 125. The driver reads it again within 1.5 s.
 set_lm75() {
     local half
     half=$(awk -v t="$1" 'BEGIN { h = t * 2; printf "%d", h < 0 ? h + 512 : h }')
-    # Nine bits, the first byte first; an SMBus word has its low byte first.
+    # Nine bits, high byte first; an SMBus word has its low byte first.
     i2cset -f -y "$I2C_BUS" 0x48 0 $(((half >> 1) | (half & 1) << 15)) w
 }
 load_lm75() {
     modprobe -a i2c-dev lm75
     modprobe i2c-stub chip_addr=0x48
     I2C_BUS=$(i2cdetect -l | awk '/stub/ { sub("i2c-", "", $1); print $1 }')
-    there "/dev/i2c-$I2C_BUS"
+    wait_for_nodes "/dev/i2c-$I2C_BUS"
     set_lm75 "${1:-25.5}"
     echo lm75 0x48 >"/sys/bus/i2c/devices/i2c-$I2C_BUS/new_device"
     find_lm75
 }
 find_lm75() {
     HWMON=$(echo "/sys/bus/i2c/devices/$I2C_BUS-0048/hwmon/hwmon"*)
-    there "$HWMON/temp1_input"
+    wait_for_nodes "$HWMON/temp1_input"
 }
 unbind_lm75() { echo "$I2C_BUS-0048" >/sys/bus/i2c/drivers/lm75/unbind; }
 bind_lm75() {
@@ -102,11 +102,11 @@ bind_gpio_sim() {
     echo 1 >"$GPIO_SIM/live"
     GPIOCHIP=/dev/$(cat "$GPIO_SIM/bank/chip_name")
     GPIO_LINES=/sys/devices/platform/$(cat "$GPIO_SIM/dev_name")/${GPIOCHIP#/dev/}
-    there "$GPIOCHIP"
+    wait_for_nodes "$GPIOCHIP"
 }
-# pull LINE up|down: what an input reads.
+# pull LINE up|down: sets the level of an input.
 pull() { echo "pull-$2" >"$GPIO_LINES/sim_gpio$1/pull"; }
-# driven LINE: 0 or 1, what an output drives.
+# driven LINE: the level of an output, 0 or 1.
 driven() { cat "$GPIO_LINES/sim_gpio$1/value"; }
 
 load_iio_dummy() {
@@ -122,19 +122,19 @@ bind_iio_dummy() {
     mkdir /sys/kernel/config/iio/devices/dummy/dummy
     IIO=$(dirname "$(grep -lx dummy /sys/bus/iio/devices/iio:device*/name)")
     IIO_DEV=/dev/${IIO##*/}
-    there "$IIO_DEV"
+    wait_for_nodes "$IIO_DEV"
 }
 
-# in_unit COMMAND...: its output, and whether it ended well. One at a time.
+# in_unit COMMAND...: prints the command's output and returns its success. Only one at a time.
 in_unit() {
     local unit=/run/systemd/system/in-unit.service line ended=0
     {
         systemctl cat hertzd | grep -vE '^(Exec[A-Za-z]+|Type|WatchdogSec|Restart[A-Za-z]*|RuntimeDirectory)='
-        # As often as a script likes: systemd refuses the sixth start within ten seconds.
+        # No limit: by default systemd refuses the sixth start within ten seconds.
         printf '%s\n' '[Unit]' StartLimitIntervalSec=0 '[Service]' Type=oneshot RuntimeDirectory=in-unit 'ExecStart=/bin/bash /run/in-unit.sh' \
             StandardOutput=append:/run/in-unit.out StandardError=append:/run/in-unit.out
     } >/run/in-unit.new
-    # To read all units again takes seconds here.
+    # Reloading all units takes seconds here.
     cmp -s /run/in-unit.new $unit || { mv /run/in-unit.new $unit; systemctl daemon-reload; }
     printf -v line '%q ' "$@"
     printf 'exec %s\n' "$line" >/run/in-unit.sh

@@ -1,11 +1,11 @@
 #!/bin/bash
-# hot-thread: with each kind of task running, its thread allocates nothing, takes no lock, and makes only the system calls
-# that docs/tasks.md lists.
+# The hot thread, for each kind of task: it allocates nothing, takes no lock, and makes only the system calls that
+# docs/tasks.md lists.
 . "$(dirname "$0")/common.sh"
 
 load_vivid && load_aloop && load_lm75 && load_gpio_sim && load_iio_dummy
-COUNTS=$STATE/counts # where count.so counts, for each thread
-# A tone to record: what nobody plays is silence, and that at no pace of its own.
+COUNTS=$STATE/counts # count.so writes its counts per thread here
+# Playback for the recording: without it, the loopback device has no steady pace.
 (while :; do aplay -q -D hw:Loopback,0,0 -f S16_LE -r 16000 -c 1 -d 600 /dev/zero || sleep 1; done) >/dev/null 2>&1 &
 
 kinds=(load sensor values hwmon iio i2c gpio audio video)
@@ -65,8 +65,8 @@ size = \"320x180\"
 record = \"video.mcap\""
 )
 
-# own THREAD: calls for memory and locks that it has made so far.
-own() {
+# calls_of THREAD: its memory calls and locks so far.
+calls_of() {
     python3 - "$COUNTS" "$1" <<'PY'
 import struct, sys
 for thread, memory, locks, _ in struct.iter_unpack('<4Q', open(sys.argv[1], 'rb').read()):
@@ -74,14 +74,13 @@ for thread, memory, locks, _ in struct.iter_unpack('<4Q', open(sys.argv[1], 'rb'
 else: print('none none')
 PY
 }
-# listed NAME: the system calls that docs/tasks.md lists for it.
-listed() {
+# documented NAME: the system calls that docs/tasks.md lists for it.
+documented() {
     local kind=$1
     case $kind in values|hwmon) kind=sensor ;; iio) kind="sensor, buffered" ;; esac
     sed -n '/^## System calls/,/^## /p' /srv/package/tasks.md | awk -F'|' -v kind=" $kind " '{ gsub("`", "", $2) } $2 == kind { print $3 }' |
         grep -oE '`[a-z0-9_]+' | tr -d '`' | sort -u | xargs || :
 }
-ran() { [ "$(task "$1" ran)" -ge "$2" ]; }
 
 for kind in "${kinds[@]}"; do
     setup "Environment=LD_PRELOAD=/srv/package/count.so HERTZD_COUNT_FILE=$COUNTS" <<END
@@ -90,22 +89,22 @@ for kind in "${kinds[@]}"; do
 worker = "$kind"
 ${CONFIGS[$kind]}
 END
-    check "$kind runs" until_ok 60 ran "$kind" 60
+    check "$kind runs" within 60 ticked "$kind" 60
     thread=$(worker "$kind")
-    read -r memory locks < <(own "$thread")
-    refuse "  its thread is counted" [ "$memory" = none ]
+    read -r memory locks < <(calls_of "$thread")
+    refuse "  count.so counts its thread" [ "$memory" = none ]
     before=$(task "$kind" ran) failed=$(task "$kind" errors)
     timeout 3 strace -qq -p "$thread" -o /tmp/calls 2>/dev/null || :
-    check "  and ticks on" until_ok 60 ran "$kind" $((before + 100))
-    read -r memory_after locks_after < <(own "$thread")
+    check "  and keeps ticking" within 60 ticked "$kind" $((before + 100))
+    read -r memory_after locks_after < <(calls_of "$thread")
     ticks=$(($(task "$kind" ran) - before))
-    same "  in $ticks ticks it asks for no memory" "0" "$((memory_after - memory))"
+    same "  in $ticks ticks it allocates no memory" "0" "$((memory_after - memory))"
     same "  and takes no lock" "0" "$((locks_after - locks))"
     same "  and does not fail" "$failed" "$(task "$kind" errors)"
     calls=$(sed -nE '/ERESTART|restart_syscall|resumed/d; s/^([a-z0-9_]+)\(.*/\1/p' /tmp/calls | sort | uniq -c | sort -rn | awk '{ printf "%s%s %s", sep, $1, $2; sep = ", " }')
     echo "#   in 3 s under strace: $calls"
-    has "  it sleeps between its ticks, as strace sees" "$calls" clock_nanosleep
-    unlisted=$(grep -oE '[a-z][a-z0-9_]+' <<<"$calls" | grep -vxFf <(echo clock_nanosleep; listed "$kind" | tr ' ' '\n') | xargs) || :
-    same "  and makes the calls that are listed: $(listed "$kind")" "" "$unlisted"
+    has "  strace sees it sleep between its ticks" "$calls" clock_nanosleep
+    unlisted=$(grep -oE '[a-z][a-z0-9_]+' <<<"$calls" | grep -vxFf <(echo clock_nanosleep; documented "$kind" | tr ' ' '\n') | xargs) || :
+    same "  and makes only documented calls: $(documented "$kind")" "" "$unlisted"
     systemctl stop hertzd
 done

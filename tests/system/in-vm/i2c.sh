@@ -1,25 +1,26 @@
 #!/bin/bash
-# The kind i2c on i2c-stub and on the chipset's SMBus with its EEPROMs: registers are followed, a bus may go and come back.
+# The kind i2c on i2c-stub and on the chipset's SMBus with its EEPROMs: values follow the registers, and a
+# bus may disappear and return.
 . "$(dirname "$0")/common.sh"
 
 value()   { task "$1" "values[\"$2\"].last"; }
 reads()   { [ "$(value "$1" "$2")" = "$3" ]; }
 errors()  { task "$1" errors; }
-said()    { messages | grep -q "$1"; }
+log_has() { messages | grep -q "$1"; }
 refused() { hertzd run "$1" --for 1s 2>&1 || :; }
-# bus WORDS: the number of the bus whose name has them.
+# bus WORDS: the number of the bus whose name contains them.
 bus()     { i2cdetect -l | awk -v words="$1" 'index($0, words) { sub("i2c-", "", $1); print $1 }'; }
 
 check "i2c-stub and lm75 are loaded" load_lm75 25.5
 check "and the SMBus of the machine's chipset" modprobe i2c-i801
 SMBUS=$(bus I801)
-check "  its bus is there: i2c-$SMBUS" there "/dev/i2c-$SMBUS"
+check "  its bus exists: i2c-$SMBUS" wait_for_nodes "/dev/i2c-$SMBUS"
 NAME=$(cat "/sys/class/i2c-dev/i2c-$SMBUS/name")
 PCI=$(basename "$(readlink -f "/sys/bus/i2c/devices/i2c-$SMBUS/..")")
 
 devices=$(in_unit hertzd devices)
 has "hertzd devices lists the bus" "$devices" "# i2c: SMBus stub driver, /dev/i2c-$I2C_BUS"
-has "  and the chip that the kernel has" "$devices" "0x48: lm75, used by a driver of the kernel"
+has "  and the chip that a kernel driver uses" "$devices" "0x48: lm75, used by a driver of the kernel"
 has "  and its sensor" "$devices" 'hwmon = "lm75"'
 
 cat >/tmp/lm75.toml <<'END'
@@ -33,12 +34,12 @@ type = "s16be"
 shift = 7
 scale = 0.5
 END
-has "an address that a driver has is refused, with the remedy" "$(refused /tmp/lm75.toml)" 'force-address = true'
+has "an address used by a driver is refused, with the remedy" "$(refused /tmp/lm75.toml)" 'force-address = true'
 echo 'force-address = true' >>/tmp/lm75.toml
 has "  which works" "$(refused /tmp/lm75.toml)" 'temp: value 25.5'
 unbind_lm75
 
-# Registers of the chip, filled by i2cset.
+# i2cset fills registers of the chip.
 setb() { i2cset -y "$I2C_BUS" 0x48 "$1" "$2" b; }
 set_lm75 25.5
 setb 0x10 0xfe
@@ -52,7 +53,7 @@ priority = 80
 [task.beat]
 kind = "load"
 rate = 5
-overrun = "credit" # so that a machine this slow skips none of them
+overrun = "credit" # so that it skips nothing on a machine this slow
 max-debt = "60s"
 
 [task.stub]
@@ -86,18 +87,18 @@ address = 0x52
 register = 0x40
 type = "u8"
 END
-check "the service runs as it should" until_ok 60 ticked stub 5
-same "a register of 9 bits at the left of 16" 25.5 "$(value stub temp)"
+check "the service runs" within 60 ticked stub 5
+same "a register of 9 bits, left-aligned in 16" 25.5 "$(value stub temp)"
 same "  of 8 bits" 254 "$(value stub byte)"
-same "  of 24 bits, by a block" -130814 "$(value stub long)"
+same "  of 24 bits, by a block read" -130814 "$(value stub long)"
 same "  init was written" 0xab "$(i2cget -y -f "$I2C_BUS" 0x48 0x20 b)"
 for celsius in -10 0 124.5; do
     set_lm75 $celsius
-    check "it follows i2cset: $celsius" until_ok 20 reads stub temp $celsius
+    check "the value follows i2cset: $celsius" within 20 reads stub temp $celsius
 done
 for byte in 17 200; do
     i2cset -y "$SMBUS" 0x52 0x40 $byte b
-    check "an EEPROM on the chipset's bus follows as well: $byte" until_ok 20 reads eeprom value $byte
+    check "so does that of an EEPROM on the chipset's bus: $byte" within 20 reads eeprom value $byte
 done
 
 refuse "a module whose bus is in use cannot be removed" rmmod i2c-stub
@@ -105,29 +106,29 @@ stub=$(errors stub)
 before=$(errors eeprom)
 echo "$PCI" >/sys/bus/pci/drivers/i801_smbus/unbind & unbinding=$!
 failing() { [ "$(errors eeprom)" -gt $((before + 5)) ]; }
-check "the bus's driver unbound, ticks fail and are counted" until_ok 30 failing
+check "with the bus's driver unbound, ticks fail and are counted" within 30 failing
 gone() { ! kill -0 $unbinding; }
-check "  and the task lets go of it, which the driver waits for" until_ok 30 gone
-check "  its node is gone" [ ! -e "/dev/i2c-$SMBUS" ]
+check "  the task closes the bus, which the driver waits for" within 30 gone
+check "  and its node is gone" [ ! -e "/dev/i2c-$SMBUS" ]
 echo "$PCI" >/sys/bus/pci/drivers/i801_smbus/bind
-check "bound again, it is found by its name" until_ok 60 said 'chip 0x52 on bus.*task eeprom was reopened'
+check "bound again, the bus is found by its name" within 60 log_has 'chip 0x52 on bus.*task eeprom was reopened'
 stops() { local one; one=$(errors eeprom); sleep 1; [ "$(errors eeprom)" = "$one" ]; }
-check "  and no more ticks fail" until_ok 30 stops
+check "  and no more ticks fail" within 30 stops
 i2cset -y "$(bus I801)" 0x52 0x40 99 b
-check "  it reads on" until_ok 20 reads eeprom value 99
-same "no other task noticed: skipped" 0 "$(task beat skipped)"
+check "  it reads again" within 20 reads eeprom value 99
+same "no other task was affected: skipped" 0 "$(task beat skipped)"
 same "  errors" "0 $stub" "$(errors beat) $(errors stub)"
 
 check "systemctl stop" systemctl stop hertzd
 check "then the module can be removed" rmmod i2c-stub
-has "a bus that is not there is refused, with those that are" "$(refused /tmp/lm75.toml)" "$NAME"
+has "a missing bus is refused; the error lists the present ones" "$(refused /tmp/lm75.toml)" "$NAME"
 echo 'missing = "wait"' >>/tmp/lm75.toml
 hertzd run /tmp/lm75.toml --for 20s >/tmp/waited 2>&1 & waiting=$!
 sleep 3
 modprobe i2c-stub chip_addr=0x48
 I2C_BUS=$(bus stub)
-there "/dev/i2c-$I2C_BUS"
+wait_for_nodes "/dev/i2c-$I2C_BUS"
 set_lm75 30.5
 wait $waiting
-has "  or waited for, and found once it is there" "$(cat /tmp/waited)" 'value 30.5'
-refuse "the kernel has nothing to complain of" grep -E 'BUG|Oops|WARNING:|soft lockup|rcu.*stall' <(dmesg)
+has "  with missing = \"wait\" it is opened once it exists" "$(cat /tmp/waited)" 'value 30.5'
+refuse "the kernel logs no bug, warning or stall" grep -E 'BUG|Oops|WARNING:|soft lockup|rcu.*stall' <(dmesg)

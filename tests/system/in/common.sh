@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034
-# What the scripts share that run inside: as root, beside a real systemd, with hertzd installed. Sourced.
-# Each script ends with the word "through", so that one that broke off is told from one that is done.
+# Shared by the scripts that run as root on a real systemd with hertzd installed. Sourced.
+# At its end each script prints "through", which tells a complete run from one that broke off.
 
 set -euo pipefail
 . "$(dirname "$0")/../lib.sh"
@@ -9,20 +9,21 @@ trap '[ $? != 0 ] || echo through' EXIT
 CONFIG=/etc/hertzd/hertzd.toml
 DROPINS=/etc/systemd/system/hertzd.service.d
 STATE=/var/lib/hertzd
-# MESSAGE_IDs, as in systemd/hertzd.catalog. They are part of what hertzd promises.
+# MESSAGE_IDs, as in systemd/hertzd.catalog. They are part of hertzd's public interface.
 OVERRUN=b63f63a8dc1e44a9b7b66fb32412be1f
 GIVEN_UP=16ae69641d87436c81b908f551571cbd
 REFUSED_PRIVILEGE=cdd4fac1430b477998847427b4b89efc
 DOES_NOT_RETURN=23c33fe99b6148c8a1028d8035593619
 ENTRIES_LOST=09aff006b2644c47bf2b75199a648cd7
 
-# setup [UNIT_LINE]...: makes what is on stdin the configuration, and these lines of [Service] a drop-in; starts afresh.
+# setup [UNIT_LINE]...: restarts hertzd with the configuration on stdin and a drop-in with these lines of [Service]; deletes
+# its state first.
 setup() {
     systemctl stop hertzd
     systemctl reset-failed hertzd 2>/dev/null || :
     rm -rf "$DROPINS" "${STATE:?}"/*
     cat >$CONFIG
-    # Tests of restarts should not have to wait for as long as a service should.
+    # A short watchdog timeout keeps tests of restarts short.
     mkdir -p $DROPINS
     printf '%s\n' '[Service]' "WatchdogSec=${WATCHDOG:-2s}" "$@" >$DROPINS/test.conf
     systemctl daemon-reload
@@ -34,15 +35,15 @@ show()     { systemctl show hertzd -P "$1"; }
 is()       { [ "$(show "$1")" = "$2" ]; }
 main_pid() { show MainPID; }
 active()   { systemctl is-active --quiet hertzd; }
-# snapshot FILTER: of the running service, by jq.
+# snapshot FILTER: the status of the running service, filtered by jq.
 snapshot() { hertzd status --json | jq -r "$1"; }
 # task NAME FIELD
 task()     { snapshot ".tasks[] | select(.task == \"$1\") | .$2"; }
 ticked()   { [ "$(task "$1" ran)" -ge "$2" ]; }
-# entries [MATCH]...: of the latest start, as JSON, once journald has them.
+# entries [MATCH]...: journal entries of the latest start, as JSON, after a sync.
 entries()  { journalctl --sync; journalctl -q -o json "_SYSTEMD_INVOCATION_ID=$INVOCATION" "$@"; }
 messages() { entries "$@" | jq -r '.MESSAGE | if type == "array" then implode else . end'; }
-# sum FIELD MATCH...: over the entries.
+# sum FIELD MATCH...: the sum of a field over the entries.
 sum()      { local field=$1; shift; entries "$@" | jq -s "map(.$field // \"0\" | tonumber) | add // 0"; }
 # worker NAME: the id of its thread.
 worker()   { grep -lsx "hz-$1" "/proc/$(main_pid)"/task/*/comm | head -n 1 | cut -d / -f 5; }

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Overruns in the journal: each one is there, and the sums are those of the summary.
+# Overruns in the journal: each one is logged, and the sums match the summary.
 . "$(dirname "$0")/common.sh"
 
 # A drop-in sends the summary, which goes to stdout, to a file; the log goes to the journal by stderr.
 setup ExecStart= 'ExecStart=/usr/bin/hertzd run --json' \
-    StandardOutput=append:/tmp/said StandardError=journal <<'END'
+    StandardOutput=append:/tmp/summary StandardError=journal <<'END'
 [worker.main]
 priority = 80
 
@@ -27,15 +27,15 @@ run = "100us"
 END
 sleep 3
 systemctl stop hertzd
-# The last line: those before it are what `check` said.
-summary() { tail -n 1 /tmp/said | jq ".tasks[] | select(.task == \"$1\") | .$2"; }
+# The last line; `check` printed those before it.
+summary() { tail -n 1 /tmp/summary | jq ".tasks[] | select(.task == \"$1\") | .$2"; }
 
-check "the overruns of a task that overruns on purpose are in the journal" \
+check "deliberate overruns of a task are in the journal" \
     test "$(sum HERTZD_OVERRUN MESSAGE_ID=$OVERRUN HERTZD_TASK=spiky)" -ge 10
 for name in spiky steady; do
-    same "$name: HERTZD_OVERRUN adds up to the summary's overruns" \
+    same "$name: the sum of HERTZD_OVERRUN is the summary's overruns" \
         "$(summary $name overruns)" "$(sum HERTZD_OVERRUN MESSAGE_ID=$OVERRUN HERTZD_TASK=$name)"
-    same "$name: HERTZD_SKIPPED adds up to the summary's skipped" \
+    same "$name: the sum of HERTZD_SKIPPED is the summary's skipped" \
         "$(summary $name skipped)" "$(sum HERTZD_SKIPPED MESSAGE_ID=$OVERRUN MESSAGE_ID=$GIVEN_UP HERTZD_TASK=$name)"
     same "$name: ran + skipped = due" "$(summary $name due)" "$(($(summary $name ran) + $(summary $name skipped)))"
 done

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Without journald: no tick is late because of it, and what was lost is counted.
+# Without journald no tick is delayed, and lost entries are counted.
 . "$(dirname "$0")/common.sh"
 
 setup <<'END'
@@ -14,14 +14,14 @@ run = "50us"
 deadline = "40us"
 overrun = "drop"
 END
-# skipped SECONDS: by the 1 kHz task.
+# skipped SECONDS: the number of releases that the 1 kHz task skips in that time.
 skipped() {
     local before
     before=$(task fast skipped)
     sleep "$1"
     echo $(($(task fast skipped) - before))
 }
-writes() { [ -n "$(journalctl -q --since=-2s "_PID=$pid" MESSAGE_ID=$OVERRUN)" ]; }
+logs() { [ -n "$(journalctl -q --since=-2s "_PID=$pid" MESSAGE_ID=$OVERRUN)" ]; }
 
 pid=$(main_pid)
 with=$(skipped 5)
@@ -32,24 +32,24 @@ refuse "journald is stopped" systemctl is-active --quiet systemd-journald
 before=$(task fast ran)
 without=$(skipped 10)
 overruns=$(task fast overruns)
-check "1 kHz went on without it" test $(($(task fast ran) - before + without)) -ge 9900
+check "the 1 kHz task keeps ticking without it" test $(($(task fast ran) - before + without)) -ge 9900
 systemctl start systemd-journald.socket systemd-journald-dev-log.socket systemd-journald
-# A machine that stands still now and then skips some in either case; had ticks waited, it would be 10,000.
-at_most "  as well as with it: skipped in 10 s, after $with in 5 s" "$without" $((2 * with + 100))
-check "  overrunning all the time" test "$overruns" -ge 5000
+# A machine that stalls now and then skips some in either case. If ticks had waited, it would be 10,000.
+at_most "  as well as with it ($with skipped in 5 s): skipped in 10 s" "$without" $((2 * with + 100))
+check "  and overruns all the time" test "$overruns" -ge 5000
 same "the service was not restarted" "$pid" "$(main_pid)"
-check "afterwards it writes to the journal again" \
-    until_ok 10 writes
+check "afterwards hertzd logs to the journal again" \
+    within 10 logs
 systemctl stop hertzd
 journalctl --sync
 lost=$(sum HERTZD_LOST MESSAGE_ID=$ENTRIES_LOST)
-told=$(sum HERTZD_OVERRUN MESSAGE_ID=$OVERRUN)
+logged=$(sum HERTZD_OVERRUN MESSAGE_ID=$OVERRUN)
 if [ "$lost" = 0 ]; then
-    # What lies in the socket when systemd closes it is gone, and nobody can know: one entry a second, for as long as stopping
+    # Entries in the socket when systemd closes it are lost without a trace: one entry per second of the time that stopping
     # took, each for the 1,000 overruns of its second.
     unknown=$(awk -v s="$took" 'BEGIN { print int(s + 2) * 1000 }')
-    check "no entry is said to be lost, and none is: $told overruns told of $overruns or more, but for $unknown while it stopped" \
-        test $((told + unknown)) -ge "$overruns"
+    check "no entry is reported as lost, and none is: $logged overruns logged of at least $overruns, except up to $unknown while journald stopped" \
+        test $((logged + unknown)) -ge "$overruns"
 else
-    ok "the journal says how many entries were lost ($lost)"
+    ok "the journal states the number of lost entries ($lost)"
 fi

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Coming back: from a task that hangs, a process that stands still, one that is killed. WatchdogSec is 2 s here.
+# Recovery from a task that hangs, and from a stopped and a killed process. WatchdogSec is 2 s here.
 . "$(dirname "$0")/common.sh"
 
 restarted() { [ "$(show NRestarts)" -ge "$1" ] && active; }
-# back NAME START: it is up again, within WatchdogSec + 5 s.
-back() {
-    until_ok 30 restarted 1 || :
+# check_restart NAME START: the service is restarted within WatchdogSec + 5 s.
+check_restart() {
+    within 30 restarted 1 || :
     at_most "$1: restarted within WatchdogSec + 5 s" "$(since "$2")" 7
 }
 
@@ -22,21 +22,21 @@ fault-every = 10"
 setup <<<"$hang"
 sleep 1 # tick 9 hangs
 start=$(millis)
-back "a task that hangs" "$start"
-has "  the journal names the task" "$(messages MESSAGE_ID=$DOES_NOT_RETURN)" stuck
-same "  in its field" stuck "$(entries -n 1 MESSAGE_ID=$DOES_NOT_RETURN | jq -r .HERTZD_TASK)"
+check_restart "a task that hangs" "$start"
+has "  the journal names the task in its message" "$(messages MESSAGE_ID=$DOES_NOT_RETURN)" stuck
+same "  and in its field" stuck "$(entries -n 1 MESSAGE_ID=$DOES_NOT_RETURN | jq -r .HERTZD_TASK)"
 
 setup <<<"$steady"
 start=$(millis)
 systemctl kill --kill-whom=main -s STOP hertzd
-back "SIGSTOP" "$start"
+check_restart "SIGSTOP" "$start"
 
 setup <<<"$steady"
 pid=$(main_pid)
 start=$(millis)
 systemctl kill --kill-whom=main -s KILL hertzd
-back "kill -9" "$start"
-refuse "  as another process" test "$pid" = "$(main_pid)"
-check "  which answers: no lock or socket was in its way" until_ok 5 ticked steady 10
+check_restart "kill -9" "$start"
+refuse "  as a new process" test "$pid" = "$(main_pid)"
+check "  which answers: no stale lock or socket blocked it" within 5 ticked steady 10
 sleep 5
-same "a service that is well is left alone by the watchdog" 1 "$(show NRestarts)"
+same "the watchdog does not restart a healthy service" 1 "$(show NRestarts)"

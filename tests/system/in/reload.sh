@@ -1,11 +1,11 @@
 #!/bin/bash
-# Reloading: what did not change does not notice; what is wrong changes nothing.
+# Reloads: unchanged tasks are not affected, and a faulty configuration changes nothing.
 . "$(dirname "$0")/common.sh"
 
-# b RATE: the configuration with task b at that rate. The clock is UTC, in which the recording has its releases: so they
-# are exact there. With this much credit task a gives up nothing, however long the machine stands still: a release that is
-# missing has been lost by a reload.
-b() {
+# config RATE: the configuration with task b at that rate. The worker's clock is UTC, as in the recording, so releases are
+# exact there. With this much credit task a gives up nothing even if the machine stalls: a missing release was lost by a
+# reload.
+config() {
     cat <<END
 [worker.main]
 priority = 80
@@ -33,25 +33,25 @@ reloads() {
     local next
     next=$(millis)
     for i in {1..20}; do
-        b $((50 + i)) >$CONFIG.new
+        config $((50 + i)) >$CONFIG.new
         mv $CONFIG.new $CONFIG
         systemctl kill --kill-whom=main -s HUP hertzd
         next=$((next + 100))
         sleep "$(awk -v ms=$((next - $(millis))) 'BEGIN { print (ms > 0 ? ms / 1000 : 0) }')"
     done
 }
-# held: how often a was held up for a period or longer, with reloads and without, by its recording.
-held() {
+# count_delays: how often task a was delayed by a period or longer, with and without reloads, from its recording.
+count_delays() {
     awk -F, 'FNR == NR { from[++phases] = $1; kind[phases] = $2; next }
         FNR > 1 && $3 >= 1000000 && !late { for (p = phases; p > 1 && from[p] > $1; p--); count[kind[p]]++ }
         { late = FNR > 1 && $3 >= 1000000 }
         END { print count["reloads"] + 0, count["none"] + 0 }' /tmp/phases $STATE/a.csv
 }
 
-# A machine that itself stands still for a millisecond now and then holds it up without any reload: 1 s without follows
-# 2 s with, and what is the machine's own is half as often in it.
+# A machine that stalls for a millisecond now and then delays the task without any reload. So each 2 s with reloads are
+# followed by 1 s without, which has half as many of the machine's own stalls.
 for _ in 1 2 3; do
-    setup < <(b 10)
+    setup < <(config 10)
     pid=$(main_pid)
     : >/tmp/phases
     for _ in {1..10}; do
@@ -60,39 +60,39 @@ for _ in 1 2 3; do
         echo "$(task a due),none" >>/tmp/phases
         sleep 1
     done
-    until_ok 5 test "$(snapshot .daemon.reloads)" -ge 200 || :
+    within 5 test "$(snapshot .daemon.reloads)" -ge 200 || :
     reloaded=$(snapshot .daemon.reloads)
-    sleep 1 # what is recorded is written once in a while
-    read -r with without < <(held)
-    echo "# a was held up $with times in 20 s of reloads, $without times in 10 s without"
-    # Such moments come in bursts; what a reload does, it does 200 times.
+    sleep 1 # the recorder writes at intervals
+    read -r with without < <(count_delays)
+    echo "# a was delayed $with times in 20 s of reloads, $without times in 10 s without"
+    # Stalls come in bursts; an effect of reloads would appear 200 times.
     fair=$(awk -v w="$((2 * without))" 'BEGIN { print int(w + 3 * sqrt(w)) + 60 }')
     [ "$with" -gt "$fair" ] || break
 done
 same "200 reloads at 10 a second that edit b: a, at 1 kHz, skips nothing" 0 "$(task a skipped)"
-at_most "  and is not held up by each of them, compared with a while without" "$with" "$fair"
-same "  and all of them were done" 200 "$reloaded"
+at_most "  and is not delayed by each of them, compared with the time without" "$with" "$fair"
+same "  all of them were carried out" 200 "$reloaded"
 same "  none was refused" 0 "$(snapshot .daemon.reloads_refused)"
 same "  in one process" "$pid" "$(main_pid)"
-same "  b runs as it was edited last" "70/1" "$(task b rate)"
+same "  b has the rate of the last edit" "70/1" "$(task b rate)"
 
-# A reload by systemctl waits for the answer.
-b 77 >$CONFIG
+# `systemctl reload` waits for the result.
+config 77 >$CONFIG
 check "systemctl reload" systemctl reload hertzd
-same "  returns when it is done" "77/1" "$(task b rate)"
+same "  returns when the reload is done" "77/1" "$(task b rate)"
 same "  and the service is active" active "$(show ActiveState)"
 sed 's/rate = 77/rat = 77/' -i $CONFIG
 refuse "systemctl reload of a broken file fails" systemctl reload hertzd
-same "  the old set runs on" "active 77/1" "$(show ActiveState) $(task b rate)"
+same "  the old tasks continue" "active 77/1" "$(show ActiveState) $(task b rate)"
 same "  in the same process" "$pid" "$(main_pid)"
 before=$(task a ran)
-check "  and ticks" until_ok 5 ticked a $((before + 100))
-has "  and the journal has the line that is wrong" "$(messages)" "hertzd.toml:17"
-has "hertzd check --against-running says so beforehand" "$(hertzd check --against-running 2>&1)" rat
-b 78 >$CONFIG
-has "  and what a reload would do" "$(hertzd check --against-running 2>&1)" "b"
-check "mended, it is reloaded" systemctl reload hertzd
-same "  and b is as it says" "78/1" "$(task b rate)"
+check "  and keep ticking" within 5 ticked a $((before + 100))
+has "  the journal names the faulty line" "$(messages)" "hertzd.toml:17"
+has "hertzd check --against-running reports the fault beforehand" "$(hertzd check --against-running 2>&1)" rat
+config 78 >$CONFIG
+has "  and shows what a reload would do" "$(hertzd check --against-running 2>&1)" "b"
+check "the corrected file is reloaded" systemctl reload hertzd
+same "  and b has its new rate" "78/1" "$(task b rate)"
 
 systemctl stop hertzd
 # tick,release_utc,lateness_ns,value
@@ -102,6 +102,6 @@ read -r rows gaps off < <(awk -F, 'NR > 1 {
     else { gaps += n - last - 1; if ((ns - ns0 - (n - n0) % 1000 * 1000000) % 1000000000 != 0) off++ }
     last = n; rows++
 } END { print rows + 0, gaps + 0, off + 0 }' $STATE/a.csv)
-check "a's recording goes through all of it ($rows rows)" test "$rows" -ge 20000
+check "a's recording spans all reloads ($rows rows)" test "$rows" -ge 20000
 same "  its index has no gap" 0 "$gaps"
-same "  and no release is off the first one's grid by a nanosecond" 0 "$off"
+same "  and every release is on the first one's grid, to the nanosecond" 0 "$off"
