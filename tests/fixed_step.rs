@@ -110,8 +110,8 @@ fn at(millis: i64) -> Instant {
     Instant::ZERO + Span::from_millis(millis)
 }
 
-/// A simulation whose every update of 10 ms costs 20 ms: what each call asks for, and when it was made.
-fn struggle(mut steps: FixedStep, calls: usize) -> Vec<(i128, u64)> {
+/// A simulation in which each update of 10 ms costs 20 ms. Returns the time of each call and its number of updates.
+fn overload(mut steps: FixedStep, calls: usize) -> Vec<(i128, u64)> {
     assert_eq!(steps.advance(at(0)).updates, 0);
     let mut now = at(10);
     (0..calls)
@@ -124,20 +124,20 @@ fn struggle(mut steps: FixedStep, calls: usize) -> Vec<(i128, u64)> {
 }
 
 #[test]
-fn without_a_limit_updates_that_cost_too_much_double() {
+fn without_a_limit_an_overload_doubles_the_updates() {
     let steps = FixedStep::every(Span::from_millis(10)).unwrap().unlimited();
-    assert_eq!(struggle(steps, 6), [(10, 1), (30, 2), (70, 4), (150, 8), (310, 16), (630, 32)]);
+    assert_eq!(overload(steps, 6), [(10, 1), (30, 2), (70, 4), (150, 8), (310, 16), (630, 32)]);
 }
 
 #[test]
 fn a_limit_stops_the_doubling() {
     let steps = FixedStep::every(Span::from_millis(10)).unwrap();
-    assert_eq!(struggle(steps.clone(), 5), [(10, 1), (30, 2), (70, 4), (150, 4), (230, 4)]);
-    assert_eq!(struggle(steps.excess(Excess::Discard), 5), [(10, 1), (30, 2), (70, 4), (150, 4), (230, 4)]);
+    assert_eq!(overload(steps.clone(), 5), [(10, 1), (30, 2), (70, 4), (150, 4), (230, 4)]);
+    assert_eq!(overload(steps.excess(Excess::Discard), 5), [(10, 1), (30, 2), (70, 4), (150, 4), (230, 4)]);
 }
 
 #[test]
-fn what_is_kept_can_be_bounded() {
+fn the_backlog_can_be_bounded() {
     let mut steps =
         FixedStep::every(Span::from_millis(10)).unwrap().excess(Excess::KeepUpTo(NonZeroU32::new(6).unwrap()));
     steps.advance(at(0));
@@ -148,7 +148,7 @@ fn what_is_kept_can_be_bounded() {
 }
 
 #[test]
-fn time_that_stands_still_or_goes_back_is_harmless() {
+fn a_clock_that_stops_or_goes_back_is_harmless() {
     let mut steps = FixedStep::every(Span::from_millis(10)).unwrap();
     assert!(steps.advance(at(100)).render, "the initial state");
     for millis in [100, 50, -1_000_000, 99, 100] {
@@ -162,7 +162,7 @@ fn time_that_stands_still_or_goes_back_is_harmless() {
 }
 
 #[test]
-fn the_render_cap_leaves_updates_alone() {
+fn the_render_cap_does_not_affect_updates() {
     let mut steps = FixedStep::new(Rate::new(200, 1).unwrap()).render_rate(Rate::new(30, 1).unwrap());
     let frames: Vec<_> = (0..=10_000).map(|millis| steps.advance(at(millis))).collect();
     assert_eq!(frames.iter().filter(|frame| frame.render).count(), 301);
@@ -197,7 +197,7 @@ fn an_hour_at_60_hz_driven_by_144_hz_is_exact() {
 }
 
 #[test]
-fn the_ends_of_time_are_no_trouble() {
+fn the_limits_of_time_do_not_overflow() {
     let mut steps = FixedStep::new(Rate::new(1_000_000, 1).unwrap()).unlimited();
     for now in [Instant::from_nanos(i128::MIN), Instant::ZERO, Instant::MAX, Instant::MAX] {
         let frame = steps.advance(now);
