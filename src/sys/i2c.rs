@@ -55,12 +55,9 @@ impl Functions {
 /// Bytes of a chip from a register on, and where in the buffer they go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// The register to begin with.
-    pub register: u8,
-    /// How many bytes.
-    pub length: usize,
-    /// Their place in the buffer.
-    pub at: usize,
+    pub register: u8,  // the register to begin with
+    pub length: usize, // how many bytes
+    pub at: usize,     // their place in the buffer
 }
 
 #[repr(C)]
@@ -91,10 +88,7 @@ struct Smbus {
     data: *mut Block,
 }
 
-/// What the adapter can do.
-///
-/// # Errors
-/// The file is no I²C bus (ENOTTY), or the kernel's reason.
+/// What the adapter can do. ENOTTY: it is no I²C bus.
 pub(crate) fn functions(bus: &File) -> io::Result<Functions> {
     let mut functions: libc::c_ulong = 0;
     // SAFETY: I2C_FUNCS writes one unsigned long to where the pointer leads, which outlives the call.
@@ -103,9 +97,7 @@ pub(crate) fn functions(bus: &File) -> io::Result<Functions> {
 }
 
 /// Chooses the chip that later transfers go to. `force`: even where a driver of the kernel has the address.
-///
-/// # Errors
-/// EBUSY: a driver of the kernel has it; or the kernel's reason.
+/// EBUSY: a kernel driver owns the address.
 pub(crate) fn set_address(bus: &File, address: u8, force: bool) -> io::Result<()> {
     let request = if force { I2C_SLAVE_FORCE } else { I2C_SLAVE };
     // SAFETY: the argument is a number; no memory is involved.
@@ -114,10 +106,7 @@ pub(crate) fn set_address(bus: &File, address: u8, force: bool) -> io::Result<()
 }
 
 /// Reads all pieces by combined transfers of up to 21 of them, each a write of the register's number and a read after a
-/// repeated start. Allocates nothing.
-///
-/// # Errors
-/// EINVAL: a piece does not fit into the buffer; EIO: not all was read; or the kernel's reason.
+/// repeated start. Allocates nothing. EINVAL: a piece does not fit into the buffer. EIO: not all was read.
 pub(crate) fn read_combined(bus: &File, address: u8, pieces: &[Piece], buffer: &mut [u8]) -> io::Result<()> {
     for pieces in pieces.chunks(MESSAGES / 2) {
         let mut messages = [EMPTY; MESSAGES];
@@ -141,9 +130,7 @@ pub(crate) fn read_combined(bus: &File, address: u8, pieces: &[Piece], buffer: &
 }
 
 /// Reads one piece by SMBus: a byte, a word, or a block of up to 32 bytes, as its length asks for. Allocates nothing.
-///
-/// # Errors
-/// EINVAL: it does not fit into the buffer, or is longer than 32 bytes; EIO: not all was read; or the kernel's reason.
+/// EINVAL: it does not fit into the buffer, or is longer than 32 bytes. EIO: not all was read.
 pub(crate) fn read_smbus(bus: &File, piece: &Piece, buffer: &mut [u8]) -> io::Result<()> {
     let bytes = place(piece, buffer)?;
     let mut block = Block([0; SMBUS_BLOCK + 2]);
@@ -170,10 +157,7 @@ pub(crate) fn read_smbus(bus: &File, piece: &Piece, buffer: &mut [u8]) -> io::Re
     Ok(())
 }
 
-/// Writes bytes by SMBus: the first is the number of the register.
-///
-/// # Errors
-/// EINVAL: there is none, or more than 33; or the kernel's reason.
+/// Writes bytes by SMBus: the first is the number of the register. EINVAL: there is none, or more than 33.
 pub(crate) fn write_smbus(bus: &File, bytes: &[u8]) -> io::Result<()> {
     let mut block = Block([0; SMBUS_BLOCK + 2]);
     let (&command, data) = bytes.split_first().ok_or_else(invalid)?;

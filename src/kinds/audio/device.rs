@@ -25,8 +25,7 @@ pub(super) struct Device {
     buffer: u64,  // frames that the device holds
     period: u64,  // the steps in which it may report its position
     heap: Box<[u8]>,
-    /// No frame was taken from it yet.
-    pub(super) fresh: bool,
+    pub(super) fresh: bool, // no frame was taken from it yet
     ids: Vec<DeviceId>,
 }
 
@@ -39,20 +38,16 @@ impl OpenDevice for Device {
 /// What a device has to offer now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Status {
-    /// Frames that can be taken.
-    pub(super) available: u64,
-    /// How old the first of them is, in frames.
-    pub(super) behind: u64,
-    /// Frames that were overwritten before they could be taken; not counted above.
-    pub(super) lost: u64,
+    pub(super) available: u64, // frames that can be taken
+    pub(super) behind: u64,    // how old the first of them is, in frames
+    pub(super) lost: u64,      // frames that were overwritten before they could be taken; not counted above
 }
 
 /// What was taken, in frames; the bytes are in [`Device::taken`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Captured {
     pub(super) frames: u64,
-    /// Frames that were overwritten while they were taken; not counted above.
-    pub(super) lost: u64,
+    pub(super) lost: u64, // frames that were overwritten while they were taken; not counted above
 }
 
 impl Device {

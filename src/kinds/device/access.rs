@@ -6,9 +6,6 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Opens a node for reading and writing, without waiting for the device.
-///
-/// # Errors
-/// What was attempted, the system's reason, and the remedy where one is known.
 #[cfg_attr(not(feature = "i2c"), allow(dead_code, reason = "only the kind i2c opens nodes itself"))]
 pub(crate) fn open(path: &Path) -> Result<File, String> {
     let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);

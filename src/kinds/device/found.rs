@@ -22,24 +22,17 @@ impl Roots {
 /// One device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FoundDevice {
-    /// What the kernel calls such devices.
-    pub(crate) class: &'static str,
-    /// What it is called.
-    pub(crate) name: String,
-    /// Its node in /dev, where the kind opens one.
-    pub(crate) node: Option<String>,
-    /// Facts to choose by: channels, lines, formats.
-    pub(crate) about: Vec<String>,
+    pub(crate) class: &'static str,  // what the kernel calls such devices
+    pub(crate) name: String,         // what it is called
+    pub(crate) node: Option<String>, // its node in /dev, where the kind opens one
+    pub(crate) about: Vec<String>,   // facts to choose by: channels, lines, formats
     /// What is missing before the section can be used. Empty: it can be pasted and run.
     pub(crate) needs: Vec<String>,
-    /// Why this user cannot open the node, with the remedy.
-    pub(crate) refused: Option<String>,
-    /// The section's name, kind and rate.
-    pub(crate) task: String,
+    pub(crate) refused: Option<String>, // why this user cannot open the node, with the remedy
+    pub(crate) task: String,            // the section's name, kind and rate
     pub(crate) kind: &'static str,
     pub(crate) rate: &'static str,
-    /// The kind's own keys: name, value in TOML, comment.
-    pub(crate) keys: Vec<(&'static str, String, &'static str)>,
+    pub(crate) keys: Vec<(&'static str, String, &'static str)>, // the kind's own keys: name, value in TOML, comment
     /// Keys to choose instead or as well; commented out in any case.
     pub(crate) choices: Vec<(&'static str, String, &'static str)>,
 }

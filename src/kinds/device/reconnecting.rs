@@ -55,9 +55,6 @@ pub(crate) enum First<D> {
 
 impl<D> First<D> {
     /// Whether a task may start with this result of opening its device.
-    ///
-    /// # Errors
-    /// The device is missing and `missing` refuses that; or a task that goes on has it.
     pub(crate) fn of(label: &Label, missing: Missing, opened: Result<D, Refusal>) -> Result<Self, Refusal> {
         let mut refusal = match opened {
             Ok(device) => return Ok(Self::Opened(device)),
@@ -86,9 +83,6 @@ pub(crate) struct Reconnecting<D> {
 impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
     /// Opens the device, and reopens it whenever it has been lost. May block; not for a hot thread. `open` says why it
     /// could not.
-    ///
-    /// # Errors
-    /// As [`First::of`] and [`Reconnecting::new`].
     #[cfg(any(test, feature = "gpio", feature = "i2c", feature = "audio"))]
     pub(crate) fn open<F>(label: Label, missing: Missing, mut open: F) -> Result<Self, Refusal>
     where
@@ -99,9 +93,6 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
     }
 
     /// The same, for a task that had to look at the result of the first attempt itself.
-    ///
-    /// # Errors
-    /// The thread that reopens devices could not be started.
     pub(crate) fn new<F>(label: Label, first: First<D>, open: F) -> Result<Self, Refusal>
     where
         F: FnMut() -> Result<D, Refusal> + Send + 'static,
@@ -125,9 +116,6 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
     }
 
     /// The device, if it is there. Wait-free.
-    ///
-    /// # Errors
-    /// It is gone.
     pub(crate) fn device(&mut self) -> Result<&mut D, TickError> {
         if self.device.is_none() {
             self.device = self.found.pop().ok();
@@ -145,9 +133,6 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
 
     /// Does `work` with the device, and gives the device up after an error that [means that it is gone](is_gone).
     /// Wait-free, but for `work`.
-    ///
-    /// # Errors
-    /// The device was gone before, or the error of `work`.
     pub(crate) fn with<T>(
         &mut self,
         what: &'static str,

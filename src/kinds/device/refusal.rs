@@ -7,8 +7,7 @@ use std::fmt;
 /// Why a device could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// The key of the task's section to blame.
-    pub(crate) key: &'static str,
+    pub(crate) key: &'static str, // the key of the task's section to blame
     /// What was attempted, on what, the system's reason, the remedy. With `in_use` it ends with "is in use".
     pub(crate) message: String,
     /// The devices that others have; only one task can have each at a time. Empty: it was refused for another reason.

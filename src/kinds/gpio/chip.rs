@@ -33,10 +33,8 @@ pub(super) fn number(chip: &Chip) -> u64 {
 
 /// What a chip says of itself.
 pub(super) struct ChipFacts {
-    /// May be empty.
-    pub(super) label: String,
-    /// Offset, name, which may be empty, and whether somebody uses it.
-    pub(super) lines: Vec<(u32, String, bool)>,
+    pub(super) label: String,                   // may be empty
+    pub(super) lines: Vec<(u32, String, bool)>, // offset, name, which may be empty, and whether it is in use
 }
 
 /// Asks a chip what it is; takes no line.

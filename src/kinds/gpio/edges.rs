@@ -42,10 +42,7 @@ impl Edges {
         }
     }
 
-    /// Takes all that are there.
-    ///
-    /// # Errors
-    /// The kernel's reason; what came before it counts.
+    /// Takes all that are there. What was taken before an error counts.
     pub(super) fn read(
         &mut self,
         lines: &mut LineRequest,

@@ -22,8 +22,7 @@ pub(super) struct LineRequest {
     chip: u64, // number of its node
     offsets: Box<[u32]>,
     mask: u64,
-    /// Number of the last edge taken; the first has 1.
-    pub(super) last: u32,
+    pub(super) last: u32, // number of the last edge taken; the first has 1
 }
 
 impl OpenDevice for LineRequest {
@@ -76,9 +75,7 @@ impl LineRequest {
     }
 
     /// Takes edges that are there; says how many words of the buffer they fill. One system call.
-    ///
-    /// # Errors
-    /// EAGAIN: there is none; or the kernel's reason.
+    /// EAGAIN: there is none.
     pub(super) fn read(&self, words: &mut [u64]) -> io::Result<usize> {
         gpiocdev_uapi::read_event(&self.file, words).map_err(io_error)
     }

@@ -25,13 +25,11 @@ impl fmt::Display for LineId {
 /// Which lines, and what is asked of them.
 #[derive(Clone, Debug)]
 pub(super) struct GpioSettings {
-    /// Node, name or label of the chip; `None`: the one that has lines of these names.
-    pub(super) chip: Option<String>,
-    pub(super) lines: Vec<LineId>, // 1 to 64
+    pub(super) chip: Option<String>, // node, name or label of the chip; `None`: the one that has lines of these names
+    pub(super) lines: Vec<LineId>,   // 1 to 64
     pub(super) edges: Option<EdgeDetection>,
     pub(super) bias: Option<Bias>,
     pub(super) active_low: bool,
     pub(super) debounce: Option<Span>,
-    /// Edges that the kernel holds between two ticks.
-    pub(super) room: u32,
+    pub(super) room: u32, // edges that the kernel holds between two ticks
 }

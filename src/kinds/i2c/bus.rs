@@ -28,9 +28,6 @@ impl Bus {
     }
 
     /// Its node, in `dev`; names are looked up in `sys`.
-    ///
-    /// # Errors
-    /// No adapter has the name, or several have.
     pub(super) fn node(&self, sys: &Path, dev: &Path) -> Result<PathBuf, String> {
         let wanted = match self {
             Self::Number(number) => return Ok(dev.join(format!("i2c-{number}"))),

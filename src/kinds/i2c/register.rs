@@ -5,11 +5,9 @@ use crate::sys::i2c::{Functions, Piece, SMBUS_BLOCK};
 /// How a number lies in its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NumberFormat {
-    /// In 1..=8.
-    pub(super) bytes: u8,
+    pub(super) bytes: u8, // in 1..=8
     pub(super) kind: Number,
-    /// The low byte comes first.
-    pub(super) little: bool,
+    pub(super) little: bool, // the low byte comes first
 }
 
 /// What the bits of a number mean.
@@ -64,10 +62,8 @@ impl NumberFormat {
 pub(super) struct Register {
     pub(super) register: u8,
     pub(super) format: NumberFormat,
-    /// Bits to drop at the low end; with `bits` at most the format's width.
-    pub(super) shift: u32,
-    /// Bits that count above those; at least 1.
-    pub(super) bits: u32,
+    pub(super) shift: u32, // bits to drop at the low end; with `bits` at most the format's width
+    pub(super) bits: u32,  // bits that count above those; at least 1
     pub(super) scale: f64,
     pub(super) offset: f64,
     pub(super) name: String,
@@ -101,18 +97,13 @@ impl Register {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ReadPlan {
     pub(super) pieces: Vec<Piece>,
-    /// Of each value, in the buffer.
-    pub(super) positions: Vec<usize>,
-    /// Bytes of the buffer.
-    pub(super) room: usize,
+    pub(super) positions: Vec<usize>, // of each value, in the buffer
+    pub(super) room: usize,           // bytes of the buffer
 }
 
 impl ReadPlan {
     /// A plan for an adapter with these functions. `auto_increment`: after each byte the chip goes on to its next
     /// register, so that neighbours are read as one, and what an adapter cannot read at once may be read in parts.
-    ///
-    /// # Errors
-    /// The adapter cannot read as many bytes at once.
     pub(super) fn new(values: &[Register], auto_increment: bool, functions: Functions) -> Result<Self, String> {
         // Runs of bytes, by register: those that begin at the same one, or with auto-increment all that touch.
         let mut sorted: Vec<_> = values.iter().map(|value| (usize::from(value.register), value.length())).collect();

@@ -8,10 +8,8 @@ use std::num::NonZeroU64;
 pub(crate) struct LoadSettings {
     /// How long the ticks run, one after the other, cycled. Empty: no time at all; below zero counts as zero.
     pub run: Vec<Span>,
-    /// How the time is spent.
-    pub mode: Mode,
-    /// What goes wrong, if anything.
-    pub fault: Option<Fault>,
+    pub mode: Mode,           // how the time is spent
+    pub fault: Option<Fault>, // what goes wrong, if anything
 }
 
 /// How a load spends its time.
@@ -27,13 +25,11 @@ pub(crate) enum Mode {
 /// Something that goes wrong now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// What.
     pub effect: Effect,
     /// In the last of every so many releases: in tick `n` when `n + 1` is a multiple. With 1 in every tick; with 100
     /// first in tick 99. A fault whose release is skipped does not happen.
     pub every: NonZeroU64,
-    /// How long the faulting tick runs, in place of the scripted time.
-    pub run: Span,
+    pub run: Span, // how long the faulting tick runs, in place of the scripted time
 }
 
 /// What goes wrong.

@@ -17,11 +17,9 @@ use std::path::{Path, PathBuf};
 /// One channel of the samples.
 #[derive(Clone, Debug)]
 pub(super) struct Element {
-    /// `in_accel_x`.
-    pub(super) channel: String,
+    pub(super) channel: String, // `in_accel_x`
     pub(super) layout: SampleLayout,
-    /// Where it begins in a sample.
-    pub(super) start: usize,
+    pub(super) start: usize, // where it begins in a sample
     pub(super) scale: f64,
     pub(super) offset: f64,
 }
@@ -33,14 +31,11 @@ pub(super) struct Buffer {
     pub(super) elements: Vec<Element>,
     /// Where the time is in a sample, how it is stored, and its offset to the monotonic clock in nanoseconds.
     pub(super) timestamp: Option<(usize, SampleLayout, i64)>,
-    /// Bytes of a sample; above zero.
-    pub(super) size: usize,
-    /// Room for all that the kernel keeps.
-    pub(super) bytes: Box<[u8]>,
+    pub(super) size: usize,      // bytes of a sample; above zero
+    pub(super) bytes: Box<[u8]>, // room for all that the kernel keeps
     /// Nanoseconds from sample to sample, if known: not for a trigger that is fired from outside.
     pub(super) period: Option<f64>,
-    /// No tick has read from it yet.
-    pub(super) fresh: bool,
+    pub(super) fresh: bool, // no tick has read from it yet
     enable: PathBuf,
 }
 
@@ -64,9 +59,6 @@ impl Buffer {
     }
 
     /// Finds the device, sets it up and switches its buffer on.
-    ///
-    /// # Errors
-    /// The key to blame, and why.
     pub(super) fn open(wanted: &ByName, settings: &BufferSettings, sys: &Path, dev: &Path) -> Result<Self, Refusal> {
         let device = find::find(Class::Iio, sys, wanted).map_err(|(key, message)| Refusal::new(key, message))?;
         let at = |key: &'static str| move |message: String| Refusal::new(key, message);
@@ -121,9 +113,6 @@ impl Buffer {
 }
 
 /// The channels that would be captured. Changes nothing.
-///
-/// # Errors
-/// The key to blame, and why.
 pub(super) fn channels(device: &ByName, wanted: &[String], sys: &Path) -> Result<Vec<(String, SampleLayout)>, Refusal> {
     let found = find::find(Class::Iio, sys, device).map_err(|(key, message)| Refusal::new(key, message))?;
     let elements = found.folder.join("scan_elements");

@@ -28,8 +28,7 @@ pub(super) struct Dating {
 pub(super) struct Dates {
     start: i64,
     step: f64,
-    /// Samples missing before the first of these.
-    pub(super) missing: u64,
+    pub(super) missing: u64, // samples missing before the first of these
 }
 
 impl Dates {

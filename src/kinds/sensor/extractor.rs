@@ -47,9 +47,8 @@ struct WantedLine {
 #[derive(Debug)]
 struct Prefix {
     text: Box<[u8]>,
-    line: usize, // index in `wanted`
-    /// The longest other prefix that this one starts with.
-    shorter: Option<usize>,
+    line: usize,            // index in `wanted`
+    shorter: Option<usize>, // the longest other prefix that this one starts with
 }
 
 impl Extractor {

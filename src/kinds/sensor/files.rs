@@ -36,17 +36,14 @@ struct OpenFile {
 /// What is wanted of one file.
 pub(super) struct WantedFile<'a> {
     pub(super) path: PathBuf,
-    /// Index of the column of each value, and where the value is.
-    pub(super) values: Vec<(usize, &'a ValueLocator)>,
+    pub(super) values: Vec<(usize, &'a ValueLocator)>, // index of the column of each value, and where the value is
 }
 
 /// Why a file cannot be used: at `line` or `field` of one of its values, or as a whole.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unusable {
-    /// Index of the column that is to blame.
-    pub(super) column: Option<usize>,
-    /// The key that is to blame; `path` for the file as a whole.
-    pub(super) key: &'static str,
+    pub(super) column: Option<usize>, // index of the column that is to blame
+    pub(super) key: &'static str,     // the key that is to blame; `path` for the file as a whole
     pub(super) message: String,
 }
 

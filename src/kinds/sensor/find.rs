@@ -58,12 +58,10 @@ impl Class {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) folder: PathBuf,
-    /// Its own: `hwmon3`.
-    pub(super) node: String,
+    pub(super) node: String, // its own: `hwmon3`
     pub(super) name: String,
     pub(super) label: Option<String>,
-    /// The name of its parent device; its own if it has none.
-    pub(super) device: String,
+    pub(super) device: String, // the name of its parent device; its own if it has none
 }
 
 /// All devices of the class, in the order of their numbers.
@@ -88,9 +86,6 @@ pub(super) fn all(class: Class, sys: &Path) -> io::Result<Vec<Candidate>> {
 }
 
 /// The wanted device.
-///
-/// # Errors
-/// The key to blame, and which devices there are.
 pub(super) fn find(class: Class, sys: &Path, wanted: &ByName) -> Result<Candidate, (&'static str, String)> {
     let (word, name) = (class.word(), &wanted.name);
     let all = match all(class, sys) {

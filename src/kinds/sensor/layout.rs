@@ -6,11 +6,10 @@
 pub(super) struct SampleLayout {
     big_endian: bool,
     number: Number,
-    bits: u32,      // in 1..=8 * storage
-    storage: usize, // bytes of one value, 1 to 8
-    /// Values in the element; above zero.
-    pub(super) repeat: usize,
-    shift: u32, // below 8 * storage
+    bits: u32,                // in 1..=8 * storage
+    storage: usize,           // bytes of one value, 1 to 8
+    pub(super) repeat: usize, // values in the element; above zero
+    shift: u32,               // below 8 * storage
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

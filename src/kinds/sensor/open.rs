@@ -9,18 +9,11 @@ use crate::task::Task;
 use std::path::Path;
 
 /// Opens a sensor and reads it once. `task` names its task in the log.
-///
-/// # Errors
-/// At the key to blame: `path` when the file cannot be opened or read, `line` and `field` when there is no number (with
-/// what was found instead), `hwmon`, `iio` and `device` when the device is not found, `value` for one of several values.
 pub(crate) fn open(settings: SensorSettings, task: &str) -> Result<Box<dyn Task>, BuildError> {
     open_under(settings, task, ["/sys", "/dev"].map(Path::new))
 }
 
 /// The same, with other folders than `/sys` and `/dev`.
-///
-/// # Errors
-/// As `open`.
 pub fn open_under(settings: SensorSettings, task: &str, roots: [&Path; 2]) -> Result<Box<dyn Task>, BuildError> {
     let label = Label::new(settings.device(), task);
     Ok(match settings.source {

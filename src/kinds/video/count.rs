@@ -14,14 +14,11 @@ use crate::sys::video::Frame;
 /// Counts of one task, over all openings of its device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
-    /// Frames that the driver delivered, including damaged and passed-over ones.
-    pub(super) frames: u64,
+    pub(super) frames: u64, // frames that the driver delivered, including damaged and passed-over ones
     /// Missing numbers. An interruption counts as one, since the real number is unknown.
     pub(super) gaps: u64,
-    /// Frames that the driver reports as damaged.
-    pub(super) damaged: u64,
-    /// Frames that were skipped for a newer one.
-    pub(super) passed_over: u64,
+    pub(super) damaged: u64,     // frames that the driver reports as damaged
+    pub(super) passed_over: u64, // frames that were skipped for a newer one
     latest: Option<u64>,
     driver: Option<u32>, // its number of the latest frame; none: its count restarts
 }

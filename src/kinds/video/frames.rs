@@ -54,10 +54,8 @@ impl FrameSource for CaptureStream {
 /// The tick that takes frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TickTime {
-    /// Its index.
-    pub(super) n: u64,
-    /// Its release, on the monotonic clock.
-    pub(super) release: Instant,
+    pub(super) n: u64,           // its index
+    pub(super) release: Instant, // its release, on the monotonic clock
 }
 
 /// The frames that a task has taken so far, and where they go.
@@ -114,9 +112,7 @@ impl FrameReader {
     }
 
     /// Takes all frames that are ready, at most as many as there are buffers, and fills in the values.
-    ///
-    /// # Errors
-    /// The device's error. Frames taken before it are counted and handed on all the same.
+    /// Frames taken before an error are counted and passed on all the same.
     pub(super) fn take(
         &mut self,
         camera: &mut impl FrameSource,

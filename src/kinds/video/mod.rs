@@ -48,10 +48,6 @@ const STALLED: TickError = TickError::new("the camera is open and delivers no fr
 impl Video {
     /// Finds the camera, sets it up and starts its stream, now and whenever it has been lost. `task` names the task in
     /// the log.
-    ///
-    /// # Errors
-    /// At the key to blame: `device` when it cannot be found, opened or started, `format`, `size` and `buffers` when the
-    /// camera does not have them, with what it has instead.
     pub(crate) fn open(settings: VideoSettings, task: &str) -> Result<Self, BuildError> {
         let label = Label::new(format!("camera {}", settings.device), task);
         let (take, missing, usual) = (settings.take, settings.missing, usual(&settings));

@@ -22,10 +22,7 @@ pub struct CameraMode {
     pub rates: Vec<(u32, u32)>,
 }
 
-/// The modes of a camera.
-///
-/// # Errors
-/// It cannot be opened, or it is no camera (ENOTTY).
+/// The modes of a camera. ENOTTY: it is no camera.
 pub fn modes(path: &Path) -> io::Result<Vec<CameraMode>> {
     of_device(&Device::open(path)?)
 }

@@ -14,10 +14,8 @@ use tracing::warn;
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) stream: CaptureStream,
-    /// No tick has seen it yet.
-    pub(super) begins: bool,
-    /// Frames per second, as far as the driver says.
-    rate: Option<(u32, u32)>,
+    pub(super) begins: bool,  // no tick has seen it yet
+    rate: Option<(u32, u32)>, // frames per second, as far as the driver says
     id: Option<DeviceId>,
 }
 
@@ -37,8 +35,7 @@ impl Opened {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     pub(super) form: PixelFormat,
-    /// Frames per second, as far as the driver says.
-    pub(super) rate: Option<(u32, u32)>,
+    pub(super) rate: Option<(u32, u32)>, // frames per second, as far as the driver says
 }
 
 /// Opens cameras for one task.
@@ -46,10 +43,8 @@ pub(super) struct Expected {
 pub(super) struct Opener {
     pub(super) settings: VideoSettings,
     pub(super) label: Label,
-    /// The latest warning about the frame rate, so that it is not repeated each time.
-    pub(super) warned: String,
-    /// Whether its rate was compared with the task's, which is done once.
-    pub(super) rate_compared: bool,
+    pub(super) warned: String, // the latest warning about the frame rate, so that it is not repeated each time
+    pub(super) rate_compared: bool, // whether its rate was compared with the task's, which is done once
 }
 
 impl Opener {

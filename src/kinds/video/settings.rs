@@ -18,22 +18,15 @@ pub(crate) enum FrameChoice {
 pub(crate) struct VideoSettings {
     /// Its path, from the root; or a part of its name that only one camera has, upper or lower case.
     pub device: String,
-    /// V4L2's four characters, filled up with spaces.
-    pub format: [u8; 4],
-    /// In pixels.
-    pub width: u32,
-    /// In pixels.
-    pub height: u32,
+    pub format: [u8; 4], // V4L2's four characters, filled up with spaces
+    pub width: u32,      // in pixels
+    pub height: u32,     // in pixels
     /// Frames per second to ask for, as a fraction without zeros; `None`: as the camera is set.
     pub frame_rate: Option<(u32, u32)>,
-    /// Which frames a tick works on.
-    pub take: FrameChoice,
-    /// Buffers to ask for, 2 to 32.
-    pub buffers: u32,
-    /// What to do when it is not there at the start.
-    pub missing: Missing,
-    /// The task's; above zero.
-    pub period: Span,
+    pub take: FrameChoice, // which frames a tick works on
+    pub buffers: u32,      // buffers to ask for, 2 to 32
+    pub missing: Missing,  // what to do when it is not there at the start
+    pub period: Span,      // the task's; above zero
 }
 
 impl VideoSettings {

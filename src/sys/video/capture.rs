@@ -17,16 +17,11 @@ pub(crate) const MOST_BUFFERS: u32 = 32;
 /// One buffer that the device has filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
-    /// Number of the buffer.
-    pub buffer: u32,
-    /// The driver's number of the frame.
-    pub sequence: u32,
-    /// Bytes of it.
-    pub length: usize,
-    /// The driver reports it as damaged.
-    pub damaged: bool,
-    /// When it was taken, on the monotonic clock; `None`: the driver uses another one.
-    pub at: Option<Instant>,
+    pub buffer: u32,         // number of the buffer
+    pub sequence: u32,       // the driver's number of the frame
+    pub length: usize,       // bytes of it
+    pub damaged: bool,       // the driver reports it as damaged
+    pub at: Option<Instant>, // when it was taken, on the monotonic clock; `None`: the driver uses another one
 }
 
 /// A device that streams into mapped buffers.
@@ -69,8 +64,6 @@ impl CaptureStream {
     }
 
     /// Takes the oldest frame that is ready; `None`: there is none. One system call.
-    ///
-    /// # Errors
     /// ENODEV: the device is gone. EIO: the stream failed. After any error only reopening the device helps.
     pub(crate) fn dequeue(&mut self) -> io::Result<Option<Frame>> {
         let mut buffer: v4l2::v4l2_buffer = zeroed();
@@ -103,8 +96,6 @@ impl CaptureStream {
     }
 
     /// Hands a buffer back to the driver. One system call.
-    ///
-    /// # Errors
     /// ENODEV: the device is gone. EINVAL: the driver has this buffer already.
     pub(crate) fn queue(&mut self, buffer: u32) -> io::Result<()> {
         let index = usize::try_from(buffer).map_err(|_| invalid())?;

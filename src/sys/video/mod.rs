@@ -28,23 +28,17 @@ use std::path::Path;
 /// What a device says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Capability {
-    /// Name of the card: "HD Pro Webcam C920".
-    pub card: String,
-    /// Name of the driver: "uvcvideo".
-    pub driver: String,
-    /// It captures frames that lie in one piece, and streams them into mapped buffers.
-    pub captures: bool,
-    /// It captures frames whose planes lie apart.
-    pub multi_planar: bool,
+    pub card: String,       // name of the card: "HD Pro Webcam C920"
+    pub driver: String,     // name of the driver: "uvcvideo"
+    pub captures: bool,     // it captures frames that lie in one piece, and streams them into mapped buffers
+    pub multi_planar: bool, // it captures frames whose planes lie apart
 }
 
 /// Sizes of frames; both ends are equal for a single size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// Width and height, in pixels.
-    pub smallest: (u32, u32),
-    /// Width and height, in pixels.
-    pub largest: (u32, u32),
+    pub smallest: (u32, u32), // width and height, in pixels
+    pub largest: (u32, u32),  // width and height, in pixels
 }
 
 /// An open device that does not stream yet.
@@ -55,8 +49,6 @@ pub(crate) struct Device {
 
 impl Device {
     /// Opens the device. Nothing here waits for frames.
-    ///
-    /// # Errors
     /// ENOENT, ENODEV: it is not there. EACCES, EPERM: by its mode, or by a service's DeviceAllow=.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
@@ -64,17 +56,11 @@ impl Device {
     }
 
     /// What the kernel says of its node.
-    ///
-    /// # Errors
-    /// As of fstat().
     pub(crate) fn metadata(&self) -> io::Result<Metadata> {
         self.file.metadata()
     }
 
-    /// What it is.
-    ///
-    /// # Errors
-    /// ENOTTY: it is no video device.
+    /// What it is. ENOTTY: it is no video device.
     pub(crate) fn capability(&self) -> io::Result<Capability> {
         let mut capability: v4l2::v4l2_capability = zeroed();
         ask(&self.file, vidioc::VIDIOC_QUERYCAP, &mut capability)?;
@@ -92,16 +78,12 @@ impl Device {
     }
 
     /// Sets the format of frames, and returns what the driver granted, which may differ in everything.
-    ///
-    /// # Errors
     /// EBUSY: it streams already, here or in another program. EINVAL: it has no such format.
     pub(crate) fn set_format(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<PixelFormat> {
         self.form(vidioc::VIDIOC_S_FMT, four_cc, width, height)
     }
 
     /// What [`set_format`](Self::set_format) would return, without setting it; also while it streams.
-    ///
-    /// # Errors
     /// EINVAL: it has no such format.
     pub(crate) fn try_format(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<PixelFormat> {
         self.form(vidioc::VIDIOC_TRY_FMT, four_cc, width, height)
@@ -129,9 +111,6 @@ impl Device {
     }
 
     /// Frames per second as a fraction; `None` if the driver does not control it.
-    ///
-    /// # Errors
-    /// ENOTTY: the driver cannot be asked.
     pub(crate) fn rate(&self) -> io::Result<Option<(u32, u32)>> {
         let mut parameters: v4l2::v4l2_streamparm = zeroed();
         parameters.type_ = CAPTURE;
@@ -140,9 +119,6 @@ impl Device {
     }
 
     /// Requests a frame rate, and returns what the driver granted.
-    ///
-    /// # Errors
-    /// ENOTTY, EINVAL: the driver cannot be asked.
     pub(crate) fn set_rate(&self, (frames, seconds): (u32, u32)) -> io::Result<Option<(u32, u32)>> {
         let mut parameters: v4l2::v4l2_streamparm = zeroed();
         parameters.type_ = CAPTURE;
@@ -154,9 +130,6 @@ impl Device {
     }
 
     /// The formats on offer: four characters, and the driver's description.
-    ///
-    /// # Errors
-    /// ENODEV, ENOTTY.
     pub(crate) fn formats(&self) -> io::Result<Vec<([u8; 4], String)>> {
         self.each(|index| {
             let mut format: v4l2::v4l2_fmtdesc = zeroed();
@@ -167,9 +140,6 @@ impl Device {
     }
 
     /// The sizes on offer in a format; empty where the driver does not tell.
-    ///
-    /// # Errors
-    /// ENODEV.
     pub(crate) fn sizes(&self, four_cc: [u8; 4]) -> io::Result<Vec<Sizes>> {
         let all = self.each(|index| {
             let mut sizes: v4l2::v4l2_frmsizeenum = zeroed();
@@ -192,9 +162,6 @@ impl Device {
 
     /// The rates on offer in a format and size, in frames per second; of a range its ends. Empty where the driver does
     /// not tell.
-    ///
-    /// # Errors
-    /// ENODEV.
     pub(crate) fn rates(&self, four_cc: [u8; 4], (width, height): (u32, u32)) -> io::Result<Vec<(u32, u32)>> {
         let all = self.each(|index| {
             let mut intervals: v4l2::v4l2_frmivalenum = zeroed();
@@ -216,9 +183,6 @@ impl Device {
     }
 
     /// Maps buffers, hands all of them to the driver, and starts the stream.
-    ///
-    /// # Errors
-    /// What was attempted, and the reason: ENOMEM, EBUSY, ENOSPC for lack of USB bandwidth, or the driver's reason.
     pub(crate) fn stream(self, buffers: u32, form: PixelFormat) -> Result<CaptureStream, (&'static str, io::Error)> {
         CaptureStream::start(self.file, buffers, form)
     }
