@@ -7,7 +7,7 @@ use super::find::{self, ByName, Candidate, Class};
 use super::iio::{self, file_error};
 use super::layout::{SampleLayout, positions};
 use super::settings::BufferSettings;
-use crate::kinds::device::{DeviceId, OpenDevice, Refusal};
+use crate::kinds::device::{DeviceId, OpenDevice, Refusal, first_line, numbered};
 use crate::sys::clock::{KernelClock, utc_offset};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -60,7 +60,7 @@ impl Buffer {
 
     /// Finds the device, sets it up and switches its buffer on.
     pub(super) fn open(wanted: &ByName, settings: &BufferSettings, sys: &Path, dev: &Path) -> Result<Self, Refusal> {
-        let device = find::find(Class::Iio, sys, wanted).map_err(|(key, message)| Refusal::new(key, message))?;
+        let device = find::find(Class::Iio, sys, wanted)?;
         let at = |key: &'static str| move |message: String| Refusal::new(key, message);
         let folder = &device.folder;
         let elements = folder.join("scan_elements");
@@ -114,7 +114,7 @@ impl Buffer {
 
 /// The channels that would be captured. Changes nothing.
 pub(super) fn channels(device: &ByName, wanted: &[String], sys: &Path) -> Result<Vec<(String, SampleLayout)>, Refusal> {
-    let found = find::find(Class::Iio, sys, device).map_err(|(key, message)| Refusal::new(key, message))?;
+    let found = find::find(Class::Iio, sys, device)?;
     let elements = found.folder.join("scan_elements");
     let mut there = listed(&elements, wanted).map_err(|message| Refusal::new("channels", message))?;
     there.retain(|channel| channel != TIMESTAMP && (wanted.is_empty() || wanted.contains(channel)));
@@ -157,7 +157,7 @@ fn open_device(path: &Path) -> Result<File, Refusal> {
 
 /// Writes an attribute, unless it has that text already.
 fn set(path: &Path, wanted: &str) -> Result<(), String> {
-    if find::text(path).is_some_and(|text| text == wanted) {
+    if first_line(path).is_some_and(|text| text == wanted) {
         return Ok(());
     }
     write(path, wanted).map_err(|error| file_error(&format!("write {wanted} to"), path, &error))
@@ -168,15 +168,11 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new().write(true).truncate(true).open(path)?.write_all(text.as_bytes())
 }
 
-/// Name and folder of every trigger.
-fn triggers(sys: &Path) -> Vec<(String, PathBuf)> {
-    let entries = std::fs::read_dir(sys.join("bus/iio/devices")).into_iter().flatten().flatten();
-    let folders = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("trigger")));
-    let mut found: Vec<_> = folders.filter_map(|folder| Some((find::text(&folder.join("name"))?, folder))).collect();
-    found.sort();
-    found
+/// Name and folder of every trigger, in the order of their numbers.
+pub(super) fn triggers(sys: &Path) -> Vec<(String, PathBuf)> {
+    let devices = sys.join("bus/iio/devices");
+    let folders = numbered(&devices, "trigger").into_iter().map(|(_, trigger)| devices.join(trigger));
+    folders.filter_map(|folder| Some((first_line(&folder.join("name"))?, folder))).collect()
 }
 
 fn names(triggers: &[(String, PathBuf)]) -> String {
@@ -192,7 +188,7 @@ fn set_trigger(device: &Candidate, settings: &BufferSettings, sys: &Path) -> Res
     // A driver's name for the trigger of its device.
     let number = device.node.trim_start_matches("iio:device");
     let own = format!("{}-dev{number}", device.name);
-    let name = match (&settings.trigger, find::text(&current)) {
+    let name = match (&settings.trigger, first_line(&current)) {
         (Some(name), _) if folder(name).is_none() => {
             return Err(format!("there is no trigger {name:?}; there is {}", names(&triggers)));
         }
@@ -209,7 +205,7 @@ fn set_trigger(device: &Candidate, settings: &BufferSettings, sys: &Path) -> Res
 /// Whether a trigger fires when a program writes to its file or at another device's interrupt; by the names that the
 /// kernel's drivers give them.
 fn is_fired_from_outside(trigger: &Path) -> bool {
-    find::text(&trigger.join("name"))
+    first_line(&trigger.join("name"))
         .is_some_and(|name| ["sysfstrig", "irqtrig"].iter().any(|kind| name.starts_with(kind)))
 }
 
@@ -232,7 +228,7 @@ fn set_frequency(
             None => Ok(None),
         };
     };
-    let current = || find::text(&path).and_then(|text| text.parse::<f64>().ok());
+    let current = || first_line(&path).and_then(|text| text.parse::<f64>().ok());
     if let Some(wanted) = wanted
         && current() != Some(wanted)
     {
@@ -259,7 +255,7 @@ fn set_channels(elements: &Path, wanted: &[String]) -> Result<Vec<String>, Strin
             ),
             false => message,
         })?;
-        if find::text(&enable(channel)).as_deref() != Some("1") {
+        if first_line(&enable(channel)).as_deref() != Some("1") {
             return Err(format!("the device does not capture {channel:?} together with the others"));
         }
     }
@@ -270,7 +266,7 @@ fn set_channels(elements: &Path, wanted: &[String]) -> Result<Vec<String>, Strin
 fn set_clock(folder: &Path) -> i64 {
     let path = folder.join("current_timestamp_clock");
     let _ = set(&path, "monotonic");
-    let clock = match find::text(&path).as_deref() {
+    let clock = match first_line(&path).as_deref() {
         Some("monotonic" | "monotonic_coarse") => return 0,
         Some("monotonic_raw") => KernelClock::monotonic_raw(),
         Some("boottime") => KernelClock::boottime(),

@@ -1,9 +1,9 @@
 //! Devices of `/sys` by their names: the numbers in `hwmon3` and `iio:device0` change from boot to boot, and when a device
 //! comes back. Reads small files; may block; not for a hot thread.
 
-use std::fs;
-use std::io;
+use crate::kinds::device::{Refusal, first_line};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// Which device is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,25 +31,11 @@ impl Class {
         }
     }
 
-    fn word(self) -> &'static str {
+    /// What messages call it; where the kernel lists its devices, under `/sys`, and how their names begin.
+    fn facts(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::Hwmon => "hwmon",
-            Self::Iio => "IIO",
-        }
-    }
-
-    /// Where the kernel lists them, under `/sys`.
-    fn folder(self, sys: &Path) -> PathBuf {
-        match self {
-            Self::Hwmon => sys.join("class/hwmon"),
-            Self::Iio => sys.join("bus/iio/devices"),
-        }
-    }
-
-    fn prefix(self) -> &'static str {
-        match self {
-            Self::Hwmon => "hwmon",
-            Self::Iio => "iio:device",
+            Self::Hwmon => ("hwmon", "class/hwmon", "hwmon"),
+            Self::Iio => ("IIO", "bus/iio/devices", "iio:device"),
         }
     }
 }
@@ -66,19 +52,20 @@ pub(super) struct Candidate {
 
 /// All devices of the class, in the order of their numbers.
 pub(super) fn all(class: Class, sys: &Path) -> io::Result<Vec<Candidate>> {
+    let (_, devices, prefix) = class.facts();
     let mut found = Vec::new();
-    for entry in fs::read_dir(class.folder(sys))? {
+    for entry in fs::read_dir(sys.join(devices))? {
         let folder = entry?.path();
         let node = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let Some(number) = node.strip_prefix(class.prefix()).and_then(|number| number.parse::<u64>().ok()) else {
+        let Some(number) = node.strip_prefix(prefix).and_then(|number| number.parse::<u64>().ok()) else {
             continue;
         };
         // It may go in between.
-        let Some(name) = text(&folder.join("name")) else {
+        let Some(name) = first_line(&folder.join("name")) else {
             continue;
         };
         let device = parent(class, &folder).unwrap_or_else(|| node.clone());
-        let label = text(&folder.join("label"));
+        let label = first_line(&folder.join("label"));
         found.push((number, Candidate { folder, node, name, label, device }));
     }
     found.sort_by_key(|(number, _)| *number);
@@ -86,14 +73,14 @@ pub(super) fn all(class: Class, sys: &Path) -> io::Result<Vec<Candidate>> {
 }
 
 /// The wanted device.
-pub(super) fn find(class: Class, sys: &Path, wanted: &ByName) -> Result<Candidate, (&'static str, String)> {
-    let (word, name) = (class.word(), &wanted.name);
+pub(super) fn find(class: Class, sys: &Path, wanted: &ByName) -> Result<Candidate, Refusal> {
+    let ((word, devices, _), name) = (class.facts(), &wanted.name);
+    let refuse = |key, message| Err(Refusal::new(key, message));
     let all = match all(class, sys) {
         Ok(all) => all,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => {
-            let folder = class.folder(sys);
-            return Err((class.key(), format!("cannot list {}: {error}", folder.display())));
+            return refuse(class.key(), format!("cannot list {}: {error}", sys.join(devices).display()));
         }
     };
     let quoted = |names: Vec<&String>| names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
@@ -106,7 +93,7 @@ pub(super) fn find(class: Class, sys: &Path, wanted: &ByName) -> Result<Candidat
                 format!("there are {}", quoted(names.collect()))
             }
         };
-        return Err((class.key(), format!("no {word} device is named {name:?}; {there}")));
+        return refuse(class.key(), format!("no {word} device is named {name:?}; {there}"));
     }
     let is_wanted = |one: &Candidate| wanted.device.as_ref().is_none_or(|it| one.device == *it || one.node == *it);
     let matching: Vec<_> = named.iter().copied().filter(|one| is_wanted(one)).collect();
@@ -116,25 +103,18 @@ pub(super) fn find(class: Class, sys: &Path, wanted: &ByName) -> Result<Candidat
         (several, None) => {
             let (count, devices) = (several.len(), devices());
             let which = format!("say which with device = one of {devices}");
-            Err((class.key(), format!("{count} {word} devices are named {name:?}; {which}")))
+            refuse(class.key(), format!("{count} {word} devices are named {name:?}; {which}"))
         }
         ([], Some(device)) => {
             let which = format!("it is one of {}", devices());
-            Err(("device", format!("no {word} device {name:?} belongs to {device:?}; {which}")))
+            refuse("device", format!("no {word} device {name:?} belongs to {device:?}; {which}"))
         }
         (several, Some(device)) => {
             let (count, nodes) = (several.len(), quoted(several.iter().map(|one| &one.node).collect()));
             let which = format!("say which with device = one of {nodes}");
-            Err(("device", format!("{count} {word} devices {name:?} belong to {device:?}; {which}")))
+            refuse("device", format!("{count} {word} devices {name:?} belong to {device:?}; {which}"))
         }
     }
-}
-
-/// The first line of a small file, trimmed; `None` if it is missing or empty.
-pub(super) fn text(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let line = text.lines().next()?.trim();
-    (!line.is_empty()).then(|| line.to_owned())
 }
 
 /// The name of its parent device.

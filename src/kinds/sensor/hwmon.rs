@@ -1,7 +1,7 @@
 //! What the names of hwmon's files say about their numbers: the kernel's `Documentation/hwmon/sysfs-interface.rst` and
 //! `Documentation/ABI/testing/sysfs-class-hwmon`. Reads small files of `/sys`; not for a hot thread.
 
-use super::find;
+use crate::kinds::device::first_line;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -76,7 +76,7 @@ pub(super) fn inputs(folder: &Path) -> io::Result<Vec<(String, String)>> {
         let number = digits.split('_').next().and_then(|digits| digits.parse::<u64>().ok());
         (head.to_owned(), number, digits.to_owned())
     });
-    let label = |file: &String| find::text(&folder.join(format!("{}_label", stem(file))));
+    let label = |file: &String| first_line(&folder.join(format!("{}_label", stem(file))));
     let labels: Vec<_> = files.iter().map(label).collect();
     let is_taken = |label: &String, index: usize| {
         let mut others = files.iter().zip(&labels).enumerate().filter(|(other, _)| *other != index);

@@ -1,9 +1,10 @@
 //! Devices of the classes hwmon and IIO, for `hertzd devices`; found by the same code as for a task. May block; not for a
 //! hot thread.
 
-use super::find::{self, ByName, Candidate, Class, text};
+use super::buffer::triggers;
+use super::find::{self, ByName, Candidate, Class};
 use super::{hwmon, iio};
-use crate::kinds::device::{FoundDevice, Roots, access, file_names, numbered, quoted, task_name};
+use crate::kinds::device::{FoundDevice, Roots, access, file_names, first_line, quoted, task_name};
 use crate::sys::host::may_open;
 
 /// The devices of both classes that have values to read, each with a section that finds it.
@@ -34,12 +35,12 @@ fn hwmon_device(one: &Candidate, keys: Keys) -> Option<FoundDevice> {
     let mut about = Vec::new();
     let mut needs = vec!["a value that can be read; none can now".to_owned()];
     for (input, _) in inputs {
-        let reading = text(&one.folder.join(&input)).map(|text| format!("now {text}"));
+        let reading = first_line(&one.folder.join(&input)).map(|text| format!("now {text}"));
         if reading.is_some() {
             needs.clear();
         }
         let reading = reading.unwrap_or_else(|| "no reading".into());
-        let label = text(&one.folder.join(format!("{}_label", hwmon::stem(&input))));
+        let label = first_line(&one.folder.join(format!("{}_label", hwmon::stem(&input))));
         about
             .push(label.map_or_else(|| format!("{input}: {reading}"), |label| format!("{input} ({label}): {reading}")));
     }
@@ -61,9 +62,7 @@ fn iio_device(one: &Candidate, mut keys: Keys, roots: &Roots) -> FoundDevice {
     let dev = roots.dev.join(&one.node);
     let (mut choices, mut refused, mut needs) = (Vec::new(), None, Vec::new());
     if !buffered.is_empty() {
-        let devices = roots.sys.join("bus/iio/devices");
-        let named = |(_, trigger)| text(&devices.join::<String>(trigger).join("name"));
-        let triggers: Vec<_> = numbered(&devices, "trigger").into_iter().filter_map(named).collect();
+        let triggers: Vec<_> = triggers(&roots.sys).into_iter().map(|(name, _)| name).collect();
         about.push(format!("buffered: {}", buffered.join(", ")));
         about.push(match triggers.is_empty() {
             true => "triggers: none; the device may have one of its own".to_owned(),

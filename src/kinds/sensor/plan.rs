@@ -6,7 +6,7 @@ use super::locator::{FieldSelector, ValueLocator};
 use super::number::Number;
 use super::settings::{SensorSettings, Source, ValueSettings};
 use super::{hwmon, iio};
-use crate::config::BuildError;
+use crate::kinds::device::Refusal;
 use crate::task::Column;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub(super) struct OpenSensor {
 }
 
 impl ReadPlan {
-    pub(super) fn new(settings: SensorSettings, sys: &Path) -> Result<Self, BuildError> {
+    pub(super) fn new(settings: SensorSettings, sys: &Path) -> Result<Self, Refusal> {
         let class = match settings.source {
             Source::Files => None,
             Source::Hwmon(_) => Some(Class::Hwmon),
@@ -63,15 +63,15 @@ impl ReadPlan {
         }
         let mut names = BTreeSet::new();
         if let Some(twice) = plan.columns.iter().find(|column| !names.insert(&column.name)) {
-            return Err(BuildError { key: "value", message: format!("two values are named {:?}", twice.name) });
+            return Err(Refusal::new("value", format!("two values are named {:?}", twice.name)));
         }
         Ok(plan)
     }
 
     /// Every measured value of the device.
-    fn take_all(&mut self) -> Result<(), BuildError> {
+    fn take_all(&mut self) -> Result<(), Refusal> {
         let Some(class) = self.class else {
-            return Err(BuildError { key: "path", message: "name a file to poll".into() });
+            return Err(Refusal::new("path", "name a file to poll"));
         };
         let folder = self.folder()?;
         let listed = match class {
@@ -106,18 +106,16 @@ impl ReadPlan {
     }
 
     /// The folder of the device, as it is now.
-    fn folder(&self) -> Result<PathBuf, BuildError> {
+    fn folder(&self) -> Result<PathBuf, Refusal> {
         let wanted = match &self.settings.source {
             Source::Files => return Ok(PathBuf::new()),
             Source::Hwmon(wanted) | Source::Iio(wanted) | Source::Buffer(wanted, _) => wanted,
         };
-        let class = self.class.unwrap_or(Class::Hwmon);
-        let found = find::find(class, &self.sys, wanted);
-        found.map(|found| found.folder).map_err(|(key, message)| BuildError { key, message })
+        Ok(find::find(self.class.unwrap_or(Class::Hwmon), &self.sys, wanted)?.folder)
     }
 
     /// Opens all files, each once. With `strict` each number must be there already.
-    pub(super) fn open(&self, strict: bool) -> Result<OpenSensor, BuildError> {
+    pub(super) fn open(&self, strict: bool) -> Result<OpenSensor, Refusal> {
         let folder = self.folder()?;
         let mut conversions = Vec::with_capacity(self.recipes.len());
         let (mut files, mut known) = (Vec::<WantedFile<'_>>::new(), BTreeMap::new());
@@ -147,21 +145,21 @@ impl ReadPlan {
     }
 
     /// A fault of one value, at the key that says it.
-    fn blame(&self, Unusable { column, key, message }: Unusable) -> BuildError {
+    fn blame(&self, Unusable { column, key, message }: Unusable) -> Refusal {
         if self.settings.listed {
             let name = column.and_then(|column| self.columns.get(column)).map(|column| &column.name);
             let name = name.map(|name| format!("{name:?}: ")).unwrap_or_default();
-            return BuildError { key: "value", message: format!("{name}{message}") };
+            return Refusal::new("value", format!("{name}{message}"));
         }
         self.error(if key == "path" && self.class.is_some() { "file" } else { key }, message)
     }
 
-    fn error(&self, key: &'static str, message: String) -> BuildError {
+    fn error(&self, key: &'static str, message: String) -> Refusal {
         let key = match self.class {
             Some(class) if !self.single => class.key(),
             _ => key,
         };
-        BuildError { key, message }
+        Refusal::new(key, message)
     }
 
     /// A column for this value. Where neither scale nor unit is given, the file's name says both.

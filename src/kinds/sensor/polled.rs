@@ -6,7 +6,7 @@ use super::number::Counter;
 use super::plan::{OpenSensor, ReadPlan};
 use super::settings::SensorSettings;
 use crate::config::BuildError;
-use crate::kinds::device::{First, Label, Missing, OpenDevice, Reconnecting, Refusal};
+use crate::kinds::device::{First, Label, Missing, OpenDevice, Reconnecting};
 use crate::task::{Column, Task, Tick, TickError};
 use std::path::Path;
 
@@ -26,9 +26,8 @@ impl Polled {
         let plan = ReadPlan::new(settings, sys)?;
         let columns = plan.columns.clone();
         let counters = plan.rates().map(|is_rate| is_rate.then(Counter::default)).collect();
-        let open = move |strict| plan.open(strict).map_err(|BuildError { key, message }| Refusal::new(key, message));
-        let first = First::of(&label, missing, open(missing == Missing::Refuse))?;
-        let device = Reconnecting::new(label, first, move || open(false))?;
+        let first = First::of(&label, missing, plan.open(missing == Missing::Refuse))?;
+        let device = Reconnecting::new(label, first, move || plan.open(false))?;
         Ok(Self { columns, device, counters })
     }
 }
