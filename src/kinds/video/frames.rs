@@ -6,50 +6,10 @@ use super::count::Count;
 use super::luma::brightness;
 use super::settings::FrameChoice;
 use crate::channels::{BlockSender, Head};
-use crate::sys::video::{CaptureStream, Frame, PixelFormat};
+use crate::sys::video::{Frame, FrameSource};
 use crate::task::Column;
 use crate::time::{Instant, Span};
 use std::io;
-
-/// A device as a tick sees it.
-pub(super) trait FrameSource {
-    /// The format of its frames.
-    fn format(&self) -> &PixelFormat;
-
-    /// How many frames can be ready at a time.
-    fn buffers(&self) -> usize;
-
-    /// The oldest frame that is ready.
-    fn dequeue(&mut self) -> io::Result<Option<Frame>>;
-
-    /// Its bytes.
-    fn bytes(&self, frame: &Frame) -> &[u8];
-
-    /// Returns its buffer.
-    fn queue(&mut self, buffer: u32) -> io::Result<()>;
-}
-
-impl FrameSource for CaptureStream {
-    fn format(&self) -> &PixelFormat {
-        self.format()
-    }
-
-    fn buffers(&self) -> usize {
-        self.buffers()
-    }
-
-    fn dequeue(&mut self) -> io::Result<Option<Frame>> {
-        self.dequeue()
-    }
-
-    fn bytes(&self, frame: &Frame) -> &[u8] {
-        self.bytes(frame)
-    }
-
-    fn queue(&mut self, buffer: u32) -> io::Result<()> {
-        self.queue(buffer)
-    }
-}
 
 /// The tick that takes frames.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +96,7 @@ impl FrameReader {
                 true => Some(frame),
                 false => newest.replace((frame, index)).map(|(older, index)| {
                     match self.take {
-                        FrameChoice::Every => self.hand_on(camera, &older, index, moment),
+                        FrameChoice::Every => self.pass_on(camera, &older, index, moment),
                         FrameChoice::Latest => self.count.passed_over += 1,
                     }
                     older
@@ -149,7 +109,7 @@ impl FrameReader {
         }
         let (mut light, mut age) = (f64::NAN, f64::NAN);
         if let Some((frame, index)) = newest {
-            self.hand_on(camera, &frame, index, moment);
+            self.pass_on(camera, &frame, index, moment);
             light = brightness(camera.format(), camera.bytes(&frame));
             age = frame.at.map_or(f64::NAN, |at| milliseconds(moment.release - at));
             // No buffer has to be returned to a device that is given up.
@@ -161,7 +121,7 @@ impl FrameReader {
         ended
     }
 
-    fn hand_on(&mut self, camera: &impl FrameSource, frame: &Frame, index: u64, moment: TickTime) {
+    fn pass_on(&mut self, camera: &impl FrameSource, frame: &Frame, index: u64, moment: TickTime) {
         if let Some(blocks) = &mut self.blocks {
             let head = Head { n: moment.n, at: frame.at.unwrap_or(moment.release), index };
             blocks.offer(head, &[camera.bytes(frame)]);
@@ -173,9 +133,7 @@ impl FrameReader {
         let Count { frames, gaps, damaged, passed_over, .. } = self.count;
         let sequence = self.count.latest().map_or(f64::NAN, |index| index as f64);
         let all = [frames as f64, gaps as f64, damaged as f64, sequence, light, age, passed_over as f64];
-        for (place, value) in values.iter_mut().zip(all) {
-            *place = value;
-        }
+        values.iter_mut().zip(all).for_each(|(slot, value)| *slot = value);
     }
 }
 

@@ -5,7 +5,7 @@
 use super::modes::{cannot_open, find, formats, four_cc, of_device, rate_text, rates_text, sizes};
 use super::settings::VideoSettings;
 use crate::kinds::device::{DeviceId, Label, OpenDevice, Refusal};
-use crate::sys::video::{CaptureStream, Device, PixelFormat};
+use crate::sys::video::{CaptureStream, Device, FrameSource, PixelFormat};
 use std::io;
 use std::path::Path;
 use tracing::warn;

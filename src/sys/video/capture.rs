@@ -24,6 +24,24 @@ pub(crate) struct Frame {
     pub at: Option<Instant>, // when it was taken, on the monotonic clock; `None`: the driver uses another one
 }
 
+/// A camera as a tick sees it. Nothing here waits or allocates. After any error only reopening the device helps.
+pub(crate) trait FrameSource {
+    /// The format of its frames.
+    fn format(&self) -> &PixelFormat;
+
+    /// How many frames can be ready at a time.
+    fn buffers(&self) -> usize;
+
+    /// Takes the oldest frame that is ready, if any. One system call. ENODEV: the device is gone. EIO: the stream failed.
+    fn dequeue(&mut self) -> io::Result<Option<Frame>>;
+
+    /// The bytes of a frame; empty once its buffer has been returned.
+    fn bytes(&self, frame: &Frame) -> &[u8];
+
+    /// Returns a buffer to the driver. One system call. ENODEV: the device is gone. EINVAL: the driver has it already.
+    fn queue(&mut self, buffer: u32) -> io::Result<()>;
+}
+
 /// A device that streams into mapped buffers.
 #[derive(Debug)]
 pub(crate) struct CaptureStream {
@@ -52,20 +70,18 @@ impl CaptureStream {
         ask(&stream.file, vidioc::VIDIOC_STREAMON, &mut kind).map_err(|error| ("starting the stream", error))?;
         Ok(stream)
     }
+}
 
-    /// The format of its frames.
-    pub(crate) fn format(&self) -> &PixelFormat {
+impl FrameSource for CaptureStream {
+    fn format(&self) -> &PixelFormat {
         &self.format
     }
 
-    /// How many buffers there are.
-    pub(crate) fn buffers(&self) -> usize {
+    fn buffers(&self) -> usize {
         self.buffers.len()
     }
 
-    /// Takes the oldest frame that is ready; `None`: there is none. One system call.
-    /// ENODEV: the device is gone. EIO: the stream failed. After any error only reopening the device helps.
-    pub(crate) fn dequeue(&mut self) -> io::Result<Option<Frame>> {
+    fn dequeue(&mut self) -> io::Result<Option<Frame>> {
         let mut buffer: v4l2::v4l2_buffer = zeroed();
         (buffer.type_, buffer.memory) = (CAPTURE, MAPPED);
         match ask(&self.file, vidioc::VIDIOC_DQBUF, &mut buffer) {
@@ -86,8 +102,7 @@ impl CaptureStream {
         }))
     }
 
-    /// The bytes of a frame; empty once its buffer has been returned.
-    pub(crate) fn bytes(&self, frame: &Frame) -> &[u8] {
+    fn bytes(&self, frame: &Frame) -> &[u8] {
         let index = usize::try_from(frame.buffer).unwrap_or(usize::MAX);
         match (self.taken.get(index), self.buffers.get(index)) {
             (Some(true), Some(mapping)) => mapping.bytes(frame.length),
@@ -95,9 +110,7 @@ impl CaptureStream {
         }
     }
 
-    /// Hands a buffer back to the driver. One system call.
-    /// ENODEV: the device is gone. EINVAL: the driver has this buffer already.
-    pub(crate) fn queue(&mut self, buffer: u32) -> io::Result<()> {
+    fn queue(&mut self, buffer: u32) -> io::Result<()> {
         let index = usize::try_from(buffer).map_err(|_| invalid())?;
         let taken = self.taken.get_mut(index).filter(|taken| **taken).ok_or_else(invalid)?;
         let mut argument: v4l2::v4l2_buffer = zeroed();

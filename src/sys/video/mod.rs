@@ -5,8 +5,8 @@
 //! and when they are dropped; they leave files open across `exec`; and their buffers may be read while the camera writes
 //! them.
 //!
-//! [`Device`] is for setting up: it opens, allocates and may block. Of [`CaptureStream`], [`dequeue`](CaptureStream::dequeue),
-//! [`bytes`](CaptureStream::bytes) and [`queue`](CaptureStream::queue) are for the hot path: they never wait for a frame and do not
+//! [`Device`] is for setting up: it opens, allocates and may block. Of [`CaptureStream`], [`dequeue`](FrameSource::dequeue),
+//! [`bytes`](FrameSource::bytes) and [`queue`](FrameSource::queue) are for the hot path: they never wait for a frame and do not
 //! allocate. A driver may hold them up for as long as it holds its own lock. Dropping a stream unmaps and closes. No
 //! clock is read.
 
@@ -14,7 +14,7 @@ mod capture;
 mod format;
 mod request;
 
-pub(crate) use capture::{CaptureStream, Frame, MOST_BUFFERS};
+pub(crate) use capture::{CaptureStream, Frame, FrameSource, MOST_BUFFERS};
 pub(crate) use format::PixelFormat;
 
 use moq_v4l::sys as v4l2;

@@ -1,7 +1,8 @@
 //! A camera by script: what it has ready at each tick, and what went wrong.
 
 use super::*;
-use crate::channels::{Format, ImageFormat, Queue, Shape, blocks};
+use crate::channels::{BlockReceiver, Format, ImageFormat, Queue, Shape, blocks};
+use crate::sys::video::PixelFormat;
 use std::collections::VecDeque;
 
 const GONE: i32 = libc::ENODEV;
@@ -9,14 +10,10 @@ const GONE: i32 = libc::ENODEV;
 /// What a scripted camera does when it is asked for a frame.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// It has this one.
-    Has(u32),
-    /// It has this one, damaged.
+    Has(u32), // a frame of this number
     Damaged(u32),
-    /// It has none; the next tick goes on behind this.
-    Empty,
-    /// It fails.
-    Fails(i32),
+    Empty,      // the next tick continues after this
+    Fails(i32), // errno
 }
 use Step::{Damaged, Empty, Fails, Has};
 
@@ -25,6 +22,7 @@ struct Scripted {
     steps: VecDeque<Step>,
     driver_has: Vec<bool>,
     queue_fails: bool,
+    has_times: bool,
     bytes: Vec<[u8; 4]>,
 }
 
@@ -32,7 +30,7 @@ impl Scripted {
     fn new(steps: &[Step]) -> Self {
         let form = PixelFormat { four_cc: *b"GREY", width: 2, height: 2, stride: 2, largest: 4, alternating: false };
         let steps = steps.iter().copied().collect();
-        Self { form, steps, driver_has: vec![true; 4], queue_fails: false, bytes: vec![[0; 4]; 4] }
+        Self { form, steps, driver_has: vec![true; 4], queue_fails: false, has_times: true, bytes: vec![[0; 4]; 4] }
     }
 }
 
@@ -52,17 +50,23 @@ impl FrameSource for Scripted {
             Some(Fails(errno)) => return Err(io::Error::from_raw_os_error(errno)),
             Some(Empty) | None => return Ok(None),
         };
-        let place = self.driver_has.iter().position(|has| *has).expect("the driver has a buffer to fill");
-        self.driver_has[place] = false;
-        self.bytes[place] = [sequence.to_le_bytes()[0]; 4];
+        let index = self.driver_has.iter().position(|has| *has).expect("the driver has a buffer to fill");
+        self.driver_has[index] = false;
+        self.bytes[index] = [sequence.to_le_bytes()[0]; 4];
         let at = Instant::ZERO + Span::from_millis(10 * i64::from(sequence));
-        Ok(Some(Frame { buffer: u32::try_from(place).unwrap(), sequence, length: 4, damaged, at: Some(at) }))
+        Ok(Some(Frame {
+            buffer: u32::try_from(index).unwrap(),
+            sequence,
+            length: 4,
+            damaged,
+            at: self.has_times.then_some(at),
+        }))
     }
 
     fn bytes(&self, frame: &Frame) -> &[u8] {
-        let place = usize::try_from(frame.buffer).unwrap();
-        assert!(!self.driver_has[place], "a buffer that the driver has is not looked at");
-        &self.bytes[place]
+        let index = usize::try_from(frame.buffer).unwrap();
+        assert!(!self.driver_has[index], "a buffer that the driver has is not looked at");
+        &self.bytes[index]
     }
 
     fn queue(&mut self, buffer: u32) -> io::Result<()> {
@@ -87,7 +91,7 @@ fn tick(frames: &mut FrameReader, camera: &mut Scripted, n: u64) -> Result<[f64;
     taken.map(|()| values).map_err(|error| error.raw_os_error())
 }
 
-fn connected(take: FrameChoice) -> (FrameReader, crate::channels::BlockReceiver) {
+fn connected(take: FrameChoice) -> (FrameReader, BlockReceiver) {
     let image = ImageFormat { width: 2, height: 2, stride: 2, four_cc: *b"GREY" };
     let shape = Shape { format: Format::Image(image), largest: 4, bytes_per_second: 4_096.0 };
     let (sender, receiver) = blocks(Queue::Fifo, &shape);
@@ -97,7 +101,7 @@ fn connected(take: FrameChoice) -> (FrameReader, crate::channels::BlockReceiver)
 }
 
 /// Tick, index and first byte of every block there is.
-fn taken(receiver: &mut crate::channels::BlockReceiver) -> Vec<(u64, u64, u8)> {
+fn taken(receiver: &mut BlockReceiver) -> Vec<(u64, u64, u8)> {
     std::iter::from_fn(|| receiver.take().map(|block| (block.head.n, block.head.index, block.bytes[0]))).collect()
 }
 
@@ -175,29 +179,12 @@ fn a_buffer_that_cannot_be_handed_back_is_a_failure() {
 }
 
 #[test]
-fn without_a_time_of_the_driver_s_the_release_stands_in() {
+fn without_a_time_from_the_driver_the_release_is_used() {
     let (mut frames, mut receiver) = connected(FrameChoice::Every);
-    struct Timeless(Scripted);
-    impl FrameSource for Timeless {
-        fn format(&self) -> &PixelFormat {
-            self.0.format()
-        }
-        fn buffers(&self) -> usize {
-            self.0.buffers()
-        }
-        fn dequeue(&mut self) -> io::Result<Option<Frame>> {
-            Ok(self.0.dequeue()?.map(|frame| Frame { at: None, ..frame }))
-        }
-        fn bytes(&self, frame: &Frame) -> &[u8] {
-            self.0.bytes(frame)
-        }
-        fn queue(&mut self, buffer: u32) -> io::Result<()> {
-            self.0.queue(buffer)
-        }
-    }
+    let mut camera = Scripted { has_times: false, ..Scripted::new(&[Has(0)]) };
     let release = Instant::from_nanos(99);
     let mut values = [0.0; 6];
-    frames.take(&mut Timeless(Scripted::new(&[Has(0)])), TickTime { n: 0, release }, &mut values).unwrap();
+    frames.take(&mut camera, TickTime { n: 0, release }, &mut values).unwrap();
     assert!(values[5].is_nan());
     assert_eq!(receiver.take().unwrap().head, Head { n: 0, at: release, index: 0 });
 }
