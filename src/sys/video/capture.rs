@@ -1,6 +1,5 @@
 //! A running stream and its buffers: the part for the hot thread.
 
-use super::format::PixelFormat;
 use super::request::{CAPTURE, MAPPED, ask, zeroed};
 use crate::sys::invalid;
 use crate::time::{Instant, NANOS_PER_SECOND};
@@ -13,6 +12,17 @@ use std::{io, slice};
 
 /// Most buffers that the kernel gives one device.
 pub(crate) const MOST_BUFFERS: u32 = 32;
+
+/// The format of the frames that a device delivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PixelFormat {
+    pub four_cc: [u8; 4],  // V4L2's four characters
+    pub width: u32,        // in pixels
+    pub height: u32,       // in pixels
+    pub stride: u32,       // bytes from one row of the first plane to the next; zero where that means nothing
+    pub largest: u32,      // bytes that the largest frame may have
+    pub alternating: bool, // the two fields of a frame come in buffers of their own
+}
 
 /// One buffer that the device has filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

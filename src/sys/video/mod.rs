@@ -11,11 +11,9 @@
 //! clock is read.
 
 mod capture;
-mod format;
 mod request;
 
-pub(crate) use capture::{CaptureStream, Frame, FrameSource, MOST_BUFFERS};
-pub(crate) use format::PixelFormat;
+pub(crate) use capture::{CaptureStream, Frame, FrameSource, MOST_BUFFERS, PixelFormat};
 
 use moq_v4l::sys as v4l2;
 use moq_v4l::v4l2::vidioc;
@@ -80,16 +78,16 @@ impl Device {
     /// Sets the format of frames, and returns what the driver granted, which may differ in everything.
     /// EBUSY: it streams already, here or in another program. EINVAL: it has no such format.
     pub(crate) fn set_format(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<PixelFormat> {
-        self.form(vidioc::VIDIOC_S_FMT, four_cc, width, height)
+        self.negotiate(vidioc::VIDIOC_S_FMT, four_cc, width, height)
     }
 
     /// What [`set_format`](Self::set_format) would return, without setting it; also while it streams.
     /// EINVAL: it has no such format.
     pub(crate) fn try_format(&self, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<PixelFormat> {
-        self.form(vidioc::VIDIOC_TRY_FMT, four_cc, width, height)
+        self.negotiate(vidioc::VIDIOC_TRY_FMT, four_cc, width, height)
     }
 
-    fn form(&self, request: libc::Ioctl, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<PixelFormat> {
+    fn negotiate(&self, request: libc::Ioctl, four_cc: [u8; 4], width: u32, height: u32) -> io::Result<PixelFormat> {
         let mut format: v4l2::v4l2_format = zeroed();
         format.type_ = CAPTURE;
         let mut pixels: v4l2::v4l2_pix_format = zeroed();
@@ -135,13 +133,13 @@ impl Device {
             let mut format: v4l2::v4l2_fmtdesc = zeroed();
             (format.index, format.type_) = (index, CAPTURE);
             ask(&self.file, vidioc::VIDIOC_ENUM_FMT, &mut format)?;
-            Ok((format.pixelformat.to_le_bytes(), text(&format.description)))
+            Ok((true, (format.pixelformat.to_le_bytes(), text(&format.description))))
         })
     }
 
-    /// The sizes on offer in a format; empty where the driver does not tell.
+    /// The sizes on offer in a format; empty where the driver does not say.
     pub(crate) fn sizes(&self, four_cc: [u8; 4]) -> io::Result<Vec<Sizes>> {
-        let all = self.each(|index| {
+        self.each(|index| {
             let mut sizes: v4l2::v4l2_frmsizeenum = zeroed();
             (sizes.index, sizes.pixel_format) = (index, u32::from_le_bytes(four_cc));
             ask(&self.file, vidioc::VIDIOC_ENUM_FRAMESIZES, &mut sizes)?;
@@ -154,14 +152,11 @@ impl Device {
             let range = unsafe { sizes.__bindgen_anon_1.stepwise };
             let (smallest, largest) = ((range.min_width, range.min_height), (range.max_width, range.max_height));
             Ok((false, Sizes { smallest, largest }))
-        })?;
-        // A range is all there is, whatever index it is asked for by.
-        let single = all.iter().take_while(|(single, _)| *single).count();
-        Ok(all.into_iter().take(single.max(1)).map(|(_, sizes)| sizes).collect())
+        })
     }
 
     /// The rates on offer in a format and size, in frames per second; of a range its ends. Empty where the driver does
-    /// not tell.
+    /// not say.
     pub(crate) fn rates(&self, four_cc: [u8; 4], (width, height): (u32, u32)) -> io::Result<Vec<(u32, u32)>> {
         let all = self.each(|index| {
             let mut intervals: v4l2::v4l2_frmivalenum = zeroed();
@@ -178,21 +173,22 @@ impl Device {
             let ends = [range.max, range.min].map(|end| (end.denominator, end.numerator));
             Ok((false, ends.to_vec()))
         })?;
-        let single = all.iter().take_while(|(single, _)| *single).count();
-        Ok(all.into_iter().take(single.max(1)).flat_map(|(_, rates)| rates).collect())
+        Ok(all.concat())
     }
 
     /// Maps buffers, hands all of them to the driver, and starts the stream.
-    pub(crate) fn stream(self, buffers: u32, form: PixelFormat) -> Result<CaptureStream, (&'static str, io::Error)> {
-        CaptureStream::start(self.file, buffers, form)
+    pub(crate) fn stream(self, buffers: u32, format: PixelFormat) -> Result<CaptureStream, (&'static str, io::Error)> {
+        CaptureStream::start(self.file, buffers, format)
     }
 
-    /// What `ask` returns for 0, 1, 2, ... until it says that there is no more.
-    fn each<T>(&self, mut ask: impl FnMut(u32) -> io::Result<T>) -> io::Result<Vec<T>> {
+    /// What `ask` returns for 0, 1, 2, ... until there is no more. The flag: it is one of several. A range is all there is,
+    /// and drivers return it for any index.
+    fn each<T>(&self, mut ask: impl FnMut(u32) -> io::Result<(bool, T)>) -> io::Result<Vec<T>> {
         let mut all = Vec::new();
         for index in 0..1_000 {
             match ask(index) {
-                Ok(one) => all.push(one),
+                Ok((is_single, one)) if is_single || index == 0 => all.push(one),
+                Ok(_) => break,
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTTY)) => break,
                 Err(error) => return Err(error),
             }
@@ -206,8 +202,9 @@ fn rate_in(parameters: &v4l2::v4l2_streamparm) -> Option<(u32, u32)> {
     // SAFETY: every field of this union is made of integers, and all of it was zeroed before.
     let capture = unsafe { parameters.parm.capture };
     let interval = capture.timeperframe;
-    let told = capture.capability & v4l2::V4L2_CAP_TIMEPERFRAME != 0;
-    (told && interval.numerator > 0 && interval.denominator > 0).then_some((interval.denominator, interval.numerator))
+    let is_known = capture.capability & v4l2::V4L2_CAP_TIMEPERFRAME != 0;
+    (is_known && interval.numerator > 0 && interval.denominator > 0)
+        .then_some((interval.denominator, interval.numerator))
 }
 
 /// A text that ends with its first NUL, whatever bytes a driver has put there.

@@ -37,28 +37,15 @@ pub(super) fn ask<T: Argument>(file: &File, request: libc::Ioctl, argument: &mut
 /// Any bytes, zeros included, must be valid in it.
 pub(super) unsafe trait Argument {}
 
-// SAFETY: these are made of integers, unions of them, and raw pointers.
-unsafe impl Argument for v4l2::v4l2_capability {}
-// SAFETY: as above.
-unsafe impl Argument for v4l2::v4l2_format {}
-// SAFETY: as above.
-unsafe impl Argument for v4l2::v4l2_pix_format {}
-// SAFETY: as above.
-unsafe impl Argument for v4l2::v4l2_streamparm {}
-// SAFETY: as above.
-unsafe impl Argument for v4l2::v4l2_captureparm {}
-// SAFETY: as above.
-unsafe impl Argument for v4l2::v4l2_fmtdesc {}
-// SAFETY: as above.
-unsafe impl Argument for v4l2::v4l2_frmsizeenum {}
-// SAFETY: as above.
-unsafe impl Argument for v4l2::v4l2_frmivalenum {}
-// SAFETY: as above.
-unsafe impl Argument for v4l2::v4l2_requestbuffers {}
-// SAFETY: as above.
-unsafe impl Argument for v4l2::v4l2_buffer {}
-// SAFETY: as above.
-unsafe impl Argument for libc::c_int {}
+macro_rules! arguments {
+    ($($argument:ty),+) => {
+        // SAFETY: these are made of integers, unions of them, and raw pointers.
+        $(unsafe impl Argument for $argument {})+
+    };
+}
+arguments!(v4l2::v4l2_capability, v4l2::v4l2_format, v4l2::v4l2_pix_format, v4l2::v4l2_streamparm);
+arguments!(v4l2::v4l2_captureparm, v4l2::v4l2_fmtdesc, v4l2::v4l2_frmsizeenum, v4l2::v4l2_frmivalenum);
+arguments!(v4l2::v4l2_requestbuffers, v4l2::v4l2_buffer, libc::c_int);
 
 // The kernel's sizes, where `long` has 64 bits: what the request numbers are made of.
 #[cfg(target_pointer_width = "64")]
