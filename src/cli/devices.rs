@@ -1,7 +1,7 @@
 //! `hertzd devices`: prints what this machine has, as sections of a configuration ready to paste.
 //!
 //! The kinds find their devices themselves, by the code that their tasks use. No bus is probed, and no line or stream is
-//! taken. Works for an ordinary user, who is told what is needed to open a device.
+//! taken. Works for an ordinary user, and says what is needed to open a device.
 
 use super::{App, Stop, print};
 use crate::config::{Kinds, TASK_KEYS};

@@ -23,7 +23,7 @@ const SIZE_BYTE_DATA: u32 = 2;
 const SIZE_WORD_DATA: u32 = 3;
 const SIZE_I2C_BLOCK_DATA: u32 = 8;
 
-/// Most bytes of one transfer by SMBus.
+/// The longest SMBus transfer, in bytes.
 pub(crate) const SMBUS_BLOCK: usize = 32;
 
 /// Most messages of one combined transfer; two for each piece that is read.
@@ -52,12 +52,12 @@ impl Functions {
     }
 }
 
-/// Bytes of a chip from a register on, and where in the buffer they go.
+/// Bytes to read from a register on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub register: u8,  // the register to begin with
     pub length: usize, // how many bytes
-    pub at: usize,     // their place in the buffer
+    pub at: usize,     // where they go in the buffer
 }
 
 #[repr(C)]
@@ -76,7 +76,7 @@ struct Transfer {
     count: u32,
 }
 
-/// What the kernel takes for `union i2c_smbus_data`: a byte, a word, or a length and a block, with one byte to spare.
+/// The kernel's `union i2c_smbus_data`: a byte, a word, or a length and a block, with one byte to spare.
 #[repr(C, align(2))]
 struct Block([u8; SMBUS_BLOCK + 2]);
 
@@ -111,7 +111,7 @@ pub(crate) fn read_combined(bus: &File, address: u8, pieces: &[Piece], buffer: &
     for pieces in pieces.chunks(MESSAGES / 2) {
         let mut messages = [EMPTY; MESSAGES];
         for (pair, piece) in messages.chunks_exact_mut(2).zip(pieces) {
-            let bytes = place(piece, buffer)?;
+            let bytes = part_of(buffer, piece)?;
             let length = u16::try_from(bytes.len()).map_err(|_| invalid())?;
             let (address, register) = (u16::from(address), (&raw const piece.register).cast_mut());
             pair[0] = Message { address, flags: 0, length: 1, bytes: register };
@@ -120,7 +120,7 @@ pub(crate) fn read_combined(bus: &File, address: u8, pieces: &[Piece], buffer: &
         let count = 2 * pieces.len();
         let mut transfer = Transfer { messages: messages.as_mut_ptr(), count: u32::try_from(count).unwrap_or(0) };
         // SAFETY: `count` messages lead to one byte of `pieces`, only read, or to `length` bytes inside `buffer`, which
-        // nobody else touches; all outlive the call.
+        // is borrowed mutably here; all outlive the call.
         let done = from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_RDWR as _, &raw mut transfer) })?;
         if usize::try_from(done) != Ok(count) {
             return Err(io::Error::from_raw_os_error(libc::EIO));
@@ -132,7 +132,7 @@ pub(crate) fn read_combined(bus: &File, address: u8, pieces: &[Piece], buffer: &
 /// Reads one piece by SMBus: a byte, a word, or a block of up to 32 bytes, as its length asks for. Allocates nothing.
 /// EINVAL: it does not fit into the buffer, or is longer than 32 bytes. EIO: not all was read.
 pub(crate) fn read_smbus(bus: &File, piece: &Piece, buffer: &mut [u8]) -> io::Result<()> {
-    let bytes = place(piece, buffer)?;
+    let bytes = part_of(buffer, piece)?;
     let mut block = Block([0; SMBUS_BLOCK + 2]);
     match bytes.len() {
         1 => {
@@ -187,13 +187,13 @@ pub(crate) fn write_smbus(bus: &File, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn smbus(bus: &File, direction: u8, command: u8, size: u32, block: &mut Block) -> io::Result<()> {
-    let mut asked = Smbus { direction, command, size, data: block };
-    // SAFETY: `asked` leads to a block as large as the kernel's union of all sizes; both outlive the call.
-    from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_SMBUS as _, &raw mut asked) })?;
+    let mut request = Smbus { direction, command, size, data: block };
+    // SAFETY: `request` points to a block as large as the kernel's union of all sizes; both outlive the call.
+    from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_SMBUS as _, &raw mut request) })?;
     Ok(())
 }
 
-fn place<'a>(piece: &Piece, buffer: &'a mut [u8]) -> io::Result<&'a mut [u8]> {
+fn part_of<'a>(buffer: &'a mut [u8], piece: &Piece) -> io::Result<&'a mut [u8]> {
     let fits = (1..=LONGEST).contains(&piece.length);
     buffer.get_mut(piece.at..).and_then(|rest| rest.get_mut(..piece.length)).filter(|_| fits).ok_or_else(invalid)
 }
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn structures_have_the_kernels_form() {
+    fn structures_have_the_kernels_layout() {
         let pointer = size_of::<*mut u8>();
         assert_eq!(size_of::<Message>(), if pointer == 8 { 16 } else { 12 });
         assert_eq!(size_of::<Transfer>(), 2 * pointer);

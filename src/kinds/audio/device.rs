@@ -55,14 +55,14 @@ impl Device {
     pub(super) fn open(settings: &AudioSettings) -> Result<Self, Refusal> {
         // The library's messages go into ours, not to stderr.
         let said = Output::local_error_handler().ok();
-        let told = |error: &alsa::Error| {
+        let reason = |error: &alsa::Error| {
             let said = said.as_ref().map(|said| said.borrow().to_string()).unwrap_or_default();
             supported::reason(error, &said)
         };
         let name = &settings.device;
         let refuse = |error: alsa::Error| match error.errno() {
             libc::EBUSY => Refusal::in_use("device", format_args!("{name:?}"), [id_of_name(name)]),
-            _ => Refusal::new("device", format!("cannot open {name:?}: {}", told(&error))),
+            _ => Refusal::new("device", format!("cannot open {name:?}: {}", reason(&error))),
         };
         let c_name = CString::new(name.as_str()).map_err(|_| Refusal::new("device", "must not hold a NUL byte"))?;
         let pcm = PCM::open(&c_name, Direction::Capture, true).map_err(&refuse)?;

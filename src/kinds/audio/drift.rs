@@ -17,7 +17,7 @@ const SETTLING: Span = Span::from_seconds(1);
 const MEMORY: Span = Span::from_seconds(300);
 
 /// Readings of one device since it was opened.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Drift {
     rate: f64,               // frames per second, nominal
     opened: Option<Instant>, // the first frames came
@@ -34,19 +34,7 @@ pub(super) struct Drift {
 impl Drift {
     /// No reading yet; `rate`: the nominal frames per second.
     pub(super) fn new(rate: u32) -> Self {
-        let last = Instant::ZERO;
-        let zero = 0.0;
-        Self {
-            rate: rate.into(),
-            opened: None,
-            first: None,
-            last,
-            weight: zero,
-            seconds: zero,
-            frames: zero,
-            variance: zero,
-            covariance: zero,
-        }
+        Self { rate: rate.into(), ..Self::default() }
     }
 
     /// The device is at frame `position` at `at`, on our clock. To be called from its first frame on.

@@ -81,7 +81,7 @@ impl Audio {
         })
     }
 
-    /// Gives a failed device up to be reopened; what its error means. `unheard`: it failed before its first frame was taken.
+    /// Gives up a failed device, to be reopened, and explains its error. `unheard`: it failed before its first frame was taken.
     fn failed(&mut self, error: &io::Error, unheard: bool) -> TickError {
         self.device.lose();
         self.stalled.reset();
@@ -156,18 +156,16 @@ impl Task for Audio {
             }
             self.frames += frames;
         }
-        let silent = self.stalled.exceeds(now, frames > 0, self.patience);
+        let stalled = self.stalled.exceeds(now, frames > 0, self.patience);
         if lost + overwritten > 0 && !unheard {
             self.xruns += 1;
             return Err(OVERRUN);
         }
-        if silent {
+        if stalled {
             return Err(STALLED);
         }
         let measured = [self.frames as f64, self.xruns as f64, level.rms(), level.peak(), self.drift.ppm()];
-        for (value, measured) in values.iter_mut().zip(measured) {
-            *value = measured;
-        }
+        values.iter_mut().zip(measured).for_each(|(slot, value)| *slot = value);
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
 //! The registry of devices that only one task can have, and which task has each. A reload builds the tasks that begin
-//! while those that end still hold theirs: with this, a device that will be handed over is told from one that is taken.
+//! while those that end still hold theirs: the registry tells a device that will be handed over from one that is taken.
 //!
 //! A mutex guards it: not for a hot thread. No clock is read.
 

@@ -1,5 +1,5 @@
-//! Edges as the kernel hands them out: counted, checked for gaps, and passed on as samples. Allocates only in
-//! [`Edges::new`]; the times are the kernel's.
+//! Edges from the kernel: counted, checked for gaps, and passed on as samples. Allocates only in [`Edges::new`]; the times
+//! are the kernel's.
 
 use super::lines::LineRequest;
 use crate::channels::{BlockSender, Head};
@@ -10,19 +10,19 @@ use std::io;
 /// Edges taken by one read.
 pub(super) const BATCH: usize = 64;
 
-/// Words of one edge, as the kernel hands it out.
+/// Words of one edge, as the kernel writes it.
 const WORDS: usize = size_of::<LineEdgeEvent>() / size_of::<u64>();
 
 /// Bytes of one sample: time, line, level.
 pub(super) const SAMPLE: usize = 24;
 
-/// Most reads of one tick: four times what the kernel can hold for us. What comes on meanwhile waits for the next tick.
+/// Most reads of one tick: four times what the kernel can hold. Edges that arrive later wait for the next tick.
 const READS: usize = 4 * 1_024 / BATCH;
 
 /// GPIO_V2_LINE_EVENT_RISING_EDGE.
 const RISING: u32 = 1;
 
-/// What has become of the edges so far.
+/// The edges so far.
 pub(super) struct Edges {
     words: Box<[u64]>,
     samples: Box<[u8]>,
@@ -42,7 +42,7 @@ impl Edges {
         }
     }
 
-    /// Takes all that are there. What was taken before an error counts.
+    /// Takes all that are ready. Those taken before an error count.
     pub(super) fn read(
         &mut self,
         lines: &mut LineRequest,
@@ -55,7 +55,7 @@ impl Edges {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             };
-            lines.last = self.take(words, lines.last, |offset| lines.place(offset), n, blocks.as_deref_mut());
+            lines.last = self.take(words, lines.last, |offset| lines.index(offset), n, blocks.as_deref_mut());
             if words < self.words.len() {
                 break; // the kernel has no more
             }
@@ -63,13 +63,12 @@ impl Edges {
         Ok(())
     }
 
-    /// Takes the edges in the first `words` of the buffer; `last` is the number of the one before, and the new last one is
-    /// returned.
+    /// Takes the edges in the first `words` of the buffer. `last`: the number of the edge before; the new last one is returned.
     fn take(
         &mut self,
         words: usize,
         mut last: u32,
-        place: impl Fn(u32) -> Option<usize>,
+        index: impl Fn(u32) -> Option<usize>,
         n: u64,
         mut blocks: Option<&mut BlockSender>,
     ) -> u32 {
@@ -81,34 +80,31 @@ impl Edges {
             last = edge.seqno;
             if gap > 0 {
                 self.lost += u64::from(gap);
-                // What follows does not continue what came before.
+                // A gap: what follows is a block of its own.
                 offer(&mut blocks, block.take(), &self.samples[..filled]);
                 filled = 0;
             }
             let at = Instant::from_nanos(edge.timestamp_ns.into());
             block.get_or_insert(Head { n, at, index: self.total + self.lost });
             self.total += 1;
-            if let Some(count) = place(edge.offset).and_then(|place| self.each.get_mut(place)) {
+            if let Some(count) = index(edge.offset).and_then(|index| self.each.get_mut(index)) {
                 *count += 1;
             }
             let level = f64::from(u8::from(edge.kind == RISING));
             let sample = [edge.timestamp_ns.to_ne_bytes(), f64::from(edge.offset).to_ne_bytes(), level.to_ne_bytes()];
-            for (place, bytes) in self.samples[filled..].chunks_exact_mut(8).zip(sample) {
-                place.copy_from_slice(&bytes);
-            }
+            let words = self.samples[filled..].as_chunks_mut().0;
+            words.iter_mut().zip(sample).for_each(|(word, bytes)| *word = bytes);
             filled += SAMPLE;
         }
         offer(&mut blocks, block, &self.samples[..filled]);
         last
     }
 
-    /// Puts the counts into their slots: of each line since the last report, then all and lost.
+    /// Fills in the counts: of each line since the last report, then all and lost.
     #[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
     pub(super) fn report(&mut self, slots: &mut [f64]) {
         let counts = self.each.iter().copied().chain([self.total, self.lost]);
-        for (slot, count) in slots.iter_mut().zip(counts) {
-            *slot = count as f64;
-        }
+        slots.iter_mut().zip(counts).for_each(|(slot, count)| *slot = count as f64);
         self.each.fill(0);
     }
 }
@@ -124,7 +120,7 @@ mod tests {
     use super::*;
     use crate::channels::{Format, Queue, Shape, blocks};
 
-    /// Lays down edges: time, kind, offset and number.
+    /// Fills the buffer with edges: time, kind, offset and number.
     fn edges(edges: &mut Edges, these: &[(u64, u32, u32, u32)]) -> usize {
         for (words, &(time, kind, offset, number)) in edges.words.chunks_exact_mut(WORDS).zip(these) {
             let pair = |low: u32, high: u32| {
@@ -136,7 +132,7 @@ mod tests {
         these.len() * WORDS
     }
 
-    fn place(offset: u32) -> Option<usize> {
+    fn index(offset: u32) -> Option<usize> {
         [7, 3].iter().position(|&line| line == offset)
     }
 
@@ -146,7 +142,7 @@ mod tests {
         let shape = Shape { format: Format::Samples(Vec::new()), largest: BATCH * SAMPLE, bytes_per_second: 0.0 };
         let (mut sender, mut receiver) = blocks(Queue::Fifo, &shape);
         let words = edges(&mut seen, &[(100, 1, 7, 1), (200, 2, 7, 2), (300, 1, 3, 6)]);
-        assert_eq!(seen.take(words, 0, place, 5, Some(&mut sender)), 6);
+        assert_eq!(seen.take(words, 0, index, 5, Some(&mut sender)), 6);
         let mut slots = [f64::NAN; 4];
         seen.report(&mut slots);
         assert_eq!(slots, [2.0, 1.0, 3.0, 3.0]);
@@ -162,9 +158,9 @@ mod tests {
         assert_eq!(block.bytes, sample(300, 3.0, 1.0));
         assert!(receiver.take().is_none());
 
-        // The chip came back: its numbers begin anew, and the counts go on.
+        // The chip came back: its numbers start again, the counts continue.
         let words = edges(&mut seen, &[(900, 2, 3, 1)]);
-        assert_eq!(seen.take(words, 0, place, 9, None), 1);
+        assert_eq!(seen.take(words, 0, index, 9, None), 1);
         seen.report(&mut slots);
         assert_eq!(slots, [0.0, 1.0, 4.0, 3.0]);
     }
@@ -173,7 +169,7 @@ mod tests {
     fn numbers_of_edges_wrap_around() {
         let mut seen = Edges::new(2);
         let words = edges(&mut seen, &[(1, 1, 7, u32::MAX), (2, 2, 7, 0), (3, 1, 7, 2)]);
-        assert_eq!(seen.take(words, u32::MAX - 1, place, 0, None), 2);
+        assert_eq!(seen.take(words, u32::MAX - 1, index, 0, None), 2);
         assert_eq!((seen.total, seen.lost), (3, 1));
     }
 }

@@ -1,6 +1,4 @@
-//! Finding a chip and its lines and requesting them; then reading them without waiting.
-//!
-//! Opening allocates and may block; reading does neither.
+//! Finds a chip and its lines, and requests them; then reads them. Opening allocates and may block; reading does neither.
 
 use super::chip::{errno, label, number, open};
 use super::list::chips;
@@ -32,7 +30,7 @@ impl OpenDevice for LineRequest {
 }
 
 impl LineRequest {
-    /// Finds them and asks for them.
+    /// Finds and requests the lines.
     pub(super) fn open(wanted: &GpioSettings) -> Result<Self, Refusal> {
         let (chip, offsets) = match &wanted.chip {
             Some(chip) => {
@@ -74,14 +72,14 @@ impl LineRequest {
         Ok(values.bits)
     }
 
-    /// Takes edges that are there; says how many words of the buffer they fill. One system call.
+    /// Reads edges that are ready, and returns how many words of the buffer they fill. One system call.
     /// EAGAIN: there is none.
     pub(super) fn read(&self, words: &mut [u64]) -> io::Result<usize> {
         gpiocdev_uapi::read_event(&self.file, words).map_err(io_error)
     }
 
-    /// The place, in the order asked for, of the line with this offset.
-    pub(super) fn place(&self, offset: u32) -> Option<usize> {
+    /// The index, in the configuration's order, of the line with this offset.
+    pub(super) fn index(&self, offset: u32) -> Option<usize> {
         self.offsets.iter().position(|&line| line == offset)
     }
 }
@@ -93,11 +91,11 @@ fn io_error(error: gpiocdev_uapi::Error) -> io::Error {
     }
 }
 
-/// The chip of this node, name or label.
+/// The chip with this device file, name or label.
 fn find(wanted: &str) -> Result<Chip, String> {
     let named = || Path::new("/dev").join(wanted);
     if wanted.contains('/') || named().exists() {
-        return open(&named()); // joining an absolute path replaces what it is joined to
+        return open(&named()); // an absolute path replaces /dev
     }
     let mut found = Vec::new();
     let (seen, refusals) = each(|chip, label| {
@@ -136,8 +134,7 @@ fn anywhere(lines: &[LineId]) -> Result<(Chip, Vec<u32>), String> {
     }
 }
 
-/// Opens each chip there is, and hands it over with its label. What it was called, and why those that could not be opened
-/// could not.
+/// Opens each chip and passes it on with its label. Returns what they are called, and why others could not be opened.
 fn each(mut take: impl FnMut(Chip, &str)) -> (Vec<String>, Vec<String>) {
     let (mut seen, mut refusals) = (Vec::new(), Vec::new());
     for (_, path) in chips(&Roots::under(Path::new("/"))) {

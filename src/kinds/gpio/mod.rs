@@ -22,11 +22,11 @@ use edges::{Edges, SAMPLE};
 use lines::LineRequest;
 use settings::GpioSettings;
 
-/// LineRequest that are watched.
+/// A task that reads lines.
 struct Gpio {
     lines: Reconnecting<LineRequest>,
     names: Vec<String>,
-    edges: Option<Edges>, // none: no edges are asked for
+    edges: Option<Edges>, // `None`: edges are not requested
     blocks: Option<BlockSender>,
 }
 
@@ -71,9 +71,7 @@ impl Task for Gpio {
             }
             lines.levels()
         })?;
-        for (index, level) in levels.iter_mut().enumerate() {
-            *level = f64::from(u8::from(bits >> index & 1 == 1));
-        }
+        levels.iter_mut().enumerate().for_each(|(index, level)| *level = f64::from(u8::from(bits >> index & 1 == 1)));
         if let Some(edges) = edges {
             edges.report(counts);
         }

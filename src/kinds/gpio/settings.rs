@@ -7,9 +7,7 @@ use std::fmt;
 /// A line as the configuration names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LineId {
-    /// Its place on the chip.
-    Offset(u32),
-    /// Its own name.
+    Offset(u32), // on the chip
     Name(String),
 }
 

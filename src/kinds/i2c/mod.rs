@@ -55,26 +55,26 @@ impl Task for I2c {
     }
 
     fn tick(&mut self, _: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let mut silent = false;
+        let mut unanswered = false;
         let read = self.chip.with("cannot read the chip", |chip| {
             let read = chip.read();
-            silent = matches!(&read, Err(error) if error.raw_os_error() == Some(libc::EREMOTEIO));
+            unanswered = matches!(&read, Err(error) if error.raw_os_error() == Some(libc::EREMOTEIO));
             read
         });
-        if silent {
-            // No answer, in the words of some adapters: it may have lost its power, and then wants `init` again.
+        if unanswered {
+            // How some adapters report that no chip answers: it may have lost power, and then needs `init` again.
             self.chip.lose();
         }
         read?;
         let Chip { buffer, positions, .. } = self.chip.device()?;
-        for ((slot, register), &place) in values.iter_mut().zip(&self.values).zip(&*positions) {
-            *slot = register.value(&buffer[place..]);
+        for ((slot, register), &position) in values.iter_mut().zip(&self.values).zip(&*positions) {
+            *slot = register.value(&buffer[position..]);
         }
         Ok(())
     }
 }
 
-/// A chip that is there: how to read it, and what was read.
+/// An open chip: how to read it, and what was read.
 struct Chip {
     bus: File,
     address: u8,
@@ -110,17 +110,20 @@ impl Chip {
         let buffer = vec![0; room].into_boxed_slice();
         let mut chip = Self { bus, address, combined, pieces: pieces.into(), positions: positions.into(), buffer };
         for bytes in &settings.init {
-            chip.write(bytes).map_err(|error| chip.said_no("write init to", &shown, &error))?;
+            chip.write(bytes).map_err(|error| chip.refused("write init to", &shown, &error))?;
         }
-        // Opening a bus says nothing about the chip; reading it does.
-        chip.read().map_err(|error| chip.said_no("read", &shown, &error))?;
+        // A bus opens without its chip; only a read shows whether one answers.
+        chip.read().map_err(|error| chip.refused("read", &shown, &error))?;
         Ok(chip)
     }
 
-    fn said_no(&self, what: &str, bus: &dyn std::fmt::Display, error: &io::Error) -> String {
-        let silent = matches!(error.raw_os_error(), Some(libc::ENXIO | libc::EREMOTEIO | libc::ENODEV));
-        let why =
-            if silent { "; does a chip answer there? `i2cdetect -y BUS` from i2c-tools shows which do" } else { "" };
+    fn refused(&self, what: &str, bus: &dyn std::fmt::Display, error: &io::Error) -> String {
+        let why = match error.raw_os_error() {
+            Some(libc::ENXIO | libc::EREMOTEIO | libc::ENODEV) => {
+                "; does a chip answer there? `i2cdetect -y BUS` from i2c-tools shows which do"
+            }
+            _ => "",
+        };
         format!("cannot {what} the chip at {:#04x} on {bus}: {error}{why}", self.address)
     }
 
@@ -134,7 +137,7 @@ impl Chip {
     /// Reads all pieces into the buffer.
     fn read(&mut self) -> io::Result<()> {
         if self.bus.metadata()?.nlink() == 0 {
-            // The node has gone: the adapter is being taken away, and that waits until the bus is closed here.
+            // The device file is gone: the adapter is being removed, which waits until the bus is closed here.
             return Err(io::Error::from_raw_os_error(libc::ESTALE));
         }
         match self.combined {
@@ -150,16 +153,11 @@ mod tests {
 
     #[test]
     fn a_node_that_is_no_bus_is_refused() {
-        let settings = |bus| ChipSettings {
-            bus,
-            address: 0x48,
-            force: false,
-            auto_increment: false,
-            init: Vec::new(),
-            values: Vec::new(),
+        let refused = |bus| {
+            let (init, values) = (Vec::new(), Vec::new());
+            let settings = ChipSettings { bus, address: 0x48, force: false, auto_increment: false, init, values };
+            I2c::open(Label::new("chip", "test"), settings, Missing::Refuse).err().unwrap().message
         };
-        let refused =
-            |bus| I2c::open(Label::new("chip", "test"), settings(bus), Missing::Refuse).err().unwrap().message;
         let wanted = "/dev/null is no I²C bus: Inappropriate ioctl for device (os error 25)";
         assert_eq!(refused(Bus::Path("/dev/null".into())), wanted);
         let gone = refused(Bus::Path("/nonexistent/i2c-1".into()));

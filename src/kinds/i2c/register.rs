@@ -2,7 +2,7 @@
 
 use crate::sys::i2c::{Functions, Piece, SMBUS_BLOCK};
 
-/// How a number lies in its bytes.
+/// How a number is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NumberFormat {
     pub(super) bytes: u8, // in 1..=8
@@ -57,7 +57,7 @@ impl NumberFormat {
     }
 }
 
-/// A value and where it lies in the chip.
+/// A value, and where the chip stores it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Register {
     pub(super) register: u8,
@@ -93,7 +93,7 @@ impl Register {
     }
 }
 
-/// What is read at every tick, and where each value then lies.
+/// What is read at every tick, and where each value is then found.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ReadPlan {
     pub(super) pieces: Vec<Piece>,
@@ -102,8 +102,8 @@ pub(super) struct ReadPlan {
 }
 
 impl ReadPlan {
-    /// A plan for an adapter with these functions. `auto_increment`: after each byte the chip goes on to its next
-    /// register, so that neighbours are read as one, and what an adapter cannot read at once may be read in parts.
+    /// A plan for an adapter with these functions. With `auto_increment` the chip moves on to its next register after each
+    /// byte, so neighbours are read together, and long values may be read in parts.
     pub(super) fn new(values: &[Register], auto_increment: bool, functions: Functions) -> Result<Self, String> {
         // Runs of bytes, by register: those that begin at the same one, or with auto-increment all that touch.
         let mut sorted: Vec<_> = values.iter().map(|value| (usize::from(value.register), value.length())).collect();
@@ -123,12 +123,12 @@ impl ReadPlan {
             starts.push(room);
             room += length;
         }
-        let place = |value: &Register| {
+        let position = |value: &Register| {
             let register = usize::from(value.register);
             let run = runs.partition_point(|&(start, _)| start <= register).saturating_sub(1);
             starts[run] + register - runs[run].0
         };
-        Ok(Self { positions: values.iter().map(place).collect(), pieces, room })
+        Ok(Self { positions: values.iter().map(position).collect(), pieces, room })
     }
 }
 
@@ -160,7 +160,7 @@ fn split(
                 "its adapter cannot read {length} bytes from register {register:#04x} on at once{hint}"
             ));
         }
-        // Past 0xff a chip starts anew; registers there have no number.
+        // Registers past 0xff have no number: there the chip starts again.
         let start = u8::try_from(register + done)
             .map_err(|_| format!("{length} bytes from register {register:#04x} on reach past register 0xff"))?;
         pieces.push(Piece { register: start, length: taken, at: at + done });
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_every_form() {
+    fn numbers_in_every_format() {
         let bytes = [0xfe, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x87];
         for (format, wanted) in [
             ("u8", 254.0),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_read_as_one_only_where_the_chip_goes_on_by_itself() {
+    fn neighbours_are_read_together_only_with_auto_increment() {
         let imu = [(0x43, "s16be"), (0x3b, "s16be"), (0x3d, "s16be"), (0x3b, "u8"), (0x75, "u8")];
         let one = plan(&imu, true, Functions(Functions::I2C)).unwrap();
         assert_eq!(pieces(&one), [(0x3b, 4, 0), (0x43, 2, 4), (0x75, 1, 6)]);

@@ -145,15 +145,8 @@ mod tests {
     /// Runs tick `n`: its outcome, the microseconds it took, and how often it slept.
     fn run(load: &mut Load<HandWound>, n: u64) -> (Result<(), TickError>, i64, u32) {
         let (now, sleeps) = (load.clock.now.get(), load.clock.sleeps.get());
-        let tick = Tick {
-            n,
-            release: Instant::ZERO,
-            started: Instant::ZERO,
-            lateness: Span::ZERO,
-            skipped: 0,
-            credit: Span::ZERO,
-            period: Span::from_millis(1),
-        };
+        let (zero, at) = (Span::ZERO, Instant::ZERO);
+        let tick = Tick { n, release: at, started: at, lateness: zero, skipped: 0, credit: zero, period: zero };
         let outcome = load.tick(&tick, &mut []);
         (outcome, (load.clock.now.get() - now) / 1_000, load.clock.sleeps.get() - sleeps)
     }

@@ -26,7 +26,7 @@ pub(crate) enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub effect: Effect,
-    /// In the last of every so many releases: in tick `n` when `n + 1` is a multiple. With 1 in every tick; with 100
+    /// In the last of each group of releases: in tick `n` when `n + 1` is a multiple. With 1 in every tick; with 100
     /// first in tick 99. A fault whose release is skipped does not happen.
     pub every: NonZeroU64,
     pub run: Span, // how long the faulting tick runs, in place of the scripted time

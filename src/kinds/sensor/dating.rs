@@ -86,7 +86,7 @@ mod tests {
 
     const PERIOD: i64 = 100;
 
-    /// Reads of so many samples at these times: the time of the newest of each, and what is missing in all.
+    /// Reads of this many samples at these times: the time of the newest of each, and what is missing in all.
     fn dated(reads: &[(usize, i64)]) -> (Vec<i64>, u64) {
         let (mut dating, mut missing, mut last) = (Dating::default(), 0, i64::MIN);
         let newest = reads.iter().map(|&(count, now)| {

@@ -21,7 +21,7 @@ pub(super) enum ExtractError {
     TooFar,
 }
 
-/// Finds the numbers at a fixed list of places.
+/// Finds the numbers that a fixed list of locators describes.
 #[derive(Debug)]
 pub(super) struct Extractor {
     wanted: Box<[WantedLine]>,

@@ -24,7 +24,7 @@ const REST: Span = Span::from_millis(25);
 /// Looks in a row that find nothing at the path before its file counts as deleted: one second.
 const LOOKS: u32 = 40;
 
-/// The hot end: what took the place of a file.
+/// The hot end: receives the files that replaced one.
 #[derive(Debug)]
 pub(super) struct Followed {
     next: rtrb::Consumer<File>,

@@ -1,60 +1,44 @@
-//! How bright a frame is: the mean of its luma, where it lies in the frame as it is. Arithmetic only.
+//! How bright a frame is: the mean of its luma, unconverted. Arithmetic only.
 
 use crate::sys::video::PixelFormat;
 
-/// About how many samples of luma are looked at, however large the frame is.
+/// About how many samples of luma are read, however large the frame is.
 const SAMPLES: usize = 16 * 1024;
 
 /// Bytes that a compressed frame is given room for, however small it is: two for each pixel of 1920x1080.
 const LEAST_COMPRESSED: u32 = 2 * 1_920 * 1_080;
 
-/// Where the samples of luma lie in a row of the first plane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// Every byte is one.
-    All,
-    /// The first of two bytes.
-    First,
-    /// The second of two bytes.
-    Second,
-}
-
-/// Where luma lies in a format, and bytes of a pixel in its first plane.
-fn place(four_cc: [u8; 4]) -> Option<(Place, usize)> {
+/// Which byte of a pixel in the first plane is luma, and how many bytes such a pixel has.
+fn luma_byte(four_cc: [u8; 4]) -> Option<(usize, usize)> {
     match &four_cc {
-        b"YUYV" | b"YVYU" => Some((Place::First, 2)),
-        b"UYVY" | b"VYUY" => Some((Place::Second, 2)),
-        b"GREY" | b"NV12" | b"NV21" | b"NV16" | b"NV61" | b"YU12" | b"YV12" | b"422P" => Some((Place::All, 1)),
+        b"YUYV" | b"YVYU" => Some((0, 2)),
+        b"UYVY" | b"VYUY" => Some((1, 2)),
+        b"GREY" | b"NV12" | b"NV21" | b"NV16" | b"NV61" | b"YU12" | b"YV12" | b"422P" => Some((0, 1)),
         _ => None,
     }
 }
 
-/// The mean luma of a frame, 0 to 255 as it lies there; `NaN` in a format that has none to look at, and of a frame
-/// without a whole row.
-///
-/// Of a large frame, rows are looked at in equal distances from its first row on: some 16,000 samples, or one row. Costs a
-/// few microseconds.
+/// The mean luma of a frame, 0 to 255; `NaN` if the format is unknown or no row is complete. Of a large frame, evenly spaced
+/// rows are read, about 16,000 samples or one row, which takes a few microseconds.
 #[expect(clippy::cast_precision_loss, reason = "sums of some thousand bytes")]
-pub(super) fn brightness(form: &PixelFormat, bytes: &[u8]) -> f64 {
-    let Some((place, pixel)) = place(form.four_cc) else {
+pub(super) fn brightness(format: &PixelFormat, bytes: &[u8]) -> f64 {
+    let Some((byte, pixel)) = luma_byte(format.four_cc) else {
         return f64::NAN;
     };
-    let [width, height, stride] = [form.width, form.height, form.stride].map(|n| usize::try_from(n).unwrap_or(0));
+    let [width, height, stride] = [format.width, format.height, format.stride].map(|n| usize::try_from(n).unwrap_or(0));
     let row = width * pixel;
     let stride = stride.max(row).max(1);
     let every = (width * height).div_ceil(SAMPLES).max(1);
     let rows = bytes.chunks(stride).take(height).step_by(every).filter_map(|line| line.get(..row));
-    let (sum, samples) = rows.fold((0_u64, 0_usize), |(sum, samples), row| (sum + sum_of(place, row), samples + width));
-    sum as f64 / samples as f64 // no sample: NaN
-}
-
-fn sum_of(place: Place, row: &[u8]) -> u64 {
-    let sum: u32 = match place {
-        Place::All => row.iter().map(|&luma| u32::from(luma)).sum(),
-        Place::First => row.as_chunks::<2>().0.iter().map(|pair| u32::from(pair[0])).sum(),
-        Place::Second => row.as_chunks::<2>().0.iter().map(|pair| u32::from(pair[1])).sum(),
+    let sum_of = |row: &[u8]| -> u32 {
+        match pixel {
+            1 => row.iter().map(|&luma| u32::from(luma)).sum(),
+            _ => row.as_chunks::<2>().0.iter().map(|pair| u32::from(pair[byte])).sum(),
+        }
     };
-    sum.into()
+    let (sum, samples) =
+        rows.fold((0_u64, 0_usize), |(sum, samples), row| (sum + u64::from(sum_of(row)), samples + width));
+    sum as f64 / samples as f64 // no sample: NaN
 }
 
 /// Bytes from one row of the first plane to the next, and of a whole frame, where a driver adds nothing to them. For a
@@ -76,43 +60,43 @@ pub(super) fn layout(four_cc: [u8; 4], width: u32, height: u32) -> (u32, u32) {
 mod tests {
     use super::*;
 
-    fn form(four_cc: &[u8; 4], width: u32, height: u32, stride: u32) -> PixelFormat {
+    fn format(four_cc: &[u8; 4], width: u32, height: u32, stride: u32) -> PixelFormat {
         PixelFormat { four_cc: *four_cc, width, height, stride, largest: 0, alternating: false }
     }
 
     #[test]
     fn luma_is_found_in_each_format() {
         let packed = [10, 200, 30, 200, 50, 200, 70, 200];
-        assert_eq!(brightness(&form(b"YUYV", 2, 2, 4), &packed), 40.0);
-        assert_eq!(brightness(&form(b"UYVY", 2, 2, 4), &packed), 200.0);
+        assert_eq!(brightness(&format(b"YUYV", 2, 2, 4), &packed), 40.0);
+        assert_eq!(brightness(&format(b"UYVY", 2, 2, 4), &packed), 200.0);
         let planes = [0, 100, 200, 100, 7, 7];
-        for format in [b"NV12", b"YU12", b"GREY"] {
-            assert_eq!(brightness(&form(format, 2, 2, 2), &planes), 100.0);
+        for four_cc in [b"NV12", b"YU12", b"GREY"] {
+            assert_eq!(brightness(&format(four_cc, 2, 2, 2), &planes), 100.0);
         }
-        assert!(brightness(&form(b"MJPG", 2, 2, 0), &planes).is_nan());
-        assert!(brightness(&form(b"RGB3", 1, 2, 3), &planes).is_nan());
+        assert!(brightness(&format(b"MJPG", 2, 2, 0), &planes).is_nan());
+        assert!(brightness(&format(b"RGB3", 1, 2, 3), &planes).is_nan());
     }
 
     #[test]
     fn what_fills_up_a_row_does_not_count_and_what_is_missing_neither() {
         let padded = [8, 8, 255, 255, 16, 16, 255, 255];
-        assert_eq!(brightness(&form(b"GREY", 2, 2, 4), &padded), 12.0);
-        assert_eq!(brightness(&form(b"GREY", 2, 2, 4), &padded[..6]), 12.0, "the last row need not be filled up");
-        assert_eq!(brightness(&form(b"GREY", 2, 2, 4), &padded[..5]), 8.0);
-        assert!(brightness(&form(b"GREY", 2, 2, 4), &[]).is_nan());
-        assert!(brightness(&form(b"GREY", 0, 0, 0), &padded).is_nan());
+        assert_eq!(brightness(&format(b"GREY", 2, 2, 4), &padded), 12.0);
+        assert_eq!(brightness(&format(b"GREY", 2, 2, 4), &padded[..6]), 12.0, "the last row need not be filled up");
+        assert_eq!(brightness(&format(b"GREY", 2, 2, 4), &padded[..5]), 8.0);
+        assert!(brightness(&format(b"GREY", 2, 2, 4), &[]).is_nan());
+        assert!(brightness(&format(b"GREY", 0, 0, 0), &padded).is_nan());
         // A driver that says too little of its rows is not believed.
-        assert_eq!(brightness(&form(b"GREY", 4, 2, 1), &[1, 1, 1, 1, 3, 3, 3, 3]), 2.0);
+        assert_eq!(brightness(&format(b"GREY", 4, 2, 1), &[1, 1, 1, 1, 3, 3, 3, 3]), 2.0);
     }
 
     #[test]
-    fn of_a_large_frame_some_rows_are_looked_at() {
+    fn of_a_large_frame_some_rows_are_read() {
         // A slope from top to bottom: its mean is that of a few rows as well.
         let (width, height) = (1_920, 1_080);
         let bytes: Vec<u8> =
             (0..height).flat_map(|row| vec![u8::try_from(row * 256 / height).unwrap(); width]).collect();
-        let form = form(b"GREY", 1_920, 1_080, 1_920);
-        let (seen, whole) = (brightness(&form, &bytes), 127.5);
+        let format = format(b"GREY", 1_920, 1_080, 1_920);
+        let (seen, whole) = (brightness(&format, &bytes), 127.5);
         assert!((seen - whole).abs() < 20.0, "{seen}");
         let every = (width * height).div_ceil(SAMPLES);
         assert!(width * height.div_ceil(every) <= SAMPLES + width);
