@@ -1,8 +1,14 @@
-//! A file of pieces, one after the other behind a header: what CSV and WAV have in common. Pieces are written whole or not
-//! at all, so that the file is valid at every moment. May block; time is an argument.
+//! Files of pieces, one after the other behind a header: CSV and WAV. Pieces are written whole or not at all, so that the
+//! file is valid at every moment. May block.
 
+use super::content::Content;
 use super::file::{Moment, RecordingFile};
-use super::ledger::{Ledger, WriteCounts};
+use super::ledger::WriteCounts;
+use super::writer::Writer;
+use super::{csv, samples, wav};
+use crate::channels::{Block, Format, Row};
+use crate::config::{RecordConfig, RecordFormat};
+use std::collections::BTreeMap;
 use std::io;
 
 /// Bytes that wait for one write.
@@ -14,6 +20,10 @@ pub(super) struct Header {
     pub(super) bytes: Vec<u8>,
     /// Bytes that belong together behind it: those of a frame of sound, or 1.
     pub(super) unit: u64,
+    /// Bytes that the format allows in a file.
+    pub(super) largest: u64,
+    /// It holds the sizes of a WAV.
+    pub(super) sized: bool,
 }
 
 impl Header {
@@ -22,8 +32,13 @@ impl Header {
     }
 }
 
-/// Writes the sizes in a header of this length, for the file as it is.
-pub(super) type WriteSizes = fn(&RecordingFile, header: u64) -> io::Result<()>;
+/// How a task is recorded.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) header: Header,
+    /// What the blocks hold that are recorded; `None`: rows are.
+    pub(super) blocks: Option<Format>,
+}
 
 pub(super) fn something_else() -> io::Error {
     let text = "it exists and holds something else; move it away, or record to another file";
@@ -32,99 +47,73 @@ pub(super) fn something_else() -> io::Error {
 
 #[derive(Debug)]
 pub(super) struct AppendFile {
-    pub(super) file: RecordingFile,
-    pub(super) ledger: Ledger,
+    file: RecordingFile,
     header: Header,
-    write_sizes: Option<WriteSizes>,
-    largest: u64, // bytes that the format allows
+    layouts: BTreeMap<u32, Layout>, // of each task: after a reload another may continue the recording
     pending: Vec<u8>,
-    failure: Option<io::Error>,
-    at: Option<Moment>,
+    line: String,
 }
 
 impl AppendFile {
-    pub(super) fn new(file: RecordingFile, header: Header, write_sizes: Option<WriteSizes>, largest: u64) -> Self {
-        let (ledger, pending) = (Ledger::default(), Vec::new());
-        Self { file, ledger, header, write_sizes, largest, pending, failure: None, at: None }
+    /// # Errors
+    /// The system's reason; or that a file to be continued holds something else.
+    pub(super) fn new(file: RecordingFile, header: Header) -> io::Result<Self> {
+        if !header.sized && !file.is_new()? && !file.begins_with(&header.bytes)? {
+            return Err(something_else());
+        }
+        Ok(Self { file, header, layouts: BTreeMap::new(), pending: Vec::new(), line: String::new() })
     }
 
-    /// Makes sure that there is a file to write to, and that it is not too old.
-    pub(super) fn begin(&mut self, at: Moment) {
-        self.at = Some(at);
-        if self.file.is_moved(at.now) {
-            self.file.close();
+    /// Begins the next file if this task needs another header. False: this one cannot be finished yet.
+    fn change(&mut self, id: u32) -> bool {
+        let header = match self.layouts.get(&id) {
+            Some(Layout { header, .. }) if *header != self.header => header.clone(),
+            _ => return true,
+        };
+        if !self.file.may_try() {
+            return false;
         }
-        if self.file.is_old(at.now) && self.file.length() > self.header.length() {
-            self.turn(at);
-        }
-        self.open(at);
-    }
-
-    /// Begins the next file if this one has another header. False: this one cannot be finished yet.
-    pub(super) fn change(&mut self, header: &Header) -> bool {
-        if self.header == *header {
-            return true;
-        }
-        let Some(at) = self.at.filter(|at| self.file.may_try(at.now)) else { return false };
         self.write();
-        self.turn(at);
+        self.retire();
         if self.file.is_open() {
             return false;
         }
-        self.header = header.clone();
-        self.open(at);
+        self.header = header;
+        self.open();
         true
     }
 
     /// Adds a piece of a task, of this time.
-    pub(super) fn put(&mut self, id: u32, piece: &[u8], counts: WriteCounts, utc: i128) {
-        let Some(at) = self.at else { return };
+    fn put(&mut self, id: u32, piece: &[u8], counts: WriteCounts, utc: i128) {
         let after = |own: &Self| own.file.length() + (own.pending.len() + piece.len()) as u64;
-        let too_large =
-            self.file.is_full(after(self), at.now) || (after(self) > self.largest && self.file.may_try(at.now));
+        let too_large = self.file.is_full(after(self)) || (after(self) > self.header.largest && self.file.may_try());
         if too_large && (!self.pending.is_empty() || self.file.length() > self.header.length()) {
             self.write();
-            self.turn(at);
-            self.open(at);
+            self.retire();
+            self.open();
         }
-        if !self.file.is_open() || after(self) > self.largest {
-            self.ledger.lose(id, counts);
-            return;
+        if !self.file.is_open() || after(self) > self.header.largest {
+            return self.file.ledger.lose(id, counts);
         }
         self.file.stamp(utc);
         self.pending.extend_from_slice(piece);
-        self.ledger.pend(id, WriteCounts { bytes: piece.len() as u64, ..counts });
+        self.file.ledger.pend(id, WriteCounts { bytes: piece.len() as u64, ..counts });
         if self.pending.len() >= BATCH {
             self.write();
         }
     }
 
-    /// Writes what was put in; true: there was something.
-    ///
-    /// # Errors
-    /// What has failed since the last time. What was put in is then lost and counted, and the file ends with the last whole
-    /// piece.
-    pub(super) fn flush(&mut self) -> io::Result<bool> {
-        let some = self.write();
-        self.failure.take().map_or(Ok(some), Err)
+    fn put_line(&mut self, id: u32, counts: WriteCounts, utc: i128) {
+        let line = std::mem::take(&mut self.line);
+        self.put(id, line.as_bytes(), counts, utc);
+        self.line = line;
     }
 
-    pub(super) fn finish(&mut self) -> io::Result<()> {
-        let written = self.flush();
-        self.file.close();
-        written.map(drop)
-    }
-
-    /// What was written of a task and what was lost.
-    pub(super) fn counts(&self, id: u32) -> WriteCounts {
-        WriteCounts { files: self.file.files(), ..self.ledger.of(id) }
-    }
-
-    fn open(&mut self, at: Moment) {
-        if self.file.is_open() || !self.file.may_try(at.now) {
+    fn open(&mut self) {
+        if self.file.is_open() || !self.file.may_try() {
             return;
         }
-        let opened = self.file.open(at).and_then(|()| match self.file.length() {
+        let opened = self.file.open().and_then(|()| match self.file.length() {
             0 => self.file.append(&self.header.bytes),
             // Another program may have put a file there.
             _ => match self.file.begins_with(&self.header.bytes)? {
@@ -134,24 +123,21 @@ impl AppendFile {
         });
         match opened {
             Ok(()) => self.file.begun(),
-            Err(error) => {
-                self.file.close();
-                self.failure.get_or_insert(error);
-            }
+            Err(error) => self.file.give_up(error),
         }
     }
 
-    fn turn(&mut self, at: Moment) {
-        if let Err(error) = self.file.retire(at.now) {
-            self.failure.get_or_insert(error);
+    fn retire(&mut self) {
+        if let Err(error) = self.file.retire() {
+            self.file.fail(error);
         }
     }
 
     /// Makes sure that pieces can be appended where another program has deleted the file or made it shorter.
     fn mend(&mut self) -> io::Result<()> {
-        if let Some(at) = self.at.filter(|_| self.file.is_deleted()) {
+        if self.file.is_deleted() {
             self.file.close();
-            self.open(at);
+            self.open();
         }
         let changed = self.file.measure(self.header.length(), self.header.unit)?;
         match self.file.length() {
@@ -161,20 +147,105 @@ impl AppendFile {
         }
     }
 
-    /// Writes all that is pending, or nothing of it. It is not tried again: it would pile up for as long as the disk fails.
+    /// Writes all that is pending, or nothing of it; true: there was something. What fails is not tried again: it would pile
+    /// up for as long as the disk fails.
     fn write(&mut self) -> bool {
         if self.pending.is_empty() {
             return false;
         }
-        let header = self.header.length();
-        let written = self.mend().and_then(|()| self.file.append(&self.pending));
-        let written = written.and_then(|()| self.write_sizes.map_or(Ok(()), |sizes| sizes(&self.file, header)));
+        let written =
+            self.mend().and_then(|()| self.file.append(&self.pending)).and_then(|()| match self.header.sized {
+                true => wav::write_sizes(&self.file, self.header.length()),
+                false => Ok(()),
+            });
         self.pending.clear();
-        self.ledger.settle(written.is_ok());
+        self.file.ledger.settle(written.is_ok());
         if let Err(error) = written {
-            self.failure.get_or_insert(error);
+            self.file.fail(error);
         }
         true
+    }
+}
+
+impl Writer for AppendFile {
+    fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
+        self.file.join(id, content, limits);
+        let layout = match limits.format {
+            RecordFormat::Csv => Some(csv::layout(content)),
+            RecordFormat::Wav => wav::layout(content).ok(),
+            RecordFormat::Mcap => None,
+        };
+        self.layouts.extend(layout.map(|layout| (id, layout)));
+    }
+
+    fn leave(&mut self, id: u32) {
+        self.file.leave(id);
+        self.layouts.remove(&id);
+    }
+
+    fn begin(&mut self, at: Moment) {
+        self.file.begin(at);
+        if self.file.is_moved() {
+            self.file.close();
+        }
+        if self.file.is_old() && self.file.length() > self.header.length() {
+            self.retire();
+        }
+        self.open();
+    }
+
+    fn row(&mut self, id: u32, row: &Row<'_>, utc: i128) {
+        if self.layouts.get(&id).is_none_or(|layout| layout.blocks.is_some()) {
+            return;
+        }
+        let counts = WriteCounts { rows: 1, ..WriteCounts::default() };
+        if !self.change(id) {
+            return self.file.ledger.lose(id, counts);
+        }
+        csv::row(&mut self.line, row, utc);
+        self.put_line(id, counts, utc);
+    }
+
+    fn block(&mut self, id: u32, block: &Block<'_>, to_utc: i128) {
+        let Some(format) = self.layouts.get(&id).and_then(|layout| layout.blocks.clone()) else { return };
+        let count = samples::count(&format, block.bytes);
+        self.file.ledger.block(id, block.head.index, count);
+        let counts = match format {
+            Format::Samples(_) => WriteCounts { rows: count, samples: count, ..WriteCounts::default() },
+            _ => WriteCounts { blocks: 1, samples: count, ..WriteCounts::default() },
+        };
+        if !self.change(id) {
+            return self.file.ledger.lose(id, counts);
+        }
+        match format {
+            Format::Samples(columns) => {
+                for sample in samples::read(block.bytes, columns.len()) {
+                    let utc = i128::from(sample.at) + to_utc;
+                    csv::sample(&mut self.line, block.head.n, &sample, utc);
+                    self.put_line(id, WriteCounts { rows: 1, samples: 1, ..counts }, utc);
+                }
+            }
+            Format::Audio(format) => {
+                self.put(id, &wav::packed(format.sample, block.bytes), counts, block.head.at.nanos() + to_utc);
+            }
+            Format::Image(_) => {}
+        }
+    }
+
+    /// What fails is lost and counted, and the file ends with the last whole piece.
+    fn flush(&mut self) -> io::Result<bool> {
+        let some = self.write();
+        self.file.flush().map(|()| some)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        let written = self.flush();
+        self.file.close();
+        written.map(drop)
+    }
+
+    fn counts(&self, id: u32) -> WriteCounts {
+        self.file.counts(id)
     }
 }
 
@@ -187,7 +258,8 @@ mod tests {
 
     fn file(path: &Path, continued: bool, largest: u64) -> AppendFile {
         let file = RecordingFile::new(path.into(), Claim::take(path).unwrap(), limits(path), continued);
-        AppendFile::new(file, Header { bytes: b"header\n".to_vec(), unit: 1 }, None, largest)
+        let header = Header { bytes: b"header\n".to_vec(), unit: 1, largest, sized: false };
+        AppendFile::new(file, header).unwrap()
     }
 
     const ROW: WriteCounts =
@@ -209,14 +281,14 @@ mod tests {
         put(&mut file);
         put(&mut file);
         file.flush().unwrap_err();
-        assert_eq!((file.ledger.of(3).rows, file.ledger.of(3).lost), (1, 2));
+        assert_eq!((file.counts(3).rows, file.counts(3).lost), (1, 2));
         file.flush().unwrap();
         // The file is found to be another one than that at the path, and is opened again.
         file.begin(moment(1));
         put(&mut file);
         file.flush().unwrap();
-        assert_eq!((file.ledger.of(3).rows, file.ledger.of(3).lost), (2, 2), "each is tried once, and counted once");
-        assert_eq!(file.ledger.of(3).gaps, 1, "what was lost leaves one gap");
+        assert_eq!((file.counts(3).rows, file.counts(3).lost), (2, 2), "each is tried once, and counted once");
+        assert_eq!(file.counts(3).gaps, 1, "what was lost leaves one gap");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "header\nline\nline\n");
     }
 
@@ -235,7 +307,7 @@ mod tests {
             .map(|name| std::fs::read_to_string(folder.path().join(name)).unwrap())
             .collect();
         assert_eq!(texts, ["header\nline\nline\n", "header\nline\nline\n", "header\n"]);
-        assert_eq!((file.ledger.of(0).rows, file.ledger.of(0).lost), (4, 1));
+        assert_eq!((file.counts(0).rows, file.counts(0).lost), (4, 1));
     }
 
     #[test]
@@ -272,6 +344,6 @@ mod tests {
         file.put(0, b"line\n", ROW, 0);
         file.flush().unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "header\nline\n");
-        assert_eq!((file.ledger.of(0).rows, file.ledger.of(0).lost), (1, 0));
+        assert_eq!((file.counts(0).rows, file.counts(0).lost), (1, 0));
     }
 }

@@ -1,10 +1,14 @@
 //! The file that a recording is written to: grown by whole pieces, finished and renamed, opened again when another program
-//! has moved or deleted it. May block; time is an argument.
+//! has moved or deleted it; and what was written to it and lost. May block; time is an argument of
+//! [`RecordingFile::begin`].
 
 use super::claim::{Claim, FileId};
+use super::content::Content;
+use super::ledger::{Ledger, WriteCounts};
 use super::rotation;
 use crate::config::RecordConfig;
 use crate::time::{Instant, Span};
+use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -20,7 +24,7 @@ const CHECK_EVERY: Span = Span::from_seconds(1);
 const PIECE: usize = 4_096;
 
 /// One moment on two clocks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moment {
     /// On the monotonic clock.
     pub now: Instant,
@@ -40,15 +44,19 @@ pub(super) type Current = Arc<Mutex<Option<FileId>>>;
 /// The file of a recording, with its limits.
 #[derive(Debug)]
 pub(super) struct RecordingFile {
+    pub(super) ledger: Ledger,
     path: PathBuf, // where the path of the configuration leads
     limits: RecordConfig,
-    continued: bool,      // lines: what exists is continued instead of put aside
-    claim: Option<Claim>, // locked and not yet open
+    tasks: BTreeMap<u32, String>, // names
+    continued: bool,              // lines: what exists is continued instead of put aside
+    claim: Option<Claim>,         // locked and not yet open
     open: Option<Open>,
     current: Current,
+    at: Moment,
     checked: Option<Instant>,
     tried: Option<Instant>, // to open or to rename, in vain
     files: u64,
+    failure: Option<io::Error>, // the first one since the last flush
 }
 
 #[derive(Debug)]
@@ -72,22 +80,60 @@ impl RecordingFile {
     /// The file at `path`, which `claim` has locked. Nothing in it changes before [`open`](Self::open).
     pub(super) fn new(path: PathBuf, claim: Claim, limits: RecordConfig, continued: bool) -> Self {
         let current = Arc::new(Mutex::new(claim.file.metadata().ok().map(|own| FileId::of(&own))));
-        let (open, checked, tried, files) = (None, None, None, 0);
-        Self { path, limits, continued, claim: Some(claim), open, current, checked, tried, files }
+        Self {
+            ledger: Ledger::default(),
+            path,
+            limits,
+            tasks: BTreeMap::new(),
+            continued,
+            claim: Some(claim),
+            open: None,
+            current,
+            at: Moment::default(),
+            checked: None,
+            tried: None,
+            files: 0,
+            failure: None,
+        }
     }
 
     pub(super) fn current(&self) -> Current {
         Arc::clone(&self.current)
     }
 
-    /// Files begun or continued.
-    pub(super) const fn files(&self) -> u64 {
-        self.files
+    /// A task is recorded here. These limits hold from now on.
+    pub(super) fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
+        self.limits = limits.clone();
+        self.tasks.insert(id, content.task.clone());
     }
 
-    /// Sets other limits.
-    pub(super) fn limit(&mut self, limits: RecordConfig) {
-        self.limits = limits;
+    pub(super) fn leave(&mut self, id: u32) {
+        self.tasks.remove(&id);
+    }
+
+    /// What was written of a task and what was lost.
+    pub(super) fn counts(&self, id: u32) -> WriteCounts {
+        WriteCounts { files: self.files, ..self.ledger.of(id) }
+    }
+
+    /// Keeps the error for the next [`flush`](Self::flush), unless one is kept already.
+    pub(super) fn fail(&mut self, error: io::Error) {
+        self.failure.get_or_insert(error);
+    }
+
+    /// # Errors
+    /// What has failed since the last call.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// All that follows happens at this time.
+    pub(super) fn begin(&mut self, at: Moment) {
+        self.at = at;
+    }
+
+    pub(super) const fn now(&self) -> Instant {
+        self.at.now
     }
 
     /// Whether there is a file to write to.
@@ -104,7 +150,8 @@ impl RecordingFile {
     ///
     /// # Errors
     /// The system's reason; or the process that has locked it.
-    pub(super) fn open(&mut self, at: Moment) -> io::Result<()> {
+    pub(super) fn open(&mut self) -> io::Result<()> {
+        let at = self.at;
         self.tried = Some(at.now);
         let mut claim = match self.claim.take().filter(Claim::is_there) {
             Some(claim) => claim,
@@ -132,9 +179,9 @@ impl RecordingFile {
         self.open.iter_mut().for_each(|open| open.claim.keep());
     }
 
-    /// Whether the file is no longer at its path: renamed, deleted, or its disk unmounted. It is looked at once a second.
-    pub(super) fn is_moved(&mut self, now: Instant) -> bool {
-        let Some(open) = &self.open else { return false };
+    /// Whether the file is no longer at its path: renamed, deleted, or its disk unmounted. Checked once a second.
+    pub(super) fn is_moved(&mut self) -> bool {
+        let (now, Some(open)) = (self.at.now, &self.open) else { return false };
         if self.checked.is_some_and(|checked| now - checked < CHECK_EVERY) {
             return false;
         }
@@ -177,25 +224,25 @@ impl RecordingFile {
     }
 
     /// Whether the file is so old that the next one must begin.
-    pub(super) fn is_old(&self, now: Instant) -> bool {
+    pub(super) fn is_old(&self) -> bool {
         let began = self.open.as_ref().map(|open| open.began);
-        began.zip(self.limits.max_time).is_some_and(|(began, time)| now - began >= time) && self.may_try(now)
+        began.zip(self.limits.max_time).is_some_and(|(began, time)| self.at.now - began >= time) && self.may_try()
     }
 
     /// Whether a file of `bytes` would be too large.
-    pub(super) fn is_full(&self, bytes: u64, now: Instant) -> bool {
-        self.limits.max_size.is_some_and(|size| bytes > size) && self.may_try(now)
+    pub(super) fn is_full(&self, bytes: u64) -> bool {
+        self.limits.max_size.is_some_and(|size| bytes > size) && self.may_try()
     }
 
     /// Whether it is time to try again what has failed.
-    pub(super) fn may_try(&self, now: Instant) -> bool {
-        self.tried.is_none_or(|tried| now - tried >= CHECK_EVERY)
+    pub(super) fn may_try(&self) -> bool {
+        self.tried.is_none_or(|tried| self.at.now - tried >= CHECK_EVERY)
     }
 
     /// Something has failed, and is to be tried again after a while.
     #[cfg(feature = "mcap")]
-    pub(super) fn tried(&mut self, now: Instant) {
-        self.tried = Some(now);
+    pub(super) fn tried(&mut self) {
+        self.tried = Some(self.at.now);
     }
 
     /// The first message in the file is of this time.
@@ -273,10 +320,10 @@ impl RecordingFile {
     /// # Errors
     /// The system's reason, when it could not be renamed; then it stays open and can be written on. Or the reason why the
     /// next one cannot be made.
-    pub(super) fn retire(&mut self, now: Instant) -> io::Result<()> {
+    pub(super) fn retire(&mut self) -> io::Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
         let (Stamp::Opened(utc) | Stamp::Message(utc)) = open.stamp;
-        self.tried = Some(now);
+        self.tried = Some(self.at.now);
         self.claim = match open.claim.file.metadata()?.len() {
             0 => self.open.take().map(|open| open.claim), // emptied by another program: the next one is this one
             _ => Some(self.put_aside(utc)?),
@@ -285,7 +332,12 @@ impl RecordingFile {
         Ok(())
     }
 
-    /// Closes it.
+    /// Closes it, for this reason.
+    pub(super) fn give_up(&mut self, error: io::Error) {
+        self.close();
+        self.fail(error);
+    }
+
     pub(super) fn close(&mut self) {
         (self.open, self.claim) = (None, None);
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;

@@ -49,7 +49,8 @@ impl AddAssign for WriteCounts {
 pub(super) struct Ledger {
     settled: BTreeMap<u32, WriteCounts>,
     pending: BTreeMap<u32, WriteCounts>,
-    missing: BTreeSet<u32>, // tasks whose next block does not continue the one before
+    missing: BTreeSet<u32>,   // tasks whose next block does not continue the one before
+    next: BTreeMap<u32, u64>, // where each task's next block should begin
 }
 
 impl Ledger {
@@ -79,28 +80,15 @@ impl Ledger {
         self.settled.entry(id).or_default().lost += counts.rows + counts.blocks + counts.ticks;
     }
 
-    /// Must be called before a block is pended. `jumped`: it does not continue the one before. A gap counts once a block
-    /// follows it, however much is missing, and whether it never came or could not be written.
-    pub(super) fn gap(&mut self, id: u32, jumped: bool) {
-        if jumped {
+    /// Must be called before a block of `count` samples at `index` is pended. A gap counts once a block follows it, however
+    /// much is missing, and whether it never came or could not be written.
+    pub(super) fn block(&mut self, id: u32, index: u64, count: u64) {
+        if self.next.insert(id, index + count).is_some_and(|next| next != index) {
             self.missing.insert(id);
         }
     }
 
     pub(super) fn of(&self, id: u32) -> WriteCounts {
         self.settled.get(&id).copied().unwrap_or_default()
-    }
-}
-
-/// The position at which each task's stream of blocks should continue.
-#[derive(Debug, Default)]
-pub(super) struct StreamPositions {
-    next: BTreeMap<u32, u64>,
-}
-
-impl StreamPositions {
-    /// Whether a block of `count` samples at `index` does not continue the one before.
-    pub(super) fn jumps(&mut self, id: u32, index: u64, count: u64) -> bool {
-        self.next.insert(id, index + count).is_some_and(|next| next != index)
     }
 }

@@ -2,8 +2,8 @@
 //! valid at every moment, and locked while it is written.
 //!
 //! ```text
-//! Recorder ──▶ Recording ──▶ Csv, Wav ──▶ AppendFile ──▶ RecordingFile ──▶ rotation
-//!              (shared)      Mcap ──▶ Chunks ──────────▶  └▶ Claim (lock)
+//! Recorder ──▶ Recording ──▶ AppendFile (csv, wav) ──▶ RecordingFile ──▶ rotation
+//!              (shared)      Mcap ──▶ Chunks ────────▶   └▶ Claim (lock)
 //! ```
 //!
 //! Recordings are opened by whoever builds the tasks and written by the recorder's thread. Both may block. Time is an

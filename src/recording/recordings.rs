@@ -1,14 +1,15 @@
 //! The recordings that are open: tasks that record to the same file share one. Opening may block; a slow writer blocks
 //! only those who call into it.
 
+use super::append::AppendFile;
 use super::claim::{Claim, FileId, Target};
 use super::content::Content;
-use super::csv::Csv;
+use super::csv;
 use super::file::{Current, Moment, RecordingFile};
 use super::ledger::WriteCounts;
 #[cfg(feature = "mcap")]
 use super::mcap::Mcap;
-use super::wav::{self, Wav};
+use super::wav;
 use super::writer::Writer;
 use crate::config::{RecordConfig, RecordFormat};
 use std::io;
@@ -98,9 +99,11 @@ impl Recordings {
     /// # Errors
     /// The system's reason; the process that has locked the file; or that the task cannot be recorded there.
     pub(crate) fn open(&mut self, config: &RecordConfig, content: &Content) -> io::Result<Recording> {
-        if config.format == RecordFormat::Wav {
-            wav::audio(content)?;
-        }
+        let layout = match config.format {
+            RecordFormat::Csv => Some(csv::layout(content)),
+            RecordFormat::Wav => Some(wav::layout(content)?),
+            RecordFormat::Mcap => None,
+        };
         let target = Target::of(&config.path)?;
         self.open.retain(|known| known.writer.strong_count() > 0);
         let known = self.open.iter().find(|known| known.is_at(&target));
@@ -113,15 +116,12 @@ impl Recordings {
         let (claim, format) = (Claim::take(&target.path)?, config.format);
         let file = RecordingFile::new(target.path.clone(), claim, config.clone(), format == RecordFormat::Csv);
         let current = file.current();
-        let writer: Arc<Mutex<dyn Writer>> = match format {
-            RecordFormat::Csv => Arc::new(Mutex::new(Csv::new(file, content)?)),
-            RecordFormat::Wav => Arc::new(Mutex::new(Wav::new(file, content)?)),
+        let writer: Arc<Mutex<dyn Writer>> = match layout {
+            Some(layout) => Arc::new(Mutex::new(AppendFile::new(file, layout.header)?)),
             #[cfg(feature = "mcap")]
-            RecordFormat::Mcap => Arc::new(Mutex::new(Mcap::new(file))),
+            None => Arc::new(Mutex::new(Mcap::new(file))),
             #[cfg(not(feature = "mcap"))]
-            RecordFormat::Mcap => {
-                return Err(io::Error::new(io::ErrorKind::Unsupported, "this hertzd was built without MCAP"));
-            }
+            None => return Err(io::Error::new(io::ErrorKind::Unsupported, "this hertzd was built without MCAP")),
         };
         self.open.push(Known { target, current, format, writer: Arc::downgrade(&writer) });
         Ok(Recording { config: config.clone(), writer })

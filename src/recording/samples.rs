@@ -1,4 +1,6 @@
-//! The layout of samples in a block: 8 bytes of time, then a number for each column.
+//! What a block of samples holds: of each sample 8 bytes of time, then a number for each column.
+
+use crate::channels::Format;
 
 /// One sample.
 #[derive(Clone, Copy, Debug)]
@@ -19,4 +21,14 @@ impl Sample<'_> {
 pub(super) fn read(bytes: &[u8], columns: usize) -> impl Iterator<Item = Sample<'_>> {
     let words = bytes.as_chunks().0;
     words.chunks_exact(columns + 1).map(|words| Sample { at: i64::from_ne_bytes(words[0]), values: &words[1..] })
+}
+
+/// The samples or frames of sound in a block of this format; a picture counts as one.
+pub(super) fn count(format: &Format, bytes: &[u8]) -> u64 {
+    let count = match format {
+        Format::Audio(format) => bytes.len() / (format.sample.bytes() * usize::from(format.channels)),
+        Format::Image(_) => 1,
+        Format::Samples(columns) => read(bytes, columns.len()).count(),
+    };
+    count as u64
 }

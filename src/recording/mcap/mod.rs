@@ -10,7 +10,7 @@ mod topics;
 
 use super::content::{Content, RecordedTick};
 use super::file::{Moment, RecordingFile};
-use super::ledger::{Ledger, StreamPositions, WriteCounts};
+use super::ledger::WriteCounts;
 use super::samples;
 use super::writer::Writer;
 use crate::channels::{Block, Format, Row};
@@ -23,13 +23,9 @@ use topics::{Kind, TaskTopics};
 #[derive(Debug)]
 pub(super) struct Mcap {
     file: RecordingFile,
-    ledger: Ledger,
     tasks: BTreeMap<u32, TaskTopics>,
     chunks: Option<Chunks>, // while the file is open
-    positions: StreamPositions,
     wrote: bool,
-    failure: Option<io::Error>,
-    at: Option<Moment>,
     message: Vec<u8>,
 }
 
@@ -44,34 +40,21 @@ struct MessageHead {
 
 impl Mcap {
     pub(super) fn new(file: RecordingFile) -> Self {
-        Self {
-            file,
-            ledger: Ledger::default(),
-            tasks: BTreeMap::new(),
-            chunks: None,
-            positions: StreamPositions::default(),
-            wrote: false,
-            failure: None,
-            at: None,
-            message: Vec::new(),
-        }
+        Self { file, tasks: BTreeMap::new(), chunks: None, wrote: false, message: Vec::new() }
     }
 
     /// Begins a file, unless that has just failed. Its topics get the schemas of the task `first`, if they differ, and then
     /// of the latest.
-    fn start(&mut self, at: Moment, first: Option<u32>) {
-        if self.chunks.is_some() || !self.file.may_try(at.now) {
+    fn start(&mut self, first: Option<u32>) {
+        if self.chunks.is_some() || !self.file.may_try() {
             return;
         }
-        match self.file.open(at).and_then(|()| self.first_chunk(first)) {
+        match self.file.open().and_then(|()| self.first_chunk(first)) {
             Ok(chunks) => {
                 self.chunks = Some(chunks);
                 self.file.begun();
             }
-            Err(error) => {
-                self.file.close();
-                self.failure.get_or_insert(error);
-            }
+            Err(error) => self.file.give_up(error),
         }
     }
 
@@ -94,47 +77,46 @@ impl Mcap {
             true => Err(io::Error::other("another program has made the file shorter; a new one begins")),
             false => chunks.write(&mut self.file),
         };
-        self.ledger.settle(written.is_ok() && !self.file.is_deleted());
+        self.file.ledger.settle(written.is_ok() && !self.file.is_deleted());
         if let Err(error) = written.and_then(|()| chunks.finish(&mut self.file)) {
-            self.failure.get_or_insert(error);
+            self.file.fail(error);
         }
     }
 
     /// Begins the next file, for a message of this task.
-    fn turn(&mut self, at: Moment, first: Option<u32>) {
+    fn turn(&mut self, first: Option<u32>) {
         self.end();
-        if let Err(error) = self.file.retire(at.now) {
+        if let Err(error) = self.file.retire() {
             // It has its end, and cannot be continued: the next one begins when this can be put aside.
-            self.failure.get_or_insert(error);
-            self.file.close();
+            self.file.give_up(error);
         }
-        self.start(at, first);
+        self.start(first);
     }
 
     /// Puts in what `write` writes.
     fn put(&mut self, head: MessageHead, counts: WriteCounts, write: impl FnOnce(&TaskTopics, &mut Vec<u8>)) {
         let MessageHead { id, kind, sequence, utc } = head;
-        let (Some(at), Some(task)) = (self.at, self.tasks.get(&id)) else { return };
+        let Some(task) = self.tasks.get(&id) else { return };
         self.message.clear();
         write(task, &mut self.message);
         let too_large = |chunks: &Chunks| {
-            chunks.messages() > 0 && self.file.is_full(chunks.size_with(&self.file, self.message.len()), at.now)
+            chunks.messages() > 0 && self.file.is_full(chunks.size_with(&self.file, self.message.len()))
         };
         // A topic has one schema in a file: the first message with another one begins the next.
         let clashes = task.topics.iter().any(|topic| topic.kind == kind && topic.channel.is_none());
         if self.chunks.as_ref().is_some_and(|chunks| !chunks.is_stuck() && (clashes || too_large(chunks))) {
-            self.turn(at, Some(id));
+            self.turn(Some(id));
         }
         let channel = self.tasks.get(&id).and_then(|task| task.topics.iter().find(|topic| topic.kind == kind)?.channel);
         let (Some(chunks), Some(channel)) = (self.chunks.as_mut().filter(|chunks| !chunks.is_stuck()), channel) else {
-            return self.ledger.lose(id, counts);
+            return self.file.ledger.lose(id, counts);
         };
         self.file.stamp(utc);
-        match chunks.put(channel, sequence, utc, &self.message, at.now) {
-            Ok(()) => self.ledger.pend(id, WriteCounts { bytes: self.message.len() as u64, ..counts }),
+        match chunks.put(channel, sequence, utc, &self.message, self.file.now()) {
+            Ok(()) => self.file.ledger.pend(id, WriteCounts { bytes: self.message.len() as u64, ..counts }),
             Err(error) => {
-                self.ledger.lose(id, counts);
-                self.failure.get_or_insert(error);
+                self.file.ledger.lose(id, counts);
+                self.file.fail(error);
             }
         }
         if chunks.is_large() {
@@ -154,20 +136,18 @@ impl Mcap {
 
     /// Writes the chunk. One that the disk does not take waits, and what comes after it is lost.
     pub(super) fn write(&mut self) {
-        if let Some(at) = self.at.filter(|_| self.chunks.is_some() && self.file.is_cut_off()) {
-            return self.turn(at, None);
+        if self.chunks.is_some() && self.file.is_cut_off() {
+            return self.turn(None);
         }
         let Some(chunks) = &mut self.chunks else { return };
         match chunks.write(&mut self.file) {
             Ok(()) => {
-                self.ledger.settle(true);
+                self.file.ledger.settle(true);
                 self.wrote = true;
             }
             Err(error) => {
-                if let Some(at) = self.at {
-                    self.file.tried(at.now);
-                }
-                self.failure.get_or_insert(error);
+                self.file.tried();
+                self.file.fail(error);
             }
         }
     }
@@ -175,7 +155,7 @@ impl Mcap {
 
 impl Writer for Mcap {
     fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
-        self.file.limit(limits.clone());
+        self.file.join(id, content, limits);
         let mut task = TaskTopics::of(content);
         if let Some(chunks) = &mut self.chunks {
             for topic in &mut task.topics {
@@ -186,24 +166,25 @@ impl Writer for Mcap {
     }
 
     fn leave(&mut self, id: u32) {
+        self.file.leave(id);
         self.tasks.remove(&id);
     }
 
     fn begin(&mut self, at: Moment) {
-        self.at = Some(at);
+        self.file.begin(at);
         let has_messages = |chunks: &Chunks| chunks.messages() > 0 && !chunks.is_stuck();
-        if self.file.is_moved(at.now) {
+        if self.file.is_moved() {
             // The open file can still be finished where it is now.
             self.end();
             self.file.close();
-        } else if self.chunks.as_ref().is_some_and(Chunks::is_stuck) && self.file.may_try(at.now) {
+        } else if self.chunks.as_ref().is_some_and(Chunks::is_stuck) && self.file.may_try() {
             self.write();
         } else if self.chunks.is_some() && self.file.is_cut_off()
-            || self.file.is_old(at.now) && self.chunks.as_ref().is_some_and(has_messages)
+            || self.file.is_old() && self.chunks.as_ref().is_some_and(has_messages)
         {
-            self.turn(at, None);
+            self.turn(None);
         }
-        self.start(at, None);
+        self.start(None);
     }
 
     fn row(&mut self, id: u32, row: &Row<'_>, utc: i128) {
@@ -221,12 +202,8 @@ impl Writer for Mcap {
         let (index, utc) = (block.head.index, block.head.at.nanos() + to_utc);
         let head = MessageHead { id, kind: Kind::Blocks, sequence: index, utc };
         let counts = WriteCounts { blocks: 1, ..WriteCounts::default() };
-        let count = match &format {
-            Format::Audio(format) => block.bytes.len() / (format.sample.bytes() * usize::from(format.channels)),
-            Format::Image(_) => 1,
-            Format::Samples(columns) => samples::read(block.bytes, columns.len()).count(),
-        } as u64;
-        self.ledger.gap(id, self.positions.jumps(id, index, count));
+        let count = samples::count(&format, block.bytes);
+        self.file.ledger.block(id, index, count);
         match format {
             Format::Audio(format) => {
                 let write = |_: &TaskTopics, message: &mut Vec<u8>| foxglove::audio(message, format, utc, block.bytes);
@@ -256,23 +233,20 @@ impl Writer for Mcap {
     }
 
     fn flush(&mut self) -> io::Result<bool> {
-        let old = self
-            .at
-            .is_some_and(|at| self.chunks.as_ref().is_some_and(|chunks| !chunks.is_stuck() && chunks.is_old(at.now)));
-        if old {
+        if self.chunks.as_ref().is_some_and(|chunks| !chunks.is_stuck() && chunks.is_old(self.file.now())) {
             self.write();
         }
         let wrote = std::mem::take(&mut self.wrote);
-        self.failure.take().map_or(Ok(wrote), Err)
+        self.file.flush().map(|()| wrote)
     }
 
     fn finish(&mut self) -> io::Result<()> {
         self.end();
         self.file.close();
-        self.failure.take().map_or(Ok(()), Err)
+        self.file.flush()
     }
 
     fn counts(&self, id: u32) -> WriteCounts {
-        WriteCounts { files: self.file.files(), ..self.ledger.of(id) }
+        self.file.counts(id)
     }
 }
