@@ -157,7 +157,7 @@ fn an_mcap_that_another_program_moves_or_cuts_off_is_followed_by_a_whole_one() {
     running.wait_for("the file is put aside", |running| files(running.folder(), "a", ".mcap").len() == 2);
     running.wait_for("the next file has a chunk", has_messages);
     let ended = stop(running);
-    assert!(ended.stderr.contains("another program has moved or deleted the recording"), "{}", ended.describe());
+    assert!(ended.stderr.contains("a: another program has moved the recording"), "{}", ended.describe());
     assert!(ended.stderr.contains("another program has made the file shorter"), "{}", ended.describe());
     for path in [&moved, &path].map(|path| ended.folder.path().join(path.file_name().unwrap())) {
         let messages = messages(&path);
@@ -170,6 +170,44 @@ fn an_mcap_that_another_program_moves_or_cuts_off_is_followed_by_a_whole_one() {
     let part = recorded(&summary, "a");
     let all = count(part, "rows") + count(part, "ticks") + count(part, "lost");
     assert_eq!(all, 2 * count(task(&summary, "a"), "ran"), "what was lost is counted: {part}");
+}
+
+#[test]
+fn a_csv_that_another_program_deletes_moves_or_replaces_is_logged_with_what_went() {
+    let mut running = run_until_recorded(&recording("a", "a.csv", ""), "a.csv");
+    let [path, moved, other] = ["a.csv", "moved", "other"].map(|name| running.folder().join(name));
+    let text = |what: &str| format!("a: another program has {what} the recording {}; ", path.display());
+    fs::remove_file(&path).unwrap();
+    running.wait_for("the deletion is logged", |running| running.stderr().contains(&text("deleted")));
+    running.wait_for("the next file has rows", |_| fs::metadata(&path).is_ok_and(|file| file.len() > 200));
+    fs::rename(&path, &moved).unwrap();
+    running.wait_for("the move is logged", |running| running.stderr().contains(&text("moved")));
+    running.wait_for("the next file has rows", |_| fs::metadata(&path).is_ok_and(|file| file.len() > 200));
+    fs::write(&other, "years of work\n").unwrap();
+    fs::rename(&other, &path).unwrap();
+    running.wait_for("the replacement is logged", |running| running.stderr().contains(&text("replaced")));
+    running.wait_for("it goes on", |running| running.stderr().contains("recording failed, the task goes on"));
+    let ended = stop(running);
+    assert_eq!(fs::read_to_string(ended.folder.path().join("a.csv")).unwrap(), "years of work\n");
+    let after = |what: &str| {
+        let texts: Vec<_> = ended.stderr.split(&text(what)).collect();
+        assert_eq!(texts.len(), 2, "{what}, once: {}", ended.describe());
+        texts[1]
+    };
+    assert!(after("moved").starts_with("what was written so far went with it; a new file begins there"));
+    let gone = |what: &str, follows: &str| -> u64 {
+        let (rows, rest) =
+            after(what).strip_prefix("the ").unwrap().split_once(" rows written to it are gone; ").unwrap();
+        assert!(rest.starts_with(follows), "{rest}");
+        rows.parse().unwrap()
+    };
+    let gone =
+        gone("deleted", "a new file begins there") + gone("replaced", "no new file can begin there yet: it exists");
+    let summary = ended.summary();
+    let (of, part) = (task(&summary, "a"), recorded(&summary, "a"));
+    let moved = rows(&[ended.folder.path().join("moved")]);
+    assert_eq!(gone + moved, count(part, "rows"), "{}", ended.describe());
+    assert_eq!(count(part, "rows") + count(part, "lost"), count(of, "ran"), "{part}");
 }
 
 #[test]

@@ -40,11 +40,6 @@ pub(super) struct Layout {
     pub(super) blocks: Option<Format>,
 }
 
-pub(super) fn something_else() -> io::Error {
-    let text = "it exists and holds something else; move it away, or record to another file";
-    io::Error::new(io::ErrorKind::AlreadyExists, text)
-}
-
 #[derive(Debug)]
 pub(super) struct AppendFile {
     file: RecordingFile,
@@ -58,8 +53,8 @@ impl AppendFile {
     /// # Errors
     /// The system's reason; or that a file to be continued holds something else.
     pub(super) fn new(file: RecordingFile, header: Header) -> io::Result<Self> {
-        if !header.sized && !file.is_new()? && !file.begins_with(&header.bytes)? {
-            return Err(something_else());
+        if !header.sized {
+            file.last_line_end(&header.bytes)?;
         }
         Ok(Self { file, header, layouts: BTreeMap::new(), pending: Vec::new(), line: String::new() })
     }
@@ -115,11 +110,7 @@ impl AppendFile {
         }
         let opened = self.file.open().and_then(|()| match self.file.length() {
             0 => self.file.append(&self.header.bytes),
-            // Another program may have put a file there.
-            _ => match self.file.begins_with(&self.header.bytes)? {
-                true => self.file.drop_partial_line(),
-                false => Err(something_else()),
-            },
+            _ => self.file.drop_partial_line(&self.header.bytes),
         });
         match opened {
             Ok(()) => self.file.begun(),
@@ -133,18 +124,29 @@ impl AppendFile {
         }
     }
 
-    /// Makes sure that pieces can be appended where another program has deleted the file or made it shorter.
+    /// Makes sure that pieces can be appended where another program has moved, deleted or changed the file.
     fn mend(&mut self) -> io::Result<()> {
-        if self.file.is_deleted() {
+        if self.file.is_gone() {
             self.file.close();
             self.open();
         }
-        let changed = self.file.measure(self.header.length(), self.header.unit)?;
-        match self.file.length() {
-            0 => self.file.append(&self.header.bytes),
-            _ if changed => self.file.drop_partial_line(),
-            _ => Ok(()),
-        }
+        let before = self.file.measure(self.header.length(), self.header.unit)?;
+        let follows = if self.file.length() == 0 {
+            self.file.append(&self.header.bytes)?;
+            "it begins again with its header"
+        } else if before.is_none() {
+            return Ok(());
+        } else if self.header.sized || self.file.drop_partial_line(&self.header.bytes).is_ok() {
+            "it continues behind what is left"
+        } else {
+            self.file.retire().inspect_err(|_| self.file.close())?;
+            self.open();
+            "it is put aside as it is, and the next file begins"
+        };
+        let (path, before) = (self.file.path(), before.unwrap_or_default());
+        self.file
+            .warn(&format!("another program has changed the recording {path}, which had {before} bytes; {follows}"));
+        Ok(())
     }
 
     /// Writes all that is pending, or nothing of it; true: there was something. What fails is not tried again: it would pile
@@ -185,7 +187,7 @@ impl Writer for AppendFile {
 
     fn begin(&mut self, at: Moment) {
         self.file.begin(at);
-        if self.file.is_moved() {
+        if self.file.is_gone() {
             self.file.close();
         }
         if self.file.is_old() && self.file.length() > self.header.length() {
@@ -332,6 +334,14 @@ mod tests {
             file.flush().unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), wanted, "cut off at {length}");
         }
+        // With 64 GiB of zeros behind it, it is no recording any more, and is left as it is.
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(64 << 30).unwrap();
+        file.put(0, b"line\n", ROW, 0);
+        file.flush().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "header\nline\n");
+        let aside = names(folder.path()).into_iter().find(|name| name != "x.csv").unwrap();
+        assert_eq!(std::fs::metadata(folder.path().join(aside)).unwrap().len(), 64 << 30);
+        assert_eq!((file.counts(0).rows, file.counts(0).lost), (5, 0));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::ledger::{Ledger, WriteCounts};
 use super::rotation;
 use crate::config::RecordConfig;
 use crate::time::{Instant, Span};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -20,8 +20,8 @@ use tracing::{info, warn};
 /// How often the path is checked, and how often something that failed is tried again.
 const CHECK_EVERY: Span = Span::from_seconds(1);
 
-/// Bytes that are read at a time to find the end of the last whole line.
-const PIECE: usize = 4_096;
+/// A file without a line break in this many bytes at its end is no recording of lines.
+const LONGEST_LINE: u64 = 1 << 20;
 
 /// One moment on two clocks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,6 +57,7 @@ pub(super) struct RecordingFile {
     tried: Option<Instant>, // to open or to rename, in vain
     files: u64,
     failure: Option<io::Error>, // the first one since the last flush
+    gone: Option<String>,       // what another program did to the file before, until the next one begins
 }
 
 #[derive(Debug)]
@@ -94,6 +95,7 @@ impl RecordingFile {
             tried: None,
             files: 0,
             failure: None,
+            gone: None,
         }
     }
 
@@ -176,21 +178,33 @@ impl RecordingFile {
     pub(super) fn begun(&mut self) {
         self.files += 1;
         self.tried = None;
+        self.ledger.in_file = WriteCounts::default();
         self.open.iter_mut().for_each(|open| open.claim.keep());
+        if let Some(gone) = self.gone.take() {
+            self.warn(&format!("{gone}; a new file begins there"));
+        }
     }
 
-    /// Whether the file is no longer at its path: renamed, deleted, or its disk unmounted. Checked once a second.
-    pub(super) fn is_moved(&mut self) -> bool {
+    /// Whether another program has moved, deleted or replaced the file, or unmounted its disk. A deleted file is noticed at
+    /// once; the path is checked once a second.
+    pub(super) fn is_gone(&mut self) -> bool {
         let (now, Some(open)) = (self.at.now, &self.open) else { return false };
-        if self.checked.is_some_and(|checked| now - checked < CHECK_EVERY) {
+        let deleted = self.is_deleted();
+        if !deleted && self.checked.is_some_and(|checked| now - checked < CHECK_EVERY) {
             return false;
         }
         self.checked = Some(now);
-        let moved = !open.claim.is_there();
-        if moved {
-            warn!(path = self.shown(), "another program has moved or deleted the recording; a new file begins");
+        if !deleted && open.claim.is_there() {
+            return false;
         }
-        moved
+        let gone = format!("the {} written to it are gone", self.ledger.in_file);
+        let (what, rows) = match (deleted, self.path.exists()) {
+            (true, true) => ("replaced", gone.as_str()),
+            (true, false) => ("deleted", gone.as_str()),
+            (false, _) => ("moved", "what was written so far went with it"),
+        };
+        self.gone = Some(format!("another program has {what} the recording {}; {rows}", self.path()));
+        true
     }
 
     /// Whether the file has no name any more: what is written to it is lost.
@@ -206,21 +220,41 @@ impl RecordingFile {
         self.open.as_ref().is_some_and(shorter)
     }
 
-    /// Whether the file begins with these bytes. No more than that is read.
-    pub(super) fn begins_with(&self, bytes: &[u8]) -> io::Result<bool> {
-        let claim = self.open.as_ref().map(|open| &open.claim).or(self.claim.as_ref());
-        let Some(claim) = claim else { return Ok(false) };
+    fn claim(&self) -> Option<&Claim> {
+        self.open.as_ref().map(|open| &open.claim).or(self.claim.as_ref())
+    }
+
+    /// Where the last whole line of a file with this header ends. No more than the header and the end are read.
+    ///
+    /// # Errors
+    /// The file holds something else; or the system's reason.
+    pub(super) fn last_line_end(&self, header: &[u8]) -> io::Result<u64> {
+        let Some(claim) = self.claim() else { return Ok(0) };
+        let length = claim.file.metadata()?.len();
+        if length == 0 {
+            return Ok(0);
+        }
+        let from = length.saturating_sub(LONGEST_LINE);
+        let mut end = vec![0; usize::try_from(length - from).unwrap_or_default()];
+        if self.begins_with(header)? {
+            claim.file.read_exact_at(&mut end, from)?;
+        }
+        let newline = end.iter().rposition(|byte| *byte == b'\n');
+        newline.map(|newline| from + newline as u64 + 1).ok_or_else(|| {
+            let text = "it exists and holds something else; move it away, or record to another file";
+            io::Error::new(io::ErrorKind::AlreadyExists, text)
+        })
+    }
+
+    /// Whether the file begins with these bytes.
+    fn begins_with(&self, bytes: &[u8]) -> io::Result<bool> {
+        let Some(claim) = self.claim() else { return Ok(false) };
         let mut found = vec![0; bytes.len()];
         match claim.file.read_exact_at(&mut found, 0) {
             Ok(()) => Ok(found == bytes),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             Err(error) => Err(error),
         }
-    }
-
-    /// Whether nothing is in the file that was claimed and is not open yet.
-    pub(super) fn is_new(&self) -> io::Result<bool> {
-        self.claim.as_ref().map_or(Ok(true), |claim| Ok(claim.file.metadata()?.len() == 0))
     }
 
     /// Whether the file is so old that the next one must begin.
@@ -277,39 +311,32 @@ impl RecordingFile {
     }
 
     /// Takes over the length that another program gave the file, without what that left of a header of this length, or of a
-    /// last `unit` of bytes. True: something had changed.
-    pub(super) fn measure(&mut self, header: u64, unit: u64) -> io::Result<bool> {
-        let Some(open) = &mut self.open else { return Ok(false) };
+    /// last `unit` of bytes. Returns the length before, if that has changed.
+    pub(super) fn measure(&mut self, header: u64, unit: u64) -> io::Result<Option<u64>> {
+        let Some(open) = &mut self.open else { return Ok(None) };
         let found = open.claim.file.metadata()?.len();
         let whole = found.checked_sub(header).map_or(0, |data| header + data / unit * unit);
         if whole != found {
             open.claim.file.set_len(whole).inspect_err(|_| self.checked = None)?;
         }
-        Ok(std::mem::replace(&mut open.length, whole) != whole)
+        let before = std::mem::replace(&mut open.length, whole);
+        Ok((before != whole).then_some(before))
     }
 
-    /// Drops the last line of a file that is continued, if a crash or another program cut it off.
+    /// Drops the last line of a file with this header, if a crash or another program cut it off.
     ///
     /// # Errors
-    /// The system's reason.
-    pub(super) fn drop_partial_line(&mut self) -> io::Result<()> {
-        let Some(open) = self.open.as_mut().filter(|_| self.continued) else { return Ok(()) };
-        let (mut piece, mut end) = ([0; PIECE], open.length);
-        let whole = loop {
-            let from = end.saturating_sub(PIECE as u64);
-            let piece = &mut piece[..usize::try_from(end - from).unwrap_or(PIECE)];
-            open.claim.file.read_exact_at(piece, from)?;
-            match piece.iter().rposition(|byte| *byte == b'\n') {
-                Some(newline) => break from + newline as u64 + 1,
-                None if from == 0 => break 0,
-                None => end = from,
-            }
-        };
-        let bytes = open.length - whole;
+    /// Those of [`last_line_end`](Self::last_line_end).
+    pub(super) fn drop_partial_line(&mut self, header: &[u8]) -> io::Result<()> {
+        let whole = self.last_line_end(header)?;
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let bytes = open.length.saturating_sub(whole);
         if bytes > 0 {
             open.claim.file.set_len(whole)?;
             open.length = whole;
-            warn!(path = self.shown(), bytes, "the last line of the recording was cut off and is dropped");
+            let text = "the last line of the recording was cut off and is dropped";
+            let (task, path) = (self.tasks(), self.path());
+            warn!(task, path, bytes, "{task}: {text}: {bytes} bytes of {path}");
         }
         Ok(())
     }
@@ -335,6 +362,9 @@ impl RecordingFile {
     /// Closes it, for this reason.
     pub(super) fn give_up(&mut self, error: io::Error) {
         self.close();
+        if let Some(gone) = self.gone.take() {
+            self.warn(&format!("{gone}; no new file can begin there yet: {error}"));
+        }
         self.fail(error);
     }
 
@@ -348,18 +378,30 @@ impl RecordingFile {
         let mut name = PathBuf::new();
         let next = Claim::after(&self.path, || {
             name = rotation::put_aside(&self.path, utc)?;
-            info!(path = self.shown(), finished = name.display().to_string(), "a file of the recording is finished");
+            info!(path = self.path(), finished = name.display().to_string(), "a file of the recording is finished");
             Ok(())
         });
         if let Some(keep) = self.limits.keep.filter(|_| !name.as_os_str().is_empty())
             && let Err(error) = rotation::prune(&self.path, keep, &name)
         {
-            warn!(path = self.shown(), "old files of the recording cannot be deleted: {error}");
+            self.warn(&format!("old files of the recording {} cannot be deleted: {error}", self.path()));
         }
         next
     }
 
-    fn shown(&self) -> String {
+    pub(super) fn warn(&self, text: &str) {
+        let (task, path) = (self.tasks(), self.path());
+        warn!(task, path, "{task}: {text}");
+    }
+
+    /// The names of its tasks. During a reload the old one and the new one may have the same.
+    fn tasks(&self) -> String {
+        let names: BTreeSet<_> = self.tasks.values().map(String::as_str).collect();
+        names.into_iter().collect::<Vec<_>>().join(", ")
+    }
+
+    /// As the task's section has it.
+    pub(super) fn path(&self) -> String {
         self.limits.path.display().to_string()
     }
 

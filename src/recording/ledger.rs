@@ -1,6 +1,7 @@
 //! What was written of each task, and what was lost. Arithmetic only.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::AddAssign;
 
 /// What was written of a task, and what was not.
@@ -31,6 +32,16 @@ impl WriteCounts {
     }
 }
 
+impl fmt::Display for WriteCounts {
+    /// Rows, blocks and ticks: "3 rows and 4 ticks".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [(self.rows, "rows"), (self.blocks, "blocks"), (self.ticks, "ticks")];
+        let some: Vec<_> =
+            counts.iter().filter(|(count, _)| *count > 0).map(|(n, what)| format!("{n} {what}")).collect();
+        f.write_str(if some.is_empty() { "0 rows".into() } else { some.join(" and ") }.as_str())
+    }
+}
+
 impl AddAssign for WriteCounts {
     fn add_assign(&mut self, other: Self) {
         self.rows += other.rows;
@@ -47,6 +58,8 @@ impl AddAssign for WriteCounts {
 /// The counts of all tasks in a recording.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
+    /// What was written since the file began.
+    pub(super) in_file: WriteCounts,
     settled: BTreeMap<u32, WriteCounts>,
     pending: BTreeMap<u32, WriteCounts>,
     missing: BTreeSet<u32>,   // tasks whose next block does not continue the one before
@@ -66,7 +79,10 @@ impl Ledger {
     pub(super) fn settle(&mut self, written: bool) {
         for (id, counts) in std::mem::take(&mut self.pending) {
             match written {
-                true => *self.settled.entry(id).or_default() += counts,
+                true => {
+                    self.in_file += counts;
+                    *self.settled.entry(id).or_default() += counts;
+                }
                 false => self.lose(id, counts),
             }
         }

@@ -102,16 +102,17 @@ impl Recorder {
             return;
         }
         self.empty(|id| ids.contains(&id));
-        for task in self.tasks.extract_if(.., |task| ids.contains(&task.output.id)) {
-            task.output.recording.iter().for_each(|recording| recording.leave(task.output.id));
-        }
+        let ended: Vec<_> = self.tasks.extract_if(.., |task| ids.contains(&task.output.id)).collect();
         self.recordings.retain(|open| {
-            let used = self.tasks.iter().any(|task| task.output.recording.as_ref() == Some(&open.recording));
+            let used = users(&self.tasks, &open.recording).next().is_some();
             if !used {
-                finish(&open.recording, "");
+                finish(&open.recording, &names(users(&ended, &open.recording)));
             }
             used
         });
+        for DrainedTask { output, .. } in &ended {
+            output.recording.iter().for_each(|recording| recording.leave(output.id));
+        }
     }
 
     /// Takes all that is in the queues, and writes it. `utc_offset` says what to add to a clock to get nanoseconds since
@@ -128,16 +129,21 @@ impl Recorder {
         self.drain_ticks();
         for OpenRecording { recording, failing } in &mut self.recordings {
             let path = recording.path().display().to_string();
-            let users = || self.tasks.iter().filter(|task| task.output.recording.as_ref() == Some(recording));
+            let users = || users(&self.tasks, recording);
             match recording.flush() {
                 // Without anything to write it is not known whether it would work again.
                 Ok(false) => {}
-                Ok(true) if failing.take().is_some() => info!(task = names(users()), path, "recording goes on"),
-                Ok(true) => {}
+                Ok(true) => {
+                    if failing.take().is_some() {
+                        let task = names(users());
+                        info!(task, path, "{task}: recording goes on: {path}");
+                    }
+                }
                 Err(error) if failing.is_none_or(|logged| now - logged >= LOG_EVERY) => {
                     *failing = Some(now);
                     let lost: u64 = users().filter_map(|task| Some(task.recorded()?.lost)).sum();
-                    warn!(task = names(users()), path, lost, "recording failed, the task goes on: {error}");
+                    let task = names(users());
+                    warn!(task, path, lost, "{task}: recording failed, the task goes on: {path}: {error}");
                 }
                 Err(_) => {}
             }
@@ -175,8 +181,7 @@ impl Recorder {
     pub(crate) fn finish(&mut self) {
         self.empty(|_| true);
         for open in std::mem::take(&mut self.recordings) {
-            let users = self.tasks.iter().filter(|task| task.output.recording.as_ref() == Some(&open.recording));
-            finish(&open.recording, &names(users));
+            finish(&open.recording, &names(users(&self.tasks, &open.recording)));
         }
     }
 
@@ -249,8 +254,13 @@ impl DrainedTask {
 fn finish(recording: &Recording, task: &str) {
     if let Err(error) = recording.finish() {
         let path = recording.path().display().to_string();
-        warn!(task, path, "the recording could not be finished: {error}");
+        warn!(task, path, "{task}: the recording could not be finished: {path}: {error}");
     }
+}
+
+/// Those of `tasks` that are recorded there.
+fn users<'a>(tasks: &'a [DrainedTask], recording: &Recording) -> impl Iterator<Item = &'a DrainedTask> {
+    tasks.iter().filter(move |task| task.output.recording.as_ref() == Some(recording))
 }
 
 fn names<'a>(users: impl Iterator<Item = &'a DrainedTask>) -> String {

@@ -59,9 +59,13 @@ fn a_file_of_something_else_is_left_alone() {
     assert_eq!(open(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     assert_eq!(fs::read_to_string(&path).unwrap(), "years of work\n");
     assert!(open(Path::new("/dev/null")).is_err());
-    // One of 64 GiB without a line break: only as much as a header has is read.
-    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(64 << 30).unwrap();
-    assert_eq!(open(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    // 64 GiB without a line break, of which only the beginning and the end are read; also behind the right header.
+    for text in ["years of work", "tick,release_utc,lateness_ns\n"] {
+        fs::write(&path, text).unwrap();
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(64 << 30).unwrap();
+        assert_eq!(open(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists, "{text}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), 64 << 30, "{text}");
+    }
 }
 
 #[test]

@@ -173,7 +173,7 @@ impl Writer for Mcap {
     fn begin(&mut self, at: Moment) {
         self.file.begin(at);
         let has_messages = |chunks: &Chunks| chunks.messages() > 0 && !chunks.is_stuck();
-        if self.file.is_moved() {
+        if self.file.is_gone() {
             // The open file can still be finished where it is now.
             self.end();
             self.file.close();
