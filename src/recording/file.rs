@@ -134,6 +134,7 @@ impl RecordingFile {
         self.at = at;
     }
 
+    #[cfg(feature = "mcap")]
     pub(super) const fn now(&self) -> Instant {
         self.at.now
     }
