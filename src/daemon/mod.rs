@@ -3,6 +3,7 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `run` | main: an event loop that waits for nothing but the next event |
+//! | `finish` | the end of a run: every thread comes to its end, and the numbers are summed up |
 //! | `requests` | the flags by which others ask main for something |
 //! | `builder`, `assemble` | the thread that does what may block: reads the configuration, opens devices, starts workers |
 //! | `diff`, `change`, `running` | what differs, and the way from the set that runs to the set that is wanted |
@@ -18,6 +19,7 @@ mod builder;
 mod change;
 mod diff;
 mod failure;
+mod finish;
 mod metrics_thread;
 mod plan;
 mod recorder_thread;

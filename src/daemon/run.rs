@@ -6,8 +6,9 @@
 use super::builder::{Builder, Loader, Prepared};
 use super::change::{RunningSet, Threads};
 use super::failure::Failure;
-use super::metrics_thread::{MetricsEnd, MetricsThread, View};
-use super::recorder_thread::{RecorderEnd, RecorderThread};
+use super::finish::{self, Outcome, TICK_PATIENCE};
+use super::metrics_thread::{MetricsThread, View};
+use super::recorder_thread::RecorderThread;
 use super::reloads::Reloads;
 use super::requests::Requests;
 use super::running::Running;
@@ -16,7 +17,7 @@ use super::summary::{self, DaemonSummary, Snapshot};
 use super::tick_feed;
 use super::watch::{self, ServiceNotices};
 use crate::log::{LogOutput, Output};
-use crate::metrics::{Summary, Totals};
+use crate::metrics::Totals;
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::{memory, notify, signals, thread};
@@ -25,7 +26,6 @@ use crate::worker::WorkerEnd;
 use crossbeam_channel::{Receiver, never, select, unbounded};
 use std::path::PathBuf;
 use std::time::Duration;
-use tracing::{info, warn};
 
 /// How often progress is shown.
 const PROGRESS_EVERY: Span = Span::from_millis(250);
@@ -41,13 +41,6 @@ const QUICK_START: Span = Span::from_seconds(1);
 
 /// How long a snapshot waits for the metrics thread.
 const VIEW_PATIENCE: Span = Span::from_millis(500);
-
-/// How long a stop waits, in this order: for the ticks that run; for a log that takes nothing; for a file system that a
-/// recording is on; for the builder.
-const TICK_PATIENCE: Span = Span::from_seconds(10);
-const LOG_PATIENCE: Span = Span::from_seconds(2);
-const DISK_PATIENCE: Duration = Duration::from_secs(4);
-const BUILDER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How to run.
 #[derive(Clone, Debug, Default)]
@@ -81,15 +74,6 @@ pub struct Progress {
     pub elapsed: Span,
     /// What has happened so far.
     pub totals: Totals,
-}
-
-/// The result of a run.
-#[derive(Debug)]
-pub struct Outcome {
-    /// The numbers.
-    pub summary: Summary,
-    /// Why it ended early, or what its numbers are short of: a task that may end it, a thread that died or hangs.
-    pub fault: Option<String>,
 }
 
 /// Where the current change of the set is.
@@ -141,7 +125,12 @@ pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<
             progress(Progress { elapsed: KernelClock::monotonic().now() - epoch, totals });
         }
     }
-    Ok(daemon.finish())
+    if daemon.stopping.is_none() {
+        notify::stopping();
+    }
+    // A query that still waits gets no answer.
+    drop((daemon.waiting, daemon.status));
+    Ok(finish::finish(&daemon.host, daemon.set, daemon.threads, daemon.fault))
 }
 
 impl<'a> Daemon<'a> {
@@ -330,72 +319,5 @@ impl<'a> Daemon<'a> {
         let summary = summary::of_set(&self.host, &self.set, locked, view, &outputs, now);
         let snapshot = serde_json::to_string(&Snapshot { summary, daemon });
         snapshot.map_or_else(|error| format!("{{\"error\":\"{error}\"}}"), |text| text + "\n")
-    }
-
-    /// Lets every thread come to its end, and sums up.
-    fn finish(mut self) -> Outcome {
-        if self.stopping.is_none() {
-            notify::stopping();
-        }
-        // A query that still waits gets no answer.
-        drop((self.waiting, self.status));
-        let now = KernelClock::monotonic().now();
-        let mut fault = self.fault;
-        for running in self.set.all() {
-            let worker = &running.config.name;
-            match &running.end {
-                Some(WorkerEnd::Finished(finished)) => {
-                    self.threads.metrics.give_up(finished.report.given_up.clone());
-                }
-                Some(WorkerEnd::Died) => {
-                    fault = Some(format!("the thread of worker {worker} died; please report this"))
-                }
-                Some(WorkerEnd::Unused) => {}
-                None => {
-                    let text = match running.running_tick() {
-                        Some((task, n, lasting)) => {
-                            format!("tick {n} of task {} has not returned for {lasting}", running.task_name(task))
-                        }
-                        None => format!("worker {worker} did not stop within {TICK_PATIENCE}"),
-                    };
-                    fault = Some(format!("{text}; the counts of worker {worker} are those of its records"));
-                }
-            }
-            if let Some(id) = running.worker.failed() {
-                let task = running.task_name(id);
-                fault.get_or_insert_with(|| format!("task {task} has ended the run, as its section asks (\"exit\")"));
-            }
-        }
-        let Threads { metrics, recorder, builder } = self.threads;
-        let log_patience = Duration::from_nanos(LOG_PATIENCE.nanos().unsigned_abs());
-        let view = metrics.look_within(log_patience).unwrap_or_else(|| {
-            fault = Some("the log took nothing for too long, so the summary has no histograms".into());
-            View::default()
-        });
-        // By now the metrics thread has handed on every tick that the recorder is to have.
-        let (outputs, recorder) = recorder.close(DISK_PATIENCE);
-        match recorder {
-            RecorderEnd::Finished => {}
-            RecorderEnd::Panicked => fault = Some("the recorder thread panicked; please report this".into()),
-            RecorderEnd::HeldUp => {
-                let recorded = outputs.iter().filter_map(|output| output.recorded.as_ref());
-                let lost: u64 = recorded.map(|recorded| recorded.lost).sum();
-                let text = format!("recordings: a file system takes nothing; {lost} rows, blocks and ticks are lost");
-                warn!(lost, "{text}");
-                fault = Some(text);
-            }
-        }
-        let summary = summary::of_set(&self.host, &self.set, builder.memory_locked(), &view, &outputs, now);
-        for running in std::mem::take(&mut self.set.workers) {
-            builder.close(running);
-        }
-        if metrics.finish(LOG_PATIENCE) == MetricsEnd::Panicked {
-            fault = Some("the metrics thread panicked; please report this".into());
-        }
-        if let Err(activity) = builder.finish(BUILDER_PATIENCE) {
-            warn!("the builder thread is left behind, it does not come back from {activity}");
-        }
-        info!(ticks = view.totals.ticks, overruns = view.totals.overruns, skipped = view.totals.skipped, "stopped");
-        Outcome { summary, fault }
     }
 }

@@ -1,0 +1,88 @@
+//! The end of a run: every thread comes to its end, within a limited time each, and the numbers are summed up.
+
+use super::change::{RunningSet, Threads};
+use super::metrics_thread::{MetricsEnd, View};
+use super::recorder_thread::RecorderEnd;
+use super::summary;
+use crate::metrics::Summary;
+use crate::sys::clock::KernelClock;
+use crate::sys::host::Host;
+use crate::time::{Clock, Span};
+use crate::worker::WorkerEnd;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// How long a stop waits, in this order: for the ticks that run; for a log that takes nothing; for a file system that a
+/// recording is on; for the builder.
+pub(super) const TICK_PATIENCE: Span = Span::from_seconds(10);
+const LOG_PATIENCE: Span = Span::from_seconds(2);
+const DISK_PATIENCE: Duration = Duration::from_secs(4);
+const BUILDER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The result of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The numbers.
+    pub summary: Summary,
+    /// Why it ended early, or what its numbers are short of: a task that may end it, a thread that died or hangs.
+    pub fault: Option<String>,
+}
+
+/// Lets every thread come to its end, and sums up.
+pub(super) fn finish(host: &Host, mut set: RunningSet, threads: Threads, mut fault: Option<String>) -> Outcome {
+    let now = KernelClock::monotonic().now();
+    let Threads { metrics, recorder, builder } = threads;
+    for running in set.all() {
+        let worker = &running.config.name;
+        match &running.end {
+            Some(WorkerEnd::Finished(finished)) => {
+                metrics.give_up(finished.report.given_up.clone());
+            }
+            Some(WorkerEnd::Died) => fault = Some(format!("the thread of worker {worker} died; please report this")),
+            Some(WorkerEnd::Unused) => {}
+            None => {
+                let text = match running.running_tick() {
+                    Some((task, n, lasting)) => {
+                        format!("tick {n} of task {} has not returned for {lasting}", running.task_name(task))
+                    }
+                    None => format!("worker {worker} did not stop within {TICK_PATIENCE}"),
+                };
+                fault = Some(format!("{text}; the counts of worker {worker} are those of its records"));
+            }
+        }
+        if let Some(id) = running.worker.failed() {
+            let task = running.task_name(id);
+            fault.get_or_insert_with(|| format!("task {task} has ended the run, as its section asks (\"exit\")"));
+        }
+    }
+    let log_patience = Duration::from_nanos(LOG_PATIENCE.nanos().unsigned_abs());
+    let view = metrics.look_within(log_patience).unwrap_or_else(|| {
+        fault = Some("the log took nothing for too long, so the summary has no histograms".into());
+        View::default()
+    });
+    // By now the metrics thread has handed on every tick that the recorder is to have.
+    let (outputs, recorder) = recorder.close(DISK_PATIENCE);
+    match recorder {
+        RecorderEnd::Finished => {}
+        RecorderEnd::Panicked => fault = Some("the recorder thread panicked; please report this".into()),
+        RecorderEnd::HeldUp => {
+            let recorded = outputs.iter().filter_map(|output| output.recorded.as_ref());
+            let lost: u64 = recorded.map(|recorded| recorded.lost).sum();
+            let text = format!("recordings: a file system takes nothing; {lost} rows, blocks and ticks are lost");
+            warn!(lost, "{text}");
+            fault = Some(text);
+        }
+    }
+    let summary = summary::of_set(host, &set, builder.memory_locked(), &view, &outputs, now);
+    for running in std::mem::take(&mut set.workers) {
+        builder.close(running);
+    }
+    if metrics.finish(LOG_PATIENCE) == MetricsEnd::Panicked {
+        fault = Some("the metrics thread panicked; please report this".into());
+    }
+    if let Err(activity) = builder.finish(BUILDER_PATIENCE) {
+        warn!("the builder thread is left behind, it does not come back from {activity}");
+    }
+    info!(ticks = view.totals.ticks, overruns = view.totals.overruns, skipped = view.totals.skipped, "stopped");
+    Outcome { summary, fault }
+}
