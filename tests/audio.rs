@@ -150,7 +150,7 @@ fn a_tone_is_captured() {
     let wav = hound::WavReader::open(path).unwrap();
     assert_eq!((wav.spec().channels, wav.spec().sample_rate, wav.spec().bits_per_sample), (1, 48_000, 16));
     let samples: Vec<i16> = wav.into_samples().map(Result::unwrap).collect();
-    assert_eq!(samples.len() as f64, value(&summary, "frames", "last"), "every frame that was taken");
+    assert_eq!(samples.len() as f64, value(&summary, "frames", "last"), "every captured frame");
     assert_tone(&samples);
 }
 
@@ -349,7 +349,7 @@ fn inside_the_blocks_are_the_whole_tone() {
     let (heads, bytes) = captured(&mut *task, 5 * 48_000, 2);
     let mut next = 0;
     for (head, frames) in &heads {
-        assert_eq!(head.index, next, "no frame is missing and none is there twice");
+        assert_eq!(head.index, next, "no frame is missing or duplicated");
         next += frames;
     }
     assert!(heads.is_sorted_by_key(|(head, _)| head.at));

@@ -142,6 +142,6 @@ fn a_guarded_send_does_not_hang_where_a_bare_one_does() {
     let bare = bare(cpu);
     match bare.longest >= HANG {
         true => assert!(guarded.longest.nanos() < bare.longest.nanos() / 10, "{guarded:?}, {bare:?}"),
-        false => println!("the bare channel did not hang this time: there is nothing to compare"),
+        false => println!("the bare channel did not hang this time: nothing to compare"),
     }
 }

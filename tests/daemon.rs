@@ -287,7 +287,7 @@ fn a_full_disk_loses_rows_and_nothing_else() {
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", "size=16k", "hertzd-test"]).arg(&disk);
     if !is_root() || !mount.output().is_ok_and(|output| output.status.success()) {
-        println!("skipped: mounting a small disk takes root");
+        println!("skipped: mounting a small disk needs root");
         return;
     }
     let _mounted = Mounted(disk.clone());
@@ -322,7 +322,7 @@ fn an_ordinary_user_sees_what_was_refused() {
         let mut unprivileged = Command::new("setpriv");
         unprivileged.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
         if !Command::new("setpriv").arg("--version").output().is_ok_and(|output| output.status.success()) {
-            println!("skipped: there is no setpriv to stop being root with");
+            println!("skipped: there is no setpriv to drop root with");
             return;
         }
         run_in(folder, unprivileged, config, &args)
@@ -334,7 +334,7 @@ fn an_ordinary_user_sees_what_was_refused() {
     let summary = ended.summary();
     assert_eq!(count(task(&summary, "a"), "due"), 500);
     if granted(&summary) != "other" {
-        println!("skipped: this user may be real-time");
+        println!("skipped: this user may use real-time policies");
         return;
     }
     let refused = summary["workers"][0]["refused"].as_array().unwrap();

@@ -60,7 +60,7 @@ impl Etc {
 
     /// The report, with the folder's path removed.
     fn refused(&self) -> String {
-        let report = self.try_load().expect_err("it is wrong").to_string();
+        let report = self.try_load().expect_err("the configuration is invalid").to_string();
         report.replace(&format!("{}/", self.0.path().display()), "")
     }
 

@@ -365,7 +365,7 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
     let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
     let values = |name| &task(name).values;
-    assert!(task("loadavg").errors > 0, "the file was gone for a while");
+    assert!(task("loadavg").errors > 0, "reads failed while the file was missing");
     assert!(values("loadavg")["15 min"].last.is_some());
     assert_eq!(task("published").errors, 0, "a file that is replaced");
     assert!(values("published")["value"].max > Some(0.0));
@@ -390,7 +390,7 @@ fn replacing_tasks_allocates_nothing() {
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks and 60 exchanges");
     let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
     // Only the stop gives up debt, if there is any at that moment.
-    assert_eq!(task("probe").ran, ticks, "the probe goes on through all of it");
+    assert_eq!(task("probe").ran, ticks, "the probe ran at every tick");
     assert!(task("stays").due >= 200, "60 reloads take 1.2 s: {}", task("stays").due);
     assert_eq!(task("edited").rate, "110/1");
 }

@@ -2,7 +2,7 @@
 //! of the process, in all libraries.
 
 #![cfg(feature = "audio")]
-#![expect(unsafe_code, reason = "the C library's allocator cannot be stood in for without")]
+#![expect(unsafe_code, reason = "replacing the C library's allocator requires it")]
 
 use hertzd::channels::{Queue, blocks};
 use hertzd::config::Kinds;
@@ -93,7 +93,7 @@ fn a_tick_of_audio_allocates_nothing() {
     drop(black_box(vec![0_u8; 64]));
     assert_eq!(CALLS.get() - before, 2, "Rust's allocations are counted");
     if !Path::new("/usr/share/alsa/alsa.conf").exists() {
-        println!("skipped: ALSA has no configuration here, and so no null device");
+        println!("skipped: ALSA has no configuration here, and thus no null device");
         return;
     }
     for keys in ["", "channels = 8\nsample-format = \"s32\"\n", "channels = 1\nsample-format = \"f32\"\n"] {

@@ -96,11 +96,11 @@ fn traced(spin: &str, tasks: &str) -> Option<(Trace, Value)> {
     let seen = fs::read_to_string(ended.folder.path().join("strace")).unwrap_or_default();
     if seen.is_empty() {
         let refusal = fs::read_to_string(ended.folder.path().join("refusal")).unwrap();
-        println!("skipped: strace may not look: {refusal}");
+        println!("skipped: strace may not attach: {refusal}");
         return None;
     }
     if !outlasted {
-        println!("skipped: the run was over before strace was; what was traced is more than the loop");
+        println!("skipped: the run ended before strace did, so the trace has more than the loop");
         return None;
     }
     assert!(ended.status.success(), "{}", ended.describe());
@@ -186,7 +186,7 @@ fn a_sensor_costs_one_read_a_tick() {
 #[cfg(feature = "audio")]
 fn audio_costs_no_call_of_its_own() {
     if !std::path::Path::new("/usr/share/alsa/alsa.conf").exists() {
-        println!("skipped: ALSA has no configuration here, and so no null device");
+        println!("skipped: ALSA has no configuration here, and thus no null device");
         return;
     }
     let audio = "[task.sound]\nkind = \"audio\"\nrate = \"100 Hz\"\ndevice = \"null\"\nsample-rate = 8000\n\

@@ -33,7 +33,7 @@ fn the_readme_shows_the_example() {
 #[test]
 fn the_readmes_example_builds_in_a_new_crate_and_ticks() {
     let Some(cargo) = std::env::var_os("CARGO") else {
-        println!("skipped: needs cargo; run this by `cargo test`");
+        println!("skipped: needs cargo; run this with `cargo test`");
         return;
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -374,7 +374,7 @@ fn order_is_by_deadline(case: &Case, outcome: &Outcome) -> Result<(), TestCaseEr
     let mut finished = i128::MIN;
     for record in &outcome.records {
         let started = case.since_epoch(record.started());
-        prop_assert!(started >= finished, "it overlaps the tick before it: {:?}", record);
+        prop_assert!(started >= finished, "it overlaps the previous tick: {:?}", record);
         finished = case.since_epoch(record.finished());
 
         let own = case.since_epoch(record.release) + i128::from(case.tasks[record.task as usize].deadline);

@@ -141,7 +141,7 @@ fn state(pid: u32, thread: u32) -> Option<char> {
 fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
     let (folder, path) = with_disk();
     let Some(disk) = Disk::mount(folder.path(), path.clone()) else {
-        println!("skipped: making and mounting a file system takes root, loop devices and mkfs.ext4");
+        println!("skipped: making and mounting a file system needs root, loop devices and mkfs.ext4");
         return;
     };
     let mut running = with_socket(folder, &recording(100));
@@ -165,7 +165,7 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
     let took = now() - asked;
     println!("ended {took} after SIGTERM");
     assert!(took < HANGS);
-    assert_eq!(state(pid, recorder), Some('D'), "the file system was frozen all the while");
+    assert_eq!(state(pid, recorder), Some('D'), "the file system was frozen throughout");
     drop(thawed);
     let ended = running.wait();
     assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
@@ -246,8 +246,8 @@ fn a_tick_that_never_returns_holds_up_neither_status_nor_stop() {
     fs::write(running.folder().join("test.toml"), edited).unwrap();
     running.signal("HUP");
     wait_for_snapshot(&mut running, "the reload is under way", |seen| task(seen, "beside")["rate"] == "200/1");
-    wait_for_snapshot(&mut running, "others tick", |seen| count(task(seen, "beside"), "ran") > 100);
-    assert_eq!(count(&snapshot(&running)["daemon"], "reloads"), 0, "it cannot end");
+    wait_for_snapshot(&mut running, "other tasks tick", |seen| count(task(seen, "beside"), "ran") > 100);
+    assert_eq!(count(&snapshot(&running)["daemon"], "reloads"), 0, "the reload cannot finish");
     let ended = stopped(running);
     assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
     let summary = ended.summary();
@@ -309,7 +309,7 @@ fn a_refused_reload_leaves_no_worker_behind() {
     }
     fs::write(running.folder().join("test.toml"), config.replace("rate = 100", "rate = 50")).unwrap();
     assert!(ask(&running, &["reload"]).status.success());
-    wait_for_snapshot(&mut running, "it ticks on", |seen| count(task(seen, "beside"), "ran") > 10);
+    wait_for_snapshot(&mut running, "it keeps ticking", |seen| count(task(seen, "beside"), "ran") > 10);
     let ended = stopped(running);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let summary = ended.summary();

@@ -67,9 +67,9 @@ print(json.dumps([next((e.message[:300] for e in v.iter_errors(i)), None) for i 
 fn refusals(schema: &Value, instances: &[Value]) -> Option<Vec<Option<String>>> {
     let mut python = Command::new("python3");
     python.args(["-c", VALIDATOR]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let there = Command::new("python3").args(["-c", "import jsonschema"]).output();
-    if !there.is_ok_and(|output| output.status.success()) {
-        println!("skipped: python3 has no jsonschema to judge with");
+    let installed = Command::new("python3").args(["-c", "import jsonschema"]).output();
+    if !installed.is_ok_and(|output| output.status.success()) {
+        println!("skipped: python3 has no package jsonschema");
         return None;
     }
     let mut child = python.spawn().unwrap();

@@ -283,7 +283,7 @@ fn each_sleep_uses_up_one_oversleep() {
         (lines.iter().map(|line| line.lateness() / 1_000_000).collect(), summary)
     };
     let (lateness, summary) = late(&text(""));
-    assert_eq!(lateness, [0, 1, 2, 3, 1, 2, 3, 1], "the first tick is not slept for");
+    assert_eq!(lateness, [0, 1, 2, 3, 1, 2, 3, 1], "no sleep precedes the first tick");
     let worker = &summary.workers[0];
     assert_eq!((worker.wakes, worker.oversleep_ns.count), (7, 7), "{worker:?}");
     assert_eq!((worker.oversleep_ns.min, worker.oversleep_ns.max), (1_000_000, 3_000_000), "{worker:?}");

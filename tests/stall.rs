@@ -73,7 +73,7 @@ fn a_stall_shows_and_is_accounted_for() {
         assert!(nanos(task, "lateness_ns", "p99_9") >= STALL.nanos() / 2, "{name}");
         assert!(skipped + kept + 2 >= 2_000, "{name}");
         if kept > 1 {
-            assert!(overruns >= 1, "{name}: what is kept ends after its deadline");
+            assert!(overruns >= 1, "{name}: kept releases finish after their deadline");
         }
     }
 }
