@@ -2,6 +2,7 @@
 //! `/proc`; may block; not for a hot thread.
 
 use serde_json::Value;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where devices are listed.
@@ -74,19 +75,17 @@ pub(crate) fn first_line(path: &Path) -> Option<String> {
 }
 
 /// The files of a folder whose names are this prefix and a number, in the order of those numbers.
-pub(crate) fn numbered(folder: &Path, prefix: &str) -> Vec<(u32, String)> {
+pub(crate) fn numbered(folder: &Path, prefix: &str) -> io::Result<Vec<(u32, String)>> {
     let number = |name: String| Some((name.strip_prefix(prefix)?.parse().ok()?, name));
-    let mut found: Vec<_> = file_names(folder).into_iter().filter_map(number).collect();
+    let mut found: Vec<_> = file_names(folder)?.into_iter().filter_map(number).collect();
     found.sort();
-    found
+    Ok(found)
 }
 
 /// The names of the files in a folder, in order.
-pub(crate) fn file_names(folder: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return Vec::new();
-    };
+pub(crate) fn file_names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = std::fs::read_dir(folder)?;
     let mut names: Vec<_> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     names.sort();
-    names
+    Ok(names)
 }

@@ -13,7 +13,7 @@ const SHOWN: usize = 4;
 
 /// The name and the node of each chip, by number.
 pub(super) fn chips(roots: &Roots) -> Vec<(String, PathBuf)> {
-    let chips = numbered(&roots.sys.join("bus/gpio/devices"), "gpiochip");
+    let chips = numbered(&roots.sys.join("bus/gpio/devices"), "gpiochip").unwrap_or_default();
     chips.into_iter().map(|(_, name)| (name.clone(), roots.dev.join(name))).collect()
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 pub(super) fn adapters(sys: &Path) -> Vec<(u32, String)> {
     let folder = sys.join("bus/i2c/devices");
     let named = |(number, bus): (u32, String)| (number, first_line(&folder.join(&bus).join("name")).unwrap_or(bus));
-    numbered(&folder, "i2c-").into_iter().map(named).collect()
+    numbered(&folder, "i2c-").unwrap_or_default().into_iter().map(named).collect()
 }
 
 /// The buses, each with a section that names it; a chip's address and registers are still to be filled in.
@@ -40,7 +40,7 @@ pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
             class: "i2c",
             name: name.clone(),
             node: Some(dev.display().to_string()),
-            about: file_names(&folder).into_iter().filter_map(chip).collect(),
+            about: file_names(&folder).unwrap_or_default().into_iter().filter_map(chip).collect(),
             needs,
             refused: (dev.exists() && !may_open(&dev, true)).then(|| access::permission(&dev)),
             task: bus,

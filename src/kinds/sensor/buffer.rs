@@ -7,7 +7,7 @@ use super::find::{self, ByName, Candidate, Class};
 use super::iio::{self, file_error};
 use super::layout::{SampleLayout, positions};
 use super::settings::BufferSettings;
-use crate::kinds::device::{DeviceId, OpenDevice, Refusal, first_line, numbered};
+use crate::kinds::device::{DeviceId, OpenDevice, Refusal, file_names, first_line, numbered};
 use crate::sys::clock::{KernelClock, utc_offset};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -136,9 +136,8 @@ fn in_order(elements: &Path, channels: Vec<String>) -> Result<Vec<(String, Sampl
 
 /// All channels that the device can capture; the wanted ones must be among them.
 fn listed(elements: &Path, wanted: &[String]) -> Result<Vec<String>, String> {
-    let listed = std::fs::read_dir(elements).map_err(|error| file_error("list", elements, &error))?;
-    let files = listed.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let mut there: Vec<_> = files.filter_map(|file| file.strip_suffix("_en").map(str::to_owned)).collect();
+    let files = file_names(elements).map_err(|error| file_error("list", elements, &error))?;
+    let mut there: Vec<_> = files.iter().filter_map(|file| file.strip_suffix("_en").map(str::to_owned)).collect();
     there.sort();
     if let Some(unknown) = wanted.iter().find(|channel| !there.contains(channel)) {
         let known: Vec<_> = there.iter().filter(|channel| *channel != TIMESTAMP).cloned().collect();
@@ -171,7 +170,8 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 /// Name and folder of every trigger, in the order of their numbers.
 pub(super) fn triggers(sys: &Path) -> Vec<(String, PathBuf)> {
     let devices = sys.join("bus/iio/devices");
-    let folders = numbered(&devices, "trigger").into_iter().map(|(_, trigger)| devices.join(trigger));
+    let folders =
+        numbered(&devices, "trigger").unwrap_or_default().into_iter().map(|(_, trigger)| devices.join(trigger));
     folders.filter_map(|folder| Some((first_line(&folder.join("name"))?, folder))).collect()
 }
 

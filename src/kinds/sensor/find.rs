@@ -1,9 +1,9 @@
 //! Devices of `/sys` by their names: the numbers in `hwmon3` and `iio:device0` change from boot to boot, and when a device
 //! comes back. Reads small files; may block; not for a hot thread.
 
-use crate::kinds::device::{Refusal, first_line};
+use crate::kinds::device::{Refusal, first_line, numbered};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 /// Which device is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,22 +54,17 @@ pub(super) struct Candidate {
 pub(super) fn all(class: Class, sys: &Path) -> io::Result<Vec<Candidate>> {
     let (_, devices, prefix) = class.facts();
     let mut found = Vec::new();
-    for entry in fs::read_dir(sys.join(devices))? {
-        let folder = entry?.path();
-        let node = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let Some(number) = node.strip_prefix(prefix).and_then(|number| number.parse::<u64>().ok()) else {
-            continue;
-        };
+    for (_, node) in numbered(&sys.join(devices), prefix)? {
+        let folder = sys.join(devices).join(&node);
         // It may go in between.
         let Some(name) = first_line(&folder.join("name")) else {
             continue;
         };
         let device = parent(class, &folder).unwrap_or_else(|| node.clone());
         let label = first_line(&folder.join("label"));
-        found.push((number, Candidate { folder, node, name, label, device }));
+        found.push(Candidate { folder, node, name, label, device });
     }
-    found.sort_by_key(|(number, _)| *number);
-    Ok(found.into_iter().map(|(_, candidate)| candidate).collect())
+    Ok(found)
 }
 
 /// The wanted device.

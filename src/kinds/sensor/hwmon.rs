@@ -1,8 +1,7 @@
 //! What the names of hwmon's files say about their numbers: the kernel's `Documentation/hwmon/sysfs-interface.rst` and
 //! `Documentation/ABI/testing/sysfs-class-hwmon`. Reads small files of `/sys`; not for a hot thread.
 
-use crate::kinds::device::first_line;
-use std::fs;
+use crate::kinds::device::{file_names, first_line};
 use std::io;
 use std::path::Path;
 
@@ -64,13 +63,8 @@ pub(super) fn stem(file: &str) -> &str {
 /// All files that hold a measured value, in the order of their kinds and numbers, each with a name: its label, unless
 /// that is the label or the stem of another one, else its stem.
 pub(super) fn inputs(folder: &Path) -> io::Result<Vec<(String, String)>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        if name.ends_with("_input") {
-            files.push(name);
-        }
-    }
+    let mut files = file_names(folder)?;
+    files.retain(|file| file.ends_with("_input"));
     files.sort_by_key(|file| {
         let (head, digits) = file.split_at(file.find(|c: char| c.is_ascii_digit()).unwrap_or(file.len()));
         let number = digits.split('_').next().and_then(|digits| digits.parse::<u64>().ok());
@@ -92,6 +86,7 @@ pub(super) fn inputs(folder: &Path) -> io::Result<Vec<(String, String)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn names_say_scale_and_unit() {
@@ -140,17 +135,8 @@ mod tests {
             fs::write(folder.path().join(file), content).unwrap();
         }
         let inputs = inputs(folder.path()).unwrap();
-        let pairs: Vec<_> = inputs.iter().map(|(file, name)| (file.as_str(), name.as_str())).collect();
-        assert_eq!(
-            pairs,
-            [
-                ("fan1_input", "fan1"),
-                ("temp2_input", "Core 0"),
-                ("temp3_input", "temp3"),
-                ("temp4_input", "temp4"),
-                ("temp5_input", "temp5"),
-                ("temp10_input", "temp10")
-            ]
-        );
+        let files = ["fan1", "temp2", "temp3", "temp4", "temp5", "temp10"].map(|stem| format!("{stem}_input"));
+        let names = ["fan1", "Core 0", "temp3", "temp4", "temp5", "temp10"].map(str::to_owned);
+        assert!(inputs.iter().cloned().eq(files.into_iter().zip(names)), "{inputs:?}");
     }
 }

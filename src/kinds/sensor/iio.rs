@@ -2,43 +2,40 @@
 //! Reads small files of `/sys`; not for a hot thread.
 
 use super::number::Number;
+use crate::kinds::device::file_names;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Type of a channel, what its scaled value is multiplied by, the unit then.
+/// Types of channels, what their scaled values are multiplied by, the unit then.
 const UNITS: &[(&str, f64, &str)] = &[
-    ("accel", 1.0, "m/s²"),
-    ("gravity", 1.0, "m/s²"),
+    ("accel gravity", 1.0, "m/s²"),
     ("anglvel", 1.0, "rad/s"),
-    ("angl", 1.0, "rad"),
-    ("phase", 1.0, "rad"),
+    ("angl deltaangl phase", 1.0, "rad"),
     ("incli", 1.0, "°"),
     ("magn", 1.0, "G"),
     ("temp", 0.001, "°C"),
-    ("voltage", 0.001, "V"),
-    ("altvoltage", 0.001, "V"),
+    ("voltage altvoltage", 0.001, "V"),
     ("current", 0.001, "A"),
     ("power", 0.001, "W"),
     ("energy", 1.0, "J"),
     ("pressure", 1.0, "kPa"),
     ("humidityrelative", 0.001, "%"),
+    ("concentration", 1.0, "%"),
     ("illuminance", 1.0, "lx"),
     ("colortemp", 1.0, "K"),
     ("distance", 1.0, "m"),
-    ("velocity", 1.0, "m/s"),
+    ("velocity deltavelocity", 1.0, "m/s"),
     ("capacitance", 1.0, "nF"),
     ("resistance", 1.0, "Ω"),
-    ("concentration", 1.0, "%"),
     ("electricalconductivity", 1.0, "S/m"),
     ("massconcentration", 1.0, "µg/m³"),
-    ("deltaangl", 1.0, "rad"),
-    ("deltavelocity", 1.0, "m/s"),
 ];
 
 /// What the scaled value of a channel (`in_accel_x`) is multiplied by, and the unit then.
 pub(super) fn unit(channel: &str) -> (f64, &'static str) {
-    UNITS.iter().find(|(known, ..)| *known == kind(channel)).map_or((1.0, ""), |(_, factor, unit)| (*factor, *unit))
+    let is_it = |known: &&(&str, f64, &str)| known.0.split(' ').any(|one| one == kind(channel));
+    UNITS.iter().find(is_it).map_or((1.0, ""), |(_, factor, unit)| (*factor, *unit))
 }
 
 /// `accel` of `in_accel_x`.
@@ -90,14 +87,8 @@ pub(super) fn is_value(file: &str) -> bool {
 
 /// All files that hold a channel's value, sorted, with the names of the values. The raw file wins if a channel has both.
 pub(super) fn inputs(folder: &Path) -> io::Result<Vec<(String, String)>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let file = entry?.file_name().to_string_lossy().into_owned();
-        if is_value(&file) {
-            files.push(file);
-        }
-    }
-    files.sort();
+    let mut files = file_names(folder)?;
+    files.retain(|file| is_value(file));
     let raw: Vec<_> = files.iter().filter(|file| is_raw(file)).map(|file| channel(file).to_owned()).collect();
     files.retain(|file| is_raw(file) || !raw.iter().any(|raw| raw == channel(file)));
     let named = |file: String| (file.clone(), value_name(&file).to_owned());

@@ -54,7 +54,8 @@ fn iio_device(one: &Candidate, mut keys: Keys, roots: &Roots) -> FoundDevice {
     let polled: Vec<_> = iio::inputs(&one.folder).unwrap_or_default().into_iter().map(|(file, _)| file).collect();
     let is_readable = |file: &String| std::fs::read(one.folder.join(file)).is_ok();
     let channel = |file: String| file.strip_suffix("_en").map(str::to_owned);
-    let buffered: Vec<_> = file_names(&one.folder.join("scan_elements")).into_iter().filter_map(channel).collect();
+    let buffered: Vec<_> =
+        file_names(&one.folder.join("scan_elements")).unwrap_or_default().into_iter().filter_map(channel).collect();
     let mut about = vec![match polled.is_empty() {
         true => "no channel that can be polled".to_owned(),
         false => format!("polled: {}", polled.join(", ")),

@@ -22,7 +22,7 @@ pub(super) fn cameras(roots: &Roots) -> Vec<Camera> {
         let name = first_line(&folder.join(&node).join("name")).unwrap_or_else(|| node.clone());
         Camera { path: roots.dev.join(node), name }
     };
-    numbered(&folder, "video").into_iter().map(camera).collect()
+    numbered(&folder, "video").unwrap_or_default().into_iter().map(camera).collect()
 }
 
 /// What a camera says of itself.
@@ -84,7 +84,9 @@ pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
 /// A link to the node that stays the same when numbers change, or else the node.
 fn stable_path(node: &Path, roots: &Roots) -> PathBuf {
     let folders = ["v4l/by-id", "v4l/by-path"].map(|folder| roots.dev.join(folder));
-    let mut links = folders.iter().flat_map(|folder| file_names(folder).into_iter().map(|link| folder.join(link)));
+    let mut links = folders
+        .iter()
+        .flat_map(|folder| file_names(folder).unwrap_or_default().into_iter().map(|link| folder.join(link)));
     let target = node.canonicalize().ok();
     links.find(|link| target.is_some() && link.canonicalize().ok() == target).unwrap_or_else(|| node.to_owned())
 }

@@ -1,9 +1,14 @@
 //! Buffers of IIO devices, on a made-up `/sys`.
 
 use super::*;
+use crate::channels::{BlockReceiver, Format, Queue, blocks};
+use crate::sys::clock::KernelClock;
+use crate::time::Clock;
+use std::io::Write;
 
 /// An IIO device with a buffer and a trigger; its node is a file that samples are put behind.
-fn buffered_device(sys: &Sys, number: u32) -> (PathBuf, PathBuf) {
+fn buffered_device(number: u32) -> (Sys, PathBuf, PathBuf) {
+    let sys = Sys::new();
     let folder = sys.iio(
         number,
         "0-0068",
@@ -41,7 +46,7 @@ fn buffered_device(sys: &Sys, number: u32) -> (PathBuf, PathBuf) {
     fs::write(trigger.join("sampling_frequency"), "50.000\n").unwrap();
     let node = sys.root().join(format!("dev/iio:device{number}"));
     fs::write(&node, "").unwrap();
-    (folder, node)
+    (sys, folder, node)
 }
 
 fn from_the_buffer(change: impl FnOnce(&mut BufferSettings)) -> SensorSettings {
@@ -65,16 +70,20 @@ fn sample(voltage: u16, accel: i16, at: i64) -> Vec<u8> {
     bytes
 }
 
+fn connect(sensor: &mut dyn Task) -> BlockReceiver {
+    let (sender, receiver) = blocks(Queue::Fifo, &sensor.stream().unwrap());
+    sensor.connect(sender);
+    receiver
+}
+
 fn put(node: &Path, samples: &[Vec<u8>]) {
-    use std::io::Write;
     let mut file = fs::OpenOptions::new().append(true).open(node).unwrap();
     file.write_all(&samples.concat()).unwrap();
 }
 
 #[test]
 fn a_buffer_is_set_up_and_switched_off_again() {
-    let sys = Sys::new();
-    let (folder, _) = buffered_device(&sys, 0);
+    let (sys, folder, _) = buffered_device(0);
     let sensor = sys.open(from_the_buffer(|_| {})).unwrap();
     let says = |file: &str| fs::read_to_string(folder.join(file)).unwrap().trim().to_owned();
     for (file, wanted) in [
@@ -102,15 +111,12 @@ fn a_buffer_is_set_up_and_switched_off_again() {
 
 #[test]
 fn every_sample_is_taken_once() {
-    use crate::channels::{Format, Queue, blocks};
-    let sys = Sys::new();
-    let (_, node) = buffered_device(&sys, 0);
+    let (sys, _, node) = buffered_device(0);
     let mut sensor = sys.open(from_the_buffer(|_| {})).unwrap();
     let shape = sensor.stream().unwrap();
     let Format::Samples(channels) = &shape.format else { panic!("{shape:?}") };
     assert_eq!((channels.len(), shape.largest, shape.bytes_per_second), (2, 8 * 24, 2_400.0));
-    let (sender, mut receiver) = blocks(Queue::Fifo, &shape);
-    sensor.connect(sender);
+    let mut receiver = connect(&mut *sensor);
 
     let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
     assert!(done.is_ok() && values[0].is_nan() && values[2..] == [0.0, 0.0, 0.0], "{values:?}");
@@ -140,8 +146,7 @@ fn every_sample_is_taken_once() {
 
 #[test]
 fn a_buffer_that_was_full_before_the_first_tick_counts_for_nothing() {
-    let sys = Sys::new();
-    let (_, node) = buffered_device(&sys, 0);
+    let (sys, _, node) = buffered_device(0);
     let mut sensor = sys.open(from_the_buffer(|_| {})).unwrap();
     // More than the buffer holds.
     put(&node, &(0..10).map(|index| sample(9, 9, index * 10_000_000)).collect::<Vec<_>>());
@@ -153,14 +158,11 @@ fn a_buffer_that_was_full_before_the_first_tick_counts_for_nothing() {
 
 #[test]
 fn blocks_are_of_4096_samples_at_the_most() {
-    use crate::channels::{Queue, blocks};
-    let sys = Sys::new();
-    let (_, node) = buffered_device(&sys, 0);
+    let (sys, _, node) = buffered_device(0);
     let mut sensor = sys.open(from_the_buffer(|buffer| buffer.length = 10_000)).unwrap();
     let shape = sensor.stream().unwrap();
     assert_eq!(shape.largest, 4_096 * 24);
-    let (sender, mut receiver) = blocks(Queue::Fifo, &shape);
-    sensor.connect(sender);
+    let mut receiver = connect(&mut *sensor);
     tick_at(&mut *sensor, Instant::ZERO).1.unwrap();
     put(&node, &(0..9_000).map(|index| sample(5, -2, index * 10_000_000)).collect::<Vec<_>>());
     let (values, _) = tick_at(&mut *sensor, Instant::ZERO);
@@ -172,23 +174,22 @@ fn blocks_are_of_4096_samples_at_the_most() {
 }
 
 #[test]
-fn samples_that_should_come_and_do_not_are_told() {
-    let sys = Sys::new();
-    let (_, node) = buffered_device(&sys, 0);
+fn missing_samples_are_reported() {
+    let (sys, _, node) = buffered_device(0);
     let trigger = sys.root().join("bus/iio/devices/trigger0/name");
     let at = |seconds| Instant::ZERO + Span::from_seconds(seconds);
     let mut sensor = sys.open(from_the_buffer(|_| {})).unwrap();
     for second in 0..6 {
         tick_at(&mut *sensor, at(second)).1.unwrap();
     }
-    let (values, silent) = tick_at(&mut *sensor, at(6));
-    assert_eq!(silent.unwrap_err().to_string(), "the device gives no samples");
+    let (values, stalled) = tick_at(&mut *sensor, at(6));
+    assert_eq!(stalled.unwrap_err().to_string(), "the device gives no samples");
     assert_eq!(values[2..], [0.0, 0.0, 0.0]);
     put(&node, &[sample(5, -2, 1_000)]);
     tick_at(&mut *sensor, at(7)).1.unwrap();
     drop(sensor);
 
-    // Whoever fires a trigger by hand may take his time.
+    // A trigger fired by hand has no period.
     fs::write(trigger, "sysfstrig1\n").unwrap();
     let mut sensor = sys.open(from_the_buffer(|buffer| buffer.trigger = Some("sysfstrig1".into()))).unwrap();
     for second in 0..100 {
@@ -197,9 +198,8 @@ fn samples_that_should_come_and_do_not_are_told() {
 }
 
 #[test]
-fn what_a_buffer_cannot_do_is_said() {
-    let sys = Sys::new();
-    let (folder, node) = buffered_device(&sys, 0);
+fn what_a_buffer_cannot_do_is_refused() {
+    let (sys, folder, node) = buffered_device(0);
     let refused = |change: fn(&mut BufferSettings)| {
         let error = sys.open(from_the_buffer(change)).err().unwrap();
         (error.key, error.message.replace(&folder.display().to_string(), "DEVICE"))
@@ -227,15 +227,9 @@ fn what_a_buffer_cannot_do_is_said() {
 
 #[test]
 fn all_channels_are_captured_unless_some_are_named() {
-    let sys = Sys::new();
-    let (folder, _) = buffered_device(&sys, 3);
+    let (sys, folder, _) = buffered_device(3);
     fs::write(sys.root().join("bus/iio/devices/trigger0/name"), "toy-dev3\n").unwrap();
-    let sensor = sys
-        .open(from_the_buffer(|buffer| {
-            buffer.channels.clear();
-            buffer.trigger = None;
-        }))
-        .unwrap();
+    let sensor = sys.open(from_the_buffer(|buffer| (buffer.channels, buffer.trigger) = (Vec::new(), None))).unwrap();
     let names: Vec<_> = columns(&*sensor).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["voltage0", "accel_x", "accel_y", "samples", "overflows", "gaps"]);
     assert_eq!(fs::read_to_string(folder.join("trigger/current_trigger")).unwrap(), "toy-dev3", "its own");
@@ -243,17 +237,12 @@ fn all_channels_are_captured_unless_some_are_named() {
 
 #[test]
 fn samples_without_a_time_are_dated_by_the_period() {
-    use crate::channels::{Queue, blocks};
-    use crate::sys::clock::KernelClock;
-    use crate::time::Clock;
-    let sys = Sys::new();
-    let (folder, node) = buffered_device(&sys, 0);
+    let (sys, folder, node) = buffered_device(0);
     for what in ["en", "index", "type"] {
         fs::remove_file(folder.join(format!("scan_elements/in_timestamp_{what}"))).unwrap();
     }
     let mut sensor = sys.open(from_the_buffer(|_| {})).unwrap();
-    let (sender, mut receiver) = blocks(Queue::Fifo, &sensor.stream().unwrap());
-    sensor.connect(sender);
+    let mut receiver = connect(&mut *sensor);
     let mut read = |count: usize| {
         put(&node, &vec![sample(5, -2, 0)[..4].to_vec(); count]);
         let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
@@ -277,8 +266,7 @@ fn samples_without_a_time_are_dated_by_the_period() {
 
 #[test]
 fn the_frequency_of_a_channel_is_known_without_naming_it() {
-    let sys = Sys::new();
-    let (folder, _) = buffered_device(&sys, 0);
+    let (sys, folder, _) = buffered_device(0);
     fs::remove_file(sys.root().join("bus/iio/devices/trigger0/sampling_frequency")).unwrap();
     fs::write(folder.join("in_accel_sampling_frequency"), "125\n").unwrap();
     let settings = from_the_buffer(|buffer| (buffer.channels, buffer.sampling_frequency) = (Vec::new(), None));
@@ -288,8 +276,7 @@ fn the_frequency_of_a_channel_is_known_without_naming_it() {
 
 #[test]
 fn a_quaternion_gives_all_its_fields() {
-    let sys = Sys::new();
-    let (folder, node) = buffered_device(&sys, 0);
+    let (sys, folder, node) = buffered_device(0);
     fs::rename(folder.join("scan_elements/in_accel_x_en"), folder.join("scan_elements/in_rot_quaternion_en")).unwrap();
     fs::write(folder.join("scan_elements/in_rot_quaternion_index"), "1").unwrap();
     fs::write(folder.join("scan_elements/in_rot_quaternion_type"), "le:s16/16X4>>0").unwrap();
