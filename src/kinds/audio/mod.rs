@@ -1,12 +1,9 @@
 //! The kind `audio`: captures sound from an ALSA device, without blocking and without a thread of its own.
 //!
-//! Each tick takes everything that the device has gathered since the tick before, so that the blocks of all ticks, one
-//! after the other, are the whole stream. Frames that the device overwrote because the ticks came too late are an xrun:
-//! counted, reported as an error, and skipped in the index of the next block.
-//!
-//! The time of a frame is when it was heard, on the monotonic clock, which is read once per tick. On the hot thread
-//! nothing is opened, closed, started or recovered: a device that stopped is reopened like one that is gone
-//! ([`Reconnecting`]).
+//! Each tick takes everything that the device has gathered since the tick before, so the blocks of all ticks are the whole
+//! stream. Frames that the device overwrote because a tick came late are an xrun: counted, reported as an error, and
+//! skipped in the index of the next block. The time of a frame is when it was heard, on the monotonic clock, which is
+//! read once per tick. The hot thread never opens, starts or recovers a device ([`Reconnecting`] does).
 
 mod device;
 mod drift;

@@ -1,9 +1,8 @@
 //! A device that may come and go: the hot thread uses it while it is there, and another thread reopens it after it has gone.
 //!
-//! The hot thread never opens or closes anything. It hands a lost device over with one store into a ring, which wakes
-//! no one; a thread of the process, `hertzd-devices`, polls all such rings and closes and reopens each lost device on a
-//! thread of its own, so that one which blocks delays no other. The reopened device comes back over another ring, and the
-//! task finds it at its next tick. No clock is read here.
+//! The hot thread never opens or closes anything. It hands a lost device over with one store into a ring. The thread
+//! `hertzd-devices` polls all such rings, and closes and reopens each lost device on a thread of its own, so none delays
+//! another. The reopened device comes back over another ring at the next tick. No clock is read here.
 
 use super::held::{Claim, Claimed, Holder, find_holder};
 use super::id::OpenDevice;

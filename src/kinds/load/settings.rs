@@ -37,13 +37,9 @@ pub(crate) struct Fault {
 pub(crate) enum Effect {
     /// The tick burns [`Fault::run`], whatever the mode.
     LongRun,
-    /// The tick touches [`FRESH_PAGES`] pages of memory that were never touched before, and burns what is left of
-    /// [`Fault::run`].
-    ///
-    /// The memory is set aside before the start, so the pages are missing only if nothing has brought them in: with
-    /// memory locked on fault (`MLOCK_ONFAULT`) each still faults on its first touch, with all memory locked at once
-    /// none does. With transparent huge pages one fault may bring in all the pages of a tick. There are pages for
-    /// [`PAGE_FAULT_TICKS`] ticks; those after that fail.
+    /// The tick touches [`FRESH_PAGES`] pages for the first time, and burns what is left of [`Fault::run`]. Each faults if
+    /// memory is locked on fault (`MLOCK_ONFAULT`); none does if all memory was locked at once; with transparent huge
+    /// pages one fault may bring in all of them. After [`PAGE_FAULT_TICKS`] such ticks there are none left, and they fail.
     PageFaults,
     /// The tick sleeps [`Fault::run`], whatever the mode.
     Sleep,

@@ -42,7 +42,7 @@ pub(super) struct Buffered {
 }
 
 /// What has been read so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Totals {
     samples: u64,     // since the start of the task, like the next two
     overflows: u64,   // reads that found the kernel's buffer full
@@ -106,15 +106,7 @@ impl Buffered {
         let shape =
             Shape { format: Format::Samples(channels.clone()), largest: length.min(LARGEST) * size, bytes_per_second };
         let sums = vec![0.0; count].into();
-        let totals = Totals {
-            samples: 0,
-            overflows: 0,
-            missing: 0,
-            gaps: Gaps::default(),
-            dating: Dating::default(),
-            sums,
-            blocks: None,
-        };
+        let totals = Totals { sums, ..Totals::default() };
         Ok(Self { channels, device, shape, totals, stalled: Stalled::default() })
     }
 }

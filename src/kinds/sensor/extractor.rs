@@ -1,8 +1,7 @@
 //! All values of a text file, found in one pass over its lines. Building allocates; a pass does not, and reads no clock.
 //!
-//! A line is looked up in a sorted list of the prefixes asked for, and its fields in a sorted list of the fields asked
-//! for, so a pass costs what the file is long, however many values come from it. Nothing is remembered from pass to pass:
-//! a line that has moved is found like any other.
+//! Lines and fields are looked up in sorted lists of those wanted, so a pass costs what the file is long, however many
+//! values come from it. Nothing is remembered between passes: a line that has moved is found like any other.
 
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
 use super::number::Number;

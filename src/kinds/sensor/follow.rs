@@ -1,10 +1,9 @@
 //! Files that are replaced while they are read: programs publish a value by renaming a new file over the old one, or by
 //! pointing a symlink elsewhere.
 //!
-//! A thread of the task looks at each path 40 times a second, opens what has taken the old file's place, and passes it
-//! to the hot thread through a wait-free ring; the old one comes back the same way, to be closed. Until then ticks read
-//! the old file. A path that leads nowhere for a second is reported. Files of `/proc` and `/sys` are not followed: a read
-//! of these fails by itself when their process or device goes.
+//! A thread of the task checks each path 40 times a second, opens a replacement and passes it to the hot thread through a
+//! wait-free ring; the old file comes back the same way, to be closed. Until then ticks read the old file. A path that
+//! leads nowhere for a second is reported. Files of `/proc` and `/sys` are not followed: their reads fail by themselves.
 
 use crate::sys::clock::pause;
 use crate::sys::thread::with_signals_blocked;

@@ -41,8 +41,8 @@ fn hwmon_device(one: &Candidate, keys: Keys) -> Option<FoundDevice> {
         }
         let reading = reading.unwrap_or_else(|| "no reading".into());
         let label = first_line(&one.folder.join(format!("{}_label", hwmon::stem(&input))));
-        about
-            .push(label.map_or_else(|| format!("{input}: {reading}"), |label| format!("{input} ({label}): {reading}")));
+        let label = label.map(|label| format!(" ({label})")).unwrap_or_default();
+        about.push(format!("{input}{label}: {reading}"));
     }
     let (name, task) = (one.name.clone(), task_name(&one.name));
     let class = "hwmon";

@@ -1,12 +1,11 @@
 //! The kind `video`: frames of a camera, taken on the tick.
 //!
-//! The camera fills buffers by its own clock; a tick takes what is ready and never waits for a frame. So a tick may find
-//! none, or several, and which of them it works on is [`settings::FrameChoice`]'s choice. Every number of the driver's sequence is counted
-//! once, as a frame or as a gap.
+//! The camera fills buffers by its own clock, so a tick may find no frame, or several; it never waits for one. Every number
+//! of the driver's sequence is counted once, as a frame or as a gap.
 //!
-//! Opening, setting up, mapping and closing are done on other threads (see [`device`](super::device)). A tick makes one
-//! system call for each frame taken, one for each handed back, and one that finds no more; it allocates nothing. What the
-//! kernel's own time stamps are compared with is the monotonic clock, whatever clock the worker goes by.
+//! Other threads open, set up, map and close (see [`device`](super::device)). A tick makes one system call for each frame
+//! taken, one for each returned, and one that finds no more; it allocates nothing. The kernel's time stamps are compared
+//! with the monotonic clock, also if the worker uses another.
 
 mod count;
 mod frames;
@@ -76,8 +75,8 @@ impl Video {
 fn usual(settings: &VideoSettings) -> Expected {
     let (stride, largest) = luma::layout(settings.format, settings.width, settings.height);
     let (four_cc, width, height) = (settings.format, settings.width, settings.height);
-    let form = PixelFormat { four_cc, width, height, stride, largest, alternating: false };
-    Expected { form, rate: settings.frame_rate }
+    let format = PixelFormat { four_cc, width, height, stride, largest, alternating: false };
+    Expected { format, rate: settings.frame_rate }
 }
 
 impl Task for Video {
@@ -86,7 +85,7 @@ impl Task for Video {
     }
 
     fn stream(&self) -> Option<Shape> {
-        let PixelFormat { four_cc, width, height, stride, largest, .. } = self.expected.form;
+        let PixelFormat { four_cc, width, height, stride, largest, .. } = self.expected.format;
         let rate = self.expected.rate.map_or(30.0, |(frames, seconds)| f64::from(frames) / f64::from(seconds));
         let format = Format::Image(ImageFormat { width, height, stride, four_cc });
         let largest_frame = usize::try_from(largest).unwrap_or(usize::MAX);

@@ -27,14 +27,14 @@ impl OpenDevice for Opened {
 
 impl Opened {
     pub(super) fn expected(&self) -> Expected {
-        Expected { form: *self.stream.format(), rate: self.rate }
+        Expected { format: *self.stream.format(), rate: self.rate }
     }
 }
 
 /// What is known of a camera before its first tick, and has to stay so.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
-    pub(super) form: PixelFormat,
+    pub(super) format: PixelFormat,
     pub(super) rate: Option<(u32, u32)>, // frames per second, as far as the driver says
 }
 
@@ -59,21 +59,21 @@ impl Opener {
             (Some(libc::EBUSY), Some(id)) => Refusal::in_use("device", path.display(), [id.clone()]),
             _ => at("device", format!("{what}: {error}")),
         };
-        let form = match device.set_format(settings.format, settings.width, settings.height) {
+        let format = match device.set_format(settings.format, settings.width, settings.height) {
             Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
                 return Err(failed("setting the format", &error));
             }
-            granted => self.fitting(&device, granted).map_err(|(key, what)| at(key, what))?,
+            granted => self.fitting(path, &device, granted)?,
         };
-        if let Some(Expected { form: expected, .. }) = expected
-            && !fits(&form, expected)
+        if let Some(Expected { format: expected, .. }) = expected
+            && !fits(&format, expected)
         {
             let was = format!("{} bytes with {} to a row", expected.largest, expected.stride);
-            let is = format!("{} with {}", form.largest, form.stride);
+            let is = format!("{} with {}", format.largest, format.stride);
             return Err(at("device", format!("its frames have {is}, where {was} were expected; restart hertzd")));
         }
         let rate = set_rate(&device, settings, &self.label, &mut self.warned);
-        let stream = device.stream(settings.buffers, form).map_err(|(what, error)| failed(what, &error))?;
+        let stream = device.stream(settings.buffers, format).map_err(|(what, error)| failed(what, &error))?;
         if stream.buffers() < 2 {
             return Err(at("buffers", "the driver has a single buffer to give, and two are needed".into()));
         }
@@ -95,64 +95,52 @@ impl Opener {
         let path = find(&settings.device).map_err(|message| Refusal::new("device", message))?;
         let device = open(&path)?;
         let granted = device.try_format(settings.format, settings.width, settings.height);
-        let form = self.fitting(&device, granted);
-        let form = form.map_err(|(key, what)| Refusal::new(key, format!("{}: {what}", path.display())))?;
-        Ok(Expected { form, rate: device.rate().ok().flatten() })
+        Ok(Expected { format: self.fitting(&path, &device, granted)?, rate: device.rate().ok().flatten() })
     }
 
-    /// The form that was granted, if it is the one asked for; else the key to blame, and what the camera has.
-    fn fitting(
-        &self,
-        device: &Device,
-        granted: io::Result<PixelFormat>,
-    ) -> Result<PixelFormat, (&'static str, String)> {
+    /// The format that was granted, if it is the one asked for; else the key to blame, and what the camera has.
+    fn fitting(&self, path: &Path, device: &Device, granted: io::Result<PixelFormat>) -> Result<PixelFormat, Refusal> {
         let VideoSettings { format, width, height, .. } = self.settings;
         let has = || modes_text(device, format);
-        match granted {
+        let (key, what) = match granted {
             Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
-                Err(("device", format!("asking for the format: {error}")))
+                ("device", format!("asking for the format: {error}"))
             }
-            Ok(form) if form.four_cc == format && (form.width, form.height) == (width, height) => {
-                match form.alternating {
-                    true => {
-                        Err(("device", "it delivers the two fields of a frame apart, which is not supported".into()))
-                    }
-                    false => Ok(form),
+            Ok(granted) if granted.four_cc == format && (granted.width, granted.height) == (width, height) => {
+                if !granted.alternating {
+                    return Ok(granted);
                 }
+                ("device", "it delivers the two fields of a frame apart, which is not supported".into())
             }
-            Ok(form) if form.four_cc == format => {
-                let near = format!("the nearest is {}x{}", form.width, form.height);
-                Err(("size", format!("it has no frames of {width}x{height}; {near}; {}", has())))
+            Ok(granted) if granted.four_cc == format => {
+                let near = format!("the nearest is {}x{}", granted.width, granted.height);
+                ("size", format!("it has no frames of {width}x{height}; {near}; {}", has()))
             }
-            _ => Err(("format", format!("it has no format {:?}; {}", four_cc(format), has()))),
-        }
+            _ => ("format", format!("it has no format {:?}; {}", four_cc(format), has())),
+        };
+        Err(Refusal::new(key, format!("{}: {what}", path.display())))
     }
 }
 
 fn open(path: &Path) -> Result<Device, Refusal> {
-    let refuse = |message| Err(Refusal::new("device", message));
-    let device = match Device::open(path) {
-        Ok(device) => device,
-        Err(error) => return refuse(cannot_open(path, &error)),
+    let shown = path.display();
+    let message = match Device::open(path).and_then(|device| Ok((device.capability()?, device))) {
+        Ok((capability, device)) if capability.captures => return Ok(device),
+        Ok((capability, _)) if capability.multi_planar => {
+            format!("{shown} has planes that lie apart, which is not supported")
+        }
+        Ok(_) => format!("{shown} does not capture video"),
+        Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => format!("{shown} is no video device"),
+        Err(error) => cannot_open(path, &error),
     };
-    match device.capability() {
-        Ok(capability) if capability.captures => Ok(device),
-        Ok(capability) if capability.multi_planar => {
-            refuse(format!("{} has planes that lie apart, which is not supported", path.display()))
-        }
-        Ok(_) => refuse(format!("{} does not capture video", path.display())),
-        Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => {
-            refuse(format!("{} is no video device", path.display()))
-        }
-        Err(error) => refuse(cannot_open(path, &error)),
-    }
+    Err(Refusal::new("device", message))
 }
 
-/// Whether frames of this form are as expected: with the same rows, if those were known, and no larger than there is
+/// Whether frames of this format are as expected: with the same rows, if those were known, and no larger than there is
 /// room for, if the size was known.
-fn fits(form: &PixelFormat, expected: &PixelFormat) -> bool {
-    let rows = expected.stride == 0 || form.stride == expected.stride;
-    rows && (expected.largest == 0 || form.largest <= expected.largest)
+fn fits(format: &PixelFormat, expected: &PixelFormat) -> bool {
+    let rows = expected.stride == 0 || format.stride == expected.stride;
+    rows && (expected.largest == 0 || format.largest <= expected.largest)
 }
 
 /// What a camera has beside what was asked for.
@@ -211,7 +199,7 @@ mod tests {
 
     #[test]
     fn frames_fit_what_was_expected() {
-        let form = |stride, largest| PixelFormat {
+        let format = |stride, largest| PixelFormat {
             four_cc: *b"MJPG",
             width: 640,
             height: 480,
@@ -219,13 +207,13 @@ mod tests {
             largest,
             alternating: false,
         };
-        let guessed = form(0, 4_000_000);
-        for camera in [form(0, 614_400), form(0, 4_000_000), form(1_280, 614_989)] {
+        let guessed = format(0, 4_000_000);
+        for camera in [format(0, 614_400), format(0, 4_000_000), format(1_280, 614_989)] {
             assert!(fits(&camera, &guessed), "{camera:?}");
         }
-        assert!(!fits(&form(0, 4_000_001), &guessed));
-        let known = form(1_280, 614_400);
-        assert!(fits(&known, &known) && fits(&form(1_280, 600_000), &known));
-        assert!(!fits(&form(1_344, 614_400), &known) && !fits(&form(0, 614_400), &known));
+        assert!(!fits(&format(0, 4_000_001), &guessed));
+        let known = format(1_280, 614_400);
+        assert!(fits(&known, &known) && fits(&format(1_280, 600_000), &known));
+        assert!(!fits(&format(1_344, 614_400), &known) && !fits(&format(0, 614_400), &known));
     }
 }

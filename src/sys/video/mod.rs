@@ -5,10 +5,9 @@
 //! and when they are dropped; they leave files open across `exec`; and their buffers may be read while the camera writes
 //! them.
 //!
-//! [`Device`] is for setting up: it opens, allocates and may block. Of [`CaptureStream`], [`dequeue`](FrameSource::dequeue),
-//! [`bytes`](FrameSource::bytes) and [`queue`](FrameSource::queue) are for the hot path: they never wait for a frame and do not
-//! allocate. A driver may hold them up for as long as it holds its own lock. Dropping a stream unmaps and closes. No
-//! clock is read.
+//! [`Device`] is for setting up: it opens, allocates and may block. [`FrameSource`] is for the hot path: it never waits for
+//! a frame and does not allocate, but a driver may hold it up for as long as it holds its own lock. Dropping a stream
+//! unmaps and closes. No clock is read.
 
 mod capture;
 mod request;

@@ -60,6 +60,10 @@ fn all_that_a_hwmon_device_measures() {
         ("in0_input", "1200"),
         ("power1_input", "2500000"),
         ("fan1_input", "900"),
+        ("temp1_crit", "95000"),
+        ("pwm1", "51"),
+        ("temp1_alarm", "1"),
+        ("update_interval", "1500"),
     ];
     sys.hwmon(0, "board", &files);
     let mut sensor = sys.open(named(Source::Hwmon, "board", None, &[])).unwrap();
@@ -72,6 +76,11 @@ fn all_that_a_hwmon_device_measures() {
     settings.values[0].unit = Some("m°C".into());
     let mut sensor = sys.open(settings).unwrap();
     assert_eq!((tick(&mut *sensor), columns(&*sensor)), (Ok(25_500.0), vec![pair("temp1", "m°C")]));
+    let others = ["temp1_crit", "pwm1", "temp1_alarm", "update_interval"];
+    let mut sensor = sys.open(named(Source::Hwmon, "board", None, &others)).unwrap();
+    let units = ["°C", "%", "", "s"];
+    assert!(sensor.columns().iter().map(|column| &*column.unit).eq(units));
+    assert_eq!(tick_at(&mut *sensor, Instant::ZERO), (vec![95.0, 51.0 * (100.0 / 255.0), 1.0, 1.5], Ok(())));
 }
 
 #[test]
@@ -127,18 +136,4 @@ fn all_fields_of_a_channel_are_given() {
     let names = ["rot_quaternion_x", "rot_quaternion_y", "rot_quaternion_z", "rot_quaternion_w"];
     assert_eq!(columns(&*sensor)[..4], names.map(|name| pair(name, "")));
     assert_eq!(tick_at(&mut *sensor, Instant::ZERO), (vec![0.5, -1.0, 1.5, 2.0, 0.005], Ok(())));
-}
-
-#[test]
-fn limits_and_speeds_of_hwmon_have_their_units() {
-    let sys = Sys::new();
-    let files =
-        [("temp1_crit", "95000"), ("pwm1", "51"), ("temp1_alarm", "1"), ("update_interval", "1500"), ("name", "b")];
-    sys.hwmon(0, "b", &files);
-    let mut sensor = sys.open(named(Source::Hwmon, "b", None, &files.map(|(file, _)| file)[..4])).unwrap();
-    let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
-    assert!(done.is_ok() && (values[1] - 20.0).abs() < 1e-9, "{values:?}");
-    assert_eq!((values[0], values[2], values[3]), (95.0, 1.0, 1.5));
-    let units: Vec<_> = columns(&*sensor).into_iter().map(|(_, unit)| unit).collect();
-    assert_eq!(units, ["°C", "%", "", "s"]);
 }
