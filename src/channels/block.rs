@@ -2,9 +2,8 @@
 //!
 //! No clock is read; only [`blocks`] allocates; neither side ever waits.
 
-use super::mailbox::{self, mailbox};
 use super::row::word;
-use super::{Queue, Shape, Traffic, touched_ring};
+use super::{Queue, Receiver, Sender, Shape, Traffic, channel};
 use crate::time::Instant;
 use std::sync::Arc;
 
@@ -35,7 +34,7 @@ const HEAD: usize = 4 * size_of::<u64>();
 /// The hot end of a task's queue of blocks.
 #[derive(Debug)]
 pub struct BlockSender {
-    queue: Sender,
+    queue: Sender<u8>,
     largest: usize,
     traffic: Arc<Traffic>,
 }
@@ -43,39 +42,20 @@ pub struct BlockSender {
 /// The cool end of a task's queue of blocks.
 #[derive(Debug)]
 pub struct BlockReceiver {
-    queue: Receiver,
+    queue: Receiver<u8>,
+    head: Option<[u64; 4]>, // of a block whose bytes are not there yet; only of a FIFO
     buffer: Vec<u8>,
     traffic: Arc<Traffic>,
-}
-
-#[derive(Debug)]
-enum Sender {
-    Fifo(rtrb::Producer<u8>),
-    Mailbox(mailbox::Sender),
-}
-
-#[derive(Debug)]
-enum Receiver {
-    Fifo(rtrb::Consumer<u8>, Option<[u64; 4]>),
-    Mailbox(mailbox::Receiver),
 }
 
 /// A queue for the blocks of a stream of this shape.
 pub fn blocks(queue: Queue, shape: &Shape) -> (BlockSender, BlockReceiver) {
     let traffic = Arc::new(Traffic::default());
-    let (sender, receiver) = match queue {
-        Queue::Fifo => {
-            let (producer, consumer) = touched_ring(room(shape));
-            (Sender::Fifo(producer), Receiver::Fifo(consumer, None))
-        }
-        Queue::Mailbox => {
-            let (sender, receiver) = mailbox(HEAD / size_of::<u64>() + shape.largest.div_ceil(size_of::<u64>()));
-            (Sender::Mailbox(sender), Receiver::Mailbox(receiver))
-        }
-    };
+    let words = (HEAD + shape.largest).div_ceil(size_of::<u64>());
+    let (sender, receiver) = channel(queue, room(shape), words);
     let buffer = Vec::with_capacity(shape.largest);
     let sender = BlockSender { queue: sender, largest: shape.largest, traffic: traffic.clone() };
-    (sender, BlockReceiver { queue: receiver, buffer, traffic })
+    (sender, BlockReceiver { queue: receiver, head: None, buffer, traffic })
 }
 
 impl BlockSender {
@@ -120,15 +100,15 @@ impl BlockReceiver {
     /// Takes the next block, if any.
     pub fn take(&mut self) -> Option<Block<'_>> {
         let [n, at, index, length] = match &mut self.queue {
-            Receiver::Fifo(consumer, head) => {
-                let [n, at, index, length] = match *head {
+            Receiver::Fifo(consumer) => {
+                let head = match self.head {
                     Some(head) => head,
-                    None => *head.insert(read_head(consumer)?),
+                    None => *self.head.insert(read_head(consumer)?),
                 };
-                self.buffer.resize(usize::try_from(length).ok()?, 0);
+                self.buffer.resize(usize::try_from(head[3]).ok()?, 0);
                 consumer.pop_entire_slice(&mut self.buffer).ok()?;
-                *head = None;
-                [n, at, index, length]
+                self.head = None;
+                head
             }
             Receiver::Mailbox(receiver) => {
                 let mut words = receiver.take()?;

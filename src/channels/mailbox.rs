@@ -21,20 +21,12 @@ struct Copy {
     length: AtomicUsize,
 }
 
-impl Copy {
-    fn new(room: usize) -> Self {
-        Self { words: (0..room).map(|_| AtomicU64::new(0)).collect(), length: AtomicUsize::new(0) }
-    }
-}
-
-/// The writer's end.
 #[derive(Debug)]
 pub(super) struct Sender {
     shared: Arc<Shared>,
     mine: u8,
 }
 
-/// The reader's end.
 #[derive(Debug)]
 pub(super) struct Receiver {
     shared: Arc<Shared>,
@@ -43,7 +35,8 @@ pub(super) struct Receiver {
 
 /// A mailbox for up to `room` words at a time.
 pub(super) fn mailbox(room: usize) -> (Sender, Receiver) {
-    let copies = [Copy::new(room), Copy::new(room), Copy::new(room)];
+    let words = || (0..room).map(|_| AtomicU64::new(0)).collect();
+    let copies = [(); 3].map(|()| Copy { words: words(), length: AtomicUsize::new(0) });
     let shared = Arc::new(Shared { copies, between: AtomicU8::new(1) });
     (Sender { shared: shared.clone(), mine: 0 }, Receiver { shared, mine: 2 })
 }

@@ -53,6 +53,32 @@ impl Traffic {
     }
 }
 
+#[derive(Debug)]
+enum Sender<T> {
+    Fifo(rtrb::Producer<T>),
+    Mailbox(mailbox::Sender),
+}
+
+#[derive(Debug)]
+enum Receiver<T> {
+    Fifo(rtrb::Consumer<T>),
+    Mailbox(mailbox::Receiver),
+}
+
+/// Both ends of a ring for `room` items, or of a mailbox for `words`.
+fn channel<T: Copy + Default>(queue: Queue, room: usize, words: usize) -> (Sender<T>, Receiver<T>) {
+    match queue {
+        Queue::Fifo => {
+            let (producer, consumer) = touched_ring(room);
+            (Sender::Fifo(producer), Receiver::Fifo(consumer))
+        }
+        Queue::Mailbox => {
+            let (sender, receiver) = mailbox::mailbox(words);
+            (Sender::Mailbox(sender), Receiver::Mailbox(receiver))
+        }
+    }
+}
+
 /// A ring for `room` items. Every page of it is touched here, so that no tick causes a page fault.
 fn touched_ring<T: Copy + Default>(room: usize) -> (rtrb::Producer<T>, rtrb::Consumer<T>) {
     let (mut producer, mut consumer) = rtrb::RingBuffer::new(room);

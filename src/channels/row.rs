@@ -2,8 +2,7 @@
 //!
 //! No clock is read; only [`rows`] allocates; neither side ever waits.
 
-use super::mailbox::{self, mailbox};
-use super::{Queue, Traffic, touched_ring};
+use super::{Queue, Receiver, Sender, Traffic, channel};
 use crate::time::{Instant, Span};
 use std::sync::Arc;
 
@@ -26,43 +25,22 @@ const HEAD: usize = 3;
 /// The hot end of a task's queue of rows.
 #[derive(Debug)]
 pub struct RowSender {
-    words: Sender,
+    words: Sender<u64>,
     traffic: Arc<Traffic>,
 }
 
 /// The cool end of a task's queue of rows.
 #[derive(Debug)]
 pub struct RowReceiver {
-    words: Receiver,
+    words: Receiver<u64>,
     columns: usize,
     traffic: Arc<Traffic>,
-}
-
-#[derive(Debug)]
-enum Sender {
-    Fifo(rtrb::Producer<u64>),
-    Mailbox(mailbox::Sender),
-}
-
-#[derive(Debug)]
-enum Receiver {
-    Fifo(rtrb::Consumer<u64>),
-    Mailbox(mailbox::Receiver),
 }
 
 /// A queue for rows of `columns` values; a FIFO has room for `room` of them, at least one.
 pub fn rows(queue: Queue, room: usize, columns: usize) -> (RowSender, RowReceiver) {
     let traffic = Arc::new(Traffic::default());
-    let (sender, receiver) = match queue {
-        Queue::Fifo => {
-            let (producer, consumer) = touched_ring(room.max(1) * (HEAD + columns));
-            (Sender::Fifo(producer), Receiver::Fifo(consumer))
-        }
-        Queue::Mailbox => {
-            let (sender, receiver) = mailbox(HEAD + columns);
-            (Sender::Mailbox(sender), Receiver::Mailbox(receiver))
-        }
-    };
+    let (sender, receiver) = channel(queue, room.max(1) * (HEAD + columns), HEAD + columns);
     (RowSender { words: sender, traffic: traffic.clone() }, RowReceiver { words: receiver, columns, traffic })
 }
 

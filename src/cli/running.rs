@@ -73,55 +73,36 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
     let Seen { daemon, workers, tasks } = parse(&text)?;
     let mut shown = String::new();
     // Writing to a String does not fail, here and below.
-    let _ = writeln!(
-        shown,
-        "hertzd {}, process {}, running for {}, {}",
-        daemon.version,
-        daemon.pid,
-        Span::from_nanos(daemon.running_ns),
-        if daemon.ready { "ready" } else { "starting" }
-    );
+    let (running, state) = (Span::from_nanos(daemon.running_ns), if daemon.ready { "ready" } else { "starting" });
+    let _ = writeln!(shown, "hertzd {}, process {}, running for {running}, {state}", daemon.version, daemon.pid);
     if daemon.reloads > 0 {
         let refused = if daemon.last_reload_refused { "was refused" } else { "went through" };
         let _ =
             writeln!(shown, "reloads: {}, refused: {}; the last one {refused}", daemon.reloads, daemon.reloads_refused);
     }
     for worker in &workers {
-        let _ = writeln!(
-            shown,
-            "worker {}: {} {}, {:.1} % of a CPU",
-            text_at(worker, "/worker"),
-            text_at(worker, "/granted/policy"),
-            text_at(worker, "/granted/priority"),
-            worker.pointer("/cpu_share").and_then(Value::as_f64).unwrap_or_default() * 100.0
-        );
+        let [name, policy, priority] =
+            ["/worker", "/granted/policy", "/granted/priority"].map(|pointer| text_at(worker, pointer));
+        let share = worker.pointer("/cpu_share").and_then(Value::as_f64).unwrap_or_default() * 100.0;
+        let _ = writeln!(shown, "worker {name}: {policy} {priority}, {share:.1} % of a CPU");
     }
     for task in &tasks {
         let span = |pointer| Span::from_nanos(task.pointer(pointer).and_then(Value::as_i64).unwrap_or_default());
-        let _ = writeln!(
-            shown,
-            "task {}: ran {}, skipped {}, {} overruns, {} errors; late p99 {}, max {}{}",
-            text_at(task, "/task"),
-            text_at(task, "/ran"),
-            text_at(task, "/skipped"),
-            text_at(task, "/overruns"),
-            text_at(task, "/errors"),
-            span("/lateness_ns/p99"),
-            span("/lateness_ns/max"),
-            if task["disabled"] == true { "; disabled" } else { "" },
-        );
+        let [name, ran, skipped, overruns, errors] =
+            ["/task", "/ran", "/skipped", "/overruns", "/errors"].map(|pointer| text_at(task, pointer));
+        let late = format!("late p99 {}, max {}", span("/lateness_ns/p99"), span("/lateness_ns/max"));
+        let disabled = if task["disabled"] == true { "; disabled" } else { "" };
+        let counts = format!("ran {ran}, skipped {skipped}, {overruns} overruns, {errors} errors");
+        let _ = writeln!(shown, "task {name}: {counts}; {late}{disabled}");
     }
     print(&shown)
 }
 
 pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
     let (daemon, before) = daemon(&args.socket)?;
-    daemon.ask_for_reload().map_err(|reason| {
-        Stop::Permission(format!(
-            "cannot ask process {} to reload: {reason}; run this as root or as its user",
-            daemon.id()
-        ))
-    })?;
+    let id = daemon.id();
+    let refused = |reason| format!("cannot ask process {id} to reload: {reason}; run this as root or as its user");
+    daemon.ask_for_reload().map_err(|reason| Stop::Permission(refused(reason)))?;
     let tries = args.timeout.nanos() / ASK_EVERY.nanos() + 1;
     for _ in 0..tries {
         pause(ASK_EVERY);
@@ -137,7 +118,7 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
             true => Err(Stop::Refused(now.last_reload)),
         };
     }
-    Err(Stop::Fault(format!("process {} has not reloaded within {}", daemon.id(), args.timeout)))
+    Err(Stop::Fault(format!("process {} has not reloaded within {}", id, args.timeout)))
 }
 
 /// The process that listens at the socket, and what it says about itself. Whom to signal comes from the kernel: anyone may

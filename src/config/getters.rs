@@ -2,7 +2,7 @@
 
 use super::describe::or;
 use super::key::{Absent, Key, Value};
-use super::keys::{PERIOD, RATE, suggestion};
+use super::keys::{PERIOD, RATE, did_you_mean};
 use super::limits;
 use super::section::Section;
 use super::value;
@@ -143,8 +143,7 @@ impl Section<'_> {
         let found = value.as_str();
         if meaning(found).is_none() {
             let words = || choices.iter().map(|(word, _)| *word);
-            let help =
-                found.and_then(|found| suggestion(found, words())).map(|near| format!("did you mean \"{near}\"?"));
+            let help = found.and_then(|found| did_you_mean(found, words()));
             let wanted = format!("must be {}", or(words().map(|word| format!("\"{word}\""))));
             self.problem_at(key.name, wanted, help);
         }

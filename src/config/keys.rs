@@ -276,6 +276,11 @@ pub(super) fn suggestion<'a>(found: &str, known: impl IntoIterator<Item = &'a st
     (nearest.0 <= reach).then_some(nearest.1)
 }
 
+/// The same as a help for a word in quotes.
+pub(super) fn did_you_mean<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    suggestion(found, known).map(|near| format!("did you mean \"{near}\"?"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

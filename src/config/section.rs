@@ -5,6 +5,7 @@ use super::error::{self, Origin, Problem};
 use super::key::{Key, Value};
 use super::keys::{PERIOD, RATE};
 use super::source::Source;
+use crate::time::Span;
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
 use std::ops::Range;
@@ -92,15 +93,18 @@ impl<'a> Section<'a> {
         section
     }
 
-    /// The table `simulate`, as a section with these keys.
-    pub(super) fn simulate(&mut self, known: &[Key]) -> Option<Self> {
+    /// What the table `simulate`, whose only key is `key`, says.
+    pub(super) fn simulated(&mut self, key: &Key) -> Option<Vec<Span>> {
         let (name, value) = self.table.get_key_value("simulate")?;
         let path = format!("{}.simulate", self.path);
         let DeValue::Table(table) = value.get_ref() else {
             self.problem_at("simulate", format!("must be a table: write its keys under [{path}]"), None);
             return None;
         };
-        Some(self.inner(&path, name.span(), table, known))
+        let mut simulate = self.inner(&path, name.span(), table, &[*key]);
+        let simulated = simulate.durations(key);
+        self.absorb(simulate);
+        simulated
     }
 
     /// The tables of a list (`[[task.NAME.KEY]]`), in their order, as sections with the keys of [`Value::Tables`]; to be

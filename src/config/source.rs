@@ -67,14 +67,7 @@ impl Source {
 /// The text with its control characters as escapes: names come from files, and must not move the cursor of a terminal or
 /// begin a line of a log.
 pub(super) fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c.is_control() {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
-        }
-    }
-    shown
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.into() }).collect()
 }
 
 #[cfg(test)]

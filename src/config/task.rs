@@ -38,11 +38,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
     let on_error = section.choice(&ON_ERROR, &ON_ERRORS).unwrap_or(OnError::Continue);
     let record = record::judge(section);
     let queue = section.choice(&QUEUE, &QUEUES).unwrap_or_default();
-    let mut simulated_run = None;
-    if let Some(mut simulate) = section.simulate(TASK_SIMULATE_KEYS) {
-        simulated_run = simulate.durations(&RUN);
-        section.absorb(simulate);
-    }
+    let simulated_run = section.simulated(&RUN);
     let blueprint = kind.and_then(|kind| blueprint(section, kind));
     let config = || {
         let Timing { phase, deadline, budget } = timing?;
@@ -80,8 +76,7 @@ fn kind<'k>(section: &mut Section<'_>, kinds: &'k Kinds) -> Option<&'k Kind> {
             section.problem_with_help(&KIND, "this build of hertzd was made without this kind", remedy);
             return None;
         }
-        let near = suggestion(&name, kinds.names().chain(kinds.left_out()));
-        let help = near.map(|near| format!("did you mean \"{near}\"?"));
+        let help = did_you_mean(&name, kinds.names().chain(kinds.left_out()));
         section.problem_at(KIND.name, format!("there is no such kind; {known}"), help);
     }
     kind
@@ -110,7 +105,7 @@ fn worker(section: &mut Section<'_>, workers: &[&str]) -> Option<usize> {
     let name = section.text(&WORKER)?;
     let index = workers.iter().position(|worker| *worker == name);
     if index.is_none() {
-        let help = suggestion(&name, workers.iter().copied()).map(|near| format!("did you mean \"{near}\"?"));
+        let help = did_you_mean(&name, workers.iter().copied());
         section.problem_at(WORKER.name, format!("there is no such worker; {known}"), help);
     }
     index

@@ -213,13 +213,10 @@ mod tests {
         assert_eq!(nanos("'2μs'"), Ok(2_000));
         assert_eq!(nanos("' 1h '"), Ok(3_600_000_000_000));
         assert_eq!(nanos("'0s'"), Ok(0));
-        for wrong in ["5", "1.5", "'5'", "'5 m'", "'5M'", "'-5us'", "''", "'us'", "'1 0us'", "'1.us'", "'.5s'", "true"]
-        {
-            assert!(nanos(wrong).is_err(), "{wrong}");
-        }
-        for wrong in ["'1.5ns'", "'99999999999999999999s'", "'1h 30min'", "'18446744073709551615s'", "'1e3us'"] {
-            assert!(nanos(wrong).is_err(), "{wrong}");
-        }
+        let no_duration =
+            ["5", "1.5", "'5'", "'5 m'", "'5M'", "'-5us'", "''", "'us'", "'1 0us'", "'1.us'", "'.5s'", "true"];
+        let odd = ["'1.5ns'", "'99999999999999999999s'", "'1h 30min'", "'18446744073709551615s'", "'1e3us'"];
+        assert_eq!(no_duration.iter().chain(&odd).find(|wrong| nanos(wrong).is_ok()), None);
         assert_eq!(written(Span::from_nanos(16_666_667)), "16666667ns");
         assert_eq!(written(Span::from_millis(1_500)), "1500ms");
         assert_eq!(nanos("-5"), Err("write a unit, e.g. \"5us\"".into()));
@@ -249,12 +246,9 @@ mod tests {
             let wanted = rate(&value(wrong)).unwrap_err();
             assert!(wanted.contains(Rate::LIMITS), "{wrong}: {wanted}");
         }
-        for wrong in ["'5 mHz'", "'5 hz'", "'1/0'", "'1e300 Hz'", "''", "'Hz'", "'1//2'", "'1.'", "'x'", "'1/2/3'"] {
-            assert!(rate(&value(wrong)).is_err(), "{wrong}");
-        }
-        for wrong in ["true", "1979-05-27", "[60]", "{}", "'NaN'", "'99999999999999999999/99999999999999999998'"] {
-            assert!(rate(&value(wrong)).is_err(), "{wrong}");
-        }
+        let texts = ["'5 mHz'", "'5 hz'", "'1/0'", "'1e300 Hz'", "''", "'Hz'", "'1//2'", "'1.'", "'x'", "'1/2/3'"];
+        let odd = ["true", "1979-05-27", "[60]", "{}", "'NaN'", "'99999999999999999999/99999999999999999998'"];
+        assert_eq!(texts.iter().chain(&odd).find(|wrong| rate(&value(wrong)).is_ok()), None);
     }
 
     #[test]
@@ -265,11 +259,9 @@ mod tests {
         assert_eq!(bytes("' 64 KiB '"), Ok(65_536));
         assert_eq!(bytes("'0.5GiB'"), Ok(1 << 29));
         assert_eq!(bytes("'0 B'"), Ok(0));
-        for wrong in ["100", "1.5", "'100'", "'MB'", "'-1 MB'", "'1 mb'", "'1 TB'", "'1.5 B'", "'1e3 B'", "''", "true"]
-        {
-            assert!(bytes(wrong).is_err(), "{wrong}");
-        }
-        assert!(bytes("'99999999999 GB'").is_err() && bytes("'0.0000000001 GB'").is_err());
+        let wrong = ["100", "1.5", "'100'", "'MB'", "'-1 MB'", "'1 mb'", "'1 TB'", "'1.5 B'", "'1e3 B'", "''", "true"];
+        let odd = ["'99999999999 GB'", "'0.0000000001 GB'"];
+        assert_eq!(wrong.iter().chain(&odd).find(|wrong| bytes(wrong).is_ok()), None);
     }
 
     #[test]

@@ -25,11 +25,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, facts: &Facts, rates:
     let spin = spin(section, rates);
     let clock = section.choice(&CLOCK, &CLOCKS).unwrap_or(ClockKind::Monotonic);
     let require_realtime = section.boolean(&REQUIRE_REALTIME).unwrap_or(false);
-    let mut simulated_oversleep = Vec::new();
-    if let Some(mut simulate) = section.simulate(WORKER_SIMULATE_KEYS) {
-        simulated_oversleep = simulate.durations(&OVERSLEEP).unwrap_or_default();
-        section.absorb(simulate);
-    }
+    let simulated_oversleep = section.simulated(&OVERSLEEP).unwrap_or_default();
     Some(WorkerConfig {
         name: name.to_owned(),
         cpus: cpus?,

@@ -188,12 +188,9 @@ fn walk(demands: &[Demand], bound: i128) -> Walk {
 fn busy_period(demands: &[Demand]) -> Option<i128> {
     let mut length: i128 = demands.iter().map(|demand| i128::from(budget(demand).nanos())).sum();
     for _ in 0..MAX_POINTS / demands.len().max(1) {
-        let work = demands
-            .iter()
-            .map(|demand| {
-                i128::from(demand.rate.ticks_before(length)).saturating_mul(i128::from(budget(demand).nanos()))
-            })
-            .fold(0, i128::saturating_add);
+        let ticks = |demand: &Demand| i128::from(demand.rate.ticks_before(length));
+        let work = demands.iter().map(|demand| ticks(demand).saturating_mul(budget(demand).nanos().into()));
+        let work = work.fold(0, i128::saturating_add);
         if work == length {
             return Some(length);
         }

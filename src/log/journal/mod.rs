@@ -121,6 +121,3 @@ fn is_stream(named: Option<&str>, stderr: impl AsFd, socket: &Path) -> bool {
 fn is_socket(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.file_type().is_socket())
 }
-
-// A datagram socket in a temporary folder stands in for journald, so that every byte can be looked at; what the real
-// journald makes of them is for the system tests to see.

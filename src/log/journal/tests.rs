@@ -49,14 +49,18 @@ impl Receiver {
         Some(bytes)
     }
 
-    /// The messages of all that has arrived.
-    fn messages(&self) -> Vec<String> {
-        let message = |bytes| {
-            let text = String::from_utf8(bytes).unwrap();
-            text.rsplit_once("\nMESSAGE=").unwrap().1.trim_end().to_owned()
-        };
-        std::iter::from_fn(|| self.take()).map(message).collect()
+    /// All that has arrived.
+    fn entries(&self) -> impl Iterator<Item = String> {
+        std::iter::from_fn(|| self.take()).map(|bytes| String::from_utf8(bytes).unwrap())
     }
+
+    fn messages(&self) -> Vec<String> {
+        self.entries().map(|entry| message(&entry)).collect()
+    }
+}
+
+fn message(entry: &str) -> String {
+    entry.rsplit_once("\nMESSAGE=").unwrap().1.trim_end().to_owned()
 }
 
 fn entry(message: impl Into<String>) -> Entry {
@@ -175,12 +179,9 @@ fn what_exceeds_the_bound_is_counted_and_told_in_its_place() {
     let mut messages = Vec::new();
     let mut told = None;
     while journal.waiting() > 0 || told.is_none() {
-        while let Some(bytes) = receiver.take() {
-            let text = String::from_utf8(bytes).unwrap();
-            if text.contains("HERTZD_LOST=") {
-                told = Some(text.clone());
-            }
-            messages.push(text.rsplit_once("\nMESSAGE=").unwrap().1.trim_end().to_owned());
+        for entry in receiver.entries() {
+            messages.push(message(&entry));
+            told = Some(entry).filter(|entry| entry.contains("HERTZD_LOST=")).or(told);
         }
         journal.flush(NOW);
     }
