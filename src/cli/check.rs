@@ -142,28 +142,24 @@ fn verdict(tasks: &[&TaskConfig]) -> String {
     if demands.is_empty() {
         return "no task has a budget: whether the deadlines hold is unknown".into();
     }
+    let by_budgets = |share: f64| format!("{:.1} % of a CPU by budgets", share * 100.0);
     if !without.is_empty() {
-        let share: f64 = demands.iter().map(|demand| demand.budget.seconds() * demand.rate.hertz()).sum();
-        let names = listed(&without);
-        return format!(
-            "{:.1} % of a CPU by budgets; whether the deadlines hold is unknown without a budget for {names}",
-            share * 100.0
-        );
+        let share = by_budgets(demands.iter().map(|demand| demand.budget.seconds() * demand.rate.hertz()).sum());
+        return format!("{share}; whether the deadlines hold is unknown without a budget for {}", listed(&without));
     }
     let name = |task: usize| &tasks[task].name;
     match feasible(&demands) {
         Verdict::Holds { utilisation, tightest, slack } => {
             let tightest = tightest.map_or(String::new(), |task| format!("; tightest is {}", name(task)));
             let left = if slack == Span::MAX { String::new() } else { format!(", with {slack} left") };
-            format!("{:.1} % of a CPU by budgets; every deadline holds{tightest}{left}", utilisation * 100.0)
+            format!("{}; every deadline holds{tightest}{left}", by_budgets(utilisation))
         }
-        Verdict::Fails { utilisation, task, at, excess } => format!(
-            "{:.1} % of a CPU by budgets, but {} can miss its deadline: the work due within {at} is {excess} too much",
-            utilisation * 100.0,
-            name(task)
-        ),
+        Verdict::Fails { utilisation, task, at, excess } => {
+            let why = format!("the work due within {at} is {excess} too much");
+            format!("{}, but {} can miss its deadline: {why}", by_budgets(utilisation), name(task))
+        }
         Verdict::Overloaded { utilisation } => {
-            format!("{:.1} % of a CPU by budgets: more work than time, releases will be missed", utilisation * 100.0)
+            format!("{}: more work than time, releases will be missed", by_budgets(utilisation))
         }
         Verdict::Unknown { reason } => format!("whether the deadlines hold is unknown: {reason}"),
     }

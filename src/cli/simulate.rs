@@ -46,11 +46,7 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     let mut stdout = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let width = config.tasks.iter().map(|task| task.name.len()).max().unwrap_or(0).max("task".len());
     if !args.json && !args.summary_only {
-        writeln!(
-            stdout,
-            "{:<width$}  {:>8}  {:>16}  {:>10}  {:>10}  skipped",
-            "task", "tick", "release s", "late", "run"
-        )?;
+        writeln!(stdout, "{:<width$}      tick         release s        late         run  skipped", "task")?;
     }
     let mut progress = Progress::new(args.summary_only);
     let mut line = |tick: SimulatedTick<'_>| -> io::Result<()> {
@@ -76,15 +72,14 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     if args.json {
         serde_json::to_writer(&mut stdout, &summary).map_err(io::Error::from)?;
         stdout.write_all(b"\n")?;
-        Ok(stdout.flush()?)
-    } else {
-        if !args.summary_only {
-            stdout.write_all(b"\n")?;
-        }
-        stdout.flush()?;
-        drop(stdout);
-        print(&table(&summary, coloured(&io::stdout())))
+        return Ok(stdout.flush()?);
     }
+    if !args.summary_only {
+        stdout.write_all(b"\n")?;
+    }
+    stdout.flush()?;
+    drop(stdout);
+    print(&table(&summary, coloured(&io::stdout())))
 }
 
 /// A progress line on stderr for long simulations, unless the ticks themselves are on the terminal.

@@ -1,7 +1,7 @@
 //! From texts to a [`Config`]: their syntax, their named tables, and the rules that concern all of them.
 
 use super::error::{self, Problem, Problems};
-use super::files::{self, Files};
+use super::files;
 use super::kinds::Kinds;
 use super::record::{self, Conflict};
 use super::section::Section;
@@ -21,7 +21,7 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with them, or why one of them could not be read.
     pub fn load(path: &Path, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
-        let Files { read, problems } = files::read(path);
+        let (read, problems) = files::read(path);
         let texts: Vec<_> = read.iter().map(|(path, bytes)| (path.display().to_string(), bytes.as_slice())).collect();
         let config = understand(&texts, problems, kinds, facts)?;
         let files = read.into_iter().map(|(path, _)| path).collect();

@@ -12,46 +12,29 @@ use std::path::{Path, PathBuf};
 
 const MAX_BYTES: usize = 1 << 20;
 
-/// What could be read, in the order in which it is merged, and why the rest could not.
-pub(super) struct Files {
-    pub(super) read: Vec<(PathBuf, Vec<u8>)>,
-    pub(super) problems: Vec<Problem>,
-}
-
-/// Reads the file at `path`, and every drop-in of it.
-pub(super) fn read(path: &Path) -> Files {
-    let mut files = Files { read: Vec::new(), problems: Vec::new() };
-    files.add(path.to_owned(), bytes(path));
-    let Some(folder) = folder(path) else {
-        return files;
-    };
-    match drop_ins(&folder) {
-        Ok(paths) => paths.into_iter().for_each(|path| {
-            let bytes = drop_in(&path);
-            files.add(path, bytes);
-        }),
-        Err(reason) => files.refuse(&folder, &format!("cannot be read: {reason}")),
-    }
-    files
-}
-
-impl Files {
-    fn add(&mut self, path: PathBuf, bytes: Result<Vec<u8>, String>) {
-        match bytes {
-            Ok(bytes) => self.read.push((path, bytes)),
-            Err(reason) => self.refuse(&path, &reason),
+/// What could be read of the file at `path` and its drop-ins, in the order in which it is merged, and why the rest could not.
+pub(super) fn read(path: &Path) -> (Vec<(PathBuf, Vec<u8>)>, Vec<Problem>) {
+    let mut all = vec![(path.to_owned(), bytes(path))];
+    if let Some(folder) = folder(path) {
+        match drop_ins(&folder) {
+            Ok(paths) => all.extend(paths.into_iter().map(|path| (path.clone(), drop_in(&path)))),
+            Err(reason) => all.push((folder, Err(format!("cannot be read: {reason}")))),
         }
     }
-
-    fn refuse(&mut self, path: &Path, reason: &str) {
-        self.problems.push(Problem {
-            span: None,
-            table: String::new(),
-            key: String::new(),
-            message: printable(&format!("{} {reason}", path.display())),
-            help: None,
-        });
+    let (mut read, mut problems) = (Vec::new(), Vec::new());
+    for (path, bytes) in all {
+        match bytes {
+            Ok(bytes) => read.push((path, bytes)),
+            Err(reason) => problems.push(Problem {
+                span: None,
+                table: String::new(),
+                key: String::new(),
+                message: printable(&format!("{} {reason}", path.display())),
+                help: None,
+            }),
+        }
     }
+    (read, problems)
 }
 
 /// Where the drop-ins of a file are; `None` for a file that has none because its name does not end in `.toml`.

@@ -13,13 +13,9 @@
 //! # Drop-ins
 //!
 //! The files `hertzd.d/*.toml` beside `hertzd.toml` are read in the byte order of their names (`10-…` comes before `9-…`);
-//! hidden files and other endings are ignored. Each is merged into what was read before: tables key by key, so a drop-in can
-//! change one key of a task, add a task, or add a worker; any other value, including a whole list, replaces the earlier one.
-//! A drop-in cannot remove a key, so `period` cannot follow a `rate` in an earlier file, nor `cpus` a `cpu`.
-//!
-//! There is only this one folder. An empty file, or a link to /dev/null, with the name of a drop-in masks it; unlike
-//! systemd's, it cannot be masked from another folder. A drop-in with problems, or a folder that cannot be read, makes the
-//! whole configuration invalid: the daemon never runs half of it.
+//! hidden files and other endings are ignored. Each is merged into what was read before: tables key by key; any other value,
+//! including a whole list, replaces the earlier one. A drop-in with problems, or a folder that cannot be read, makes the
+//! whole configuration invalid: the daemon never runs half of it. `docs/configuration.md` says more.
 //!
 //! Runs on the main thread or the builder, never on a hot thread; reads no clock. It asks the machine only for the files
 //! themselves: the CPUs are passed in as [`Facts`].

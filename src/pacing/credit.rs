@@ -236,10 +236,14 @@ mod tests {
         Instant::ZERO + Span::from_millis(millis)
     }
 
-    /// An account at 10 Hz whose tick 0 ran from 0 to `finished`, and its settlement.
+    /// At 10 Hz from 0 on.
+    fn account(overrun: Overrun, end: Instant) -> Account {
+        Account::new(Grid::starting_at(Instant::ZERO, Rate::new(10, 1).unwrap()), overrun, 0, end)
+    }
+
+    /// What is next after tick 0 ran from 0 to `finished`, and its settlement.
     fn after(overrun: Overrun, finished: i64) -> (Option<(u64, Instant)>, Settled) {
-        let grid = Grid::starting_at(Instant::ZERO, Rate::new(10, 1).unwrap());
-        let mut account = Account::new(grid, overrun, 0, Instant::MAX);
+        let mut account = account(overrun, Instant::MAX);
         let settled = account.settle(at(0), at(finished));
         account.invariants_hold(at(finished));
         assert_eq!(account.due(), 1 + settled.skipped);
@@ -271,8 +275,7 @@ mod tests {
 
     #[test]
     fn drop_runs_the_current_slot_when_something_else_was_late() {
-        let grid = Grid::starting_at(Instant::ZERO, Rate::new(10, 1).unwrap());
-        let mut account = Account::new(grid, Overrun::Drop, 0, Instant::MAX);
+        let mut account = account(Overrun::Drop, Instant::MAX);
         assert_eq!(account.admit(at(99)), 0);
         assert_eq!(account.next(), Some((0, at(0))));
         assert_eq!(account.admit(at(250)), 2);
@@ -281,14 +284,13 @@ mod tests {
 
     #[test]
     fn the_end_cuts_the_same_run_short() {
-        let grid = Grid::starting_at(Instant::ZERO, Rate::new(10, 1).unwrap());
         for overrun in [Overrun::Drop, Overrun::KeepWorking, Overrun::CatchUp { max: 2 }] {
-            let mut account = Account::new(grid, overrun, 0, at(500));
+            let mut account = account(overrun, at(500));
             account.settle(at(0), at(950));
             assert_eq!((account.next(), account.due()), (None, 5), "{overrun:?}");
         }
         for overrun in [Overrun::Drop, Overrun::Delay] {
-            let mut account = Account::new(grid, overrun, 0, at(500));
+            let mut account = account(overrun, at(500));
             assert_eq!(account.close(at(299)), 2, "the slot of the third has not passed");
             assert_eq!(account.close(at(300)), 1);
             assert_eq!(account.close(at(9_000)), 2, "{overrun:?}");

@@ -204,15 +204,13 @@ fn busy_period(demands: &[Demand]) -> Option<i128> {
 /// rounded down can be up to 1 ns closer together.
 fn demand_bound(utilisation: &Utilisation, demands: &[Demand]) -> Option<i128> {
     let past_blocking = demands.iter().map(deadline).max().map_or(0, |longest| longest + 1);
-    let ahead = demands
-        .iter()
-        .map(|demand| {
-            let rounded = !(u128::from(demand.rate.den()) * NANOS).is_multiple_of(u128::from(demand.rate.num()));
-            let gap = i128::from(demand.rate.period().nanos()) + i128::from(rounded) - deadline(demand);
-            let (num, den) = share(demand);
-            Utilisation::one(num, den).most.saturating_mul(u128::try_from(gap).unwrap_or(0))
-        })
-        .fold(0, u128::saturating_add);
+    let ahead = demands.iter().map(|demand| {
+        let rounded = !(u128::from(demand.rate.den()) * NANOS).is_multiple_of(u128::from(demand.rate.num()));
+        let gap = i128::from(demand.rate.period().nanos()) + i128::from(rounded) - deadline(demand);
+        let (num, den) = share(demand);
+        Utilisation::one(num, den).most.saturating_mul(u128::try_from(gap).unwrap_or(0))
+    });
+    let ahead = ahead.fold(0, u128::saturating_add);
     if utilisation.most > Utilisation::ONE {
         return None;
     }

@@ -2,18 +2,7 @@
 
 use super::*;
 use crate::config::{Config, Facts};
-use std::fs;
-
-/// Files and their content, below a folder of their own.
-fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let root = tempfile::tempdir().unwrap();
-    for (path, content) in files {
-        let path = root.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    }
-    root
-}
+use crate::sys::host::tests::tree as machine;
 
 fn full() -> tempfile::TempDir {
     machine(&[

@@ -8,10 +8,7 @@
 //!
 //! Time comes with the entries and from the kernel. Not for hot threads: this allocates, locks, and makes system calls.
 //! [`finish`] waits at the end of the process, with a limit.
-//!
-//! Fields: `MESSAGE`, `PRIORITY`, `SYSLOG_IDENTIFIER`, `CODE_FILE`, `CODE_LINE`, `MESSAGE_ID` where the event has one,
-//! and each field of the event as `HERTZD_` and its name in capitals. `HERTZD_TIME` says when it happened, since the
-//! journal's own time is that of the arrival.
+//! `HERTZD_TIME` says when an event happened, since the journal's own time is that of the arrival.
 
 mod datagram;
 mod queue;
