@@ -305,7 +305,7 @@ fn assert_tone(samples: &[i16]) {
 }
 
 /// The task, built from a configuration.
-fn built(keys: &str) -> Box<dyn Task> {
+fn build_task(keys: &str) -> Box<dyn Task> {
     let facts = Facts { online_cpus: vec![0], cpu_set_size: 1024 };
     let config = format!("[task.tone]\nkind = \"audio\"\n{keys}");
     let mut config = Config::parse(config, "test.toml", &Kinds::builtin(), &facts).unwrap_or_else(|no| panic!("{no}"));
@@ -343,7 +343,7 @@ fn captured(task: &mut dyn Task, frames: u64, frame: u64) -> (Vec<(Head, u64)>, 
 fn inside_the_blocks_are_the_whole_tone() {
     let keys = "rate = 100\ndevice = \"tone\"\nchannels = 1\nsample-format = \"s16\"\nsample-rate = 48000\n";
     // Large enough that a busy machine loses no sound.
-    let mut task = built(&format!("{keys}buffer = \"5s\"\n"));
+    let mut task = build_task(&format!("{keys}buffer = \"5s\"\n"));
     let format = AudioFormat { rate: 48_000, channels: 1, sample: SampleFormat::S16 };
     assert_eq!(task.stream().unwrap().format, Format::Audio(format));
     let (heads, bytes) = captured(&mut *task, 5 * 48_000, 2);
@@ -387,7 +387,7 @@ fn the_blocks_are_the_file_to_the_byte() {
 #[ignore = "the_blocks_are_the_file_to_the_byte runs it, with the file"]
 fn inside_the_blocks_are_the_file_to_the_byte() {
     // 400,000 frames of one 32-bit channel; each holds its own number.
-    let mut task = built("rate = 100\ndevice = \"loop\"\nchannels = 1\nsample-format = \"s32\"\n");
+    let mut task = build_task("rate = 100\ndevice = \"loop\"\nchannels = 1\nsample-format = \"s32\"\n");
     let (heads, bytes) = captured(&mut *task, 390_000, 4);
     println!("{} blocks", heads.len());
     for (index, bytes) in bytes.as_chunks().0.iter().take(390_000).enumerate() {

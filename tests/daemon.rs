@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Runs `config` for `length` and asserts success.
-fn finished(config: &str, length: &str) -> Ended {
+fn run_to_success(config: &str, length: &str) -> Ended {
     let ended = run(config, &["--for", length, "--json"]).wait();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     ended
@@ -19,7 +19,7 @@ fn finished(config: &str, length: &str) -> Ended {
 
 #[test]
 fn the_demo_counts_are_exact() {
-    let summary = finished(include_str!("../config/demo.toml"), "5s").summary();
+    let summary = run_to_success(include_str!("../config/demo.toml"), "5s").summary();
     // 30000/1001 Hz: tick 149 is released at 4.97 s, tick 150 at 5.005 s.
     for (name, due) in [("control", 5_000), ("load", 150), ("memory", 50), ("cpu", 20), ("uptime", 5)] {
         let task = task(&summary, name);
@@ -98,7 +98,7 @@ fn a_panic_ends_only_its_task() {
         "[task.panicking]\nkind = \"load\"\nrate = 100\nfault = \"panic\"\nfault-every = 20\n\
          overrun = \"credit\"\nmax-debt = \"1h\"\n{STEADY}"
     );
-    let ended = finished(&config, "1s");
+    let ended = run_to_success(&config, "1s");
     let summary = ended.summary();
     let panicking = task(&summary, "panicking");
     assert_eq!((count(panicking, "ran"), count(panicking, "due"), count(panicking, "errors")), (20, 100, 1));
@@ -119,7 +119,7 @@ fn a_panic_honours_on_error() {
         )
     };
     for (on_error, ran, errors, disabled) in [("continue", 100, 5, false), ("disable", 20, 1, true)] {
-        let ended = finished(&config(on_error), "1s");
+        let ended = run_to_success(&config(on_error), "1s");
         let summary = ended.summary();
         let panicking = task(&summary, "panicking");
         assert_eq!((count(panicking, "ran"), count(panicking, "errors")), (ran, errors), "{on_error}");
@@ -144,7 +144,7 @@ fn failing(on_error: &str) -> String {
 #[test]
 fn an_error_is_counted_or_ends_its_task() {
     for (on_error, ran, errors, disabled) in [("continue", 100, 10, false), ("disable", 10, 1, true)] {
-        let ended = finished(&failing(on_error), "1s");
+        let ended = run_to_success(&failing(on_error), "1s");
         let summary = ended.summary();
         let failing = task(&summary, "failing");
         assert_eq!((count(failing, "ran"), count(failing, "errors")), (ran, errors), "{on_error}");
@@ -176,7 +176,7 @@ fn overrunning(keys: &str) -> String {
 
 #[test]
 fn the_overrun_limit_ends_only_its_task() {
-    let ended = finished(&overrunning("run = \"2ms\"\non-overrun-limit = \"disable\""), "1s");
+    let ended = run_to_success(&overrunning("run = \"2ms\"\non-overrun-limit = \"disable\""), "1s");
     let summary = ended.summary();
     let overrunning = task(&summary, "overrunning");
     assert_eq!((count(overrunning, "ran"), count(overrunning, "overruns")), (4, 4), "one more than the limit");
@@ -213,7 +213,7 @@ fn recording(rate: &str) -> String {
 }
 
 /// A folder that contains a folder `disk`.
-fn with_disk() -> (tempfile::TempDir, PathBuf) {
+fn folder_with_disk() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");
     fs::create_dir(&disk).unwrap();
@@ -222,7 +222,7 @@ fn with_disk() -> (tempfile::TempDir, PathBuf) {
 
 #[test]
 fn a_recording_has_a_row_for_every_tick() {
-    let (folder, disk) = with_disk();
+    let (folder, disk) = folder_with_disk();
     let ended = run_in(folder, Command::new(HERTZD), &recording("200"), &["--for", "2s", "--json"]).wait();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let summary = ended.summary();
@@ -263,7 +263,7 @@ fn assert_only_rows_are_lost(ended: &Ended, disk: &Path) {
 
 #[test]
 fn a_file_at_its_limit_loses_rows_and_nothing_else() {
-    let (folder, disk) = with_disk();
+    let (folder, disk) = folder_with_disk();
     // With SIGXFSZ ignored, a write past the limit fails as on a full disk. A block is 512 or 1,024 bytes: room for at most
     // some 700 rows.
     let mut limited = Command::new("sh");
@@ -283,7 +283,7 @@ impl Drop for Mounted {
 
 #[test]
 fn a_full_disk_loses_rows_and_nothing_else() {
-    let (folder, disk) = with_disk();
+    let (folder, disk) = folder_with_disk();
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", "size=16k", "hertzd-test"]).arg(&disk);
     if !is_root() || !mount.output().is_ok_and(|output| output.status.success()) {
@@ -352,7 +352,7 @@ fn an_ordinary_user_sees_what_was_refused() {
 }
 
 /// Many tasks that log every second.
-fn talkative() -> String {
+fn logging_every_second() -> String {
     let task = |n| {
         format!("[task.t{n}]\nkind = \"load\"\nrate = 20\nfault = \"error\"\nfault-every = 1\nbudget = \"1us\"\n\n")
     };
@@ -363,7 +363,7 @@ fn talkative() -> String {
 fn a_stalled_log_reader_delays_no_task() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.toml");
-    fs::write(&path, talkative()).unwrap();
+    fs::write(&path, logging_every_second()).unwrap();
     for format in ["text", "json"] {
         // A pipe that is not read is full within a second. The run must still end by itself.
         let child = Command::new(HERTZD)

@@ -69,7 +69,7 @@ impl Trace {
 }
 
 /// Runs `tasks` under strace. `None` if that is not possible here; prints the reason.
-fn traced(spin: &str, tasks: &str) -> Option<(Trace, Value)> {
+fn trace_run(spin: &str, tasks: &str) -> Option<(Trace, Value)> {
     if !Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
         println!("skipped: there is no strace here");
         return None;
@@ -147,7 +147,7 @@ const LOAD: &str = "[task.load]\nkind = \"load\"\nrate = \"1 kHz\"\nrun = \"20us
 #[test]
 fn one_sleep_a_tick_and_nothing_else() {
     for spin in ["off", "auto"] {
-        let Some((trace, summary)) = traced(spin, LOAD) else {
+        let Some((trace, summary)) = trace_run(spin, LOAD) else {
             return;
         };
         assert_eq!(count(task(&summary, "load"), "due"), 12_000);
@@ -166,7 +166,7 @@ fn a_sensor_costs_one_read_a_tick() {
     let several = single.replace("/proc/loadavg", plain.path().to_str().unwrap());
     let several = format!("{several}{}{}{}", value(1), value(2), value(3));
     for sensor in [single, &several] {
-        let Some((trace, summary)) = traced("off", &format!("{LOAD}{sensor}")) else {
+        let Some((trace, summary)) = trace_run("off", &format!("{LOAD}{sensor}")) else {
             return;
         };
         assert_at_most_one_sleep_a_release(&trace, &summary);
@@ -191,7 +191,7 @@ fn audio_costs_no_call_of_its_own() {
     }
     let audio = "[task.sound]\nkind = \"audio\"\nrate = \"100 Hz\"\ndevice = \"null\"\nsample-rate = 8000\n\
                  buffer = \"40ms\"\nchannels = 1\n";
-    let Some((trace, summary)) = traced("off", &format!("{LOAD}{audio}")) else {
+    let Some((trace, summary)) = trace_run("off", &format!("{LOAD}{audio}")) else {
         return;
     };
     assert_nothing_else(&trace, &["clock_nanosleep"]);

@@ -21,7 +21,7 @@ fn config(rate: u32) -> String {
 }
 
 /// A running program with a status socket in its folder.
-fn with_socket(config: &str, args: &[&str]) -> Running {
+fn run_with_socket(config: &str, args: &[&str]) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("status.sock");
     let mut all = vec!["--status-socket", socket.to_str().unwrap()];
@@ -32,7 +32,7 @@ fn with_socket(config: &str, args: &[&str]) -> Running {
 }
 
 /// `hertzd COMMAND --socket SOCKET`.
-fn ask(running: &Running, args: &[&str]) -> Output {
+fn run_client(running: &Running, args: &[&str]) -> Output {
     let socket = running.folder().join("status.sock");
     let config = running.folder().join("test.toml");
     let args = args.iter().map(|arg| if *arg == "CONFIG" { config.to_str().unwrap() } else { arg });
@@ -40,7 +40,7 @@ fn ask(running: &Running, args: &[&str]) -> Output {
 }
 
 fn snapshot(running: &Running) -> Value {
-    let output = ask(running, &["status", "--json"]);
+    let output = run_client(running, &["status", "--json"]);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
@@ -51,10 +51,10 @@ fn edit(running: &Running, config: &str) {
 
 #[test]
 fn unchanged_tasks_miss_nothing() {
-    let running = with_socket(&config(50), &["--json"]);
+    let running = run_with_socket(&config(50), &["--json"]);
     for rate in 51..81 {
         edit(&running, &config(rate));
-        let output = ask(&running, &["reload"]);
+        let output = run_client(&running, &["reload"]);
         assert!(output.status.success(), "{output:?}");
     }
     let seen = snapshot(&running);
@@ -75,17 +75,17 @@ fn unchanged_tasks_miss_nothing() {
 
 #[test]
 fn a_faulty_file_changes_nothing_and_is_reported() {
-    let running = with_socket(&config(50), &["--json"]);
+    let running = run_with_socket(&config(50), &["--json"]);
     edit(&running, &config(60).replace("rate = 60", "rat = 60"));
-    let output = ask(&running, &["reload"]);
+    let output = run_client(&running, &["reload"]);
     assert_eq!(output.status.code(), Some(78), "{output:?}");
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("test.toml:10:1") && text.contains("`rate`"), "{text}");
-    assert_eq!(ask(&running, &["check", "CONFIG", "--against-running"]).status.code(), Some(78));
+    assert_eq!(run_client(&running, &["check", "CONFIG", "--against-running"]).status.code(), Some(78));
 
     // A valid file with a task that cannot be built.
     edit(&running, &config(60).replace("/proc/loadavg", "/proc/nothing-like-it"));
-    let output = ask(&running, &["reload"]);
+    let output = run_client(&running, &["reload"]);
     assert_eq!(output.status.code(), Some(78), "{output:?}");
 
     let seen = snapshot(&running);
@@ -102,10 +102,10 @@ fn check_against_running_shows_what_a_reload_would_do() {
                [task.kept]\nkind = \"load\"\nworker = \"one\"\nrate = 100\n\
                [task.gone]\nkind = \"load\"\nworker = \"one\"\nrate = 100\n\
                [task.with-its-worker]\nkind = \"load\"\nworker = \"two\"\nrate = 100\n";
-    let running = with_socket(old, &["--json"]);
+    let running = run_with_socket(old, &["--json"]);
     let new = old.replace("gone", "new").replace("policy = \"other\"", "policy = \"rr\"");
     edit(&running, &new);
-    let output = String::from_utf8(ask(&running, &["check", "CONFIG", "--against-running"]).stdout).unwrap();
+    let output = String::from_utf8(run_client(&running, &["check", "CONFIG", "--against-running"]).stdout).unwrap();
     for line in [
         "worker one goes on",
         "worker two restarts",
@@ -116,7 +116,7 @@ fn check_against_running_shows_what_a_reload_would_do() {
     ] {
         assert!(output.contains(line), "{line}: {output}");
     }
-    assert!(ask(&running, &["reload"]).status.success());
+    assert!(run_client(&running, &["reload"]).status.success());
     let seen = snapshot(&running);
     let names: Vec<_> = seen["tasks"].as_array().unwrap().iter().map(|task| task["task"].as_str().unwrap()).collect();
     assert_eq!(names, ["kept", "new", "with-its-worker"]);
@@ -154,7 +154,7 @@ fn a_killed_daemon_does_not_block_the_next_one() {
 
 #[test]
 fn a_reload_never_signals_a_process_that_the_answer_names() {
-    let mut running = with_socket(&config(50), &[]);
+    let mut running = run_with_socket(&config(50), &[]);
     let mut sleep = Command::new("sleep");
     sleep.arg("1000");
     let bystander = program::start(tempfile::tempdir().unwrap(), sleep);

@@ -28,7 +28,7 @@ fn recording(rate: u32) -> String {
 }
 
 /// A folder that contains a folder `disk`.
-fn with_disk() -> (tempfile::TempDir, PathBuf) {
+fn folder_with_disk() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");
     fs::create_dir(&disk).unwrap();
@@ -36,7 +36,7 @@ fn with_disk() -> (tempfile::TempDir, PathBuf) {
 }
 
 /// Starts it with a status socket, and waits until its workers run.
-fn with_socket(folder: tempfile::TempDir, config: &str) -> Running {
+fn run_with_socket(folder: tempfile::TempDir, config: &str) -> Running {
     let socket = folder.path().join("status.sock");
     let mut running =
         run_in(folder, Command::new(HERTZD), config, &["--json", "--status-socket", socket.to_str().unwrap()]);
@@ -44,12 +44,12 @@ fn with_socket(folder: tempfile::TempDir, config: &str) -> Running {
     running
 }
 
-fn ask(running: &Running, args: &[&str]) -> Output {
+fn run_client(running: &Running, args: &[&str]) -> Output {
     Command::new(HERTZD).args(args).arg("--socket").arg(running.folder().join("status.sock")).output().unwrap()
 }
 
 fn snapshot(running: &Running) -> Value {
-    let output = ask(running, &["status", "--json"]);
+    let output = run_client(running, &["status", "--json"]);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
@@ -59,7 +59,7 @@ fn wait_for_snapshot(running: &mut Running, what: &str, seen: impl Fn(&Value) ->
 }
 
 /// Stops it with SIGTERM; prints how long that took.
-fn stopped(running: Running) -> Ended {
+fn stop_with_sigterm(running: Running) -> Ended {
     running.signal("TERM");
     let asked = now();
     let ended = running.wait();
@@ -75,15 +75,15 @@ fn lines(path: &Path) -> u64 {
 
 #[test]
 fn ten_thousand_reloads_do_not_hold_up_a_stop() {
-    let (folder, disk) = with_disk();
-    let running = with_socket(folder, &recording(100));
+    let (folder, disk) = folder_with_disk();
+    let running = run_with_socket(folder, &recording(100));
     let flood = format!(
         "i=0; while [ $i -lt 200 ]; do i=$((i + 1)); j=0; \
          while [ $j -lt 50 ]; do j=$((j + 1)); kill -HUP {0} || exit 1; done; sleep 0.02; done",
         running.pid()
     );
     assert!(Command::new("sh").args(["-c", &flood]).status().unwrap().success());
-    let ended = stopped(running);
+    let ended = stop_with_sigterm(running);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     assert!(ended.stderr.contains("reloaded: tasks: 2 kept"), "{}", ended.describe());
     let summary = ended.summary();
@@ -139,12 +139,12 @@ fn state(pid: u32, thread: u32) -> Option<char> {
 
 #[test]
 fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
-    let (folder, path) = with_disk();
+    let (folder, path) = folder_with_disk();
     let Some(disk) = Disk::mount(folder.path(), path.clone()) else {
         println!("skipped: making and mounting a file system needs root, loop devices and mkfs.ext4");
         return;
     };
-    let mut running = with_socket(folder, &recording(100));
+    let mut running = run_with_socket(folder, &recording(100));
     running.wait_for("it records", |_| lines(&path.join("uptime.csv")) > 100);
     assert!(disk.fsfreeze("--freeze"));
     let thawed = Thawed(&disk);
@@ -205,7 +205,7 @@ fn a_configuration_that_cannot_be_read_does_not_hold_up_a_stop() {
     command.arg("run").arg(&path).arg("--json");
     let mut running = start(folder, command);
     let _writer = block_reader(&mut running, &path);
-    let ended = stopped(running);
+    let ended = stop_with_sigterm(running);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     assert_eq!(ended.summary()["tasks"], serde_json::json!([]));
     assert!(
@@ -217,8 +217,8 @@ fn a_configuration_that_cannot_be_read_does_not_hold_up_a_stop() {
 
 #[test]
 fn a_reload_that_hangs_holds_up_neither_status_nor_stop() {
-    let (folder, _disk) = with_disk();
-    let mut running = with_socket(folder, &recording(100));
+    let (folder, _disk) = folder_with_disk();
+    let mut running = run_with_socket(folder, &recording(100));
     let (path, config) = (running.folder().join("fifo"), running.folder().join("test.toml"));
     fifo(&path);
     fs::rename(&path, &config).unwrap();
@@ -226,7 +226,7 @@ fn a_reload_that_hangs_holds_up_neither_status_nor_stop() {
     let _writer = block_reader(&mut running, &config);
     let before = count(task(&snapshot(&running), "uptime"), "ran");
     wait_for_snapshot(&mut running, "it ticks", |seen| count(task(seen, "uptime"), "ran") > before + 50);
-    let ended = stopped(running);
+    let ended = stop_with_sigterm(running);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let summary = ended.summary();
     let uptime = task(&summary, "uptime");
@@ -237,9 +237,9 @@ fn a_reload_that_hangs_holds_up_neither_status_nor_stop() {
 #[test]
 fn a_tick_that_never_returns_holds_up_neither_status_nor_stop() {
     let hanging = "[worker.stuck]\n[task.stuck]\nworker = \"stuck\"\nkind = \"load\"\nrate = 100\nfault = \"hang\"\nfault-every = 1\n";
-    let (folder, _disk) = with_disk();
+    let (folder, _disk) = folder_with_disk();
     let config = format!("{hanging}{}", recording(100));
-    let mut running = with_socket(folder, &config);
+    let mut running = run_with_socket(folder, &config);
     wait_for_snapshot(&mut running, "its first tick hangs", |seen| count(task(seen, "beside"), "ran") > 20);
     // The reload changes the task that hangs and one on another worker, which continues.
     let edited = config.replace("rate = 100\n", "rate = 200\n").replace(HERE, running.folder().to_str().unwrap());
@@ -248,7 +248,7 @@ fn a_tick_that_never_returns_holds_up_neither_status_nor_stop() {
     wait_for_snapshot(&mut running, "the reload is under way", |seen| task(seen, "beside")["rate"] == "200/1");
     wait_for_snapshot(&mut running, "other tasks tick", |seen| count(task(seen, "beside"), "ran") > 100);
     assert_eq!(count(&snapshot(&running)["daemon"], "reloads"), 0, "the reload cannot finish");
-    let ended = stopped(running);
+    let ended = stop_with_sigterm(running);
     assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
     let summary = ended.summary();
     assert!(count(task(&summary, "uptime"), "ran") > 0 && count(task(&summary, "beside"), "ran") > 0);
@@ -286,8 +286,8 @@ fn a_fault_is_reported_to_a_stalled_reader_for_a_limited_time() {
 
 #[test]
 fn a_refused_reload_leaves_no_worker_behind() {
-    let (folder, _disk) = with_disk();
-    let mut running = with_socket(folder, &recording(100));
+    let (folder, _disk) = folder_with_disk();
+    let mut running = run_with_socket(folder, &recording(100));
     // More processor time than the kernel can guarantee: one worker is refused after the others were created.
     let greedy = |n| {
         format!(
@@ -300,7 +300,7 @@ fn a_refused_reload_leaves_no_worker_behind() {
     let more: String = (0..=2 * cpus).map(greedy).collect();
     fs::write(running.folder().join("test.toml"), format!("{config}{more}")).unwrap();
     for refused in 1..=3 {
-        let output = ask(&running, &["reload"]);
+        let output = run_client(&running, &["reload"]);
         assert!(!output.status.success(), "{output:?}");
         let seen = snapshot(&running);
         assert_eq!(count(&seen["daemon"], "reloads_refused"), refused, "{output:?}");
@@ -308,9 +308,9 @@ fn a_refused_reload_leaves_no_worker_behind() {
         running.wait_for("their threads have ended", |running| thread_named(running.pid(), "hz-greedy").is_none());
     }
     fs::write(running.folder().join("test.toml"), config.replace("rate = 100", "rate = 50")).unwrap();
-    assert!(ask(&running, &["reload"]).status.success());
+    assert!(run_client(&running, &["reload"]).status.success());
     wait_for_snapshot(&mut running, "it keeps ticking", |seen| count(task(seen, "beside"), "ran") > 10);
-    let ended = stopped(running);
+    let ended = stop_with_sigterm(running);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let summary = ended.summary();
     for part in summary["workers"].as_array().unwrap() {
