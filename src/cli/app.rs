@@ -8,11 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The configuration that is used when none is named.
 pub const SYSTEM_CONFIG: &str = "/etc/hertzd/hertzd.toml";
-
-/// The folder of its drop-ins.
 const SYSTEM_DROPINS: &str = "/etc/hertzd/hertzd.d";
-
-/// What messages call the demo.
 const DEMO_NAME: &str = "the embedded demo";
 
 /// The configuration that runs when there is no other.
@@ -45,7 +41,6 @@ impl App {
         Self { demo: text, ..self }
     }
 
-    /// Reads a configuration.
     pub(super) fn load(&self, source: &Source) -> Result<Config, Problems> {
         let host = Host::read();
         let facts = Facts { online_cpus: host.online_cpus, cpu_set_size: cpu_set_size() };

@@ -134,7 +134,6 @@ impl Visit for SkipIds<'_> {
     }
 }
 
-/// The log of this process, while it runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Log {
     kind: Kind,
@@ -241,7 +240,6 @@ fn last_line(text: &str) {
     let _ = Stderr { over_progress: false }.write_within(text.as_bytes(), LAST_PATIENCE);
 }
 
-/// Draws the progress line.
 pub(super) fn progress(progress: Progress, of: Option<Span>) {
     let Progress { elapsed, totals } = progress;
     let elapsed = elapsed.max(Span::ZERO).seconds();

@@ -16,7 +16,6 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the service listens.
 const SERVICE_SOCKET: &str = "/run/hertzd/status.sock";
 
 /// How often a daemon is asked whether it has reloaded.

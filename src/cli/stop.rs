@@ -19,7 +19,6 @@ pub(super) fn coloured(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|asked| asked.is_empty())
 }
 
-/// Why a command failed.
 #[derive(Debug)]
 pub(super) enum Stop {
     Config(Problems),
@@ -87,7 +86,6 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// Writes to stdout.
 pub(super) fn print(text: &str) -> Result<(), Stop> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;

@@ -7,7 +7,6 @@ use super::value::{duration, duration_text, number, percent, rate, size, written
 use crate::time::Span;
 use toml::de::DeValue;
 
-/// A length of time within the key's range.
 pub(super) fn duration_of(wanted: &Value, found: &DeValue<'_>) -> Result<Span, String> {
     let span = duration(found)?;
     let Value::Duration { min, max } = *wanted else { return Ok(span) };
@@ -20,7 +19,6 @@ pub(super) fn duration_of(wanted: &Value, found: &DeValue<'_>) -> Result<Span, S
     }
 }
 
-/// A number of bytes within the key's range.
 pub(super) fn size_of(wanted: &Value, found: &DeValue<'_>) -> Result<u64, String> {
     match (size(found)?, wanted) {
         (bytes, Value::Size { min }) if bytes < *min => Err(format!("must be at least {}", written_size(*min))),
@@ -38,7 +36,6 @@ pub(super) fn percent_of(wanted: &Value, found: &DeValue<'_>) -> Result<f64, Str
     }
 }
 
-/// A whole number of hertz.
 pub(super) fn hertz(found: &DeValue<'_>) -> Result<u32, String> {
     let whole = rate(found).ok().filter(|rate| rate.den() == 1);
     let hertz = whole.and_then(|rate| u32::try_from(rate.num()).ok());
@@ -54,7 +51,6 @@ pub(super) fn number_of(wanted: &Value, found: &DeValue<'_>) -> Result<f64, Stri
     }
 }
 
-/// A whole number within the key's range.
 pub(super) fn integer(wanted: &Value, found: &DeValue<'_>) -> Result<i64, String> {
     let number = found.as_integer().and_then(|number| i64::from_str_radix(number.as_str(), number.radix()).ok());
     let (min, max, or) = match *wanted {
@@ -70,7 +66,6 @@ pub(super) fn integer(wanted: &Value, found: &DeValue<'_>) -> Result<i64, String
     })
 }
 
-/// One byte.
 pub(super) fn byte(found: &DeValue<'_>) -> Result<u8, String> {
     let byte = integer(&Value::Integer { min: 0, max: 0xff }, found)?;
     u8::try_from(byte).map_err(|error| error.to_string())

@@ -36,7 +36,6 @@ pub(super) fn duration(value: &DeValue<'_>) -> Result<Span, String> {
     }
 }
 
-/// Ticks per second.
 pub(super) fn rate(value: &DeValue<'_>) -> Result<Rate, String> {
     let limits = || format!("must be {}", Rate::LIMITS);
     match value {
@@ -83,7 +82,6 @@ pub(super) fn percent(value: &DeValue<'_>) -> Result<f64, String> {
     number.parse::<f64>().map(|percent| percent / 100.0).map_err(|_| wanted())
 }
 
-/// A finite number.
 pub(super) fn number(value: &DeValue<'_>) -> Result<f64, String> {
     let number = match value {
         DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse().ok(),

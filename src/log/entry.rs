@@ -10,7 +10,6 @@ use std::time::{Duration, UNIX_EPOCH};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
-/// An event with its time, its message and its fields.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     /// When it was logged, since 1970 in UTC.
@@ -31,7 +30,6 @@ impl Entry {
         Self { time: KernelClock::realtime().now(), level, message: message.into(), fields: Vec::new(), source: None }
     }
 
-    /// The entry for `event`.
     pub(crate) fn of(event: &Event<'_>) -> Self {
         let metadata = event.metadata();
         let mut entry = Self::now(*metadata.level(), "");

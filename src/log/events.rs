@@ -6,7 +6,6 @@ use crate::metrics::{Event, EventKind};
 use crate::time::Span;
 use tracing::{error, warn};
 
-/// Logs events through `tracing`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LogOutput;
 

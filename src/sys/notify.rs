@@ -20,7 +20,6 @@ pub(crate) fn ready(status: &str) {
     send(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// Notifies the service manager how the service is, in one line.
 pub(crate) fn status(status: &str) {
     send(&[NotifyState::Status(status)]);
 }
@@ -40,12 +39,10 @@ pub(crate) fn reloading() {
     }
 }
 
-/// Notifies the service manager that the service is about to end.
 pub(crate) fn stopping() {
     send(&[NotifyState::Stopping]);
 }
 
-/// Notifies the manager's watchdog that the service is alive.
 pub(crate) fn alive() {
     send(&[NotifyState::Watchdog]);
 }

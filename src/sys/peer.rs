@@ -38,7 +38,6 @@ impl Peer {
         Ok(Self { id, process: unsafe { OwnedFd::from_raw_fd(process) } })
     }
 
-    /// Its process id.
     pub(crate) const fn id(&self) -> u32 {
         self.id
     }

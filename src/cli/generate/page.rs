@@ -2,7 +2,6 @@
 
 use roff::{Inline, Roff, bold, roman};
 
-/// A page that is being written.
 pub(super) struct Page(Roff);
 
 impl Page {
@@ -24,7 +23,6 @@ impl Page {
         self.0.control("SS", [title]);
     }
 
-    /// A paragraph of its own.
     pub(super) fn paragraph(&mut self, text: &str) {
         self.0.control("PP", []);
         self.0.text(marked(&one_line(text)));
@@ -37,7 +35,6 @@ impl Page {
         self.0.text(marked(&one_line(text)));
     }
 
-    /// Items of a plain list.
     pub(super) fn items(&mut self, items: &[(&str, &str)]) {
         for (head, text) in items {
             self.item([bold(*head)], text);

@@ -108,17 +108,14 @@ impl Journal {
         }
     }
 
-    /// Entries that the journal has accepted.
     pub(crate) fn sent(&self) -> u64 {
         self.queue().sent
     }
 
-    /// Entries that were lost.
     pub(crate) fn lost(&self) -> u64 {
         self.queue().lost
     }
 
-    /// Entries that wait in memory.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.queue().waiting.len()

@@ -27,7 +27,6 @@ impl ThreadId {
     }
 }
 
-/// The calling thread.
 pub(crate) fn id() -> ThreadId {
     // SAFETY: takes nothing, touches no memory and cannot fail.
     ThreadId(unsafe { libc::gettid() })

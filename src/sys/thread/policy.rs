@@ -9,7 +9,6 @@ use thread_priority::{
     set_thread_priority_and_policy, thread_native_id,
 };
 
-/// How the kernel schedules a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scheduled {
     /// `fifo`, `rr`, `deadline`, `other`, `batch` or `idle`; `unknown` for any other policy.
