@@ -56,24 +56,11 @@ impl Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channels::Outcome;
+    use crate::metrics::RECORD;
 
     fn cause(woke: i64, lateness: i64, run: i64, previous: i64) -> Cause {
-        let record = TickRecord {
-            release: Instant::ZERO,
-            n: 7,
-            woke: Span::from_micros(woke),
-            oversleep: None,
-            lateness: Span::from_micros(lateness),
-            response: Span::from_micros(lateness + run),
-            missed: 0,
-            dropped: 0,
-            task: 0,
-            overrun: true,
-            over_budget: false,
-            over_limit: false,
-            outcome: Outcome::Done,
-        };
+        let (woke, lateness) = (Span::from_micros(woke), Span::from_micros(lateness));
+        let record = TickRecord { woke, lateness, response: lateness + Span::from_micros(run), ..RECORD };
         Cause::of(&record, Some(Instant::ZERO + Span::from_micros(previous)))
     }
 

@@ -145,25 +145,20 @@ impl Limiter {
     }
 
     fn note_overrun(&mut self, record: &TickRecord, cause: Cause) {
-        let (lateness, run) = (record.lateness, record.run());
-        let first = EventKind::Overrun { count: 1, skipped: record.skipped(), n: record.n, lateness, run, cause };
-        let kind = match self.overrun.kind {
-            Some(EventKind::Overrun { count, skipped, n, lateness, run, cause })
-                if record.response <= self.response =>
-            {
-                EventKind::Overrun { count: count + 1, skipped: skipped + record.skipped(), n, lateness, run, cause }
+        let (mut count, mut skipped) = (1, record.skipped());
+        let mut worst = (record.n, record.lateness, record.run(), cause);
+        match self.overrun.kind {
+            Some(EventKind::Overrun { count: before, skipped: earlier, n, lateness, run, cause }) => {
+                (count, skipped) = (count + before, skipped + earlier);
+                if record.response <= self.response {
+                    worst = (n, lateness, run, cause);
+                }
+                self.response = self.response.max(record.response);
             }
-            Some(EventKind::Overrun { count, skipped, .. }) => {
-                self.response = record.response;
-                let (count, skipped) = (count + 1, skipped + record.skipped());
-                EventKind::Overrun { count, skipped, n: record.n, lateness, run, cause }
-            }
-            _ => {
-                self.response = record.response;
-                first
-            }
-        };
-        self.overrun.kind = Some(kind);
+            _ => self.response = record.response,
+        }
+        let (n, lateness, run, cause) = worst;
+        self.overrun.kind = Some(EventKind::Overrun { count, skipped, n, lateness, run, cause });
     }
 
     fn note_over_budget(&mut self, record: &TickRecord) {
@@ -197,23 +192,11 @@ impl Limiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::RECORD;
 
     fn overrun(n: u64, response: i64, dropped: u64) -> TickRecord {
-        TickRecord {
-            release: Instant::ZERO,
-            n,
-            woke: Span::ZERO,
-            oversleep: None,
-            lateness: Span::ZERO,
-            response: Span::from_millis(response),
-            missed: 0,
-            dropped,
-            task: 0,
-            overrun: true,
-            over_budget: false,
-            over_limit: false,
-            outcome: Outcome::Done,
-        }
+        let response = Span::from_millis(response);
+        TickRecord { n, response, dropped, overrun: true, ..RECORD }
     }
 
     #[test]

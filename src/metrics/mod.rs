@@ -26,14 +26,10 @@ use std::collections::BTreeMap;
 /// What the metrics know of a task.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskFacts {
-    /// Its name.
     pub name: String,
-    /// Number of its worker.
     pub worker: usize,
-    /// One period, rounded up.
-    pub period: Span,
-    /// Its grid moves (`delay`): a tick that starts late has put off releases that are not counted as skipped.
-    pub grid_moves: bool,
+    pub period: Span,     // one period, rounded up
+    pub grid_moves: bool, // `delay`: a late tick has put off releases that do not count as skipped
 }
 
 #[derive(Debug)]
@@ -47,6 +43,15 @@ struct TaskMetrics {
     totals: Totals,
     limiter: Limiter,
 }
+
+impl TaskMetrics {
+    fn tell(&mut self, workers: &Workers, now: Instant, last: bool, mut tell: impl FnMut(&Event<'_>)) {
+        let worker = workers.get(&self.facts.worker).map_or("?", |worker| &worker.name);
+        self.limiter.tell(now, last, |kind| tell(&Event { task: &self.facts.name, worker, kind }));
+    }
+}
+
+type Workers = BTreeMap<usize, WorkerMetrics>; // by number
 
 #[derive(Debug)]
 struct WorkerMetrics {
@@ -78,8 +83,8 @@ pub struct Totals {
 /// Workers and tasks have numbers, which are never given twice.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    workers: BTreeMap<usize, WorkerMetrics>, // by number
-    tasks: Vec<Option<Box<TaskMetrics>>>,    // by number; None: it has ended
+    workers: Workers,
+    tasks: Vec<Option<Box<TaskMetrics>>>, // by number; None: it has ended
     totals: Totals,
 }
 
@@ -197,14 +202,14 @@ impl Metrics {
     /// second, which stands for all since the one before. With `last`, all that is left.
     pub(crate) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(&Event<'_>)) {
         for task in self.tasks.iter_mut().flatten() {
-            tell_one(task, &self.workers, now, last, &mut tell);
+            task.tell(&self.workers, now, last, &mut tell);
         }
     }
 
     /// As [`tell`](Self::tell) with `last`, for one task.
-    pub(crate) fn tell_last(&mut self, id: u32, now: Instant, mut tell: impl FnMut(&Event<'_>)) {
+    pub(crate) fn tell_last(&mut self, id: u32, now: Instant, tell: impl FnMut(&Event<'_>)) {
         if let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) {
-            tell_one(task, &self.workers, now, true, &mut tell);
+            task.tell(&self.workers, now, true, tell);
         }
     }
 
@@ -235,28 +240,30 @@ impl Metrics {
     }
 }
 
-fn tell_one(
-    task: &mut TaskMetrics,
-    workers: &BTreeMap<usize, WorkerMetrics>,
-    now: Instant,
-    last: bool,
-    mut tell: impl FnMut(&Event<'_>),
-) {
-    let worker = workers.get(&task.facts.worker).map_or("?", |worker| &worker.name);
-    task.limiter.tell(now, last, |kind| tell(&Event { task: &task.facts.name, worker, kind }));
-}
-
 /// All that is known of one task, in numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskSnapshot {
-    /// Started − release; releases given up count at the lateness they had then.
-    pub lateness: Distribution,
-    /// Finished − started.
-    pub run: Distribution,
-    /// Finished − release.
-    pub response: Distribution,
-    /// How many overruns each cause explains; causes that explain none are left out.
-    pub causes: BTreeMap<&'static str, u64>,
-    /// Counts by the records that came in.
-    pub totals: Totals,
+    pub lateness: Distribution, // started − release; releases given up count at the lateness they had then
+    pub run: Distribution,      // finished − started
+    pub response: Distribution, // finished − release
+    pub causes: BTreeMap<&'static str, u64>, // overruns that each explains, if any
+    pub totals: Totals,         // counts by the records that came in
 }
+
+/// An overrun of which nothing else is known.
+#[cfg(test)]
+const RECORD: TickRecord = TickRecord {
+    release: Instant::ZERO,
+    n: 7,
+    woke: Span::ZERO,
+    oversleep: None,
+    lateness: Span::ZERO,
+    response: Span::ZERO,
+    missed: 0,
+    dropped: 0,
+    task: 0,
+    overrun: true,
+    over_budget: false,
+    over_limit: false,
+    outcome: crate::channels::Outcome::Done,
+};

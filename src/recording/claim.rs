@@ -92,17 +92,11 @@ pub(super) struct Claim {
 
 impl Claim {
     /// Opens and locks the file at `path`, which has no symbolic links; makes it if there is none.
-    ///
-    /// # Errors
-    /// The system's reason; or the process that has locked it.
     pub(super) fn take(path: &Path) -> io::Result<Self> {
         Self::after(path, || Ok(()))
     }
 
     /// The same after `put_aside` has moved away what is there. Nobody else gets the path in between.
-    ///
-    /// # Errors
-    /// Those of `put_aside` and of [`take`](Self::take).
     pub(super) fn after(path: &Path, put_aside: impl FnOnce() -> io::Result<()>) -> io::Result<Self> {
         let _folder = File::open(folder_of(path)).ok().filter(|folder| locked(folder).is_ok());
         put_aside()?;

@@ -9,12 +9,9 @@ use crate::time::{Instant, Span};
 /// What a task has to record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Content {
-    /// Its name.
     pub task: String,
-    /// Its values.
-    pub columns: Vec<Column>,
-    /// What its blocks hold, if it has any.
-    pub format: Option<Format>,
+    pub columns: Vec<Column>,   // its values
+    pub format: Option<Format>, // what its blocks hold, if it has any
 }
 
 impl Content {
@@ -40,18 +37,11 @@ impl Content {
 /// One tick, as it is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedTick {
-    /// Number of the task.
     pub task: u32,
-    /// Index of the tick.
-    pub n: u64,
-    /// When it was meant to start, on the worker's clock.
-    pub release: Instant,
-    /// Started − release.
-    pub lateness: Span,
-    /// Finished − release.
-    pub response: Span,
-    /// Releases given up before it and after it.
-    pub skipped: u64,
-    /// Why it ended after its deadline; `None`: it did not.
-    pub cause: Option<Cause>,
+    pub n: u64,               // index of the tick
+    pub release: Instant,     // when it was meant to start, on the worker's clock
+    pub lateness: Span,       // started − release
+    pub response: Span,       // finished − release
+    pub skipped: u64,         // releases given up before it and after it
+    pub cause: Option<Cause>, // why it ended after its deadline; `None`: it did not
 }

@@ -26,10 +26,8 @@ const LONGEST_LINE: u64 = 1 << 20;
 /// One moment on two clocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moment {
-    /// On the monotonic clock.
-    pub now: Instant,
-    /// What to add to that for nanoseconds since 1970.
-    pub to_utc: i128,
+    pub now: Instant, // on the monotonic clock
+    pub to_utc: i128, // what to add to that for nanoseconds since 1970
 }
 
 impl Moment {
@@ -64,17 +62,9 @@ pub(super) struct RecordingFile {
 struct Open {
     claim: Claim,
     length: u64,
-    began: Instant, // on the monotonic clock
-    stamp: Stamp,
-}
-
-/// When the file began, in UTC.
-#[derive(Clone, Copy, Debug)]
-enum Stamp {
-    /// Nothing is in it yet.
-    Opened(i128),
-    /// The first message's.
-    Message(i128),
+    began: Instant,      // on the monotonic clock
+    opened: i128,        // in UTC, as is the next
+    first: Option<i128>, // message
 }
 
 impl RecordingFile {
@@ -150,9 +140,6 @@ impl RecordingFile {
     }
 
     /// Opens the file. One that exists is put aside or continued.
-    ///
-    /// # Errors
-    /// The system's reason; or the process that has locked it.
     pub(super) fn open(&mut self) -> io::Result<()> {
         let at = self.at;
         self.tried = Some(at.now);
@@ -165,12 +152,10 @@ impl RecordingFile {
             claim = self.put_aside(born(&found).unwrap_or_else(|| at.utc()))?;
             found = claim.file.metadata()?;
         }
-        let (stamp, age) = match born(&found).filter(|_| found.len() > 0) {
-            Some(born) => (Stamp::Message(born), Span::from_wide((at.utc() - born).max(0))),
-            None => (Stamp::Opened(at.utc()), Span::ZERO),
-        };
+        let first = born(&found).filter(|_| found.len() > 0);
+        let (length, began) = (found.len(), at.now - Span::from_wide((at.utc() - first.unwrap_or(at.utc())).max(0)));
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(FileId::of(&found));
-        self.open = Some(Open { claim, length: found.len(), began: at.now - age, stamp });
+        self.open = Some(Open { claim, length, began, opened: at.utc(), first });
         self.checked = Some(at.now);
         Ok(())
     }
@@ -237,6 +222,7 @@ impl RecordingFile {
         }
         let from = length.saturating_sub(LONGEST_LINE);
         let mut end = vec![0; usize::try_from(length - from).unwrap_or_default()];
+        // Otherwise it stays zeros.
         if self.begins_with(header)? {
             claim.file.read_exact_at(&mut end, from)?;
         }
@@ -282,15 +268,12 @@ impl RecordingFile {
 
     /// The first message in the file is of this time.
     pub(super) fn stamp(&mut self, utc: i128) {
-        if let Some(Open { stamp: stamp @ Stamp::Opened(_), .. }) = &mut self.open {
-            *stamp = Stamp::Message(utc);
+        if let Some(open) = &mut self.open {
+            open.first.get_or_insert(utc);
         }
     }
 
     /// Appends all of `bytes`, or nothing.
-    ///
-    /// # Errors
-    /// The system's reason.
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(open) = &mut self.open else { return Err(io::Error::other("it is not open")) };
         let file = &open.claim.file;
@@ -304,9 +287,6 @@ impl RecordingFile {
     }
 
     /// Writes over what is there.
-    ///
-    /// # Errors
-    /// The system's reason.
     pub(super) fn patch(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.open.as_ref().map_or(Ok(()), |open| open.claim.file.write_all_at(bytes, offset))
     }
@@ -325,9 +305,6 @@ impl RecordingFile {
     }
 
     /// Drops the last line of a file with this header, if a crash or another program cut it off.
-    ///
-    /// # Errors
-    /// Those of [`last_line_end`](Self::last_line_end).
     pub(super) fn drop_partial_line(&mut self, header: &[u8]) -> io::Result<()> {
         let whole = self.last_line_end(header)?;
         let Some(open) = &mut self.open else { return Ok(()) };
@@ -350,7 +327,7 @@ impl RecordingFile {
     /// next one cannot be made.
     pub(super) fn retire(&mut self) -> io::Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
-        let (Stamp::Opened(utc) | Stamp::Message(utc)) = open.stamp;
+        let utc = open.first.unwrap_or(open.opened);
         self.tried = Some(self.at.now);
         self.claim = match open.claim.file.metadata()?.len() {
             0 => self.open.take().map(|open| open.claim), // emptied by another program: the next one is this one
@@ -406,11 +383,11 @@ impl RecordingFile {
         self.limits.path.display().to_string()
     }
 
-    /// From now on its disk is full; false: there is no such disk here.
+    /// From now on its disk is full.
     #[cfg(test)]
-    pub(super) fn fill_up(&mut self) -> bool {
+    pub(super) fn fill_up(&mut self) {
         let full = std::fs::OpenOptions::new().read(true).write(true).open("/dev/full");
-        full.map(|full| self.open.as_mut().map(|open| open.claim.file = full)).is_ok()
+        self.open.as_mut().unwrap().claim.file = full.unwrap();
     }
 
     /// It no longer is.

@@ -7,22 +7,14 @@ use std::ops::AddAssign;
 /// What was written of a task, and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WriteCounts {
-    /// Rows of values; in a CSV of samples, lines.
-    pub rows: u64,
-    /// Blocks of sound, pictures or samples.
-    pub blocks: u64,
-    /// Frames of sound, or samples.
-    pub samples: u64,
-    /// Ticks.
+    pub rows: u64,    // rows of values; in a CSV of samples, lines
+    pub blocks: u64,  // blocks of sound, pictures or samples
+    pub samples: u64, // frames of sound, or samples
     pub ticks: u64,
-    /// Bytes that all this takes, headers not counted.
-    pub bytes: u64,
-    /// Rows, blocks and ticks that could not be written.
-    pub lost: u64,
-    /// Places in the stream of blocks where something is missing.
-    pub gaps: u64,
-    /// Files begun or continued.
-    pub files: u64,
+    pub bytes: u64, // bytes that all this takes, headers not counted
+    pub lost: u64,  // rows, blocks and ticks that could not be written
+    pub gaps: u64,  // places in the stream of blocks where something is missing
+    pub files: u64, // files begun or continued
 }
 
 impl WriteCounts {
@@ -58,8 +50,7 @@ impl AddAssign for WriteCounts {
 /// The counts of all tasks in a recording.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// What was written since the file began.
-    pub(super) in_file: WriteCounts,
+    pub(super) in_file: WriteCounts, // what was written since the file began
     settled: BTreeMap<u32, WriteCounts>,
     pending: BTreeMap<u32, WriteCounts>,
     missing: BTreeSet<u32>,   // tasks whose next block does not continue the one before

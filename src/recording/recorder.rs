@@ -26,31 +26,21 @@ const ROWS_AT_A_TIME: usize = 1 << 18;
 /// What one task produces, on its way to the recorder.
 #[derive(Debug)]
 pub(crate) struct TaskOutput {
-    /// Number of the task.
     pub id: u32,
-    /// The clock its releases are on.
-    pub clock: KernelClock,
-    /// What there is to record.
-    pub content: Content,
-    /// The cool end of its queue of rows.
-    pub rows: RowReceiver,
-    /// The cool end of its queue of blocks; `None`: they are not recorded.
-    pub blocks: Option<BlockReceiver>,
-    /// Where it is recorded, if anywhere.
-    pub recording: Option<Recording>,
-    /// Its ticks on their way to the recorder; `None`: they are not recorded.
-    pub ticks: Option<Arc<Traffic>>,
+    pub clock: KernelClock,            // the clock its releases are on
+    pub content: Content,              // what there is to record
+    pub rows: RowReceiver,             // the cool end of its queue of rows
+    pub blocks: Option<BlockReceiver>, // the cool end of its queue of blocks; `None`: they are not recorded
+    pub recording: Option<Recording>,  // where it is recorded, if anywhere
+    pub ticks: Option<Arc<Traffic>>,   // its ticks on their way to the recorder; `None`: they are not recorded
 }
 
 /// What was recorded of one task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OutputState {
-    /// Number of the task.
     pub id: u32,
-    /// Its values, by name.
-    pub values: BTreeMap<String, ValueSummary>,
-    /// The recording, if there is one.
-    pub recorded: Option<RecordedSummary>,
+    pub values: BTreeMap<String, ValueSummary>, // its values, by name
+    pub recorded: Option<RecordedSummary>,      // the recording, if there is one
 }
 
 #[derive(Debug)]
@@ -270,28 +260,29 @@ fn names<'a>(users: impl Iterator<Item = &'a DrainedTask>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channels::{Queue, Row, rows};
-    use crate::config::{RecordConfig, RecordFormat};
+    use crate::channels::{Queue, Row, RowSender, rows};
     use crate::recording::Recordings;
+    use crate::recording::testing::{column, content, in_folder, limits};
+
+    /// A recorder with this task, and its queue of rows.
+    fn recorder(room: usize, content: Content, recording: Option<Recording>) -> (Recorder, RowSender) {
+        let ((sender, rows), clock) = (rows(Queue::Fifo, room, 1), KernelClock::monotonic());
+        let mut recorder = Recorder::default();
+        recorder.add(TaskOutput { id: 7, clock, content, rows, blocks: None, recording, ticks: None });
+        (recorder, sender)
+    }
 
     #[test]
     fn values_are_summed_up_and_recorded_in_utc() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.csv");
-        let content =
-            Content { task: "t".into(), columns: vec![Column { name: "v".into(), unit: "m".into() }], format: None };
-        let (mut sender, receiver) = rows(Queue::Fifo, 4, 1);
+        let (_folder, path) = in_folder("x.csv");
+        let content = content(vec![column("v", "m")], None);
+        let recording = Some(Recordings::default().open(&limits(&path), &content).unwrap());
+        let (mut recorder, mut sender) = recorder(4, content, recording);
         for (n, value) in [2.0, f64::NAN, -1.0, 0.5, 9.0].iter().enumerate() {
             let n = n as u64;
             let release = Instant::from_nanos(i128::from(n));
             sender.offer(Row { n, release, lateness: Span::ZERO, values: std::slice::from_ref(value) });
         }
-        let limits =
-            RecordConfig { path: path.clone(), format: RecordFormat::Csv, max_size: None, max_time: None, keep: None };
-        let recording = Some(Recordings::default().open(&limits, &content).unwrap());
-        let mut recorder = Recorder::default();
-        let clock = KernelClock::monotonic();
-        recorder.add(TaskOutput { id: 7, clock, content, rows: receiver, blocks: None, recording, ticks: None });
         recorder.drain(Instant::ZERO, |_| 1_000_000_000);
         let states = recorder.states();
         let value = ValueSummary { last: Some(0.5), min: Some(-1.0), max: Some(2.0), unit: "m".into() };
@@ -306,17 +297,12 @@ mod tests {
 
     #[test]
     fn the_last_drain_takes_all_that_is_left() {
-        let content =
-            Content { task: "t".into(), columns: vec![Column { name: "v".into(), unit: String::new() }], format: None };
         let wanted = ROWS_AT_A_TIME + 2;
-        let (mut sender, receiver) = rows(Queue::Fifo, wanted, 1);
+        let (mut recorder, mut sender) = recorder(wanted, content(vec![column("v", "")], None), None);
         for n in 0..wanted {
             let (n, values) = (n as u64, [n as f64]);
             sender.offer(Row { n, release: Instant::ZERO, lateness: Span::ZERO, values: &values });
         }
-        let mut recorder = Recorder::default();
-        let clock = KernelClock::monotonic();
-        recorder.add(TaskOutput { id: 0, clock, content, rows: receiver, blocks: None, recording: None, ticks: None });
         recorder.drain(Instant::ZERO, |_| 0);
         let last = |recorder: &Recorder| recorder.states()[0].values["v"].last;
         assert_eq!(last(&recorder), Some(ROWS_AT_A_TIME as f64 - 1.0));

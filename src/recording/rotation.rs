@@ -109,13 +109,13 @@ fn age(path: &Path, name: &OsStr) -> Option<Age> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::testing::in_folder;
 
     const UTC: i128 = 1_795_289_189_000_000_000;
 
     #[test]
     fn names_have_the_time_and_are_never_taken_twice() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.mcap");
+        let (folder, path) = in_folder("x.mcap");
         let mut names = Vec::new();
         for content in ["a", "b", "c"] {
             fs::write(&path, content).unwrap();
@@ -162,8 +162,7 @@ mod tests {
 
     #[test]
     fn the_newest_file_stays_even_if_its_name_is_older() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.mcap");
+        let (folder, path) = in_folder("x.mcap");
         let aside = |content: &str, utc| {
             fs::write(&path, content).unwrap();
             let name = put_aside(&path, utc).unwrap();

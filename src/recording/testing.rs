@@ -8,10 +8,18 @@ use crate::config::{RecordConfig, RecordFormat};
 use crate::task::Column;
 use crate::time::{Instant, Span};
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// 2023-11-14T22:13:20 UTC.
 pub(super) const UTC: i128 = 1_700_000_000_000_000_000;
+
+/// A new folder, and a path in it.
+pub(super) fn in_folder(name: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    (folder, path)
+}
 
 pub(super) fn limits(path: &Path) -> RecordConfig {
     RecordConfig {
@@ -62,4 +70,11 @@ pub(super) fn names(folder: &Path) -> Vec<String> {
 /// Samples of two columns, with these times.
 pub(super) fn samples(samples: &[(i64, f64, f64)]) -> Vec<u8> {
     samples.iter().flat_map(|(at, a, b)| [at.to_ne_bytes(), a.to_ne_bytes(), b.to_ne_bytes()].concat()).collect()
+}
+
+/// Puts in a row at this time, and writes it.
+pub(super) fn put_row(recording: &Recording, millis: i64, n: u64, utc: i128) -> io::Result<bool> {
+    recording.begin(moment(millis));
+    recording.lock().row(0, &row(n, &[]), utc);
+    recording.flush()
 }

@@ -2,7 +2,7 @@
 
 use super::content::Content;
 use super::recordings::Recordings;
-use super::testing::{UTC, begun, block, column, content, limits, moment, names, row, samples};
+use super::testing::{UTC, begun, block, column, content, in_folder, limits, moment, names, put_row, row, samples};
 use crate::channels::{AudioFormat, Format, SampleFormat};
 use crate::config::RecordConfig;
 use crate::time::Span;
@@ -12,8 +12,7 @@ use std::path::Path;
 
 #[test]
 fn csv_rows_have_the_time_and_gaps_stay_empty() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.csv");
+    let (_folder, path) = in_folder("x.csv");
     let content = content(vec![column("temp", "°C"), column("a,b", "")], None);
     for (n, values) in [(7, [21.5, f64::NAN]), (8, [f64::NAN, -3.0])] {
         let csv = begun(&limits(&path), &content);
@@ -31,8 +30,7 @@ fn csv_rows_have_the_time_and_gaps_stay_empty() {
 
 #[test]
 fn csv_of_samples_has_a_line_for_each() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.csv");
+    let (_folder, path) = in_folder("x.csv");
     let format = Format::Samples(vec![column("x", "m/s²"), column("y", "")]);
     let csv = begun(&limits(&path), &content(vec![column("rms", "")], Some(format)));
     let bytes = samples(&[(1, 0.5, -1.0), (2, f64::NAN, 3.0)]);
@@ -52,8 +50,7 @@ fn csv_of_samples_has_a_line_for_each() {
 
 #[test]
 fn a_file_of_something_else_is_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("thesis.csv");
+    let (_folder, path) = in_folder("thesis.csv");
     let open = |path: &Path| Recordings::default().open(&limits(path), &content(Vec::new(), None));
     fs::write(&path, "years of work\n").unwrap();
     assert_eq!(open(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
@@ -70,8 +67,7 @@ fn a_file_of_something_else_is_left_alone() {
 
 #[test]
 fn other_columns_begin_the_next_csv() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.csv");
+    let (folder, path) = in_folder("x.csv");
     let mut recordings = Recordings::default();
     let (one, other) = (content(vec![column("a", "")], None), content(vec![column("b", ""), column("c", "")], None));
     let csv = recordings.open(&limits(&path), &one).unwrap();
@@ -103,9 +99,7 @@ fn files_follow_each_other_in_the_folder_that_a_link_leads_to() {
     let limits = RecordConfig { max_time: Some(Span::from_seconds(10)), keep: Some(1), ..limits(&link) };
     let csv = begun(&limits, &content(Vec::new(), None));
     for second in [0, 10, 20] {
-        csv.begin(moment(second * 1_000));
-        csv.lock().row(0, &row(second.unsigned_abs(), &[]), UTC + i128::from(second) * 1_000_000_000);
-        csv.flush().unwrap();
+        put_row(&csv, second * 1_000, second.unsigned_abs(), UTC + i128::from(second) * 1_000_000_000).unwrap();
     }
     assert_eq!(names(folder.path()), ["data", "x.csv"]);
     assert_eq!(names(&data), ["real.20231114T221330Z.csv", "real.csv"]);
@@ -167,8 +161,7 @@ fn wav_has_every_sample_as_it_was_captured() {
 
 #[test]
 fn wav_that_was_there_is_put_aside_and_never_lost() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.wav");
+    let (folder, path) = in_folder("x.wav");
     for run in 0..3_i16 {
         let recording = begun(&limits(&path), &sound(SampleFormat::S16, 1));
         recording.lock().block(0, &block(0, &run.to_le_bytes()), UTC);
@@ -184,8 +177,7 @@ fn wav_that_was_there_is_put_aside_and_never_lost() {
 
 #[test]
 fn wav_that_was_cut_off_goes_on_after_a_whole_frame() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.wav");
+    let (_folder, path) = in_folder("x.wav");
     let recording = begun(&limits(&path), &sound(SampleFormat::S16, 2));
     let write = |index: u64| {
         let frames: Vec<u8> = (0..20).map(|byte| byte + u8::try_from(index).unwrap()).collect();
@@ -203,8 +195,7 @@ fn wav_that_was_cut_off_goes_on_after_a_whole_frame() {
 
 #[test]
 fn wav_that_was_emptied_goes_on_with_a_header() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.wav");
+    let (_folder, path) = in_folder("x.wav");
     let recording = begun(&limits(&path), &sound(SampleFormat::S16, 1));
     for n in 0..2_i16 {
         recording.lock().block(0, &block(n.unsigned_abs().into(), &n.to_le_bytes()), UTC);
@@ -216,8 +207,7 @@ fn wav_that_was_emptied_goes_on_with_a_header() {
 
 #[test]
 fn files_are_finished_by_size_and_none_is_larger() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.wav");
+    let (folder, path) = in_folder("x.wav");
     let recording = begun(&RecordConfig { max_size: Some(1_000), ..limits(&path) }, &sound(SampleFormat::S16, 1));
     let all: Vec<i16> = (0..2_000).collect();
     for (piece, index) in all.chunks(100).zip((0..).step_by(100)) {
@@ -241,14 +231,11 @@ fn files_are_finished_by_size_and_none_is_larger() {
 
 #[test]
 fn files_are_finished_by_age_and_the_oldest_are_deleted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.csv");
+    let (folder, path) = in_folder("x.csv");
     let limits = RecordConfig { max_time: Some(Span::from_seconds(10)), keep: Some(2), ..limits(&path) };
     let csv = begun(&limits, &content(Vec::new(), None));
     for second in 0..50 {
-        csv.begin(moment(second * 1_000));
-        csv.lock().row(0, &row(second.unsigned_abs(), &[]), UTC + i128::from(second) * 1_000_000_000);
-        csv.flush().unwrap();
+        put_row(&csv, second * 1_000, second.unsigned_abs(), UTC + i128::from(second) * 1_000_000_000).unwrap();
     }
     assert_eq!(names(folder.path()), ["x.20231114T221340Z.csv", "x.20231114T221350Z.csv", "x.csv"]);
     let ticks = |name: &str| -> Vec<String> {
@@ -271,34 +258,25 @@ fn a_file_that_has_vanished_is_begun_again() {
     let path = folder.path().join("sub/x.csv");
     fs::create_dir(path.parent().unwrap()).unwrap();
     let csv = begun(&limits(&path), &content(Vec::new(), None));
-    csv.lock().row(0, &row(1, &[]), UTC);
-    csv.flush().unwrap();
+    put_row(&csv, 0, 1, UTC).unwrap();
     fs::rename(&path, folder.path().join("moved.csv")).unwrap();
-    csv.begin(moment(2_000));
-    csv.lock().row(0, &row(2, &[]), UTC);
-    csv.flush().unwrap();
+    put_row(&csv, 2_000, 2, UTC).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap().lines().nth(1).unwrap()[..2], *"2,");
     // While it cannot be made, rows are lost.
     fs::remove_dir_all(path.parent().unwrap()).unwrap();
-    csv.begin(moment(4_000));
-    csv.lock().row(0, &row(3, &[]), UTC);
-    csv.flush().unwrap_err();
+    put_row(&csv, 4_000, 3, UTC).unwrap_err();
     assert_eq!((csv.counts(0).rows, csv.counts(0).lost), (2, 1));
     fs::create_dir(path.parent().unwrap()).unwrap();
     csv.begin(moment(4_100));
     csv.lock().row(0, &row(4, &[]), UTC);
     assert_eq!(csv.counts(0).lost, 2, "it is tried once a second");
-    csv.begin(moment(5_100));
-    csv.lock().row(0, &row(5, &[]), UTC);
-    csv.flush().unwrap();
+    put_row(&csv, 5_100, 5, UTC).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap().lines().nth(1).unwrap()[..2], *"5,");
     assert_eq!((csv.counts(0).rows, csv.counts(0).lost, csv.counts(0).files), (3, 2, 3));
     // Nothing is written into another file that was put there.
     fs::rename(&path, folder.path().join("moved.csv")).unwrap();
     fs::write(&path, "years of work\n").unwrap();
-    csv.begin(moment(7_000));
-    csv.lock().row(0, &row(6, &[]), UTC);
-    csv.flush().unwrap_err();
+    put_row(&csv, 7_000, 6, UTC).unwrap_err();
     assert_eq!(fs::read_to_string(&path).unwrap(), "years of work\n");
     assert_eq!((csv.counts(0).rows, csv.counts(0).lost), (3, 3));
 }

@@ -125,8 +125,8 @@ impl Mcap {
     }
 
     #[cfg(test)]
-    pub(super) fn fill_up(&mut self) -> bool {
-        self.file.fill_up()
+    pub(super) fn fill_up(&mut self) {
+        self.file.fill_up();
     }
 
     #[cfg(test)]

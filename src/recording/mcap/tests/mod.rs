@@ -7,7 +7,7 @@ use crate::config::RecordConfig;
 use crate::metrics::Cause;
 use crate::recording::content::{Content, RecordedTick};
 use crate::recording::recordings::Recordings;
-use crate::recording::testing::{UTC, begun, block, column, content, limits, moment, names, row, samples};
+use crate::recording::testing::{UTC, begun, block, column, content, in_folder, limits, moment, names, row, samples};
 use crate::time::{Instant, Span};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -58,8 +58,7 @@ fn utc(nanos: u64) -> u64 {
 
 #[test]
 fn values_samples_ticks_and_overruns_are_json() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.mcap");
+    let (_folder, path) = in_folder("x.mcap");
     let columns = vec![column("a\"b", "°C"), column("y", "")];
     let mcap = begun(&limits(&path), &content(columns.clone(), Some(Format::Samples(columns))));
     mcap.lock().row(0, &row(7, &[21.0, f64::NAN]), UTC + 1);
@@ -215,8 +214,7 @@ fn sound_and_pictures_are_what_foxglove_shows() {
 
 #[test]
 fn several_tasks_share_a_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.mcap");
+    let (folder, path) = in_folder("x.mcap");
     let mut recordings = Recordings::default();
     let of = |task: &str, unit: &str| Content { task: task.into(), columns: vec![column("v", unit)], format: None };
     let one = recordings.open(&limits(&path), &of("a", "m")).unwrap();
@@ -252,8 +250,7 @@ fn several_tasks_share_a_file() {
 
 #[test]
 fn chunks_are_written_every_second_and_a_file_without_an_end_has_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.mcap");
+    let (folder, path) = in_folder("x.mcap");
     let mcap = begun(&limits(&path), &content(vec![column("v", "")], None));
     let there = || read(&path).len();
     for (millis, wanted) in [(0, 0), (500, 0), (999, 0), (1_000, 4), (1_500, 4), (2_499, 4), (2_500, 7)] {
@@ -273,8 +270,7 @@ fn chunks_are_written_every_second_and_a_file_without_an_end_has_them() {
 
 #[test]
 fn files_are_finished_by_size_and_none_is_larger() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("x.mcap");
+    let (folder, path) = in_folder("x.mcap");
     let limits = RecordConfig { max_size: Some(64_000), ..limits(&path) };
     let mcap = begun(&limits, &content(vec![column("v", "")], None));
     for n in 0..10_000_u32 {
