@@ -36,13 +36,26 @@ pub(super) struct Layout {
     pub(super) blocks: Option<Format>, // what the blocks hold that are recorded; `None`: rows are
 }
 
+impl Layout {
+    /// `None`: the format is not one of pieces.
+    ///
+    /// # Errors
+    /// The task cannot be recorded in it.
+    pub(super) fn of(format: RecordFormat, content: &Content) -> io::Result<Option<Self>> {
+        match format {
+            RecordFormat::Csv => Ok(Some(csv::layout(content))),
+            RecordFormat::Wav => wav::layout(content).map(Some),
+            RecordFormat::Mcap => Ok(None),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct AppendFile {
     file: RecordingFile,
     header: Header,
     layouts: BTreeMap<u32, Layout>, // of each task: after a reload another may continue the recording
     pending: Vec<u8>,
-    line: String,
 }
 
 impl AppendFile {
@@ -52,7 +65,7 @@ impl AppendFile {
         if !header.sized {
             file.last_line_end(&header.bytes)?;
         }
-        Ok(Self { file, header, layouts: BTreeMap::new(), pending: Vec::new(), line: String::new() })
+        Ok(Self { file, header, layouts: BTreeMap::new(), pending: Vec::new() })
     }
 
     /// Begins the next file if this task needs another header. False: this one cannot be finished yet.
@@ -92,12 +105,6 @@ impl AppendFile {
         if self.pending.len() >= BATCH {
             self.write();
         }
-    }
-
-    fn put_line(&mut self, id: u32, counts: WriteCounts, utc: i128) {
-        let line = std::mem::take(&mut self.line);
-        self.put(id, line.as_bytes(), counts, utc);
-        self.line = line;
     }
 
     fn open(&mut self) {
@@ -168,11 +175,7 @@ impl AppendFile {
 impl Writer for AppendFile {
     fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
         self.file.join(id, content, limits);
-        let layout = match limits.format {
-            RecordFormat::Csv => Some(csv::layout(content)),
-            RecordFormat::Wav => wav::layout(content).ok(),
-            RecordFormat::Mcap => None,
-        };
+        let layout = Layout::of(limits.format, content).ok().flatten();
         self.layouts.extend(layout.map(|layout| (id, layout)));
     }
 
@@ -182,7 +185,7 @@ impl Writer for AppendFile {
     }
 
     fn begin(&mut self, at: Moment) {
-        self.file.begin(at);
+        self.file.at = at;
         if self.file.is_gone() {
             self.file.close();
         }
@@ -200,8 +203,7 @@ impl Writer for AppendFile {
         if !self.change(id) {
             return self.file.ledger.lose(id, counts);
         }
-        csv::row(&mut self.line, row, utc);
-        self.put_line(id, counts, utc);
+        self.put(id, csv::row(row, utc).as_bytes(), counts, utc);
     }
 
     fn block(&mut self, id: u32, block: &Block<'_>, to_utc: i128) {
@@ -219,8 +221,8 @@ impl Writer for AppendFile {
             Format::Samples(columns) => {
                 for sample in samples::read(block.bytes, columns.len()) {
                     let utc = i128::from(sample.at) + to_utc;
-                    csv::sample(&mut self.line, block.head.n, &sample, utc);
-                    self.put_line(id, WriteCounts { rows: 1, samples: 1, ..counts }, utc);
+                    let line = csv::sample(block.head.n, &sample, utc);
+                    self.put(id, line.as_bytes(), WriteCounts { rows: 1, samples: 1, ..counts }, utc);
                 }
             }
             Format::Audio(format) => {

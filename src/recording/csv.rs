@@ -8,28 +8,27 @@ use crate::task::Column;
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Puts the values of a tick into `line`. Writing to a String does not fail, here and below.
-pub(super) fn row(line: &mut String, row: &Row<'_>, utc: i128) {
-    line.clear();
-    let _ = write!(line, "{},{},{}", row.n, rfc3339(utc), row.lateness.nanos());
-    values(line, row.values.iter().copied());
+/// The line of a tick with its values.
+pub(super) fn row(row: &Row<'_>, utc: i128) -> String {
+    let line = format!("{},{},{}", row.n, rfc3339(utc), row.lateness.nanos());
+    with_values(line, row.values.iter().copied())
 }
 
-/// Puts a sample that tick `n` read into `line`.
-pub(super) fn sample(line: &mut String, n: u64, sample: &Sample<'_>, utc: i128) {
-    line.clear();
-    let _ = write!(line, "{n},{}", rfc3339(utc));
-    values(line, sample.values());
+/// The line of a sample that tick `n` read.
+pub(super) fn sample(n: u64, sample: &Sample<'_>, utc: i128) -> String {
+    with_values(format!("{n},{}", rfc3339(utc)), sample.values())
 }
 
-fn values(line: &mut String, values: impl Iterator<Item = f64>) {
+fn with_values(mut line: String, values: impl Iterator<Item = f64>) -> String {
     for value in values {
+        // Writing to a String does not fail.
         let _ = match value.is_nan() {
             true => write!(line, ","),
             false => write!(line, ",{value}"),
         };
     }
     line.push('\n');
+    line
 }
 
 /// The time with nanoseconds; `utc` counts them since 1970.

@@ -1,6 +1,5 @@
 //! The file that a recording is written to: grown by whole pieces, finished and renamed, opened again when another program
-//! has moved or deleted it; and what was written to it and lost. May block; time is an argument of
-//! [`RecordingFile::begin`].
+//! has moved or deleted it; and what was written to it and lost. May block; the time is [`RecordingFile::at`].
 
 use super::claim::{Claim, FileId};
 use super::content::Content;
@@ -49,10 +48,10 @@ pub(super) struct RecordingFile {
     continued: bool,              // lines: what exists is continued instead of put aside
     claim: Option<Claim>,         // locked and not yet open
     open: Option<Open>,
-    current: Current,
-    at: Moment,
+    pub(super) current: Current,
+    pub(super) at: Moment, // of the latest drain
     checked: Option<Instant>,
-    tried: Option<Instant>, // to open or to rename, in vain
+    pub(super) tried: Option<Instant>, // to open or to rename, in vain
     files: u64,
     failure: Option<io::Error>, // the first one since the last flush
     gone: Option<String>,       // what another program did to the file before, until the next one begins
@@ -89,10 +88,6 @@ impl RecordingFile {
         }
     }
 
-    pub(super) fn current(&self) -> Current {
-        Arc::clone(&self.current)
-    }
-
     /// A task is recorded here. These limits hold from now on.
     pub(super) fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
         self.limits = limits.clone();
@@ -117,16 +112,6 @@ impl RecordingFile {
     /// What has failed since the last call.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.failure.take().map_or(Ok(()), Err)
-    }
-
-    /// All that follows happens at this time.
-    pub(super) fn begin(&mut self, at: Moment) {
-        self.at = at;
-    }
-
-    #[cfg(feature = "mcap")]
-    pub(super) const fn now(&self) -> Instant {
-        self.at.now
     }
 
     /// Whether there is a file to write to.
@@ -201,9 +186,8 @@ impl RecordingFile {
     /// Whether another program has made the file shorter.
     #[cfg(feature = "mcap")]
     pub(super) fn is_cut_off(&self) -> bool {
-        let shorter =
-            |open: &Open| open.claim.file.metadata().is_ok_and(|own| own.is_file() && own.len() < open.length);
-        self.open.as_ref().is_some_and(shorter)
+        let Some(Open { claim, length, .. }) = &self.open else { return false };
+        claim.file.metadata().is_ok_and(|own| own.is_file() && own.len() < *length)
     }
 
     fn claim(&self) -> Option<&Claim> {
@@ -258,12 +242,6 @@ impl RecordingFile {
     /// Whether it is time to try again what has failed.
     pub(super) fn may_try(&self) -> bool {
         self.tried.is_none_or(|tried| self.at.now - tried >= CHECK_EVERY)
-    }
-
-    /// Something has failed, and is to be tried again after a while.
-    #[cfg(feature = "mcap")]
-    pub(super) fn tried(&mut self) {
-        self.tried = Some(self.at.now);
     }
 
     /// The first message in the file is of this time.

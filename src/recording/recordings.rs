@@ -1,15 +1,13 @@
 //! The recordings that are open: tasks that record to the same file share one. Opening may block; a slow writer blocks
 //! only those who call into it.
 
-use super::append::AppendFile;
+use super::append::{AppendFile, Layout};
 use super::claim::{Claim, FileId, Target};
 use super::content::Content;
-use super::csv;
 use super::file::{Current, Moment, RecordingFile};
 use super::ledger::WriteCounts;
 #[cfg(feature = "mcap")]
 use super::mcap::Mcap;
-use super::wav;
 use super::writer::Writer;
 use crate::config::{RecordConfig, RecordFormat};
 use std::io;
@@ -99,11 +97,7 @@ impl Recordings {
     /// # Errors
     /// The system's reason; the process that has locked the file; or that the task cannot be recorded there.
     pub(crate) fn open(&mut self, config: &RecordConfig, content: &Content) -> io::Result<Recording> {
-        let layout = match config.format {
-            RecordFormat::Csv => Some(csv::layout(content)),
-            RecordFormat::Wav => Some(wav::layout(content)?),
-            RecordFormat::Mcap => None,
-        };
+        let layout = Layout::of(config.format, content)?;
         let target = Target::of(&config.path)?;
         self.open.retain(|known| known.writer.strong_count() > 0);
         let known = self.open.iter().find(|known| known.is_at(&target));
@@ -115,7 +109,7 @@ impl Recordings {
         }
         let (claim, format) = (Claim::take(&target.path)?, config.format);
         let file = RecordingFile::new(target.path.clone(), claim, config.clone(), format == RecordFormat::Csv);
-        let current = file.current();
+        let current = Arc::clone(&file.current);
         let writer: Arc<Mutex<dyn Writer>> = match layout {
             Some(layout) => Arc::new(Mutex::new(AppendFile::new(file, layout.header)?)),
             #[cfg(feature = "mcap")]

@@ -35,16 +35,10 @@ pub(super) trait Writer: Debug + Send {
         let _ = (tick, utc);
     }
 
-    /// Writes what was put in; true: something was written.
-    ///
-    /// # Errors
-    /// What has failed since the last call.
+    /// Writes what was put in; true: something was written. Returns what has failed since the last call.
     fn flush(&mut self) -> io::Result<bool>;
 
-    /// Writes what belongs at the end of the file and closes it. `begin` opens it again.
-    ///
-    /// # Errors
-    /// What has failed since the last call of this or `flush`.
+    /// Flushes, writes what belongs at the end of the file, and closes it. `begin` opens it again.
     fn finish(&mut self) -> io::Result<()>;
 
     /// What was written of a task and what was lost.

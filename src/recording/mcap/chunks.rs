@@ -44,7 +44,7 @@ pub(super) struct Chunks {
     spool: Spool,
     pending: u64, // bytes in the chunk that is being put together
     since: Option<Instant>,
-    messages: u64,
+    pub(super) messages: u64,
     chunks: u64,
     repeated: u64, // bytes of schemas and channels, which the summary repeats
     channels: u64,
@@ -77,11 +77,6 @@ impl Chunks {
             channels: 0,
             topics: BTreeMap::new(),
         })
-    }
-
-    /// Messages put in so far.
-    pub(super) const fn messages(&self) -> u64 {
-        self.messages
     }
 
     /// Adds a channel and returns its number. `None`: the topic has another schema in this file.

@@ -100,7 +100,7 @@ impl Mcap {
         self.message.clear();
         write(task, &mut self.message);
         let too_large = |chunks: &Chunks| {
-            chunks.messages() > 0 && self.file.is_full(chunks.size_with(&self.file, self.message.len()))
+            chunks.messages > 0 && self.file.is_full(chunks.size_with(&self.file, self.message.len()))
         };
         // A topic has one schema in a file: the first message with another one begins the next.
         let clashes = task.topics.iter().any(|topic| topic.kind == kind && topic.channel.is_none());
@@ -112,7 +112,7 @@ impl Mcap {
             return self.file.ledger.lose(id, counts);
         };
         self.file.stamp(utc);
-        match chunks.put(channel, sequence, utc, &self.message, self.file.now()) {
+        match chunks.put(channel, sequence, utc, &self.message, self.file.at.now) {
             Ok(()) => self.file.ledger.pend(id, WriteCounts { bytes: self.message.len() as u64, ..counts }),
             Err(error) => {
                 self.file.ledger.lose(id, counts);
@@ -146,7 +146,7 @@ impl Mcap {
                 self.wrote = true;
             }
             Err(error) => {
-                self.file.tried();
+                self.file.tried = Some(self.file.at.now);
                 self.file.fail(error);
             }
         }
@@ -171,8 +171,8 @@ impl Writer for Mcap {
     }
 
     fn begin(&mut self, at: Moment) {
-        self.file.begin(at);
-        let has_messages = |chunks: &Chunks| chunks.messages() > 0 && !chunks.is_stuck();
+        self.file.at = at;
+        let has_messages = |chunks: &Chunks| chunks.messages > 0 && !chunks.is_stuck();
         if self.file.is_gone() {
             // The open file can still be finished where it is now.
             self.end();
@@ -233,7 +233,7 @@ impl Writer for Mcap {
     }
 
     fn flush(&mut self) -> io::Result<bool> {
-        if self.chunks.as_ref().is_some_and(|chunks| !chunks.is_stuck() && chunks.is_old(self.file.now())) {
+        if self.chunks.as_ref().is_some_and(|chunks| !chunks.is_stuck() && chunks.is_old(self.file.at.now)) {
             self.write();
         }
         let wrote = std::mem::take(&mut self.wrote);

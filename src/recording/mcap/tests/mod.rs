@@ -47,6 +47,10 @@ fn read(path: &Path) -> Vec<Read> {
     messages.collect()
 }
 
+fn summary(path: impl AsRef<Path>) -> ::mcap::Summary {
+    ::mcap::Summary::read(&fs::read(path).unwrap()).unwrap().unwrap()
+}
+
 /// What the summary at the end of a file counts.
 fn count(path: &Path) -> Option<u64> {
     ::mcap::Summary::read(&fs::read(path).unwrap()).ok()??.stats.map(|stats| stats.message_count)
@@ -99,8 +103,7 @@ fn values_samples_ticks_and_overruns_are_json() {
     assert_eq!((counts.rows, counts.blocks, counts.samples, counts.ticks, counts.lost), (2, 1, 2, 2, 0));
 
     // The schemas say what is in the messages, in the few words that viewers understand.
-    let bytes = fs::read(&path).unwrap();
-    let summary = ::mcap::Summary::read(&bytes).unwrap().unwrap();
+    let summary = summary(&path);
     let mut named: Vec<_> = summary.schemas.values().map(|schema| schema.name.as_str()).collect();
     named.sort_unstable();
     assert_eq!(named, ["hertzd.Overrun", "hertzd.Tick", "hertzd.t.samples", "hertzd.t.values"]);
@@ -156,8 +159,7 @@ fn fields(mut bytes: &[u8]) -> BTreeMap<u64, Vec<Vec<u8>>> {
 
 /// Names of the fields that the schema of a topic has, by their numbers.
 fn described(path: &Path, topic: &str) -> BTreeMap<u64, String> {
-    let bytes = fs::read(path).unwrap();
-    let summary = ::mcap::Summary::read(&bytes).unwrap().unwrap();
+    let summary = summary(path);
     let channel = summary.channels.values().find(|channel| channel.topic == topic).unwrap();
     let schema = channel.schema.as_ref().unwrap();
     assert_eq!(schema.encoding, "protobuf");
@@ -241,8 +243,7 @@ fn several_tasks_share_a_file() {
     assert_eq!(topics(&all[1]), [("a/values".into(), 3)]);
     assert_eq!([0, 1, 2].map(|id| one.counts(id).rows), [2, 1, 1]);
     for name in &all {
-        let bytes = fs::read(folder.path().join(name)).unwrap();
-        let summary = ::mcap::Summary::read(&bytes).unwrap().unwrap();
+        let summary = summary(folder.path().join(name));
         let topics: Vec<_> = summary.channels.values().map(|channel| channel.topic.as_str()).collect();
         assert_eq!(topics.iter().filter(|topic| **topic == "a/values").count(), 1, "{name}: {topics:?}");
     }
