@@ -4,6 +4,7 @@
 //! `Task::tick` runs on the hot thread.
 
 pub(crate) mod device;
+mod layout;
 pub(crate) mod load;
 pub(crate) mod sensor;
 

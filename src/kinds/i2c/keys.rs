@@ -1,10 +1,11 @@
 //! The keys of the kind `i2c`, and how a section becomes a task.
 
 use super::bus::Bus;
-use super::register::{Number, NumberFormat, Register};
+use super::register::{Register, TYPES};
 use super::{ChipSettings, I2c};
 use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value, words};
 use crate::kinds::device::{Label, Missing};
+use crate::kinds::layout::{Number, SampleLayout};
 use crate::task::Task;
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ const REGISTER: Key =
 const REGISTER_HINT: &str = "write the register that the value begins in, such as 0x00";
 const TYPE: Key = Key::new(
     "type",
-    Value::Choice(&words(&NumberFormat::ALL)),
+    Value::Choice(&words(&TYPES)),
     "How the number is stored: unsigned, signed or floating, its bits, and the high (`be`) or the low byte (`le`) first.",
 )
 .required(TYPE_HINT);
@@ -142,26 +143,24 @@ fn values(section: &mut Section<'_>) -> Option<Vec<Register>> {
 /// The value that a section describes.
 fn value(section: &mut Section<'_>) -> Option<Register> {
     let register = section.integer(&REGISTER);
-    let format = section.choice(&TYPE, &NumberFormat::ALL);
+    let layout = section.choice(&TYPE, &TYPES);
     let (shift, bits) = (section.integer(&SHIFT), section.integer(&BITS));
     let (scale, offset) = (section.number(&SCALE), section.number(&OFFSET));
     let (name, unit) = (section.text(&NAME), section.text(&UNIT));
-    let format = format?;
-    let (width, shift): (u32, u32) = (format.width(), shift?);
+    let layout = layout?;
+    let (width, shift): (u32, u32) = (layout.bits, shift?);
     if shift >= width {
         section.problem(&SHIFT, format_args!("leaves none of the type's {width} bits"));
         return None;
     }
     let left = width - shift;
-    if format.kind != Number::Float && bits.is_some_and(|bits: u32| bits > left) {
+    if layout.number != Number::Float && bits.is_some_and(|bits: u32| bits > left) {
         section.problem(&BITS, format_args!("must be at most {left}: the type's {width} bits without shift"));
         return None;
     }
     Some(Register {
         register: register?,
-        format,
-        shift,
-        bits: bits.unwrap_or(left),
+        layout: SampleLayout { shift, bits: bits.unwrap_or(left), ..layout },
         scale: scale?,
         offset: offset?,
         name: name?,

@@ -1,69 +1,45 @@
-//! Values in registers: how bytes become a number, and which bytes are read together. Pure arithmetic.
+//! Values in registers: where they are, and which bytes are read together. Pure arithmetic.
 
+use crate::kinds::layout::{Number, SampleLayout};
 use crate::sys::i2c::{Functions, Piece, SMBUS_BLOCK};
 
-/// How a number is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NumberFormat {
-    pub(super) bytes: u8, // in 1..=8
-    pub(super) kind: Number,
-    pub(super) little: bool, // the low byte comes first
-}
-
-/// What the bits of a number mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Number {
-    Unsigned,
-    Signed,
-    Float,
-}
-
-impl NumberFormat {
-    /// Every format with its name.
-    pub(super) const ALL: [(&str, Self); 22] = {
-        use Number::{Float, Signed, Unsigned};
-        const fn of(kind: Number, bytes: u8, little: bool) -> NumberFormat {
-            NumberFormat { bytes, kind, little }
-        }
-        [
-            ("u8", of(Unsigned, 1, false)),
-            ("s8", of(Signed, 1, false)),
-            ("u16be", of(Unsigned, 2, false)),
-            ("u16le", of(Unsigned, 2, true)),
-            ("s16be", of(Signed, 2, false)),
-            ("s16le", of(Signed, 2, true)),
-            ("u24be", of(Unsigned, 3, false)),
-            ("u24le", of(Unsigned, 3, true)),
-            ("s24be", of(Signed, 3, false)),
-            ("s24le", of(Signed, 3, true)),
-            ("u32be", of(Unsigned, 4, false)),
-            ("u32le", of(Unsigned, 4, true)),
-            ("s32be", of(Signed, 4, false)),
-            ("s32le", of(Signed, 4, true)),
-            ("u64be", of(Unsigned, 8, false)),
-            ("u64le", of(Unsigned, 8, true)),
-            ("s64be", of(Signed, 8, false)),
-            ("s64le", of(Signed, 8, true)),
-            ("f32be", of(Float, 4, false)),
-            ("f32le", of(Float, 4, true)),
-            ("f64be", of(Float, 8, false)),
-            ("f64le", of(Float, 8, true)),
-        ]
-    };
-
-    /// Bits of the whole.
-    pub(super) fn width(self) -> u32 {
-        u32::from(self.bytes) * 8
+/// How a number can be stored, by the names of the types.
+pub(super) const TYPES: [(&str, SampleLayout); 22] = {
+    use Number::{Float, Signed, Unsigned};
+    const fn of(number: Number, bits: u32, big_endian: bool) -> SampleLayout {
+        SampleLayout { big_endian, number, bits, storage: (bits / 8) as usize, repeat: 1, shift: 0 }
     }
-}
+    [
+        ("u8", of(Unsigned, 8, true)),
+        ("s8", of(Signed, 8, true)),
+        ("u16be", of(Unsigned, 16, true)),
+        ("u16le", of(Unsigned, 16, false)),
+        ("s16be", of(Signed, 16, true)),
+        ("s16le", of(Signed, 16, false)),
+        ("u24be", of(Unsigned, 24, true)),
+        ("u24le", of(Unsigned, 24, false)),
+        ("s24be", of(Signed, 24, true)),
+        ("s24le", of(Signed, 24, false)),
+        ("u32be", of(Unsigned, 32, true)),
+        ("u32le", of(Unsigned, 32, false)),
+        ("s32be", of(Signed, 32, true)),
+        ("s32le", of(Signed, 32, false)),
+        ("u64be", of(Unsigned, 64, true)),
+        ("u64le", of(Unsigned, 64, false)),
+        ("s64be", of(Signed, 64, true)),
+        ("s64le", of(Signed, 64, false)),
+        ("f32be", of(Float, 32, true)),
+        ("f32le", of(Float, 32, false)),
+        ("f64be", of(Float, 64, true)),
+        ("f64le", of(Float, 64, false)),
+    ]
+};
 
 /// A value, and where the chip stores it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Register {
     pub(super) register: u8,
-    pub(super) format: NumberFormat,
-    pub(super) shift: u32, // bits to drop at the low end; with `bits` at most the format's width
-    pub(super) bits: u32,  // bits that count above those; at least 1
+    pub(super) layout: SampleLayout,
     pub(super) scale: f64,
     pub(super) offset: f64,
     pub(super) name: String,
@@ -71,25 +47,9 @@ pub(super) struct Register {
 }
 
 impl Register {
-    fn length(&self) -> usize {
-        usize::from(self.format.bytes)
-    }
-
-    /// The value in the first of these bytes, which are at least as many as its format has.
-    #[expect(clippy::cast_precision_loss, reason = "values are floating-point numbers; few registers pass 2^53")]
+    /// The value at the start of these bytes; NaN if they are too few.
     pub(super) fn value(&self, bytes: &[u8]) -> f64 {
-        let fold = |raw: u64, &byte: &u8| raw << 8 | u64::from(byte);
-        let bytes = &bytes[..self.length()];
-        let raw = if self.format.little { bytes.iter().rev().fold(0, fold) } else { bytes.iter().fold(0, fold) };
-        let unused = 64 - self.bits;
-        let top = (raw >> self.shift) << unused;
-        let number = match (self.format.kind, self.format.bytes) {
-            (Number::Unsigned, _) => (top >> unused) as f64,
-            (Number::Signed, _) => (top.cast_signed() >> unused) as f64,
-            (Number::Float, 4) => f64::from(f32::from_bits(u32::try_from(raw).unwrap_or(0))),
-            (Number::Float, _) => f64::from_bits(raw),
-        };
-        number * self.scale + self.offset
+        self.layout.decode(bytes, 0) * self.scale + self.offset
     }
 }
 
@@ -106,7 +66,8 @@ impl ReadPlan {
     /// byte, so neighbours are read together, and long values may be read in parts.
     pub(super) fn new(values: &[Register], auto_increment: bool, functions: Functions) -> Result<Self, String> {
         // Runs of bytes, by register: those that begin at the same one, or with auto-increment all that touch.
-        let mut sorted: Vec<_> = values.iter().map(|value| (usize::from(value.register), value.length())).collect();
+        let mut sorted: Vec<_> =
+            values.iter().map(|value| (usize::from(value.register), value.layout.bytes())).collect();
         sorted.sort_unstable();
         let mut runs: Vec<(usize, usize)> = Vec::new();
         for (register, length) in sorted {
@@ -173,10 +134,9 @@ fn split(
 mod tests {
     use super::*;
 
-    fn register(register: u8, format: &str) -> Register {
-        let format = NumberFormat::ALL.iter().find(|(name, _)| *name == format).unwrap().1;
-        let (name, unit) = (String::new(), String::new());
-        Register { register, format, shift: 0, bits: format.width(), scale: 1.0, offset: 0.0, name, unit }
+    fn register(register: u8, of_type: &str) -> Register {
+        let layout = TYPES.iter().find(|(name, _)| *name == of_type).unwrap().1;
+        Register { register, layout, scale: 1.0, offset: 0.0, name: String::new(), unit: String::new() }
     }
 
     #[test]
@@ -204,10 +164,11 @@ mod tests {
 
     #[test]
     fn an_lm75_has_eleven_bits_at_the_left() {
-        let lm75 = Register { shift: 5, bits: 11, scale: 0.125, ..register(0, "s16be") };
+        let part = |of_type, shift, bits| SampleLayout { shift, bits, ..register(0, of_type).layout };
+        let lm75 = Register { layout: part("s16be", 5, 11), scale: 0.125, ..register(0, "s16be") };
         assert_eq!(lm75.value(&[0x19, 0x80]), 25.5);
         assert_eq!(lm75.value(&[0xf6, 0x00]), -10.0);
-        let field = Register { shift: 4, bits: 2, scale: 10.0, offset: 1.0, ..register(0, "u8") };
+        let field = Register { layout: part("u8", 4, 2), scale: 10.0, offset: 1.0, ..register(0, "u8") };
         assert_eq!(field.value(&[0b1110_1111]), 21.0);
     }
 

@@ -5,9 +5,9 @@
 
 use super::find::{self, ByName, Candidate, Class};
 use super::iio::{self, file_error};
-use super::layout::{SampleLayout, positions};
 use super::settings::BufferSettings;
 use crate::kinds::device::{DeviceId, OpenDevice, Refusal, file_names, first_line, numbered};
+use crate::kinds::layout::{SampleLayout, positions};
 use crate::sys::clock::{KernelClock, utc_offset};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -9,7 +9,7 @@
 //! | `locator`, `extractor`, `number` | where values are in a text file, and how one pass finds them all; rates of counters |
 //! | `find`, `hwmon`, `iio` | devices of `/sys` by name; scales and units by the names of their files |
 //! | `buffered`, `buffer` | the task that takes all samples of an IIO buffer; setting the buffer up |
-//! | `layout`, `gaps`, `dating` | samples in memory; how many are missing; times of those that carry none |
+//! | `gaps`, `dating` | how many samples are missing; times of those that carry none |
 //!
 //! A tick allocates nothing and opens nothing. A read blocks for as long as the file's driver takes: milliseconds for a
 //! sensor on a bus, so put that on a worker of its own. Another thread reopens a lost device by its name. Time comes with
@@ -26,7 +26,6 @@ mod gaps;
 mod hwmon;
 mod iio;
 mod keys;
-mod layout;
 mod list;
 mod locator;
 mod number;

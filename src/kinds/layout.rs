@@ -1,19 +1,20 @@
-//! How the samples of an IIO buffer lie in memory, by the kernel's ABI: each element is aligned to its own size, and a sample
-//! to that of its largest element. Arithmetic only.
+//! How binary numbers are stored, in an IIO buffer or in the registers of a chip; and the samples of an IIO buffer by the
+//! kernel's ABI: each element is aligned to its own size, a sample to that of its largest element. Arithmetic only.
 
 /// How one element is stored: `le:s12/16>>4`, `be:u24/32X3>>8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SampleLayout {
-    big_endian: bool,
-    number: Number,
-    bits: u32,                // in 1..=8 * storage
-    storage: usize,           // bytes of one value, 1 to 8
-    pub(super) repeat: usize, // values in the element; above zero
-    shift: u32,               // below 8 * storage
+    pub(super) big_endian: bool,
+    pub(super) number: Number,
+    pub(super) bits: u32,      // in 1..=8 * storage
+    pub(super) storage: usize, // bytes of one value, 1 to 8
+    pub(super) repeat: usize,  // values in the element; above zero
+    pub(super) shift: u32,     // below 8 * storage
 }
 
+/// What the bits of a number mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Number {
+pub(super) enum Number {
     Signed,
     Unsigned,
     Float,
