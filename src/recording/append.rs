@@ -3,6 +3,7 @@
 
 use super::content::Content;
 use super::file::{Moment, RecordingFile};
+use super::layout::{Header, Layout};
 use super::ledger::WriteCounts;
 use super::writer::Writer;
 use super::{csv, samples, wav};
@@ -14,39 +15,15 @@ use std::io;
 /// Bytes that wait for one write.
 const BATCH: usize = 256 << 10;
 
-/// What comes before the pieces of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) bytes: Vec<u8>,
-    pub(super) unit: u64,    // bytes that belong together behind it: those of a frame of sound, or 1
-    pub(super) largest: u64, // bytes that the format allows in a file
-    pub(super) sized: bool,  // it holds the sizes of a WAV
-}
-
-impl Header {
-    fn length(&self) -> u64 {
-        self.bytes.len() as u64
-    }
-}
-
-/// How a task is recorded.
-#[derive(Debug)]
-pub(super) struct Layout {
-    pub(super) header: Header,
-    pub(super) blocks: Option<Format>, // what the blocks hold that are recorded; `None`: rows are
-}
-
-impl Layout {
-    /// `None`: the format is not one of pieces.
-    ///
-    /// # Errors
-    /// The task cannot be recorded in it.
-    pub(super) fn of(format: RecordFormat, content: &Content) -> io::Result<Option<Self>> {
-        match format {
-            RecordFormat::Csv => Ok(Some(csv::layout(content))),
-            RecordFormat::Wav => wav::layout(content).map(Some),
-            RecordFormat::Mcap => Ok(None),
-        }
+/// `None`: the format is not one of pieces.
+///
+/// # Errors
+/// The task cannot be recorded in it.
+pub(super) fn layout(format: RecordFormat, content: &Content) -> io::Result<Option<Layout>> {
+    match format {
+        RecordFormat::Csv => Ok(Some(csv::layout(content))),
+        RecordFormat::Wav => wav::layout(content).map(Some),
+        RecordFormat::Mcap => Ok(None),
     }
 }
 
@@ -175,7 +152,7 @@ impl AppendFile {
 impl Writer for AppendFile {
     fn join(&mut self, id: u32, content: &Content, limits: &RecordConfig) {
         self.file.join(id, content, limits);
-        let layout = Layout::of(limits.format, content).ok().flatten();
+        let layout = layout(limits.format, content).ok().flatten();
         self.layouts.extend(layout.map(|layout| (id, layout)));
     }
 

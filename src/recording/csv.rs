@@ -1,7 +1,7 @@
 //! The lines of a CSV: one per tick with its values, or, for a task with buffered samples, one per sample. Pure.
 
-use super::append::{Header, Layout};
 use super::content::Content;
+use super::layout::{Header, Layout};
 use super::samples::Sample;
 use crate::channels::{Format, Row};
 use crate::task::Column;

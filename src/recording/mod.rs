@@ -14,6 +14,7 @@ mod claim;
 mod content;
 mod csv;
 mod file;
+mod layout;
 mod ledger;
 #[cfg(feature = "mcap")]
 mod mcap;

@@ -1,7 +1,7 @@
 //! The recordings that are open: tasks that record to the same file share one. Opening may block; a slow writer blocks
 //! only those who call into it.
 
-use super::append::{AppendFile, Layout};
+use super::append::{self, AppendFile};
 use super::claim::{Claim, FileId, Target};
 use super::content::Content;
 use super::file::{Current, Moment, RecordingFile};
@@ -97,7 +97,7 @@ impl Recordings {
     /// # Errors
     /// The system's reason; the process that has locked the file; or that the task cannot be recorded there.
     pub(crate) fn open(&mut self, config: &RecordConfig, content: &Content) -> io::Result<Recording> {
-        let layout = Layout::of(config.format, content)?;
+        let layout = append::layout(config.format, content)?;
         let target = Target::of(&config.path)?;
         self.open.retain(|known| known.writer.strong_count() > 0);
         let known = self.open.iter().find(|known| known.is_at(&target));

@@ -1,9 +1,9 @@
 //! Sound as WAV: the samples exactly as they were captured, and a header that is right after every write, so that the file
 //! of a run that was killed can be played.
 
-use super::append::{Header, Layout};
 use super::content::Content;
 use super::file::RecordingFile;
+use super::layout::{Header, Layout};
 use crate::channels::{Format, SampleFormat};
 use std::borrow::Cow;
 use std::io;

@@ -1,0 +1,25 @@
+//! How a task is laid out in a file of pieces. Plain data.
+
+use crate::channels::Format;
+
+/// What comes before the pieces of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) bytes: Vec<u8>,
+    pub(super) unit: u64,    // bytes that belong together behind it: those of a frame of sound, or 1
+    pub(super) largest: u64, // bytes that the format allows in a file
+    pub(super) sized: bool,  // it holds the sizes of a WAV
+}
+
+impl Header {
+    pub(super) fn length(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+}
+
+/// How a task is recorded.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) header: Header,
+    pub(super) blocks: Option<Format>, // what the blocks hold that are recorded; `None`: rows are
+}
