@@ -35,7 +35,8 @@ impl App {
         Self { kinds, demo: DEMO_CONFIG }
     }
 
-    /// Replaces hertzd's demo: the configuration that runs when none is named and the system has none.
+    /// Replaces hertzd's demo: the configuration that runs when the command line names none and `/etc/hertzd/hertzd.toml`
+    /// does not exist. Where hertzd's package is installed that file exists, and is used instead of the demo.
     #[must_use]
     pub fn demo(self, text: &'static str) -> Self {
         Self { demo: text, ..self }
