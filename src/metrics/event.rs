@@ -1,4 +1,5 @@
-//! The events of a running task, limited in rate: of each kind at most one per task and second.
+//! The events of a running task, limited in rate: of each kind at most one per task and second; failures for the same
+//! reason less and less often.
 //!
 //! Nothing is lost: an event stands for all of its kind since the one before, and carries their sums. It names the worst
 //! tick of them. Time is an argument.
@@ -82,6 +83,10 @@ pub enum EventKind {
 
 const AT_MOST_EVERY: Span = Span::from_seconds(1);
 
+/// How long after each report on failed ticks the next one may follow, as long as the reason is the same; the last one
+/// repeats.
+const FAILED_EVERY: [Span; 3] = [AT_MOST_EVERY, Span::from_seconds(10), Span::from_seconds(60)];
+
 /// What has not been reported yet of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waiting {
@@ -90,12 +95,56 @@ struct Waiting {
 }
 
 impl Waiting {
+    /// Whether `every` has passed since the last report.
+    fn is_due(&self, now: Instant, every: Span) -> bool {
+        self.reported.is_none_or(|reported| now - reported >= every || now < reported)
+    }
+
     fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
-        let due = last || self.reported.is_none_or(|reported| now - reported >= AT_MOST_EVERY || now < reported);
-        if due && let Some(kind) = self.kind.take() {
+        if (last || self.is_due(now, AT_MOST_EVERY))
+            && let Some(kind) = self.kind.take()
+        {
             self.reported = Some(now);
             tell(kind);
         }
+    }
+}
+
+/// Failed ticks that have not been reported yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Failures {
+    waiting: Waiting,
+    reason: Option<TickError>, // of the last report
+    repeated: usize,           // reports with that reason, one after the other
+}
+
+impl Failures {
+    fn note(&mut self, n: u64, error: TickError) {
+        let count = match self.waiting.kind {
+            Some(EventKind::Failed { count, .. }) => count + 1,
+            _ => 1,
+        };
+        self.waiting.kind = Some(EventKind::Failed { count, n, error });
+    }
+
+    fn tell(&mut self, now: Instant, last: bool, tell: impl FnMut(EventKind)) {
+        let every = FAILED_EVERY[self.repeated.saturating_sub(1).min(FAILED_EVERY.len() - 1)];
+        match self.waiting.kind {
+            Some(EventKind::Failed { error, .. }) if self.reason != Some(error) => {
+                self.repeated = 0;
+                self.reason = self.waiting.is_due(now, AT_MOST_EVERY).then_some(error);
+            }
+            Some(_) if last || self.waiting.is_due(now, every) => {}
+            None if self.waiting.is_due(now, every) => {
+                // Nothing has failed for that long: the next failure is a new one.
+                self.reason = None;
+                return;
+            }
+            _ => return,
+        }
+        let before = self.waiting.reported;
+        self.waiting.tell(now, last, tell);
+        self.repeated += usize::from(self.waiting.reported != before);
     }
 }
 
@@ -107,7 +156,7 @@ pub(super) struct Limiter {
     skipped: Waiting,
     budget: Waiting,
     limit: Waiting,
-    failed: Waiting,
+    failed: Failures,
     ended: Waiting,
 }
 
@@ -131,13 +180,7 @@ impl Limiter {
             self.limit.kind = Some(EventKind::OverLimit { count: before + 1, n: record.n, ended });
         }
         match record.outcome {
-            Outcome::Failed(error) | Outcome::Limited(Some(error)) => {
-                let count = match self.failed.kind {
-                    Some(EventKind::Failed { count, .. }) => count + 1,
-                    _ => 1,
-                };
-                self.failed.kind = Some(EventKind::Failed { count, n: record.n, error });
-            }
+            Outcome::Failed(error) | Outcome::Limited(Some(error)) => self.failed.note(record.n, error),
             Outcome::Ended(error) => self.ended.kind = Some(EventKind::Ended { n: record.n, error }),
             // The text of a panic takes another way.
             Outcome::Done | Outcome::Limited(None) | Outcome::Panicked { .. } => {}
@@ -181,11 +224,11 @@ impl Limiter {
     }
 
     pub(super) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
-        for waiting in
-            [&mut self.overrun, &mut self.skipped, &mut self.budget, &mut self.limit, &mut self.failed, &mut self.ended]
-        {
+        for waiting in [&mut self.overrun, &mut self.skipped, &mut self.budget, &mut self.limit] {
             waiting.tell(now, last, &mut tell);
         }
+        self.failed.tell(now, last, &mut tell);
+        self.ended.tell(now, last, &mut tell);
     }
 }
 
@@ -197,6 +240,52 @@ mod tests {
     fn overrun(n: u64, response: i64, dropped: u64) -> TickRecord {
         let response = Span::from_millis(response);
         TickRecord { n, response, dropped, overrun: true, ..RECORD }
+    }
+
+    #[test]
+    fn failures_for_one_reason_are_reported_less_and_less_often_and_none_is_lost() {
+        let [gone, broken] = [TickError::new("gone"), TickError::new("broken")];
+        let mut limiter = Limiter::default();
+        let mut told = Vec::new();
+        // Ten ticks a second: gone for 100 s, another error for 1.5 s, quiet for 100 s, then gone again.
+        for n in 0..2_050_u64 {
+            let outcome = match n {
+                0..1_000 | 2_015.. => Outcome::Failed(gone),
+                1_000..1_015 => Outcome::Failed(broken),
+                _ => Outcome::Done,
+            };
+            limiter.note(
+                &TickRecord { overrun: false, dropped: 0, outcome, ..overrun(n, 0, 0) },
+                Cause::RanLong,
+                Span::ZERO,
+            );
+            let now = Instant::from_nanos(i128::from(n) * 100_000_000);
+            limiter.tell(now, false, |kind| told.push((n, kind)));
+        }
+        limiter.tell(Instant::ZERO, true, |kind| told.push((2_050, kind)));
+        let counts: Vec<_> = told
+            .iter()
+            .map(|(at, kind)| match kind {
+                EventKind::Failed { count, error, .. } => (*at, *count, *error),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(
+            counts,
+            [
+                (0, 1, gone),
+                (10, 10, gone),
+                (110, 100, gone),
+                (710, 600, gone),
+                (1_000, 290, broken),
+                (1_010, 10, broken),
+                (1_110, 4, broken),
+                (2_015, 1, gone),
+                (2_025, 10, gone),
+                (2_050, 24, gone)
+            ]
+        );
+        assert_eq!(counts.iter().map(|(_, count, _)| count).sum::<u64>(), 1_000 + 15 + 35);
     }
 
     #[test]

@@ -11,7 +11,6 @@ use super::reopen::{Reopening, reopen_thread};
 use crate::config::{Key, Section, Value, words};
 use crate::task::TickError;
 use std::io;
-use tracing::warn;
 
 /// What to do where the device is not there at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,10 +62,7 @@ impl<D> First<D> {
             Some(Holder::Ending) => Ok(Self::HandedOver(Claim::new(refusal.in_use, &label.task))),
             Some(Holder::Task) => Err(refusal),
             _ if missing == Missing::Refuse => Err(refusal),
-            _ => {
-                warn!("{label} cannot be opened yet; hertzd keeps trying: {}", refusal.message);
-                Ok(Self::Missing)
-            }
+            _ => Ok(Self::Missing), // the thread that tries again logs why
         }
     }
 }

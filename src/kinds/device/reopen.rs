@@ -120,7 +120,7 @@ impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for R
                 Err(mut refusal) => {
                     find_holder(&mut refusal);
                     if refusal.message != logged {
-                        warn!("{} cannot be {verb} yet: {}", self.label, refusal.message);
+                        warn!("{} cannot be {verb} yet; hertzd keeps trying: {}", self.label, refusal.message);
                         logged = refusal.message;
                     }
                 }
