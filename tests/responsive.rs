@@ -178,7 +178,7 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
         lines(&path.join("uptime.csv")) > count(recorded, "rows"),
         "what counts as written is there, and the header"
     );
-    assert!(ended.stderr.contains("a file system takes nothing"), "{}", ended.describe());
+    assert!(ended.stderr.contains("a file system does not respond"), "{}", ended.describe());
 }
 
 /// Makes a FIFO that is never written to.
@@ -253,6 +253,7 @@ fn a_tick_that_never_returns_holds_up_neither_status_nor_stop() {
     let summary = ended.summary();
     assert!(count(task(&summary, "uptime"), "ran") > 0 && count(task(&summary, "beside"), "ran") > 0);
     assert!(ended.stderr.contains("has not returned for"), "{}", ended.describe());
+    assert!(ended.stderr.contains("stopping: waiting up to "), "{}", ended.describe());
 }
 
 #[test]

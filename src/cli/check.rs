@@ -14,9 +14,10 @@ use std::fmt::Write as _;
 #[command(after_help = "Examples:\n  \
     hertzd check my.toml\n  \
     hertzd check --against-running    what `systemctl reload hertzd` would do\n\n\
-    Prints every worker with its tasks, the share of the processor that the budgets ask for, and whether every\n\
-    deadline holds as long as no tick exceeds its budget. Files and devices that the tasks name are not opened.\n\
-    Exit status 78, with every problem at its line, if the configuration is wrong.")]
+    Prints every worker with its tasks, its share of a CPU by budgets, and\n\
+    whether every deadline holds while no tick exceeds its budget. Files and\n\
+    devices of tasks are not opened. If the configuration is wrong, prints\n\
+    every problem with its line and exits with 78.")]
 pub(super) struct CheckArgs {
     #[command(flatten)]
     config: ConfigArg,
@@ -29,7 +30,8 @@ pub(super) struct CheckArgs {
 
 pub(super) fn check(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     let source = Source::of(&args.config);
-    let config = app.load(&source)?;
+    let wrong = "a start with this configuration would be refused"; // nothing was to be started
+    let config = app.load(&source).map_err(|problems| problems.ending_in(wrong))?;
     let mut text = format!("{source}: ok\n");
     for file in config.files.iter().skip(1) {
         let _ = writeln!(text, "with {}", file.display());

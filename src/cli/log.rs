@@ -156,7 +156,7 @@ pub(super) fn start(format: LogFormat) -> Result<Log, Stop> {
             let layer = journal::layer().map_err(|error| Stop::Fault(format!("opening the journal: {error}")))?;
             if !journal::present() {
                 let path = journal::SOCKET;
-                last_line(&format!("hertzd: no journal at {path}: entries wait in memory for one\n"));
+                last_line(&format!("hertzd: no journal at {path}; entries wait in memory until there is one\n"));
             }
             Kind::Journal(layer)
         }
@@ -188,7 +188,7 @@ pub(super) fn start(format: LogFormat) -> Result<Log, Stop> {
     // An own daemon may have started its logging already; then that is used.
     let _ = tracing_subscriber::registry().with(layer).with(filter).try_init();
     if !understood {
-        tracing::warn!("HERTZD_LOG={asked} is not a level (error, warn, info, debug): using info");
+        tracing::warn!("HERTZD_LOG={asked} is not a level (error, warn, info, debug, trace): using info");
     }
     Ok(Log { kind, progress })
 }
@@ -231,7 +231,7 @@ fn close_journal() {
     journal::finish();
     let (sent, lost) = (journal::sent(), journal::lost());
     if lost > 0 {
-        last_line(&format!("hertzd: the journal took {sent} entries; {lost} were lost, it was not there in time\n"));
+        last_line(&format!("hertzd: {sent} log entries reached the journal, {lost} were lost\n"));
     }
 }
 

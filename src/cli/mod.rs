@@ -29,10 +29,11 @@ use stop::{CONFIGURATION, INTERNAL, PERMISSION, Stop, USAGE, coloured, print, sp
     after_help = "Examples:\n  \
         hertzd run --for 10s                         run the demo for ten seconds\n  \
         hertzd check my.toml && hertzd run my.toml   check a configuration, then run it\n  \
-        hertzd simulate my.toml --for 1h             an hour on the virtual clock, in seconds\n\n\
-        Without CONFIG, /etc/hertzd/hertzd.toml is used, or the embedded demo if that is missing.\n\
-        Exit status: 0; 64 wrong usage; 70 a fault or a task with on-error = \"exit\"; 77 refused by the kernel;\n\
-        78 wrong configuration. HERTZD_LOG=warn (error, warn, info, debug) sets how much is logged."
+        hertzd simulate my.toml --for 1h             an hour in seconds\n\n\
+        Without CONFIG, /etc/hertzd/hertzd.toml is used, or the embedded demo if\n\
+        that is missing. Exit status: 0; 64 wrong usage; 70 a fault, or a task with\n\
+        on-error = \"exit\"; 77 refused by the kernel; 78 wrong configuration.\n\
+        HERTZD_LOG sets how much is logged: error, warn, info, debug or trace."
 )]
 struct CommandLine {
     #[command(subcommand)]

@@ -15,10 +15,12 @@ use tracing::info;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    hertzd run --for 10s               the demo for ten seconds, a table at the end\n  \
-    hertzd run my.toml --json >x.json  until Ctrl-C; one JSON object on stdout, the log on stderr\n\n\
-    The first Ctrl-C or SIGTERM stops within one tick, flushes and sums up; a second one ends it at once.\n\
-    SIGHUP reads the configuration again: tasks whose section is unchanged go on without missing a tick.")]
+    hertzd run --for 10s               the demo for ten seconds, then a table\n  \
+    hertzd run my.toml --json >x.json  until Ctrl-C; JSON on stdout, log on stderr\n\n\
+    The first Ctrl-C or SIGTERM stops each worker before its next tick, finishes\n\
+    recordings and prints the summary; a second one ends hertzd at once. SIGHUP\n\
+    reads the configuration again: tasks whose section is unchanged continue\n\
+    without missing a tick.")]
 pub(super) struct RunArgs {
     #[command(flatten)]
     config: ConfigArg,

@@ -46,8 +46,8 @@ pub(super) struct StatusArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     hertzd check --against-running && hertzd reload\n\n\
-    Waits until the daemon runs the new configuration, or has refused it: then the exit status is 78,\n\
-    and the old configuration stays in force.")]
+    Waits until the daemon runs the new configuration, or has refused it: then\n\
+    the exit status is 78, and the old configuration stays in force.")]
 pub(super) struct ReloadArgs {
     #[command(flatten)]
     socket: SocketArg,
@@ -75,7 +75,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
     let (running, state) = (Span::from_nanos(daemon.running_ns), if daemon.ready { "ready" } else { "starting" });
     let _ = writeln!(shown, "hertzd {}, process {}, running for {running}, {state}", daemon.version, daemon.pid);
     if daemon.reloads > 0 {
-        let refused = if daemon.last_reload_refused { "was refused" } else { "went through" };
+        let refused = if daemon.last_reload_refused { "was refused" } else { "succeeded" };
         let _ =
             writeln!(shown, "reloads: {}, refused: {}; the last one {refused}", daemon.reloads, daemon.reloads_refused);
     }

@@ -12,10 +12,11 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 #[command(after_help = "Examples:\n  \
     hertzd simulate my.toml --for 200ms               a line per tick, then the summary\n  \
     hertzd simulate my.toml --for 1h --summary-only   only the summary\n  \
-    hertzd simulate --first-tick 1000000000000        the demo, a few centuries on\n\n\
-    [task.NAME.simulate] run = [\"18ms\", \"3ms\"] says how long the ticks take, one after the other, cycled;\n\
-    [worker.NAME.simulate] oversleep = [\"60us\"] how late each sleep ends. Instants count from the epoch.\n\
-    Workers are independent of each other, and simulated one after the other.")]
+    hertzd simulate --first-tick 1000000000000        the demo far in the future\n\n\
+    [task.NAME.simulate] run = [\"18ms\", \"3ms\"] sets how long ticks take, used in\n\
+    turn, cyclically; [worker.NAME.simulate] oversleep = [\"60us\"] how late each\n\
+    sleep ends. Instants count from the epoch. Workers are independent, and\n\
+    simulated one after the other.")]
 pub(super) struct SimulateArgs {
     #[command(flatten)]
     config: ConfigArg,

@@ -94,6 +94,10 @@ pub(super) fn print(text: &str) -> Result<(), Stop> {
 
 /// Parses a length of time on the command line: `10s`, `1h 30m`, `250ms`.
 pub(super) fn span(text: &str) -> Result<Span, String> {
-    let length = humantime::parse_duration(text).map_err(|error| format!("{error}; write a unit, e.g. 10s or 1h"))?;
+    let length = humantime::parse_duration(text).map_err(|error| match error {
+        // This one gives examples itself.
+        humantime::DurationError::UnknownUnit { .. } => error.to_string(),
+        _ => format!("{error}; write a number with a unit, e.g. 10s or 1h"),
+    })?;
     Ok(Span::from_wide(i128::try_from(length.as_nanos()).unwrap_or(i128::MAX)))
 }

@@ -13,6 +13,16 @@ impl Key {
         all.join(" ").trim().to_owned()
     }
 
+    /// What it does; then after `gap` its default, or that it is required.
+    pub(crate) fn text_and_default(&self, gap: &str) -> String {
+        let default = self.default_text();
+        match (self.text(), &self.absent) {
+            (text, Absent::Nothing) => text,
+            (text, Absent::Refused { .. }) => format!("{text}{gap}{}.", default.replacen('r', "R", 1)),
+            (text, _) => format!("{text}{gap}Default: {default}."),
+        }
+    }
+
     /// What holds without it, for people: `"5ms"`, `required`, `none`.
     pub fn default_text(&self) -> String {
         match self.absent {

@@ -32,6 +32,7 @@ pub struct Problem {
 pub struct Problems {
     source: Arc<Source>,
     list: Vec<Problem>, // in the order of the source
+    consequence: &'static str,
 }
 
 impl Problems {
@@ -62,7 +63,13 @@ impl Problems {
 
     /// The whole report, ending in `2 problems; nothing was started`; with colours for a terminal.
     pub fn render(&self, colour: bool) -> String {
-        self.report(colour, "nothing was started")
+        self.report(colour, self.consequence)
+    }
+
+    /// The same problems with another end of the report, in place of `nothing was started`.
+    #[must_use]
+    pub(crate) fn ending_in(self, consequence: &'static str) -> Self {
+        Self { consequence, ..self }
     }
 
     /// The whole report, ending in the number of problems and what comes of them; with colours for a terminal.
@@ -82,7 +89,7 @@ impl Problems {
 
     pub(super) fn new(source: Arc<Source>, mut list: Vec<Problem>) -> Self {
         list.sort_by_key(|problem| problem.span.as_ref().map(|span| (span.start, span.end)));
-        Self { source, list }
+        Self { source, list, consequence: "nothing was started" }
     }
 
     fn group<'a>(&'a self, problem: &'a Problem) -> Group<'a> {

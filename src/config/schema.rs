@@ -153,13 +153,8 @@ fn has_word(name: &str, words: &[&str], by_default: bool) -> Value {
 
 fn property(key: &Key, kinds: &Kinds) -> Value {
     let mut schema = wanted(&key.value, kinds);
-    let default = key.default_text();
-    let about = match key.text() {
-        about if about.is_empty() || default == "none" => about,
-        about => format!("{about}\n\nDefault: {default}."),
-    };
-    if !about.is_empty() {
-        schema["description"] = json!(about);
+    if !key.text().is_empty() {
+        schema["description"] = json!(key.text_and_default("\n\n"));
     }
     schema
 }

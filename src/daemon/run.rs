@@ -39,6 +39,9 @@ const NUDGE_EVERY: Span = Span::from_millis(5);
 /// A start that takes longer than this waits for a release far ahead, and is looked at less often.
 const QUICK_START: Span = Span::from_seconds(1);
 
+/// A stop that takes longer than this logs which ticks it waits for.
+const QUICK_STOP: Span = Span::from_millis(200);
+
 /// How long a snapshot waits for the metrics thread.
 const VIEW_PATIENCE: Span = Span::from_millis(500);
 
@@ -106,6 +109,7 @@ struct Daemon<'a> {
     reloads: Reloads,
     phase: Phase,
     stopping: Option<Instant>,
+    stop_delayed: bool, // which has been logged
     fault: Option<String>,
 }
 
@@ -168,6 +172,7 @@ impl<'a> Daemon<'a> {
             reloads: Reloads::default(),
             phase: Phase::Preparing,
             stopping: None,
+            stop_delayed: false,
             fault: None,
         })
     }
@@ -269,7 +274,11 @@ impl<'a> Daemon<'a> {
             self.stopping = Some(KernelClock::monotonic().now());
             notify::stopping();
         }
-        if self.stopping.is_some() {
+        if let Some(since) = self.stopping {
+            if !self.stop_delayed && KernelClock::monotonic().now() - since > QUICK_STOP {
+                self.stop_delayed = true;
+                watch::log_delayed_stop(&mut self.set, TICK_PATIENCE);
+            }
             self.set
                 .all_mut()
                 .filter(|running| !running.worker.is_finished())
@@ -300,7 +309,7 @@ impl<'a> Daemon<'a> {
     /// The summary so far, as JSON; `None`: the metrics thread is held up.
     fn snapshot(&self, view: Option<&View>) -> String {
         let Some(view) = view else {
-            return "{\"error\":\"the metrics thread is held up: its log takes nothing\"}\n".into();
+            return "{\"error\":\"the metrics thread is blocked by its log\"}\n".into();
         };
         let now = KernelClock::monotonic().now();
         let (locked, outputs) = (self.threads.builder.memory_locked(), self.threads.recorder.states());

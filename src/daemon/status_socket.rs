@@ -33,8 +33,15 @@ impl StatusSocket {
     /// Listens at `path`. A socket without a listener is replaced.
     ///
     /// # Errors
-    /// The system's reason; or that another process listens there.
+    /// The path and the system's reason; or that another process listens there.
     pub(super) fn listen(path: &Path) -> io::Result<Self> {
+        Self::bind(path).map_err(|reason| {
+            let text = format!("{}: {reason}; choose another path with --status-socket", path.display());
+            io::Error::new(reason.kind(), text)
+        })
+    }
+
+    fn bind(path: &Path) -> io::Result<Self> {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another daemon listens there"));
         }

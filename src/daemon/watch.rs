@@ -98,7 +98,7 @@ impl ServiceNotices {
 }
 
 /// Looks whether what a worker was granted has been changed from outside: by `chrt`, `taskset`, a cgroup that lost a CPU.
-/// It runs on; the change is logged, and shown from then on.
+/// It continues; the change is logged, and shown from then on.
 fn check_grant(running: &mut Running) {
     let id = running.worker.id();
     let (Ok(scheduled), Ok(cpus)) = (thread::scheduling_of(id), thread::affinity_of(id)) else { return };
@@ -138,6 +138,20 @@ fn report_stall(running: &Running, Stall { tick, lasting }: Stall, watchdog: boo
                 "worker {worker}: stalled, it should have woken up {lasting} ago{watchdog}"
             );
         }
+    }
+}
+
+/// A stop takes long: logs which ticks it waits for, and for how long at most.
+pub(super) fn log_delayed_stop(set: &mut RunningSet, patience: Span) {
+    for running in set.all_mut().filter(|running| !running.worker.is_finished()) {
+        let Some((id, n, _)) = running.running_tick() else { continue };
+        let (task, worker, seconds) = (running.task_name(id), &running.config.name, patience.seconds());
+        warn!(
+            task,
+            worker,
+            tick = n,
+            "stopping: waiting up to {seconds:.0} s for tick {n} of task {task}; a second Ctrl-C or SIGTERM ends hertzd at once"
+        );
     }
 }
 

@@ -8,8 +8,8 @@ use roff::{bold, roman};
 
 const DESCRIPTION: &[&str] = &[
     "The configuration of hertzd(8) is a TOML file. Each [task.NAME] is a task and each [worker.NAME] a thread that runs \
-     tasks; a name has 1 to 64 letters, digits, hyphens and underscores. Names are identity: when the configuration is \
-     read again, an unchanged task keeps its grid and its index, and a changed one starts again.",
+     tasks; a name has 1 to 64 letters, digits, hyphens and underscores. When the configuration is read again, tasks \
+     are compared by name: an unchanged task keeps its grid and its index, and a changed one starts again.",
     "The files of hertzd.d are read after it, in the order of their names. They add workers and tasks, or override single \
      keys of those that are there.",
     "Unknown keys are refused, and so is a key that has no effect beside the others. `hertzd check` shows every fault \
@@ -63,9 +63,5 @@ pub(super) fn page(kinds: &Kinds) -> String {
 fn describe(page: &mut Page, key: &Key) {
     let mut head = vec![bold(key.name), roman(" = ")];
     head.extend(marked(&key.value.shape()));
-    let about = match key.default_text().as_str() {
-        "none" => key.text(),
-        default => format!("{} Default: {default}.", key.text()),
-    };
-    page.item(head, &about);
+    page.item(head, &key.text_and_default(" "));
 }
