@@ -159,8 +159,8 @@ fn files_that_are_not_text_are_refused() {
     assert!(written(b"\xff\xfe[\0t\0").contains("/a.toml:1:1\n"));
     let message = written(b"[task.a]\nkind = \"\0\0\"\n");
     assert!(message.contains(" --> /a.toml:2:9\n"), "{message}");
-    assert!(written(&vec![b'#'; (1 << 20) + 1]).contains("is larger than 1 MiB"));
-    assert!(refused(Path::new("/dev/zero")).contains("is larger than 1 MiB"));
+    assert!(written(&vec![b'#'; (1 << 20) + 1]).contains("is larger than the limit of 1 MiB"));
+    assert!(refused(Path::new("/dev/zero")).contains("is larger than the limit of 1 MiB"));
     assert!(refused(Path::new("/dev/null")).contains("needs at least one task"));
     let many = written("=\n".repeat(5_000).as_bytes());
     assert!(many.ends_with("5000 problems, of which the first 50; nothing was started"), "{many}");

@@ -196,7 +196,7 @@ fn all_unparsable_files_are_named() {
     assert_eq!(
         titles,
         [
-            "error: hertzd.d/5.toml is larger than 1 MiB, which no configuration is",
+            "error: hertzd.d/5.toml is larger than the limit of 1 MiB",
             "error: hertzd.d/6.toml cannot be read: No such file or directory (os error 2)",
             "error: hertzd.d/7.toml is not a file",
             "error: not TOML: unclosed table, expected `]`",

@@ -186,7 +186,7 @@ fn a_csv_that_another_program_deletes_moves_or_replaces_is_logged_with_what_went
     fs::write(&other, "years of work\n").unwrap();
     fs::rename(&other, &path).unwrap();
     running.wait_for("the replacement is logged", |running| running.stderr().contains(&text("replaced")));
-    running.wait_for("it goes on", |running| running.stderr().contains("recording failed, the task goes on"));
+    running.wait_for("it goes on", |running| running.stderr().contains("recording failed; the task continues"));
     let ended = stop(running);
     assert_eq!(fs::read_to_string(ended.folder.path().join("a.csv")).unwrap(), "years of work\n");
     let after = |what: &str| {

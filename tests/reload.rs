@@ -107,9 +107,9 @@ fn check_against_running_shows_what_a_reload_would_do() {
     edit(&running, &new);
     let output = String::from_utf8(run_client(&running, &["check", "CONFIG", "--against-running"]).stdout).unwrap();
     for line in [
-        "worker one goes on",
+        "worker one is unchanged",
         "worker two restarts",
-        "task kept goes on",
+        "task kept is unchanged",
         "task gone is removed",
         "task new is added",
         "task with-its-worker restarts",

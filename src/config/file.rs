@@ -96,7 +96,7 @@ fn syntax(source: &Source, error: &toml::de::Error, offset: usize) -> Problem {
         ("duplicate key", Some(key)) => format!("`{}` is defined a second time", key.trim()),
         (message, _) if message.starts_with("string values must be quoted") => match span.is_empty() {
             true => "the value is missing".to_owned(),
-            false => "a text must be in quotes".to_owned(),
+            false => "strings must be in quotes".to_owned(),
         },
         (message, _) => format!("not TOML: {message}"),
     };

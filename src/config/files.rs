@@ -78,7 +78,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>, String> {
         .and_then(|file| file.take(limit).read_to_end(&mut bytes))
         .map_err(|reason| format!("cannot be read: {reason}"))?;
     if bytes.len() > MAX_BYTES {
-        return Err("is larger than 1 MiB, which no configuration is".to_owned());
+        return Err("is larger than the limit of 1 MiB".to_owned());
     }
     Ok(bytes)
 }

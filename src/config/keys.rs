@@ -102,7 +102,7 @@ pub const WORKER_KEYS: &[Key] = &[CPU, CPUS, POLICY, PRIORITY, RUNTIME, SPIN, SP
 pub(super) const OVERSLEEP: Key = Key::new(
     "oversleep",
     Value::Durations,
-    "How late each sleep ends. The values of a list are used one after the other, over and over.",
+    "How late each sleep ends. The values of a list are used in turn, cyclically.",
 )
 .default("\"0s\"");
 
@@ -128,7 +128,7 @@ pub(super) const PERIOD: Key = Key::new(
 pub(super) const PHASE: Key = Key::new(
     "phase",
     Value::Duration { min: Span::ZERO, max: Span::MAX },
-    "How far the task's releases lie behind the worker's epoch: less than one period. Keeps tasks apart.",
+    "Offset of the task's releases from the worker's epoch, less than one period. Use it to keep tasks apart.",
 )
 .default("\"0s\"");
 pub(super) const OVERRUN: Key = Key::new(
@@ -145,10 +145,9 @@ pub(super) const MAX_CATCH_UP: Key = Key::new(
 )
 .default("4")
 .rules(&[Rule::when("overrun", &["catch-up"])]);
-pub(super) const MAX_DEBT: Key =
-    Key::new("max-debt", Value::DURATION, "How far in the past the oldest release that is kept may lie.")
-        .default("\"1s\"")
-        .rules(&[Rule::when("overrun", &["credit"])]);
+pub(super) const MAX_DEBT: Key = Key::new("max-debt", Value::DURATION, "Greatest age of a release that is kept.")
+    .default("\"1s\"")
+    .rules(&[Rule::when("overrun", &["credit"])]);
 pub(super) const DEADLINE: Key = Key::new(
     "deadline",
     Value::DURATION,
@@ -250,12 +249,9 @@ pub const TASK_KEYS: &[Key] = &[
     RECORD_KEEP,
 ];
 
-pub(super) const RUN: Key = Key::new(
-    "run",
-    Value::Durations,
-    "How long each tick takes. The values of a list are used one after the other, over and over.",
-)
-.otherwise("what the kind knows, else `\"0s\"`");
+pub(super) const RUN: Key =
+    Key::new("run", Value::Durations, "How long each tick takes. The values of a list are used in turn, cyclically.")
+        .otherwise("what the kind knows, else `\"0s\"`");
 
 /// The keys of `[task.NAME.simulate]`, which only `hertzd simulate` reads.
 pub const TASK_SIMULATE_KEYS: &[Key] = &[RUN];

@@ -153,7 +153,7 @@ impl<'a> Section<'a> {
             let mut section = Section::new(self.source, &path, name.span(), table);
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
             if !(1..=64).contains(&name.get_ref().len()) || !name.get_ref().chars().all(plain) {
-                section.problem_at("", format!("a {key} is named with 1 to 64 letters, digits, `-` and `_`"), None);
+                section.problem_at("", format!("a {key} name has 1 to 64 letters, digits, `-` and `_`"), None);
             }
             sections.push((name.get_ref().to_string(), section));
         }

@@ -258,7 +258,7 @@ impl BuilderLoop {
 
     fn lock_memory(&mut self) {
         let locked = memory::lock().map(drop).map_err(|reason| {
-            let meaning = "a page may have to be fetched in the middle of a tick";
+            let meaning = "a page fault may delay a tick";
             let remedy =
                 "grant it with LimitMEMLOCK=infinity or AmbientCapabilities=CAP_IPC_LOCK in the unit, or run as root";
             Refusal::new("locking memory", &reason, meaning, remedy)
@@ -304,16 +304,16 @@ fn set_up(worker: &Worker, asked: &WorkerConfig, not_locked: Option<&Refusal>) -
     for refusal in &granted.refused {
         warn!(message_id = Message::PrivilegeRefused.id(), worker = asked.name, "{}: {refusal}", asked.name);
     }
+    let priority = if granted.priority > 0 { format!(" {}", granted.priority) } else { String::new() };
     info!(
         worker = asked.name,
         thread = worker.id().number(),
         policy = granted.policy,
         priority = granted.priority,
         cpus = ?granted.cpus,
-        "{}: granted {} {}",
+        "{}: granted {}{priority}",
         asked.name,
-        granted.policy,
-        granted.priority
+        granted.policy
     );
     // Logged once for all workers; the summary shows it with each.
     granted.refused.extend(not_locked.cloned());
@@ -323,7 +323,7 @@ fn set_up(worker: &Worker, asked: &WorkerConfig, not_locked: Option<&Refusal>) -
 fn hold_cpu_latency() -> Option<File> {
     memory::hold_cpu_latency()
         .inspect_err(|reason| {
-            info!("/dev/cpu_dma_latency not held ({reason}): wake-ups may be later when the CPU was idle for long");
+            info!("/dev/cpu_dma_latency not held ({reason}): wake-ups from deep CPU sleep may be late");
         })
         .ok()
 }

@@ -1,6 +1,6 @@
 //! What a reload would do: pure comparison of two sets of sections.
 //!
-//! Names are identity. A worker whose section has changed restarts, and its tasks with it; a task goes on exactly if its
+//! Names are identity. A worker whose section has changed restarts, and its tasks with it; a task is kept exactly if its
 //! section and its worker are unchanged.
 
 use crate::config::{Config, Scheduling, TaskConfig};
@@ -47,7 +47,7 @@ fn digest(text: &str) -> String {
 /// What happens to a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It goes on untouched.
+    /// It is untouched.
     Kept,
     /// It restarts.
     Restarted,
@@ -60,7 +60,7 @@ pub(crate) enum Change {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Kept => "goes on",
+            Self::Kept => "is unchanged",
             Self::Restarted => "restarts",
             Self::Added => "is added",
             Self::Removed => "is removed",

@@ -52,12 +52,12 @@ pub(super) fn finish(host: &Host, mut set: RunningSet, threads: Threads, mut fau
         }
         if let Some(id) = running.worker.failed() {
             let task = running.task_name(id);
-            fault.get_or_insert_with(|| format!("task {task} has ended the run, as its section asks (\"exit\")"));
+            fault.get_or_insert_with(|| format!("task {task} ended the run: its section says \"exit\""));
         }
     }
     let log_patience = Duration::from_nanos(LOG_PATIENCE.nanos().unsigned_abs());
     let view = metrics.look_within(log_patience).unwrap_or_else(|| {
-        fault = Some("the log took nothing for too long, so the summary has no histograms".into());
+        fault = Some("the log was blocked for too long, so the summary has no histograms".into());
         View::default()
     });
     // By now the metrics thread has handed on every tick that the recorder is to have.
@@ -68,7 +68,7 @@ pub(super) fn finish(host: &Host, mut set: RunningSet, threads: Threads, mut fau
         RecorderEnd::HeldUp => {
             let recorded = outputs.iter().filter_map(|output| output.recorded.as_ref());
             let lost: u64 = recorded.map(|recorded| recorded.lost).sum();
-            let text = format!("recordings: a file system takes nothing; {lost} rows, blocks and ticks are lost");
+            let text = format!("recordings: a file system does not respond; {lost} rows, blocks and ticks are lost");
             warn!(lost, "{text}");
             fault = Some(text);
         }
@@ -81,7 +81,7 @@ pub(super) fn finish(host: &Host, mut set: RunningSet, threads: Threads, mut fau
         fault = Some("the metrics thread panicked; please report this".into());
     }
     if let Err(activity) = builder.finish(BUILDER_PATIENCE) {
-        warn!("the builder thread is left behind, it does not come back from {activity}");
+        warn!("the builder thread is stuck while {activity}; exiting without it");
     }
     info!(ticks = view.totals.ticks, overruns = view.totals.overruns, skipped = view.totals.skipped, "stopped");
     Outcome { summary, fault }

@@ -15,7 +15,7 @@ pub(super) struct Reloads {
 }
 
 impl Reloads {
-    /// A reload went through.
+    /// A reload succeeded.
     pub(super) fn accept(&mut self, diff: &Diff) {
         let [kept, restarted, added, removed] =
             [Change::Kept, Change::Restarted, Change::Added, Change::Removed].map(|of| diff.count(of));
@@ -28,8 +28,8 @@ impl Reloads {
     /// A reload was refused.
     pub(super) fn refuse(&mut self, failure: &Failure) {
         let text = match failure {
-            Failure::Config(problems) => problems.report(false, "the old configuration runs on"),
-            other => format!("{other}; the old configuration runs on"),
+            Failure::Config(problems) => problems.report(false, "the old configuration stays in force"),
+            other => format!("{other}; the old configuration stays in force"),
         };
         error!(message_id = Message::ReloadRefused.id(), "reload refused: {text}");
         self.note(true, text);

@@ -32,7 +32,7 @@ impl Output for LogOutput {
             EventKind::Skipped { skipped, oldest } => {
                 let lateness_ns = oldest.unwrap_or(Span::ZERO).nanos();
                 let why = match oldest {
-                    Some(oldest) => format!("the worker was delayed by {oldest}"),
+                    Some(oldest) => format!("the worker was delayed; the oldest release was {oldest} late"),
                     None => "the task is disabled".into(),
                 };
                 let s = if skipped == 1 { "" } else { "s" };
@@ -49,7 +49,7 @@ impl Output for LogOutput {
                 since(count)
             ),
             EventKind::OverLimit { count, n, ended } => {
-                let follows = if ended { "the task is disabled" } else { "the task goes on" };
+                let follows = if ended { "the task is disabled" } else { "the task continues" };
                 warn!(
                     message_id,
                     task,

@@ -126,14 +126,14 @@ impl Recorder {
                 Ok(true) => {
                     if failing.take().is_some() {
                         let task = names(users());
-                        info!(task, path, "{task}: recording goes on: {path}");
+                        info!(task, path, "{task}: recording resumed: {path}");
                     }
                 }
                 Err(error) if failing.is_none_or(|logged| now - logged >= LOG_EVERY) => {
                     *failing = Some(now);
                     let lost: u64 = users().filter_map(|task| Some(task.recorded()?.lost)).sum();
                     let task = names(users());
-                    warn!(task, path, lost, "{task}: recording failed, the task goes on: {path}: {error}");
+                    warn!(task, path, lost, "{task}: recording failed; the task continues: {path}: {error}");
                 }
                 Err(_) => {}
             }

@@ -75,7 +75,7 @@ fn remarks(text: &mut String, task: &TaskSummary) {
         let _ = writeln!(text, "{}: overruns by cause: {}", task.task, causes.join(", "));
     }
     if task.errors > 0 {
-        let ended = if task.disabled { ", and was disabled" } else { "" };
+        let ended = if task.disabled { "; the task was disabled" } else { "" };
         let ticks = if task.errors == 1 { "tick" } else { "ticks" };
         let _ = writeln!(text, "{}: {} {ticks} failed{ended}", task.task, task.errors);
     }
@@ -83,7 +83,8 @@ fn remarks(text: &mut String, task: &TaskSummary) {
         let _ = writeln!(text, "{}: was disabled by its limit of overruns", task.task);
     }
     if task.over_budget > 0 {
-        let _ = writeln!(text, "{}: budget exceeded {} times", task.task, task.over_budget);
+        let times = if task.over_budget == 1 { "time" } else { "times" };
+        let _ = writeln!(text, "{}: budget exceeded {} {times}", task.task, task.over_budget);
     }
     let mut absent = Vec::new();
     for (name, value) in &task.values {
@@ -95,7 +96,7 @@ fn remarks(text: &mut String, task: &TaskSummary) {
         let _ = writeln!(text, "{}: {name} {}{unit}, {} to {}", task.task, short(last), short(min), short(max));
     }
     if !absent.is_empty() {
-        let _ = writeln!(text, "{}: {} never had a value", task.task, absent.join(", "));
+        let _ = writeln!(text, "{}: no value of {} in this run", task.task, absent.join(", "));
     }
     if let Some(recorded) = &task.recorded {
         let things = [(recorded.rows, "rows"), (recorded.blocks, "blocks"), (recorded.ticks, "ticks")];

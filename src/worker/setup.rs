@@ -113,13 +113,13 @@ fn promote(scheduling: Scheduling) -> Result<(), Refusal> {
             }
             Some(libc::EPERM) if limit > 0 => format!(
                 "grant it with LimitRTPRIO={limit} or AmbientCapabilities=CAP_SYS_NICE in the unit, or run as root; \
-                 inside a cgroup of its own, RT_GROUP_SCHED wants a share in cpu.rt_runtime_us as well"
+                 with CONFIG_RT_GROUP_SCHED the cgroup also needs a share of cpu.rt_runtime_us"
             ),
             Some(libc::EPERM) => "grant it with AmbientCapabilities=CAP_SYS_NICE in the unit, or run as root".into(),
             _ => "see sched(7)".to_owned(),
         };
         let meaning = "it runs at normal priority, expect lateness in milliseconds";
-        Refusal::new(what, &reason, meaning, format!("{grant}; policy = \"other\" accepts this"))
+        Refusal::new(what, &reason, meaning, format!("{grant}; policy = \"other\" silences this warning"))
     })
 }
 

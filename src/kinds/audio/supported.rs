@@ -34,7 +34,7 @@ pub(super) fn formats(settings: &AudioSettings, there: &HwParams<'_>) -> String 
     } else {
         listed(ours.into_iter())
     };
-    format!("{:?} does not have it; it offers {found}{}", settings.device, convert(settings))
+    format!("{:?} does not support it; it offers {found}{}", settings.device, convert(settings))
 }
 
 pub(super) fn channels(settings: &AudioSettings, there: &HwParams<'_>) -> String {
@@ -57,7 +57,7 @@ pub(super) fn rates(settings: &AudioSettings, there: &HwParams<'_>) -> String {
         found.dedup();
         listed(found.iter().map(|rate| format!("{rate} Hz")))
     };
-    format!("{:?} does not have it; it offers {found}{}", settings.device, convert(settings))
+    format!("{:?} does not support it; it offers {found}{}", settings.device, convert(settings))
 }
 
 /// The same format in ALSA's words.

@@ -99,8 +99,8 @@ impl Chip {
         i2c::set_address(&bus, address, settings.force).map_err(|error| match error.raw_os_error() {
             Some(libc::EBUSY) => format!(
                 "a driver of the kernel has address {address:#04x} on {shown}: read it through that, with kind = \
-                 \"sensor\" and hwmon = \"NAME\" or iio = \"NAME\" (`hertzd devices` lists them), or take it all the same \
-                 with force-address = true"
+                 \"sensor\" and hwmon = \"NAME\" or iio = \"NAME\" (`hertzd devices` lists them), or override this with \
+                 force-address = true"
             ),
             _ => format!("cannot choose address {address:#04x} on {shown}: {error}"),
         })?;

@@ -18,12 +18,9 @@ const FAULTS: [(&str, Effect); 6] = [
     ("hang", Effect::Hang),
 ];
 
-const RUN: Key = Key::new(
-    "run",
-    Value::Durations,
-    "How long a tick takes. The values of a list are used one after the other, over and over.",
-)
-.default("\"0s\"");
+const RUN: Key =
+    Key::new("run", Value::Durations, "How long a tick takes. The values of a list are used in turn, cyclically.")
+        .default("\"0s\"");
 const MODE: Key = Key::new(
     "mode",
     Value::Choice(&words(&MODES)),

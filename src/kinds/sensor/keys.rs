@@ -29,14 +29,14 @@ const PATH: Key = Key::new(
 const HWMON: Key = Key::new(
     "hwmon",
     Value::Name,
-    "The hwmon device with this name in its file `name` (`\"lm75\"`), whatever its number at this boot. Without `file` or \
+    "The hwmon device with this name in its file `name` (`\"lm75\"`), regardless of its number at this boot. Without `file` or \
      `value` all its `*_input` files are read, each named by its label or its file.",
 )
 .excludes(&["iio"]);
 const IIO: Key = Key::new(
     "iio",
     Value::Name,
-    "The IIO device with this name in its file `name` or `label` (`\"mpu6050\"`), whatever its number. Without `file` or \
+    "The IIO device with this name in its file `name` or `label` (`\"mpu6050\"`), regardless of its number. Without `file` or \
      `value` all its channels are read, each raw value with its offset and scale, in the unit that the kernel's ABI gives.",
 );
 const WITH_DEVICE: Rule = Rule::with(&["hwmon", "iio"]);

@@ -151,7 +151,7 @@ fn modes_text(device: &Device, format: [u8; 4]) -> String {
     };
     match modes.iter().any(|mode| mode.format == format) {
         true => format!("it has {:?} in {}", four_cc(format), sizes(&modes, format)),
-        false if modes.is_empty() => "it does not list what it has".into(),
+        false if modes.is_empty() => "it does not list its formats".into(),
         false => format!("it has {}", formats(&modes)),
     }
 }
