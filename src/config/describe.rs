@@ -7,9 +7,20 @@ use crate::time::Span;
 impl Key {
     /// What it does, with what it excludes and needs.
     pub fn text(&self) -> String {
-        let excluded = (!self.excludes.is_empty()).then(|| format!("Not with {}.", listed(self.excludes)));
-        let rules = self.rules.iter().map(|rule| rule.sentence(self.name));
-        let all: Vec<_> = [self.about.to_owned()].into_iter().chain(excluded).chain(rules).collect();
+        let (words, whole): (Vec<&Rule>, Vec<&Rule>) = self.rules.iter().partition(|rule| rule.word.is_some());
+        let (refused, needed): (Vec<&Rule>, Vec<&Rule>) = whole.into_iter().partition(|rule| rule.is_refusal());
+        let needed: Vec<_> = needed.into_iter().map(|rule| or(rule.others().into_iter())).collect();
+        let excluded = self.excludes.iter().map(|key| quoted(key));
+        let refused: Vec<_> = excluded.chain(refused.into_iter().flat_map(Rule::others)).collect();
+        let (only, not) = (needed.join(" and "), or(refused.into_iter()));
+        let whole = match (only.as_str(), not.as_str()) {
+            ("", "") => None,
+            (only, "") => Some(format!("Only with {only}.")),
+            ("", not) => Some(format!("Not with {not}.")),
+            (only, not) => Some(format!("Only with {only}, and not with {not}.")),
+        };
+        let words = words.into_iter().map(|rule| rule.sentence(self.name));
+        let all: Vec<_> = [self.about.to_owned()].into_iter().chain(whole).chain(words).collect();
         all.join(" ").trim().to_owned()
     }
 
@@ -30,7 +41,9 @@ impl Key {
             Absent::Value(toml) => format!("`{toml}`"),
             Absent::Words(words) => words.to_owned(),
             Absent::Refused { unless: &[], .. } => "required".to_owned(),
-            Absent::Refused { unless, .. } => format!("required without {}", listed(unless)),
+            Absent::Refused { unless, .. } => {
+                format!("required without {}", or(unless.iter().map(|key| quoted(key))))
+            }
         }
     }
 }
@@ -101,32 +114,37 @@ impl Rule {
         format!("has no effect {why}; {}", self.advice)
     }
 
-    /// The same as a sentence about the key called `name`.
+    /// The same as a sentence about its word of the key called `name`.
     fn sentence(&self, name: &str) -> String {
-        let is = |key: &str, words: &[&str]| {
-            let word = |(at, word): (usize, &&str)| match at {
-                0 => format!("`{key} = \"{word}\"`"),
-                _ => format!("`\"{word}\"`"),
-            };
-            or(words.iter().enumerate().map(word))
-        };
-        let what = match self.needs {
-            Needs::With(keys) | Needs::Without(keys) => listed(keys),
-            Needs::Is(key, words) | Needs::IsNot(key, words) => is(key, words),
-            Needs::On(key) | Needs::Off(key) => format!("`{key} = true`"),
-        };
-        let refused = matches!(self.needs, Needs::Without(_) | Needs::IsNot(..) | Needs::Off(_));
-        match self.word {
-            Some(word) => format!("`{name} = \"{word}\"` {} with {what}.", if refused { "not" } else { "only" }),
-            None => format!("{} with {what}.", if refused { "Not" } else { "Only" }),
+        let only = if self.is_refusal() { "not" } else { "only" };
+        let word = self.word.unwrap_or_default();
+        format!("`{name} = \"{word}\"` {only} with {}.", or(self.others().into_iter()))
+    }
+
+    /// Whether it excludes what it names, which otherwise is needed.
+    const fn is_refusal(&self) -> bool {
+        matches!(self.needs, Needs::Without(_) | Needs::IsNot(..) | Needs::Off(_))
+    }
+
+    /// The keys, or their values, any of which it needs or excludes.
+    fn others(&self) -> Vec<String> {
+        match self.needs {
+            Needs::With(keys) | Needs::Without(keys) => keys.iter().map(|key| quoted(key)).collect(),
+            Needs::Is(key, words) | Needs::IsNot(key, words) => {
+                let first = words.iter().take(1).map(|word| format!("`{key} = \"{word}\"`"));
+                first.chain(words.iter().skip(1).map(|word| format!("`\"{word}\"`"))).collect()
+            }
+            Needs::On(key) | Needs::Off(key) => vec![format!("`{key} = true`")],
         }
     }
 }
 
-/// `` `a`, `b` or `c` ``.
-fn listed(keys: &[&str]) -> String {
-    let whose = if keys.iter().any(|key| key.starts_with("../")) { "the task's " } else { "" };
-    whose.to_owned() + &or(keys.iter().map(|key| format!("`{}`", key.trim_start_matches("../"))))
+/// `` `a` ``, or ``the task's `a` `` of a key of the table above.
+fn quoted(key: &str) -> String {
+    match key.strip_prefix("../") {
+        Some(key) => format!("the task's `{key}`"),
+        None => format!("`{key}`"),
+    }
 }
 
 /// `a, b or c`.
