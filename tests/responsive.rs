@@ -209,7 +209,7 @@ fn a_configuration_that_cannot_be_read_does_not_hold_up_a_stop() {
     assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     assert_eq!(ended.summary()["tasks"], serde_json::json!([]));
     assert!(
-        ended.stderr.contains("left behind") && ended.stderr.contains("reading the configuration"),
+        ended.stderr.contains("exiting without it") && ended.stderr.contains("reading the configuration"),
         "{}",
         ended.describe()
     );
@@ -231,7 +231,7 @@ fn a_reload_that_hangs_holds_up_neither_status_nor_stop() {
     let summary = ended.summary();
     let uptime = task(&summary, "uptime");
     assert_eq!(count(&uptime["recorded"], "rows") + count(&uptime["recorded"], "lost"), count(uptime, "ran"));
-    assert!(ended.stderr.contains("the builder thread is left behind"), "{}", ended.describe());
+    assert!(ended.stderr.contains("the builder thread is stuck while"), "{}", ended.describe());
 }
 
 #[test]

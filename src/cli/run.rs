@@ -16,7 +16,7 @@ use tracing::info;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     hertzd run --for 10s               the demo for ten seconds, then a table\n  \
-    hertzd run my.toml --json >x.json  until Ctrl-C; JSON on stdout, log on stderr\n\n\
+    hertzd run my.toml --json >x.json  until Ctrl-C; the log is on stderr\n\n\
     The first Ctrl-C or SIGTERM stops each worker before its next tick, finishes\n\
     recordings and prints the summary; a second one ends hertzd at once. SIGHUP\n\
     reads the configuration again: tasks whose section is unchanged continue\n\

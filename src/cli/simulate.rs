@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    hertzd simulate my.toml --for 200ms               a line per tick, then the summary\n  \
+    hertzd simulate my.toml --for 200ms               each tick, then the summary\n  \
     hertzd simulate my.toml --for 1h --summary-only   only the summary\n  \
     hertzd simulate --first-tick 1000000000000        the demo far in the future\n\n\
     [task.NAME.simulate] run = [\"18ms\", \"3ms\"] sets how long ticks take, used in\n\
