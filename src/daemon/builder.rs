@@ -152,6 +152,7 @@ impl Builder {
     /// What it has not come back from.
     pub(super) fn finish(self, patience: Duration) -> Result<(), String> {
         let (reply, answer) = bounded(1);
+        self.close(self.prepared.clone()); // with what may be in it
         self.send(Job::Finish(reply));
         let activity = |_| self.shared.activity.lock().unwrap_or_else(PoisonError::into_inner).clone();
         answer.recv_timeout(patience).map_err(activity)

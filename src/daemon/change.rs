@@ -16,7 +16,7 @@ use crate::worker::{Counts, Ended, WorkerEnd};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use tracing::info;
+use tracing::{error, info};
 
 /// The threads beside the workers.
 pub(super) struct Threads {
@@ -44,7 +44,7 @@ pub(super) struct RunningSet {
 /// A change that is under way.
 struct UnderWay {
     diff: Diff,
-    removed: BTreeMap<u32, String>, // tasks that end, by number
+    known: BTreeMap<u32, String>, // all tasks of the old set and of the new one, by number
     ended: Vec<Ended>,
 }
 
@@ -101,7 +101,6 @@ impl RunningSet {
         // Recorder and metrics know the new tasks before their first tick.
         threads.recorder.add(outputs);
         threads.metrics.add_tasks(new_tasks);
-        let mut removed = Vec::new();
         for WantedWorker { config, tasks, fresh } in workers {
             self.workers.push(match fresh {
                 Some((waiting, feed)) => {
@@ -110,49 +109,77 @@ impl RunningSet {
                 }
                 None => {
                     let Some(mut running) = old.remove(&config.name) else { unreachable!("it goes on") };
-                    removed.extend(running.exchange(config, tasks).into_iter().map(|task| (task.id, task.config.name)));
+                    running.exchange(config, tasks);
                     running
                 }
             });
         }
         self.leaving = old.into_values().collect();
-        let of_leaving = self.leaving.iter().flat_map(|running| &running.tasks);
-        removed.extend(of_leaving.map(|task| (task.id, task.config.name.clone())));
+        let known = self.all().flat_map(Running::known_tasks).map(|task| (task.id, task.config.name.clone())).collect();
         (self.sections, self.files) = (sections, files);
-        self.change = Some(UnderWay { diff, removed: removed.into_iter().collect(), ended: Vec::new() });
+        self.change = Some(UnderWay { diff, known, ended: Vec::new() });
     }
 
     /// Goes on with the change that is under way; what it did, when it is over.
     pub(super) fn advance(&mut self, threads: &mut Threads) -> Option<Diff> {
-        let change = self.change.as_mut()?;
-        for running in self.workers.iter_mut().filter(|running| running.exchanging) {
-            let finished = running.worker.is_finished();
-            if let Some(mut old) = running.worker.exchanged() {
-                change.ended.push(old.ended());
-                threads.builder.close(old);
-                running.exchanging = false;
-            } else if finished {
-                running.exchanging = false;
-            }
-        }
+        self.change.as_ref()?;
+        self.take_exchanged(&threads.builder);
         let stay = self.leaving.iter_mut().filter_map(|running| (!running.has_ended()).then_some(&mut running.worker));
         let staying = stay.map(|worker| worker.stop()).count();
-        if staying > 0 || self.workers.iter().any(|running| running.exchanging) {
+        if staying > 0 || self.workers.iter().any(Running::is_exchanging) {
             return None;
         }
+        // A worker may have taken its tasks and ended since.
+        self.take_exchanged(&threads.builder);
         self.complete(threads)
     }
 
-    fn complete(&mut self, threads: &mut Threads) -> Option<Diff> {
-        let UnderWay { diff, removed, mut ended } = self.change.take()?;
-        let mut numbers = Vec::new();
-        for running in self.leaving.drain(..) {
-            numbers.push(running.number);
-            if let Some(WorkerEnd::Finished(finished)) = running.end {
-                ended.push(Ended { tasks: finished.report.tasks, given_up: finished.report.given_up });
-                threads.builder.close(finished.tasks);
+    /// Takes what the workers have given back since they were handed new tasks.
+    pub(super) fn take_exchanged(&mut self, builder: &Builder) {
+        for mut old in self.workers.iter_mut().filter_map(Running::exchanged) {
+            if let Some(change) = &mut self.change {
+                change.ended.push(old.ended());
             }
+            builder.close(old);
         }
+    }
+
+    /// The workers that run, while a change is under way as well; those that wait only at the start.
+    pub(super) fn in_force(&self) -> impl Iterator<Item = &Running> {
+        self.all().filter(|running| self.epoch.is_none() || running.began.is_some())
+    }
+
+    /// Whether every worker has ended. Once the run has its length, one that waits to begin counts as ended, and so does
+    /// one whose tick has not returned for `patience`.
+    pub(super) fn has_ended(&mut self, patience: Span) -> bool {
+        let length = self.epoch.zip(self.length);
+        let over = length.is_some_and(|(epoch, length)| KernelClock::monotonic().now() >= epoch + length);
+        let hangs = |running: &Running| {
+            running.began.is_none() || running.running_tick().is_some_and(|(.., lasting)| lasting > patience)
+        };
+        // Every worker is asked: that also fetches how it ended.
+        self.all_mut().filter_map(|running| (!running.has_ended() && !(over && hangs(running))).then_some(())).count()
+            == 0
+    }
+
+    fn complete(&mut self, threads: &mut Threads) -> Option<Diff> {
+        let UnderWay { diff, known: mut removed, mut ended } = self.change.take()?;
+        let mut numbers = Vec::new();
+        for mut running in self.leaving.drain(..) {
+            numbers.push(running.number);
+            let worker = &running.config.name;
+            match &mut running.end {
+                Some(WorkerEnd::Finished(finished)) => {
+                    let report = std::mem::take(&mut finished.report);
+                    ended.push(Ended { tasks: report.tasks, given_up: report.given_up });
+                }
+                Some(WorkerEnd::Died) => error!(worker, "the thread of worker {worker} died; please report this"),
+                _ => {}
+            }
+            threads.builder.close(running);
+        }
+        // A worker that ended before it took its new tasks keeps the old ones.
+        self.workers.iter().flat_map(|running| &running.tasks).for_each(|task| drop(removed.remove(&task.id)));
         let epoch = KernelClock::monotonic().now() + LEAD;
         let first = *self.epoch.get_or_insert(epoch);
         let length = self.length.map(|length| first + length - epoch);

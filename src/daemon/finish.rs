@@ -32,6 +32,7 @@ pub struct Outcome {
 pub(super) fn finish(host: &Host, mut set: RunningSet, threads: Threads, mut fault: Option<String>) -> Outcome {
     let now = KernelClock::monotonic().now();
     let Threads { metrics, recorder, builder } = threads;
+    set.take_exchanged(&builder);
     for running in set.all() {
         let worker = &running.config.name;
         match &running.end {
@@ -40,6 +41,7 @@ pub(super) fn finish(host: &Host, mut set: RunningSet, threads: Threads, mut fau
             }
             Some(WorkerEnd::Died) => fault = Some(format!("the thread of worker {worker} died; please report this")),
             Some(WorkerEnd::Unused) => {}
+            None if running.began.is_none() => {}
             None => {
                 let text = match running.running_tick() {
                     Some((task, n, lasting)) => {
@@ -74,9 +76,7 @@ pub(super) fn finish(host: &Host, mut set: RunningSet, threads: Threads, mut fau
         }
     }
     let summary = summary::of_set(host, &set, builder.memory_locked(), &view, &outputs, now);
-    for running in std::mem::take(&mut set.workers) {
-        builder.close(running);
-    }
+    builder.close(set);
     if metrics.finish(LOG_PATIENCE) == MetricsEnd::Panicked {
         fault = Some("the metrics thread panicked; please report this".into());
     }

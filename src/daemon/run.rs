@@ -11,7 +11,6 @@ use super::metrics_thread::{MetricsThread, View};
 use super::recorder_thread::RecorderThread;
 use super::reloads::Reloads;
 use super::requests::Requests;
-use super::running::Running;
 use super::status_socket::{Query, StatusSocket};
 use super::summary::{self, DaemonSummary, Snapshot};
 use super::tick_feed;
@@ -299,10 +298,11 @@ impl<'a> Daemon<'a> {
 
     /// Whether nothing is left to wait for.
     fn is_over(&mut self) -> bool {
-        let ended = self.set.all_mut().map(Running::has_ended).filter(|ended| !ended).count() == 0;
+        let ended = self.set.has_ended(TICK_PATIENCE);
         match self.stopping {
             Some(since) => ended || KernelClock::monotonic().now() - since > TICK_PATIENCE,
-            None => ended && self.set.epoch.is_some() && self.phase == Phase::Settled,
+            // A reload may still be under way: it would begin nothing any more.
+            None => ended && self.set.epoch.is_some(),
         }
     }
 

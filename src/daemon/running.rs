@@ -43,15 +43,14 @@ pub(super) struct Running {
     /// In the metrics.
     pub(super) number: usize,
     pub(super) granted: Granted,
-    /// In the order of declaration, as in its set.
+    /// Those it runs, in the order of declaration, as in its set.
     pub(super) tasks: Vec<RunningTask>,
     /// On the monotonic clock; `None`: it has not begun.
     pub(super) began: Option<Instant>,
     pub(super) watch: Watch,
-    /// It has been handed a new set, and has not taken it yet.
-    pub(super) exchanging: bool,
     pub(super) end: Option<WorkerEnd>,
-    slots: Vec<Slot>, // of its tasks, until it begins
+    next_tasks: Option<Vec<RunningTask>>, // of the set that it has been handed and has not taken yet
+    slots: Vec<Slot>,                     // of its tasks, until it begins
     epoch: Epoch,
     last: Instant, // releases at or after this do not exist; on its clock
 }
@@ -75,8 +74,8 @@ impl Running {
             tasks,
             began: None,
             watch: Watch::default(),
-            exchanging: false,
             end: None,
+            next_tasks: None,
             slots,
             epoch: Epoch::At(Instant::ZERO),
             last: Instant::MAX,
@@ -103,12 +102,12 @@ impl Running {
     }
 
     /// Hands it the tasks it is to have from now on, where they differ from those it has. Those that go on keep everything;
-    /// the others begin at their next release on the grid. Returns the tasks that end.
-    pub(super) fn exchange(&mut self, config: WorkerConfig, wanted: Vec<WantedTask>) -> Vec<RunningTask> {
+    /// the others begin at their next release on the grid.
+    pub(super) fn exchange(&mut self, config: WorkerConfig, wanted: Vec<WantedTask>) {
         self.config = config;
-        let mut old: Vec<Option<RunningTask>> = std::mem::take(&mut self.tasks).into_iter().map(Some).collect();
+        let mut tasks = Vec::new();
         let mut next = Vec::new();
-        let mut moved = false;
+        let mut moved = wanted.len() != self.tasks.len();
         for (position, WantedTask { index, config, slot }) in wanted.into_iter().enumerate() {
             let id = match slot {
                 Some(slot) => {
@@ -118,22 +117,39 @@ impl Running {
                     id
                 }
                 None => {
-                    let same =
-                        |task: &Option<RunningTask>| task.as_ref().is_some_and(|of| of.config.name == config.name);
-                    let Some(kept) = old.iter().position(same) else { unreachable!("it runs already") };
+                    let same = |task: &RunningTask| task.config.name == config.name;
+                    let Some(kept) = self.tasks.iter().position(same) else { unreachable!("it runs already") };
                     next.push(NextTask::Kept(kept));
                     moved |= kept != position;
-                    old[kept].take().map_or(u32::MAX, |task| task.id)
+                    self.tasks[kept].id
                 }
             };
-            self.tasks.push(RunningTask { id, index, config });
+            tasks.push(RunningTask { id, index, config });
         }
-        let ended: Vec<_> = old.into_iter().flatten().collect();
-        if moved || !ended.is_empty() {
+        if moved {
             self.worker.exchange(TaskSet::to_exchange(next));
-            self.exchanging = true;
+            self.next_tasks = Some(tasks);
+        } else {
+            self.tasks = tasks;
         }
-        ended
+    }
+
+    /// The set that it has given back, once it has taken the new one; its tasks are the new ones from then on.
+    pub(super) fn exchanged(&mut self) -> Option<Box<TaskSet>> {
+        self.next_tasks.as_ref()?;
+        let old = self.worker.exchanged()?;
+        self.tasks = self.next_tasks.take()?;
+        Some(old)
+    }
+
+    /// Whether it has been handed a new set, and can still take it.
+    pub(super) fn is_exchanging(&self) -> bool {
+        self.next_tasks.is_some() && !self.worker.is_finished()
+    }
+
+    /// Its tasks, and those it was to have: the numbers that the recorder and the metrics know.
+    pub(super) fn known_tasks(&self) -> impl Iterator<Item = &RunningTask> {
+        self.tasks.iter().chain(self.next_tasks.iter().flatten())
     }
 
     /// Its own clock now.
@@ -151,7 +167,7 @@ impl Running {
 
     /// The name of its task with this number.
     pub(super) fn task_name(&self, id: u32) -> &str {
-        self.tasks.iter().find(|task| task.id == id).map_or("?", |task| &task.config.name)
+        self.known_tasks().find(|task| task.id == id).map_or("?", |task| &task.config.name)
     }
 
     /// Whether its thread has ended. Fetches how, the first time.

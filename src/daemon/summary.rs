@@ -18,6 +18,7 @@ use crate::sys::thread;
 use crate::time::{Instant, Span};
 use crate::worker::{Counts, WorkerEnd};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// What the status socket sends: the summary so far, and the daemon itself.
 #[derive(Debug, Serialize)]
@@ -132,9 +133,11 @@ pub(super) fn of_set(
     outputs: &[OutputState],
     now: Instant,
 ) -> Summary {
-    let workers = set.workers.iter().map(|running| worker_summary(running, memory_locked, view, now)).collect();
-    let tasks = set.workers.iter().flat_map(|running| running.tasks.iter().map(move |task| (running, task)));
-    let mut tasks: Vec<_> = tasks.collect();
+    let workers = set.in_force().map(|running| worker_summary(running, memory_locked, view, now)).collect();
+    let tasks = set.in_force().flat_map(|running| running.tasks.iter().map(move |task| (running, task)));
+    // A task that moves to another worker may run on both until the change is over.
+    let mut names = BTreeSet::new();
+    let mut tasks: Vec<_> = tasks.filter(|(_, task)| names.insert(&task.config.name)).collect();
     tasks.sort_unstable_by_key(|(_, task)| task.index);
     let task = |(running, task): (&Running, &RunningTask)| {
         let snapshot = view.task(task.id);

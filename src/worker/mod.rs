@@ -60,8 +60,8 @@ pub(crate) struct Finished {
     pub report: Report,
     /// Processor time used by the loop.
     pub cpu: Span,
-    /// Its tasks. Dropping them closes files, which may block.
-    pub tasks: Box<TaskSet>,
+    /// Its tasks, and those that it has not taken. Dropping them closes files, which may block.
+    _tasks: (Box<TaskSet>, Option<Exchange>),
 }
 
 /// How a worker's thread ended.
@@ -117,7 +117,7 @@ impl Worker {
             let before = thread_cpu_time();
             let runner = Runner::new(clock, set, Sleeps::new(tail), ticks, shared).exchanging(exchange);
             let (report, _ticks, tasks) = runner.run();
-            let _ = finish.send(Finished { report, cpu: thread_cpu_time() - before, tasks });
+            let _ = finish.send(Finished { report, cpu: thread_cpu_time() - before, _tasks: tasks });
         };
         let thread = Builder::new().name(name).spawn(body)?;
         let (id, panics) = born.recv().map_err(|_| io::Error::other("the worker's thread ended at once"))?;

@@ -79,9 +79,9 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         Self { exchange: Some(exchange), ..self }
     }
 
-    /// Runs until no release is left or a stop is asked for. Returns the tasks as well, to be dropped where closing a file
-    /// may take its time.
-    pub fn run(mut self) -> (Report, S, Box<TaskSet>) {
+    /// Runs until no release is left or a stop is asked for. Returns its tasks as well, and with the exchange those that it
+    /// has not taken, to be dropped where closing a file may take its time.
+    pub fn run(mut self) -> (Report, S, (Box<TaskSet>, Option<Exchange>)) {
         let began = self.clock.now();
         while !self.control.stopping() {
             if self.control.exchange_asked() {
@@ -96,9 +96,9 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         }
         let now = self.clock.now();
         let ended = self.set.close(now);
-        let Self { set, sink, wakes, spun, .. } = self;
+        let Self { set, exchange, sink, wakes, spun, .. } = self;
         let report = Report { tasks: ended.tasks, given_up: ended.given_up, wakes, spun, elapsed: now - began };
-        (report, sink, set)
+        (report, sink, (set, exchange))
     }
 
     fn tick(&mut self, due: Due) {
