@@ -5,6 +5,7 @@
 //! time. Whatever it is doing then ends with the process.
 
 use super::assemble::{Built, assemble};
+use super::busy::Busy;
 use super::diff::{Change, Diff, Sections};
 use super::failure::Failure;
 use super::metrics_thread::{Feed, NewTask};
@@ -14,19 +15,22 @@ use crate::channels;
 use crate::config::{Config, Problems, WorkerConfig};
 use crate::log::Message;
 use crate::recording::{Recordings, TaskOutput};
+use crate::sys::clock::KernelClock;
 use crate::sys::memory;
+use crate::time::Clock;
 use crate::worker::{Assignment, Granted, Refusal, Worker};
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded, never, unbounded};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 /// Reads the configuration: at the start, and at each reload.
 pub struct Loader(Box<dyn FnMut() -> Result<Config, Failure> + Send>);
@@ -81,7 +85,6 @@ impl Prepared {
 enum Job {
     Prepare(Sections),
     Close(Box<dyn Any + Send>),
-    LockMemory,
     Finish(Sender<()>),
 }
 
@@ -98,13 +101,43 @@ pub(super) struct Builder {
 #[derive(Debug, Default)]
 struct Shared {
     memory_locked: AtomicBool,
-    activity: Mutex<String>,
+    busy: Mutex<Option<Busy>>,
 }
 
 impl Shared {
     fn begin(&self, activity: String) {
-        *self.activity.lock().unwrap_or_else(PoisonError::into_inner) = activity;
+        self.set(Some(Busy { activity, since: KernelClock::monotonic().now() }));
     }
+
+    fn set(&self, busy: Option<Busy>) {
+        *self.busy.lock().unwrap_or_else(PoisonError::into_inner) = busy;
+    }
+
+    fn busy(&self) -> Option<Busy> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Does `work`; a panic in it, of an own kind or of a task that is dropped, is an error that says what was going on.
+    fn caught<T>(&self, work: impl FnOnce() -> T) -> Result<T, String> {
+        catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+            let text = payload.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_else(|| {
+                std::mem::forget(payload); // its destructor may panic as well
+                "no message".into()
+            });
+            let activity = self.busy().map(|busy| busy.activity).unwrap_or_default();
+            format!("panicked while {activity}: {text}; please report this")
+        })
+    }
+}
+
+/// How the builder ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum BuilderEnd {
+    Finished,
+    Panicked,
+    /// What it has not come back from.
+    HeldUp(String),
 }
 
 impl Builder {
@@ -137,30 +170,35 @@ impl Builder {
         self.send(Job::Close(Box::new(ended)));
     }
 
-    /// Locks the memory that was added, where memory may be locked at all.
-    pub(super) fn lock_memory(&self) {
-        self.send(Job::LockMemory);
-    }
-
     pub(super) fn memory_locked(&self) -> bool {
         self.shared.memory_locked.load(Ordering::Relaxed)
     }
 
-    /// Waits until everything is done.
-    ///
-    /// # Errors
-    /// What it has not come back from.
-    pub(super) fn finish(self, patience: Duration) -> Result<(), String> {
+    /// What it is doing; `None`: nothing.
+    pub(super) fn busy(&self) -> Option<Busy> {
+        self.shared.busy()
+    }
+
+    /// Waits until everything is done, for `patience` at most.
+    pub(super) fn finish(mut self, patience: Duration) -> BuilderEnd {
         let (reply, answer) = bounded(1);
-        self.close(self.prepared.clone()); // with what may be in it
+        let prepared = std::mem::replace(&mut self.prepared, never());
+        self.close(prepared); // and what is left in it
         self.send(Job::Finish(reply));
-        let activity = |_| self.shared.activity.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        answer.recv_timeout(patience).map_err(activity)
+        match answer.recv_timeout(patience) {
+            Ok(()) => BuilderEnd::Finished,
+            Err(RecvTimeoutError::Disconnected) => BuilderEnd::Panicked,
+            Err(RecvTimeoutError::Timeout) => {
+                BuilderEnd::HeldUp(self.busy().map(|busy| busy.activity).unwrap_or_default())
+            }
+        }
     }
 
     fn send(&self, job: Job) {
-        // The thread ends before its time only by a panic, which shows as a request without an answer.
-        let _ = self.jobs.send(job);
+        // The thread ends before its time only by a panic. Then what it should close stays open until the process ends.
+        if let Err(SendError(Job::Close(ended))) = self.jobs.send(job) {
+            std::mem::forget(ended);
+        }
     }
 }
 
@@ -180,17 +218,20 @@ impl BuilderLoop {
         for job in jobs {
             match job {
                 Job::Prepare(running) => {
+                    let shared = self.shared.clone();
+                    let result = shared
+                        .caught(|| self.prepare(&running))
+                        .unwrap_or_else(|text| Err(Failure::System("the builder thread", io::Error::other(text))));
+                    shared.set(None);
                     // Without a receiver the result is dropped here.
-                    let _ = prepared.send(self.prepare(&running));
+                    let _ = prepared.send(result);
                 }
                 Job::Close(ended) => {
                     self.shared.begin("closing the files and devices of tasks that ended".into());
-                    drop(ended);
-                }
-                Job::LockMemory => {
-                    if let Some(Ok(())) = self.locked {
-                        self.lock_memory();
+                    if let Err(text) = self.shared.caught(|| drop(ended)) {
+                        error!("the builder thread {text}");
                     }
+                    self.shared.set(None);
                 }
                 Job::Finish(reply) => {
                     let _ = reply.send(());
@@ -244,9 +285,13 @@ impl BuilderLoop {
             spawned.push((worker, spawn(worker, hertz, self.done.clone())?));
         }
         // Every thread exists, and so does its stack: what is locked now is all there is.
-        if self.locked.is_none() {
-            self.lock_memory();
-            self._latency = hold_cpu_latency();
+        match self.locked {
+            None => {
+                self.lock_memory();
+                self._latency = hold_cpu_latency();
+            }
+            Some(Ok(())) => self.lock_memory(),
+            Some(Err(_)) => {}
         }
         let mut fresh = BTreeMap::new();
         for (config, (worker, feed)) in spawned {

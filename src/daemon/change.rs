@@ -158,7 +158,7 @@ impl RunningSet {
             running.began.is_none() || running.running_tick().is_some_and(|(.., lasting)| lasting > patience)
         };
         // Every worker is asked: that also fetches how it ended.
-        self.all_mut().filter_map(|running| (!running.has_ended() && !(over && hangs(running))).then_some(())).count()
+        self.all_mut().filter_map(|running| (!(running.has_ended() || over && hangs(running))).then_some(())).count()
             == 0
     }
 
@@ -184,9 +184,6 @@ impl RunningSet {
         let first = *self.epoch.get_or_insert(epoch);
         let length = self.length.map(|length| first + length - epoch);
         self.workers.iter_mut().filter(|running| running.began.is_none()).for_each(|new| new.begin(epoch, length));
-        if first < epoch {
-            threads.builder.lock_memory();
-        }
         ended.iter().for_each(|ended| threads.metrics.give_up(ended.given_up.clone()));
         let ids: Vec<u32> = removed.keys().copied().collect();
         threads.recorder.forget(&ids);

@@ -1,5 +1,6 @@
 //! The end of a run: every thread comes to its end, within a limited time each, and the numbers are summed up.
 
+use super::builder::BuilderEnd;
 use super::change::{RunningSet, Threads};
 use super::metrics_thread::{MetricsEnd, View};
 use super::recorder_thread::RecorderEnd;
@@ -80,8 +81,12 @@ pub(super) fn finish(host: &Host, mut set: RunningSet, threads: Threads, mut fau
     if metrics.finish(LOG_PATIENCE) == MetricsEnd::Panicked {
         fault = Some("the metrics thread panicked; please report this".into());
     }
-    if let Err(activity) = builder.finish(BUILDER_PATIENCE) {
-        warn!("the builder thread is stuck while {activity}; exiting without it");
+    match builder.finish(BUILDER_PATIENCE) {
+        BuilderEnd::Finished => {}
+        BuilderEnd::Panicked => fault = Some("the builder thread panicked; please report this".into()),
+        BuilderEnd::HeldUp(activity) => {
+            warn!("the builder thread is stuck while {activity}; exiting without it");
+        }
     }
     info!(ticks = view.totals.ticks, overruns = view.totals.overruns, skipped = view.totals.skipped, "stopped");
     Outcome { summary, fault }

@@ -6,6 +6,7 @@
 //! | `finish` | the end of a run: every thread comes to its end, and the numbers are summed up |
 //! | `requests` | the flags by which others ask main for something |
 //! | `builder`, `assemble` | the thread that does what may block: reads the configuration, opens devices, starts workers |
+//! | `busy` | warnings while the builder takes long |
 //! | `diff`, `change`, `running` | what differs, and the way from the set that runs to the set that is wanted |
 //! | `watch`, `stall` | whether every worker advances; the service manager |
 //! | `metrics_thread`, `recorder_thread`, `tick_feed` | the threads that take what the workers send |
@@ -16,6 +17,7 @@
 
 mod assemble;
 mod builder;
+mod busy;
 mod change;
 mod diff;
 mod failure;

@@ -53,6 +53,11 @@ impl Requests {
         self.flags.stop.load(Ordering::Acquire)
     }
 
+    /// Whether a reload is asked for that has not been taken.
+    pub(super) fn reload_asked(&self) -> bool {
+        self.flags.reload.load(Ordering::Acquire)
+    }
+
     /// Whether a reload was asked for since the last call.
     pub(super) fn take_reload(&self) -> bool {
         self.flags.reload.swap(false, Ordering::AcqRel)

@@ -4,6 +4,7 @@
 //! metrics thread. Only the end of a run waits for those, for a limited time each.
 
 use super::builder::{Builder, Loader, Prepared};
+use super::busy::LongWait;
 use super::change::{RunningSet, Threads};
 use super::failure::Failure;
 use super::finish::{self, Outcome, TICK_PATIENCE};
@@ -12,7 +13,7 @@ use super::recorder_thread::RecorderThread;
 use super::reloads::Reloads;
 use super::requests::Requests;
 use super::status_socket::{Query, StatusSocket};
-use super::summary::{self, DaemonSummary, Snapshot};
+use super::summary::{self, BusySummary, DaemonSummary, Snapshot};
 use super::tick_feed;
 use super::watch::{self, ServiceNotices};
 use crate::log::{LogOutput, Output};
@@ -34,6 +35,9 @@ const LOOK_EVERY: Span = Span::from_seconds(1);
 
 /// How often a worker that is to stop or to exchange its tasks is looked at, and interrupted.
 const NUDGE_EVERY: Span = Span::from_millis(5);
+
+/// From the beginning of a reload to that of the next: a flood of requests does not flood the log.
+const RELOAD_EVERY: Span = Span::from_millis(100);
 
 /// A start that takes longer than this waits for a release far ahead, and is looked at less often.
 const QUICK_START: Span = Span::from_seconds(1);
@@ -106,6 +110,8 @@ struct Daemon<'a> {
     waiting: Option<WaitingQuery>,
     notices: ServiceNotices,
     reloads: Reloads,
+    reload_began: Instant, // the latest
+    long_wait: LongWait,
     phase: Phase,
     stopping: Option<Instant>,
     stop_delayed: bool, // which has been logged
@@ -121,6 +127,7 @@ pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<
     while !daemon.is_over() {
         daemon.next_event()?;
         daemon.advance();
+        daemon.long_wait.report(KernelClock::monotonic().now(), daemon.threads.builder.busy());
         let refused = daemon.reloads.refused_last;
         let totals = daemon.threads.metrics.totals();
         daemon.notices.look(&mut daemon.set, |set| watch::status_line(set, totals, refused));
@@ -169,6 +176,8 @@ impl<'a> Daemon<'a> {
             waiting: None,
             notices: ServiceNotices::new(),
             reloads: Reloads::default(),
+            reload_began: Instant::ZERO,
+            long_wait: LongWait::default(),
             phase: Phase::Preparing,
             stopping: None,
             stop_delayed: false,
@@ -216,7 +225,14 @@ impl<'a> Daemon<'a> {
         let usual = if often { PROGRESS_EVERY } else { LOOK_EVERY };
         let busy = self.stopping.is_some() || self.phase == Phase::Changing || (!self.notices.ready && starts());
         let span = if busy { NUDGE_EVERY } else { usual.min(self.notices.feed_every().unwrap_or(LOOK_EVERY)) };
+        let span = self.until_reload().map_or(span, |left| span.min(left));
         Duration::from_nanos(span.nanos().unsigned_abs())
+    }
+
+    /// How long until a reload that was asked for may begin; `None`: none was, or it waits for something else.
+    fn until_reload(&self) -> Option<Span> {
+        let waits = self.phase == Phase::Settled && self.stopping.is_none() && self.connections.requests.reload_asked();
+        waits.then(|| (self.reload_began + RELOAD_EVERY - KernelClock::monotonic().now()).max(Span::ZERO))
     }
 
     /// The builder has prepared a change, or says why not. At the start that is the end of it.
@@ -282,7 +298,8 @@ impl<'a> Daemon<'a> {
                 .all_mut()
                 .filter(|running| !running.worker.is_finished())
                 .for_each(|running| running.worker.stop());
-        } else if self.phase == Phase::Settled && requests.take_reload() {
+        } else if self.until_reload() == Some(Span::ZERO) && requests.take_reload() {
+            self.reload_began = KernelClock::monotonic().now();
             notify::reloading();
             self.phase = Phase::Preparing;
             self.threads.builder.prepare(self.set.sections.clone());
@@ -323,6 +340,11 @@ impl<'a> Daemon<'a> {
             reloads_refused: self.reloads.refused,
             last_reload: self.reloads.last.clone(),
             last_reload_refused: self.reloads.refused_last,
+            busy: self
+                .threads
+                .builder
+                .busy()
+                .map(|busy| BusySummary { activity: busy.activity, since_ns: (now - busy.since).nanos() }),
             sections: self.set.sections.clone(),
         };
         let summary = summary::of_set(&self.host, &self.set, locked, view, &outputs, now);

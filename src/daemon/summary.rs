@@ -51,8 +51,20 @@ pub(crate) struct DaemonSummary {
     pub last_reload: String,
     /// The latest reload was refused.
     pub last_reload_refused: bool,
+    /// What a start, a reload or the end of tasks is waiting for; `None`: for nothing.
+    #[serde(default)]
+    pub busy: Option<BusySummary>,
     /// The sections that run, by name.
     pub sections: Sections,
+}
+
+/// What the daemon is doing beside its tasks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct BusySummary {
+    /// For people.
+    pub activity: String,
+    /// For how long, in nanoseconds.
+    pub since_ns: i64,
 }
 
 /// What a worker has used.

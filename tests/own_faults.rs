@@ -1,0 +1,162 @@
+//! Own kinds that panic outside a tick refuse a reload at most, and no task is dropped on a thread that must not block.
+
+use hertzd::config::{Blueprint, Config, Facts, Kind, Kinds};
+use hertzd::internals::{Connections, Host, KernelClock, Loader, Options, Request, Requests, Summary, cpu_set_size};
+use hertzd::internals::{pause, run_daemon};
+use hertzd::task::{Task, Tick, TickError};
+use hertzd::time::{Clock, Span};
+use serde_json::Value;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// What the tasks of a test share.
+#[derive(Default)]
+struct Shared {
+    ticking: AtomicBool,
+    waiting: AtomicBool,
+    may_return: AtomicBool,
+    dropped_on: Mutex<Vec<String>>,
+}
+
+/// Notes on which thread it is dropped. It may wait in its first tick, or panic when it is dropped.
+struct Own {
+    shared: Arc<Shared>,
+    waits: bool,
+    panics: bool,
+}
+
+impl Task for Own {
+    fn tick(&mut self, _: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        self.shared.ticking.store(true, Ordering::Release);
+        self.shared.waiting.fetch_or(self.waits, Ordering::Release);
+        while self.waits && !self.shared.may_return.load(Ordering::Acquire) {
+            pause(Span::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.shared.dropped_on.lock().unwrap().push(std::thread::current().name().unwrap_or("main").into());
+        assert!(!self.panics, "a drop that panics");
+    }
+}
+
+/// Kinds of own tasks: `plain`, `waits` in its tick, `panics` when it is dropped, and `unbuilt`, whose making panics.
+fn kinds(shared: &Arc<Shared>) -> Kinds {
+    let own = |waits, panics| {
+        let shared = shared.clone();
+        move |_: &mut hertzd::config::Section<'_>| {
+            let shared = shared.clone();
+            Some(Blueprint::new(move || Ok(Box::new(Own { shared, waits, panics }) as Box<dyn Task>)))
+        }
+    };
+    Kinds::empty()
+        .add(Kind::new("plain", "Ticks.", &[], own(false, false)))
+        .add(Kind::new("waits", "Waits.", &[], own(true, false)))
+        .add(Kind::new("panics", "Panics when it is dropped.", &[], own(false, true)))
+        .add(Kind::new("unbuilt", "Cannot be made.", &[], |_: &mut hertzd::config::Section<'_>| {
+            Some(Blueprint::new(|| panic!("a constructor that panics")))
+        }))
+}
+
+/// Waits until `seen` is true.
+fn wait_for(what: &str, mut seen: impl FnMut() -> bool) {
+    let begun = KernelClock::monotonic().now();
+    while !seen() {
+        assert!(KernelClock::monotonic().now() - begun < Span::from_seconds(60), "timed out before {what}");
+        pause(Span::from_millis(5));
+    }
+}
+
+fn snapshot(socket: &Path) -> Value {
+    let text = UnixStream::connect(socket).and_then(std::io::read_to_string).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn names(summary: &Summary) -> Vec<&str> {
+    summary.tasks.iter().map(|task| &task.task[..]).collect()
+}
+
+/// Runs the first configuration until a task ticks and `then` is done, then stops. Each reload reads the next one.
+fn run(
+    shared: &Arc<Shared>,
+    configs: &'static [&'static str],
+    then: impl Fn(&Path, &Requests) + Send + 'static,
+) -> Summary {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("status.sock");
+    let kinds = kinds(shared);
+    let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
+    let loads = AtomicUsize::new(0);
+    let load = Loader::new(move || {
+        let text = configs[loads.fetch_add(1, Ordering::Relaxed).min(configs.len() - 1)];
+        Config::parse(text, "test.toml", &kinds, &facts)
+    });
+    let requests = Requests::default();
+    let options = Options { status_socket: Some(socket.clone()), ..Options::default() };
+    let (ask, ticking) = (requests.clone(), shared.clone());
+    let asking = std::thread::spawn(move || {
+        wait_for("a tick", || ticking.ticking.load(Ordering::Acquire));
+        then(&socket, &ask);
+        ask.ask(Request::Stop(15));
+    });
+    let outcome = run_daemon(load, &options, Connections { requests, ..Connections::default() });
+    let outcome = outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    asking.join().unwrap();
+    assert_eq!(outcome.fault, None);
+    outcome.summary
+}
+
+#[test]
+fn a_panic_while_a_reload_builds_or_closes_is_a_refusal_at_most() {
+    let configs = &[
+        "[task.steady]\nkind = \"plain\"\nrate = 100\n[task.old]\nkind = \"panics\"\nrate = 100\n",
+        "[task.steady]\nkind = \"plain\"\nrate = 100\n[task.broken]\nkind = \"unbuilt\"\nrate = 100\n",
+        "[task.steady]\nkind = \"plain\"\nrate = 100\n",
+        "[task.steady]\nkind = \"plain\"\nrate = 100\n[task.new]\nkind = \"plain\"\nrate = 100\n",
+    ];
+    let summary = run(&Arc::default(), configs, |socket, requests| {
+        for (reloads, refused) in [(1, 1), (2, 1), (3, 1)] {
+            requests.ask(Request::Reload);
+            wait_for("the reload is over", || snapshot(socket)["daemon"]["reloads"] == reloads);
+            let daemon = &snapshot(socket)["daemon"];
+            assert_eq!(daemon["reloads_refused"], refused, "{daemon}");
+            if reloads == 1 {
+                let text = daemon["last_reload"].as_str().unwrap();
+                assert!(text.contains("task broken") && text.contains("a constructor that panics"), "{text}");
+                assert!(text.contains("please report this"), "{text}");
+            }
+        }
+    });
+    assert_eq!(names(&summary), ["steady", "new"]);
+}
+
+#[test]
+fn tasks_are_dropped_by_the_builder_when_a_stop_overtakes_a_reload() {
+    let shared = Arc::<Shared>::default();
+    let configs = &[
+        "[worker.main]\n[task.waits]\nkind = \"waits\"\nworker = \"main\"\nrate = 100\n\
+         [worker.leaves]\n[task.leaves]\nkind = \"plain\"\nworker = \"leaves\"\nrate = 100\n",
+        "[worker.main]\n[task.waits]\nkind = \"waits\"\nworker = \"main\"\nrate = 100\n\
+         [task.begins]\nkind = \"plain\"\nworker = \"main\"\nrate = 100\n",
+    ];
+    let of_main = shared.clone();
+    let summary = run(&shared, configs, move |socket, requests| {
+        wait_for("the tick that waits", || of_main.waiting.load(Ordering::Acquire));
+        requests.ask(Request::Reload);
+        // The worker `leaves` ends at once; `main` takes its new tasks only after its tick.
+        wait_for("the reload is under way", || {
+            snapshot(socket)["daemon"]["sections"]["tasks"].as_object().unwrap().contains_key("begins")
+        });
+        requests.ask(Request::Stop(15));
+        // Main has looked at its requests before it answers.
+        snapshot(socket);
+        of_main.may_return.store(true, Ordering::Release);
+    });
+    assert_eq!(names(&summary), ["waits", "leaves"], "the tasks in force");
+    assert_eq!(*shared.dropped_on.lock().unwrap(), ["hertzd-builder"; 3]);
+}
