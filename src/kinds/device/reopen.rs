@@ -110,7 +110,7 @@ impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for R
                     let took = (clock.now() - began).seconds();
                     match self.awaited.take() {
                         Some(_) => info!("{} was taken over from the task that ended", self.label),
-                        None => info!("{} was {verb} after {took:.1} s and {attempts} attempts", self.label),
+                        None => info!("{} was {verb} after {took:.1} s, at attempt {attempts}", self.label),
                     }
                     self.steady = Some(clock.now() + STEADY);
                     // There is room: the hot end has no device, or this one would not have been opened.

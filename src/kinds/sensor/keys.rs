@@ -29,7 +29,7 @@ const PATH: Key = Key::new(
 const HWMON: Key = Key::new(
     "hwmon",
     Value::Name,
-    "The hwmon device with this name in its file `name` (`\"lm75\"`), regardless of its number at this boot. Without `file` or \
+    "The hwmon device with this name in its file `name` (`\"lm75\"`), regardless of its number. Without `file` or \
      `value` all its `*_input` files are read, each named by its label or its file.",
 )
 .excludes(&["iio"]);
