@@ -88,14 +88,16 @@ pub(super) enum Holder {
     Elsewhere,
 }
 
-/// Finds out who has the device and adds it to the message; `None` where the refusal has another reason.
-pub(super) fn find_holder(refusal: &mut Refusal) -> Option<Holder> {
+/// Finds out who, other than the one with the claim `own`, has the device and adds it to the message; `None`: the refusal
+/// has another reason.
+pub(super) fn find_holder(refusal: &mut Refusal, own: Option<&Claim>) -> Option<Holder> {
     let devices = &refusal.in_use;
     if devices.is_empty() {
         return None;
     }
     let registry = registry();
-    let holders: Vec<_> = registry.entries.iter().filter(|entry| devices.contains(&entry.device)).collect();
+    let others = registry.entries.iter().filter(|entry| own.is_none_or(|own| own.0 != entry.claim));
+    let holders: Vec<_> = others.filter(|entry| devices.contains(&entry.device)).collect();
     let all_held = devices.iter().all(|device| holders.iter().any(|entry| entry.device == *device));
     let going_on = EXCHANGE.with_borrow(|exchange| {
         let ends = |entry: &Entry| {
@@ -133,10 +135,11 @@ mod tests {
     #[test]
     fn a_device_is_handed_over_by_tasks_that_end_and_by_no_others() {
         let device = DeviceId::Named("a toy of this test".into());
-        let asks = || {
+        let asks_with = |own: Option<&Claim>| {
             let mut refusal = Refusal::in_use("device", "the toy", [device.clone()]);
-            (find_holder(&mut refusal).unwrap(), refusal.message)
+            (find_holder(&mut refusal, own).unwrap(), refusal.message)
         };
+        let asks = || asks_with(None);
         let by = |holder, text: &str| (holder, format!("the toy is in use by {text}"));
         let elsewhere = by(Holder::Elsewhere, "another program or driver");
         let a_has_it = by(Holder::Task, "task a; only one task at a time can have it");
@@ -154,8 +157,9 @@ mod tests {
         assert!(new.waits() && !old.waits());
         drop(old);
         assert!(!new.waits());
+        assert_eq!(asks_with(Some(&new)), elsewhere, "another program was faster; no task waits for itself");
         drop(new);
         assert_eq!(asks(), elsewhere);
-        assert_eq!(find_holder(&mut Refusal::new("device", "no such line")), None);
+        assert_eq!(find_holder(&mut Refusal::new("device", "no such line"), None), None);
     }
 }

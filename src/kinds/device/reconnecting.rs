@@ -58,7 +58,7 @@ impl<D> First<D> {
             Ok(device) => return Ok(Self::Opened(device)),
             Err(refusal) => refusal,
         };
-        match find_holder(&mut refusal) {
+        match find_holder(&mut refusal, None) {
             Some(Holder::Ending) => Ok(Self::HandedOver(Claim::new(refusal.in_use, &label.task))),
             Some(Holder::Task) => Err(refusal),
             _ if missing == Missing::Refuse => Err(refusal),

@@ -118,7 +118,7 @@ impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for R
                     return true;
                 }
                 Err(mut refusal) => {
-                    find_holder(&mut refusal);
+                    find_holder(&mut refusal, self.awaited.as_ref());
                     if refusal.message != logged {
                         warn!("{} cannot be {verb} yet; hertzd keeps trying: {}", self.label, refusal.message);
                         logged = refusal.message;
