@@ -135,14 +135,18 @@ impl AppendFile {
         if self.pending.is_empty() {
             return false;
         }
-        let written =
-            self.mend().and_then(|()| self.file.append(&self.pending)).and_then(|()| match self.header.sized {
-                true => wav::write_sizes(&self.file, self.header.length()),
-                false => Ok(()),
-            });
+        let written = self.mend().and_then(|()| self.file.append(&self.pending));
         self.pending.clear();
         self.file.ledger.settle(written.is_ok());
-        if let Err(error) = written {
+        let sized = match self.header.sized && written.is_ok() {
+            true => wav::write_sizes(&self.file, self.header.length()),
+            false => Ok(()),
+        };
+        let sized = sized.map_err(|error| {
+            let text = format!("the sound is written, but its length could not be put into the header: {error}");
+            io::Error::new(error.kind(), text)
+        });
+        if let Err(error) = written.and(sized) {
             self.file.fail(error);
         }
         true
