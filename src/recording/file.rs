@@ -96,6 +96,7 @@ impl RecordingFile {
 
     pub(super) fn leave(&mut self, id: u32) {
         self.tasks.remove(&id);
+        self.ledger.forget(id);
     }
 
     /// What was written of a task and what was lost.

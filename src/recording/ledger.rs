@@ -55,6 +55,7 @@ pub(super) struct Ledger {
     pending: BTreeMap<u32, WriteCounts>,
     missing: BTreeSet<u32>,   // tasks whose next block does not continue the one before
     next: BTreeMap<u32, u64>, // where each task's next block should begin
+    orphaned: WriteCounts,    // pending, of tasks that are forgotten
 }
 
 impl Ledger {
@@ -68,6 +69,10 @@ impl Ledger {
 
     /// What was waiting has been written, or is lost.
     pub(super) fn settle(&mut self, written: bool) {
+        let orphaned = std::mem::take(&mut self.orphaned);
+        if written {
+            self.in_file += orphaned;
+        }
         for (id, counts) in std::mem::take(&mut self.pending) {
             match written {
                 true => {
@@ -95,7 +100,44 @@ impl Ledger {
         }
     }
 
+    /// The task has left, and its counts are no longer asked for. What still waits counts for the file alone.
+    pub(super) fn forget(&mut self, id: u32) {
+        self.orphaned += self.pending.remove(&id).unwrap_or_default();
+        self.settled.remove(&id);
+        self.missing.remove(&id);
+        self.next.remove(&id);
+    }
+
     pub(super) fn of(&self, id: u32) -> WriteCounts {
         self.settled.get(&id).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_has_left_leaves_nothing_but_the_counts_of_the_file() {
+        let block = WriteCounts { blocks: 1, ..WriteCounts::default() };
+        let mut ledger = Ledger::default();
+        ledger.block(0, 0, 10);
+        ledger.pend(0, block);
+        for id in 1..4 {
+            // As a reload does it: what the old task has put in may be written after it has left.
+            ledger.block(id, 0, 10);
+            ledger.pend(id, block);
+            ledger.settle(true);
+            ledger.lose(id, block);
+            ledger.block(id, 90, 10);
+            ledger.pend(id, block);
+            ledger.forget(id);
+        }
+        ledger.settle(true);
+        assert_eq!((ledger.of(0).blocks, ledger.of(0).gaps), (1, 0), "the task that stays");
+        assert_eq!(ledger.in_file.blocks, 7);
+        let Ledger { settled, pending, missing, next, orphaned, .. } = &ledger;
+        assert_eq!((settled.len(), pending.len(), missing.len(), next.len()), (1, 0, 0, 1));
+        assert_eq!(*orphaned, WriteCounts::default());
     }
 }

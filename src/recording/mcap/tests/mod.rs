@@ -231,6 +231,7 @@ fn several_tasks_share_a_file() {
     one.join(2, &of("a", "s"));
     one.lock().row(0, &row(2, &[2.0]), UTC + 1);
     one.lock().row(2, &row(3, &[3.0]), UTC + 2);
+    let before = one.counts(0);
     one.leave(0);
     one.lock().row(0, &row(4, &[4.0]), UTC + 3);
     one.finish().unwrap();
@@ -241,7 +242,7 @@ fn several_tasks_share_a_file() {
     };
     assert_eq!(topics(&all[0]), [("a/values".into(), 1), ("b/values".into(), 2), ("a/values".into(), 2)]);
     assert_eq!(topics(&all[1]), [("a/values".into(), 3)]);
-    assert_eq!([0, 1, 2].map(|id| one.counts(id).rows), [2, 1, 1]);
+    assert_eq!([before, one.counts(1), one.counts(2)].map(|counts| counts.rows), [2, 1, 1]);
     for name in &all {
         let summary = summary(folder.path().join(name));
         let topics: Vec<_> = summary.channels.values().map(|channel| channel.topic.as_str()).collect();
