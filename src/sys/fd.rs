@@ -1,11 +1,13 @@
-//! Whether a stream takes what is written to it, without trying; and reads that fail instead of waiting.
+//! Whether a stream takes what is written to it, without trying; reads that fail instead of waiting; and open files that
+//! threads exchange.
 //!
 //! [`writable`] waits, with a limit; it allocates nothing and reads no clock.
 
 use super::from_minus_one;
 use crate::time::Span;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Whether a write of up to a page would be taken, or fail, at once; waits for it up to `within` (whole milliseconds).
 ///
@@ -28,6 +30,31 @@ pub(crate) fn set_nonblocking(file: impl AsFd) -> io::Result<()> {
     // SAFETY: as above.
     from_minus_one(unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
     Ok(())
+}
+
+/// Room for one open file, which threads exchange.
+#[derive(Debug)]
+pub(crate) struct FdSlot(AtomicI32);
+
+impl FdSlot {
+    const EMPTY: RawFd = -1;
+
+    pub(crate) const fn new() -> Self {
+        Self(AtomicI32::new(Self::EMPTY))
+    }
+
+    /// Puts `new` in, and returns what was there. Wait-free.
+    pub(crate) fn swap(&self, new: Option<OwnedFd>) -> Option<OwnedFd> {
+        let old = self.0.swap(new.map_or(Self::EMPTY, OwnedFd::into_raw_fd), Ordering::AcqRel);
+        // SAFETY: it was put in as an OwnedFd, and only this call takes it out.
+        (old != Self::EMPTY).then(|| unsafe { OwnedFd::from_raw_fd(old) })
+    }
+}
+
+impl Drop for FdSlot {
+    fn drop(&mut self) {
+        drop(self.swap(None));
+    }
 }
 
 #[cfg(test)]

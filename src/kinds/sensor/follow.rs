@@ -1,11 +1,13 @@
 //! Files that are replaced while they are read: programs publish a value by renaming a new file over the old one, or by
 //! pointing a symlink elsewhere.
 //!
-//! A thread of the task checks each path 40 times a second, opens a replacement and passes it to the hot thread through a
-//! wait-free ring; the old file comes back the same way, to be closed. Until then ticks read the old file. A path that
-//! leads nowhere for a second is reported. Files of `/proc` and `/sys` are not followed: their reads fail by themselves.
+//! A thread of the task checks each path 40 times a second, opens a replacement and puts it into a wait-free slot, in place
+//! of one that no tick has taken yet; the file that a tick no longer needs comes back over a ring, to be closed. So each
+//! tick reads the latest file that was opened. A path that leads nowhere for a second is reported. Files of `/proc` and
+//! `/sys` are not followed: their reads fail by themselves.
 
 use crate::sys::clock::pause;
+use crate::sys::fd::FdSlot;
 use crate::sys::thread::with_signals_blocked;
 use crate::time::Span;
 use std::fs::{self, File, OpenOptions};
@@ -23,10 +25,13 @@ const REST: Span = Span::from_millis(25);
 /// Looks in a row that find nothing at the path before its file counts as deleted: one second.
 const LOOKS: u32 = 40;
 
-/// The hot end: receives the files that replaced one.
+/// Files that the hot end may return between two looks: for the one that waited at the first, and the one it puts in.
+const RETURNED: usize = 2;
+
+/// The hot end: takes the latest file.
 #[derive(Debug)]
 pub(super) struct Followed {
-    next: rtrb::Consumer<File>,
+    next: Arc<FdSlot>,
     old: rtrb::Producer<File>,
     deleted: Arc<AtomicBool>,
 }
@@ -34,11 +39,11 @@ pub(super) struct Followed {
 impl Followed {
     /// Puts the latest file in place of `file`. False: there is none at the path any more. Wait-free.
     pub(super) fn update(&mut self, file: &mut File) -> bool {
-        while !self.old.is_full()
-            && let Ok(next) = self.next.pop()
+        if !self.old.is_full()
+            && let Some(next) = self.next.swap(None)
         {
             // There is room: only this side fills it.
-            let _ = self.old.push(mem::replace(file, next));
+            let _ = self.old.push(mem::replace(file, next.into()));
         }
         !self.deleted.load(Ordering::Relaxed)
     }
@@ -49,7 +54,7 @@ impl Followed {
 pub(super) struct Follower {
     path: PathBuf,
     identity: (u64, u64),
-    next: rtrb::Producer<File>,
+    next: Arc<FdSlot>,
     old: rtrb::Consumer<File>,
     deleted: Arc<AtomicBool>,
     misses: u32, // looks since there was a file
@@ -66,10 +71,10 @@ pub(super) fn follow(file: &File, path: &Path) -> io::Result<Option<(Followed, F
         return Ok(None);
     }
     let identity = identity(&file.metadata()?);
-    let (next, next_end) = rtrb::RingBuffer::new(1);
-    let (old_end, old) = rtrb::RingBuffer::new(1);
+    let next = Arc::new(FdSlot::new());
+    let (old_end, old) = rtrb::RingBuffer::new(RETURNED);
     let deleted = Arc::new(AtomicBool::new(false));
-    let followed = Followed { next: next_end, old: old_end, deleted: deleted.clone() };
+    let followed = Followed { next: next.clone(), old: old_end, deleted: deleted.clone() };
     Ok(Some((followed, Follower { path: path.into(), identity, next, old, deleted, misses: 0 })))
 }
 
@@ -91,26 +96,18 @@ pub(super) fn start(mut followers: Vec<Follower>) -> io::Result<()> {
 impl Follower {
     /// False: no one reads the file any more.
     fn look(&mut self) -> bool {
-        let _ = self.old.pop();
-        if !self.next.is_full() {
-            match self.replacement() {
-                Ok(None) => self.found(),
-                Ok(Some(file)) => {
-                    let _ = self.next.push(file);
-                    self.found();
+        while self.old.pop().is_ok() {}
+        self.misses = match self.replacement() {
+            Ok(file) => {
+                if let Some(file) = file {
+                    drop(self.next.swap(Some(file.into())));
                 }
-                Err(_) => {
-                    self.misses += 1;
-                    self.deleted.store(self.misses >= LOOKS, Ordering::Relaxed);
-                }
+                0
             }
-        }
-        !self.next.is_abandoned()
-    }
-
-    fn found(&mut self) {
-        self.misses = 0;
-        self.deleted.store(false, Ordering::Relaxed);
+            Err(_) => self.misses + 1,
+        };
+        self.deleted.store(self.misses >= LOOKS, Ordering::Relaxed);
+        !self.old.is_abandoned()
     }
 
     /// The file at the path, if it is another one.
@@ -131,6 +128,36 @@ fn identity(facts: &fs::Metadata) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tick_reads_the_latest_of_several_replacements() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, new) = (folder.path().join("v"), folder.path().join("new"));
+        let publish = |number: u32| {
+            fs::write(&new, number.to_string()).unwrap();
+            fs::rename(&new, &path).unwrap();
+        };
+        let open_files = || {
+            let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
+            links.filter(|link| link.starts_with(folder.path())).count()
+        };
+        publish(0);
+        let mut file = open(&path).unwrap();
+        let (mut followed, mut follower) = follow(&file, &path).unwrap().unwrap();
+        for number in 1..=9 {
+            publish(number);
+            assert!(follower.look());
+            if number % 3 != 0 {
+                continue;
+            }
+            assert!(followed.update(&mut file));
+            assert_eq!(io::read_to_string(&file).unwrap(), number.to_string(), "no tick has read those between");
+            assert_eq!(open_files(), 2, "the file that was read before waits to be closed; the others are closed");
+        }
+        drop(followed);
+        assert!(!follower.look());
+        assert_eq!(open_files(), 1);
+    }
 
     #[test]
     fn files_of_the_kernel_are_not_followed() {
