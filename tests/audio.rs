@@ -207,7 +207,7 @@ fn an_unsupported_setting_is_refused_with_what_the_device_supports() {
     ] {
         let config = TONE.replace("channels = 1\n", "").replace("\"tone\"", &format!("{device:?}"));
         let ended = server.run(&format!("{config}{key} = {value}\n"), &["--for", "1s"]).wait();
-        let wanted = format!("task.tone: {key} = {value}; {device:?} does not have ");
+        let wanted = format!("task.tone: {key} = {value}; {device:?} does not support ");
         println!("{}", ended.stderr);
         assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
         assert!(ended.stderr.contains(&wanted), "{}", ended.describe());

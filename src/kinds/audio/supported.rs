@@ -42,7 +42,7 @@ pub(super) fn channels(settings: &AudioSettings, there: &HwParams<'_>) -> String
     let found: Vec<_> = (least..=most.min(1_024)).filter(|count| there.test_channels(*count).is_ok()).collect();
     let all = found.len() > 1 && found.len() == usize::try_from(most - least).unwrap_or(0) + 1;
     let found = if all { format!("{least} to {most}") } else { listed(found.iter().map(ToString::to_string)) };
-    format!("{:?} does not have that many; it offers {found}{}", settings.device, convert(settings))
+    format!("{:?} does not support that many; it offers {found}{}", settings.device, convert(settings))
 }
 
 pub(super) fn rates(settings: &AudioSettings, there: &HwParams<'_>) -> String {
