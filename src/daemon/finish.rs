@@ -8,17 +8,21 @@ use super::summary;
 use crate::metrics::Summary;
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
+use crate::sys::notify;
 use crate::time::{Clock, Span};
 use crate::worker::WorkerEnd;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// How long a stop waits, in this order: for the ticks that run; for a log that takes nothing; for a file system that a
-/// recording is on; for the builder.
-pub(super) const TICK_PATIENCE: Span = Span::from_seconds(10);
+/// How long a stop waits, in this order: for the ticks that run; for a log that takes nothing, twice; for a file system
+/// that a recording is on and that makes no progress; for the builder. docs/running.md adds them up.
+pub(super) const TICK_PATIENCE: Span = Span::from_seconds(3);
 const LOG_PATIENCE: Span = Span::from_seconds(2);
-const DISK_PATIENCE: Duration = Duration::from_secs(4);
+const DISK_PATIENCE: Span = Span::from_seconds(4);
 const BUILDER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a stop asks the service manager for while it writes: more than all that it may wait for from then on.
+const STOP_TAKES: Span = Span::from_seconds(15);
 
 /// The result of a run.
 #[derive(Debug)]
@@ -64,14 +68,17 @@ pub(super) fn finish(host: &Host, mut set: RunningSet, threads: Threads, mut fau
         View::default()
     });
     // By now the metrics thread has handed on every tick that the recorder is to have.
-    let (outputs, recorder) = recorder.close(DISK_PATIENCE);
+    let (outputs, recorder) =
+        recorder.close(DISK_PATIENCE, || notify::extend_timeout("writing the recordings", STOP_TAKES));
     match recorder {
         RecorderEnd::Finished => {}
         RecorderEnd::Panicked => fault = Some("the recorder thread panicked; please report this".into()),
         RecorderEnd::HeldUp => {
             let recorded = outputs.iter().filter_map(|output| output.recorded.as_ref());
             let lost: u64 = recorded.map(|recorded| recorded.lost).sum();
-            let text = format!("recordings: a file system does not respond; {lost} rows, blocks and ticks are lost");
+            let text = format!(
+                "recordings: a file system has not responded for {DISK_PATIENCE}; {lost} rows, blocks and ticks are lost"
+            );
             warn!(lost, "{text}");
             fault = Some(text);
         }

@@ -46,6 +46,7 @@ pub(super) struct NewTask {
 enum Command {
     AddWorker(usize, String, Feed),
     AddTasks(Vec<NewTask>),
+    FinishTasks(Vec<u32>),
     RemoveTasks(Vec<u32>),
     RemoveWorkers(Vec<usize>),
     GivenUp(Vec<(u32, GivenUp)>),
@@ -121,6 +122,11 @@ impl MetricsThread {
     /// To be called before the worker may send the first record of them.
     pub(super) fn add_tasks(&self, tasks: Vec<NewTask>) {
         self.send(Command::AddTasks(tasks));
+    }
+
+    /// Lets the recorder finish what only these tasks record to. To be called after the last record of them was sent.
+    pub(super) fn finish_tasks(&self, ids: Vec<u32>) {
+        self.send(Command::FinishTasks(ids));
     }
 
     /// To be called after the worker has sent the last record of them.
@@ -260,6 +266,7 @@ impl MetricsLoop {
     /// Executes a command once the records are taken. False: this was the last one.
     fn execute_after(&mut self, command: Command, now: Instant) -> bool {
         match command {
+            Command::FinishTasks(ids) => ids.into_iter().for_each(|id| self.recorder.finish(id)),
             Command::RemoveTasks(ids) => {
                 for id in ids {
                     self.metrics.tell_last(id, now, |event| self.output.event(event));

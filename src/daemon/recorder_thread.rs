@@ -7,11 +7,11 @@
 use super::tick_feed::{Fed, ROOM, waiting};
 use crate::channels::Traffic;
 use crate::metrics::RecordedSummary;
-use crate::recording::{OutputState, Recorder, TaskOutput};
+use crate::recording::{self, OutputState, Recorder, TaskOutput};
 use crate::sys::clock::{KernelClock, pause, utc_offset};
 use crate::time::{Clock, Span};
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use std::collections::BTreeMap;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -19,6 +19,9 @@ use std::time::Duration;
 
 /// The pause between two rounds.
 const REST: Span = Span::from_millis(50);
+
+/// How often the end looks whether the disk makes progress.
+const LOOK: Duration = Duration::from_millis(250);
 
 enum Command {
     Add(Vec<TaskOutput>),
@@ -65,7 +68,7 @@ impl Offered {
 pub(super) enum RecorderEnd {
     Finished,
     Panicked,
-    /// It is held up by a file system: what was not written by then is counted as lost.
+    /// A file system holds it up and makes no progress: what was not written by then is counted as lost.
     HeldUp,
 }
 
@@ -105,11 +108,26 @@ impl RecorderThread {
     }
 
     /// Finishes all recordings with all that was handed over before, and ends the thread; what became of each task's
-    /// output. Waits for `patience` at most.
-    pub(super) fn close(self, patience: Duration) -> (Vec<OutputState>, RecorderEnd) {
+    /// output. A disk that makes no progress is waited for during `patience`, a slow one until it has taken everything;
+    /// `waits` is called several times a second.
+    pub(super) fn close(self, patience: Span, waits: impl Fn()) -> (Vec<OutputState>, RecorderEnd) {
         let (reply, answer) = bounded(1);
         self.send(Command::Close(reply));
-        let closed = answer.recv_timeout(patience);
+        let clock = KernelClock::monotonic();
+        let (mut progress, mut since) = (recording::progress(), clock.now());
+        let closed = loop {
+            let closed = answer.recv_timeout(LOOK);
+            if closed != Err(RecvTimeoutError::Timeout) {
+                break closed;
+            }
+            let (seen, now) = (recording::progress(), clock.now());
+            if seen != progress {
+                (progress, since) = (seen, now);
+            } else if now - since >= patience {
+                break closed;
+            }
+            waits();
+        };
         let mut states = self.states();
         let end = match closed {
             Ok(()) => return (states, RecorderEnd::Finished),
@@ -134,6 +152,7 @@ impl RecorderThread {
 
 fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, states: &Mutex<Vec<OutputState>>) {
     let mut recorder = Recorder::default();
+    let mut last = BTreeSet::new();
     loop {
         let (commands, disconnected) = waiting(commands);
         let mut close = None;
@@ -148,11 +167,13 @@ fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, states: &Mutex<Vec<Out
         for fed in fed.try_iter().take(2 * ROOM) {
             match fed {
                 Fed::Tick(tick) => recorder.tick(tick),
+                Fed::Last(id) => drop(last.insert(id)),
                 Fed::Ended(id) => ended.push(id),
             }
         }
         recorder.drain(KernelClock::monotonic().now(), utc_offset);
         recorder.remove(&ended);
+        recorder.finish_of(|id| last.contains(&id));
         if close.is_some() || disconnected {
             recorder.finish();
         }

@@ -24,6 +24,7 @@ use crate::sys::{memory, notify, signals, thread};
 use crate::time::{Clock, Instant, Span};
 use crate::worker::WorkerEnd;
 use crossbeam_channel::{Receiver, never, select, unbounded};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -114,7 +115,8 @@ struct Daemon<'a> {
     long_wait: LongWait,
     phase: Phase,
     stopping: Option<Instant>,
-    stop_delayed: bool, // which has been logged
+    stop_delayed: bool,    // which has been logged
+    over: BTreeSet<usize>, // workers that have ended during the stop
     fault: Option<String>,
 }
 
@@ -136,7 +138,7 @@ pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<
         }
     }
     if daemon.stopping.is_none() {
-        notify::stopping();
+        daemon.notices.stopping();
     }
     // A query that still waits gets no answer.
     drop((daemon.waiting, daemon.status));
@@ -181,6 +183,7 @@ impl<'a> Daemon<'a> {
             phase: Phase::Preparing,
             stopping: None,
             stop_delayed: false,
+            over: BTreeSet::new(),
             fault: None,
         })
     }
@@ -287,17 +290,21 @@ impl<'a> Daemon<'a> {
             .any(|running| running.has_ended() && matches!(running.end, Some(WorkerEnd::Died)));
         if self.stopping.is_none() && (requests.stop_asked() || failed || died || self.fault.is_some()) {
             self.stopping = Some(KernelClock::monotonic().now());
-            notify::stopping();
+            self.notices.stopping();
         }
         if let Some(since) = self.stopping {
             if !self.stop_delayed && KernelClock::monotonic().now() - since > QUICK_STOP {
                 self.stop_delayed = true;
                 watch::log_delayed_stop(&mut self.set, TICK_PATIENCE);
             }
-            self.set
-                .all_mut()
-                .filter(|running| !running.worker.is_finished())
-                .for_each(|running| running.worker.stop());
+            for running in self.set.all_mut() {
+                if !running.has_ended() {
+                    running.worker.stop();
+                } else if self.over.insert(running.number) {
+                    // Its recordings end now, even if the tick of another worker never returns.
+                    self.threads.metrics.finish_tasks(running.tasks.iter().map(|task| task.id).collect());
+                }
+            }
         } else if self.until_reload() == Some(Span::ZERO) && requests.take_reload() {
             self.reload_began = KernelClock::monotonic().now();
             notify::reloading();

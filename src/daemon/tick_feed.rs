@@ -17,6 +17,8 @@ pub(super) const ROOM: usize = 1 << 18;
 pub(super) enum Fed {
     Tick(RecordedTick),
     /// Nothing more comes of this task, neither ticks nor values nor blocks.
+    Last(u32),
+    /// The same, and the task leaves the set.
     Ended(u32),
 }
 
@@ -37,6 +39,11 @@ impl TickFeed {
     /// From now on the ticks of this task are recorded, and counted in `traffic`.
     pub(super) fn add(&mut self, id: u32, traffic: Arc<Traffic>) {
         self.recorded.insert(id, traffic);
+    }
+
+    /// This task runs no more, and its last tick was offered: its recording can be finished.
+    pub(super) fn finish(&self, id: u32) {
+        let _ = self.sender.send(Fed::Last(id));
     }
 
     /// This task has ended, and its last tick was offered. The recorder learns of it after all of its ticks.

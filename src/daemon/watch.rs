@@ -77,7 +77,7 @@ impl ServiceNotices {
             match (self.ready, set.epoch) {
                 (true, _) => notify::status(&status(set)),
                 // The first release may be as far ahead as a task's phase, or the next full hour of an aligned clock.
-                (false, Some(_)) => notify::still_starting("waiting for the first release", Span::from_seconds(30)),
+                (false, Some(_)) => notify::extend_timeout("waiting for the first release", Span::from_seconds(30)),
                 (false, None) => notify::status("opening devices and files"),
             }
         }
@@ -89,6 +89,12 @@ impl ServiceNotices {
         if self.ready {
             self.ready(status, KernelClock::monotonic().now());
         }
+    }
+
+    /// The service stops. From now on the watchdog is not fed: that would arm it again, though the manager has disarmed it.
+    pub(super) fn stopping(&mut self) {
+        self.watchdog = None;
+        notify::stopping();
     }
 
     fn ready(&mut self, status: &str, now: Instant) {

@@ -12,6 +12,7 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 use tracing::{info, warn};
@@ -21,6 +22,23 @@ const CHECK_EVERY: Span = Span::from_seconds(1);
 
 /// A file without a line break in this many bytes at its end is no recording of lines.
 const LONGEST_LINE: u64 = 1 << 20;
+
+/// Bytes that are written at a time, so that a slow disk shows its progress.
+const PIECE: usize = 64 << 10;
+
+/// System calls on recordings that have returned.
+static RETURNED: AtomicU64 = AtomicU64::new(0);
+
+/// A count that grows for as long as the disks take what is recorded, however slowly. That of all recordings of the process.
+pub(crate) fn progress() -> u64 {
+    RETURNED.load(Ordering::Relaxed)
+}
+
+/// Counts the call that had this result.
+fn returned<T>(result: T) -> T {
+    RETURNED.fetch_add(1, Ordering::Relaxed);
+    result
+}
 
 /// One moment on two clocks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -181,7 +199,7 @@ impl RecordingFile {
 
     /// Whether the file has no name any more: what is written to it is lost.
     pub(super) fn is_deleted(&self) -> bool {
-        self.open.as_ref().is_some_and(|open| open.claim.file.metadata().is_ok_and(|own| own.nlink() == 0))
+        self.open.as_ref().is_some_and(|open| returned(open.claim.file.metadata()).is_ok_and(|own| own.nlink() == 0))
     }
 
     /// Whether another program has made the file shorter.
@@ -256,7 +274,8 @@ impl RecordingFile {
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(open) = &mut self.open else { return Err(io::Error::other("it is not open")) };
         let file = &open.claim.file;
-        file.write_all_at(bytes, open.length).inspect_err(|_| {
+        let mut pieces = (open.length..).step_by(PIECE).zip(bytes.chunks(PIECE));
+        pieces.try_for_each(|(offset, piece)| returned(file.write_all_at(piece, offset))).inspect_err(|_| {
             // Nothing helps where a disk does not even take bytes back. A file that is gone is noticed at once.
             let _ = file.set_len(open.length);
             self.checked = None;
@@ -267,14 +286,14 @@ impl RecordingFile {
 
     /// Writes over what is there.
     pub(super) fn patch(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.open.as_ref().map_or(Ok(()), |open| open.claim.file.write_all_at(bytes, offset))
+        self.open.as_ref().map_or(Ok(()), |open| returned(open.claim.file.write_all_at(bytes, offset)))
     }
 
     /// Takes over the length that another program gave the file, without what that left of a header of this length, or of a
     /// last `unit` of bytes. Returns the length before, if that has changed.
     pub(super) fn measure(&mut self, header: u64, unit: u64) -> io::Result<Option<u64>> {
         let Some(open) = &mut self.open else { return Ok(None) };
-        let found = open.claim.file.metadata()?.len();
+        let found = returned(open.claim.file.metadata())?.len();
         let whole = found.checked_sub(header).map_or(0, |data| header + data / unit * unit);
         if whole != found {
             open.claim.file.set_len(whole).inspect_err(|_| self.checked = None)?;
@@ -334,7 +353,7 @@ impl RecordingFile {
     fn put_aside(&self, utc: i128) -> io::Result<Claim> {
         let mut name = PathBuf::new();
         let next = Claim::after(&self.path, || {
-            name = rotation::put_aside(&self.path, utc)?;
+            name = returned(rotation::put_aside(&self.path, utc))?;
             info!(path = self.path(), finished = name.display().to_string(), "a file of the recording is finished");
             Ok(())
         });

@@ -31,5 +31,6 @@ mod writer;
 
 pub(crate) use claim::Identity;
 pub(crate) use content::{Content, RecordedTick};
+pub(crate) use file::progress;
 pub(crate) use recorder::{OutputState, Recorder, TaskOutput};
 pub(crate) use recordings::Recordings;

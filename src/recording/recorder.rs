@@ -85,22 +85,13 @@ impl Recorder {
         self.ticks.push(tick);
     }
 
-    /// Removes tasks that have ended, with all that is left in their queues, and finishes recordings without a task. A
-    /// [`drain`](Self::drain) must come before it.
+    /// Removes tasks that have ended, after [`finish_of`](Self::finish_of).
     pub(crate) fn remove(&mut self, ids: &[u32]) {
         if ids.is_empty() {
             return;
         }
-        self.empty(|id| ids.contains(&id));
-        let ended: Vec<_> = self.tasks.extract_if(.., |task| ids.contains(&task.output.id)).collect();
-        self.recordings.retain(|open| {
-            let used = users(&self.tasks, &open.recording).next().is_some();
-            if !used {
-                finish(&open.recording, &names(users(&ended, &open.recording)));
-            }
-            used
-        });
-        for DrainedTask { output, .. } in &ended {
+        self.finish_of(|id| ids.contains(&id));
+        for DrainedTask { output, .. } in self.tasks.extract_if(.., |task| ids.contains(&task.output.id)) {
             output.recording.iter().for_each(|recording| recording.leave(output.id));
         }
     }
@@ -166,13 +157,22 @@ impl Recorder {
         }
     }
 
-    /// Finishes all recordings with all that is left in the queues. No task may run any more, and a [`drain`](Self::drain)
+    /// Finishes the recordings whose tasks have all ended, with all that is left in their queues. A [`drain`](Self::drain)
     /// must come before it.
+    pub(crate) fn finish_of(&mut self, ended: impl Fn(u32) -> bool) {
+        self.empty(&ended);
+        self.recordings.retain(|open| {
+            let goes_on = users(&self.tasks, &open.recording).any(|task| !ended(task.output.id));
+            if !goes_on {
+                finish(&open.recording, &names(users(&self.tasks, &open.recording)));
+            }
+            goes_on
+        });
+    }
+
+    /// Finishes all recordings. No task may run any more.
     pub(crate) fn finish(&mut self) {
-        self.empty(|_| true);
-        for open in std::mem::take(&mut self.recordings) {
-            finish(&open.recording, &names(users(&self.tasks, &open.recording)));
-        }
+        self.finish_of(|_| true);
     }
 
     /// What was recorded of each task so far.

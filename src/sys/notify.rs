@@ -24,8 +24,9 @@ pub(crate) fn status(status: &str) {
     send(&[NotifyState::Status(status)]);
 }
 
-/// Notifies the service manager that the start goes on, and asks it to wait for `longer` from now before it gives up.
-pub(crate) fn still_starting(status: &str, longer: Span) {
+/// Notifies the service manager that the start or the stop goes on, and asks it to wait for `longer` from now before it
+/// gives up.
+pub(crate) fn extend_timeout(status: &str, longer: Span) {
     let micros = u32::try_from(longer.nanos() / 1_000).unwrap_or(u32::MAX);
     send(&[NotifyState::ExtendTimeoutUsec(micros), NotifyState::Status(status)]);
 }
