@@ -111,6 +111,7 @@ pub mod internals {
     pub use crate::metrics::{Event, Summary, TaskSummary};
     pub use crate::sim::{Scripted, SimClock};
     pub use crate::sys::clock::{KernelClock, pause, thread_cpu_time};
+    pub use crate::sys::fd::writable;
     pub use crate::sys::host::{Host, cpu_set_size};
     pub use crate::sys::signals::Request;
     pub use crate::sys::thread::{affinity, pin, set_fifo};

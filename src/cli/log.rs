@@ -4,7 +4,7 @@ use super::{Stop, coloured};
 use crate::daemon::Progress;
 use crate::log::journal::{self, JournalLayer};
 use crate::log::{Entry, JsonLayer};
-use crate::sys::fd::writable;
+use crate::sys::fd::{writable, write_within};
 use crate::time::Span;
 use clap::ValueEnum;
 use std::error::Error;
@@ -43,9 +43,6 @@ const PATIENCE: Span = Span::from_millis(100);
 /// How long the reason for the end waits for that reader.
 const LAST_PATIENCE: Span = Span::from_seconds(1);
 
-/// A pipe that is writable takes this many bytes at once.
-const PAGE: usize = 4_096;
-
 /// Whether the latest line found no reader, and how many lines are missing since the last one that did.
 static STALLED: AtomicBool = AtomicBool::new(false);
 static MISSING: AtomicU64 = AtomicU64::new(0);
@@ -76,13 +73,7 @@ impl Stderr {
             0 => {}
             missing => writeln!(stderr, "{missing} lines of the log are missing here: stderr was not read")?,
         }
-        for part in line.chunks(PAGE) {
-            if !writable(&stderr, PATIENCE) {
-                break;
-            }
-            stderr.write_all(part)?;
-        }
-        Ok(())
+        write_within(&mut stderr, line, PATIENCE).map(drop)
     }
 }
 

@@ -1,8 +1,9 @@
 //! How a command ends, and what it writes to the terminal: exit codes, errors, colours, lengths of time.
 
 use crate::config::Problems;
+use crate::sys::fd::write_within;
 use crate::time::Span;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 /// The command line was wrong.
@@ -13,6 +14,10 @@ pub(super) const INTERNAL: u8 = 70;
 pub(super) const PERMISSION: u8 = 77;
 /// The configuration was wrong.
 pub(super) const CONFIGURATION: u8 = 78;
+
+/// How long output waits for a reader of stdout that takes nothing, and an error for one of stderr.
+const STDOUT_PATIENCE: Span = Span::from_seconds(10);
+const STDERR_PATIENCE: Span = Span::from_seconds(1);
 
 /// Whether a stream gets colours: it is a terminal, and `NO_COLOR` is not set (no-color.org).
 pub(super) fn coloured(stream: &impl IsTerminal) -> bool {
@@ -37,10 +42,11 @@ pub(super) enum Stop {
 impl Stop {
     /// Reports it on stderr; returns the exit status.
     pub(super) fn report(self) -> ExitCode {
-        let mut stderr = io::stderr();
+        let stderr = io::stderr();
         match (&self, self.text(coloured(&stderr))) {
             (_, Some((text, code))) => {
-                let _ = writeln!(stderr, "{text}");
+                // Where stderr is not read there is no other place for it.
+                let _ = write_within(stderr.lock(), (text + "\n").as_bytes(), STDERR_PATIENCE);
                 ExitCode::from(code)
             }
             (Self::Logged(code), None) => ExitCode::from(*code),
@@ -86,10 +92,12 @@ impl From<io::Error> for Stop {
     }
 }
 
+/// Writes to stdout. A reader that takes nothing for [`STDOUT_PATIENCE`] is given up.
 pub(super) fn print(text: &str) -> Result<(), Stop> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    Ok(stdout.flush()?)
+    match write_within(io::stdout().lock(), text.as_bytes(), STDOUT_PATIENCE)? {
+        true => Ok(()),
+        false => Err(Stop::Fault(format!("stdout was not read for {STDOUT_PATIENCE}, so the output is incomplete"))),
+    }
 }
 
 /// Parses a length of time on the command line: `10s`, `1h 30m`, `250ms`.

@@ -1,24 +1,42 @@
-//! Whether a stream takes what is written to it, without trying; reads that fail instead of waiting; and open files that
-//! threads exchange.
+//! Writes that wait for a reader with a limit, reads that fail instead of waiting, and open files that threads exchange.
 //!
-//! [`writable`] waits, with a limit; it allocates nothing and reads no clock.
+//! Nothing here allocates or reads a clock.
 
 use super::from_minus_one;
 use crate::time::Span;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Whether a write of up to a page would be taken, or fail, at once; waits for it up to `within` (whole milliseconds).
 ///
 /// A pipe whose reader has stopped, or a terminal that is held (Ctrl-S), would let a write wait without an end.
-pub(crate) fn writable(stream: impl AsFd, within: Span) -> bool {
+pub fn writable(stream: impl AsFd, within: Span) -> bool {
     let mut asked = libc::pollfd { fd: stream.as_fd().as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     let millis = libc::c_int::try_from(within.nanos().max(0) / 1_000_000).unwrap_or(libc::c_int::MAX);
     // SAFETY: `asked` is one owned pollfd, as the count says, and outlives the call.
     let ready = unsafe { libc::poll(&raw mut asked, 1, millis) };
     // An error (a signal, no memory) says nothing about the stream: writing will.
     ready != 0
+}
+
+/// A pipe that is writable takes this many bytes at once.
+const PAGE: usize = 4_096;
+
+/// Writes all of `bytes`, and waits up to `within` for each page. False: the reader took nothing for that long, and the
+/// rest is not written.
+///
+/// # Errors
+/// Those of the write.
+pub(crate) fn write_within(mut stream: impl Write + AsFd, bytes: &[u8], within: Span) -> io::Result<bool> {
+    for part in bytes.chunks(PAGE) {
+        if !writable(&stream, within) {
+            return Ok(false);
+        }
+        stream.write_all(part)?;
+        stream.flush()?;
+    }
+    Ok(true)
 }
 
 /// From now on a read of this file, and of all that share its open description, fails with EAGAIN where it would wait.
