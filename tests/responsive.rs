@@ -3,11 +3,12 @@
 
 mod program;
 
-use hertzd::internals::{KernelClock, pause};
+use hertzd::internals::{KernelClock, pause, writable};
 use hertzd::time::{Clock, Instant, Span};
 use program::{Ended, HERE, HERTZD, Running, count, is_root, run_in, start, task, thread_named};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -388,25 +389,49 @@ fn a_fault_is_reported_to_a_stalled_reader_for_a_limited_time() {
     let talks = |n| format!("[task.t{n}]\nkind = \"load\"\nrate = 20\nfault = \"error\"\nfault-every = 1\n");
     let ends = "[task.ends]\nkind = \"load\"\nrate = 1\nphase = \"900ms\"\nfault = \"error\"\nfault-every = 3\non-error = \"exit\"\n";
     fs::write(&path, (0..1_000).map(talks).collect::<String>() + ends).unwrap();
-    for format in ["text", "json"] {
+    for (format, shared) in [("text", false), ("json", false), ("text", true)] {
         let mut command = Command::new(HERTZD);
         command.args(["run", "--json", "--log-format", format]).arg(&path);
-        // A pipe that is not read is full within a second.
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let began = now();
-        let status = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            if now() - began > STALLED_LOG {
-                let _ = child.kill();
-                panic!("{format}: still running, {} after its start", now() - began);
-            }
-            pause(Span::from_millis(5));
-        };
-        assert_eq!(status.code(), Some(70), "{format}");
-        let read = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        // A pipe that is not read is full within a second; `shared`: the summary goes there too.
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        command.stdout(if shared { Stdio::from(writer.try_clone().unwrap()) } else { Stdio::null() }).stderr(writer);
+        assert_eq!(code_in_time(command), Some(70), "{format}");
+        let mut read = String::new();
+        reader.read_to_string(&mut read).unwrap();
         assert!(read.len() > 4_096, "the pipe was full: {} bytes", read.len());
+    }
+}
+
+#[test]
+fn an_error_before_the_start_does_not_wait_for_a_reader() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wrong.toml");
+    fs::write(&path, "[task.a]\nkind = \"load\"\n").unwrap();
+    for args in [&["run"][..], &["run", "--log-format", "json"], &["check"]] {
+        let (_reader, writer) = std::io::pipe().unwrap();
+        while writable(&writer, Span::ZERO) {
+            (&writer).write_all(&[b'.'; 4_096]).unwrap();
+        }
+        let mut command = Command::new(HERTZD);
+        command.args(args).arg(&path).stdout(Stdio::null()).stderr(writer);
+        assert_eq!(code_in_time(command), Some(78), "{args:?}");
+    }
+}
+
+/// Runs it to its end, which must come in time; its exit code.
+fn code_in_time(mut command: Command) -> Option<i32> {
+    let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+    drop(command);
+    let began = now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        if now() - began > STALLED_LOG {
+            let _ = child.kill();
+            panic!("still running, {} after its start", now() - began);
+        }
+        pause(Span::from_millis(5));
     }
 }
 
@@ -452,4 +477,36 @@ fn a_refused_reload_leaves_no_worker_behind() {
         assert!(["main", "beside"].contains(&name), "{name}");
         assert!(count(&part["oversleep_ns"], "count") > 0, "its records are its own: {part}");
     }
+}
+
+#[test]
+fn a_service_manager_that_takes_nothing_delays_nothing() {
+    let (folder, _disk) = folder_with_disk();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let sender = UnixDatagram::unbound().unwrap();
+    sender.set_nonblocking(true).unwrap();
+    while sender.send_to(b"WATCHDOG=1", &path).is_ok() {}
+    let mut command = Command::new(HERTZD);
+    // Fed each 10 ms: if each message waited, no query would be answered in time.
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "40000");
+    let socket = folder.path().join("status.sock");
+    let args = ["--json", "--status-socket", socket.to_str().unwrap()];
+    let mut running = run_in(folder, command, &recording(100), &args);
+    running.wait_until_granted();
+    wait_for_snapshot(&mut running, "it ticks", |seen| count(&seen["tasks"][0], "ran") > 0);
+    let asked = now();
+    (0..20).for_each(|_| _ = snapshot(&running));
+    println!("20 answers took {}", now() - asked);
+    // What was kept is sent in order once there is room.
+    let mut received = Vec::new();
+    manager.set_read_timeout(Some(std::time::Duration::from_secs(1))).unwrap();
+    let mut message = [0; 512];
+    running.wait_for("READY was sent", |_| {
+        let length = manager.recv(&mut message).unwrap_or(0);
+        received.push(String::from_utf8_lossy(&message[..length]).into_owned());
+        received.last().unwrap().starts_with("READY=1")
+    });
+    let ended = stop_with_sigterm(running, STOP);
+    assert!(ended.status.success(), "{}", ended.describe());
 }

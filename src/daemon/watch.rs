@@ -48,6 +48,7 @@ impl ServiceNotices {
     /// Looks whether every worker advances; the watchdog is fed only if all do. `status` is the status line.
     pub(super) fn look(&mut self, set: &mut RunningSet, status: impl Fn(&RunningSet) -> String) {
         let now = KernelClock::monotonic().now();
+        notify::retry();
         if !self.ready && set.has_ticked() {
             self.ready(&status(set), now);
         }

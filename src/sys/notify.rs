@@ -1,7 +1,8 @@
 //! Messages to the service manager (sd_notify): ready, status, reloading, stopping, alive.
 //!
-//! Without `NOTIFY_SOCKET` nothing is sent and nothing fails. A message is one datagram. Where the manager's socket is full
-//! it waits for a second at most, and is then lost.
+//! Without `NOTIFY_SOCKET` nothing is sent and nothing fails. A message is one datagram, and sending one never waits: when
+//! the manager's socket is full, a change of state is kept until [`retry`] or the next message; a status line or a sign of
+//! life is dropped, because a newer one follows.
 
 use crate::time::Span;
 use sd_notify::NotifyState;
@@ -10,10 +11,10 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
-/// How long a message waits for room in the manager's socket.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Changes of state that the manager has not taken yet, the oldest first.
+static UNSENT: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Notifies the service manager that the service is up, with a line on how it is.
 pub(crate) fn ready(status: &str) {
@@ -54,20 +55,49 @@ pub(crate) fn watchdog_interval() -> Option<Span> {
     Some(Span::from_wide(i128::try_from(interval.as_nanos()).unwrap_or(i128::MAX)))
 }
 
+/// Sends what the manager has not taken yet.
+pub(crate) fn retry() {
+    if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
+        flush(&socket, &mut UNSENT.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
 fn send(states: &[NotifyState<'_>]) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let message: String = states.iter().map(|state| format!("{state}\n")).collect();
-    // A manager that takes nothing cannot be notified of that.
-    let _ = send_to(&socket, &message, PATIENCE);
+    let keep =
+        states.iter().any(|state| matches!(state, NotifyState::Ready | NotifyState::Reloading | NotifyState::Stopping));
+    offer(&socket, message, keep, &mut UNSENT.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
-fn send_to(socket: &OsStr, message: &str, patience: Duration) -> io::Result<usize> {
+/// Sends `message` after those that wait, or lets it wait too, if it is to be kept.
+fn offer(socket: &OsStr, message: String, keep: bool, unsent: &mut Vec<String>) {
+    flush(socket, unsent);
+    if keep {
+        // Only the latest of each kind matters: reloads that follow each other do not pile up.
+        unsent.retain(|waiting| waiting.lines().next() != message.lines().next());
+        unsent.push(message);
+        flush(socket, unsent);
+    } else if unsent.is_empty() {
+        let _ = send_to(socket, &message);
+    }
+}
+
+fn flush(socket: &OsStr, unsent: &mut Vec<String>) {
+    // Only a full socket is worth another try: a manager that has gone does not come back.
+    let full =
+        |message: &String| send_to(socket, message).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+    let sent = unsent.iter().position(full).unwrap_or(unsent.len());
+    unsent.drain(..sent);
+}
+
+fn send_to(socket: &OsStr, message: &str) -> io::Result<usize> {
     let address = match socket.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
         _ => SocketAddr::from_pathname(socket)?,
     };
     let sender = UnixDatagram::unbound()?;
-    sender.set_write_timeout(Some(patience))?;
+    sender.set_nonblocking(true)?;
     sender.send_to_addr(message.as_bytes(), &address)
 }
 
@@ -76,16 +106,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manager_that_takes_nothing_is_not_waited_for() {
+    fn a_full_socket_delays_changes_of_state_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
-        let send = || send_to(path.as_os_str(), "WATCHDOG=1\n", Duration::from_millis(1));
-        let full = std::iter::repeat_with(send).find_map(Result::err).unwrap();
-        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
-        let mut message = [0; 32];
-        let length = manager.recv(&mut message).unwrap();
-        assert_eq!(&message[..length], b"WATCHDOG=1\n");
-        send().unwrap();
+        let socket = path.as_os_str();
+        let mut filled = 0;
+        while send_to(socket, "WATCHDOG=1\n").is_ok() {
+            filled += 1;
+        }
+        let mut unsent = Vec::new();
+        offer(socket, "READY=1\nSTATUS=old\n".into(), true, &mut unsent);
+        offer(socket, "READY=1\n".into(), true, &mut unsent);
+        offer(socket, "STATUS=dropped\n".into(), false, &mut unsent);
+        offer(socket, "STOPPING=1\n".into(), true, &mut unsent);
+        assert_eq!(unsent, ["READY=1\n", "STOPPING=1\n"]);
+        let next = || {
+            let mut message = [0; 32];
+            let length = manager.recv(&mut message).unwrap();
+            String::from_utf8_lossy(&message[..length]).into_owned()
+        };
+        assert!((0..filled).all(|_| next() == "WATCHDOG=1\n"));
+        flush(socket, &mut unsent);
+        assert!(unsent.is_empty());
+        assert_eq!([next(), next()], ["READY=1\n", "STOPPING=1\n"]);
+        offer(socket, "STATUS=well\n".into(), false, &mut unsent);
+        assert_eq!(next(), "STATUS=well\n");
     }
 }
