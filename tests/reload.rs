@@ -5,11 +5,11 @@ mod program;
 
 use program::{HERTZD, Running, run};
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{self, Command, Output};
+use std::process::{self, Command, Output, Stdio};
 
 /// Two tasks; the second has this rate.
 fn config(rate: u32) -> String {
@@ -186,4 +186,35 @@ fn a_reload_without_a_daemon_fails_with_a_hint() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(70) && stderr.contains("is hertzd running?"), "{stderr}");
     }
+}
+
+/// Waits until `wanted` is true of the daemon part of a snapshot.
+fn wait_for_daemon(running: &mut Running, what: &str, wanted: impl Fn(&Value) -> bool) {
+    running.wait_for(what, |running| wanted(&snapshot(running)["daemon"]));
+}
+
+#[test]
+fn a_reload_is_answered_by_one_that_began_after_it() {
+    let mut running = run_with_socket(&config(50), &["--json"]);
+    // The first reload hangs: the configuration is a FIFO.
+    let (path, fifo) = (running.folder().join("test.toml"), running.folder().join("fifo"));
+    fs::remove_file(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    running.signal("HUP");
+    wait_for_daemon(&mut running, "a reload has begun", |daemon| daemon["reloads_begun"] == 1);
+    fs::rename(&path, &fifo).unwrap();
+    edit(&running, &config(50).replace("rate = 50", "rate = 0"));
+
+    let socket = running.folder().join("status.sock");
+    let command = Command::new(HERTZD).arg("reload").arg("--socket").arg(socket).stderr(Stdio::piped()).spawn();
+    let asked = command.unwrap();
+    wait_for_daemon(&mut running, "another is pending", |daemon| daemon["reload_pending"] == true);
+    drop(File::options().write(true).open(&fifo).unwrap());
+    let output = asked.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(78), "its own configuration is wrong: {output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("rate = 0"), "{output:?}");
+    let daemon = snapshot(&running)["daemon"].clone();
+    assert_eq!((&daemon["reloads"], &daemon["reloads_refused"]), (&2.into(), &2.into()));
+    running.signal("TERM");
+    assert!(running.wait().status.success());
 }

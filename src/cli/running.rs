@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::mpsc;
 use std::time::Duration;
 
 const SERVICE_SOCKET: &str = "/run/hertzd/status.sock";
@@ -105,11 +106,16 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
     let tries = args.timeout.nanos() / ASK_EVERY.nanos() + 1;
     for _ in 0..tries {
         pause(ASK_EVERY);
-        let now = read(&args.socket)?.daemon;
+        let text = fetch(&args.socket)?;
+        if held_up(&text).is_some() {
+            continue;
+        }
+        let now = parse(&text)?.daemon;
         if now.pid != before.pid {
             return Err(Stop::Fault("the daemon was restarted during the reload".into()));
         }
-        if now.reloads == before.reloads {
+        // One that had begun before may have read the old files.
+        if now.reloads <= before.reloads_begun {
             continue;
         }
         return match now.last_reload_refused {
@@ -148,8 +154,18 @@ fn fetch(socket: &SocketArg) -> Result<String, Stop> {
 }
 
 fn connect(SocketArg { socket }: &SocketArg) -> Result<UnixStream, Stop> {
-    UnixStream::connect(socket).map_err(|reason| {
-        Stop::Fault(format!("{}: {reason}; is hertzd running? For another daemon, pass --socket", socket.display()))
+    // On a thread of its own: a daemon that is stopped, with a full queue of connections, would never let it return.
+    let (path, (reply, answer)) = (socket.clone(), mpsc::channel());
+    std::thread::spawn(move || reply.send(UnixStream::connect(path)));
+    let shown = socket.display();
+    let connected = answer.recv_timeout(ANSWER_WITHIN).map_err(|_| {
+        Stop::Fault(format!(
+            "{shown}: no connection within {} s: the daemon hangs, or is stopped",
+            ANSWER_WITHIN.as_secs()
+        ))
+    })?;
+    connected.map_err(|reason| {
+        Stop::Fault(format!("{shown}: {reason}; is hertzd running? For another daemon, pass --socket"))
     })
 }
 
@@ -164,7 +180,19 @@ fn answer(SocketArg { socket }: &SocketArg, mut stream: UnixStream) -> Result<St
     Err(Stop::Fault(format!("{}: {why}", socket.display())))
 }
 
+/// Why the daemon cannot answer for now, if that is what its answer says.
+fn held_up(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct HeldUp {
+        error: String,
+    }
+    serde_json::from_str(text).ok().map(|HeldUp { error }| error)
+}
+
 fn parse(text: &str) -> Result<Seen, Stop> {
+    if let Some(why) = held_up(text) {
+        return Err(Stop::Fault(format!("the daemon runs but cannot answer yet: {why}; try again")));
+    }
     serde_json::from_str(text).map_err(|error| Stop::Fault(format!("cannot understand the daemon's answer: {error}")))
 }
 

@@ -109,6 +109,7 @@ struct Daemon<'a> {
     ended: Receiver<()>,
     status: Option<StatusSocket>,
     waiting: Option<WaitingQuery>,
+    latest: Option<(Instant, View)>, // for queries that the metrics thread does not answer in time
     notices: ServiceNotices,
     reloads: Reloads,
     reload_began: Instant, // the latest
@@ -176,6 +177,7 @@ impl<'a> Daemon<'a> {
             ended,
             status,
             waiting: None,
+            latest: None,
             notices: ServiceNotices::new(),
             reloads: Reloads::default(),
             reload_began: Instant::ZERO,
@@ -209,14 +211,15 @@ impl<'a> Daemon<'a> {
                 let view = self.threads.metrics.look();
                 self.waiting = Some(WaitingQuery { query, view, asked: KernelClock::monotonic().now() });
             },
-            recv(view) -> view => if let Some(WaitingQuery { query, .. }) = self.waiting.take() {
-                let _ = query.send(self.snapshot(view.ok().as_ref()));
+            recv(view) -> view => if let Some(WaitingQuery { query, asked, .. }) = self.waiting.take() {
+                self.latest = view.ok().map(|view| (asked, view)).or_else(|| self.latest.take());
+                let _ = query.send(self.snapshot());
             },
             default(self.patience()) => {}
         }
         let now = KernelClock::monotonic().now();
         if let Some(WaitingQuery { query, .. }) = self.waiting.take_if(|waiting| now - waiting.asked > VIEW_PATIENCE) {
-            let _ = query.send(self.snapshot(None));
+            let _ = query.send(self.snapshot());
         }
         Ok(())
     }
@@ -330,10 +333,10 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    /// The summary so far, as JSON; `None`: the metrics thread is held up.
-    fn snapshot(&self, view: Option<&View>) -> String {
-        let Some(view) = view else {
-            return "{\"error\":\"the metrics thread is blocked by its log\"}\n".into();
+    /// The summary so far, as JSON, with the latest view of the metrics.
+    fn snapshot(&self) -> String {
+        let Some((asked, view)) = &self.latest else {
+            return "{\"error\":\"the metrics thread is held up\"}\n".into();
         };
         let now = KernelClock::monotonic().now();
         let (locked, outputs) = (self.threads.builder.memory_locked(), self.threads.recorder.states());
@@ -344,6 +347,9 @@ impl<'a> Daemon<'a> {
             running_ns: self.set.epoch.map_or(0, |epoch| (now - epoch).nanos()),
             ready: self.notices.ready,
             reloads: self.reloads.done,
+            reloads_begun: self.reloads.done + u64::from(self.set.epoch.is_some() && self.phase != Phase::Settled),
+            reload_pending: self.connections.requests.reload_asked(),
+            stale_ns: Some((now - *asked).nanos()).filter(|age| *age > VIEW_PATIENCE.nanos()),
             reloads_refused: self.reloads.refused,
             last_reload: self.reloads.last.clone(),
             last_reload_refused: self.reloads.refused_last,

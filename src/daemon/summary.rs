@@ -45,6 +45,15 @@ pub(crate) struct DaemonSummary {
     pub ready: bool,
     /// Reloads that are over, refused ones included.
     pub reloads: u64,
+    /// Reloads that have begun so far; one more than `reloads` while one is under way.
+    #[serde(default)]
+    pub(crate) reloads_begun: u64,
+    /// Another reload was requested, and begins after the one that is under way.
+    #[serde(default)]
+    pub(crate) reload_pending: bool,
+    /// Age of the counts and histograms: the metrics thread is held up. `None`: they are current.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stale_ns: Option<i64>,
     /// Reloads that were refused.
     pub reloads_refused: u64,
     /// The outcome of the latest reload, for people; empty before the first.
