@@ -28,7 +28,7 @@ impl Task for Motor {
     }
 }
 
-/// What runs when no file is named.
+/// What runs when no file is named and /etc/hertzd/hertzd.toml does not exist.
 const DEMO: &str = r#"
 [task.wheel]
 kind = "motor"

@@ -182,6 +182,12 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
         let before = ran(&seen, name);
         wait_for_snapshot(&mut running, "both tasks tick", |seen| ran(seen, name) > before + 50);
     }
+    // What does not fit in the queue is counted and reported while the disk still hangs.
+    let lost = |seen: &Value| count(&task(seen, "uptime")["recorded"], "lost");
+    wait_for_snapshot(&mut running, "the status shows the loss", |seen| lost(seen) > 0);
+    running.wait_for("the log reports it", |running| {
+        running.stderr().contains("waiting for the file system of a recording")
+    });
     assert_eq!(state(pid, recorder), Some('D'));
 
     running.signal("TERM");

@@ -4,21 +4,26 @@
 //! are counted as lost. Main never waits for it but at the end, and there with a limit: after each round the thread
 //! publishes what became of each task's output.
 
+use super::busy::{Busy, LongWait};
 use super::tick_feed::{Fed, ROOM, waiting};
 use crate::channels::Traffic;
 use crate::metrics::RecordedSummary;
 use crate::recording::{self, OutputState, Recorder, TaskOutput};
 use crate::sys::clock::{KernelClock, pause, utc_offset};
-use crate::time::{Clock, Span};
+use crate::time::{Clock, Instant, Span};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// The pause between two rounds.
 const REST: Span = Span::from_millis(50);
+
+/// A round or a write that takes longer than this is a file system that does not respond.
+const LONG_WRITE: Span = Span::from_seconds(1);
 
 /// How often the end looks whether the disk makes progress.
 const LOOK: Duration = Duration::from_millis(250);
@@ -54,6 +59,11 @@ impl Offered {
         Some(Self { path: recording.path().display().to_string(), queues })
     }
 
+    /// What found no room so far.
+    fn dropped(&self) -> u64 {
+        self.queues.iter().map(|(traffic, _)| traffic.dropped()).sum()
+    }
+
     /// Counts as lost all that was offered and is not known to be written.
     fn settle(&self, recorded: &mut RecordedSummary) {
         recorded.path.clone_from(&self.path);
@@ -78,6 +88,9 @@ pub(super) struct RecorderThread {
     commands: Sender<Command>,
     states: Arc<Mutex<Vec<OutputState>>>,
     offered: BTreeMap<u32, Offered>,
+    rounds: Arc<AtomicU64>,
+    progress: (u64, Instant), // and since when it is the same
+    long_wait: LongWait,
     thread: JoinHandle<()>,
 }
 
@@ -86,9 +99,13 @@ impl RecorderThread {
         let (commands, receiver) = unbounded();
         let states = Arc::new(Mutex::new(Vec::new()));
         let published = states.clone();
-        let body = move || run(&receiver, &fed, &published);
+        let rounds = Arc::new(AtomicU64::new(0));
+        let counted = rounds.clone();
+        let body = move || run(&receiver, &fed, &published, &counted);
         let thread = Builder::new().name("hertzd-recorder".into()).spawn(body)?;
-        Ok(Self { commands, states, offered: BTreeMap::new(), thread })
+        let progress = (0, KernelClock::monotonic().now());
+        let (offered, long_wait) = (BTreeMap::new(), LongWait::default());
+        Ok(Self { commands, states, offered, rounds, progress, long_wait, thread })
     }
 
     /// Records these; to be called before their tasks' first tick.
@@ -102,9 +119,26 @@ impl RecorderThread {
         ids.iter().for_each(|id| drop(self.offered.remove(id)));
     }
 
-    /// What had become of each task's output after the latest round.
+    /// What had become of each task's output after the latest round, and what found no room in its queues since.
     pub(super) fn states(&self) -> Vec<OutputState> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for OutputState { id, recorded, dropped, .. } in &mut states {
+            if let (Some(recorded), Some(offered)) = (recorded, self.offered.get(id)) {
+                recorded.lost += offered.dropped().saturating_sub(*dropped);
+            }
+        }
+        states
+    }
+
+    /// Logs when the recorder makes no progress for long.
+    pub(super) fn watch(&mut self, now: Instant) {
+        let progress = recording::progress() + self.rounds.load(Ordering::Relaxed);
+        if progress != self.progress.0 {
+            self.progress = (progress, now);
+        }
+        let stuck = now - self.progress.1 >= LONG_WRITE;
+        let activity = "waiting for the file system of a recording (what does not fit in the queues is lost)".into();
+        self.long_wait.report(now, stuck.then(|| Busy { activity, since: self.progress.1 }));
     }
 
     /// Finishes all recordings with all that was handed over before, and ends the thread; what became of each task's
@@ -136,7 +170,7 @@ impl RecorderThread {
         };
         for (id, offered) in self.offered {
             let index = states.iter().position(|state| state.id == id).unwrap_or_else(|| {
-                states.push(OutputState { id, values: BTreeMap::new(), recorded: None });
+                states.push(OutputState { id, values: BTreeMap::new(), recorded: None, dropped: 0 });
                 states.len() - 1
             });
             offered.settle(states[index].recorded.get_or_insert_default());
@@ -150,7 +184,7 @@ impl RecorderThread {
     }
 }
 
-fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, states: &Mutex<Vec<OutputState>>) {
+fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, states: &Mutex<Vec<OutputState>>, rounds: &AtomicU64) {
     let mut recorder = Recorder::default();
     let mut last = BTreeSet::new();
     loop {
@@ -178,6 +212,7 @@ fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, states: &Mutex<Vec<Out
             recorder.finish();
         }
         *states.lock().unwrap_or_else(PoisonError::into_inner) = recorder.states();
+        rounds.fetch_add(1, Ordering::Relaxed);
         if let Some(reply) = close {
             let _ = reply.send(());
             return;

@@ -130,7 +130,9 @@ pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<
     while !daemon.is_over() {
         daemon.next_event()?;
         daemon.advance();
-        daemon.long_wait.report(KernelClock::monotonic().now(), daemon.threads.builder.busy());
+        let now = KernelClock::monotonic().now();
+        daemon.long_wait.report(now, daemon.threads.builder.busy());
+        daemon.threads.recorder.watch(now);
         let refused = daemon.reloads.refused_last;
         let totals = daemon.threads.metrics.totals();
         daemon.notices.look(&mut daemon.set, |set| watch::status_line(set, totals, refused));

@@ -41,6 +41,7 @@ pub(crate) struct OutputState {
     pub id: u32,
     pub values: BTreeMap<String, ValueSummary>, // its values, by name
     pub recorded: Option<RecordedSummary>,      // the recording, if there is one
+    pub dropped: u64,                           // of what is lost, that which found no room in the queues
 }
 
 #[derive(Debug)]
@@ -217,20 +218,27 @@ impl DrainedTask {
             let part = |index| seen.map(|seen: [f64; 3]| seen[index]);
             (name.clone(), ValueSummary { last: part(0), min: part(1), max: part(2), unit: unit.clone() })
         });
-        OutputState { id: self.output.id, values: values.collect(), recorded: self.recorded() }
+        OutputState { id: self.output.id, values: values.collect(), recorded: self.recorded(), dropped: self.dropped() }
+    }
+
+    /// What its recording should have had and found no room in a queue.
+    fn dropped(&self) -> u64 {
+        let TaskOutput { content, rows, blocks, recording, ticks, .. } = &self.output;
+        let wants_rows = recording.as_ref().is_some_and(|recording| content.has_rows_for(recording.format()));
+        let rows = wants_rows.then(|| rows.traffic().dropped());
+        let blocks = blocks.as_ref().map(|blocks| blocks.traffic().dropped());
+        let ticks = ticks.as_ref().map(|ticks| ticks.dropped());
+        [rows, blocks, ticks].into_iter().flatten().sum()
     }
 
     fn recorded(&self) -> Option<RecordedSummary> {
-        let TaskOutput { id, content, rows, blocks, recording, ticks, .. } = &self.output;
+        let TaskOutput { id, recording, .. } = &self.output;
         let recording = recording.as_ref()?;
         let counts = recording.counts(*id);
-        let rows = if content.has_rows_for(recording.format()) { rows.traffic().dropped() } else { 0 };
-        let blocks = blocks.as_ref().map_or(0, |blocks| blocks.traffic().dropped());
-        let ticks = ticks.as_ref().map_or(0, |ticks| ticks.dropped());
         Some(RecordedSummary {
             path: recording.path().display().to_string(),
             rows: counts.rows,
-            lost: counts.lost + rows + blocks + ticks,
+            lost: counts.lost + self.dropped(),
             blocks: counts.blocks,
             samples: counts.samples,
             ticks: counts.ticks,
