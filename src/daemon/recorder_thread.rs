@@ -138,7 +138,7 @@ impl RecorderThread {
         }
         let stuck = now - self.progress.1 >= LONG_WRITE;
         let activity = "waiting for the file system of a recording (what does not fit in the queues is lost)".into();
-        self.long_wait.report(now, stuck.then(|| Busy { activity, since: self.progress.1 }));
+        self.long_wait.report(now, stuck.then_some(Busy { activity, since: self.progress.1 }));
     }
 
     /// Finishes all recordings with all that was handed over before, and ends the thread; what became of each task's
