@@ -43,13 +43,6 @@ const ONLY_CHECK: &[(&str, &str)] = &[
     ("the type's", "needs arithmetic on two keys"),
     ("a WAV file cannot be larger", "a range of quantities with units that depends on another key's ending"),
     ("for CSV without record-max-size", "depends on the ending of another key"),
-    ("name the chip that has line", "depends on what a list holds"),
-    ("leave \"in_timestamp\" out", "one word that a list may not hold"),
-    ("the name before an equals sign", "a rule of the words in a file"),
-    (
-        "must be V4L2's four characters",
-        "a common format in lower case is refused with a suggestion; its spelling is allowed",
-    ),
     ("invalid type", "serde knows the fields of a user's kind, but not their types"),
     ("missing field", "serde knows the fields of a user's kind, but not which are required"),
 ];

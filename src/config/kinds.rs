@@ -123,7 +123,8 @@ pub struct Kind {
     pub keys: Cow<'static, [Key]>,
     /// Makes a blueprint from a section.
     pub parse: Parse,
-    open: bool, // the keys are not known; `parse` refuses what it does not want
+    pub(super) also: Option<serde_json::Value>, // what the keys do not say, as a JSON schema of the section
+    open: bool,                                 // the keys are not known; `parse` refuses what it does not want
 }
 
 impl Kind {
@@ -134,7 +135,13 @@ impl Kind {
         keys: impl Into<Cow<'static, [Key]>>,
         parse: impl Fn(&mut Section<'_>) -> Option<Blueprint> + Send + Sync + 'static,
     ) -> Self {
-        Self { name, about, keys: keys.into(), parse: Box::new(parse), open: false }
+        Self { name, about, keys: keys.into(), parse: Box::new(parse), also: None, open: false }
+    }
+
+    /// Adds what `parse` refuses beyond the rules of the keys, as a JSON schema of the section.
+    #[must_use]
+    pub fn also(self, schema: serde_json::Value) -> Self {
+        Self { also: Some(schema), ..self }
     }
 
     /// Whether the keys are unknown beforehand, so that `parse` itself must refuse those it does not want.

@@ -53,6 +53,9 @@ fn of_kind(kind: &Kind, kinds: &Kinds) -> Value {
     for name in TASK_KEYS.iter().map(|key| key.name).chain(["simulate"]) {
         then["properties"][name] = json!(true);
     }
+    if let (Some(rules), Some(also)) = (then["allOf"].as_array_mut(), &kind.also) {
+        rules.push(also.clone());
+    }
     json!({"if": {"properties": {"kind": {"const": kind.name}}, "required": ["kind"]}, "then": then})
 }
 

@@ -7,6 +7,7 @@ use crate::kinds::device::{Label, Missing};
 use crate::task::Task;
 use crate::time::Span;
 use gpiocdev::line::{Bias, EdgeDetection};
+use serde_json::json;
 
 /// The kernel's limits of one request.
 const MOST_LINES: usize = 64;
@@ -66,7 +67,10 @@ const EVENT_BUFFER: Key = Key::new(
 const KEYS: &[Key] = &[CHIP, LINES, NAMES, EDGES, BIAS, ACTIVE_LOW, DEBOUNCE, EVENT_BUFFER, Missing::KEY];
 
 pub(in crate::kinds) fn kind() -> Kind {
-    Kind::new("gpio", "Reads the levels of GPIO lines, and every edge since the last tick.", KEYS, parse)
+    Kind::new("gpio", "Reads the levels of GPIO lines, and every edge since the last tick.", KEYS, parse).also(json!({
+        "if": {"required": ["lines"], "properties": {"lines": {"contains": {"type": "integer"}}}},
+        "then": {"required": ["chip"]},
+    }))
 }
 
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {

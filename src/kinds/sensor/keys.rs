@@ -6,13 +6,19 @@ use super::open::open;
 use super::settings::{BufferSettings, SensorSettings, Source, ValueSettings};
 use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value};
 use crate::kinds::device::Missing;
+use serde_json::json;
 use std::collections::BTreeSet;
 
 const ABOUT: &str = "Polls values from files of /proc or /sys, or from a hwmon or IIO device that it finds by name.";
 
 /// The kind, for the registry.
 pub(in crate::kinds) fn kind() -> Kind {
-    Kind::new("sensor", ABOUT, KEYS, parse)
+    let field = json!({"not": {"type": "string", "pattern": "[ \\t\\n:=]"}});
+    Kind::new("sensor", ABOUT, KEYS, parse).also(json!({"properties": {
+        "field": field,
+        "value": {"items": {"properties": {"field": field}}},
+        "channels": {"not": {"contains": {"const": "in_timestamp"}}},
+    }}))
 }
 
 const PATH: Key = Key::new(

@@ -61,6 +61,7 @@ macro_rules! side {
         "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-6])"
     };
 }
+use serde_json::json;
 use side;
 
 /// Bytes of a frame of a camera that is not there yet: 7680x4320 in any format.
@@ -74,7 +75,14 @@ const KNOWN: &[&str] = &[
 
 /// The kind.
 pub(in crate::kinds) fn kind() -> Kind {
-    Kind::new("video", "Takes frames from a camera, without waiting for them.", KEYS, parse)
+    let either_case =
+        |known: &&str| known.chars().map(|c| format!("[{c}{}]", c.to_ascii_lowercase())).collect::<String>();
+    let known: Vec<String> = KNOWN.iter().chain(&["MJPEG"]).map(either_case).collect();
+    Kind::new("video", "Takes frames from a camera, without waiting for them.", KEYS, parse).also(
+        json!({"properties": {
+            "format": {"anyOf": [{"enum": KNOWN}, {"not": {"pattern": format!("^({})$", known.join("|"))}}]},
+        }}),
+    )
 }
 
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
