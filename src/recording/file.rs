@@ -4,6 +4,7 @@
 use super::claim::{Claim, FileId};
 use super::content::Content;
 use super::ledger::{Ledger, WriteCounts};
+use super::progress::returned;
 use super::rotation;
 use crate::config::RecordConfig;
 use crate::time::{Instant, Span};
@@ -12,7 +13,6 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 use tracing::{info, warn};
@@ -25,20 +25,6 @@ const LONGEST_LINE: u64 = 1 << 20;
 
 /// Bytes that are written at a time, so that a slow disk shows its progress.
 const PIECE: usize = 64 << 10;
-
-/// System calls on recordings that have returned.
-static RETURNED: AtomicU64 = AtomicU64::new(0);
-
-/// A count that grows for as long as the disks take what is recorded, however slowly. That of all recordings of the process.
-pub(crate) fn progress() -> u64 {
-    RETURNED.load(Ordering::Relaxed)
-}
-
-/// Counts the call that had this result.
-fn returned<T>(result: T) -> T {
-    RETURNED.fetch_add(1, Ordering::Relaxed);
-    result
-}
 
 /// One moment on two clocks.
 #[derive(Clone, Copy, Debug, Default)]

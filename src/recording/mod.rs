@@ -18,6 +18,7 @@ mod layout;
 mod ledger;
 #[cfg(feature = "mcap")]
 mod mcap;
+mod progress;
 mod recorder;
 mod recordings;
 mod rotation;
@@ -31,6 +32,6 @@ mod writer;
 
 pub(crate) use claim::Identity;
 pub(crate) use content::{Content, RecordedTick};
-pub(crate) use file::progress;
+pub(crate) use progress::progress;
 pub(crate) use recorder::{OutputState, Recorder, TaskOutput};
 pub(crate) use recordings::Recordings;
