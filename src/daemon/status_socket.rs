@@ -1,6 +1,7 @@
 //! The status socket: one JSON snapshot per connection, and nothing is ever read from it.
 //!
-//! Its thread waits in `accept`, asks main for the snapshot, writes it and closes. A slow reader holds up only the next one.
+//! Its thread waits in `accept`, asks main for the snapshot, writes it and closes. A reader that is slow gets the rest from a
+//! thread of its own, so that it holds up no other.
 
 use crate::sys::clock::pause;
 use crate::time::Span;
@@ -11,12 +12,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
 /// How long one reader may take.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Readers that are waited for at a time; further ones that are slow get a part of the snapshot.
+const SLOW_READERS: usize = 16;
 
 /// A request for a snapshot; it goes into the channel.
 pub(super) type Query = Sender<String>;
@@ -60,13 +64,13 @@ impl StatusSocket {
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
         let (ask, queries) = unbounded::<Query>();
         let ending = Arc::new(AtomicBool::new(false));
-        let asked_to_end = ending.clone();
+        let (asked_to_end, slow) = (ending.clone(), Arc::default());
         let body = move || {
             for stream in listener.incoming() {
                 if asked_to_end.load(Ordering::Acquire) {
                     return;
                 }
-                let Ok(mut stream) = stream else {
+                let Ok(stream) = stream else {
                     // Out of file descriptors, most likely: trying again at once would only burn the processor.
                     pause(Span::from_millis(100));
                     continue;
@@ -78,13 +82,30 @@ impl StatusSocket {
                 let Ok(text) = answer.recv_timeout(PATIENCE * 10) else {
                     continue;
                 };
-                let _ = stream.set_write_timeout(Some(PATIENCE));
-                // The reader may have gone.
-                let _ = stream.write_all(text.as_bytes());
+                send(stream, text, &slow);
             }
         };
         Builder::new().name("hertzd-status".into()).spawn(body)?;
         Ok(Self { path: path.into(), ending, queries })
+    }
+}
+
+/// Writes what the reader takes at once, and the rest on another thread; closes the connection. `slow` counts those threads.
+fn send(mut stream: UnixStream, text: String, slow: &Arc<AtomicUsize>) {
+    // An error below means that the reader has gone, or that it takes nothing: both end the connection.
+    let sent = stream.set_nonblocking(true).and_then(|()| stream.write(text.as_bytes())).unwrap_or(0);
+    if sent == text.len() || stream.set_nonblocking(false).is_err() || slow.load(Ordering::Relaxed) >= SLOW_READERS {
+        return;
+    }
+    slow.fetch_add(1, Ordering::Relaxed);
+    let counted = slow.clone();
+    let rest = move || {
+        let timeout = stream.set_write_timeout(Some(PATIENCE));
+        let _ = timeout.and_then(|()| stream.write_all(&text.as_bytes()[sent..]));
+        counted.fetch_sub(1, Ordering::Relaxed);
+    };
+    if Builder::new().name("hertzd-status".into()).spawn(rest).is_err() {
+        slow.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -126,6 +147,22 @@ mod tests {
         answering.join().unwrap();
         drop(socket);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn more_than_a_socket_holds_is_delivered_beside_readers_that_take_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("status.sock");
+        let socket = StatusSocket::listen(&path).unwrap();
+        let queries = socket.queries.clone();
+        // More than a socket holds.
+        let text = "x".repeat(1 << 20);
+        std::thread::spawn(move || queries.iter().for_each(|query| _ = query.send(text.clone())));
+        let idle: Vec<_> = (0..SLOW_READERS - 1).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let mut read = Vec::new();
+        UnixStream::connect(&path).unwrap().read_to_end(&mut read).unwrap();
+        assert_eq!(read.len(), 1 << 20);
+        drop(idle);
     }
 
     #[test]
