@@ -64,7 +64,10 @@ pub(super) fn finish(host: &Host, mut set: RunningSet, threads: Threads, mut fau
     }
     let log_patience = Duration::from_nanos(LOG_PATIENCE.nanos().unsigned_abs());
     let view = metrics.look_within(log_patience).unwrap_or_else(|| {
-        fault = Some("the log was blocked for too long, so the summary has no histograms".into());
+        let why = "the log takes nothing, or there are too many records";
+        fault = Some(format!(
+            "the metrics thread did not answer within {LOG_PATIENCE} ({why}): no histograms, and 0 records"
+        ));
         View::default()
     });
     // By now the metrics thread has handed on every tick that the recorder is to have.
