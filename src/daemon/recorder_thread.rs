@@ -25,6 +25,9 @@ const REST: Span = Span::from_millis(50);
 /// A round or a write that takes longer than this is a file system that does not respond.
 const LONG_WRITE: Span = Span::from_seconds(1);
 
+/// Main looks more often than this, unless the process was stopped.
+const LONG_LOOK: Span = Span::from_seconds(3);
+
 /// How often the end looks whether the disk makes progress.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -90,6 +93,7 @@ pub(super) struct RecorderThread {
     offered: BTreeMap<u32, Offered>,
     rounds: Arc<AtomicU64>,
     progress: (u64, Instant), // and since when it is the same
+    looked: Instant,
     long_wait: LongWait,
     thread: JoinHandle<()>,
 }
@@ -103,9 +107,10 @@ impl RecorderThread {
         let counted = rounds.clone();
         let body = move || run(&receiver, &fed, &published, &counted);
         let thread = Builder::new().name("hertzd-recorder".into()).spawn(body)?;
-        let progress = (0, KernelClock::monotonic().now());
+        let looked = KernelClock::monotonic().now();
+        let progress = (0, looked);
         let (offered, long_wait) = (BTreeMap::new(), LongWait::default());
-        Ok(Self { commands, states, offered, rounds, progress, long_wait, thread })
+        Ok(Self { commands, states, offered, rounds, progress, looked, long_wait, thread })
     }
 
     /// Records these; to be called before their tasks' first tick.
@@ -133,12 +138,15 @@ impl RecorderThread {
     /// Logs when the recorder makes no progress for long.
     pub(super) fn watch(&mut self, now: Instant) {
         let progress = recording::progress() + self.rounds.load(Ordering::Relaxed);
-        if progress != self.progress.0 {
+        // Where main was stopped itself, so was the recorder: that is no sign of a disk. Nor is a thread that has panicked.
+        let stopped = now - self.looked > LONG_LOOK;
+        self.looked = now;
+        if progress != self.progress.0 || stopped {
             self.progress = (progress, now);
         }
-        let stuck = now - self.progress.1 >= LONG_WRITE;
-        let activity = "waiting for the file system of a recording (what does not fit in the queues is lost)".into();
-        self.long_wait.report(now, stuck.then_some(Busy { activity, since: self.progress.1 }));
+        let stuck = now - self.progress.1 >= LONG_WRITE && !self.thread.is_finished();
+        let activity = || "waiting for the file system of a recording (what does not fit in the queues is lost)".into();
+        self.long_wait.report(now, stuck.then(|| Busy { activity: activity(), since: self.progress.1 }));
     }
 
     /// Finishes all recordings with all that was handed over before, and ends the thread; what became of each task's
