@@ -2,7 +2,7 @@
 //!
 //! A lock belongs to the open file, so the kernel releases it when the process ends. It is taken with the file's folder
 //! locked for that moment: no other hertzd finds the path without a locked file while one file follows another. May block,
-//! and waits up to 0.1 s for a lock.
+//! and waits up to 0.2 s for a lock.
 
 use crate::sys::clock::pause;
 use crate::sys::lock;
@@ -13,7 +13,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How often a lock is tried, and the time between.
+/// How often a lock is tried before its holder is to blame, and the time between. It is tried as often again while no holder
+/// is found: the lock may have been released a moment ago.
 const ATTEMPTS: u32 = 50;
 const BETWEEN: Span = Span::from_millis(2);
 
@@ -131,13 +132,19 @@ impl Drop for Claim {
 
 /// Locks a file or folder. A file system that knows no locks is used without.
 fn locked(file: &File) -> io::Result<()> {
-    for _ in 0..ATTEMPTS {
+    let mut holder = None;
+    for attempt in 1..=2 * ATTEMPTS {
         match file.try_lock() {
-            Err(TryLockError::WouldBlock) => pause(BETWEEN),
             Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
+            Err(TryLockError::WouldBlock) if attempt >= ATTEMPTS => holder = lock::holder(&file.metadata()?),
+            Err(TryLockError::WouldBlock) => {}
         }
+        if holder.is_some() {
+            break;
+        }
+        pause(BETWEEN);
     }
-    let holder = lock::holder(&file.metadata()?).unwrap_or_else(|| "another process".to_owned());
+    let holder = holder.unwrap_or_else(|| "another process".to_owned());
     let text = format!("in use by {holder}; stop that process, or record to another file");
     Err(io::Error::new(io::ErrorKind::WouldBlock, text))
 }

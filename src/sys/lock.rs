@@ -3,8 +3,17 @@
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 
-/// The process that holds a lock on the file, by name and number: `hertzd (pid 1234)`. `None`: it cannot be seen from here.
+/// How often `/proc/locks` is read before the holder counts as unseen.
+const LOOKS: u32 = 20;
+
+/// The process that holds a lock on the file, by name and number: `hertzd (pid 1234)`. `None`: there is none any more, or it
+/// cannot be seen from here.
 pub(crate) fn holder(file: &Metadata) -> Option<String> {
+    // The kernel hands the list over in pieces. Locks that come and go meanwhile move the others, so a piece may leave one out.
+    (0..LOOKS).find_map(|_| look(file))
+}
+
+fn look(file: &Metadata) -> Option<String> {
     let pid = find(&fs::read_to_string("/proc/locks").ok()?, file.dev(), file.ino())?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(format!("{} (pid {pid})", name.trim_end()))
@@ -25,6 +34,9 @@ fn find(locks: &str, device: u64, inode: u64) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
 
     #[test]
     fn the_holder_is_found_by_inode_and_device() {
@@ -45,5 +57,30 @@ mod tests {
         file.try_lock().unwrap();
         let holder = holder(&file.metadata().unwrap()).unwrap();
         assert!(holder.ends_with(&format!(" (pid {})", std::process::id())), "{holder}");
+    }
+    /// Locks that come and go move the others between the reads that make up one look at `/proc/locks`.
+    #[test]
+    fn the_holder_is_found_while_many_locks_come_and_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::create(folder.path().join("held")).unwrap();
+        file.try_lock().unwrap();
+        let metadata = file.metadata().unwrap();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for name in ["a", "b"] {
+                let others = || (0..300).map(|n| File::create(folder.path().join(format!("{name}{n}"))).unwrap());
+                let others: Vec<_> = others().collect();
+                let done = &done;
+                scope.spawn(move || {
+                    while !done.load(Ordering::Relaxed) {
+                        others.iter().for_each(|other| other.try_lock().unwrap());
+                        others.iter().for_each(|other| other.unlock().unwrap());
+                    }
+                });
+            }
+            let missed = (0..500).filter(|_| holder(&metadata).is_none()).count();
+            done.store(true, Ordering::Relaxed);
+            assert_eq!(missed, 0);
+        });
     }
 }
