@@ -175,6 +175,7 @@ fn main() {
         over_budget: false,
         over_limit: false,
         outcome: hertzd::channels::Outcome::Done,
+        evidence: None,
     };
     micro("a record into the channel and out of it, on one thread", repetitions, times, |n| {
         sender.offer(TickRecord { n: n.into(), ..record });

@@ -3,6 +3,7 @@
 //!
 //! No real clock is read and nothing blocks.
 
+use crate::channels::{Evidence, EvidenceSource};
 use crate::task::{Task, Tick, TickError};
 use crate::time::{Clock, Instant, Span, Wake};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,6 +57,18 @@ impl Clock for SimClock {
         let mut state = self.state();
         state.now = state.now.max(at);
         state.now
+    }
+}
+
+/// The evidence of a thread on the virtual clock: whenever it is awake it has the processor.
+#[derive(Clone, Copy, Debug)]
+pub struct NeverPreempted;
+
+impl EvidenceSource for NeverPreempted {
+    fn mark(&mut self, _: Span) {}
+
+    fn take(&mut self, awake: Span, _: bool, missed: bool) -> Evidence {
+        Evidence { awake, cpu: awake, run_queue: missed.then_some(Span::ZERO), ..Evidence::default() }
     }
 }
 

@@ -40,6 +40,7 @@ const RECORD: TickRecord = TickRecord {
     over_budget: false,
     over_limit: false,
     outcome: Outcome::Done,
+    evidence: None,
 };
 
 /// The result of a sender and its receiver.

@@ -69,12 +69,12 @@ impl Trace {
 }
 
 /// Runs `tasks` under strace. `None` if that is not possible here; prints the reason.
-fn trace_run(spin: &str, tasks: &str) -> Option<(Trace, Value)> {
+fn trace_run(spin: &str, evidence: &str, tasks: &str) -> Option<(Trace, Value)> {
     if !Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
         println!("skipped: there is no strace here");
         return None;
     }
-    let config = format!("[worker.main]\nspin = \"{spin}\"\n{tasks}");
+    let config = format!("[worker.main]\nspin = \"{spin}\"\nevidence = \"{evidence}\"\n{tasks}");
     let mut hertzd = run(&config, &["--for", "12s", "--json"]);
     hertzd.wait_until_granted();
     let thread = thread_named(hertzd.pid(), "hz-").unwrap();
@@ -147,12 +147,29 @@ const LOAD: &str = "[task.load]\nkind = \"load\"\nrate = \"1 kHz\"\nrun = \"20us
 #[test]
 fn one_sleep_a_tick_and_nothing_else() {
     for spin in ["off", "auto"] {
-        let Some((trace, summary)) = trace_run(spin, LOAD) else {
+        let Some((trace, summary)) = trace_run(spin, "off", LOAD) else {
             return;
         };
         assert_eq!(count(task(&summary, "load"), "due"), 12_000);
         assert_at_most_one_sleep_a_release(&trace, &summary);
         assert_nothing_else(&trace, &["clock_nanosleep"]);
+    }
+}
+
+#[test]
+fn evidence_costs_one_call_a_wake_up_and_more_only_where_something_was_missed() {
+    let Some((trace, summary)) = trace_run("off", "wake", LOAD) else {
+        return;
+    };
+    assert_at_most_one_sleep_a_release(&trace, &summary);
+    assert_nothing_else(&trace, &["clock_nanosleep", "getrusage", "clock_gettime", "pread64"]);
+    let load = task(&summary, "load");
+    let missed = count(load, "overruns") + count(load, "skipped");
+    let sleeps = trace.count("clock_nanosleep");
+    assert!(trace.count("getrusage") + EDGES >= sleeps, "{:?}", trace.calls);
+    assert!(trace.count("getrusage") <= sleeps + missed + EDGES, "{missed} missed: {:?}", trace.calls);
+    for call in ["clock_gettime", "pread64"] {
+        assert!(trace.count(call) <= missed, "{missed} missed: {:?}", trace.calls);
     }
 }
 
@@ -166,7 +183,7 @@ fn a_sensor_costs_one_read_a_tick() {
     let several = single.replace("/proc/loadavg", plain.path().to_str().unwrap());
     let several = format!("{several}{}{}{}", value(1), value(2), value(3));
     for sensor in [single, &several] {
-        let Some((trace, summary)) = trace_run("off", &format!("{LOAD}{sensor}")) else {
+        let Some((trace, summary)) = trace_run("off", "off", &format!("{LOAD}{sensor}")) else {
             return;
         };
         assert_at_most_one_sleep_a_release(&trace, &summary);
@@ -191,7 +208,7 @@ fn audio_costs_no_call_of_its_own() {
     }
     let audio = "[task.sound]\nkind = \"audio\"\nrate = \"100 Hz\"\ndevice = \"null\"\nsample-rate = 8000\n\
                  buffer = \"40ms\"\nchannels = 1\n";
-    let Some((trace, summary)) = trace_run("off", &format!("{LOAD}{audio}")) else {
+    let Some((trace, summary)) = trace_run("off", "off", &format!("{LOAD}{audio}")) else {
         return;
     };
     assert_nothing_else(&trace, &["clock_nanosleep"]);

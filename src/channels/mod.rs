@@ -5,12 +5,14 @@
 //! and is never woken. No clock is read here, and only the constructors allocate.
 
 mod block;
+mod evidence;
 mod format;
 mod mailbox;
 mod row;
 mod tick;
 
 pub use block::{Block, BlockReceiver, BlockSender, Head, blocks};
+pub use evidence::{Evidence, EvidenceSource};
 pub use format::{AudioFormat, Column, Format, ImageFormat, SampleFormat, Shape};
 pub use row::{Row, RowReceiver, RowSender, rows};
 pub use tick::{Outcome, TickError, TickReceiver, TickRecord, TickSender, TickSink, ticks};

@@ -2,7 +2,7 @@
 //!
 //! No clock is read; only [`ticks`] allocates; neither side ever waits.
 
-use super::Traffic;
+use super::{Evidence, Traffic};
 use crate::time::{Instant, Span};
 use crossbeam_channel::{Receiver, Sender};
 use std::fmt;
@@ -104,6 +104,9 @@ pub struct TickRecord {
     pub over_limit: bool,
     /// How it ended.
     pub outcome: Outcome,
+    /// What happened to the thread, where a release was missed and the worker takes evidence; with `evidence = "tick"`, of
+    /// every tick.
+    pub evidence: Option<Evidence>,
 }
 
 impl TickRecord {
@@ -201,6 +204,7 @@ mod tests {
             over_budget: false,
             over_limit: false,
             outcome: Outcome::Done,
+            evidence: None,
         };
         let (mut sender, receiver) = ticks(8);
         for n in 0..20 {

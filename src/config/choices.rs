@@ -11,6 +11,18 @@ pub enum ClockKind {
     Realtime,
 }
 
+/// When a worker takes evidence of why a release was missed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TakeEvidence {
+    /// Never: the cause of a late wake-up or a long run stays open.
+    Off,
+    /// Once each wake-up, before the sleep, and after each tick in which something was missed.
+    #[default]
+    Wake,
+    /// After each tick.
+    Tick,
+}
+
 /// What follows too many overruns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitAction {

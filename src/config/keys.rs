@@ -1,6 +1,6 @@
 //! The keys that every worker and every task has.
 
-use super::choices::{ClockKind, LimitAction, OnError};
+use super::choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 use super::key::{Key, Rule, Value, words};
 use crate::channels::Queue;
 use crate::pacing::Overrun;
@@ -19,6 +19,8 @@ pub(super) const POLICIES: [(&str, Policy); 4] =
     [("fifo", Policy::Fifo), ("rr", Policy::Rr), ("deadline", Policy::Deadline), ("other", Policy::Other)];
 pub(super) const CLOCKS: [(&str, ClockKind); 3] =
     [("monotonic", ClockKind::Monotonic), ("tai", ClockKind::Tai), ("realtime", ClockKind::Realtime)];
+pub(super) const EVIDENCES: [(&str, TakeEvidence); 3] =
+    [("off", TakeEvidence::Off), ("wake", TakeEvidence::Wake), ("tick", TakeEvidence::Tick)];
 /// The parameters have keys of their own.
 pub(super) const OVERRUNS: [(&str, Overrun); 5] = [
     ("drop", Overrun::Drop),
@@ -87,6 +89,15 @@ pub(super) const CLOCK: Key = Key::new(
      same time, and jump when that time is set.",
 )
 .default("\"monotonic\"");
+pub(super) const EVIDENCE: Key = Key::new(
+    "evidence",
+    Value::Choice(&words(&EVIDENCES)),
+    "When the thread asks the kernel for the evidence that a missed release is explained by: processor time, switches, \
+     page faults. `\"wake\"` costs one system call (about 0.4 µs) a wake-up, before the sleep, and about 2 µs after a tick \
+     in which something was missed; `\"tick\"` about 1 µs after each tick, which also tells apart the ticks that share a \
+     wake-up; with `\"off\"` most causes are `unknown`.",
+)
+.default("\"wake\"");
 pub(super) const REQUIRE_REALTIME: Key = Key::new(
     "require-realtime",
     Value::Bool,
@@ -97,7 +108,8 @@ pub(super) const REQUIRE_REALTIME: Key = Key::new(
 .rules(&[Rule::unless("policy", &["other"])]);
 
 /// The keys of `[worker.NAME]`.
-pub const WORKER_KEYS: &[Key] = &[CPU, CPUS, POLICY, PRIORITY, RUNTIME, SPIN, SPIN_CPU_MAX, CLOCK, REQUIRE_REALTIME];
+pub const WORKER_KEYS: &[Key] =
+    &[CPU, CPUS, POLICY, PRIORITY, RUNTIME, SPIN, SPIN_CPU_MAX, CLOCK, EVIDENCE, REQUIRE_REALTIME];
 
 pub(super) const OVERSLEEP: Key = Key::new(
     "oversleep",

@@ -42,7 +42,7 @@ mod types;
 mod value;
 mod worker;
 
-pub use choices::{ClockKind, LimitAction, OnError};
+pub use choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 pub use error::{Origin, Problem, Problems};
 pub use getters::NumberOrName;
 pub use key::{Absent, Key, Needs, Rule, Value, words};

@@ -1,6 +1,6 @@
 //! A configuration that holds valid values only.
 
-use super::choices::{ClockKind, LimitAction, OnError};
+use super::choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 use super::error::Origin;
 use super::kinds::Blueprint;
 use super::record::RecordConfig;
@@ -42,6 +42,8 @@ pub struct WorkerConfig {
     pub spin: Spin,
     /// The clock that its releases are on.
     pub clock: ClockKind,
+    /// When it takes evidence of why a release was missed.
+    pub evidence: TakeEvidence,
     /// Whether to refuse to start when `scheduling` is not granted.
     pub require_realtime: bool,
     /// Its keys and values in canonical text, without `simulate`: two configurations have the same worker, unchanged,

@@ -1,6 +1,6 @@
 //! The rules of `[worker.NAME]`.
 
-use super::choices::ClockKind;
+use super::choices::{ClockKind, TakeEvidence};
 use super::identity::identity;
 use super::key::{Key, Value};
 use super::keys::*;
@@ -24,6 +24,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, facts: &Facts, rates:
     let scheduling = scheduling(section, policy, rates);
     let spin = spin(section, rates);
     let clock = section.choice(&CLOCK, &CLOCKS).unwrap_or(ClockKind::Monotonic);
+    let evidence = section.choice(&EVIDENCE, &EVIDENCES).unwrap_or(TakeEvidence::Wake);
     let require_realtime = section.boolean(&REQUIRE_REALTIME).unwrap_or(false);
     let simulated_oversleep = section.simulated(&OVERSLEEP).unwrap_or_default();
     Some(WorkerConfig {
@@ -32,6 +33,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, facts: &Facts, rates:
         scheduling: scheduling?,
         spin: spin?,
         clock,
+        evidence,
         require_realtime,
         identity: identity(section.table, &[]),
         simulated_oversleep,

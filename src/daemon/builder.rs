@@ -325,6 +325,7 @@ fn spawn(worker: &WorkerConfig, hertz: f64, done: Sender<()>) -> Result<(Worker,
         cpus: worker.cpus.clone(),
         scheduling: worker.scheduling,
         clock: plan::clock(worker.clock),
+        evidence: worker.evidence,
         tail: plan::tail(worker.spin),
         ticks: sender,
     };

@@ -9,7 +9,7 @@ use crate::channels::{TickRecord, TickSink};
 use crate::config::{Config, OnError, TaskConfig};
 use crate::metrics::{GrantedSummary, Metrics, RecordsSummary, Summary, WorkerSummary};
 use crate::pacing::Sleeps;
-use crate::sim::{Scripted, SimClock};
+use crate::sim::{NeverPreempted, Scripted, SimClock};
 use crate::sys::host::Host;
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Control, Counts, Report, Runner, Slot, TaskSet};
@@ -93,7 +93,8 @@ pub fn simulate(
             broken: None,
         };
         let set = TaskSet::starting(schedule, slots);
-        let (report, sink, _) = Runner::new(clock, set, Sleeps::new(plan::tail(worker.spin)), sink, control).run();
+        let runner = Runner::new(clock, set, Sleeps::new(plan::tail(worker.spin)), sink, control);
+        let (report, sink, _) = runner.with_evidence(Box::new(NeverPreempted), false).run();
         if let Some(error) = sink.broken {
             return Err(error);
         }

@@ -266,4 +266,5 @@ const RECORD: TickRecord = TickRecord {
     over_budget: false,
     over_limit: false,
     outcome: crate::channels::Outcome::Done,
+    evidence: None,
 };

@@ -1,6 +1,6 @@
 //! The kernel, in small wrappers that take and return our own types. The only room that may be unsafe.
 //!
-//! Only [`clock`], [`fd::FdSlot`], the frames of `video` and the reads of `i2c` are meant for the hot thread: they neither
+//! Only [`clock`], [`usage`], [`fd::FdSlot`], the frames of `video` and the reads of `i2c` are meant for the hot thread: they neither
 //! allocate nor lock.
 //! Everything else is for setting up and may do both. Refusals are [`io::Error`]s that keep the errno, so that the caller
 //! can name the remedy.
@@ -18,6 +18,7 @@ pub(crate) mod notify;
 pub(crate) mod peer;
 pub(crate) mod signals;
 pub(crate) mod thread;
+pub(crate) mod usage;
 #[cfg(feature = "video")]
 pub(crate) mod video;
 

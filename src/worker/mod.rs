@@ -5,6 +5,7 @@
 //! epoch is chosen then. Only the last step enters the hot loop.
 
 mod control;
+mod evidence;
 mod judge;
 mod panic;
 mod run;
@@ -23,12 +24,13 @@ pub(crate) use slot::Counts;
 pub use slot::Slot;
 
 use crate::channels::TickSender;
-use crate::config::Scheduling;
+use crate::config::{Scheduling, TakeEvidence};
 use crate::pacing::{Sleeps, Tail};
 use crate::sys::clock::{KernelClock, thread_cpu_time};
 use crate::sys::thread::{self, ThreadId};
 use crate::time::Span;
 use crossbeam_channel::{Receiver, Sender, bounded};
+use evidence::ThreadEvidence;
 use run::Exchange;
 use std::io;
 use std::sync::Arc;
@@ -48,6 +50,8 @@ pub(crate) struct Assignment {
     pub scheduling: Scheduling,
     /// The clock its releases lie on.
     pub clock: KernelClock,
+    /// When it takes evidence.
+    pub evidence: TakeEvidence,
     /// Its spin tail.
     pub tail: Tail,
     /// Where its records go.
@@ -108,14 +112,18 @@ impl Worker {
         let name = format!("hz-{}", assignment.name).chars().take(15).collect();
         let shared = control.clone();
         let body = move || {
-            let Assignment { cpus, scheduling, clock, tail, ticks, .. } = assignment;
+            let Assignment { cpus, scheduling, clock, evidence, tail, ticks, .. } = assignment;
             let _done = SendOnDrop(done);
             let _ = tell_born.send((thread::id(), panic::capture(PANICS)));
+            let witness = (evidence != TakeEvidence::Off).then(ThreadEvidence::of_this_thread);
             let Ok(()) = may_go.recv() else { return };
             let _ = tell_granted.send(setup::set_up(&cpus, scheduling));
             let Ok(set) = take_start.recv() else { return };
             let before = thread_cpu_time();
-            let runner = Runner::new(clock, set, Sleeps::new(tail), ticks, shared).exchanging(exchange);
+            let mut runner = Runner::new(clock, set, Sleeps::new(tail), ticks, shared).exchanging(exchange);
+            if let Some(witness) = witness {
+                runner = runner.with_evidence(Box::new(witness), evidence == TakeEvidence::Tick);
+            }
             let (report, _ticks, tasks) = runner.run();
             let _ = finish.send(Finished { report, cpu: thread_cpu_time() - before, _tasks: tasks });
         };

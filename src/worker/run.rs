@@ -9,7 +9,7 @@ use super::judge::{Returned, Verdict, judge};
 use super::panic;
 use super::set::TaskSet;
 use super::slot::Counts;
-use crate::channels::{Row, TickRecord, TickSink};
+use crate::channels::{EvidenceSource, Row, TickRecord, TickSink};
 use crate::pacing::{Due, GivenUp, Next, Sleeps};
 use crate::task::Tick;
 use crate::time::{Clock, Instant, Span, Wake};
@@ -53,6 +53,15 @@ pub struct Runner<C, S> {
     oversleep: Option<Span>,
     wakes: u64,
     spun: Span,
+    witness: Option<Witness>,
+}
+
+/// Where the evidence comes from, and since when it counts.
+struct Witness {
+    source: Box<dyn EvidenceSource>,
+    each_tick: bool,
+    since: Instant, // the mark, or the end of the sleep after it
+    slept: bool,    // since the mark
 }
 
 impl<C: Clock, S: TickSink> Runner<C, S> {
@@ -70,7 +79,15 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             oversleep: None,
             wakes: 0,
             spun: Span::ZERO,
+            witness: None,
         }
+    }
+
+    /// Lets it take evidence from `source` of each missed release, or, if `each_tick`, of each tick.
+    #[must_use]
+    pub fn with_evidence(self, source: Box<dyn EvidenceSource>, each_tick: bool) -> Self {
+        let witness = Witness { source, each_tick, since: self.woke, slept: false };
+        Self { witness: Some(witness), ..self }
     }
 
     /// Lets the set be exchanged while the loop runs.
@@ -144,6 +161,11 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         counts.over_budget += u64::from(over_budget);
         counts.errors += u64::from(!well);
         counts.disabled = disabled;
+        let missed_any = overrun || missed + settled.skipped > 0;
+        let evidence = self.witness.as_mut().filter(|witness| missed_any || witness.each_tick).map(|witness| {
+            let awake = finished - std::mem::replace(&mut witness.since, finished);
+            witness.source.take(awake, std::mem::take(&mut witness.slept), missed_any)
+        });
         self.sink.offer(TickRecord {
             release,
             n,
@@ -158,6 +180,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             over_budget,
             over_limit,
             outcome,
+            evidence,
         });
     }
 
@@ -166,8 +189,15 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         let plan = self.sleeps.plan(now, release);
         self.woke = now;
         if let Some(asked) = plan.sleep_until {
+            if let Some(witness) = &mut self.witness {
+                witness.source.mark(now - witness.since);
+                (witness.since, witness.slept) = (now, true);
+            }
             let wake = self.clock.sleep_until(asked);
             self.woke = self.clock.now();
+            if let Some(witness) = &mut self.witness {
+                witness.since = self.woke;
+            }
             self.wakes += 1;
             if wake == Wake::Interrupted {
                 return;
@@ -193,5 +223,73 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         std::mem::swap(&mut self.set, &mut set);
         // There is room: one set is under way at a time, and its sender polls for this one.
         let _ = exchange.outgoing.try_send(set);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channels::Evidence;
+    use crate::config::OnError;
+    use crate::pacing::{Account, Grid, Overrun, Rate, Schedule, Tail};
+    use crate::sim::{NeverPreempted, Scripted, SimClock};
+    use crate::task::Task;
+    use crate::worker::Slot;
+
+    #[derive(Default)]
+    struct Keep(Vec<TickRecord>);
+
+    impl TickSink for Keep {
+        fn offer(&mut self, record: TickRecord) {
+            self.0.push(record);
+        }
+    }
+
+    /// The records of a 1 kHz task whose ticks take these times.
+    fn records(run: &[i64], each_tick: bool) -> Vec<TickRecord> {
+        let clock = SimClock::new(Instant::ZERO, vec![Span::from_micros(50)]);
+        let end = Instant::ZERO + Span::from_millis(6);
+        let rate = Rate::new(1_000, 1).unwrap();
+        let account =
+            Account::new(Grid::starting_at(Instant::ZERO + Span::from_millis(1), rate), Overrun::Drop, 0, end);
+        let schedule = Schedule::new([(account, Span::from_millis(1))]);
+        let run = run.iter().map(|micros| Span::from_micros(*micros)).collect();
+        let task: Box<dyn Task> = Box::new(Scripted::new(clock.clone(), run));
+        let slot = Slot {
+            id: 0,
+            task,
+            deadline: Span::from_millis(1),
+            budget: None,
+            period: rate.period(),
+            on_error: OnError::Continue,
+            on_panic: OnError::Disable,
+            limit: None,
+            values: Vec::new(),
+            rows: None,
+        };
+        let set = TaskSet::starting(schedule, vec![slot]);
+        let runner = Runner::new(clock, set, Sleeps::new(Tail::Off), Keep::default(), Arc::new(Control::default()));
+        runner.with_evidence(Box::new(NeverPreempted), each_tick).run().1.0
+    }
+
+    #[test]
+    fn a_missed_release_comes_with_evidence_that_counts_from_the_wake_up() {
+        let ticks = records(&[300, 1_400, 300], false);
+        let awake = |record: &TickRecord| record.evidence.map(|evidence| evidence.awake);
+        // Woken 50 µs late each time; tick 1 overruns, and release 2 is skipped.
+        assert_eq!(ticks.iter().map(|tick| tick.n).collect::<Vec<_>>(), [0, 1, 3, 4]);
+        let expected = [None, Some(Span::from_micros(1_400)), None, None];
+        assert_eq!(ticks.iter().map(awake).collect::<Vec<_>>(), expected);
+        let all = records(&[300, 1_400, 300], true);
+        assert!(all.iter().all(|tick| awake(tick) == Some(tick.run())), "{all:?}");
+        let Some(Evidence { cpu, run_queue, .. }) = ticks[1].evidence else { panic!("{ticks:?}") };
+        assert_eq!((cpu, run_queue), (Span::from_micros(1_400), Some(Span::ZERO)));
+    }
+
+    #[test]
+    fn ticks_that_follow_without_a_sleep_have_evidence_of_their_own() {
+        let ticks = records(&[1_000, 1_000], false);
+        let awake: Vec<_> = ticks.iter().filter_map(|tick| tick.evidence.map(|evidence| evidence.awake)).collect();
+        assert!(awake.len() > 1 && awake.iter().all(|awake| *awake == Span::from_millis(1)), "{ticks:?}");
     }
 }
