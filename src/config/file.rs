@@ -80,6 +80,12 @@ fn table<'s>(source: &'s Source, bytes: &[u8], span: Range<usize>) -> Result<DeT
     if errors.is_empty() {
         return Ok(merge::shifted(root.into_inner(), span.start));
     }
+    if let Some((other, line)) = other_format(text) {
+        let what = format!("this is {other}; hertzd reads TOML");
+        let mut problem = error::problem(source, "", "", at(line.start, line.end), false, what);
+        problem.help = Some("a task is written as [task.NAME], and below it each key as key = value".to_owned());
+        return Err(vec![problem]);
+    }
     let problem = |error| syntax(source, error, span.start);
     let mut list: Vec<Problem> = errors.iter().map(problem).collect();
     // One slip often causes a second error further along its line; the first is the one that helps.
@@ -89,15 +95,38 @@ fn table<'s>(source: &'s Source, bytes: &[u8], span: Range<usize>) -> Result<DeT
     Err(list)
 }
 
+/// The format that a text is probably in which is not TOML, by its first line that is no comment; and that line.
+fn other_format(text: &str) -> Option<(&'static str, Range<usize>)> {
+    let start = |line: &str| line.as_ptr().addr() - text.as_ptr().addr();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let line = lines.next()?;
+    let key = line.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "-_\"'".contains(c));
+    let format = match line {
+        "---" => "YAML",
+        _ if line.starts_with("- ") || line.len() > key.len() && (key == ":" || key.starts_with(": ")) => "YAML",
+        _ if line.starts_with('{') => "JSON",
+        _ => return None,
+    };
+    Some((format, start(line)..start(line) + line.len()))
+}
+
 fn syntax(source: &Source, error: &toml::de::Error, offset: usize) -> Problem {
     let span = error.span().unwrap_or(0..0);
     let span = span.start + offset..span.end + offset;
+    let line_start = source.text().get(..span.start).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
+    let line = source.text().get(line_start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+    let colon = line.find([':', '=', '"', '\'', '#']).is_some_and(|at| line[at..].starts_with(':'));
     let what = match (error.message(), source.text().get(span.clone())) {
         ("duplicate key", Some(key)) => format!("`{}` is defined a second time", key.trim()),
         (message, _) if message.starts_with("string values must be quoted") => match span.is_empty() {
             true => "the value is missing".to_owned(),
             false => "strings must be in quotes".to_owned(),
         },
+        (message, _)
+            if colon && (message.starts_with("key with no value") || message.starts_with("invalid unquoted key")) =>
+        {
+            "a key and its value are written with `=` between them, not `:`".to_owned()
+        }
         (message, _) => format!("not TOML: {message}"),
     };
     error::problem(source, "", "", span, false, what)
@@ -145,5 +174,21 @@ fn judge(source: &Arc<Source>, root: &DeTable<'_>, kinds: &Kinds, facts: &Facts)
     match (workers, tasks) {
         (Some(workers), Some(tasks)) if problems.is_empty() => Ok(Config { workers, tasks, files: Vec::new() }),
         _ => Err(problems),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_formats_are_recognised_and_slips_in_toml_are_not() {
+        let format = |text| other_format(text).map(|(format, line)| (format, &text[line]));
+        assert_eq!(format("---\ntask: {}\n"), Some(("YAML", "---")));
+        assert_eq!(format("# tasks\n\n  - name: imu\n"), Some(("YAML", "- name: imu")));
+        assert_eq!(format("\"task\":\n  a: 1\n"), Some(("YAML", "\"task\":")));
+        assert_eq!(format("\n{\"task\": {}}"), Some(("JSON", "{\"task\": {}}")));
+        let toml = ["", "# only a comment", "[task.a]\nkind: load", "task.a.rate = 1:2", "x", ":", "[[task", "a.b: 1"];
+        assert_eq!(toml.iter().find(|text| format(text).is_some()), None);
     }
 }

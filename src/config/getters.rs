@@ -2,12 +2,14 @@
 
 use super::describe::or;
 use super::key::{Absent, Key, Value};
-use super::keys::{PERIOD, RATE, did_you_mean};
+use super::keys::{PERIOD, RATE};
 use super::limits;
+use super::meant::{self, did_you_mean};
 use super::section::Section;
 use super::value;
 use crate::pacing::Rate;
 use crate::time::Span;
+use std::fmt::Display;
 use std::path::PathBuf;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -80,6 +82,16 @@ impl Section<'_> {
         })
     }
 
+    /// The same; `help` says what a number out of range was probably meant to be.
+    pub fn integer_or_help<T: TryFrom<i64>>(&mut self, key: &Key, help: impl Fn(i64) -> Option<String>) -> Option<T> {
+        let number = self.value(key).and_then(limits::whole);
+        let read = self.integer(key);
+        if let (None, Some(number), Some(problem)) = (&read, number, self.problems.last_mut()) {
+            problem.help = help(number);
+        }
+        read
+    }
+
     /// A whole number, or a text that is not empty.
     pub fn number_or_name(&mut self, key: &Key) -> Option<NumberOrName> {
         self.read(key, |found| Self::either(&key.value, found))
@@ -101,8 +113,12 @@ impl Section<'_> {
     pub fn bytes(&mut self, key: &Key) -> Option<Vec<Vec<u8>>> {
         let Value::Bytes { most } = key.value else { return None };
         let wanted = format!("must be a list of lists of 1 to {most} bytes");
-        let Some(lists) = self.value(key)?.as_array() else {
-            self.problem(key, wanted);
+        let lists = self
+            .value(key)?
+            .as_array()
+            .filter(|lists| lists.is_empty() || lists.iter().any(|list| list.get_ref().is_array()));
+        let Some(lists) = lists else {
+            self.refuse(key, wanted);
             return None;
         };
         let mut all = Vec::with_capacity(lists.len());
@@ -153,10 +169,17 @@ impl Section<'_> {
     /// Reads the value of a key, or its default, noting what is wanted when it is something else.
     pub(super) fn read<T>(&mut self, key: &Key, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Option<T> {
         match (self.value(key), key.absent) {
-            (Some(found), _) => read(found).map_err(|wanted| self.problem(key, wanted)).ok(),
+            (Some(found), _) => read(found).map_err(|wanted| self.refuse(key, wanted)).ok(),
             (None, Absent::Value(default)) => read(DeValue::parse(default).ok()?.get_ref()).ok(),
             (None, _) => None,
         }
+    }
+
+    /// Notes that the key's value is not what is wanted, with what was probably meant.
+    fn refuse(&mut self, key: &Key, wanted: impl Display) {
+        let found = self.table.get(key.name);
+        let help = found.and_then(|found| meant::value(key, found.get_ref(), &self.source.excerpt(&found.span())));
+        self.problem_at(key.name, wanted, help);
     }
 
     /// The items of a list, noting each that is wrong.
@@ -190,7 +213,7 @@ impl Section<'_> {
         let list = match self.value(key)? {
             DeValue::Array(list) if (1..=most).contains(&list.len()) => list,
             _ => {
-                self.problem(key, wanted);
+                self.refuse(key, wanted);
                 return None;
             }
         };

@@ -270,37 +270,3 @@ pub const TASK_SIMULATE_KEYS: &[Key] = &[RUN];
 
 /// What a worker or task may be called.
 pub(super) const NAME_PATTERN: &str = "^[A-Za-z0-9_-]{1,64}$";
-
-/// The one of `known` that `found` was probably meant to be.
-pub(super) fn suggestion<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let found = found.to_lowercase().replace('_', "-");
-    // One slip in three letters; beyond that a suggestion is a guess.
-    let reach = (found.chars().count() / 3).max(1);
-    let distance = |name: &str| match name.starts_with(&found) && found.len() >= 3 {
-        true => 1, // an abbreviation
-        false => strsim::damerau_levenshtein(&found, &name.to_lowercase()),
-    };
-    let nearest = known.into_iter().map(|name| (distance(name), name)).min_by_key(|(distance, _)| *distance)?;
-    (nearest.0 <= reach).then_some(nearest.1)
-}
-
-/// The same as a help for a word in quotes.
-pub(super) fn did_you_mean<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    suggestion(found, known).map(|near| format!("did you mean \"{near}\"?"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slips_are_recognised_and_strangers_are_not() {
-        let near = |found| suggestion(found, WORKER_KEYS.iter().chain(TASK_KEYS).map(|key| key.name));
-        assert_eq!(near("rat"), Some("rate"));
-        assert_eq!(near("max_catch_up"), Some("max-catch-up"));
-        assert_eq!(near("prio"), Some("priority"));
-        assert_eq!(near("Worker"), Some("worker"));
-        assert_eq!(near("colour"), None);
-        assert_eq!(near(""), None);
-    }
-}

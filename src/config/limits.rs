@@ -52,7 +52,12 @@ pub(super) fn number_of(wanted: &Value, found: &DeValue<'_>) -> Result<f64, Stri
 }
 
 pub(super) fn integer(wanted: &Value, found: &DeValue<'_>) -> Result<i64, String> {
-    let number = found.as_integer().and_then(|number| i64::from_str_radix(number.as_str(), number.radix()).ok());
+    let number = whole(found);
+    // Limits as the number is written: an address of a chip is 0x48 to everybody.
+    let shown = |limit: i64| match found.as_integer().map(|number| number.radix()) {
+        Some(16) => format!("{limit:#04x}"),
+        _ => limit.to_string(),
+    };
     let (min, max, or) = match *wanted {
         Value::Integer { min, max } => (min, max, ""),
         Value::NumberOrName { min, max } | Value::NumbersOrNames { min, max, .. } => {
@@ -62,8 +67,13 @@ pub(super) fn integer(wanted: &Value, found: &DeValue<'_>) -> Result<i64, String
     };
     number.filter(|number| (min..=max).contains(number)).ok_or_else(|| match max {
         i64::MAX => format!("must be a whole number, at least {min}{or}"),
-        _ => format!("must be a whole number from {min} to {max}{or}"),
+        _ => format!("must be a whole number from {} to {}{or}", shown(min), shown(max)),
     })
+}
+
+/// The whole number that was found, in any range.
+pub(super) fn whole(found: &DeValue<'_>) -> Option<i64> {
+    found.as_integer().and_then(|number| i64::from_str_radix(number.as_str(), number.radix()).ok())
 }
 
 pub(super) fn byte(found: &DeValue<'_>) -> Result<u8, String> {

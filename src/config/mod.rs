@@ -31,6 +31,7 @@ mod key;
 mod keys;
 mod kinds;
 mod limits;
+mod meant;
 mod merge;
 mod record;
 mod rules;

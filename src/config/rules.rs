@@ -2,8 +2,8 @@
 
 use super::error;
 use super::key::{Absent, Key, Needs, Rule, Value};
-use super::keys::suggestion;
 use super::limits;
+use super::meant;
 use super::section::Section;
 
 impl Section<'_> {
@@ -20,6 +20,7 @@ impl Section<'_> {
             if let Absent::Refused { unless, hint } = key.absent
                 && key.value != Value::Kind
                 && !self.has(key)
+                && !self.is_misspelt(|meant| meant == key.name || unless.contains(&meant), keys)
                 && !unless.iter().any(|other| self.is_there(other))
                 && key.rules.iter().all(|rule| self.holds(rule, keys, &[]))
             {
@@ -57,6 +58,13 @@ impl Section<'_> {
         }
     }
 
+    /// Whether an unknown key was probably meant to be this one: then that problem says all.
+    fn is_misspelt(&self, this: impl Fn(&str) -> bool, keys: &[&Key]) -> bool {
+        let known: Vec<_> = keys.iter().map(|key| key.name).collect();
+        let mut written = self.table.keys().map(|key| -> &str { key.get_ref() });
+        written.any(|key| !known.contains(&key) && meant::key(key, &known).is_some_and(&this))
+    }
+
     /// Whether this table has the key or, for `../KEY`, the one around it.
     fn is_there(&self, key: &str) -> bool {
         match key.strip_prefix("../") {
@@ -68,15 +76,16 @@ impl Section<'_> {
     /// Refuses every key that is not among `known`. `closed` is false when the full list could not be found out: then
     /// only what looks like a slip is refused.
     pub(super) fn refuse_unknown(&mut self, known: &[&str], closed: bool) {
-        for name in self.table.keys() {
+        for (name, value) in self.table {
             let key: &str = name.get_ref();
-            let near = suggestion(key, known.iter().copied());
+            let near = meant::key(key, known);
             if known.contains(&key) || (near.is_none() && !closed) {
                 continue;
             }
             let help = match near {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("known keys: {}", known.join(", ")),
+                None => meant::elsewhere(&self.path, key, value.get_ref())
+                    .unwrap_or_else(|| format!("known keys: {}", known.join(", "))),
             };
             let mut problem = error::problem(self.source, &self.path, key, name.span(), false, "unknown key");
             problem.help = Some(help);

@@ -5,6 +5,7 @@ use super::identity::identity;
 use super::key::Key;
 use super::keys::*;
 use super::kinds::{Blueprint, Kind, Kinds};
+use super::meant::did_you_mean;
 use super::record::RecordConfig;
 use super::section::Section;
 use super::types::{OverrunLimit, TaskConfig};

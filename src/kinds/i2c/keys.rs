@@ -112,7 +112,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         NumberOrName::Number(number) => u32::try_from(number).ok().map(Bus::Number),
         NumberOrName::Name(name) => Some(Bus::of(name)),
     });
-    let address = section.integer(&ADDRESS);
+    let address = section.integer_or_help(&ADDRESS, seven_bits);
     let init = section.bytes(&INIT).unwrap_or_default();
     let (force, auto_increment) = (section.boolean(&FORCE_ADDRESS), section.boolean(&AUTO_INCREMENT));
     let missing = Missing::of(section);
@@ -121,6 +121,16 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let label = Label::new(format!("chip {address:#04x} on {bus}"), section.name());
     let settings = ChipSettings { bus, address, force: force?, auto_increment: auto_increment?, init, values };
     Some(Blueprint::new(move || Ok(Box::new(I2c::open(label, settings, missing)?) as Box<dyn Task>)))
+}
+
+/// What to write for an address of 8 bits, whose lowest bit tells reading from writing.
+fn seven_bits(address: i64) -> Option<String> {
+    let seven = address >> 1;
+    (address > 0x77 && (0x03..=0x77).contains(&seven)).then(|| {
+        format!(
+            "{address:#04x} looks like an address in 8 bits, with the bit for reading; in 7 bits it is {seven:#04x}"
+        )
+    })
 }
 
 /// The values that the tables of a section describe.
