@@ -103,6 +103,7 @@ pub use task::{Column, Task, Tick, TickError};
 /// What the tests and benches of this crate use beside the public API. Any release may change it.
 #[doc(hidden)]
 pub mod internals {
+    pub use crate::cli::EXIT_CODES;
     pub use crate::daemon::{Connections, Loader, Options, Requests, SimulateOptions, run as run_daemon, simulate};
     pub use crate::kinds::sensor::{BufferSettings, ByName, SensorSettings, Source, open_under as open_sensor_under};
     #[cfg(feature = "video")]

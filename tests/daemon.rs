@@ -17,6 +17,12 @@ fn run_to_success(config: &str, length: &str) -> Ended {
     ended
 }
 
+/// Asserts that it ran, and for what reason not all is well; `None`: it is.
+fn assert_reason(ended: &Ended, reason: Option<&str>) {
+    assert_eq!(ended.status.code(), Some(reason.is_some().into()), "{}", ended.describe());
+    assert_eq!(ended.summary()["reason"].as_str(), reason, "{}", ended.describe());
+}
+
 #[test]
 fn the_demo_counts_are_exact() {
     let summary = run_to_success(include_str!("../config/demo.toml"), "5s").summary();
@@ -98,7 +104,8 @@ fn a_panic_ends_only_its_task() {
         "[task.panicking]\nkind = \"load\"\nrate = 100\nfault = \"panic\"\nfault-every = 20\n\
          overrun = \"credit\"\nmax-debt = \"1h\"\n{STEADY}"
     );
-    let ended = run_to_success(&config, "1s");
+    let ended = run(&config, &["--for", "1s", "--json"]).wait();
+    assert_reason(&ended, Some("task panicking was disabled"));
     let summary = ended.summary();
     let panicking = task(&summary, "panicking");
     assert_eq!((count(panicking, "ran"), count(panicking, "due"), count(panicking, "errors")), (20, 100, 1));
@@ -119,7 +126,8 @@ fn a_panic_honours_on_error() {
         )
     };
     for (on_error, ran, errors, disabled) in [("continue", 100, 5, false), ("disable", 20, 1, true)] {
-        let ended = run_to_success(&config(on_error), "1s");
+        let ended = run(&config(on_error), &["--for", "1s", "--json"]).wait();
+        assert_reason(&ended, disabled.then_some("task panicking was disabled"));
         let summary = ended.summary();
         let panicking = task(&summary, "panicking");
         assert_eq!((count(panicking, "ran"), count(panicking, "errors")), (ran, errors), "{on_error}");
@@ -144,7 +152,8 @@ fn failing(on_error: &str) -> String {
 #[test]
 fn an_error_is_counted_or_ends_its_task() {
     for (on_error, ran, errors, disabled) in [("continue", 100, 10, false), ("disable", 10, 1, true)] {
-        let ended = run_to_success(&failing(on_error), "1s");
+        let ended = run(&failing(on_error), &["--for", "1s", "--json"]).wait();
+        assert_reason(&ended, disabled.then_some("task failing was disabled"));
         let summary = ended.summary();
         let failing = task(&summary, "failing");
         assert_eq!((count(failing, "ran"), count(failing, "errors")), (ran, errors), "{on_error}");
@@ -176,7 +185,9 @@ fn overrunning(keys: &str) -> String {
 
 #[test]
 fn the_overrun_limit_ends_only_its_task() {
-    let ended = run_to_success(&overrunning("run = \"2ms\"\non-overrun-limit = \"disable\""), "1s");
+    let config = overrunning("run = \"2ms\"\non-overrun-limit = \"disable\"");
+    let ended = run(&config, &["--for", "1s", "--json"]).wait();
+    assert_reason(&ended, Some("task overrunning was disabled"));
     let summary = ended.summary();
     let overrunning = task(&summary, "overrunning");
     assert_eq!((count(overrunning, "ran"), count(overrunning, "overruns")), (4, 4), "one more than the limit");
@@ -249,10 +260,10 @@ fn a_recording_has_a_row_for_every_tick() {
 /// Asserts, for a recording that ran out of space: the file holds as many whole rows as the summary states, the other rows
 /// are counted as lost, and the task ran throughout.
 fn assert_only_rows_are_lost(ended: &Ended, disk: &Path) {
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let summary = ended.summary();
     let uptime = task(&summary, "uptime");
     let (written, lost) = (count(&uptime["recorded"], "rows"), count(&uptime["recorded"], "lost"));
+    assert_reason(ended, Some(&format!("the recording of task uptime lost {lost} rows, blocks or ticks")));
     println!("ran {}, written {written}, lost {lost}", count(uptime, "ran"));
     assert_eq!(rows(&disk.join("uptime.csv")).len() as u64, written);
     assert_eq!(written + lost, count(uptime, "ran"));

@@ -3,7 +3,7 @@
 
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts, Key, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
-use hertzd::internals::Message;
+use hertzd::internals::{EXIT_CODES, Message};
 use hertzd::pacing::{Excess, FixedStep, Rate};
 use hertzd::time::{Instant, Span};
 use std::collections::HashMap;
@@ -81,7 +81,6 @@ fn rows(keys: &[Key]) -> String {
     keys.iter().map(row).fold(head.to_owned(), |all, row| all + &row)
 }
 
-/// The text between `<!-- keys of NAME -->` and `<!-- end -->` is generated from the tables; `UPDATE_DOCS=1` rewrites it.
 #[test]
 fn the_tables_of_keys_are_those_of_the_source() {
     let path = root().join("docs/configuration.md");
@@ -101,22 +100,36 @@ fn the_tables_of_keys_are_those_of_the_source() {
             }
         }
     }
-    let mut made = page.clone();
-    for (name, keys) in &tables {
-        let begin = format!("<!-- keys of {name} -->\n");
-        let (before, rest) = made.split_once(&begin).unwrap_or_else(|| panic!("no table of the keys of {name}"));
-        let (_, after) = rest.split_once("<!-- end -->").unwrap();
-        made = format!("{before}{begin}{}<!-- end -->{after}", rows(keys));
-    }
+    let made: Vec<_> = tables.iter().map(|(name, keys)| (format!("keys of {name}"), rows(keys))).collect();
     for name in page.split("<!-- keys of ").skip(1).filter_map(|rest| rest.split(" -->").next()) {
         let left_out = kinds.left_out().any(|kind| name.split('.').next() == Some(kind));
         assert!(left_out || tables.iter().any(|(known, _)| known == name), "no kind has the keys of {name}");
     }
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &made).unwrap();
+    assert_generated("docs/configuration.md", &made);
+}
+
+/// Compares each text between `<!-- NAME -->` and `<!-- end -->` on a page with the one made from the source; with
+/// `UPDATE_DOCS=1` it is rewritten first.
+fn assert_generated(page: &str, made: &[(String, String)]) {
+    let path = root().join(page);
+    let mut wanted = fs::read_to_string(&path).unwrap();
+    for (name, text) in made {
+        let begin = format!("<!-- {name} -->\n");
+        let (before, rest) = wanted.split_once(&begin).unwrap_or_else(|| panic!("{page} has no place for {name}"));
+        let (_, after) = rest.split_once("<!-- end -->").unwrap();
+        wanted = format!("{before}{begin}{text}<!-- end -->{after}");
     }
-    let page = fs::read_to_string(&path).unwrap();
-    assert!(page == made, "docs/configuration.md differs from the keys; write it with UPDATE_DOCS=1");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &wanted).unwrap();
+    }
+    let found = fs::read_to_string(&path).unwrap();
+    assert!(found == wanted, "{page} differs from the source; write it with UPDATE_DOCS=1");
+}
+
+#[test]
+fn the_exit_codes_are_those_of_the_source() {
+    let rows = EXIT_CODES.map(|(code, when)| format!("| {code} | {when} |\n")).concat();
+    assert_generated("docs/summary.md", &[("exit codes".into(), format!("| code | when |\n| --- | --- |\n{rows}"))]);
 }
 
 #[test]

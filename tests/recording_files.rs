@@ -58,7 +58,7 @@ fn reload_with(running: &mut Running, config: &str, logged: &str) {
 fn stop(running: Running) -> Ended {
     running.signal("TERM");
     let ended = running.wait();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
+    ended.assert_no_fault();
     ended
 }
 

@@ -188,6 +188,8 @@ fn a_mailbox_keeps_the_latest_and_counts_the_rest() {
         assert_eq!((text.lines().count() as u64 - 1, rows + lost), (rows, count(of, "ran")), "{queue}");
         // The recorder rests 50 ms between two looks, and finds one at each.
         assert!((queue == "mailbox") == (lost > 0), "{queue}: {rows} rows, {lost} lost");
+        // That was asked for.
+        assert_eq!((count(part, "replaced"), &summary["well"]), (lost, &true.into()), "{queue}");
     }
     let ended = run("[task.a]\nkind = \"load\"\nrate = 1\nqueue = \"mailbox\"\n", &["--for", "1s"]).wait();
     assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
@@ -249,7 +251,7 @@ fn a_full_disk_costs_messages_and_nothing_else_until_there_is_room_again() {
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", &script.replace(HERE, here)]);
     let ended = start(folder, command).wait();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.describe());
     let summary = ended.summary();
     for (name, due) in [("csv", 7_000), ("mcap", 3_500)] {
         let (of, part) = (task(&summary, name), recorded(&summary, name));

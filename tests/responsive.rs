@@ -313,7 +313,7 @@ fn a_reload_that_hangs_holds_up_neither_status_nor_stop() {
     let before = count(task(&snapshot(&running), "uptime"), "ran");
     wait_for_snapshot(&mut running, "it ticks", |seen| count(task(seen, "uptime"), "ran") > before + 50);
     let ended = stop_with_sigterm(running, STOP);
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
+    ended.assert_no_fault();
     let summary = ended.summary();
     let uptime = task(&summary, "uptime");
     assert_eq!(count(&uptime["recorded"], "rows") + count(&uptime["recorded"], "lost"), count(uptime, "ran"));

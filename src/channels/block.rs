@@ -70,7 +70,7 @@ impl BlockSender {
             return false;
         }
         let head = [head.n, word(head.at.nanos()), head.index, length as u64];
-        let taken = match &mut self.queue {
+        match &mut self.queue {
             Sender::Fifo(producer) => {
                 let room = producer.slots() >= HEAD + length;
                 if room {
@@ -82,17 +82,14 @@ impl BlockSender {
                         let _ = producer.push_entire_slice(piece);
                     }
                 }
+                self.traffic.count(room);
                 room
             }
             Sender::Mailbox(sender) => {
-                if sender.post(head.into_iter().chain(words(pieces))) {
-                    self.traffic.count(false);
-                }
+                self.traffic.count_posted(sender.post(head.into_iter().chain(words(pieces))));
                 true
             }
-        };
-        self.traffic.count(taken);
-        taken
+        }
     }
 }
 

@@ -35,13 +35,22 @@ pub enum Queue {
 pub struct Traffic {
     sent: AtomicU64,
     dropped: AtomicU64,
+    replaced: AtomicU64,
 }
 
 impl Traffic {
-    /// Counts one item. There is one writer, so a load and a store are enough, and cheaper than a locked addition.
+    /// Counts one item.
     pub(crate) fn count(&self, taken: bool) {
-        let count = if taken { &self.sent } else { &self.dropped };
-        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        increment(if taken { &self.sent } else { &self.dropped });
+    }
+
+    /// Counts one item of a mailbox, and the one before it as dropped if it was replaced.
+    pub(crate) fn count_posted(&self, replaced: bool) {
+        if replaced {
+            increment(&self.dropped);
+            increment(&self.replaced);
+        }
+        increment(&self.sent);
     }
 
     /// Items that were accepted.
@@ -49,10 +58,20 @@ impl Traffic {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Items that found no room.
+    /// Items that found no room, or that a newer one replaced in a mailbox.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
+
+    /// Of those, the ones that were replaced in a mailbox.
+    pub fn replaced(&self) -> u64 {
+        self.replaced.load(Ordering::Relaxed)
+    }
+}
+
+/// Adds one. There is one writer, so a load and a store are enough, and cheaper than a locked addition.
+fn increment(count: &AtomicU64) {
+    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
 #[derive(Debug)]

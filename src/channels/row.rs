@@ -54,12 +54,7 @@ impl RowSender {
                 let chunk = producer.write_chunk_uninit(HEAD + row.values.len());
                 self.traffic.count(chunk.map(|chunk| chunk.fill_from_iter(words)).is_ok());
             }
-            Sender::Mailbox(sender) => {
-                if sender.post(words) {
-                    self.traffic.count(false);
-                }
-                self.traffic.count(true);
-            }
+            Sender::Mailbox(sender) => self.traffic.count_posted(sender.post(words)),
         }
     }
 }

@@ -14,11 +14,12 @@ mod simulate;
 mod stop;
 
 pub use app::{App, DEMO_CONFIG, SYSTEM_CONFIG};
+pub use stop::EXIT_CODES;
 
 use app::{ConfigArg, Source};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
-use stop::{CONFIGURATION, INTERNAL, PERMISSION, Stop, USAGE, coloured, print, span};
+use stop::{Stop, USAGE, coloured, print, span};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -31,8 +32,9 @@ use stop::{CONFIGURATION, INTERNAL, PERMISSION, Stop, USAGE, coloured, print, sp
         hertzd check my.toml && hertzd run my.toml   check a configuration, then run it\n  \
         hertzd simulate my.toml --for 1h             an hour in seconds\n\n\
         Without CONFIG, /etc/hertzd/hertzd.toml is used, or the embedded demo if\n\
-        that is missing. Exit status: 0; 64 wrong usage; 70 a fault, or a task with\n\
-        on-error = \"exit\"; 77 refused by the kernel; 78 wrong configuration.\n\
+        that is missing. Exit codes: 0 everything that was asked for happened; 1 it\n\
+        ran, but not all is well; 64 wrong usage; 70 a fault; 77 refused by the\n\
+        kernel; 78 wrong configuration. hertzd(8) says more.\n\
         HERTZD_LOG sets how much is logged: error, warn, info, debug or trace."
 )]
 struct CommandLine {

@@ -71,8 +71,9 @@ fn run_logged(app: App, args: RunArgs, log: Log) -> Result<(), Stop> {
             .and_then(|text| print(&(text + "\n"))),
         false => print(&table(&outcome.summary, coloured(&io::stdout()))),
     };
-    // A fault counts for more than a reader that has gone.
-    outcome.fault.map_or(printed, |fault| Err(Stop::Fault(fault)))
+    // A fault counts for more than a reader that has gone, and that for more than what the summary says.
+    outcome.fault.map_or(printed, |fault| Err(Stop::Fault(fault)))?;
+    outcome.summary.reason.map_or(Ok(()), |reason| Err(Stop::Unwell(reason)))
 }
 
 /// Reads the configuration, on a thread where that may block. Which one it is, is decided once.

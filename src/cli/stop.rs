@@ -1,4 +1,6 @@
 //! How a command ends, and what it writes to the terminal: exit codes, errors, colours, lengths of time.
+//!
+//! [`EXIT_CODES`] is the one list of exit codes: the manual page and docs/summary.md show it.
 
 use crate::config::Problems;
 use crate::sys::fd::write_within;
@@ -6,6 +8,8 @@ use crate::time::Span;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
+/// It ran, but not everything that was asked for happened.
+const UNWELL: u8 = 1;
 /// The command line was wrong.
 pub(super) const USAGE: u8 = 64;
 /// A fault of the program, of a task that may end it, or of the system.
@@ -14,6 +18,34 @@ pub(super) const INTERNAL: u8 = 70;
 pub(super) const PERMISSION: u8 = 77;
 /// The configuration was wrong.
 pub(super) const CONFIGURATION: u8 = 78;
+
+/// Every exit code, and when a command ends with it.
+pub const EXIT_CODES: [(u8, &str); 8] = [
+    (0, "Everything that was asked for happened: the end of `--for`, or stopped by SIGINT or SIGTERM."),
+    (
+        UNWELL,
+        "`run`: it ran, but a task was disabled (by an error, a panic or its `overrun-limit`), or a recording lost rows, \
+         blocks or ticks. The reason is on stderr, and in the summary.",
+    ),
+    (USAGE, "The command line was wrong."),
+    (
+        INTERNAL,
+        "A fault: a task with `on-error = \"exit\"` failed or one with `on-overrun-limit = \"exit\"` reached its limit, a \
+         thread died or did not stop in time, or the system refused something essential; `status`, `reload`, `check \
+         --against-running`: no daemon answers, or the answer names another process than the one that listens at the socket.",
+    ),
+    (
+        PERMISSION,
+        "The kernel refused the policy, and `require-realtime` is set; `reload`: the daemon belongs to another user.",
+    ),
+    (
+        CONFIGURATION,
+        "The configuration is wrong, or one of its tasks cannot be built; nothing was started. `reload`: the daemon refused \
+         it, and nothing was changed.",
+    ),
+    (130, "A second SIGINT ended the program at once, without a summary."),
+    (143, "A second SIGTERM ended the program at once, without a summary."),
+];
 
 /// How long output waits for a reader of stdout that takes nothing, and an error for one of stderr.
 const STDOUT_PATIENCE: Span = Span::from_seconds(10);
@@ -33,6 +65,8 @@ pub(super) enum Stop {
     /// An option contradicts the configuration.
     Usage(String),
     Fault(String),
+    /// It ran, but not everything that was asked for happened.
+    Unwell(String),
     /// The reader of stdout has closed it.
     StdoutClosed,
     /// The reason is in the log already; this is the exit status.
@@ -71,6 +105,7 @@ impl Stop {
             Self::Permission(text) => Some((text.clone(), PERMISSION)),
             Self::Usage(text) => Some((text.clone(), USAGE)),
             Self::Fault(text) => Some((text.clone(), INTERNAL)),
+            Self::Unwell(text) => Some((format!("not well: {text}"), UNWELL)),
             Self::StdoutClosed | Self::Logged(_) => None,
         }
     }

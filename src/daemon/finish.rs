@@ -86,7 +86,7 @@ pub(super) fn finish(host: &Host, mut set: RunningSet, threads: Threads, mut fau
             fault = Some(text);
         }
     }
-    let summary = summary::of_set(host, &set, builder.memory_locked(), &view, &outputs, now);
+    let mut summary = summary::of_set(host, &set, builder.memory_locked(), &view, &outputs, now);
     builder.close(set);
     if metrics.finish(LOG_PATIENCE) == MetricsEnd::Panicked {
         fault = Some("the metrics thread panicked; please report this".into());
@@ -98,6 +98,7 @@ pub(super) fn finish(host: &Host, mut set: RunningSet, threads: Threads, mut fau
             warn!("the builder thread is stuck while {activity}; exiting without it");
         }
     }
+    summary.object(fault.clone());
     info!(ticks = view.totals.ticks, overruns = view.totals.overruns, skipped = view.totals.skipped, "stopped");
     Outcome { summary, fault }
 }

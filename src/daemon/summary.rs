@@ -11,6 +11,7 @@ use crate::config::TaskConfig;
 use crate::log::journal;
 use crate::metrics::{
     GrantedSummary, HostSummary, JournalSummary, RecordsSummary, Summary, TaskSnapshot, TaskSummary, WorkerSummary,
+    trouble,
 };
 use crate::recording::OutputState;
 use crate::sys::host::Host;
@@ -101,8 +102,10 @@ pub(super) fn summary(
     records: RecordsSummary,
 ) -> Summary {
     let journal = JournalSummary { sent: journal::sent(), lost: journal::lost() };
-    Summary {
+    let mut summary = Summary {
         version: 1,
+        well: true,
+        reason: None,
         host: HostSummary {
             kernel: host.kernel.clone(),
             cpus: host.cpus,
@@ -113,7 +116,10 @@ pub(super) fn summary(
         tasks,
         records,
         journal: (journal.sent + journal.lost > 0).then_some(journal),
-    }
+    };
+    let trouble = trouble(&summary);
+    summary.object(trouble);
+    summary
 }
 
 /// The summary of one task.

@@ -7,6 +7,7 @@ mod cause;
 mod event;
 mod histogram;
 mod summary;
+mod well;
 
 pub(crate) use cause::Cause;
 pub use event::Event;
@@ -16,6 +17,7 @@ pub(crate) use summary::{
     GrantedSummary, HostSummary, JournalSummary, RecordedSummary, RecordsSummary, ValueSummary, WorkerSummary,
 };
 pub use summary::{Summary, TaskSummary};
+pub(crate) use well::trouble;
 
 use crate::channels::TickRecord;
 use crate::pacing::GivenUp;

@@ -11,6 +11,11 @@ use std::collections::BTreeMap;
 pub struct Summary {
     /// Version of this format: 1.
     pub version: u32,
+    /// Everything that was asked for happened; at the end of a run the same as exit code 0.
+    pub well: bool,
+    /// Why not, in one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The machine it ran on.
     pub host: HostSummary,
     /// In the order of declaration.
@@ -130,6 +135,8 @@ pub struct RecordedSummary {
     pub rows: u64,
     /// Rows, blocks and ticks that found no room, in memory or on the disk.
     pub lost: u64,
+    /// Of those, the ones that a newer one replaced, as `queue = "mailbox"` asks for.
+    pub replaced: u64,
     /// Blocks of sound, pictures or samples written.
     pub blocks: u64,
     /// Frames of sound, or samples, in those blocks.

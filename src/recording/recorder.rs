@@ -221,14 +221,17 @@ impl DrainedTask {
         OutputState { id: self.output.id, values: values.collect(), recorded: self.recorded(), dropped: self.dropped() }
     }
 
-    /// What its recording should have had and found no room in a queue.
-    fn dropped(&self) -> u64 {
+    /// The queues of what its recording should have.
+    fn queues(&self) -> impl Iterator<Item = &Traffic> {
         let TaskOutput { content, rows, blocks, recording, ticks, .. } = &self.output;
         let wants_rows = recording.as_ref().is_some_and(|recording| content.has_rows_for(recording.format()));
-        let rows = wants_rows.then(|| rows.traffic().dropped());
-        let blocks = blocks.as_ref().map(|blocks| blocks.traffic().dropped());
-        let ticks = ticks.as_ref().map(|ticks| ticks.dropped());
-        [rows, blocks, ticks].into_iter().flatten().sum()
+        let rows = wants_rows.then(|| rows.traffic());
+        [rows, blocks.as_ref().map(BlockReceiver::traffic), ticks.as_ref()].into_iter().flatten().map(AsRef::as_ref)
+    }
+
+    /// What its recording should have had and found no room in a queue.
+    fn dropped(&self) -> u64 {
+        self.queues().map(Traffic::dropped).sum()
     }
 
     fn recorded(&self) -> Option<RecordedSummary> {
@@ -239,6 +242,7 @@ impl DrainedTask {
             path: recording.path().display().to_string(),
             rows: counts.rows,
             lost: counts.lost + self.dropped(),
+            replaced: self.queues().map(Traffic::replaced).sum(),
             blocks: counts.blocks,
             samples: counts.samples,
             ticks: counts.ticks,

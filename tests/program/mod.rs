@@ -130,7 +130,7 @@ impl Drop for Running {
 }
 
 impl Ended {
-    /// The one line on stdout.
+    /// The one line on stdout. Its counts add up, and the exit code is the one that it calls for.
     pub(crate) fn summary(&self) -> Value {
         let lines: Vec<_> = self.stdout.lines().collect();
         let &[line] = &lines[..] else { panic!("not one line but {}: {}", lines.len(), self.describe()) };
@@ -139,7 +139,20 @@ impl Ended {
         for task in summary["tasks"].as_array().unwrap() {
             assert_eq!(count(task, "ran") + count(task, "skipped"), count(task, "due"), "{task}");
         }
+        match summary["reason"].as_str() {
+            None => assert_eq!((self.status.code(), &summary["well"]), (Some(0), &true.into()), "{}", self.describe()),
+            Some(reason) => {
+                assert!(matches!(self.status.code(), Some(1 | 70)) && summary["well"] == false, "{}", self.describe());
+                assert!(self.status.code() == Some(70) || self.stderr.contains(reason), "{}", self.describe());
+            }
+        }
         summary
+    }
+
+    /// Asserts that it ran and that nothing worse happened than its summary says, such as rows that a slow disk lost.
+    pub(crate) fn assert_no_fault(&self) {
+        assert!(matches!(self.status.code(), Some(0 | 1)), "{}", self.describe());
+        self.summary();
     }
 
     /// The exit status and all output, for the message of an assertion.

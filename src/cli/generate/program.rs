@@ -1,7 +1,7 @@
 //! hertzd(8): from the definition of the command line, with files, environment and signals.
 
 use super::page::Page;
-use crate::cli::{CONFIGURATION, INTERNAL, PERMISSION, SYSTEM_CONFIG, USAGE};
+use crate::cli::{EXIT_CODES, SYSTEM_CONFIG};
 use clap::{Arg, Command};
 use roff::{bold, italic, roman};
 
@@ -76,13 +76,7 @@ pub(super) fn page(mut command: Command) -> String {
     page.section("FILES");
     page.items(FILES);
     page.section("EXIT STATUS");
-    for (code, text) in [
-        (0, "Done, or stopped by a signal."),
-        (USAGE, "Wrong usage."),
-        (INTERNAL, "A fault of the program or the system, or an error of a task with on-error = \"exit\"."),
-        (PERMISSION, "The kernel refused what require-realtime = true asks for."),
-        (CONFIGURATION, "The configuration is wrong; nothing was started or changed."),
-    ] {
+    for (code, text) in EXIT_CODES {
         page.item([bold(code.to_string())], text);
     }
     page.section("ENVIRONMENT");
