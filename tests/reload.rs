@@ -184,7 +184,7 @@ fn a_reload_without_a_daemon_fails_with_a_hint() {
     for socket in [&socket, &folder.path().join("nothing.sock")] {
         let output = Command::new(HERTZD).args(["reload", "--socket"]).arg(socket).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(70) && stderr.contains("is hertzd running?"), "{stderr}");
+        assert!(output.status.code() == Some(69) && stderr.contains("no daemon answers at"), "{stderr}");
     }
 }
 

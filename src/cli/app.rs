@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 /// The configuration that is used when none is named.
 pub const SYSTEM_CONFIG: &str = "/etc/hertzd/hertzd.toml";
 const SYSTEM_DROPINS: &str = "/etc/hertzd/hertzd.d";
+const STDIN_NAME: &str = "standard input";
 const DEMO_NAME: &str = "the embedded demo";
 
 /// The configuration that runs when there is no other.
@@ -47,6 +48,7 @@ impl App {
         let facts = Facts { online_cpus: host.online_cpus, cpu_set_size: cpu_set_size() };
         match source {
             Source::File(path) => Config::load(path, &self.kinds, &facts),
+            Source::StandardInput => Config::read(std::io::stdin().lock(), STDIN_NAME, &self.kinds, &facts),
             Source::Demo => Config::parse(self.demo, DEMO_NAME, &self.kinds, &facts),
         }
     }
@@ -54,14 +56,30 @@ impl App {
 
 #[derive(Debug, Args)]
 pub(super) struct ConfigArg {
-    /// The configuration [default: /etc/hertzd/hertzd.toml, else the embedded demo]
+    /// The configuration, or - for standard input [default: /etc/hertzd/hertzd.toml, else the embedded demo]
     config: Option<PathBuf>,
+    /// The same as CONFIG
+    #[arg(short = 'c', long = "config", value_name = "FILE", conflicts_with = "config")]
+    named: Option<PathBuf>,
+}
+
+impl ConfigArg {
+    fn path(&self) -> Option<&Path> {
+        self.config.as_deref().or(self.named.as_deref())
+    }
+
+    /// Whether the configuration is read from standard input, and so only once.
+    pub(super) fn is_standard_input(&self) -> bool {
+        self.path() == Some(Path::new("-"))
+    }
 }
 
 /// The source of the configuration. Decided once: when its file is removed, a daemon does not reload the demo instead.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
     File(PathBuf),
+    /// Can be read only once.
+    StandardInput,
     Demo,
 }
 
@@ -71,8 +89,9 @@ impl Source {
         // If it cannot be looked at, it exists; and beside a folder of drop-ins the file should exist. In both cases an error
         // is better than the demo.
         let is_there = |path: &&str| Path::new(path).try_exists().unwrap_or(true);
-        match &arg.config {
-            Some(path) => Self::File(path.clone()),
+        match arg.path() {
+            Some(_) if arg.is_standard_input() => Self::StandardInput,
+            Some(path) => Self::File(path.to_owned()),
             None if [SYSTEM_CONFIG, SYSTEM_DROPINS].iter().any(is_there) => Self::File(SYSTEM_CONFIG.into()),
             None => Self::Demo,
         }
@@ -83,6 +102,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
+            Self::StandardInput => STDIN_NAME.fmt(f),
             Self::Demo => write!(f, "{DEMO_NAME} (there is no {SYSTEM_CONFIG})"),
         }
     }

@@ -34,6 +34,33 @@ pub(super) enum LogFormat {
     Journal,
 }
 
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogLevel {
+    /// What ends or harms the run
+    Error,
+    /// Missed ticks, failures, refusals too
+    Warn,
+    /// Starts, stops, reloads too
+    Info,
+    /// What the cool threads do too: files, devices, sets of tasks
+    Debug,
+    /// Every tick too, with its numbers; records of fast tasks may be dropped, and are counted
+    Trace,
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Error => Self::ERROR,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Debug => Self::DEBUG,
+            LogLevel::Trace => Self::TRACE,
+        }
+    }
+}
+
 /// Goes to the start of the line and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
@@ -138,8 +165,8 @@ enum Kind {
     Journal(JournalLayer),
 }
 
-/// Starts logging. `HERTZD_LOG` holds a level, or `target=level` pairs; `info` unless set.
-pub(super) fn start(format: LogFormat) -> Result<Log, Stop> {
+/// Starts logging, at this level or else at that of `HERTZD_LOG`: a level, or `target=level` pairs; `info` unless set.
+pub(super) fn start(format: LogFormat, level: Option<LogLevel>) -> Result<Log, Stop> {
     let kind = match format {
         LogFormat::Text => Kind::Text,
         LogFormat::Json => Kind::Json,
@@ -157,7 +184,7 @@ pub(super) fn start(format: LogFormat) -> Result<Log, Stop> {
     // A line of progress between JSON objects would be one more thing to parse.
     let progress = io::stderr().is_terminal() && !matches!(kind, Kind::Json);
 
-    let asked = std::env::var("HERTZD_LOG").unwrap_or_default();
+    let asked = if level.is_some() { String::new() } else { std::env::var("HERTZD_LOG").unwrap_or_default() };
     // A word that is no level would be taken for the one target to log.
     let parsed = match asked.parse::<LevelFilter>() {
         Ok(level) if !asked.is_empty() => Some(Targets::new().with_default(level)),
@@ -165,7 +192,8 @@ pub(super) fn start(format: LogFormat) -> Result<Log, Stop> {
         Err(_) => asked.parse::<Targets>().ok().filter(|_| asked.contains('=')),
     };
     let understood = parsed.is_some() || asked.is_empty();
-    let filter = parsed.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    let filter =
+        parsed.unwrap_or_else(|| Targets::new().with_default(level.map_or(LevelFilter::INFO, LevelFilter::from)));
     let layer = match kind {
         Kind::Text => tracing_subscriber::fmt::layer()
             .with_target(false)

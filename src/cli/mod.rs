@@ -6,6 +6,7 @@ mod app;
 mod check;
 mod devices;
 mod generate;
+mod habits;
 mod log;
 mod run;
 mod running;
@@ -35,7 +36,8 @@ use stop::{Stop, USAGE, coloured, print, span};
         that is missing. Exit codes: 0 everything that was asked for happened; 1 it\n\
         ran, but not all is well; 64 wrong usage; 70 a fault; 77 refused by the\n\
         kernel; 78 wrong configuration. hertzd(8) says more.\n\
-        HERTZD_LOG sets how much is logged: error, warn, info, debug or trace."
+        HERTZD_LOG or --log-level sets how much is logged: error, warn, info, debug,\n\
+        trace."
 )]
 struct CommandLine {
     #[command(subcommand)]
@@ -58,6 +60,10 @@ enum Command {
     Devices(devices::DevicesArgs),
     /// Print the JSON schema of the configuration, for editors
     Schema,
+    /// Say how the running daemon is stopped: by a signal
+    Stop(habits::StopArgs),
+    /// Print the version
+    Version,
     /// Write the manual pages and shell completions into a folder, for packages
     #[command(hide = true)]
     Generate(generate::GenerateArgs),
@@ -70,7 +76,11 @@ impl App {
             Ok(line) => line,
             Err(error) => {
                 // Help and version are reported as errors too.
-                let _ = error.print();
+                let words: Vec<_> = std::env::args_os().skip(1).collect();
+                match habits::advice(&words).filter(|_| error.use_stderr()) {
+                    Some(advice) => habits::print(&error, &advice),
+                    None => drop(error.print()),
+                }
                 return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
             }
         };
@@ -82,6 +92,8 @@ impl App {
             Command::Reload(args) => running::reload(&args),
             Command::Devices(args) => devices::devices(&self, &args),
             Command::Schema => schema::schema(&self.kinds),
+            Command::Stop(args) => habits::stop(&args),
+            Command::Version => habits::version(),
             Command::Generate(args) => generate::generate(&self, &CommandLine::command(), &args),
         };
         match done {

@@ -1,6 +1,6 @@
 //! `hertzd run`: the main job.
 
-use super::log::{self, Log, LogFormat};
+use super::log::{self, Log, LogFormat, LogLevel};
 use super::{App, ConfigArg, Source, Stop, coloured, print, span};
 use crate::daemon::{self, Connections, Failure, Loader, Options, Progress, Requests};
 use crate::log::LogOutput;
@@ -36,10 +36,13 @@ pub(super) struct RunArgs {
     /// What the log looks like, and where it goes
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "auto")]
     log_format: LogFormat,
+    /// How much is logged [default: $HERTZD_LOG, else info]
+    #[arg(long, value_name = "LEVEL", value_enum)]
+    log_level: Option<LogLevel>,
 }
 
 pub(super) fn run(app: App, args: RunArgs) -> Result<(), Stop> {
-    let log = log::start(args.log_format)?;
+    let log = log::start(args.log_format, args.log_level)?;
     log.end(run_logged(app, args, log))
 }
 
@@ -79,7 +82,8 @@ fn run_logged(app: App, args: RunArgs, log: Log) -> Result<(), Stop> {
 /// Reads the configuration, on a thread where that may block. Which one it is, is decided once.
 fn loader(app: App, config: ConfigArg) -> Loader {
     let mut source = None;
-    Loader::new(move || {
+    let standard_input = config.is_standard_input();
+    let load = move || {
         let first = source.is_none();
         let source = source.get_or_insert_with(|| Source::of(&config));
         let config = app.load(source)?;
@@ -87,7 +91,8 @@ fn loader(app: App, config: ConfigArg) -> Loader {
             info!(tasks = config.tasks.len(), workers = config.workers.len(), "the configuration is {source}");
         }
         Ok(config)
-    })
+    };
+    if standard_input { Loader::once(load) } else { Loader::new(load) }
 }
 
 /// By default in the folder that the service manager has made for it.

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-const SERVICE_SOCKET: &str = "/run/hertzd/status.sock";
+pub(super) const SERVICE_SOCKET: &str = "/run/hertzd/status.sock";
 
 /// How often a daemon is asked whether it has reloaded.
 const ASK_EVERY: Span = Span::from_millis(20);
@@ -55,6 +55,12 @@ pub(super) struct ReloadArgs {
     /// How long to wait for the daemon's answer
     #[arg(long, value_name = "DURATION", value_parser = super::span, default_value = "30s")]
     timeout: Span,
+}
+
+impl SocketArg {
+    pub(super) fn is(&self, path: &str) -> bool {
+        self.socket.as_os_str() == path
+    }
 }
 
 /// The parts of a snapshot that these commands read.
@@ -165,7 +171,12 @@ fn connect(SocketArg { socket }: &SocketArg) -> Result<UnixStream, Stop> {
         ))
     })?;
     connected.map_err(|reason| {
-        Stop::Fault(format!("{shown}: {reason}; is hertzd running? For another daemon, pass --socket"))
+        let start = match socket.as_os_str() == SERVICE_SOCKET {
+            true => "`sudo systemctl start hertzd` starts the service; name the socket of another daemon with --socket"
+                .into(),
+            false => format!("`hertzd run --status-socket {shown}` starts one"),
+        };
+        Stop::Unavailable(format!("no daemon answers at {shown}: {reason}; {start}"))
     })
 }
 

@@ -12,6 +12,8 @@ use std::process::ExitCode;
 const UNWELL: u8 = 1;
 /// The command line was wrong.
 pub(super) const USAGE: u8 = 64;
+/// No daemon answers.
+const UNAVAILABLE: u8 = 69;
 /// A fault of the program, of a task that may end it, or of the system.
 pub(super) const INTERNAL: u8 = 70;
 /// The kernel refused what `require-realtime` demands, or a signal.
@@ -20,19 +22,21 @@ pub(super) const PERMISSION: u8 = 77;
 pub(super) const CONFIGURATION: u8 = 78;
 
 /// Every exit code, and when a command ends with it.
-pub const EXIT_CODES: [(u8, &str); 8] = [
+pub const EXIT_CODES: [(u8, &str); 9] = [
     (0, "Everything that was asked for happened: the end of `--for`, or stopped by SIGINT or SIGTERM."),
     (
         UNWELL,
         "`run`: it ran, but a task was disabled (by an error, a panic or its `overrun-limit`), or a recording lost rows, \
          blocks or ticks. The reason is on stderr, and in the summary.",
     ),
-    (USAGE, "The command line was wrong."),
+    (USAGE, "The command line was wrong; `stop`: it only says how a daemon is stopped."),
+    (UNAVAILABLE, "`status`, `reload`, `stop`, `check --against-running`: no daemon listens at the socket."),
     (
         INTERNAL,
         "A fault: a task with `on-error = \"exit\"` failed or one with `on-overrun-limit = \"exit\"` reached its limit, a \
          thread died or did not stop in time, or the system refused something essential; `status`, `reload`, `check \
-         --against-running`: no daemon answers, or the answer names another process than the one that listens at the socket.",
+         --against-running`: the daemon gives no answer, or one that names another process than the one that listens at the \
+         socket.",
     ),
     (
         PERMISSION,
@@ -64,6 +68,8 @@ pub(super) enum Stop {
     Permission(String),
     /// An option contradicts the configuration.
     Usage(String),
+    /// No daemon answers.
+    Unavailable(String),
     Fault(String),
     /// It ran, but not everything that was asked for happened.
     Unwell(String),
@@ -104,6 +110,7 @@ impl Stop {
             Self::Refused(text) => Some((text.clone(), CONFIGURATION)),
             Self::Permission(text) => Some((text.clone(), PERMISSION)),
             Self::Usage(text) => Some((text.clone(), USAGE)),
+            Self::Unavailable(text) => Some((text.clone(), UNAVAILABLE)),
             Self::Fault(text) => Some((text.clone(), INTERNAL)),
             Self::Unwell(text) => Some((format!("not well: {text}"), UNWELL)),
             Self::StdoutClosed | Self::Logged(_) => None,

@@ -9,6 +9,7 @@ use super::source::Source;
 use super::types::{Config, Facts};
 use super::{merge, task, worker};
 use crate::pacing::Rate;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +27,17 @@ impl Config {
         let config = understand(&texts, problems, kinds, facts)?;
         let files = read.into_iter().map(|(path, _)| path).collect();
         Ok(Self { files, ..config })
+    }
+
+    /// Reads a configuration of at most 1 MiB, which messages call `name`; there are no drop-ins.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, or why it could not be read.
+    pub fn read(reader: impl io::Read, name: &str, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
+        match files::limited(reader) {
+            Ok(bytes) => Self::parse(bytes, name, kinds, facts),
+            Err(reason) => understand(&[], vec![files::unreadable(Path::new(name), &reason)], kinds, facts),
+        }
     }
 
     /// Reads a configuration from its text, which messages call `name`.

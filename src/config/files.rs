@@ -25,16 +25,16 @@ pub(super) fn read(path: &Path) -> (Vec<(PathBuf, Vec<u8>)>, Vec<Problem>) {
     for (path, bytes) in all {
         match bytes {
             Ok(bytes) => read.push((path, bytes)),
-            Err(reason) => problems.push(Problem {
-                span: None,
-                table: String::new(),
-                key: String::new(),
-                message: printable(&format!("{} {reason}", path.display())),
-                help: None,
-            }),
+            Err(reason) => problems.push(unreadable(&path, &reason)),
         }
     }
     (read, problems)
+}
+
+/// The problem with a file that could not be read.
+pub(super) fn unreadable(path: &Path, reason: &str) -> Problem {
+    let message = printable(&format!("{} {reason}", path.display()));
+    Problem { span: None, table: String::new(), key: String::new(), message, help: None }
 }
 
 /// Where the drop-ins of a file are; `None` for a file that has none because its name does not end in `.toml`.
@@ -71,12 +71,15 @@ fn drop_in(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, String> {
+    limited(File::open(path).map_err(|reason| format!("cannot be read: {reason}"))?)
+}
+
+/// All bytes, of which there may be 1 MiB.
+pub(super) fn limited(reader: impl Read) -> Result<Vec<u8>, String> {
     // Also stops at the end of nothing: /dev/zero is a path like any other.
     let limit = u64::try_from(MAX_BYTES + 1).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
-        .map_err(|reason| format!("cannot be read: {reason}"))?;
+    reader.take(limit).read_to_end(&mut bytes).map_err(|reason| format!("cannot be read: {reason}"))?;
     if bytes.len() > MAX_BYTES {
         return Err("is larger than the limit of 1 MiB".to_owned());
     }

@@ -40,14 +40,23 @@ impl Loader {
     pub fn new(mut load: impl FnMut() -> Result<Config, Problems> + Send + 'static) -> Self {
         Self(Box::new(move || load().map_err(Failure::Config)))
     }
+
+    /// Reads it by `load` at the start; it cannot be read again, so reloads are refused.
+    pub fn once(load: impl FnOnce() -> Result<Config, Problems> + Send + 'static) -> Self {
+        let mut load = Some(load);
+        Self(Box::new(move || match load.take() {
+            Some(load) => load().map_err(Failure::Config),
+            None => {
+                Err(Failure::Permission("this configuration cannot be read again; restart hertzd to change it".into()))
+            }
+        }))
+    }
 }
 
-/// A configuration that cannot be read again: reloads are refused.
+/// A configuration that cannot be read again.
 impl From<Config> for Loader {
     fn from(config: Config) -> Self {
-        let mut config = Some(config);
-        let again = || Failure::Permission("this configuration cannot be read again".into());
-        Self(Box::new(move || config.take().ok_or_else(again)))
+        Self::once(move || Ok(config))
     }
 }
 

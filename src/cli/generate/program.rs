@@ -29,7 +29,10 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 const ENVIRONMENT: &[(&str, &str)] = &[
-    ("HERTZD_LOG", "Log level: error, warn, info (the default), debug or trace; or target=level pairs."),
+    (
+        "HERTZD_LOG",
+        "Log level where --log-level is not given: error, warn, info (the default), debug or trace; or target=level pairs.",
+    ),
     (
         "NOTIFY_SOCKET, WATCHDOG_USEC",
         "Set by systemd. hertzd reports readiness and state there, and feeds the watchdog only while every worker advances.",

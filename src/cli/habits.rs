@@ -1,0 +1,95 @@
+//! Command lines that are right for other programs: each is answered with the one that does the same here. Text only.
+
+use super::Stop;
+use super::running::{SERVICE_SOCKET, SocketArg, read};
+use clap::Args;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// First words that are no command of ours, and what to do instead.
+const COMMANDS: &[(&[&str], &str)] = &[
+    (
+        &["start", "daemon", "serve", "--daemon", "-d", "-D", "--foreground", "-f"],
+        "`hertzd run [CONFIG]` runs the tasks in this terminal until Ctrl-C; `sudo systemctl start hertzd` starts the service",
+    ),
+    (
+        &["restart"],
+        "`sudo systemctl restart hertzd` restarts the service; `hertzd reload` makes it read its configuration again \
+         without a stop",
+    ),
+    (&["validate", "verify", "test", "lint", "configtest", "-t", "--check", "--test"], "write `hertzd check [CONFIG]`"),
+    (
+        &["list", "ls", "scan", "detect"],
+        "`hertzd devices` lists the sensors, buses, lines, cards and cameras of this machine",
+    ),
+    (&["logs", "journal"], "the service logs to the journal: `journalctl -u hertzd -f`"),
+    (&["-v"], "`hertzd version` prints the version; `hertzd run --log-level debug` logs more"),
+];
+
+/// The options of other programs, and what to write after a command instead.
+const OPTIONS: &[(&[&str], &str)] = &[
+    (&["-v", "-vv", "--verbose", "--debug", "-d"], "`--log-level debug` logs more, `--log-level trace` every tick"),
+    (&["-q", "--quiet", "--silent"], "`--log-level error` logs errors only"),
+    (&["-t", "--time", "--duration", "--seconds", "-n"], "`--for 10s` sets how long it runs"),
+    (&["-o", "--output", "--output-file"], "results go to stdout: `> FILE` writes them to a file"),
+];
+
+/// What to do instead of a command line that was not understood, of which `words` are the arguments.
+pub(super) fn advice(words: &[OsString]) -> Option<String> {
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let (first, rest) = words.split_first()?;
+    let of = |table: &[(&[&str], &str)], word: &str| {
+        table.iter().find(|(known, _)| known.contains(&word)).map(|(_, advice)| (*advice).to_owned())
+    };
+    if let Some(advice) = of(COMMANDS, first) {
+        return Some(advice);
+    }
+    if let Some(file) = first.strip_prefix("--config=").or_else(|| file_after(first, rest)) {
+        return Some(format!("write a command first: `hertzd run {file}` runs it, `hertzd check {file}` checks it"));
+    }
+    if first.starts_with('-') {
+        return Some(format!("write a command first: `hertzd run {}`", words.join(" ")));
+    }
+    rest.iter().find_map(|word| of(OPTIONS, word))
+}
+
+/// Prints what was wrong, with this advice instead of clap's.
+pub(super) fn print(error: &clap::Error, advice: &str) {
+    let text = error.to_string();
+    let wrong = text.lines().next().unwrap_or_default();
+    // Where stderr is closed there is no other place for it.
+    let _ = writeln!(io::stderr(), "{wrong}\n\n  tip: {advice}\n\nFor more information, try '--help'.");
+}
+
+/// The file that a command line without a command is about.
+fn file_after<'a>(first: &'a str, rest: &'a [String]) -> Option<&'a str> {
+    match first {
+        "--config" | "-c" => Some(rest.first().map_or("FILE", String::as_str)),
+        _ if first == "-" || first.ends_with(".toml") || Path::new(first).is_file() => Some(first),
+        _ => None,
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StopArgs {
+    #[command(flatten)]
+    socket: SocketArg,
+}
+
+/// The status socket can only be read, and a stop is a signal: says which.
+pub(super) fn stop(args: &StopArgs) -> Result<(), Stop> {
+    let pid = read(&args.socket)?.daemon.pid;
+    let service = match args.socket.is(SERVICE_SOCKET) {
+        true => "`sudo systemctl stop hertzd` stops the service; ",
+        false => "",
+    };
+    Err(Stop::Usage(format!(
+        "process {pid} runs and was not stopped: {service}`kill {pid}` (SIGTERM) stops it, as root or as its user; a \
+         second signal ends it at once, without a summary"
+    )))
+}
+
+pub(super) fn version() -> Result<(), Stop> {
+    super::print(concat!("hertzd ", env!("CARGO_PKG_VERSION"), "\n"))
+}

@@ -1,0 +1,140 @@
+//! The command line: what is typed out of habit from other programs is answered with what to type here.
+
+mod program;
+
+use program::{HERTZD, run};
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+const TASK: &str = "[task.a]\nkind = \"load\"\nrate = 100\n";
+
+fn hertzd(args: &[&str]) -> Output {
+    hertzd_reading(args, "")
+}
+
+/// Runs `hertzd ARGS` to its end, with this text on standard input.
+fn hertzd_reading(args: &[&str], stdin: &str) -> Output {
+    let mut command = Command::new(HERTZD);
+    command.args(args).env_remove("HERTZD_LOG").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A command that does not read it has closed it.
+    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn commands_of_other_programs_are_answered_with_ours() {
+    for (args, advice) in [
+        (&["--config", "my.toml"][..], "`hertzd run my.toml` runs it"),
+        (&["--config=my.toml"], "`hertzd run my.toml` runs it"),
+        (&["my.toml"], "`hertzd check my.toml` checks it"),
+        (&["start"], "`sudo systemctl start hertzd`"),
+        (&["restart"], "`hertzd reload`"),
+        (&["-d"], "`hertzd run [CONFIG]`"),
+        (&["validate", "my.toml"], "`hertzd check [CONFIG]`"),
+        (&["--for", "10s"], "`hertzd run --for 10s`"),
+        (&["run", "--verbose"], "`--log-level debug`"),
+        (&["run", "--duration", "10s"], "`--for 10s`"),
+    ] {
+        let output = hertzd(args);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(64), "{args:?}: {text}");
+        assert!(text.contains(advice) && text.matches("tip:").count() == 1, "{args:?}: {text}");
+    }
+    let text = stderr(&hertzd(&["stat"]));
+    assert!(text.contains("'status'"), "a slip gets clap's own tip: {text}");
+}
+
+#[test]
+fn the_version_is_printed_by_the_command_too() {
+    let (command, option) = (hertzd(&["version"]), hertzd(&["--version"]));
+    assert!(command.status.success() && stdout(&command).starts_with("hertzd "), "{command:?}");
+    assert_eq!(stdout(&command), stdout(&option));
+}
+
+#[test]
+fn a_configuration_is_named_by_an_option_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.toml");
+    fs::write(&path, TASK).unwrap();
+    let path = path.to_str().unwrap();
+    for args in [["check", "--config", path], ["check", "-c", path]] {
+        assert_eq!(stdout(&hertzd(&args)), stdout(&hertzd(&["check", path])), "{args:?}");
+    }
+    for command in ["run", "simulate"] {
+        let output = hertzd(&[command, "--for", "10ms", "--json", "--config", path]);
+        assert!(output.status.success() && stdout(&output).contains("\"due\":1,"), "{command}: {output:?}");
+    }
+    assert_eq!(hertzd(&["check", "-c", path, path]).status.code(), Some(64));
+}
+
+#[test]
+fn a_dash_reads_the_configuration_from_standard_input() {
+    let output = hertzd_reading(&["check", "-"], TASK);
+    let text = stdout(&output);
+    assert!(output.status.success() && text.starts_with("standard input: ok\n") && text.contains("100 Hz"), "{text}");
+    let output = hertzd_reading(&["check", "-"], "[task.a]\nkind = \"load\"\nrate = \"1 khz\"\n");
+    let text = stderr(&output);
+    assert!(output.status.code() == Some(78) && text.contains("--> standard input:3:8"), "{text}");
+    for command in ["run", "simulate"] {
+        let output = hertzd_reading(&[command, "-", "--for", "10ms", "--json"], TASK);
+        assert!(output.status.success() && stdout(&output).contains("\"due\":1,"), "{command}: {output:?}");
+    }
+}
+
+#[test]
+fn standard_input_is_not_read_again_by_a_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.toml");
+    fs::write(&path, TASK).unwrap();
+    let mut shell = Command::new("sh");
+    let socket = folder.path().join("status.sock");
+    shell.args(["-c", "exec \"$0\" run - --status-socket \"$2\" <\"$1\"", HERTZD]).args([&path, &socket]);
+    let mut running = program::start(folder, shell);
+    running.wait_until_granted();
+    running.wait_for("it has ticked", |_| hertzd(&["status", "--socket", socket.to_str().unwrap()]).status.success());
+    let output = hertzd(&["reload", "--socket", socket.to_str().unwrap()]);
+    let text = stderr(&output);
+    assert!(output.status.code() == Some(78) && text.contains("cannot be read again"), "{text}");
+    running.signal("TERM");
+    assert!(running.wait().status.success());
+}
+
+#[test]
+fn without_a_daemon_each_command_says_where_and_how_to_start_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("status.sock");
+    let own = own.to_str().unwrap();
+    for command in [&["status"][..], &["stop"], &["reload"], &["check", "-", "--against-running"]] {
+        let output = hertzd_reading(&[command, &["--socket", own]].concat(), TASK);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(69), "{command:?}: {text}");
+        let start = format!("`hertzd run --status-socket {own}`");
+        assert!(text.contains(&format!("no daemon answers at {own}: ")) && text.contains(&start), "{text}");
+    }
+}
+
+#[test]
+fn stop_says_how_and_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("status.sock");
+    let mut running = run(TASK, &["--status-socket", socket.to_str().unwrap()]);
+    running.wait_until_granted();
+    running.wait_for("it answers", |_| socket.exists());
+    let output = hertzd(&["stop", "--socket", socket.to_str().unwrap()]);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(64), "{text}");
+    assert!(text.contains(&format!("`kill {}`", running.pid())), "{text}");
+    assert!(!running.has_ended());
+    running.signal("TERM");
+    assert!(running.wait().status.success());
+}
