@@ -72,6 +72,19 @@ fn a_stop_interrupts_a_long_sleep_and_prints_the_summary() {
 }
 
 #[test]
+fn a_run_that_breaks_a_rule_fails_and_one_whose_rule_names_no_task_does_not_begin() {
+    let config = "[task.a]\nkind = \"load\"\nrate = 100\n";
+    let args = ["--for", "100ms", "--json", "--fail-if"];
+    let ended = run(config, &[&args[..], &["any.due == 10"]].concat()).wait();
+    assert_reason(&ended, Some("--fail-if 'any.due == 10': a.due is 10"));
+    let ended = run(config, &[&args[..], &["a.due != 10"]].concat()).wait();
+    assert_reason(&ended, None);
+    let ended = run(config, &[&args[..], &["b.due == 10"]].concat()).wait();
+    assert_eq!((ended.status.code(), &*ended.stdout), (Some(64), ""), "{}", ended.describe());
+    assert!(ended.stderr.contains("there is no task \"b\"; did you mean \"a\"?"), "{}", ended.describe());
+}
+
+#[test]
 fn without_json_the_summary_is_a_table() {
     let ended = run("[task.a]\nkind = \"load\"\nrate = 100\n", &["--for", "200ms"]).wait();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());

@@ -318,3 +318,41 @@ fn a_spin_tail_hides_the_oversleep() {
     assert_eq!(late("100us", "130us", odd), (0, 30_000));
     assert_eq!(late("off", "60us", ""), (60_000, 60_000));
 }
+
+#[test]
+fn a_rule_that_is_broken_fails_with_what_was_found() {
+    let config = config(
+        "[task.control]\nkind = \"load\"\nrate = 100\n[task.control.simulate]\nrun = [\"1ms\", \"25ms\"]\n\
+         [task.report]\nkind = \"load\"\nrate = 10\n",
+    );
+    // Of three releases one is given up; --for counts 100.
+    for (rules, code, wanted) in [
+        (&["control.skipped > 33", "any.over_budget > 0", "records.dropped != 0"][..], 0, ""),
+        (&["control.skipped >= 33"], 1, "not well: --fail-if 'control.skipped >= 33': control.skipped is 33"),
+        (
+            &["report.due == 10", "any.run.max > 24999us"],
+            1,
+            "not well: --fail-if 'report.due == 10': report.due is 10; \
+             --fail-if 'any.run.max > 24999us': control.run.max is 25ms",
+        ),
+        (
+            &["contrl.skipped > 0"],
+            64,
+            "there is no task \"contrl\"; did you mean \"control\"? Known tasks: control, report",
+        ),
+        (&["control.recorded.lost > 0"], 64, "nothing is recorded: the section has no `record`"),
+        (&["control.skip > 0"], 64, "there is no number \"skip\"; did you mean \"skipped\"?"),
+    ] {
+        let rules = rules.iter().flat_map(|rule| ["--fail-if", rule]);
+        let args: Vec<_> = ["--for", "1s", "--summary-only"].into_iter().chain(rules).collect();
+        let output = hertzd(&config.path, &args).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+        assert!(stderr.contains(wanted) && (code > 0 || stderr.is_empty()), "{args:?}: {stderr}");
+        if code < 64 {
+            let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            let reason = summary["reason"].as_str().unwrap_or_default();
+            assert_eq!((&summary["well"], format!("not well: {reason}").contains(wanted)), (&(code == 0).into(), true));
+        }
+    }
+}

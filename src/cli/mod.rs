@@ -5,6 +5,7 @@
 mod app;
 mod check;
 mod devices;
+mod fail_if;
 mod generate;
 mod habits;
 mod log;

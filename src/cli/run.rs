@@ -1,5 +1,6 @@
 //! `hertzd run`: the main job.
 
+use super::fail_if::FailIf;
 use super::log::{self, Log, LogFormat, LogLevel};
 use super::{App, ConfigArg, Source, Stop, coloured, print, span};
 use crate::daemon::{self, Connections, Failure, Loader, Options, Progress, Requests};
@@ -11,12 +12,17 @@ use clap::Args;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tracing::info;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     hertzd run --for 10s               the demo for ten seconds, then a table\n  \
-    hertzd run my.toml --json >x.json  until Ctrl-C; the log is on stderr\n\n\
+    hertzd run my.toml --json >x.json  until Ctrl-C; the log is on stderr\n  \
+    hertzd run my.toml --for 60s --fail-if 'any.skipped > 0'   a test of the timing\n\n\
+    A rule of --fail-if is TASK. or any. and a number of the JSON summary without\n\
+    _ns, one of > >= < <= == != and a limit, which has a unit if it is a time:\n\
+    'any.lateness.p99_9 > 80us', 'imu.causes.blocked > 5'; or 'records.dropped > 0'.\n\n\
     The first Ctrl-C or SIGTERM stops each worker before its next tick, finishes\n\
     recordings and prints the summary; a second one ends hertzd at once. SIGHUP\n\
     reads the configuration again: tasks whose section is unchanged continue\n\
@@ -30,6 +36,8 @@ pub(super) struct RunArgs {
     /// Print one JSON summary on stdout instead of a table
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    fail_if: FailIf,
     /// Listen here for `hertzd status` [default: status.sock in $RUNTIME_DIRECTORY, else nowhere]
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
@@ -58,20 +66,21 @@ fn run_logged(app: App, args: RunArgs, log: Log) -> Result<(), Stop> {
         progress: if on_terminal { Some(&mut draw) } else { None },
     };
     let options = Options { length, status_socket: status_socket(&args) };
-    let outcome = daemon::run(loader(app, args.config), &options, connections);
+    let fail_if = Arc::new(args.fail_if);
+    let outcome = daemon::run(loader(app, args.config, fail_if.clone()), &options, connections);
     if on_terminal {
         log::clear_progress();
     }
-    let outcome = outcome.map_err(|failure| match failure {
+    let mut outcome = outcome.map_err(|failure| match failure {
         Failure::Config(problems) => Stop::Config(problems),
+        Failure::Usage(text) => Stop::Usage(text),
         Failure::Permission(text) => Stop::Permission(text),
         Failure::System(what, reason) => Stop::Fault(format!("{what}: {reason}")),
     })?;
 
+    fail_if.judge(&mut outcome.summary)?;
     let printed = match json {
-        true => serde_json::to_string(&outcome.summary)
-            .map_err(|error| Stop::Fault(error.to_string()))
-            .and_then(|text| print(&(text + "\n"))),
+        true => serde_json::to_string(&outcome.summary).map_err(Stop::from).and_then(|text| print(&(text + "\n"))),
         false => print(&table(&outcome.summary, coloured(&io::stdout()))),
     };
     // A fault counts for more than a reader that has gone, and that for more than what the summary says.
@@ -80,14 +89,15 @@ fn run_logged(app: App, args: RunArgs, log: Log) -> Result<(), Stop> {
 }
 
 /// Reads the configuration, on a thread where that may block. Which one it is, is decided once.
-fn loader(app: App, config: ConfigArg) -> Loader {
+fn loader(app: App, config: ConfigArg, fail_if: Arc<FailIf>) -> Loader {
     let mut source = None;
     let standard_input = config.is_standard_input();
-    let load = move || {
+    let load = move || -> Result<_, Failure> {
         let first = source.is_none();
         let source = source.get_or_insert_with(|| Source::of(&config));
         let config = app.load(source)?;
         if first {
+            fail_if.check(&config).map_err(Failure::Usage)?;
             info!(tasks = config.tasks.len(), workers = config.workers.len(), "the configuration is {source}");
         }
         Ok(config)

@@ -1,5 +1,6 @@
 //! `hertzd simulate`: the hot loop on the virtual clock.
 
+use super::fail_if::FailIf;
 use super::{App, ConfigArg, Source, Stop, coloured, log, print, span};
 use crate::daemon::{self, SimulateOptions, SimulatedTick};
 use crate::sys::clock::KernelClock;
@@ -32,10 +33,13 @@ pub(super) struct SimulateArgs {
     /// Print the summary only
     #[arg(long)]
     summary_only: bool,
+    #[command(flatten)]
+    fail_if: FailIf,
 }
 
 pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     let config = app.load(&Source::of(&args.config))?;
+    args.fail_if.check(&config).map_err(Stop::Usage)?;
     if let Some((highest, task)) = daemon::highest_first_tick(&config, args.length)
         && args.first_tick > highest
     {
@@ -68,19 +72,21 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
         writeln!(stdout, "{}", text.trim_end())
     };
     let options = SimulateOptions { length: args.length, first_tick: args.first_tick };
-    let summary = daemon::simulate(&config, options, &mut line)?;
+    let mut summary = daemon::simulate(&config, options, &mut line)?;
     progress.clear();
+    args.fail_if.judge(&mut summary)?;
     if args.json {
-        serde_json::to_writer(&mut stdout, &summary).map_err(io::Error::from)?;
+        serde_json::to_writer(&mut stdout, &summary)?;
         stdout.write_all(b"\n")?;
-        return Ok(stdout.flush()?);
-    }
-    if !args.summary_only {
+    } else if !args.summary_only {
         stdout.write_all(b"\n")?;
     }
     stdout.flush()?;
     drop(stdout);
-    print(&table(&summary, coloured(&io::stdout())))
+    if !args.json {
+        print(&table(&summary, coloured(&io::stdout())))?;
+    }
+    summary.reason.map_or(Ok(()), |reason| Err(Stop::Unwell(reason)))
 }
 
 /// A progress line on stderr for long simulations, unless the ticks themselves are on the terminal.

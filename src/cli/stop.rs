@@ -26,8 +26,8 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
     (0, "Everything that was asked for happened: the end of `--for`, or stopped by SIGINT or SIGTERM."),
     (
         UNWELL,
-        "`run`: it ran, but a task was disabled (by an error, a panic or its `overrun-limit`), or a recording lost rows, \
-         blocks or ticks. The reason is on stderr, and in the summary.",
+        "`run`, `simulate`: it ran, but a task was disabled (by an error, a panic or its `overrun-limit`), a recording lost \
+         rows, blocks or ticks, or a rule of `--fail-if` was broken. The reason is on stderr, and in the summary.",
     ),
     (USAGE, "The command line was wrong; `stop`: it only says how a daemon is stopped."),
     (UNAVAILABLE, "`status`, `reload`, `stop`, `check --against-running`: no daemon listens at the socket."),
@@ -121,6 +121,13 @@ impl Stop {
 impl From<Problems> for Stop {
     fn from(problems: Problems) -> Self {
         Self::Config(problems)
+    }
+}
+
+/// A summary could not be written as JSON.
+impl From<serde_json::Error> for Stop {
+    fn from(error: serde_json::Error) -> Self {
+        io::Error::from(error).into()
     }
 }
 

@@ -140,7 +140,7 @@ fn meant(unit: &str, units: &[(&'static str, &[&str])]) -> Option<&'static str> 
 }
 
 /// The one of `known` that `found` was probably meant to be.
-pub(super) fn suggestion<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn suggestion<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let found = found.to_lowercase().replace('_', "-");
     // One slip in three letters; beyond that a suggestion is a guess.
     let reach = (found.chars().count() / 3).max(1);

@@ -109,7 +109,8 @@ pub(super) fn written_size(bytes: u64) -> String {
     format!("{} {unit}", bytes / scale)
 }
 
-pub(super) fn duration_text(text: &str) -> Result<Span, String> {
+/// A length of time such as `250us`: one number with one unit.
+pub(crate) fn duration_text(text: &str) -> Result<Span, String> {
     if text.starts_with('-') {
         return Err("must not be negative".to_owned());
     }

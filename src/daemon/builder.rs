@@ -12,7 +12,7 @@ use super::metrics_thread::{Feed, NewTask};
 use super::plan;
 use super::running::{WaitingWorker, WantedTask};
 use crate::channels;
-use crate::config::{Config, Problems, WorkerConfig};
+use crate::config::{Config, WorkerConfig};
 use crate::log::Message;
 use crate::recording::{Recordings, TaskOutput};
 use crate::sys::clock::KernelClock;
@@ -37,15 +37,15 @@ pub struct Loader(Box<dyn FnMut() -> Result<Config, Failure> + Send>);
 
 impl Loader {
     /// Reads it by `load`, on a thread where it may block.
-    pub fn new(mut load: impl FnMut() -> Result<Config, Problems> + Send + 'static) -> Self {
-        Self(Box::new(move || load().map_err(Failure::Config)))
+    pub fn new<E: Into<Failure>>(mut load: impl FnMut() -> Result<Config, E> + Send + 'static) -> Self {
+        Self(Box::new(move || load().map_err(Into::into)))
     }
 
     /// Reads it by `load` at the start; it cannot be read again, so reloads are refused.
-    pub fn once(load: impl FnOnce() -> Result<Config, Problems> + Send + 'static) -> Self {
+    pub fn once<E: Into<Failure>>(load: impl FnOnce() -> Result<Config, E> + Send + 'static) -> Self {
         let mut load = Some(load);
         Self(Box::new(move || match load.take() {
-            Some(load) => load().map_err(Failure::Config),
+            Some(load) => load().map_err(Into::into),
             None => {
                 Err(Failure::Permission("this configuration cannot be read again; restart hertzd to change it".into()))
             }
@@ -56,7 +56,7 @@ impl Loader {
 /// A configuration that cannot be read again.
 impl From<Config> for Loader {
     fn from(config: Config) -> Self {
-        Self::once(move || Ok(config))
+        Self::once(move || Ok::<_, Failure>(config))
     }
 }
 

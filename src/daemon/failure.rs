@@ -9,6 +9,8 @@ use std::io;
 pub enum Failure {
     /// The configuration is wrong, or what it asks for cannot be built.
     Config(Problems),
+    /// The options of the command line contradict the configuration.
+    Usage(String),
     /// `require-realtime` is set, and the kernel refused.
     Permission(String),
     /// The system refused something without which nothing runs.
@@ -19,9 +21,15 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(problems) => problems.fmt(f),
-            Self::Permission(text) => f.write_str(text),
+            Self::Usage(text) | Self::Permission(text) => f.write_str(text),
             Self::System(what, reason) => write!(f, "{what}: {reason}"),
         }
+    }
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        Self::Config(problems)
     }
 }
 
@@ -30,7 +38,7 @@ impl std::error::Error for Failure {
         match self {
             Self::Config(problems) => Some(problems),
             Self::System(_, reason) => Some(reason),
-            Self::Permission(_) => None,
+            Self::Usage(_) | Self::Permission(_) => None,
         }
     }
 }

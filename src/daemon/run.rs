@@ -161,7 +161,7 @@ impl<'a> Daemon<'a> {
         let spawn = || {
             let failed = |what| move |reason| Failure::System(what, reason);
             let (feed, fed) = tick_feed::feed();
-            Ok(Threads {
+            Ok::<_, Failure>(Threads {
                 metrics: MetricsThread::spawn(output, feed).map_err(failed("the metrics thread"))?,
                 recorder: RecorderThread::spawn(fed).map_err(failed("the recorder thread"))?,
                 builder: Builder::spawn(load, done).map_err(failed("the builder thread"))?,

@@ -75,7 +75,7 @@ pub struct WorkerSummary {
 }
 
 /// The result of one task. `ran + skipped = due`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct TaskSummary {
     /// Its name.
     pub task: String,
