@@ -23,6 +23,15 @@ pub struct Demand {
     pub budget: Span,
 }
 
+/// Work on the same processor that comes first: a worker of the same or a higher priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interference {
+    /// How often it comes up, at most.
+    pub(crate) rate: Rate,
+    /// Processor time of each, above zero.
+    pub(crate) cost: Span,
+}
+
 /// Whether every deadline is met, as long as no tick runs longer than its budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
@@ -95,15 +104,28 @@ pub enum Verdict {
 /// assert!(matches!(feasible(&[every_10_ms; 6]), Verdict::Overloaded { .. }));
 /// ```
 pub fn feasible(demands: &[Demand]) -> Verdict {
+    feasible_beside(demands, &[])
+}
+
+/// The same for a worker that other work interrupts and holds up. An interval that ends at the deadline `t` must then have
+/// room for it as well: all work is done at the first instant `e ≤ t` with
+///
+/// ```text
+///     work that must be done by t (as above)  +  Σ ⌈e/Tₖ⌉·Cₖ  =  e         k: the work that comes first
+/// ```
+///
+/// The test is exact for the worst phases if that work can interrupt a tick (a higher priority), and safe if it can only
+/// delay its start (the same priority).
+pub(crate) fn feasible_beside(demands: &[Demand], above: &[Interference]) -> Verdict {
     let utilisation = demands.iter().map(|demand| demand.rate.hertz() * budget(demand).seconds()).sum();
-    let exact = Utilisation::of(demands.iter().map(share));
+    let exact = Utilisation::of(demands.iter().map(share).chain(above.iter().map(|one| share_of(one.rate, one.cost))));
     if exact.least > Utilisation::ONE {
         return Verdict::Overloaded { utilisation };
     }
-    let busy = busy_period(demands);
+    let busy = busy_period(demands, above);
     // Deadlines past either bound cannot be missed. Those within the busy period still matter for the slack.
-    let safe = busy.into_iter().chain(demand_bound(&exact, demands)).min();
-    let walk = walk(demands, busy.or(safe).unwrap_or(i128::MAX));
+    let safe = busy.into_iter().chain(demand_bound(&exact, demands, above)).min();
+    let walk = walk(demands, above, busy.or(safe).unwrap_or(i128::MAX));
     if let Some((task, at, excess)) = walk.fails {
         return Verdict::Fails { utilisation, task, at: Span::from_wide(at), excess: Span::from_wide(excess) };
     }
@@ -136,7 +158,7 @@ struct Walk {
 }
 
 /// Checks every absolute deadline before `bound`, in order, as far as [`MAX_POINTS`] allow.
-fn walk(demands: &[Demand], bound: i128) -> Walk {
+fn walk(demands: &[Demand], above: &[Interference], bound: i128) -> Walk {
     // The longest budget among the tasks with a deadline after t: by falling deadline, the running maximum.
     let mut blockers: Vec<(i128, i128)> =
         demands.iter().map(|demand| (deadline(demand), i128::from(budget(demand).nanos()))).collect();
@@ -149,7 +171,7 @@ fn walk(demands: &[Demand], bound: i128) -> Walk {
 
     let next = demands.iter().enumerate().map(|(task, demand)| Reverse((deadline(demand), task, 0))).collect();
     let mut walk = Walk { next, ..Walk::default() };
-    let (mut demanded, mut points) = (0, 0);
+    let (mut demanded, mut finished, mut points) = (0, 0, 0);
     while let Some(&Reverse((at, task, _))) = walk.next.peek() {
         if at >= bound || points > MAX_POINTS {
             walk.checked = at.min(bound);
@@ -170,7 +192,13 @@ fn walk(demands: &[Demand], bound: i128) -> Walk {
             blockers.pop();
         }
         let blocked = blockers.last().map_or(0, |&(_, budget)| (budget - 1).max(0));
-        let slack = at - demanded - blocked;
+        // The work only grows from deadline to deadline, and so does the instant at which all of it is done.
+        let Some(done) = finish(demanded + blocked, finished, above, at, &mut points) else {
+            walk.checked = at;
+            return walk;
+        };
+        finished = done;
+        let slack = at - finished;
         if slack < 0 {
             walk.fails = Some((task, at, -slack));
             return walk;
@@ -181,16 +209,39 @@ fn walk(demands: &[Demand], bound: i128) -> Walk {
     walk
 }
 
+/// When `work` and all that comes first until then is done, at `from` or later; some instant past `latest` if it is later than
+/// that. `None` if that takes too long to find.
+fn finish(work: i128, from: i128, above: &[Interference], latest: i128, points: &mut usize) -> Option<i128> {
+    // What comes first is there at the very beginning, even when there is no work.
+    let mut end = from.max(work).max(i128::from(!above.is_empty()));
+    while *points <= MAX_POINTS {
+        let done = work.saturating_add(interference(above, end));
+        *points += above.len();
+        if done <= end || done > latest {
+            return Some(done.max(from));
+        }
+        end = done;
+    }
+    None
+}
+
+/// Processor time of the work that comes up before `end` and comes first.
+fn interference(above: &[Interference], end: i128) -> i128 {
+    let each = above.iter().map(|one| i128::from(one.rate.ticks_before(end)).saturating_mul(one.cost.nanos().into()));
+    each.fold(0, i128::saturating_add)
+}
+
 /// How long the processor stays busy when all tasks are released together; `None` if that takes too long to find.
 ///
 /// The smallest `L` with `Σ ⌈L/Tᵢ⌉·Cᵢ = L`, from below. Deadlines from `L` on need no check: even after a blocker, the busy
 /// period in which they could be missed has ended by then.
-fn busy_period(demands: &[Demand]) -> Option<i128> {
+fn busy_period(demands: &[Demand], above: &[Interference]) -> Option<i128> {
     let mut length: i128 = demands.iter().map(|demand| i128::from(budget(demand).nanos())).sum();
-    for _ in 0..MAX_POINTS / demands.len().max(1) {
+    length += above.iter().map(|one| i128::from(one.cost.nanos())).sum::<i128>();
+    for _ in 0..MAX_POINTS / (demands.len() + above.len()).max(1) {
         let ticks = |demand: &Demand| i128::from(demand.rate.ticks_before(length));
         let work = demands.iter().map(|demand| ticks(demand).saturating_mul(budget(demand).nanos().into()));
-        let work = work.fold(0, i128::saturating_add);
+        let work = work.fold(interference(above, length), i128::saturating_add);
         if work == length {
             return Some(length);
         }
@@ -199,10 +250,10 @@ fn busy_period(demands: &[Demand]) -> Option<i128> {
     None
 }
 
-/// The instant from which demand cannot exceed time, because `demand(t) ≤ U·t + Σ max(0, Tᵢ − Dᵢ)·Uᵢ` and nothing blocks past
-/// the longest deadline; `None` if the utilisation is too close to 1. If `T` is not a whole number of nanoseconds, releases
-/// rounded down can be up to 1 ns closer together.
-fn demand_bound(utilisation: &Utilisation, demands: &[Demand]) -> Option<i128> {
+/// The instant from which demand cannot exceed time, because `demand(t) ≤ U·t + Σ max(0, Tᵢ − Dᵢ)·Uᵢ + Σ Cₖ` and nothing
+/// blocks past the longest deadline; `None` if the utilisation is too close to 1. If `T` is not a whole number of nanoseconds,
+/// releases rounded down can be up to 1 ns closer together.
+fn demand_bound(utilisation: &Utilisation, demands: &[Demand], above: &[Interference]) -> Option<i128> {
     let past_blocking = demands.iter().map(deadline).max().map_or(0, |longest| longest + 1);
     let ahead = demands.iter().map(|demand| {
         let rounded = !(u128::from(demand.rate.den()) * NANOS).is_multiple_of(u128::from(demand.rate.num()));
@@ -210,7 +261,8 @@ fn demand_bound(utilisation: &Utilisation, demands: &[Demand]) -> Option<i128> {
         let (num, den) = share(demand);
         Utilisation::one(num, den).most.saturating_mul(u128::try_from(gap).unwrap_or(0))
     });
-    let ahead = ahead.fold(0, u128::saturating_add);
+    let first = above.iter().map(|one| u128::from(one.cost.nanos().unsigned_abs()).saturating_mul(Utilisation::ONE));
+    let ahead = ahead.chain(first).fold(0, u128::saturating_add);
     if utilisation.most > Utilisation::ONE {
         return None;
     }
@@ -224,8 +276,12 @@ fn demand_bound(utilisation: &Utilisation, demands: &[Demand]) -> Option<i128> {
 
 /// One task's share of the processor as a reduced fraction.
 fn share(demand: &Demand) -> (u128, u128) {
-    let num = u128::from(budget(demand).nanos().unsigned_abs()) * u128::from(demand.rate.num());
-    reduced(num, u128::from(demand.rate.den()) * NANOS)
+    share_of(demand.rate, budget(demand))
+}
+
+fn share_of(rate: Rate, cost: Span) -> (u128, u128) {
+    let num = u128::from(cost.nanos().unsigned_abs()) * u128::from(rate.num());
+    reduced(num, u128::from(rate.den()) * NANOS)
 }
 
 fn budget(demand: &Demand) -> Span {

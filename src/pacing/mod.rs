@@ -23,6 +23,7 @@ mod utilisation;
 pub use bucket::LeakyBucket;
 pub use credit::{Account, Grid, Overrun, Settled};
 pub use feasible::{Demand, Verdict, feasible};
+pub(crate) use feasible::{Interference, feasible_beside};
 pub use fixed_step::{Excess, FixedStep, Frame};
 pub use rate::Rate;
 pub use schedule::{Due, GivenUp, Next, Schedule};

@@ -43,6 +43,18 @@ pub enum Tail {
     },
 }
 
+impl Tail {
+    /// The most processor time that a tail takes for each of `hertz` releases a second: the margin, and what is left before it
+    /// if that is too short for a sleep. With `auto`, on average.
+    pub(crate) fn cost(self, hertz: f64) -> Span {
+        match self {
+            Self::Off => Span::ZERO,
+            Self::Fixed(margin) => margin + TOO_SHORT_TO_SLEEP,
+            Self::Auto { cpu_max } => share(Span::from_seconds(1), cpu_max / hertz),
+        }
+    }
+}
+
 /// What to do until a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestPlan {

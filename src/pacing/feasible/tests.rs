@@ -174,3 +174,100 @@ proptest! {
         }
     }
 }
+
+/// A task of another worker in microseconds: period and processor time.
+fn above(period: i64, cost: i64) -> Interference {
+    let Demand { rate, budget, .. } = task(period, period, cost);
+    Interference { rate, cost: budget }
+}
+
+/// ```text
+/// above   [2]          [2]          [2]
+/// task       [3 ------ ]                    released with it: done at 5, and at 7 if it takes 5
+///         0  2         5  7         10
+/// ```
+#[test]
+fn work_that_comes_first_takes_its_time() {
+    let beside = |demands: &[Demand], others: &[Interference]| match feasible_beside(demands, others) {
+        Verdict::Holds { slack, .. } => Ok(slack.nanos() / 1_000),
+        Verdict::Fails { at, excess, .. } => Err((at.nanos() / 1_000, excess.nanos() / 1_000)),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(beside(&[task(20, 10, 3)], &[above(5, 2)]), Ok(5), "interrupted at 5, it would end there");
+    assert_eq!(beside(&[task(20, 10, 4)], &[above(5, 2)]), Ok(2), "two interruptions");
+    assert_eq!(beside(&[task(20, 7, 4)], &[above(5, 2)]), Err((7, 1)));
+    assert_eq!(beside(&[task(20, 10, 0)], &[above(5, 2)]), Ok(8), "no work still waits");
+    assert_eq!(beside(&[task(10, 10, 6)], &[above(5, 2)]), Ok(0), "a full processor");
+    assert!(matches!(feasible_beside(&[task(10, 10, 7)], &[above(5, 2)]), Verdict::Overloaded { .. }));
+    assert!(matches!(feasible_beside(&[task(10, 10, 1)], &[above(5, 6)]), Verdict::Overloaded { .. }));
+}
+
+/// The first deadline missed when `above` interrupts the tasks at once, ns by ns in steps of `STEP`.
+fn simulate_beside(demands: &[Demand], above: &[Interference], phases: &[i128], until: i128) -> Option<usize> {
+    const STEP: i128 = 500;
+    let mut index = vec![0_u64; demands.len()];
+    let mut others: Vec<(u64, i128)> = vec![(0, 0); above.len()]; // released so far, work left
+    let mut running: Option<(usize, i128)> = None;
+    let mut now = 0;
+    while now < until {
+        for ((other, (released, left)), phase) in above.iter().zip(&mut others).zip(&phases[demands.len()..]) {
+            while phase + other.rate.offset(*released) <= now {
+                *released += 1;
+                *left += i128::from(other.cost.nanos());
+            }
+        }
+        let release = |task: usize| phases[task] + demands[task].rate.offset(index[task]);
+        if running.is_none() {
+            let due = (0..demands.len()).filter(|&task| release(task) <= now);
+            let first = due.min_by_key(|&task| release(task) + deadline(&demands[task]));
+            running = first
+                .filter(|_| others.iter().all(|(_, left)| *left == 0))
+                .map(|task| (task, i128::from(demands[task].budget.nanos())));
+        }
+        match (others.iter_mut().find(|(_, left)| *left > 0), &mut running) {
+            (Some((_, left)), _) => *left -= STEP,
+            (None, Some((_, left))) => *left -= STEP,
+            (None, None) => {}
+        }
+        now += STEP;
+        if let Some((task, left)) = running
+            && left <= 0
+        {
+            if now > release(task) + deadline(&demands[task]) {
+                return Some(task);
+            }
+            index[task] += 1;
+            running = None;
+        }
+    }
+    None
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn what_holds_beside_others_holds_in_every_schedule_tried(
+        tasks in prop::collection::vec((2..9_i64, 1..12_i64, 1..4_i64), 1..3),
+        others in prop::collection::vec((3..9_i64, 1..3_i64), 1..3),
+    ) {
+        let demands: Vec<_> = tasks.iter().map(|&(period, deadline, budget)| task(period, deadline, budget)).collect();
+        let others: Vec<_> = others.iter().map(|&(period, cost)| above(period, cost)).collect();
+        let periods = demands.iter().map(|one| one.rate).chain(others.iter().map(|one| one.rate));
+        let choices: Vec<i128> = periods.map(|rate| rate.offset(1) / 500).collect();
+        let all: i128 = choices.iter().product();
+        let phases = |mut rest: i128| -> Vec<i128> {
+            choices.iter().map(|choices| { let choice = rest % choices; rest /= choices; choice * 500 }).collect()
+        };
+        let verdict = feasible_beside(&demands, &others);
+        if let Verdict::Holds { slack, .. } = verdict {
+            prop_assert!(slack >= Span::ZERO);
+            for combination in (0..all).step_by(usize::try_from(all / 300 + 1).unwrap()) {
+                let missed = simulate_beside(&demands, &others, &phases(combination), 80_000);
+                prop_assert!(missed.is_none(), "{:?} at {:?}", missed, phases(combination));
+            }
+        }
+        // Without others it is the plain test.
+        prop_assert_eq!(format!("{:?}", feasible(&demands)), format!("{:?}", feasible_beside(&demands, &[])));
+    }
+}
