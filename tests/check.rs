@@ -3,19 +3,105 @@
 use std::fs;
 use std::process::Command;
 
+/// What `hertzd COMMAND FILE ARGS` prints about a configuration: stdout, stderr and exit status.
+fn hertzd(command: &str, config: &str, args: &[&str]) -> (String, String, Option<i32>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.toml");
+    fs::write(&path, config).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_hertzd")).arg(command).arg(&path).args(args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr), output.status.code())
+}
+
+/// A worker on CPU 0 with these keys, and its only task with those.
+fn worker(name: &str, keys: &str, task: &str) -> String {
+    format!("[worker.{name}]\ncpu = 0\n{keys}\n[task.of-{name}]\nkind = \"load\"\nworker = \"{name}\"\n{task}\n")
+}
+
 /// Two workers on one CPU whose tasks have neither budget nor spin tail: the shares are zero, not "-0.0 %".
 #[test]
 fn a_share_of_nothing_is_zero() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("test.toml");
-    let of = |name: &str| {
-        format!("[worker.{name}]\ncpu = 0\n[task.{name}]\nkind = \"load\"\nrate = 10\nworker = \"{name}\"\n")
+    let (printed, _, code) = hertzd("check", &(worker("a", "", "rate = 10") + &worker("b", "", "rate = 10")), &[]);
+    let shares =
+        "\nCPU 0 (a, b): 0.0 % of its time: 0.0 % by budgets, 0.0 % by spin tails\n  a: no task has a budget: ";
+    assert!(code == Some(0) && printed.contains(shares), "{printed}");
+}
+
+/// Each holds its deadlines alone. The worker that comes first takes half of what the other needs.
+#[test]
+fn the_verdict_on_a_cpu_is_over_all_its_workers() {
+    let fast = |priority| worker("fast", &format!("priority = {priority}"), "rate = 1_000\nbudget = \"500us\"");
+    let slow = worker("slow", "priority = 50", "rate = 100\nbudget = \"4ms\"\ndeadline = \"7ms\"");
+    let (printed, error, code) = hertzd("check", &(fast(80) + &slow), &[]);
+    let sum = "CPU 0 (fast, slow): 90.0 % of its time: 90.0 % by budgets, 0.0 % by spin tails";
+    let missed = "slow: of-slow can miss its deadline: the work due within 7.00 ms is 500 µs too much";
+    assert!(code == Some(1) && printed.contains(sum) && printed.contains(missed), "{printed}");
+    assert!(
+        printed.contains("fast: every deadline holds")
+            && printed.contains(": valid, but its deadlines cannot all hold\n"),
+        "{printed}"
+    );
+    assert!(error.contains(sum) && error.contains(missed), "{error}");
+    // Now slow comes first and holds its deadlines, but its tick lasts longer than fast has time.
+    let (printed, _, code) = hertzd("check", &(fast(30) + &slow), &[]);
+    assert!(code == Some(1) && printed.contains("fast: of-fast can miss its deadline"), "{printed}");
+    assert!(printed.contains("slow: every deadline holds"), "{printed}");
+    // On CPUs of their own both hold.
+    let (printed, _, code) = hertzd("check", &(fast(80) + &slow).replace("cpu = 0", ""), &[]);
+    assert!(code == Some(0) && printed.matches("every deadline holds").count() == 2, "{printed}");
+    // Twice as many as there are CPUs need more than there is, wherever they run.
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let many: String = (0..2 * cpus)
+        .map(|n| worker(&format!("w{n}"), "policy = \"other\"", "rate = 100\nbudget = \"9ms\"").replace("cpu = 0", ""))
+        .collect();
+    let (printed, error, code) = hertzd("check", &many, &[]);
+    assert!(code == Some(1) && error.contains(" CPUs together ("), "{printed}{error}");
+}
+
+/// With 10 µs left before its tail a worker does not sleep: it spins all the time, and the kernel stops it.
+#[test]
+fn a_spin_tail_counts_at_what_it_costs() {
+    let (printed, error, code) = hertzd("check", &worker("a", "spin = \"10us\"", "rate = \"50 kHz\""), &[]);
+    let sum = "CPU 0 (a): 100.0 % of its time: 0.0 % by budgets, 100.0 % by spin tails; real-time threads may use 95 %";
+    assert!(code == Some(1) && error.contains(sum), "{printed}{error}");
+    let (printed, error, code) = hertzd("check", &worker("a", "spin = \"50us\"", "rate = \"1 kHz\""), &[]);
+    assert!(code == Some(0) && printed.contains("6.0 % by spin tails"), "{printed}{error}");
+    // It keeps another worker of the CPU from its work.
+    let spinning = worker("a", "priority = 80\nspin = \"300us\"", "rate = \"1 kHz\"\nbudget = \"200us\"");
+    let beside = worker("b", "priority = 70", "rate = \"1 kHz\"\nbudget = \"500us\"");
+    let (printed, error, code) = hertzd("check", &(spinning + &beside), &[]);
+    assert!(code == Some(1) && error.contains("101.0 % of its time: 70.0 % by budgets, 31.0 % by"), "{printed}{error}");
+}
+
+#[test]
+fn a_runtime_has_the_work_and_the_spin_tail_in_it() {
+    let check = |runtime: &str| {
+        let keys = format!("policy = \"deadline\"\nspin = \"100us\"\nruntime = \"{runtime}\"");
+        hertzd("check", &worker("a", &keys, "rate = \"1 kHz\"\nbudget = \"250us\"").replace("cpu = 0", ""), &[])
     };
-    fs::write(&path, of("a") + &of("b")).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_hertzd")).arg("check").arg(&path).output().unwrap();
-    let printed = String::from_utf8(output.stdout).unwrap();
-    let shares = "CPU 0 is shared by workers a, b: 0.0 % by budgets, 0.0 % by fixed spin tails.";
-    assert!(output.status.success() && printed.contains(shares), "{printed}");
+    let (printed, error, code) = check("300us");
+    let sum =
+        "runtime = 300 µs in every 1.00 ms is less than the 360 µs that can come up in that time: 250 µs by budgets";
+    assert!(code == Some(1) && error.contains(sum), "{printed}{error}");
+    let (printed, error, code) = check("360us");
+    assert!(code == Some(0) && printed.contains("every deadline holds"), "{printed}{error}");
+}
+
+#[test]
+fn simulate_runs_a_task_at_its_budget_where_no_run_time_is_scripted() {
+    let runs = |task: &str| {
+        let (printed, error, code) = hertzd("simulate", &worker("a", "", task), &["--for", "5ms", "--json"]);
+        assert_eq!(code, Some(0), "{error}");
+        let runs = printed.lines().filter_map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            Some(line["finished_ns"].as_i64()? - line["started_ns"].as_i64()?)
+        });
+        runs.collect::<Vec<_>>()
+    };
+    assert_eq!(runs("rate = 1_000\nbudget = \"250us\""), [250_000; 5]);
+    assert_eq!(runs("rate = 1_000\nbudget = \"250us\"\nrun = \"20us\""), [20_000; 5], "the kind knows better");
+    assert_eq!(runs("rate = 1_000\nbudget = \"250us\"\nsimulate.run = [\"30us\"]"), [30_000; 5]);
+    assert_eq!(runs("rate = 1_000"), [0; 5]);
 }
 
 /// What a command that fails writes to stderr, and its exit code.

@@ -3,21 +3,21 @@
 use super::running::{SocketArg, read};
 use super::{App, ConfigArg, Source, Stop, print};
 use crate::config::{Config, Scheduling, Spin, TaskConfig, WorkerConfig};
-use crate::daemon::{Diff, Sections};
-use crate::pacing::{Demand, Overrun, Verdict, feasible};
-use crate::time::Span;
+use crate::daemon::{Capacity, Diff, Finding, Sections, capacities};
+use crate::pacing::Overrun;
+use crate::sys::host::Host;
 use clap::Args;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     hertzd check my.toml\n  \
     hertzd check --against-running    what `systemctl reload hertzd` would do\n\n\
-    Prints every worker with its tasks, its share of a CPU by budgets, and\n\
-    whether every deadline holds while no tick exceeds its budget. Files and\n\
-    devices of tasks are not opened. If the configuration is wrong, prints\n\
-    every problem with its line and exits with 78.")]
+    Prints every worker with its tasks, and for each CPU the share of its time\n\
+    that budgets and spin tails take and whether every deadline holds while no\n\
+    tick exceeds its budget; exits with 1 if not. Files and devices of tasks are\n\
+    not opened. If the configuration is wrong, prints every problem with its\n\
+    line and exits with 78.")]
 pub(super) struct CheckArgs {
     #[command(flatten)]
     config: ConfigArg,
@@ -32,14 +32,20 @@ pub(super) fn check(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     let source = Source::of(&args.config);
     let wrong = "a start with this configuration would be refused"; // nothing was to be started
     let config = app.load(&source).map_err(|problems| problems.ending_in(wrong))?;
-    let mut text = format!("{source}: ok\n");
+    let capacities = capacities(&config, &Host::read().online_cpus);
+    let too_much: Vec<_> = capacities.iter().filter_map(too_much).collect();
+    let valid = if too_much.is_empty() { "ok" } else { "valid, but its deadlines cannot all hold" };
+    let mut text = format!("{source}: {valid}\n");
     for file in config.files.iter().skip(1) {
         let _ = writeln!(text, "with {}", file.display());
     }
     for (index, worker) in config.workers.iter().enumerate() {
         describe(&mut text, &config, index, worker);
     }
-    shared_cpus(&mut text, &config);
+    for Capacity { label, sum, findings } in &capacities {
+        let _ = writeln!(text, "\n{label}: {sum}");
+        findings.iter().for_each(|Finding { text: finding, .. }| _ = writeln!(text, "  {finding}"));
+    }
     if args.against_running {
         let running = read(&args.socket)?.daemon;
         let diff = Diff::between(&running.sections, &Sections::of(&config));
@@ -50,7 +56,14 @@ pub(super) fn check(app: &App, args: &CheckArgs) -> Result<(), Stop> {
             }
         }
     }
-    print(&text)
+    print(&text)?;
+    if too_much.is_empty() { Ok(()) } else { Err(Stop::TooMuch(too_much.join("; "))) }
+}
+
+/// The deadlines that a CPU cannot hold, with the sum; `None`: there is none.
+fn too_much(Capacity { label, sum, findings }: &Capacity) -> Option<String> {
+    let fails: Vec<_> = findings.iter().filter(|finding| finding.fails).map(|finding| finding.text.as_str()).collect();
+    (!fails.is_empty()).then(|| format!("{label}: {sum}; {}", fails.join("; ")))
 }
 
 fn describe(text: &mut String, config: &Config, index: usize, worker: &WorkerConfig) {
@@ -60,43 +73,6 @@ fn describe(text: &mut String, config: &Config, index: usize, worker: &WorkerCon
     let width = tasks.iter().map(|task| task.name.len()).max().unwrap_or(0);
     for task in &tasks {
         let _ = writeln!(text, "  {:<width$}  {}", task.name, terms(task));
-    }
-    let _ = writeln!(text, "  {}", verdict(&tasks));
-}
-
-/// Workers that are pinned to one CPU share it, and each verdict above is for a CPU of its own.
-fn shared_cpus(text: &mut String, config: &Config) {
-    let mut by_cpu: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (index, worker) in config.workers.iter().enumerate() {
-        if let [cpu] = worker.cpus[..] {
-            by_cpu.entry(cpu).or_default().push(index);
-        }
-    }
-    for (cpu, workers) in by_cpu.into_iter().filter(|(_, workers)| workers.len() > 1) {
-        let tasks = || config.tasks.iter().filter(|task| workers.contains(&task.worker));
-        // Summed up from zero: the sum of no floats is -0.0.
-        let share = |cost: &dyn Fn(&TaskConfig) -> Option<Span>| {
-            tasks().fold(0.0, |sum, task| sum + cost(task).map_or(0.0, |cost| cost.seconds() * task.rate.hertz()))
-        };
-        let budgets = share(&|task| task.budget);
-        let tails = share(&|task| match config.workers[task.worker].spin {
-            Spin::Fixed(length) => Some(length),
-            Spin::Off | Spin::Auto { .. } => None,
-        });
-        let names: Vec<_> = workers.iter().map(|index| config.workers[*index].name.as_str()).collect();
-        let warning = match budgets + tails {
-            share if share > 1.0 => "; more work than time, releases will be missed",
-            share if share > 0.8 => "; real-time throttling will stop them now and then",
-            _ => "",
-        };
-        let _ = writeln!(
-            text,
-            "\nCPU {cpu} is shared by workers {}: {:.1} % by budgets, {:.1} % by fixed spin tails{warning}. They interrupt or \
-             hold up each other, which the verdicts above leave out.",
-            listed(&names),
-            budgets * 100.0,
-            tails * 100.0
-        );
     }
 }
 
@@ -133,44 +109,4 @@ fn terms(task: &TaskConfig) -> String {
     };
     let budget = task.budget.map_or("no budget".into(), |budget| format!("budget {budget}"));
     format!("{}, {rate} Hz, deadline {}, {budget}, {overrun}", task.kind, task.deadline)
-}
-
-fn verdict(tasks: &[&TaskConfig]) -> String {
-    let without: Vec<_> = tasks.iter().filter(|task| task.budget.is_none()).map(|task| task.name.as_str()).collect();
-    let demands: Vec<_> = tasks
-        .iter()
-        .filter_map(|task| Some(Demand { rate: task.rate, deadline: task.deadline, budget: task.budget? }))
-        .collect();
-    if demands.is_empty() {
-        return "no task has a budget: whether the deadlines hold is unknown".into();
-    }
-    let by_budgets = |share: f64| format!("{:.1} % of a CPU by budgets", share * 100.0);
-    if !without.is_empty() {
-        let share = by_budgets(demands.iter().map(|demand| demand.budget.seconds() * demand.rate.hertz()).sum());
-        return format!("{share}; whether the deadlines hold is unknown without a budget for {}", listed(&without));
-    }
-    let name = |task: usize| &tasks[task].name;
-    match feasible(&demands) {
-        Verdict::Holds { utilisation, tightest, slack } => {
-            let tightest = tightest.map_or(String::new(), |task| format!("; tightest is {}", name(task)));
-            let left = if slack == Span::MAX { String::new() } else { format!(", with {slack} left") };
-            format!("{}; every deadline holds{tightest}{left}", by_budgets(utilisation))
-        }
-        Verdict::Fails { utilisation, task, at, excess } => {
-            let why = format!("the work due within {at} is {excess} too much");
-            format!("{}, but {} can miss its deadline: {why}", by_budgets(utilisation), name(task))
-        }
-        Verdict::Overloaded { utilisation } => {
-            format!("{}: more work than time, releases will be missed", by_budgets(utilisation))
-        }
-        Verdict::Unknown { reason } => format!("whether the deadlines hold is unknown: {reason}"),
-    }
-}
-
-/// The first few of them.
-fn listed(names: &[&str]) -> String {
-    match names.len() {
-        0..=4 => names.join(", "),
-        count => format!("{} and {} more", names[..3].join(", "), count - 3),
-    }
 }

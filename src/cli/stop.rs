@@ -27,7 +27,8 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
     (
         UNWELL,
         "`run`, `simulate`: it ran, but a task was disabled (by an error, a panic or its `overrun-limit`), a recording lost \
-         rows, blocks or ticks, or a rule of `--fail-if` was broken. The reason is on stderr, and in the summary.",
+         rows, blocks or ticks, or a rule of `--fail-if` was broken. The reason is on stderr, and in the summary. \
+         `check`: the configuration is valid, but its deadlines cannot all hold.",
     ),
     (USAGE, "The command line was wrong; `stop`: it only says how a daemon is stopped."),
     (UNAVAILABLE, "`status`, `reload`, `stop`, `check --against-running`: no daemon listens at the socket."),
@@ -73,6 +74,8 @@ pub(super) enum Stop {
     Fault(String),
     /// It ran, but not everything that was asked for happened.
     Unwell(String),
+    /// The deadlines of a configuration cannot all hold.
+    TooMuch(String),
     /// The reader of stdout has closed it.
     StdoutClosed,
     /// The reason is in the log already; this is the exit status.
@@ -113,6 +116,7 @@ impl Stop {
             Self::Unavailable(text) => Some((text.clone(), UNAVAILABLE)),
             Self::Fault(text) => Some((text.clone(), INTERNAL)),
             Self::Unwell(text) => Some((format!("not well: {text}"), UNWELL)),
+            Self::TooMuch(text) => Some((format!("the deadlines cannot all hold: {text}"), UNWELL)),
             Self::StdoutClosed | Self::Logged(_) => None,
         }
     }

@@ -263,7 +263,7 @@ pub const TASK_KEYS: &[Key] = &[
 
 pub(super) const RUN: Key =
     Key::new("run", Value::Durations, "How long each tick takes. The values of a list are used in turn, cyclically.")
-        .otherwise("what the kind knows, else `\"0s\"`");
+        .otherwise("what the kind knows, else the `budget`, else `\"0s\"`");
 
 /// The keys of `[task.NAME.simulate]`, which only `hertzd simulate` reads.
 pub const TASK_SIMULATE_KEYS: &[Key] = &[RUN];

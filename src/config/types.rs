@@ -123,7 +123,7 @@ pub struct TaskConfig {
     /// Its keys and values in canonical text, with the name of its worker and without `simulate`: two configurations
     /// have the same task, unchanged, when name and identity are equal. Values count as they are written.
     pub identity: String,
-    /// How long each tick takes under `simulate`, cycled and never empty; `None`: what the blueprint says.
+    /// How long each tick takes under `simulate`, cycled and never empty; `None`: what the blueprint says, else the budget.
     pub simulated_run: Option<Vec<Span>>,
     /// Builds the task.
     pub blueprint: Blueprint,

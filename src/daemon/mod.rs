@@ -12,12 +12,14 @@
 //! | `metrics_thread`, `recorder_thread`, `tick_feed` | the threads that take what the workers send |
 //! | `status_socket`, `summary`, `reloads` | what others can see of it |
 //! | `plan`, `simulate` | schedules; the same on the virtual clock |
+//! | `capacity` | before the start: whether the deadlines can hold |
 //!
 //! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
 
 mod assemble;
 mod builder;
 mod busy;
+mod capacity;
 mod change;
 mod diff;
 mod failure;
@@ -37,6 +39,7 @@ mod tick_feed;
 mod watch;
 
 pub use builder::Loader;
+pub(crate) use capacity::{Capacity, Finding, capacities};
 pub(crate) use diff::{Diff, Sections};
 pub(crate) use failure::Failure;
 pub use requests::Requests;

@@ -132,7 +132,12 @@ pub fn simulate(
 /// The stand-in for a task; its number is its index in the configuration.
 fn scripted(config: &Config, index: usize, clock: &SimClock) -> Slot {
     let task = &config.tasks[index];
-    let run = task.simulated_run.clone().unwrap_or_else(|| task.blueprint.run().to_vec());
+    // What the script says, what the kind knows, else the longest run allowed.
+    let known = || match task.blueprint.run() {
+        [] => task.budget.into_iter().collect(),
+        run => run.to_vec(),
+    };
+    let run = task.simulated_run.clone().unwrap_or_else(known);
     Slot {
         id: u32::try_from(index).unwrap_or(u32::MAX),
         task: Box::new(Scripted::new(clock.clone(), run)),

@@ -72,7 +72,8 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         };
         Fault { effect, every, run: asked.unwrap_or(usual) }
     });
-    let known = run.clone();
+    // What is not written is not known: simulate then goes by the budget.
+    let known = if section.has(&RUN) { run.clone() } else { Vec::new() };
     let settings = LoadSettings { run, mode: mode?, fault };
     let build = move || Ok(Box::new(Load::new(settings, KernelClock::monotonic())) as Box<dyn Task>);
     Some(Blueprint::new(build).taking(known))

@@ -1,0 +1,233 @@
+//! Whether the deadlines of a configuration can hold, for each CPU over all workers on it. Pure.
+//!
+//! A worker that is not pinned to a single CPU is judged as if it had one of its own; that there are enough of those is judged
+//! over all of them. A task without a budget counts as no work: what fails even then, fails.
+
+use super::plan;
+use crate::config::{Config, Scheduling, TaskConfig, WorkerConfig};
+use crate::pacing::{Demand, Interference, Verdict, feasible_beside};
+use crate::time::Span;
+use std::collections::BTreeMap;
+
+/// The share of a CPU that the kernel leaves to real-time threads: by default it stops them for 50 ms in every second.
+const REALTIME_SHARE: f64 = 0.95;
+
+/// For the rounding of sums.
+const ROUNDING: f64 = 1e-9;
+
+/// The verdict on one CPU.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Capacity {
+    /// Which CPU, and whose: `CPU 1 (control, log)`, `worker log on a CPU of its own`.
+    pub(crate) label: String,
+    /// What is demanded of it: `26.0 % of its time: 20.0 % by budgets, 6.0 % by spin tails`.
+    pub(crate) sum: String,
+    /// What follows from that, a sentence each.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// One sentence of a verdict.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Finding {
+    pub(crate) text: String,
+    /// A deadline cannot be held.
+    pub(crate) fails: bool,
+}
+
+impl Finding {
+    fn holds(text: String) -> Self {
+        Self { text, fails: false }
+    }
+
+    fn fails(text: String) -> Self {
+        Self { text, fails: true }
+    }
+}
+
+/// The verdicts on a machine with these CPUs.
+pub(crate) fn capacities(config: &Config, online_cpus: &[usize]) -> Vec<Capacity> {
+    let loads: Vec<_> =
+        config.workers.iter().enumerate().map(|(index, worker)| Load::of(config, index, worker)).collect();
+    let mut by_cpu: BTreeMap<usize, Vec<&Load<'_>>> = BTreeMap::new();
+    for load in &loads {
+        if let [cpu] = load.worker.cpus[..] {
+            by_cpu.entry(cpu).or_default().push(load);
+        }
+    }
+    let pinned = by_cpu.iter().map(|(cpu, loads)| one_cpu(format!("CPU {cpu} ({})", named(loads)), loads));
+    let free = loads.iter().filter(|load| load.worker.cpus.len() != 1);
+    let free = free.map(|load| one_cpu(format!("worker {} on a CPU of its own", load.worker.name), &[load]));
+    let mut verdicts: Vec<_> = pinned.chain(free).collect();
+    verdicts.extend(sets(&loads, online_cpus));
+    verdicts
+}
+
+/// What a worker demands.
+struct Load<'a> {
+    worker: &'a WorkerConfig,
+    tasks: Vec<&'a TaskConfig>,
+    /// The most processor time that its spin tail takes for a release.
+    tail: Span,
+    budgets: f64, // as a share of a CPU
+    spin: f64,    // the same; it takes no more than what the budgets leave
+}
+
+impl<'a> Load<'a> {
+    fn of(config: &'a Config, index: usize, worker: &'a WorkerConfig) -> Self {
+        let tasks: Vec<_> = plan::of_worker(&config.tasks, index).map(|task| &config.tasks[task]).collect();
+        let hertz = tasks.iter().fold(0.0, |sum, task| sum + task.rate.hertz());
+        let tail = plan::tail(worker.spin).cost(hertz);
+        // Summed up from zero: the sum of no floats is -0.0.
+        let budgets = tasks.iter().fold(0.0, |sum, task| sum + budget(task).seconds() * task.rate.hertz());
+        let spin = (tail.seconds() * hertz).min((1.0 - budgets).max(0.0));
+        Self { worker, tasks, tail, budgets, spin }
+    }
+
+    fn share(&self) -> f64 {
+        self.budgets + self.spin
+    }
+
+    /// Among the workers of its CPU. One that runs like every other program comes last.
+    fn priority(&self) -> u8 {
+        match self.worker.scheduling {
+            Scheduling::Fifo { priority } | Scheduling::Rr { priority } => priority,
+            Scheduling::Deadline { .. } => u8::MAX,
+            Scheduling::Other => 0,
+        }
+    }
+
+    fn without_budget(&self) -> impl Iterator<Item = &'a TaskConfig> {
+        self.tasks.iter().copied().filter(|task| task.budget.is_none())
+    }
+
+    /// Its work and its tails, for workers that come after it.
+    fn interference(&self) -> impl Iterator<Item = Interference> {
+        let each = self.tasks.iter().map(|task| Interference { rate: task.rate, cost: budget(task) + self.tail });
+        each.filter(|one| one.cost > Span::ZERO)
+    }
+}
+
+fn budget(task: &TaskConfig) -> Span {
+    task.budget.unwrap_or_default()
+}
+
+/// The verdict on a CPU that these workers have for themselves.
+fn one_cpu(label: String, loads: &[&Load<'_>]) -> Capacity {
+    let total = |of: &dyn Fn(&Load<'_>) -> f64| loads.iter().fold(0.0, |sum, load| sum + of(load));
+    let mut findings = Vec::new();
+    let realtime = total(&|load| if load.priority() > 0 { load.share() } else { 0.0 });
+    let share = total(&|load| load.share());
+    if share > 1.0 + ROUNDING {
+        findings.push(Finding::fails("more work than time, so releases will be missed".into()));
+    } else if realtime > REALTIME_SHARE + ROUNDING {
+        findings.push(Finding::fails(format!(
+            "real-time threads may use {} %: the kernel stops them for the rest of each second, so releases will be missed",
+            REALTIME_SHARE * 100.0
+        )));
+    }
+    for load in loads {
+        let is_first = |other: &Load<'_>| !std::ptr::eq(other, *load) && other.priority() >= load.priority();
+        let first: Vec<_> = loads.iter().copied().filter(|other| is_first(other)).collect();
+        let name = if loads.len() > 1 { format!("{}: ", load.worker.name) } else { String::new() };
+        // What is too much for a whole CPU is too much for its only worker.
+        let runtime = runtime(load);
+        let deadlines =
+            (runtime.is_none() && (findings.is_empty() || loads.len() > 1)).then(|| deadlines(load, &first));
+        let texts = runtime.into_iter().chain(deadlines);
+        findings.extend(texts.map(|finding| Finding { text: name.clone() + &finding.text, ..finding }));
+    }
+    let sum = sum(share, total(&|load| load.budgets), total(&|load| load.spin));
+    Capacity { label, sum, findings }
+}
+
+fn sum(share: f64, budgets: f64, spin: f64) -> String {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    format!("{} of its time: {} by budgets, {} by spin tails", percent(share), percent(budgets), percent(spin))
+}
+
+/// Whether a worker with the policy `deadline` has asked for enough; `None`: it has, or has another policy.
+fn runtime(load: &Load<'_>) -> Option<Finding> {
+    let Scheduling::Deadline { runtime, period } = load.worker.scheduling else { return None };
+    let work = |of: &dyn Fn(&TaskConfig) -> Span| {
+        let all = load
+            .tasks
+            .iter()
+            .map(|task| i128::from(task.rate.ticks_before(period.nanos().into())) * i128::from(of(task).nanos()));
+        Span::from_wide(all.sum())
+    };
+    let (budgets, tails) = (work(&budget), work(&|_| load.tail));
+    let needed = budgets + tails;
+    (needed > runtime).then(|| {
+        Finding::fails(format!(
+            "runtime = {runtime} in every {period} is less than the {needed} that can come up in that time: {budgets} by \
+             budgets, {tails} by spin tails"
+        ))
+    })
+}
+
+/// Whether a worker holds its deadlines while no tick exceeds its budget and `first` come first.
+fn deadlines(load: &Load<'_>, first: &[&Load<'_>]) -> Finding {
+    let demand = |task: &&TaskConfig| Demand { rate: task.rate, deadline: task.deadline, budget: budget(task) };
+    let demands: Vec<_> = load.tasks.iter().map(demand).collect();
+    let above: Vec<_> = first.iter().flat_map(|other| other.interference()).collect();
+    let name = |task: usize| &load.tasks[task].name;
+    match feasible_beside(&demands, &above) {
+        Verdict::Fails { task, at, excess, .. } => {
+            let beside = if above.is_empty() { "" } else { ", with what the other workers take" };
+            let why = format!("the work due within {at} is {excess} too much{beside}");
+            Finding::fails(format!("{} can miss its deadline: {why}", name(task)))
+        }
+        Verdict::Overloaded { .. } => Finding::fails("more work than time, so releases will be missed".into()),
+        Verdict::Unknown { reason } => Finding::holds(format!("whether the deadlines hold is unknown: {reason}")),
+        Verdict::Holds { tightest, slack, .. } => {
+            let without: Vec<_> =
+                std::iter::once(load).chain(first.iter().copied()).flat_map(Load::without_budget).collect();
+            let names: Vec<_> = without.iter().map(|task| task.name.as_str()).collect();
+            Finding::holds(match tightest {
+                _ if load.tasks.iter().all(|task| task.budget.is_none()) => {
+                    "no task has a budget: whether the deadlines hold is unknown".into()
+                }
+                _ if !names.is_empty() => {
+                    format!("whether the deadlines hold is unknown without a budget for {}", listed(&names))
+                }
+                Some(task) => format!("every deadline holds; tightest is {}, with {slack} left", name(task)),
+                None => "every deadline holds".into(),
+            })
+        }
+    }
+}
+
+/// Sets of CPUs whose workers demand more than all of them together have.
+fn sets(loads: &[Load<'_>], online_cpus: &[usize]) -> Vec<Capacity> {
+    let allowed = |load: &Load<'_>| match &load.worker.cpus[..] {
+        [] => online_cpus.to_vec(),
+        cpus => cpus.to_vec(),
+    };
+    let mut sets: Vec<_> = loads.iter().filter(|load| load.worker.cpus.len() != 1).map(allowed).collect();
+    sets.sort();
+    sets.dedup();
+    let verdict = |set: Vec<usize>| {
+        let inside: Vec<_> = loads.iter().filter(|load| allowed(load).iter().all(|cpu| set.contains(cpu))).collect();
+        let total = |of: &dyn Fn(&Load<'_>) -> f64| inside.iter().fold(0.0, |sum, load| sum + of(load));
+        #[expect(clippy::cast_precision_loss, reason = "a few CPUs")]
+        let there = set.len() as f64;
+        (inside.len() > 1 && total(&|load| load.share()) > there + ROUNDING).then(|| Capacity {
+            label: format!("{} CPUs together ({})", set.len(), named(&inside)),
+            sum: sum(total(&|load| load.share()), total(&|load| load.budgets), total(&|load| load.spin)),
+            findings: vec![Finding::fails("more work than time, so releases will be missed".into())],
+        })
+    };
+    sets.into_iter().filter_map(verdict).collect()
+}
+
+fn named(loads: &[&Load<'_>]) -> String {
+    listed(&loads.iter().map(|load| load.worker.name.as_str()).collect::<Vec<_>>())
+}
+
+/// The first few of them.
+fn listed(names: &[&str]) -> String {
+    match names.len() {
+        0..=4 => names.join(", "),
+        count => format!("{} and {} more", names[..3].join(", "), count - 3),
+    }
+}
