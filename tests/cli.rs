@@ -138,3 +138,19 @@ fn stop_says_how_and_stops_nothing() {
     running.signal("TERM");
     assert!(running.wait().status.success());
 }
+
+/// On a terminal of 30 columns, by `script`, which gives the program one.
+#[test]
+fn the_progress_line_stays_within_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.toml");
+    fs::write(&path, TASK).unwrap();
+    let line = format!("stty cols 30; {HERTZD} run --log-level error --for 900ms {}", path.display());
+    let output = Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+    let shown = stdout(&output);
+    // Each is drawn over the one before, which is cleared first.
+    let drawn: Vec<_> = shown.split("\r\x1b[K").map(|part| part.lines().next().unwrap_or_default()).collect();
+    let progress: Vec<_> = drawn.iter().filter(|line| line.contains(" s of 0.9 s")).collect();
+    assert!(!progress.is_empty(), "{shown:?}");
+    assert!(progress.iter().all(|line| line.chars().count() == 29), "{progress:?}");
+}

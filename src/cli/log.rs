@@ -4,7 +4,7 @@ use super::{Stop, coloured};
 use crate::daemon::Progress;
 use crate::log::journal::{self, JournalLayer};
 use crate::log::{Entry, JsonLayer};
-use crate::sys::fd::{writable, write_within};
+use crate::sys::fd::{columns, writable, write_within};
 use crate::time::Span;
 use clap::ValueEnum;
 use std::error::Error;
@@ -263,20 +263,23 @@ pub(super) fn progress(progress: Progress, of: Option<Span>) {
     let Progress { elapsed, totals } = progress;
     let elapsed = elapsed.max(Span::ZERO).seconds();
     let of = of.map_or_else(String::new, |of| format!(" of {:.1} s", of.seconds()));
-    let (ticks, overruns, skipped, worst) = (totals.ticks, totals.overruns, totals.skipped, totals.worst);
-    draw(format_args!("{elapsed:.1} s{of}  {ticks} ticks  {overruns} overruns  {skipped} skipped  latest by {worst}"));
+    let (ticks, missed, worst) = (totals.ticks, totals.overruns + totals.skipped, totals.worst);
+    draw(&format!("{elapsed:.1} s{of}  {ticks} ticks  {missed} missed  latest by {worst}"));
 }
 
-/// Draws a progress line, over the one before.
-pub(super) fn draw(text: fmt::Arguments<'_>) {
+/// Draws a progress line, over the one before. It is cut to the terminal's width: of a line that wraps, only the last part
+/// would be cleared.
+pub(super) fn draw(text: &str) {
     let mut stderr = io::stderr().lock();
     if writable(&stderr, Span::ZERO) {
-        let _ = write!(stderr, "{CLEAR}{text}");
+        // The last column stays free: some terminals wrap when it is written.
+        let room = columns(&stderr).unwrap_or(80).saturating_sub(1);
+        let _ = write!(stderr, "{CLEAR}{}", text.chars().take(room).collect::<String>());
         let _ = stderr.flush();
     }
 }
 
 /// Takes the progress line away.
 pub(super) fn clear_progress() {
-    draw(format_args!(""));
+    draw("");
 }

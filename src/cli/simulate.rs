@@ -113,7 +113,7 @@ impl Progress {
         {
             *drawn = now;
             let at = Instant::from_nanos(tick.started_ns) - Instant::ZERO;
-            log::draw(format_args!("simulated {:.1} s, {} ticks", at.seconds(), self.ticks));
+            log::draw(&format!("simulated {:.1} s, {} ticks", at.seconds(), self.ticks));
         }
     }
 

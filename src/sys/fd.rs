@@ -39,6 +39,14 @@ pub(crate) fn write_within(mut stream: impl Write + AsFd, bytes: &[u8], within: 
     Ok(true)
 }
 
+/// The width of a terminal in characters; `None`: it is none, or does not know.
+pub(crate) fn columns(stream: impl AsFd) -> Option<usize> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: `size` is owned, outlives the call, and is of the type that this request fills.
+    let asked = unsafe { libc::ioctl(stream.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    (asked == 0 && size.ws_col > 0).then(|| usize::from(size.ws_col))
+}
+
 /// From now on a read of this file, and of all that share its open description, fails with EAGAIN where it would wait.
 #[cfg_attr(not(feature = "gpio"), allow(dead_code, reason = "only the kind gpio gets its descriptor from elsewhere"))]
 pub(crate) fn set_nonblocking(file: impl AsFd) -> io::Result<()> {

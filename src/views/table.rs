@@ -4,12 +4,17 @@ use crate::metrics::{Summary, TaskSummary, WorkerSummary};
 use crate::time::Span;
 use std::fmt::Write as _;
 
-const HEAD: [&str; 10] =
-    ["task", "rate", "due", "ran", "skipped", "overruns", "late p50", "late p99", "late max", "run p99"];
+/// The width that all terminals have.
+const COLUMNS: usize = 80;
 
-/// The summary as text, ending with a line feed. `emphasis` turns on bold and red, for a terminal.
+/// Names of tasks are cut to what the numbers leave, but not below this.
+const NAME_MIN: usize = 4;
+
+const HEAD: [&str; 8] = ["task", "rate", "met", "missed", "late p50", "late p99", "late max", "run p99"];
+
+/// The summary as text of at most 80 columns, ending with a line feed. `emphasis` turns on bold and red, for a terminal.
 pub(crate) fn table(summary: &Summary, emphasis: bool) -> String {
-    let mut rows: Vec<_> = summary.tasks.iter().map(|task| (cells(task), task.skipped + task.overruns > 0)).collect();
+    let mut rows: Vec<_> = summary.tasks.iter().map(|task| (cells(task), missed(task) > 0)).collect();
     rows.insert(0, (HEAD.map(String::from), false));
     let mut widths = [0; HEAD.len()];
     for (row, _) in &rows {
@@ -17,10 +22,12 @@ pub(crate) fn table(summary: &Summary, emphasis: bool) -> String {
             *width = (*width).max(cell.chars().count());
         }
     }
+    let numbers: usize = widths[1..].iter().map(|width| 2 + width).sum();
+    widths[0] = widths[0].min(COLUMNS.saturating_sub(numbers).max(NAME_MIN));
 
     let mut text = String::new();
     for (index, (row, missed)) in rows.iter().enumerate() {
-        let mut line = format!("{:<width$}", row[0], width = widths[0]);
+        let mut line = format!("{:<width$}", cut(&row[0], widths[0]), width = widths[0]);
         for (cell, width) in row.iter().zip(widths).skip(1) {
             // Writing to a String does not fail, here and below.
             let _ = write!(line, "  {cell:>width$}");
@@ -32,20 +39,22 @@ pub(crate) fn table(summary: &Summary, emphasis: bool) -> String {
         };
         let _ = writeln!(text, "{on}{}{off}", line.trim_end());
     }
+    let mut below = String::new();
     for task in &summary.tasks {
-        remarks(&mut text, task);
+        remarks(&mut below, task);
     }
-    text.push('\n');
+    below.push('\n');
     for worker in &summary.workers {
-        worker_line(&mut text, worker);
+        worker_line(&mut below, worker);
     }
     let host = &summary.host;
     let _ = writeln!(
-        text,
+        below,
         "Linux {}, preempt {}, {} CPUs, clock {}; {} records, {} dropped",
         host.kernel, host.preempt, host.cpus, host.clocksource, summary.records.sent, summary.records.dropped
     );
-    text
+    below.lines().for_each(|line| wrap(&mut text, line));
+    text.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
 fn cells(task: &TaskSummary) -> [String; HEAD.len()] {
@@ -53,10 +62,8 @@ fn cells(task: &TaskSummary) -> [String; HEAD.len()] {
     [
         task.task.clone(),
         hertz(&task.rate),
-        task.due.to_string(),
-        task.ran.to_string(),
-        task.skipped.to_string(),
-        task.overruns.to_string(),
+        task.ran.saturating_sub(task.overruns).to_string(),
+        missed(task).to_string(),
         span(task.lateness_ns.p50),
         span(task.lateness_ns.p99),
         span(task.lateness_ns.max),
@@ -64,15 +71,65 @@ fn cells(task: &TaskSummary) -> [String; HEAD.len()] {
     ]
 }
 
-/// `1000/1` as `1000 Hz`; a true fraction stays one.
+const fn missed(task: &TaskSummary) -> u64 {
+    task.skipped + task.overruns
+}
+
+/// `1000/1` as `1000 Hz`, `30000/1001` as `29.97 Hz`.
+#[expect(clippy::cast_precision_loss, reason = "a few digits are shown")]
 fn hertz(rate: &str) -> String {
-    format!("{} Hz", rate.strip_suffix("/1").unwrap_or(rate))
+    let (over, under) = rate.split_once('/').unwrap_or((rate, "1"));
+    match (over.parse::<u64>(), under.parse::<u64>()) {
+        (Ok(over), Ok(under)) if under > 1 => {
+            let hertz = over as f64 / under as f64;
+            // Four digits, of slow rates too.
+            let digits = if hertz < 1.0 { 4 } else { 2 };
+            format!("{hertz:.digits$} Hz")
+        }
+        _ => format!("{over} Hz"),
+    }
+}
+
+/// The first `width` characters, the last of them `…` if there are more.
+fn cut(name: &str, width: usize) -> String {
+    match name.chars().count() > width {
+        true => name.chars().take(width - 1).chain(['…']).collect(),
+        false => name.to_owned(),
+    }
+}
+
+/// Appends a line. If it is too long it continues on lines that begin with two spaces: from its next clause on, or from the
+/// next word where a clause is too long by itself.
+fn wrap(text: &mut String, line: &str) {
+    let mut width = 0;
+    for clause in line.split_inclusive("; ") {
+        let whole = width + clause.trim_end().chars().count() <= COLUMNS;
+        if !whole && width > 2 {
+            text.push_str("\n  ");
+            width = 2;
+        }
+        for word in clause.split_inclusive(' ') {
+            if width + word.trim_end().chars().count() > COLUMNS && width > 2 {
+                text.push_str("\n  ");
+                width = 2;
+            }
+            text.push_str(word);
+            width += word.chars().count();
+        }
+    }
+    text.push('\n');
 }
 
 fn remarks(text: &mut String, task: &TaskSummary) {
-    if !task.causes.is_empty() {
+    if missed(task) > 0 {
         let causes: Vec<_> = task.causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
-        let _ = writeln!(text, "{}: overruns by cause: {}", task.task, causes.join(", "));
+        let causes = if causes.is_empty() { String::new() } else { format!("; {}", causes.join(", ")) };
+        let (missed, overruns, skipped) = (missed(task), task.overruns, task.skipped);
+        let _ = writeln!(
+            text,
+            "{}: missed {missed} of {} ({overruns} overruns, {skipped} skipped){causes}",
+            task.task, task.due
+        );
     }
     if task.errors > 0 {
         let ended = if task.disabled { "; the task was disabled" } else { "" };
@@ -129,4 +186,107 @@ fn worker_line(text: &mut String, worker: &WorkerSummary) {
         worker.cpu_share * 100.0,
         worker.spin_share * 100.0,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::{Distribution, GrantedSummary, HostSummary, RecordedSummary, RecordsSummary, ValueSummary};
+    use std::collections::BTreeMap;
+
+    fn task(name: &str, rate: &str, ran: u64, skipped: u64, overruns: u64) -> TaskSummary {
+        let late = Distribution { p50: 143, p99: 999_499, max: 999_499_999, ..Distribution::default() };
+        TaskSummary {
+            task: name.into(),
+            worker: "main".into(),
+            rate: rate.into(),
+            due: ran + skipped,
+            ran,
+            skipped,
+            overruns,
+            over_budget: 0,
+            errors: 0,
+            disabled: false,
+            lateness_ns: late,
+            run_ns: late,
+            response_ns: late,
+            causes: if overruns > 0 { BTreeMap::from([("ran-long", overruns)]) } else { BTreeMap::new() },
+            values: BTreeMap::new(),
+            recorded: None,
+        }
+    }
+
+    fn summary(tasks: Vec<TaskSummary>) -> Summary {
+        let text = |text: &str| text.to_owned();
+        let worker = WorkerSummary {
+            worker: text("main"),
+            cpu: Some(0),
+            granted: GrantedSummary { policy: text("fifo"), priority: 80, memory_locked: true },
+            refused: Vec::new(),
+            cpu_share: 0.06,
+            spin_share: 0.024,
+            wakes: 10_379,
+            oversleep_ns: Distribution { p50: 15_000, p99: 40_900, ..Distribution::default() },
+        };
+        let (kernel, preempt, clocksource) = (text("6.18.44-longer-than-usual"), text("dynamic"), text("tsc"));
+        Summary {
+            version: 1,
+            well: true,
+            reason: None,
+            host: HostSummary { kernel, cpus: 128, preempt, clocksource },
+            workers: vec![worker],
+            tasks,
+            records: RecordsSummary { sent: 10_450, dropped: 0 },
+            journal: None,
+        }
+    }
+
+    #[test]
+    fn met_and_missed_come_first_and_each_miss_is_explained() {
+        let shown = table(
+            &summary(vec![task("control", "1000/1", 500, 500, 125), task("load", "30000/1001", 30, 0, 0)]),
+            false,
+        );
+        let lines: Vec<_> = shown.lines().collect();
+        assert_eq!(lines[0], "task         rate  met  missed  late p50  late p99  late max  run p99");
+        assert_eq!(lines[1], "control   1000 Hz  375     625    143 ns    999 µs    999 ms   999 µs");
+        assert_eq!(lines[2], "load     29.97 Hz   30       0    143 ns    999 µs    999 ms   999 µs");
+        assert_eq!(lines[3], "control: missed 625 of 1000 (125 overruns, 500 skipped); ran-long 125");
+        assert_eq!(lines[4], "");
+    }
+
+    #[test]
+    fn it_fits_eighty_columns() {
+        let mut long = task(&"n".repeat(64), "1000000/1", 9_999_999_999, 9_999_999_999, 999_999_999);
+        long.causes = ["blocked", "own-debt", "page-fault", "preempted", "ran-long", "waited"]
+            .map(|cause| (cause, 99_999))
+            .into();
+        long.errors = 3;
+        long.values = BTreeMap::from([(
+            "temperature".to_owned(),
+            ValueSummary { last: Some(-1.5), min: Some(-123_456.789), max: Some(123_456.789), unit: "°C".into() },
+        )]);
+        long.recorded =
+            Some(RecordedSummary { path: "measurements.csv".into(), rows: 99_999_999, ..RecordedSummary::default() });
+        for tasks in [vec![long.clone()], vec![long, task("b", "1/86400", 1, 0, 0)]] {
+            let shown = table(&summary(tasks), false);
+            for line in shown.lines() {
+                assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
+            }
+            assert!(shown.starts_with("task  ") && shown.contains("\nnnn…"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn long_lines_continue_with_an_indent_and_lose_nothing() {
+        let line = "word ".repeat(40);
+        let mut text = String::new();
+        wrap(&mut text, line.trim_end());
+        assert!(text.lines().count() > 1 && text.lines().skip(1).all(|line| line.starts_with("  word")), "{text}");
+        assert_eq!(text.split_whitespace().count(), 40);
+        let (first, second) = ("a".repeat(50), "b ".repeat(25));
+        let mut text = String::new();
+        wrap(&mut text, &format!("{first}; {}", second.trim_end()));
+        assert_eq!(text, format!("{first}; \n  {}\n", second.trim_end()));
+    }
 }
