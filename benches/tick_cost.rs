@@ -57,6 +57,7 @@ fn run<C: Clock>(clock: C, epoch: Instant, tasks: u32, ticks: u32) -> f64 {
         on_panic: OnError::Disable,
         values: Vec::new(),
         rows: None,
+        live: Arc::default(),
     });
     let sleeps = Sleeps::new(Tail::Off);
     let set = TaskSet::starting(schedule, slots.collect());

@@ -7,6 +7,7 @@
 mod block;
 mod evidence;
 mod format;
+mod live;
 mod mailbox;
 mod row;
 mod tick;
@@ -14,6 +15,7 @@ mod tick;
 pub use block::{Block, BlockReceiver, BlockSender, Head, blocks};
 pub use evidence::{Evidence, EvidenceSource};
 pub use format::{AudioFormat, Column, Format, ImageFormat, SampleFormat, Shape};
+pub use live::{Counts, Live, LiveCounts};
 pub use row::{Row, RowReceiver, RowSender, rows};
 pub use tick::{Outcome, TickError, TickReceiver, TickRecord, TickSender, TickSink, ticks};
 

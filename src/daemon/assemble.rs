@@ -120,6 +120,7 @@ fn assemble_one(
         limit: config.overrun_limit.map(|limit| (LeakyBucket::new(limit.count, limit.leak), limit.action)),
         values,
         rows,
+        live: Arc::default(),
     };
     Ok(Built { slot, output })
 }

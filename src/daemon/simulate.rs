@@ -5,14 +5,14 @@
 
 use super::plan::{self, Epoch, Window};
 use super::summary::{Used, summary, task_summary};
-use crate::channels::{TickRecord, TickSink};
+use crate::channels::{Counts, TickRecord, TickSink};
 use crate::config::{Config, OnError, TaskConfig};
 use crate::metrics::{GrantedSummary, Metrics, RecordsSummary, Summary, WorkerSummary};
 use crate::pacing::Sleeps;
 use crate::sim::{NeverPreempted, Scripted, SimClock};
 use crate::sys::host::Host;
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
-use crate::worker::{Control, Counts, Report, Runner, Slot, TaskSet};
+use crate::worker::{Control, Report, Runner, Slot, TaskSet};
 use serde::Serialize;
 use std::io;
 use std::sync::Arc;
@@ -149,6 +149,7 @@ fn scripted(config: &Config, index: usize, clock: &SimClock) -> Slot {
         limit: None,
         values: Vec::new(),
         rows: None,
+        live: Arc::default(),
     }
 }
 

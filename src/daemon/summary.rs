@@ -7,6 +7,7 @@ use super::change::RunningSet;
 use super::diff::Sections;
 use super::metrics_thread::View;
 use super::running::{Running, RunningTask};
+use crate::channels::Counts;
 use crate::config::TaskConfig;
 use crate::log::journal;
 use crate::metrics::{
@@ -17,7 +18,7 @@ use crate::recording::OutputState;
 use crate::sys::host::Host;
 use crate::sys::thread;
 use crate::time::{Instant, Span};
-use crate::worker::{Counts, WorkerEnd};
+use crate::worker::WorkerEnd;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

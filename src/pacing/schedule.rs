@@ -201,6 +201,11 @@ impl Schedule {
         }
     }
 
+    /// The account of the task at `position`.
+    pub fn account(&self, position: usize) -> &Account {
+        &self.entries[position].account
+    }
+
     /// The accounts, in the order of declaration.
     pub fn accounts(&self) -> impl Iterator<Item = &Account> {
         self.entries.iter().map(|entry| &entry.account)

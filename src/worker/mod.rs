@@ -20,7 +20,6 @@ pub use run::{Report, Runner};
 pub use set::TaskSet;
 pub(crate) use set::{Ended, NextTask, Pace};
 pub(crate) use setup::{Granted, Refusal};
-pub(crate) use slot::Counts;
 pub use slot::Slot;
 
 use crate::channels::TickSender;

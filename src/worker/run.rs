@@ -8,8 +8,7 @@ use super::control::Control;
 use super::judge::{Returned, Verdict, judge};
 use super::panic;
 use super::set::TaskSet;
-use super::slot::Counts;
-use crate::channels::{EvidenceSource, Row, TickRecord, TickSink};
+use crate::channels::{Counts, EvidenceSource, Row, TickRecord, TickSink};
 use crate::pacing::{Due, GivenUp, Next, Sleeps};
 use crate::task::Tick;
 use crate::time::{Clock, Instant, Span, Wake};
@@ -161,6 +160,9 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         counts.over_budget += u64::from(over_budget);
         counts.errors += u64::from(!well);
         counts.disabled = disabled;
+        let account = set.schedule.account(task);
+        (counts.ran, counts.skipped) = (account.ran(), account.skipped());
+        slot.live.store(counts, account.next().map(|(_, release)| release));
         let missed_any = overrun || missed + settled.skipped > 0;
         let evidence = self.witness.as_mut().filter(|witness| missed_any || witness.each_tick).map(|witness| {
             let awake = finished - std::mem::replace(&mut witness.since, finished);
@@ -266,6 +268,7 @@ mod tests {
             limit: None,
             values: Vec::new(),
             rows: None,
+            live: Arc::default(),
         };
         let set = TaskSet::starting(schedule, vec![slot]);
         let runner = Runner::new(clock, set, Sleeps::new(Tail::Off), Keep::default(), Arc::new(Control::default()));

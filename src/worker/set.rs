@@ -4,7 +4,8 @@
 //! the tasks that stay into it and starts the others at that instant. It allocates nothing and reads no clock. The old set
 //! goes back to a thread that may free memory and close files.
 
-use super::slot::{Counts, Slot};
+use super::slot::Slot;
+use crate::channels::Counts;
 use crate::pacing::{Account, GivenUp, Grid, Overrun, Rate, Schedule};
 use crate::time::{Instant, Span};
 
@@ -52,6 +53,8 @@ impl TaskSet {
     /// The set a worker starts with: slots in the order of the schedule's accounts.
     pub fn starting(schedule: Schedule, slots: Vec<Slot>) -> Self {
         let counts = vec![Counts::default(); slots.len()];
+        let show = |(account, slot): (&Account, &Slot)| show_beginning(slot, account);
+        schedule.accounts().zip(&slots).for_each(show);
         let slots = slots.into_iter().map(|slot| Some(Box::new(slot))).collect();
         Self { schedule, slots, counts, next: Vec::new(), ended: Instant::ZERO }
     }
@@ -78,7 +81,9 @@ impl TaskSet {
                     self.counts.push(old.counts[position]);
                 }
                 NextTask::New(pace, slot) => {
-                    self.schedule.add(pace.joining(now), pace.deadline);
+                    let account = pace.joining(now);
+                    show_beginning(&slot, &account);
+                    self.schedule.add(account, pace.deadline);
                     self.slots.push(Some(slot));
                     self.counts.push(Counts::default());
                 }
@@ -103,6 +108,10 @@ impl TaskSet {
         }
         ended
     }
+}
+
+fn show_beginning(slot: &Slot, account: &Account) {
+    slot.live.begins(account.next().map(|(_, release)| release), account.end());
 }
 
 /// The final counts of tasks, by their numbers.

@@ -1,10 +1,11 @@
-//! One task on a worker: the task with its limits, and its counts.
+//! One task on a worker: the task with its limits.
 
-use crate::channels::RowSender;
+use crate::channels::{LiveCounts, RowSender};
 use crate::config::{LimitAction, OnError};
 use crate::pacing::LeakyBucket;
 use crate::task::Task;
 use crate::time::Span;
+use std::sync::Arc;
 
 /// A task on a worker.
 pub struct Slot {
@@ -28,21 +29,6 @@ pub struct Slot {
     pub values: Vec<f64>,
     /// Where rows of values go; `None`: nowhere.
     pub rows: Option<RowSender>,
-}
-
-/// What was counted of a task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Ticks run.
-    pub ran: u64,
-    /// Releases given up.
-    pub skipped: u64,
-    /// Ticks whose response exceeded the deadline.
-    pub overruns: u64,
-    /// Ticks whose run exceeded the budget.
-    pub over_budget: u64,
-    /// Ticks that returned an error or panicked.
-    pub errors: u64,
-    /// The task was ended before the run was.
-    pub disabled: bool,
+    /// Its counts, for those who look while it runs.
+    pub live: Arc<LiveCounts>,
 }

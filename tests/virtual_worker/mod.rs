@@ -78,6 +78,7 @@ pub(crate) fn run(
         on_panic: OnError::Disable,
         values: Vec::new(),
         rows: None,
+        live: Arc::default(),
     };
     let slots = specs.into_iter().zip(0..).map(slot).collect();
     let set = TaskSet::starting(schedule, slots);

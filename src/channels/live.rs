@@ -1,0 +1,160 @@
+//! Counts of a task that can be read while it runs: plain atomics, which its worker stores before it sends the tick's record.
+//!
+//! So whoever drains the records and then reads the counts never knows of a tick that is not counted. No clock is read,
+//! nothing waits or allocates.
+
+use crate::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
+
+/// What was counted of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Ticks run.
+    pub ran: u64,
+    /// Releases given up.
+    pub skipped: u64,
+    /// Ticks whose response exceeded the deadline.
+    pub overruns: u64,
+    /// Ticks whose run exceeded the budget.
+    pub over_budget: u64,
+    /// Ticks that returned an error or panicked.
+    pub errors: u64,
+    /// The task was ended before the run was.
+    pub disabled: bool,
+}
+
+/// Counts of a task that runs, and the release that comes next. The hot thread is the only writer, so each update is a plain
+/// store.
+#[derive(Debug)]
+pub struct LiveCounts {
+    begun: AtomicU64, // updates; ahead of `ended` during one
+    ended: AtomicU64,
+    ran: AtomicU64,
+    skipped: AtomicU64,
+    overruns: AtomicU64,
+    over_budget: AtomicU64,
+    errors: AtomicU64,
+    disabled: AtomicBool,
+    next: AtomicI64, // nanoseconds of the clock that releases lie on; i64::MAX: no release is left
+    end: AtomicI64,  // likewise: releases at or after this do not exist; i64::MAX: all do
+}
+
+/// What [`LiveCounts`] showed at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// The counts.
+    pub counts: Counts,
+    /// The first release that is not counted: that of the running tick, or of the next one; `None`: none is left, or the task
+    /// has not begun.
+    pub next: Option<Instant>,
+    /// Releases at or after this do not exist; `None`: all do.
+    pub end: Option<Instant>,
+}
+
+/// How often a reader tries to read between two updates; an update takes nanoseconds, unless its thread is preempted.
+const ATTEMPTS: usize = 1_000;
+
+impl Default for LiveCounts {
+    fn default() -> Self {
+        Self {
+            begun: AtomicU64::default(),
+            ended: AtomicU64::default(),
+            ran: AtomicU64::default(),
+            skipped: AtomicU64::default(),
+            overruns: AtomicU64::default(),
+            over_budget: AtomicU64::default(),
+            errors: AtomicU64::default(),
+            disabled: AtomicBool::default(),
+            next: AtomicI64::new(i64::MAX),
+            end: AtomicI64::new(i64::MAX),
+        }
+    }
+}
+
+impl LiveCounts {
+    /// The task begins: its first release, and its end.
+    pub(crate) fn begins(&self, next: Option<Instant>, end: Instant) {
+        self.end.store(low(end), Ordering::Relaxed);
+        self.store(&Counts::default(), next);
+    }
+
+    /// Shows these counts from now on. A dozen stores.
+    pub(crate) fn store(&self, counts: &Counts, next: Option<Instant>) {
+        let update = self.ended.load(Ordering::Relaxed).wrapping_add(1);
+        self.begun.store(update, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.ran.store(counts.ran, Ordering::Relaxed);
+        self.skipped.store(counts.skipped, Ordering::Relaxed);
+        self.overruns.store(counts.overruns, Ordering::Relaxed);
+        self.over_budget.store(counts.over_budget, Ordering::Relaxed);
+        self.errors.store(counts.errors, Ordering::Relaxed);
+        self.disabled.store(counts.disabled, Ordering::Relaxed);
+        self.next.store(next.map_or(i64::MAX, low), Ordering::Relaxed);
+        self.ended.store(update, Ordering::Release);
+    }
+
+    /// The latest counts: all of one moment, unless the hot thread is preempted in the middle of an update.
+    pub fn read(&self) -> Live {
+        (0..ATTEMPTS).find_map(|_| self.try_read()).unwrap_or_else(|| self.read_once())
+    }
+
+    /// The latest counts; `None`: they are being updated.
+    fn try_read(&self) -> Option<Live> {
+        let ended = self.ended.load(Ordering::Acquire);
+        let live = self.read_once();
+        fence(Ordering::Acquire);
+        (self.begun.load(Ordering::Relaxed) == ended).then_some(live)
+    }
+
+    fn read_once(&self) -> Live {
+        let counts = Counts {
+            ran: self.ran.load(Ordering::Relaxed),
+            skipped: self.skipped.load(Ordering::Relaxed),
+            overruns: self.overruns.load(Ordering::Relaxed),
+            over_budget: self.over_budget.load(Ordering::Relaxed),
+            errors: self.errors.load(Ordering::Relaxed),
+            disabled: self.disabled.load(Ordering::Relaxed),
+        };
+        let instant = |nanos: &AtomicI64| {
+            let nanos = nanos.load(Ordering::Relaxed);
+            (nanos < i64::MAX).then(|| Instant::from_nanos(nanos.into()))
+        };
+        Live { counts, next: instant(&self.next), end: instant(&self.end) }
+    }
+}
+
+/// Nanoseconds in 64 bits, saturating: a real clock gets there after 292 years.
+fn low(instant: Instant) -> i64 {
+    i64::try_from(instant.nanos()).unwrap_or(if instant.nanos() < 0 { i64::MIN } else { i64::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_reader_sees_the_counts_of_one_moment() {
+        let live = Arc::new(LiveCounts::default());
+        assert_eq!(live.read(), Live::default());
+        live.begins(Some(Instant::ZERO), Instant::MAX);
+        let writer = live.clone();
+        let writing = std::thread::spawn(move || {
+            for n in 1..=200_000 {
+                let counts =
+                    Counts { ran: n, skipped: n, overruns: n, over_budget: n, errors: n, disabled: n % 2 == 1 };
+                writer.store(&counts, Some(Instant::from_nanos(n.into())));
+            }
+        });
+        let mut latest = 0;
+        while latest < 200_000 {
+            let Some(Live { counts, next, end }) = live.try_read() else { continue };
+            let n = counts.ran;
+            let wanted = Counts { ran: n, skipped: n, overruns: n, over_budget: n, errors: n, disabled: n % 2 == 1 };
+            assert_eq!((counts, next, end), (wanted, Some(Instant::from_nanos(n.into())), None));
+            assert!(n >= latest);
+            latest = n;
+        }
+        writing.join().unwrap();
+    }
+}
