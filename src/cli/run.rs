@@ -6,6 +6,7 @@ use super::{App, ConfigArg, Source, Stop, coloured, print, span};
 use crate::daemon::{self, Connections, Failure, Loader, Options, Progress, Requests};
 use crate::log::LogOutput;
 use crate::sys::signals::StopSignals;
+use crate::sys::thread::helper;
 use crate::time::Span;
 use crate::views::table;
 use clap::Args;
@@ -123,6 +124,6 @@ fn requests() -> io::Result<Requests> {
             asking.ask(request);
         }
     };
-    std::thread::Builder::new().name("hertzd-signals".into()).spawn(wait)?;
+    helper::spawn("hertzd-signals", wait)?;
     Ok(requests)
 }

@@ -17,6 +17,7 @@ use crate::log::Message;
 use crate::recording::{Recordings, TaskOutput};
 use crate::sys::clock::KernelClock;
 use crate::sys::memory;
+use crate::sys::thread::helper;
 use crate::time::Clock;
 use crate::worker::{Assignment, Granted, Refusal, Worker};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded, never, unbounded};
@@ -24,11 +25,9 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 use tracing::{error, info, warn};
 
@@ -128,14 +127,9 @@ impl Shared {
 
     /// Does `work`; a panic in it, of an own kind or of a task that is dropped, is an error that says what was going on.
     fn caught<T>(&self, work: impl FnOnce() -> T) -> Result<T, String> {
-        catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
-            let text = payload.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_else(|| {
-                std::mem::forget(payload); // its destructor may panic as well
-                "no message".into()
-            });
+        helper::caught(work).map_err(|text| {
             let activity = self.busy().map(|busy| busy.activity).unwrap_or_default();
-            format!("panicked while {activity}: {text}; please report this")
+            format!("{text}, while {activity}; please report this")
         })
     }
 }
@@ -165,7 +159,7 @@ impl Builder {
             _latency: None,
             shared: shared.clone(),
         };
-        thread::Builder::new().name("hertzd-builder".into()).spawn(move || builder.run(&receiver, &reply))?;
+        helper::spawn("hertzd-builder", move || builder.run(&receiver, &reply))?;
         Ok(Self { jobs, prepared, shared })
     }
 

@@ -9,13 +9,14 @@ use crate::log::{Output, PanicEvent, journal};
 use crate::metrics::{Distribution, Metrics, TaskFacts, TaskSnapshot, Totals};
 use crate::pacing::GivenUp;
 use crate::sys::clock::{KernelClock, pause};
+use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
 use crate::worker::Panic;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The pause between two polls.
@@ -110,7 +111,7 @@ impl MetricsThread {
             }
             .run();
         };
-        let thread = Builder::new().name("hertzd-metrics".into()).spawn(body)?;
+        let thread = helper::spawn("hertzd-metrics", body)?;
         Ok(Self { commands, totals, thread })
     }
 

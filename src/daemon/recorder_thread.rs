@@ -10,13 +10,14 @@ use crate::channels::Traffic;
 use crate::metrics::RecordedSummary;
 use crate::recording::{self, OutputState, Recorder, TaskOutput};
 use crate::sys::clock::{KernelClock, pause, utc_offset};
+use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The pause between two rounds.
@@ -106,7 +107,7 @@ impl RecorderThread {
         let rounds = Arc::new(AtomicU64::new(0));
         let counted = rounds.clone();
         let body = move || run(&receiver, &fed, &published, &counted);
-        let thread = Builder::new().name("hertzd-recorder".into()).spawn(body)?;
+        let thread = helper::spawn("hertzd-recorder", body)?;
         let looked = KernelClock::monotonic().now();
         let progress = (0, looked);
         let (offered, long_wait) = (BTreeMap::new(), LongWait::default());

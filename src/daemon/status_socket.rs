@@ -4,6 +4,7 @@
 //! thread of its own, so that it holds up no other.
 
 use crate::sys::clock::pause;
+use crate::sys::thread::helper;
 use crate::time::Span;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::fs::{self, Permissions};
@@ -85,7 +86,7 @@ impl StatusSocket {
                 send(stream, text, &slow);
             }
         };
-        Builder::new().name("hertzd-status".into()).spawn(body)?;
+        helper::spawn("hertzd-status", body)?;
         Ok(Self { path: path.into(), ending, queries })
     }
 }

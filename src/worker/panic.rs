@@ -3,10 +3,10 @@
 //! By default a panicking thread writes its message to stderr. A worker must not: a reader of stderr that stalls would
 //! stall the worker. A panic allocates all the same, each time.
 
+use crate::sys::thread::helper;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::any::Any;
 use std::cell::RefCell;
-use std::sync::Once;
 
 /// A task's panic.
 #[derive(Debug)]
@@ -21,44 +21,25 @@ pub(crate) struct Panic {
     pub ended: bool,
 }
 
-struct Outbox {
-    panics: Sender<Panic>,
-    text: String,
-}
-
 thread_local! {
-    static OUTBOX: RefCell<Option<Outbox>> = const { RefCell::new(None) };
+    static OUTBOX: RefCell<Option<Sender<Panic>>> = const { RefCell::new(None) };
 }
 
 /// From now on panics on this thread go to the returned receiver, which has room for this many, and not to stderr.
 pub(crate) fn capture(room: usize) -> Receiver<Panic> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            let kept = OUTBOX.with_borrow_mut(|outbox| {
-                outbox.as_mut().map(|outbox| outbox.text = info.to_string().replace('\n', " ")).is_some()
-            });
-            if !kept {
-                before(info);
-            }
-        }));
-    });
+    helper::capture();
     let (panics, receiver) = bounded(room);
-    OUTBOX.set(Some(Outbox { panics, text: String::new() }));
+    OUTBOX.set(Some(panics));
     receiver
 }
 
 /// Hands over the panic that was just caught; `ended`: its task has been disabled by it.
 pub(super) fn pass_on(task: u32, n: u64, payload: Box<dyn Any + Send>, ended: bool) {
-    // Any other payload may have a destructor that panics or blocks, so it is leaked.
-    if !payload.is::<String>() && !payload.is::<&'static str>() {
-        std::mem::forget(payload);
-    }
-    OUTBOX.with_borrow_mut(|outbox| {
-        if let Some(Outbox { panics, text }) = outbox {
+    let text = helper::latest_panic(payload);
+    OUTBOX.with_borrow(|outbox| {
+        if let Some(panics) = outbox {
             // Without room the text is lost; the tick's record still counts the panic.
-            let _ = panics.try_send(Panic { task, n, text: std::mem::take(text), ended });
+            let _ = panics.try_send(Panic { task, n, text, ended });
         }
     });
 }

@@ -6,7 +6,7 @@ use super::held::{Claim, Claimed, find_holder};
 use super::id::OpenDevice;
 use super::refusal::{Label, Refusal};
 use crate::sys::clock::{KernelClock, pause};
-use crate::sys::thread::with_signals_blocked;
+use crate::sys::thread::{helper, with_signals_blocked};
 use crate::time::{Clock, Instant, Span};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -140,7 +140,7 @@ pub(super) fn reopen_thread() -> io::Result<Sender<Box<dyn Reopen>>> {
     let (sender, new) = channel();
     let again = sender.clone();
     let body = move || poll(&new, &again);
-    with_signals_blocked(|| Builder::new().name("hertzd-devices".into()).spawn(body))??;
+    with_signals_blocked(|| helper::spawn("hertzd-devices", body))??;
     Ok(THREAD.get_or_init(|| sender).clone())
 }
 

@@ -8,7 +8,7 @@
 
 use crate::sys::clock::pause;
 use crate::sys::fd::FdSlot;
-use crate::sys::thread::with_signals_blocked;
+use crate::sys::thread::{helper, with_signals_blocked};
 use crate::time::Span;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -17,7 +17,6 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Builder;
 
 /// Time between two looks.
 const REST: Span = Span::from_millis(25);
@@ -89,7 +88,7 @@ pub(super) fn start(mut followers: Vec<Follower>) -> io::Result<()> {
             followers.retain_mut(Follower::look);
         }
     };
-    with_signals_blocked(|| Builder::new().name("hertzd-files".into()).spawn(body))??;
+    with_signals_blocked(|| helper::spawn("hertzd-files", body))??;
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! All of it is for setting a thread up and may allocate; nothing blocks. A setter acts on the calling thread only, and
 //! threads spawned from it inherit CPUs, FIFO or RR, and the mask: spawn first, then promote.
 
+pub(crate) mod helper;
 mod mask;
 mod policy;
 

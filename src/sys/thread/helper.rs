@@ -1,0 +1,95 @@
+//! Helper threads, which run beside the workers: each has a name, and a panic that ends it is reported with its text.
+//!
+//! Reads no clock. Spawning may block and allocate; a panic allocates.
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::any::Any;
+use std::cell::RefCell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{LazyLock, Once};
+use std::thread::{Builder, JoinHandle};
+
+/// A helper thread that a panic has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Death {
+    /// Its name.
+    pub(crate) thread: &'static str,
+    /// The message of the panic and where in the source it happened, on one line.
+    pub(crate) text: String,
+}
+
+/// Of all helper threads of this process: some belong to tasks, which know no daemon.
+static DEATHS: LazyLock<(Sender<Death>, Receiver<Death>)> = LazyLock::new(unbounded);
+
+/// Spawns a helper thread. If `body` panics, the thread's [`Death`] is sent to [`deaths`].
+///
+/// # Errors
+/// The system's reason why there is no thread.
+pub(crate) fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let deaths = DEATHS.0.clone();
+    let body = move || {
+        capture();
+        if let Err(text) = caught(body) {
+            // The receiver lives as long as the process.
+            let _ = deaths.send(Death { thread: name, text });
+        }
+    };
+    Builder::new().name(name.into()).spawn(body)
+}
+
+/// Where the deaths of all helper threads of this process arrive.
+pub(crate) fn deaths() -> Receiver<Death> {
+    DEATHS.1.clone()
+}
+
+thread_local! {
+    /// The text of the latest panic; `None`: panics of this thread go to stderr.
+    static LATEST: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// From now on the panics of the calling thread are kept for [`latest_panic`] and not written to stderr: a reader of stderr
+/// that stalls would stall the thread.
+pub(crate) fn capture() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let kept = LATEST.with_borrow_mut(|latest| {
+                latest.as_mut().map(|latest| *latest = info.to_string().replace('\n', " ")).is_some()
+            });
+            if !kept {
+                before(info);
+            }
+        }));
+    });
+    LATEST.set(Some(String::new()));
+}
+
+/// The text of the calling thread's latest panic, once.
+pub(crate) fn latest_panic(payload: Box<dyn Any + Send>) -> String {
+    // Any other payload may have a destructor that panics or blocks, so it is leaked.
+    if !payload.is::<String>() && !payload.is::<&'static str>() {
+        std::mem::forget(payload);
+    }
+    LATEST.with_borrow_mut(|latest| latest.as_mut().map(std::mem::take)).unwrap_or_default()
+}
+
+/// Does `work`; the text of a panic in it, "panicked at FILE:LINE:COLUMN: MESSAGE". Needs [`capture`].
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(latest_panic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_death_is_reported_with_its_thread_and_text() {
+        spawn("hertzd-mortal", || panic!("the panic\nthat was asked for")).unwrap().join().unwrap();
+        // Other tests may have threads that die, too.
+        let death = deaths().iter().find(|death| death.thread == "hertzd-mortal").unwrap();
+        assert!(death.text.starts_with("panicked at src/sys/thread/helper.rs:"), "{death:?}");
+        assert!(death.text.ends_with(": the panic that was asked for"), "{death:?}");
+    }
+}
