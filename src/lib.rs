@@ -109,7 +109,7 @@ pub mod internals {
     #[cfg(feature = "video")]
     pub use crate::kinds::video::{cameras, modes};
     pub use crate::log::{Message, Output, PanicEvent};
-    pub use crate::metrics::{Event, Summary, TaskSummary};
+    pub use crate::metrics::{Event, Summary, TaskState, TaskSummary};
     pub use crate::sim::{NeverPreempted, Scripted, SimClock};
     pub use crate::sys::clock::{KernelClock, pause, thread_cpu_time};
     pub use crate::sys::fd::writable;

@@ -42,6 +42,9 @@ pub(super) struct RunArgs {
     /// Listen here for `hertzd status` [default: status.sock in $RUNTIME_DIRECTORY, else nowhere]
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
+    /// How long a stop waits for a tick that does not return; then the run ends with exit status 70
+    #[arg(long, value_name = "DURATION", value_parser = stop_timeout, default_value = "2s")]
+    stop_timeout: Span,
     /// What the log looks like, and where it goes
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "auto")]
     log_format: LogFormat,
@@ -66,7 +69,7 @@ fn run_logged(app: App, args: RunArgs, log: Log) -> Result<(), Stop> {
         output: Box::new(LogOutput),
         progress: if on_terminal { Some(&mut draw) } else { None },
     };
-    let options = Options { length, status_socket: status_socket(&args) };
+    let options = Options { length, status_socket: status_socket(&args), stop_timeout: args.stop_timeout };
     let fail_if = Arc::new(args.fail_if);
     let outcome = daemon::run(loader(app, args.config, fail_if.clone()), &options, connections);
     if on_terminal {
@@ -104,6 +107,12 @@ fn loader(app: App, config: ConfigArg, fail_if: Arc<FailIf>) -> Loader {
         Ok(config)
     };
     if standard_input { Loader::once(load) } else { Loader::new(load) }
+}
+
+fn stop_timeout(text: &str) -> Result<Span, String> {
+    let timeout = span(text)?;
+    let least = Span::from_millis(100); // workers that are well need some milliseconds
+    if timeout >= least { Ok(timeout) } else { Err(format!("must be at least {least}")) }
 }
 
 /// By default in the folder that the service manager has made for it.

@@ -138,7 +138,8 @@ impl Shared {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BuilderEnd {
     Finished,
-    Panicked,
+    /// Of a panic, which is reported elsewhere.
+    Died,
     /// What it has not come back from.
     HeldUp(String),
 }
@@ -190,7 +191,7 @@ impl Builder {
         self.send(Job::Finish(reply));
         match answer.recv_timeout(patience) {
             Ok(()) => BuilderEnd::Finished,
-            Err(RecvTimeoutError::Disconnected) => BuilderEnd::Panicked,
+            Err(RecvTimeoutError::Disconnected) => BuilderEnd::Died,
             Err(RecvTimeoutError::Timeout) => {
                 BuilderEnd::HeldUp(self.busy().map(|busy| busy.activity).unwrap_or_default())
             }

@@ -150,13 +150,18 @@ impl RunningSet {
         self.all().filter(|running| self.epoch.is_none() || running.began.is_some())
     }
 
+    /// For how long the run has been longer than its length; `None`: it is not.
+    pub(super) fn past_length(&self, now: Instant) -> Option<Span> {
+        let past = now - (self.epoch? + self.length?);
+        (past >= Span::ZERO).then_some(past)
+    }
+
     /// Whether every worker has ended. Once the run has its length, one that waits to begin counts as ended, and so does
-    /// one whose tick has not returned for `patience`.
-    pub(super) fn has_ended(&mut self, patience: Span) -> bool {
-        let length = self.epoch.zip(self.length);
-        let over = length.is_some_and(|(epoch, length)| KernelClock::monotonic().now() >= epoch + length);
+    /// one whose tick has lasted for a time that `is_too_long`.
+    pub(super) fn has_ended(&mut self, now: Instant, is_too_long: impl Fn(Span) -> bool) -> bool {
+        let over = self.past_length(now).is_some();
         let hangs = |running: &Running| {
-            running.began.is_none() || running.running_tick().is_some_and(|(.., lasting)| lasting > patience)
+            running.began.is_none() || running.running_tick().is_some_and(|(.., lasting)| is_too_long(lasting))
         };
         // Every worker is asked: that also fetches how it ended.
         self.all_mut().filter_map(|running| (!(running.has_ended() || over && hangs(running))).then_some(())).count()

@@ -2,27 +2,29 @@
 
 use super::builder::BuilderEnd;
 use super::change::{RunningSet, Threads};
-use super::metrics_thread::{MetricsEnd, View};
+use super::metrics_thread::View;
 use super::recorder_thread::RecorderEnd;
-use super::summary;
+use super::{summary, watch};
 use crate::metrics::Summary;
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::notify;
+use crate::sys::thread::helper;
 use crate::time::{Clock, Span};
 use crate::worker::WorkerEnd;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// How long a stop waits, in this order: for the ticks that run; for a log that takes nothing, twice; for a file system
-/// that a recording is on and that makes no progress; for the builder. docs/running.md adds them up.
-pub(super) const TICK_PATIENCE: Span = Span::from_seconds(3);
+/// How long a stop waits, in this order: for the ticks that run, unless [`Options`](super::Options) say otherwise; for a log
+/// that takes nothing, twice; for a file system that a recording is on and that makes no progress; for the builder.
+/// docs/running.md adds them up.
+pub(super) const TICK_PATIENCE: Span = Span::from_seconds(2);
 const LOG_PATIENCE: Span = Span::from_seconds(2);
 const DISK_PATIENCE: Span = Span::from_seconds(4);
 const BUILDER_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a stop asks the service manager for while it writes: more than all that it may wait for from then on.
-const STOP_TAKES: Span = Span::from_seconds(15);
+/// What a stop asks the service manager for once the ticks have ended: more than all that it may wait for from then on.
+pub(super) const STOP_TAKES: Span = Span::from_seconds(15);
 
 /// The result of a run.
 #[derive(Debug)]
@@ -33,18 +35,22 @@ pub struct Outcome {
     pub fault: Option<String>,
 }
 
-/// Lets every thread come to its end, and sums up.
-pub(super) fn finish(host: &Host, mut set: RunningSet, threads: Threads, mut fault: Option<String>) -> Outcome {
+/// Lets every thread come to its end, and sums up. Ticks that have not returned were waited for during `patience`.
+pub(super) fn finish(
+    host: &Host,
+    mut set: RunningSet,
+    threads: Threads,
+    patience: Span,
+    mut faults: Vec<String>,
+) -> Outcome {
     let now = KernelClock::monotonic().now();
     let Threads { metrics, recorder, builder } = threads;
     set.take_exchanged(&builder);
-    for running in set.all() {
+    for running in set.all_mut() {
         let worker = &running.config.name;
         match &running.end {
-            Some(WorkerEnd::Finished(finished)) => {
-                metrics.give_up(finished.report.given_up.clone());
-            }
-            Some(WorkerEnd::Died) => fault = Some(format!("the thread of worker {worker} died; please report this")),
+            Some(WorkerEnd::Finished(finished)) => metrics.give_up(finished.report.given_up.clone()),
+            Some(WorkerEnd::Died) => faults.push(format!("the thread of worker {worker} died; please report this")),
             Some(WorkerEnd::Unused) => {}
             None if running.began.is_none() => {}
             None => {
@@ -52,52 +58,46 @@ pub(super) fn finish(host: &Host, mut set: RunningSet, threads: Threads, mut fau
                     Some((task, n, lasting)) => {
                         format!("tick {n} of task {} has not returned for {lasting}", running.task_name(task))
                     }
-                    None => format!("worker {worker} did not stop within {TICK_PATIENCE}"),
+                    None => format!("worker {worker} did not stop within {patience}"),
                 };
-                fault = Some(format!("{text}; the counts of worker {worker} are those of its records"));
+                faults.push(format!("{text}; the counts of worker {worker} are those of its records"));
+                running.watch.give_up(running.worker.doing());
             }
         }
         if let Some(id) = running.worker.failed() {
             let task = running.task_name(id);
-            fault.get_or_insert_with(|| format!("task {task} ended the run: its section says \"exit\""));
+            faults.push(format!("task {task} ended the run: its section says \"exit\""));
         }
     }
     let log_patience = Duration::from_nanos(LOG_PATIENCE.nanos().unsigned_abs());
     let view = metrics.look_within(log_patience).unwrap_or_else(|| {
-        let why = "the log takes nothing, or there are too many records";
-        fault = Some(format!(
-            "the metrics thread did not answer within {LOG_PATIENCE} ({why}): no histograms, and 0 records"
-        ));
+        if !metrics.is_finished() {
+            let why = "the log takes nothing, or there are too many records";
+            let text = format!("the metrics thread did not answer within {LOG_PATIENCE} ({why})");
+            faults.push(format!("{text}: no histograms, and 0 records"));
+        }
         View::default()
     });
     // By now the metrics thread has handed on every tick that the recorder is to have.
     let (outputs, recorder) =
         recorder.close(DISK_PATIENCE, || notify::extend_timeout("writing the recordings", STOP_TAKES));
-    match recorder {
-        RecorderEnd::Finished => {}
-        RecorderEnd::Panicked => fault = Some("the recorder thread panicked; please report this".into()),
-        RecorderEnd::HeldUp => {
-            let recorded = outputs.iter().filter_map(|output| output.recorded.as_ref());
-            let lost: u64 = recorded.map(|recorded| recorded.lost).sum();
-            let text = format!(
-                "recordings: a file system has not responded for {DISK_PATIENCE}; {lost} rows, blocks and ticks are lost"
-            );
-            warn!(lost, "{text}");
-            fault = Some(text);
-        }
+    if recorder == RecorderEnd::HeldUp {
+        let recorded = outputs.iter().filter_map(|output| output.recorded.as_ref());
+        let lost: u64 = recorded.map(|recorded| recorded.lost).sum();
+        let text = format!(
+            "recordings: a file system has not responded for {DISK_PATIENCE}; {lost} rows, blocks and ticks are lost"
+        );
+        warn!(lost, "{text}");
+        faults.push(text);
     }
     let mut summary = summary::of_set(host, &set, builder.memory_locked(), &view, &outputs, now);
     builder.close(set);
-    if metrics.finish(LOG_PATIENCE) == MetricsEnd::Panicked {
-        fault = Some("the metrics thread panicked; please report this".into());
+    metrics.finish(LOG_PATIENCE);
+    if let BuilderEnd::HeldUp(activity) = builder.finish(BUILDER_PATIENCE) {
+        warn!("the builder thread is stuck while {activity}; exiting without it");
     }
-    match builder.finish(BUILDER_PATIENCE) {
-        BuilderEnd::Finished => {}
-        BuilderEnd::Panicked => fault = Some("the builder thread panicked; please report this".into()),
-        BuilderEnd::HeldUp(activity) => {
-            warn!("the builder thread is stuck while {activity}; exiting without it");
-        }
-    }
+    faults.extend(helper::deaths().try_iter().map(|death| watch::report_death(&death)));
+    let fault = (!faults.is_empty()).then(|| faults.join("; "));
     summary.object(fault.clone());
     info!(ticks = view.totals.ticks, overruns = view.totals.overruns, skipped = view.totals.skipped, "stopped");
     Outcome { summary, fault }

@@ -71,15 +71,6 @@ impl View {
     }
 }
 
-/// How the metrics thread ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MetricsEnd {
-    Finished,
-    Panicked,
-    /// The log takes nothing: the thread is left alone with it.
-    HeldUp,
-}
-
 /// Main's end of the metrics thread. Only [`look_within`](Self::look_within) and [`finish`](Self::finish) wait.
 #[derive(Debug)]
 pub(super) struct MetricsThread {
@@ -161,22 +152,23 @@ impl MetricsThread {
         self.look().recv_timeout(patience).ok()
     }
 
-    /// Reports everything that is left, and ends the thread.
-    pub(super) fn finish(self, patience: Span) -> MetricsEnd {
+    /// Whether the thread has ended: before its time only by a panic.
+    pub(super) fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Reports everything that is left, and ends the thread. One that the log holds up for `patience` is left alone with it.
+    pub(super) fn finish(self, patience: Span) {
         self.send(Command::Finish);
         let clock = KernelClock::monotonic();
         let end = clock.now() + patience;
-        while !self.thread.is_finished() {
-            if clock.now() > end {
-                return MetricsEnd::HeldUp;
-            }
+        while !self.thread.is_finished() && clock.now() <= end {
             pause(Span::from_millis(1));
         }
-        if self.thread.join().is_ok() { MetricsEnd::Finished } else { MetricsEnd::Panicked }
     }
 
     fn send(&self, command: Command) {
-        // The thread ends before its time only by a panic, which `finish` reports.
+        // The thread ends before its time only by a panic, which ends the run.
         let _ = self.commands.send(command);
     }
 }

@@ -3,6 +3,7 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `run` | main: an event loop that waits for nothing but the next event |
+//! | `ending` | the way to the end of a run: workers are stopped, hung ticks are waited for |
 //! | `finish` | the end of a run: every thread comes to its end, and the numbers are summed up |
 //! | `requests` | the flags by which others ask main for something |
 //! | `builder`, `assemble` | the thread that does what may block: reads the configuration, opens devices, starts workers |
@@ -22,6 +23,7 @@ mod busy;
 mod capacity;
 mod change;
 mod diff;
+mod ending;
 mod failure;
 mod finish;
 mod metrics_thread;

@@ -26,9 +26,6 @@ const REST: Span = Span::from_millis(50);
 /// A round or a write that takes longer than this is a file system that does not respond.
 const LONG_WRITE: Span = Span::from_seconds(1);
 
-/// Main looks more often than this, unless the process was stopped.
-const LONG_LOOK: Span = Span::from_seconds(3);
-
 /// How often the end looks whether the disk makes progress.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -81,7 +78,8 @@ impl Offered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecorderEnd {
     Finished,
-    Panicked,
+    /// Of a panic, which is reported elsewhere.
+    Died,
     /// A file system holds it up and makes no progress: what was not written by then is counted as lost.
     HeldUp,
 }
@@ -94,7 +92,6 @@ pub(super) struct RecorderThread {
     offered: BTreeMap<u32, Offered>,
     rounds: Arc<AtomicU64>,
     progress: (u64, Instant), // and since when it is the same
-    looked: Instant,
     long_wait: LongWait,
     thread: JoinHandle<()>,
 }
@@ -108,10 +105,9 @@ impl RecorderThread {
         let counted = rounds.clone();
         let body = move || run(&receiver, &fed, &published, &counted);
         let thread = helper::spawn("hertzd-recorder", body)?;
-        let looked = KernelClock::monotonic().now();
-        let progress = (0, looked);
+        let progress = (0, KernelClock::monotonic().now());
         let (offered, long_wait) = (BTreeMap::new(), LongWait::default());
-        Ok(Self { commands, states, offered, rounds, progress, looked, long_wait, thread })
+        Ok(Self { commands, states, offered, rounds, progress, long_wait, thread })
     }
 
     /// Records these; to be called before their tasks' first tick.
@@ -136,18 +132,18 @@ impl RecorderThread {
         states
     }
 
-    /// Logs when the recorder makes no progress for long.
-    pub(super) fn watch(&mut self, now: Instant) {
+    /// Logs when the recorder makes no progress for long. Main has looked without a gap since `watched`: while it was stopped
+    /// itself, so was the recorder, and that is no sign of a disk.
+    pub(super) fn watch(&mut self, now: Instant, watched: Instant) {
         let progress = recording::progress() + self.rounds.load(Ordering::Relaxed);
-        // Where main was stopped itself, so was the recorder: that is no sign of a disk. Nor is a thread that has panicked.
-        let stopped = now - self.looked > LONG_LOOK;
-        self.looked = now;
-        if progress != self.progress.0 || stopped {
+        if progress != self.progress.0 {
             self.progress = (progress, now);
         }
-        let stuck = now - self.progress.1 >= LONG_WRITE && !self.thread.is_finished();
+        let since = self.progress.1.max(watched);
+        // Nor is a thread that has panicked.
+        let stuck = now - since >= LONG_WRITE && !self.thread.is_finished();
         let activity = || "waiting for the file system of a recording (what does not fit in the queues is lost)".into();
-        self.long_wait.report(now, stuck.then(|| Busy { activity: activity(), since: self.progress.1 }));
+        self.long_wait.report(now, stuck.then(|| Busy { activity: activity(), since }));
     }
 
     /// Finishes all recordings with all that was handed over before, and ends the thread; what became of each task's
@@ -174,8 +170,8 @@ impl RecorderThread {
         let mut states = self.states();
         let end = match closed {
             Ok(()) => return (states, RecorderEnd::Finished),
-            Err(_) if self.thread.is_finished() => RecorderEnd::Panicked,
-            Err(_) => RecorderEnd::HeldUp,
+            Err(RecvTimeoutError::Disconnected) => RecorderEnd::Died,
+            Err(RecvTimeoutError::Timeout) => RecorderEnd::HeldUp,
         };
         for (id, offered) in self.offered {
             let index = states.iter().position(|state| state.id == id).unwrap_or_else(|| {
@@ -188,7 +184,7 @@ impl RecorderThread {
     }
 
     fn send(&self, command: Command) {
-        // The thread ends before its time only by a panic, which `close` reports.
+        // The thread ends before its time only by a panic, which ends the run.
         let _ = self.commands.send(command);
     }
 }

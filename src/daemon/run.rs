@@ -6,6 +6,7 @@
 use super::builder::{Builder, Loader, Prepared};
 use super::busy::LongWait;
 use super::change::{RunningSet, Threads};
+use super::ending::Ending;
 use super::failure::Failure;
 use super::finish::{self, Outcome, TICK_PATIENCE};
 use super::metrics_thread::{MetricsThread, View};
@@ -20,11 +21,11 @@ use crate::log::{LogOutput, Output};
 use crate::metrics::Totals;
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
+use crate::sys::thread::helper::{self, Death};
 use crate::sys::{memory, notify, signals, thread};
 use crate::time::{Clock, Instant, Span};
 use crate::worker::WorkerEnd;
 use crossbeam_channel::{Receiver, never, select, unbounded};
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -43,19 +44,24 @@ const RELOAD_EVERY: Span = Span::from_millis(100);
 /// A start that takes longer than this waits for a release far ahead, and is looked at less often.
 const QUICK_START: Span = Span::from_seconds(1);
 
-/// A stop that takes longer than this logs which ticks it waits for.
-const QUICK_STOP: Span = Span::from_millis(200);
-
 /// How long a snapshot waits for the metrics thread.
 const VIEW_PATIENCE: Span = Span::from_millis(500);
 
 /// How to run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Run exactly the releases with `r(n) − epoch` below this, then stop; `None`: until asked to stop.
     pub length: Option<Span>,
     /// Where to listen for requests for a snapshot; `None`: nowhere.
     pub status_socket: Option<PathBuf>,
+    /// How long a stop waits for a tick that does not return; then the run ends with a fault.
+    pub stop_timeout: Span,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { length: None, status_socket: None, stop_timeout: TICK_PATIENCE }
+    }
 }
 
 /// What a run is connected to. By default there are no requests, and events go to the log.
@@ -115,10 +121,10 @@ struct Daemon<'a> {
     reload_began: Instant, // the latest
     long_wait: LongWait,
     phase: Phase,
-    stopping: Option<Instant>,
-    stop_delayed: bool,    // which has been logged
-    over: BTreeSet<usize>, // workers that have ended during the stop
-    fault: Option<String>,
+    ending: Ending,
+    wait: Span, // main's latest, at most
+    deaths: Receiver<Death>,
+    faults: Vec<String>, // each ends the run
 }
 
 /// Runs what `load` reads until its end, or until a stop is asked for.
@@ -130,22 +136,27 @@ pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<
     while !daemon.is_over() {
         daemon.next_event()?;
         daemon.advance();
-        let now = KernelClock::monotonic().now();
-        daemon.long_wait.report(now, daemon.threads.builder.busy());
-        daemon.threads.recorder.watch(now);
         let refused = daemon.reloads.refused_last;
         let totals = daemon.threads.metrics.totals();
-        daemon.notices.look(&mut daemon.set, |set| watch::status_line(set, totals, refused));
+        let status = |set: &RunningSet| watch::status_line(set, totals, refused);
+        if let Some(fault) = daemon.notices.look(&mut daemon.set, daemon.wait, status) {
+            // The tick was waited for: what is left of the watchdog's time is for the other workers.
+            daemon.ending.hurry(daemon.notices.feed_every().unwrap_or(TICK_PATIENCE));
+            daemon.faults.push(fault);
+        }
+        let now = KernelClock::monotonic().now();
+        daemon.long_wait.report(now, daemon.threads.builder.busy());
+        daemon.threads.recorder.watch(now, daemon.notices.looks().since());
         if let (Some(progress), Some(epoch)) = (daemon.connections.progress.as_mut(), daemon.set.epoch) {
             progress(Progress { elapsed: KernelClock::monotonic().now() - epoch, totals });
         }
     }
-    if daemon.stopping.is_none() {
+    if !daemon.ending.is_stopping() {
         daemon.notices.stopping();
     }
     // A query that still waits gets no answer.
     drop((daemon.waiting, daemon.status));
-    Ok(finish::finish(&daemon.host, daemon.set, daemon.threads, daemon.fault))
+    Ok(finish::finish(&daemon.host, daemon.set, daemon.threads, daemon.ending.patience(), daemon.faults))
 }
 
 impl<'a> Daemon<'a> {
@@ -185,10 +196,10 @@ impl<'a> Daemon<'a> {
             reload_began: Instant::ZERO,
             long_wait: LongWait::default(),
             phase: Phase::Preparing,
-            stopping: None,
-            stop_delayed: false,
-            over: BTreeSet::new(),
-            fault: None,
+            ending: Ending::new(options.stop_timeout),
+            wait: Span::ZERO,
+            deaths: helper::deaths(),
+            faults: Vec::new(),
         })
     }
 
@@ -199,25 +210,27 @@ impl<'a> Daemon<'a> {
             _ => never(), // one at a time
         };
         let view = self.waiting.as_ref().map_or_else(never, |waiting| waiting.view.clone());
+        self.wait = self.patience();
         select! {
             recv(self.ended) -> _ => {}
             recv(self.connections.requests.woken()) -> _ => {}
             recv(self.threads.builder.prepared) -> prepared => match prepared {
                 Ok(prepared) => self.prepared(prepared)?,
-                Err(_) => {
-                    self.fault = Some("the builder thread panicked; please report this".into());
-                    self.threads.builder.prepared = never();
-                }
+                Err(_) => self.threads.builder.prepared = never(), // it has died
             },
-            recv(queries) -> query => if let Ok(query) = query {
-                let view = self.threads.metrics.look();
-                self.waiting = Some(WaitingQuery { query, view, asked: KernelClock::monotonic().now() });
+            recv(self.deaths) -> death => self.faults.extend(death.map(|death| watch::report_death(&death))),
+            recv(queries) -> query => match query {
+                Ok(query) => {
+                    let view = self.threads.metrics.look();
+                    self.waiting = Some(WaitingQuery { query, view, asked: KernelClock::monotonic().now() });
+                }
+                Err(_) => self.status = None, // its thread has died
             },
             recv(view) -> view => if let Some(WaitingQuery { query, asked, .. }) = self.waiting.take() {
                 self.latest = view.ok().map(|view| (asked, view)).or_else(|| self.latest.take());
                 let _ = query.send(self.snapshot());
             },
-            default(self.patience()) => {}
+            default(Duration::from_nanos(self.wait.nanos().unsigned_abs())) => {}
         }
         let now = KernelClock::monotonic().now();
         if let Some(WaitingQuery { query, .. }) = self.waiting.take_if(|waiting| now - waiting.asked > VIEW_PATIENCE) {
@@ -227,25 +240,25 @@ impl<'a> Daemon<'a> {
     }
 
     /// How long to wait for an event before looking around.
-    fn patience(&self) -> Duration {
+    fn patience(&self) -> Span {
         let starts = || self.set.epoch.is_some_and(|epoch| KernelClock::monotonic().now() - epoch < QUICK_START);
         let often = self.connections.progress.is_some() || !self.notices.ready || self.waiting.is_some();
         let usual = if often { PROGRESS_EVERY } else { LOOK_EVERY };
-        let busy = self.stopping.is_some() || self.phase == Phase::Changing || (!self.notices.ready && starts());
+        let busy = self.ending.is_stopping() || self.phase == Phase::Changing || (!self.notices.ready && starts());
         let span = if busy { NUDGE_EVERY } else { usual.min(self.notices.feed_every().unwrap_or(LOOK_EVERY)) };
-        let span = self.until_reload().map_or(span, |left| span.min(left));
-        Duration::from_nanos(span.nanos().unsigned_abs())
+        self.until_reload().map_or(span, |left| span.min(left))
     }
 
     /// How long until a reload that was asked for may begin; `None`: none was, or it waits for something else.
     fn until_reload(&self) -> Option<Span> {
-        let waits = self.phase == Phase::Settled && self.stopping.is_none() && self.connections.requests.reload_asked();
+        let waits =
+            self.phase == Phase::Settled && !self.ending.is_stopping() && self.connections.requests.reload_asked();
         waits.then(|| (self.reload_began + RELOAD_EVERY - KernelClock::monotonic().now()).max(Span::ZERO))
     }
 
     /// The builder has prepared a change, or says why not. At the start that is the end of it.
     fn prepared(&mut self, prepared: Result<Prepared, Failure>) -> Result<(), Failure> {
-        if self.stopping.is_some() {
+        if self.ending.is_stopping() {
             self.threads.builder.close(prepared);
             return Ok(());
         }
@@ -273,7 +286,7 @@ impl<'a> Daemon<'a> {
     fn advance(&mut self) {
         let starting = self.set.epoch.is_none();
         if self.phase == Phase::Changing
-            && self.stopping.is_none()
+            && !self.ending.is_stopping()
             && let Some(diff) = self.set.advance(&mut self.threads)
         {
             if starting {
@@ -293,25 +306,14 @@ impl<'a> Daemon<'a> {
             .workers
             .iter_mut()
             .any(|running| running.has_ended() && matches!(running.end, Some(WorkerEnd::Died)));
-        if self.stopping.is_none() && (requests.stop_asked() || failed || died || self.fault.is_some()) {
-            self.stopping = Some(KernelClock::monotonic().now());
+        let now = KernelClock::monotonic().now();
+        if !self.ending.is_stopping() && (requests.stop_asked() || failed || died || !self.faults.is_empty()) {
+            self.ending.stop(now);
             self.notices.stopping();
         }
-        if let Some(since) = self.stopping {
-            if !self.stop_delayed && KernelClock::monotonic().now() - since > QUICK_STOP {
-                self.stop_delayed = true;
-                watch::log_delayed_stop(&mut self.set, TICK_PATIENCE);
-            }
-            for running in self.set.all_mut() {
-                if !running.has_ended() {
-                    running.worker.stop();
-                } else if self.over.insert(running.number) {
-                    // Its recordings end now, even if the tick of another worker never returns.
-                    self.threads.metrics.finish_tasks(running.tasks.iter().map(|task| task.id).collect());
-                }
-            }
-        } else if self.until_reload() == Some(Span::ZERO) && requests.take_reload() {
-            self.reload_began = KernelClock::monotonic().now();
+        self.ending.advance(now, &mut self.set, &self.threads.metrics);
+        if self.until_reload() == Some(Span::ZERO) && requests.take_reload() {
+            self.reload_began = now;
             notify::reloading();
             self.phase = Phase::Preparing;
             self.threads.builder.prepare(self.set.sections.clone());
@@ -327,12 +329,7 @@ impl<'a> Daemon<'a> {
 
     /// Whether nothing is left to wait for.
     fn is_over(&mut self) -> bool {
-        let ended = self.set.has_ended(TICK_PATIENCE);
-        match self.stopping {
-            Some(since) => ended || KernelClock::monotonic().now() - since > TICK_PATIENCE,
-            // A reload may still be under way: it would begin nothing any more.
-            None => ended && self.set.epoch.is_some(),
-        }
+        self.ending.is_over(KernelClock::monotonic().now(), self.notices.looks().watched(), &mut self.set)
     }
 
     /// The summary so far, as JSON, with the latest view of the metrics.

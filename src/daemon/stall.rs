@@ -15,6 +15,44 @@ pub(super) struct Stall {
     pub(super) lasting: Span,
 }
 
+/// Main's looks at the workers. While it did not look, because the whole process was stopped, no worker could advance.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Looks {
+    latest: Instant,
+    since: Instant, // without a gap
+}
+
+/// A look that comes later than this is a gap, whatever a stall is.
+const LONG_GAP: Span = Span::from_seconds(1);
+
+impl Looks {
+    pub(super) fn beginning(now: Instant) -> Self {
+        Self { latest: now, since: now }
+    }
+
+    /// Main looks at `now`, after it wanted to wait for `wait` at most. Returns how much later it came, if that is a gap: if
+    /// it is more than a second, or half of `patience`, after which a worker counts as stalled.
+    pub(super) fn look(&mut self, now: Instant, wait: Span, patience: Span) -> Option<Span> {
+        let late = now - self.latest - wait;
+        self.latest = now;
+        let gap = late > LONG_GAP.min(Span::from_nanos(patience.nanos() / 2));
+        if gap {
+            self.since = now;
+        }
+        (gap && late > LONG_GAP).then_some(late)
+    }
+
+    /// Since when main has looked without a gap.
+    pub(super) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// For how long that was at its latest look.
+    pub(super) fn watched(&self) -> Span {
+        self.latest - self.since
+    }
+}
+
 /// Watches one worker.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
@@ -34,9 +72,22 @@ pub(super) enum Finding {
 }
 
 impl Watch {
+    /// The tick that does not return, as far as it was reported: the number of its task, and its index.
+    pub(super) fn stalled(&self) -> Option<(u32, u64)> {
+        match self.reported? {
+            Activity::Runs { task, n, .. } => Some((task, n)),
+            Activity::Rests { .. } => None,
+        }
+    }
+
+    /// The run ends without the worker, which does this.
+    pub(super) fn give_up(&mut self, doing: Doing) {
+        self.reported = Some(doing.now);
+    }
+
     /// Looks at what a worker does at `now`, by its own clock; a tick, or a delay of one, longer than `patience` is a
-    /// stall, which is reported once.
-    pub(super) fn look(&mut self, now: Instant, doing: Doing, patience: Span) -> Finding {
+    /// stall, which is reported once. Only what lies within the latest `watched` counts.
+    pub(super) fn look(&mut self, now: Instant, doing: Doing, watched: Span, patience: Span) -> Finding {
         // A worker that is always behind never rests, and what it shows between two ticks is a rest of long ago.
         if self.ticks.replace(doing.ticks) != Some(doing.ticks) {
             self.reported = None;
@@ -46,7 +97,7 @@ impl Watch {
             Activity::Runs { task, n, since } => (now - since, Some((task, n))),
             Activity::Rests { until } => (now - until, None),
         };
-        if lasting <= patience {
+        if lasting.min(watched) <= patience {
             self.reported = None;
             return Finding::Advances;
         }
@@ -62,11 +113,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_gap_in_the_looks_is_no_stall() {
+        let (second, span) = (|seconds| Instant::ZERO + Span::from_seconds(seconds), Span::from_seconds);
+        let mut looks = Looks::beginning(second(0));
+        let patience = span(5);
+        assert_eq!((looks.look(second(1), span(1), patience), looks.watched()), (None, span(1)));
+        assert_eq!((looks.look(second(3), span(1), patience), looks.watched()), (None, span(3)), "a little late");
+        assert_eq!((looks.look(second(60), span(1), patience), looks.watched()), (Some(span(56)), span(0)));
+        assert_eq!((looks.look(second(61), span(1), patience), looks.watched()), (None, span(1)));
+        // With a short patience a short gap counts, without being reported.
+        assert_eq!((looks.look(second(62), span(0), span(1)), looks.watched()), (None, span(0)));
+        let rests = Doing { ticks: 5, now: Activity::Rests { until: second(4) } };
+        let mut watch = Watch::default();
+        watch.look(second(3), rests, span(3), patience);
+        assert_eq!(watch.look(second(60), rests, span(0), patience), Finding::Advances, "it was stopped itself");
+        let asleep = Stall { tick: None, lasting: span(62) };
+        assert_eq!(watch.look(second(66), rests, span(6), patience), Finding::Stalls(asleep));
+    }
+
+    #[test]
     fn a_stall_is_reported_once_and_a_rest_is_none() {
         let second = |seconds| Instant::ZERO + Span::from_seconds(seconds);
         let patience = Span::from_seconds(2);
         let mut watch = Watch::default();
-        let mut look = |now, what| watch.look(second(now), Doing { ticks: 0, now: what }, patience);
+        let mut look = |now, what| watch.look(second(now), Doing { ticks: 0, now: what }, Span::MAX, patience);
         assert_eq!(look(0, Activity::Rests { until: second(-50) }), Finding::Advances, "nothing to compare with");
         assert_eq!(look(0, Activity::Rests { until: second(10) }), Finding::Advances);
         assert_eq!(look(12, Activity::Rests { until: second(10) }), Finding::Advances);
@@ -80,6 +150,6 @@ mod tests {
         assert_eq!(look(18, runs), Finding::StallsStill);
         assert_eq!(look(19, Activity::Rests { until: second(20) }), Finding::Advances);
         let ticked = Doing { ticks: 1, now: Activity::Rests { until: second(1) } };
-        assert_eq!(watch.look(second(90), ticked, patience), Finding::Advances, "it has ticked since");
+        assert_eq!(watch.look(second(90), ticked, Span::MAX, patience), Finding::Advances, "it has ticked since");
     }
 }

@@ -11,8 +11,8 @@ use crate::channels::Counts;
 use crate::config::TaskConfig;
 use crate::log::journal;
 use crate::metrics::{
-    GrantedSummary, HostSummary, JournalSummary, RecordsSummary, Summary, TaskSnapshot, TaskSummary, WorkerSummary,
-    trouble,
+    GrantedSummary, HostSummary, JournalSummary, RecordsSummary, Summary, TaskSnapshot, TaskState, TaskSummary,
+    WorkerSummary, trouble,
 };
 use crate::recording::OutputState;
 use crate::sys::host::Host;
@@ -136,6 +136,7 @@ pub(super) fn task_summary(
         task: config.name.clone(),
         worker: worker.into(),
         rate: config.rate.to_string(),
+        state: if counts.disabled { TaskState::Disabled } else { TaskState::Ticking },
         due: counts.ran + counts.skipped,
         ran: counts.ran,
         skipped: counts.skipped,
@@ -170,7 +171,12 @@ pub(super) fn of_set(
     let task = |(running, task): (&Running, &RunningTask)| {
         let snapshot = view.task(task.id);
         let output = outputs.iter().find(|output| output.id == task.id).cloned();
-        task_summary(&task.config, &running.config.name, counts(running, task.id, &snapshot), snapshot, output)
+        let counts = counts(running, task.id, &snapshot);
+        let mut summary = task_summary(&task.config, &running.config.name, counts, snapshot, output);
+        if running.watch.stalled().is_some_and(|(stalled, _)| stalled == task.id) {
+            summary.state = TaskState::Stalled;
+        }
+        summary
     };
     let records = RecordsSummary { sent: view.sent, dropped: view.dropped };
     summary(host, workers, tasks.into_iter().map(task).collect(), records)

@@ -5,10 +5,11 @@
 
 use super::change::RunningSet;
 use super::running::Running;
-use super::stall::{Finding, Stall};
+use super::stall::{Finding, Looks, Stall};
 use crate::log::Message;
 use crate::metrics::Totals;
 use crate::sys::clock::KernelClock;
+use crate::sys::thread::helper::Death;
 use crate::sys::{notify, thread};
 use crate::time::{Clock, Instant, Span};
 use crate::worker::Granted;
@@ -26,13 +27,16 @@ pub(super) struct ServiceNotices {
     watchdog: Option<Span>,
     fed: Instant,
     status: Instant,
+    looks: Looks,
+    started: bool, // it has been ready
     pub(super) ready: bool,
 }
 
 impl ServiceNotices {
     pub(super) fn new() -> Self {
         let now = KernelClock::monotonic().now();
-        Self { watchdog: notify::watchdog_interval(), fed: now, status: now, ready: false }
+        let looks = Looks::beginning(now);
+        Self { watchdog: notify::watchdog_interval(), fed: now, status: now, looks, started: false, ready: false }
     }
 
     /// How long a tick may last before it counts as stalled.
@@ -45,23 +49,44 @@ impl ServiceNotices {
         self.watchdog.map(|interval| Span::from_nanos(interval.nanos() / 4))
     }
 
-    /// Looks whether every worker advances; the watchdog is fed only if all do. `status` is the status line.
-    pub(super) fn look(&mut self, set: &mut RunningSet, status: impl Fn(&RunningSet) -> String) {
+    /// Main's looks at the workers.
+    pub(super) fn looks(&self) -> Looks {
+        self.looks
+    }
+
+    /// Looks whether every worker advances, after main wanted to wait for `wait` at most; the watchdog is fed only if all do.
+    /// `status` is the status line. Returns why the start has failed.
+    pub(super) fn look(
+        &mut self,
+        set: &mut RunningSet,
+        wait: Span,
+        status: impl Fn(&RunningSet) -> String,
+    ) -> Option<String> {
         let now = KernelClock::monotonic().now();
         notify::retry();
+        if let Some(gap) = self.looks.look(now, wait, self.stalled_after()) {
+            warn!(
+                gap_ns = gap.nanos(),
+                "hertzd had no processor time for {gap}: it was stopped (SIGSTOP, a frozen cgroup, a paused machine), or other \
+                 programs used all of it; stalls are measured from now on"
+            );
+        }
         if !self.ready && set.has_ticked() {
             self.ready(&status(set), now);
         }
-        let patience = self.stalled_after();
-        let mut all_advance = true;
+        let (patience, watched) = (self.stalled_after(), self.looks.watched());
+        let (mut all_advance, mut failed) = (true, None);
         for running in set.all_mut().filter(|running| running.began.is_some() && !running.worker.is_finished()) {
             let (now, doing) = (running.now(), running.worker.doing());
-            match running.watch.look(now, doing, patience) {
+            match running.watch.look(now, doing, watched, patience) {
                 Finding::Advances => {}
                 Finding::StallsStill => all_advance = false,
                 Finding::Stalls(stall) => {
                     all_advance = false;
                     report_stall(running, stall, self.watchdog.is_some());
+                    if !self.started && doing.ticks == 0 {
+                        failed = Some(format!("the start failed: {}", what_stalls(running, stall)));
+                    }
                 }
             }
         }
@@ -78,10 +103,14 @@ impl ServiceNotices {
             match (self.ready, set.epoch) {
                 (true, _) => notify::status(&status(set)),
                 // The first release may be as far ahead as a task's phase, or the next full hour of an aligned clock.
-                (false, Some(_)) => notify::extend_timeout("waiting for the first release", Span::from_seconds(30)),
+                (false, Some(_)) if all_advance => {
+                    notify::extend_timeout("waiting for the first release", Span::from_seconds(30));
+                }
+                (false, Some(_)) => notify::status("waiting for a first tick that does not return"),
                 (false, None) => notify::status("opening devices and files"),
             }
         }
+        failed
     }
 
     /// A change is over; ready is who has run a tick on every worker.
@@ -99,7 +128,7 @@ impl ServiceNotices {
     }
 
     fn ready(&mut self, status: &str, now: Instant) {
-        self.ready = true;
+        (self.ready, self.started) = (true, true);
         self.status = now;
         notify::ready(status);
     }
@@ -149,17 +178,10 @@ fn report_stall(running: &Running, Stall { tick, lasting }: Stall, watchdog: boo
     }
 }
 
-/// A stop takes long: logs which ticks it waits for, and for how long at most.
-pub(super) fn log_delayed_stop(set: &mut RunningSet, patience: Span) {
-    for running in set.all_mut().filter(|running| !running.worker.is_finished()) {
-        let Some((id, n, _)) = running.running_tick() else { continue };
-        let (task, worker, seconds) = (running.task_name(id), &running.config.name, patience.seconds());
-        warn!(
-            task,
-            worker,
-            tick = n,
-            "stopping: waiting up to {seconds:.0} s for tick {n} of task {task}; a second Ctrl-C or SIGTERM ends hertzd at once"
-        );
+fn what_stalls(running: &Running, Stall { tick, lasting }: Stall) -> String {
+    match tick {
+        Some((id, n)) => format!("tick {n} of task {} has not returned for {lasting}", running.task_name(id)),
+        None => format!("worker {} should have woken up {lasting} ago", running.config.name),
     }
 }
 
@@ -192,6 +214,13 @@ pub(super) fn demote_longest(set: &mut RunningSet) {
         stalled_ns,
         "{task}: tick {n} has kept its CPU busy for {lasting}, longer than LimitRTTIME allows: {follows}"
     );
+}
+
+/// A helper thread has died: logs it. Returns the fault, with which the run ends.
+pub(super) fn report_death(Death { thread, text }: &Death) -> String {
+    let fault = format!("the thread {thread} {text}; please report this");
+    error!(thread, "{fault}; the workers are stopped");
+    fault
 }
 
 /// The status line of the set.

@@ -16,7 +16,7 @@ pub(crate) use histogram::{Distribution, Histogram};
 pub(crate) use summary::{
     GrantedSummary, HostSummary, JournalSummary, RecordedSummary, RecordsSummary, ValueSummary, WorkerSummary,
 };
-pub use summary::{Summary, TaskSummary};
+pub use summary::{Summary, TaskState, TaskSummary};
 pub(crate) use well::trouble;
 
 use crate::channels::TickRecord;

@@ -74,6 +74,19 @@ pub struct WorkerSummary {
     pub oversleep_ns: Distribution,
 }
 
+/// The state of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskState {
+    /// It ticks, or ticked until the end.
+    #[default]
+    Ticking,
+    /// A tick of it does not return.
+    Stalled,
+    /// It was ended before the run was.
+    Disabled,
+}
+
 /// The result of one task. `ran + skipped = due`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TaskSummary {
@@ -83,6 +96,8 @@ pub struct TaskSummary {
     pub worker: String,
     /// Ticks per second, as a fraction.
     pub rate: String,
+    /// Its state: at the end of a run `stalled` for a tick that has not returned.
+    pub state: TaskState,
     /// Releases that came up.
     pub due: u64,
     /// Ticks run.

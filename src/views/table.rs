@@ -191,7 +191,9 @@ fn worker_line(text: &mut String, worker: &WorkerSummary) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Distribution, GrantedSummary, HostSummary, RecordedSummary, RecordsSummary, ValueSummary};
+    use crate::metrics::{
+        Distribution, GrantedSummary, HostSummary, RecordedSummary, RecordsSummary, TaskState, ValueSummary,
+    };
     use std::collections::BTreeMap;
 
     fn task(name: &str, rate: &str, ran: u64, skipped: u64, overruns: u64) -> TaskSummary {
@@ -200,6 +202,7 @@ mod tests {
             task: name.into(),
             worker: "main".into(),
             rate: rate.into(),
+            state: TaskState::default(),
             due: ran + skipped,
             ran,
             skipped,

@@ -1,0 +1,177 @@
+//! Main watches what runs: a tick that never returns, a worker that keeps its CPU busy, a helper thread that dies, and a process
+//! that was stopped itself.
+
+mod program;
+
+use hertzd::internals::{KernelClock, pause};
+use hertzd::time::{Clock, Instant, Span};
+use program::{HERE, HERTZD, Running, count, run_by, run_in, task};
+use std::fs;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+fn now() -> Instant {
+    KernelClock::monotonic().now()
+}
+
+/// A worker `well` with a task that records its value at 1 kHz.
+const WELL: &str = "[worker.well]\n[task.well]\nkind = \"sensor\"\nworker = \"well\"\nrate = \"1 kHz\"\n\
+                    path = \"@HERE@/value\"\nrecord = \"@HERE@/well.mcap\"\n";
+
+/// A worker `stuck` whose only task hangs in its tick `tick`.
+fn stuck(tick: u64) -> String {
+    let every = tick + 1;
+    format!(
+        "[worker.stuck]\n[task.stuck]\nworker = \"stuck\"\nkind = \"load\"\nrate = 100\nfault = \"hang\"\nfault-every = {every}\n"
+    )
+}
+
+/// Starts `command run CONFIG ARGS`, where the configuration contains [`WELL`].
+fn run_well(command: Command, config: &str, args: &[&str]) -> Running {
+    assert!(config.contains(HERE));
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("value"), "7\n").unwrap();
+    run_in(folder, command, config, args)
+}
+
+/// Whether the recording has its end.
+fn is_complete(path: &Path) -> bool {
+    fs::read(path).is_ok_and(|bytes| bytes.len() > 8 && bytes.ends_with(b"\x89MCAP0\r\n"))
+}
+
+#[test]
+fn a_first_tick_that_never_returns_fails_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("manager");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let messages = std::thread::spawn(move || {
+        let (mut all, mut message) = (String::new(), [0; 4_096]);
+        while let Ok(length @ 1..) = manager.recv(&mut message) {
+            all += str::from_utf8(&message[..length]).unwrap();
+        }
+        all
+    });
+    let mut command = Command::new(HERTZD);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "6000000").env_remove("WATCHDOG_PID");
+    let running = run_well(command, &format!("{WELL}{}", stuck(0)), &["--json"]);
+    let begun = now();
+    let ended = running.wait();
+    println!("ended {} after the start; the watchdog's time is 6 s", now() - begun);
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
+    let summary = ended.summary();
+    assert_eq!(task(&summary, "stuck")["state"], "stalled");
+    let well = task(&summary, "well");
+    assert_eq!(well["state"], "ticking");
+    assert!(count(well, "ran") > 0 && count(&well["recorded"], "rows") == count(well, "ran"), "{well}");
+    let failed = "the start failed: tick 0 of task stuck has not returned for 3";
+    assert!(ended.stderr.contains(failed), "{}", ended.describe());
+    assert!(summary["reason"].as_str().unwrap().contains(failed), "{summary}");
+    UnixDatagram::unbound().unwrap().send_to(&[], &path).unwrap();
+    let messages = messages.join().unwrap();
+    assert!(messages.contains("STOPPING=1\n") && !messages.contains("READY=1\n"), "{messages}");
+}
+
+#[test]
+fn a_stop_beside_a_hung_tick_writes_all_else_and_says_what_it_waits_for() {
+    let config = format!("{WELL}{}", stuck(9));
+    let mut running = run_well(Command::new(HERTZD), &config, &["--json", "--stop-timeout", "90s"]);
+    let path = running.folder().join("well.mcap");
+    running.wait_for("a tick hangs", |running| {
+        program::thread_named(running.pid(), "hz-stuck").is_some()
+            && fs::metadata(&path).is_ok_and(|file| file.len() > 4_096)
+    });
+    running.signal("TERM");
+    let asked = now();
+    running.wait_for("the recording is complete", |_| is_complete(&path));
+    println!("the recording was complete {} after SIGTERM", now() - asked);
+    let waits = "waiting up to 90.0 s for tick 9 of task stuck; a second Ctrl-C or SIGTERM ends hertzd at once";
+    running.wait_for("what it waits for", |running| running.stderr().contains(waits));
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(143), "{}", ended.describe());
+}
+
+#[test]
+fn a_hung_tick_is_given_up_after_the_stop_timeout() {
+    let config = format!("{WELL}{}", stuck(9));
+    let mut running = run_well(Command::new(HERTZD), &config, &["--json", "--stop-timeout", "300ms"]);
+    let path = running.folder().join("well.mcap");
+    running.wait_for("it records", |_| fs::metadata(&path).is_ok_and(|file| file.len() > 4_096));
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
+    assert!(ended.stderr.contains("waiting up to 300 ms for tick 9 of task stuck"), "{}", ended.describe());
+    let summary = ended.summary();
+    assert_eq!(task(&summary, "stuck")["state"], "stalled");
+    assert!(summary["reason"].as_str().unwrap().contains("tick 9 of task stuck has not returned for"), "{summary}");
+    let well = task(&summary, "well");
+    assert_eq!((&well["state"], count(&well["recorded"], "rows")), (&"ticking".into(), count(well, "ran")));
+    let refused = Command::new(HERTZD).args(["run", "--stop-timeout", "0s"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(64), "{refused:?}");
+}
+
+#[test]
+fn a_process_that_was_stopped_has_no_stalled_worker() {
+    let mut command = Command::new(HERTZD);
+    // A worker counts as stalled after 1 s.
+    command.env("NOTIFY_SOCKET", "/dev/null").env("WATCHDOG_USEC", "2000000").env_remove("WATCHDOG_PID");
+    let config = "[task.rare]\nkind = \"load\"\nrate = 0.25\n";
+    let mut running = run_by(command, config, &["--json"]);
+    running.wait_until_granted();
+    // Its release comes 4 s after the first one, and then waits for at least 2 s.
+    running.hold(Span::from_seconds(6));
+    running.wait_for("the gap is logged", |running| running.stderr().contains("hertzd had no processor time for "));
+    pause(Span::from_seconds(2));
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(!ended.stderr.contains("stalled,"), "{}", ended.describe());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
+    assert_eq!(task(&ended.summary(), "rare")["state"], "ticking");
+}
+
+/// A panic cannot be asked for in a helper thread; a system call that never fails, and does, makes it panic.
+#[test]
+fn the_death_of_a_helper_thread_ends_the_run_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("failing_calls.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/failing_calls.c");
+    let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
+    assert!(built.unwrap().success());
+    for thread in ["hertzd-metrics", "hertzd-recorder", "hertzd-status", "hertzd-files", "hertzd-signals"] {
+        let (fails, socket) = (folder.path().join("fails"), folder.path().join("status.sock"));
+        let mut command = Command::new(HERTZD);
+        command.env("LD_PRELOAD", &library).env("FAILING_THREAD", &fails);
+        let mut running = run_well(command, WELL, &["--json", "--status-socket", socket.to_str().unwrap()]);
+        let path = running.folder().join("well.mcap");
+        running.wait_for("it records", |_| fs::metadata(&path).is_ok_and(|file| file.len() > 4_096));
+        fs::write(&fails, thread).unwrap();
+        let since = now();
+        match thread {
+            "hertzd-status" => drop(UnixStream::connect(&socket).unwrap()), // wakes it
+            "hertzd-signals" => running.signal("HUP"),
+            _ => {}
+        }
+        let ended = running.wait();
+        println!("{thread}: ended {} after its death", now() - since);
+        assert_eq!(ended.status.code(), Some(70), "{thread}: {}", ended.describe());
+        let died = format!("the thread {thread} panicked at ");
+        assert!(ended.stderr.contains(&died), "{thread}: {}", ended.describe());
+        assert!(!ended.stderr.contains("did not answer"), "{thread}: {}", ended.describe());
+        let summary = ended.summary();
+        assert!(summary["reason"].as_str().unwrap().contains(&died), "{summary}");
+        // The counts are the worker's own.
+        let well = task(&summary, "well");
+        assert!(count(well, "ran") > 0, "{well}");
+        let recorded = &well["recorded"];
+        let (rows, lost) = (count(recorded, "rows"), count(recorded, "lost"));
+        match thread {
+            // Ticks are lost as well as rows.
+            "hertzd-recorder" => assert!(rows + lost >= count(well, "ran"), "{well}"),
+            _ => assert_eq!((rows, lost), (count(well, "ran"), 0), "{thread}: {well}"),
+        }
+        fs::remove_file(&fails).unwrap();
+    }
+}
