@@ -1,6 +1,7 @@
 //! `hertzd simulate` end to end: the built binary, a configuration file, and the output.
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -44,6 +45,10 @@ struct TaskSummary {
     task: String,
     rate: String,
     due: u64,
+    met: u64,
+    missed: u64,
+    pending: u64,
+    causes: BTreeMap<String, u64>,
     ran: u64,
     skipped: u64,
     overruns: u64,
@@ -98,7 +103,11 @@ fn simulate(text: &str, args: &[&str]) -> (Vec<Line>, Summary) {
     let mut lines: Vec<_> = stdout.lines().collect();
     let summary = lines.pop().unwrap();
     let line = |line: &&str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-    let summary = serde_json::from_str(summary).unwrap_or_else(|error| panic!("{error}: {summary}"));
+    let summary: Summary = serde_json::from_str(summary).unwrap_or_else(|error| panic!("{error}: {summary}"));
+    for task in &summary.tasks {
+        assert_eq!((task.met + task.missed, task.pending), (task.due, 0), "{task:?}");
+        assert_eq!((task.missed, task.missed), (task.skipped + task.overruns, task.causes.values().sum()), "{task:?}");
+    }
     (lines.iter().map(line).collect(), summary)
 }
 

@@ -278,7 +278,9 @@ impl MetricsLoop {
                 }
             }
             Command::GivenUp(given_up) => {
-                given_up.into_iter().for_each(|(id, given_up)| self.metrics.take_given_up(id, given_up));
+                for (id, given_up) in given_up {
+                    self.metrics.take_given_up(id, given_up);
+                }
             }
             Command::Look(reply) => {
                 let _ = reply.send(self.view());
@@ -303,8 +305,8 @@ impl MetricsLoop {
                     // Its task was added after this round had begun.
                     self.receive();
                 }
-                let cause = self.metrics.take(&record);
-                self.recorder.offer(&record, cause);
+                let verdicts = self.metrics.take(&record);
+                self.recorder.offer(&record, verdicts.overrun.map(|verdict| verdict.cause));
             }
             let Some(WorkerFeed { name, feed, dropped: known, reported }) = self.workers.get_mut(&number) else {
                 continue;

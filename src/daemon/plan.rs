@@ -82,6 +82,7 @@ pub(super) fn facts(task: &TaskConfig, worker: usize) -> TaskFacts {
         name: task.name.clone(),
         worker,
         period: task.rate.period(),
+        deadline: task.deadline,
         grid_moves: task.overrun == Overrun::Delay,
     }
 }

@@ -11,7 +11,7 @@ use crate::channels::Counts;
 use crate::config::TaskConfig;
 use crate::log::journal;
 use crate::metrics::{
-    GrantedSummary, HostSummary, JournalSummary, RecordsSummary, Summary, TaskSnapshot, TaskState, TaskSummary,
+    Cause, GrantedSummary, HostSummary, JournalSummary, RecordsSummary, Summary, TaskSnapshot, TaskState, TaskSummary,
     WorkerSummary, trouble,
 };
 use crate::recording::OutputState;
@@ -131,13 +131,24 @@ pub(super) fn task_summary(
     snapshot: TaskSnapshot,
     output: Option<OutputState>,
 ) -> TaskSummary {
+    let missed = counts.skipped + counts.overruns;
+    let due = counts.ran + counts.skipped;
+    let mut causes = snapshot.causes;
+    // The counts know of every release; the causes miss those whose record was dropped.
+    let unexplained = missed.saturating_sub(causes.values().sum());
+    if unexplained > 0 {
+        *causes.entry(Cause::Unknown.word()).or_default() += unexplained;
+    }
     let (values, recorded) = output.map(|output| (output.values, output.recorded)).unwrap_or_default();
     TaskSummary {
         task: config.name.clone(),
         worker: worker.into(),
         rate: config.rate.to_string(),
         state: if counts.disabled { TaskState::Disabled } else { TaskState::Ticking },
-        due: counts.ran + counts.skipped,
+        due,
+        met: due - missed,
+        missed,
+        pending: 0,
         ran: counts.ran,
         skipped: counts.skipped,
         overruns: counts.overruns,
@@ -147,7 +158,8 @@ pub(super) fn task_summary(
         lateness_ns: snapshot.lateness,
         run_ns: snapshot.run,
         response_ns: snapshot.response,
-        causes: snapshot.causes,
+        causes,
+        blockers: snapshot.blockers,
         values,
         recorded,
     }

@@ -1,26 +1,52 @@
-//! Why a tick overran: the part that took the largest share of its response.
+//! Why releases were missed: the words, and who did it.
 //!
-//! Plain arithmetic on the record. The kernel is not asked, so the reason for a late wake-up or a long run stays open.
+//! Plain values, which nothing here works out: no clock, no allocation.
 
-use crate::channels::TickRecord;
-use crate::time::{Instant, Span};
+use crate::time::Span;
+use std::fmt;
 
-/// The verdict on one overrun.
+/// Why a release was missed, in the order of the words in every output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// The worker's sleep ended late: kernel, timer, host.
+    /// The worker's sleep ended late, and it was not waiting for a processor: kernel, timer, host.
     WokenLate,
     /// Another task of the same worker ran.
     Blocked,
-    /// The task's own previous tick ran long.
+    /// The task's own previous tick was still running, or its debt was being worked off.
     OwnDebt,
-    /// The tick itself ran long.
+    /// The tick itself took too long, and was on the processor for that time.
     RanLong,
+    /// The worker was ready to run, and did not get the processor.
+    Preempted,
+    /// The tick waited for pages of memory.
+    PageFault,
+    /// The tick slept: for a device, a lock, a timer.
+    Waited,
+    /// The process or the machine was stopped, or a clock was set.
+    Stalled,
+    /// The processor time that the kernel grants real-time threads was used up.
+    Throttled,
+    /// The task had been ended.
+    Disabled,
+    /// No evidence, or it fits more than one cause.
+    Unknown,
 }
 
 impl Cause {
     /// Every cause, in the order of the numbers that [`index`](Self::index) gives.
-    pub const ALL: [Self; 4] = [Self::WokenLate, Self::Blocked, Self::OwnDebt, Self::RanLong];
+    pub const ALL: [Self; 11] = [
+        Self::WokenLate,
+        Self::Blocked,
+        Self::OwnDebt,
+        Self::RanLong,
+        Self::Preempted,
+        Self::PageFault,
+        Self::Waited,
+        Self::Stalled,
+        Self::Throttled,
+        Self::Disabled,
+        Self::Unknown,
+    ];
 
     /// The word for it in every output.
     pub const fn word(self) -> &'static str {
@@ -29,6 +55,13 @@ impl Cause {
             Self::Blocked => "blocked",
             Self::OwnDebt => "own-debt",
             Self::RanLong => "ran-long",
+            Self::Preempted => "preempted",
+            Self::PageFault => "page-fault",
+            Self::Waited => "waited",
+            Self::Stalled => "stalled",
+            Self::Throttled => "throttled",
+            Self::Disabled => "disabled",
+            Self::Unknown => "unknown",
         }
     }
 
@@ -36,40 +69,107 @@ impl Cause {
     pub const fn index(self) -> usize {
         self as usize
     }
+}
 
-    /// The verdict on `record`, whose task's previous tick finished at `previous` (`None`: there was none, or its
-    /// record was lost).
-    pub fn of(record: &TickRecord, previous: Option<Instant>) -> Self {
-        let late = record.lateness.max(Span::ZERO);
-        let own = previous.map_or(Span::ZERO, |finished| finished - record.release).clamp(Span::ZERO, late);
-        let woken = record.woke.clamp(Span::ZERO, late);
-        // The rest of the lateness is due to other tasks: a tick that another one preceded since the wake-up has a `woke`
-        // from before it.
-        let blocked = late - own.max(woken);
-        [(Self::RanLong, record.run()), (Self::OwnDebt, own), (Self::WokenLate, woken), (Self::Blocked, blocked)]
-            .into_iter()
-            .reduce(|longest, part| if part.1 > longest.1 { part } else { longest })
-            .map_or(Self::RanLong, |(cause, _)| cause)
+/// Who held a task up, where that is known.
+#[allow(dead_code, reason = "the judge finds these by the evidence")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The task with this number, of the same worker.
+    Task(u32),
+    /// The worker with this number, on the same CPU.
+    Worker(usize),
+    /// A thread outside of hertzd's workers.
+    Program(Program),
+    /// The host of this virtual machine.
+    Steal,
+    /// Interrupts.
+    Interrupts,
+}
+
+/// A thread by its name and the process it belongs to. Shows as `stress-ng (pid 123)`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Program {
+    name: [u8; 16], // UTF-8, as far as the first zero
+    pid: u32,
+}
+
+impl Program {
+    /// A program by its name, cut to what the kernel keeps of one, and its process.
+    #[allow(dead_code, reason = "the judge finds these by the evidence")]
+    pub(crate) fn new(name: &str, pid: u32) -> Self {
+        let length = (0..=name.len().min(15)).rev().find(|&length| name.is_char_boundary(length)).unwrap_or(0);
+        let mut bytes = [0; 16];
+        bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+        Self { name: bytes, pid }
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let length = self.name.iter().position(|byte| *byte == 0).unwrap_or(self.name.len());
+        write!(f, "{} (pid {})", str::from_utf8(&self.name[..length]).unwrap_or("?"), self.pid)
+    }
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why some releases of a task were missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) cause: Cause,
+    /// Whose fault it was, as far as that is known; always the task where the cause is [`Cause::Blocked`].
+    pub(crate) by: Option<By>,
+    /// How much of the delay this cause explains.
+    pub(crate) time: Span,
+    /// How many releases it stands for; at least 1.
+    pub(crate) count: u64,
+}
+
+impl Verdict {
+    /// `count` releases of which nothing is known but `cause`.
+    pub(crate) const fn plain(cause: Cause, count: u64) -> Self {
+        Self { cause, by: None, time: Span::ZERO, count }
+    }
+}
+
+/// The verdicts on one record: together they stand for all that was missed in it, each release once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdicts {
+    /// On the releases given up before the tick.
+    pub(crate) before: Option<Verdict>,
+    /// On the tick, if it is an overrun.
+    pub(crate) overrun: Option<Verdict>,
+    /// On the releases given up when the tick had finished.
+    pub(crate) after: Option<Verdict>,
+}
+
+impl Verdicts {
+    /// All of them, in the order of the releases.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Verdict> {
+        [&self.before, &self.overrun, &self.after].into_iter().flatten()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::RECORD;
 
-    fn cause(woke: i64, lateness: i64, run: i64, previous: i64) -> Cause {
-        let (woke, lateness) = (Span::from_micros(woke), Span::from_micros(lateness));
-        let record = TickRecord { woke, lateness, response: lateness + Span::from_micros(run), ..RECORD };
-        Cause::of(&record, Some(Instant::ZERO + Span::from_micros(previous)))
+    #[test]
+    fn causes_have_indices_and_words_of_their_own() {
+        for (index, cause) in Cause::ALL.into_iter().enumerate() {
+            assert_eq!(cause.index(), index);
+            assert_eq!(Cause::ALL.iter().filter(|other| other.word() == cause.word()).count(), 1);
+        }
     }
 
     #[test]
-    fn the_largest_part_is_to_blame() {
-        assert_eq!(cause(-50, 0, 1_200, -900), Cause::RanLong);
-        assert_eq!(cause(900, 902, 300, -500), Cause::WokenLate);
-        assert_eq!(cause(-50, 800, 300, -500), Cause::Blocked);
-        assert_eq!(cause(-1_000, 800, 300, 790), Cause::OwnDebt);
-        assert_eq!(cause(100, 2_000, 300, -500), Cause::Blocked);
+    fn a_program_shows_its_name_as_the_kernel_keeps_it() {
+        assert_eq!(Program::new("stress-ng", 123).to_string(), "stress-ng (pid 123)");
+        assert_eq!(Program::new("äääääääääääää", 1).to_string(), "äääääää (pid 1)");
     }
 }

@@ -4,7 +4,7 @@
 //! Nothing is lost: an event stands for all of its kind since the one before, and carries their sums. It names the worst
 //! tick of them. Time is an argument.
 
-use super::Cause;
+use super::{Cause, Verdict, Verdicts};
 use crate::channels::{Outcome, TickRecord};
 use crate::task::TickError;
 use crate::time::{Instant, Span};
@@ -162,11 +162,11 @@ pub(super) struct Limiter {
 
 impl Limiter {
     /// `oldest` is how late the oldest release in the record was.
-    pub(super) fn note(&mut self, record: &TickRecord, cause: Cause, oldest: Span) {
-        if record.overrun {
+    pub(super) fn note(&mut self, record: &TickRecord, verdicts: &Verdicts, oldest: Span) {
+        if let Some(Verdict { cause, .. }) = verdicts.overrun {
             self.note_overrun(record, cause);
-        } else if record.skipped() > 0 {
-            self.note_given_up(record.skipped(), Some(oldest));
+        } else {
+            verdicts.iter().for_each(|verdict| self.note_given_up(verdict, Some(oldest)));
         }
         if record.over_budget {
             self.note_over_budget(record);
@@ -213,7 +213,8 @@ impl Limiter {
         self.budget.kind = Some(EventKind::OverBudget { count, n, run });
     }
 
-    pub(super) fn note_given_up(&mut self, count: u64, late: Option<Span>) {
+    pub(super) fn note_given_up(&mut self, verdict: &Verdict, late: Option<Span>) {
+        let count = verdict.count;
         let kind = match self.skipped.kind {
             Some(EventKind::Skipped { skipped, oldest }) => {
                 EventKind::Skipped { skipped: skipped + count, oldest: oldest.max(late) }
@@ -254,11 +255,8 @@ mod tests {
                 1_000..1_015 => Outcome::Failed(broken),
                 _ => Outcome::Done,
             };
-            limiter.note(
-                &TickRecord { overrun: false, dropped: 0, outcome, ..overrun(n, 0, 0) },
-                Cause::RanLong,
-                Span::ZERO,
-            );
+            let record = TickRecord { overrun: false, dropped: 0, outcome, ..overrun(n, 0, 0) };
+            limiter.note(&record, &Verdicts::default(), Span::ZERO);
             let now = Instant::from_nanos(i128::from(n) * 100_000_000);
             limiter.tell(now, false, |kind| told.push((n, kind)));
         }
@@ -294,7 +292,8 @@ mod tests {
         let mut told = Vec::new();
         for millis in 0..3_500_u64 {
             let response = if millis == 1_700 { 90 } else { 3 };
-            limiter.note(&overrun(millis, response, 2), Cause::RanLong, Span::ZERO);
+            let verdicts = Verdicts { overrun: Some(Verdict::plain(Cause::RanLong, 1)), ..Verdicts::default() };
+            limiter.note(&overrun(millis, response, 2), &verdicts, Span::ZERO);
             let now = Instant::from_nanos(i128::from(millis) * 1_000_000);
             limiter.tell(now, false, |kind| told.push((millis, kind)));
         }

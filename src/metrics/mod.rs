@@ -6,10 +6,11 @@
 mod cause;
 mod event;
 mod histogram;
+mod judge;
 mod summary;
 mod well;
 
-pub(crate) use cause::Cause;
+pub(crate) use cause::{By, Cause, Verdict, Verdicts};
 pub use event::Event;
 pub(crate) use event::EventKind;
 pub(crate) use histogram::{Distribution, Histogram};
@@ -30,7 +31,9 @@ use std::collections::BTreeMap;
 pub(crate) struct TaskFacts {
     pub name: String,
     pub worker: usize,
-    pub period: Span,     // one period, rounded up
+    pub period: Span, // one period, rounded up
+    #[allow(dead_code, reason = "the judge of causes needs it")]
+    pub deadline: Span, // latest allowed finish, relative to the release
     pub grid_moves: bool, // `delay`: a late tick has put off releases that do not count as skipped
 }
 
@@ -41,7 +44,8 @@ struct TaskMetrics {
     run: Histogram,
     response: Histogram,
     causes: [u64; Cause::ALL.len()],
-    finished: Option<Instant>, // of the latest tick
+    blockers: BTreeMap<u32, (String, u64)>, // by number: the name, and how often it was the cause
+    finished: Option<Instant>,              // of the latest tick
     totals: Totals,
     limiter: Limiter,
 }
@@ -59,6 +63,7 @@ type Workers = BTreeMap<usize, WorkerMetrics>; // by number
 struct WorkerMetrics {
     name: String,
     oversleep: Histogram,
+    ticked: Option<u32>, // the task of its latest tick
 }
 
 /// Running totals, for a glance while it runs.
@@ -93,7 +98,7 @@ pub(crate) struct Metrics {
 impl Metrics {
     /// Adds the worker with this number.
     pub(crate) fn add_worker(&mut self, number: usize, name: String) {
-        self.workers.insert(number, WorkerMetrics { name, oversleep: Histogram::new(3) });
+        self.workers.insert(number, WorkerMetrics { name, oversleep: Histogram::new(3), ticked: None });
     }
 
     /// Forgets a worker that has ended, after the last of its tasks.
@@ -115,6 +120,7 @@ impl Metrics {
             run: Histogram::new(digits),
             response: Histogram::new(digits),
             causes: [0; Cause::ALL.len()],
+            blockers: BTreeMap::new(),
             finished: None,
             totals: Totals::default(),
             limiter: Limiter::default(),
@@ -138,11 +144,15 @@ impl Metrics {
         Some(&self.tasks.get(id as usize)?.as_ref()?.facts)
     }
 
-    /// Enters a record; that of an unknown task is ignored. Returns the cause of an overrun.
-    pub(crate) fn take(&mut self, record: &TickRecord) -> Option<Cause> {
-        let task = self.tasks.get_mut(record.task as usize).and_then(Option::as_mut)?;
-        if let (Some(oversleep), Some(worker)) = (record.oversleep, self.workers.get_mut(&task.facts.worker)) {
-            worker.oversleep.add(oversleep);
+    /// Enters a record; that of an unknown task is ignored. Returns why releases were missed in it.
+    pub(crate) fn take(&mut self, record: &TickRecord) -> Verdicts {
+        let Some(task) = self.tasks.get_mut(record.task as usize).and_then(Option::as_mut) else {
+            return Verdicts::default();
+        };
+        let mut neighbour = None;
+        if let Some(worker) = self.workers.get_mut(&task.facts.worker) {
+            record.oversleep.into_iter().for_each(|oversleep| worker.oversleep.add(oversleep));
+            neighbour = worker.ticked.replace(record.task);
         }
         let period = task.facts.period;
         task.lateness.add(record.lateness);
@@ -165,12 +175,9 @@ impl Metrics {
         task.run.add(record.run());
         task.response.add(record.response);
 
-        let cause = Cause::of(record, task.finished);
-        if record.overrun {
-            task.causes[cause.index()] += 1;
-        }
+        let verdicts = judge::judge(record, task.finished, neighbour);
         task.finished = Some(record.finished());
-        task.limiter.note(record, cause, oldest);
+        task.limiter.note(record, &verdicts, oldest);
         for totals in [&mut task.totals, &mut self.totals] {
             totals.ticks += 1;
             totals.overruns += u64::from(record.overrun);
@@ -180,24 +187,56 @@ impl Metrics {
             totals.worst = totals.worst.max(oldest);
             totals.disabled |= record.outcome.ends_task();
         }
-        record.overrun.then_some(cause)
+        verdicts.iter().for_each(|verdict| self.count(record.task, verdict));
+        verdicts
     }
 
-    /// Enters releases of a task that no record reports.
-    pub(crate) fn take_given_up(&mut self, id: u32, given_up: GivenUp) {
-        let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else {
-            return;
+    /// Counts the cause of a task's missed releases.
+    fn count(&mut self, id: u32, verdict: &Verdict) {
+        let blocker = match verdict.by {
+            Some(By::Task(by)) if verdict.cause == Cause::Blocked => Some((by, self.name_of_task(by))),
+            _ => None,
         };
+        let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        task.causes[verdict.cause.index()] += verdict.count;
+        if let Some((by, name)) = blocker {
+            task.blockers.entry(by).or_insert((name, 0)).1 += verdict.count;
+        }
+    }
+
+    fn name_of_task(&self, id: u32) -> String {
+        self.facts(id).map_or("?", |facts| &facts.name).into()
+    }
+
+    /// Who it was, for people: the name of a task or of a worker, `stress-ng (pid 123)`, `steal`, `interrupts`.
+    #[allow(dead_code, reason = "for events, which will name who it was")]
+    pub(crate) fn name_of(&self, by: By) -> String {
+        match by {
+            By::Task(id) => self.name_of_task(id),
+            By::Worker(number) => self.workers.get(&number).map_or("?", |worker| &worker.name).into(),
+            By::Program(program) => program.to_string(),
+            By::Steal => "steal".into(),
+            By::Interrupts => "interrupts".into(),
+        }
+    }
+
+    /// Enters releases of a task that no record reports. Returns why they were missed.
+    pub(crate) fn take_given_up(&mut self, id: u32, given_up: GivenUp) -> Option<Verdict> {
+        let task = self.tasks.get_mut(id as usize).and_then(Option::as_mut)?;
+        let cause = if given_up.disabled { Cause::Disabled } else { Cause::Unknown };
+        let verdict = Verdict::plain(cause, given_up.count);
         if given_up.disabled {
-            task.limiter.note_given_up(given_up.count, None);
+            task.limiter.note_given_up(&verdict, None);
         } else {
             task.lateness.add_missed(given_up.oldest, task.facts.period, given_up.count);
-            task.limiter.note_given_up(given_up.count, Some(given_up.oldest));
+            task.limiter.note_given_up(&verdict, Some(given_up.oldest));
             self.totals.worst = self.totals.worst.max(given_up.oldest);
         }
         for totals in [&mut task.totals, &mut self.totals] {
             totals.skipped += given_up.count;
         }
+        self.count(id, &verdict);
+        Some(verdict)
     }
 
     /// Hands the events that are due at `now` (any clock that goes on) to `tell`: of each kind at most one per task and
@@ -237,6 +276,7 @@ impl Metrics {
             run: task.run.distribution(),
             response: task.response.distribution(),
             causes: causes.filter(|(_, count)| *count > 0).collect(),
+            blockers: task.blockers.values().cloned().collect(),
             totals: task.totals,
         }
     }
@@ -248,7 +288,8 @@ pub(crate) struct TaskSnapshot {
     pub lateness: Distribution, // started − release; releases given up count at the lateness they had then
     pub run: Distribution,      // finished − started
     pub response: Distribution, // finished − release
-    pub causes: BTreeMap<&'static str, u64>, // overruns that each explains, if any
+    pub causes: BTreeMap<&'static str, u64>, // missed releases that each explains, if any
+    pub blockers: BTreeMap<String, u64>, // of those that are `blocked`: by which task
     pub totals: Totals,         // counts by the records that came in
 }
 

@@ -87,7 +87,7 @@ pub enum TaskState {
     Disabled,
 }
 
-/// The result of one task. `ran + skipped = due`.
+/// The result of one task. `ran + skipped = due`, and `met + missed + pending = due`; `causes` add up to `missed`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TaskSummary {
     /// Its name.
@@ -100,6 +100,12 @@ pub struct TaskSummary {
     pub state: TaskState,
     /// Releases that came up.
     pub due: u64,
+    /// Ticks that finished by their deadline.
+    pub met: u64,
+    /// Releases given up, and ticks that finished after their deadline: `skipped + overruns`.
+    pub missed: u64,
+    /// Due, but neither finished nor past the deadline; 0 when the run has ended.
+    pub pending: u64,
     /// Ticks run.
     pub ran: u64,
     /// Releases given up.
@@ -118,8 +124,10 @@ pub struct TaskSummary {
     pub run_ns: Distribution,
     /// Finished − release.
     pub response_ns: Distribution,
-    /// How many overruns each cause explains.
+    /// How many missed releases each cause explains.
     pub causes: BTreeMap<&'static str, u64>,
+    /// Of those that were blocked: how many by which task.
+    pub blockers: BTreeMap<String, u64>,
     /// The task's values, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, ValueSummary>,

@@ -14,7 +14,7 @@ const HEAD: [&str; 8] = ["task", "rate", "met", "missed", "late p50", "late p99"
 
 /// The summary as text of at most 80 columns, ending with a line feed. `emphasis` turns on bold and red, for a terminal.
 pub(crate) fn table(summary: &Summary, emphasis: bool) -> String {
-    let mut rows: Vec<_> = summary.tasks.iter().map(|task| (cells(task), missed(task) > 0)).collect();
+    let mut rows: Vec<_> = summary.tasks.iter().map(|task| (cells(task), task.missed > 0)).collect();
     rows.insert(0, (HEAD.map(String::from), false));
     let mut widths = [0; HEAD.len()];
     for (row, _) in &rows {
@@ -62,17 +62,13 @@ fn cells(task: &TaskSummary) -> [String; HEAD.len()] {
     [
         task.task.clone(),
         hertz(&task.rate),
-        task.ran.saturating_sub(task.overruns).to_string(),
-        missed(task).to_string(),
+        task.met.to_string(),
+        task.missed.to_string(),
         span(task.lateness_ns.p50),
         span(task.lateness_ns.p99),
         span(task.lateness_ns.max),
         span(task.run_ns.p99),
     ]
-}
-
-const fn missed(task: &TaskSummary) -> u64 {
-    task.skipped + task.overruns
 }
 
 /// `1000/1` as `1000 Hz`, `30000/1001` as `29.97 Hz`.
@@ -121,10 +117,10 @@ fn wrap(text: &mut String, line: &str) {
 }
 
 fn remarks(text: &mut String, task: &TaskSummary) {
-    if missed(task) > 0 {
+    if task.missed > 0 {
         let causes: Vec<_> = task.causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
         let causes = if causes.is_empty() { String::new() } else { format!("; {}", causes.join(", ")) };
-        let (missed, overruns, skipped) = (missed(task), task.overruns, task.skipped);
+        let (missed, overruns, skipped) = (task.missed, task.overruns, task.skipped);
         let _ = writeln!(
             text,
             "{}: missed {missed} of {} ({overruns} overruns, {skipped} skipped){causes}",
@@ -204,6 +200,9 @@ mod tests {
             rate: rate.into(),
             state: TaskState::default(),
             due: ran + skipped,
+            met: ran - overruns,
+            missed: skipped + overruns,
+            pending: 0,
             ran,
             skipped,
             overruns,
@@ -214,6 +213,7 @@ mod tests {
             run_ns: late,
             response_ns: late,
             causes: if overruns > 0 { BTreeMap::from([("ran-long", overruns)]) } else { BTreeMap::new() },
+            blockers: BTreeMap::new(),
             values: BTreeMap::new(),
             recorded: None,
         }
