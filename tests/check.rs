@@ -124,6 +124,22 @@ fn a_refusal_says_what_follows_for_this_command() {
 }
 
 #[test]
+fn an_explanation_leaves_the_problems_to_the_start_that_follows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.toml");
+    let check = |options: &[&str]| {
+        let args = [&["check", path.to_str().unwrap()], options].concat();
+        let output = Command::new(env!("CARGO_BIN_EXE_hertzd")).args(args).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    fs::write(&path, "[task.a]\nkind = \"load\"\n").unwrap();
+    assert_eq!(check(&["--explain"]), (Some(78), String::new(), String::new()));
+    fs::write(&path, "[task.a]\nkind = \"load\"\nrate = 10\n").unwrap();
+    let explained = check(&["--explain"]);
+    assert!(explained.1.contains("10 Hz") && explained == check(&[]), "{explained:?}");
+}
+
+#[test]
 fn a_wrong_argument_is_named_with_one_remedy() {
     let (text, code) = refused(&["run", "--for", "10"]);
     assert!(code == Some(64) && text.matches("10s").count() == 1, "{text}");

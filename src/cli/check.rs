@@ -1,6 +1,7 @@
 //! `hertzd check`: what a configuration means, and whether its tasks can hold their deadlines.
 
 use super::running::{SocketArg, read};
+use super::stop::CONFIGURATION;
 use super::{App, ConfigArg, Source, Stop, print};
 use crate::config::{Config, Scheduling, Spin, TaskConfig, WorkerConfig};
 use crate::daemon::{Capacity, Diff, Finding, Sections, capacities};
@@ -24,11 +25,21 @@ pub(super) struct CheckArgs {
     /// Print what a reload would do to the running daemon
     #[arg(long)]
     against_running: bool,
+    /// Print what the configuration means, but no problems: for a unit, whose `run` reports them
+    #[arg(long)]
+    explain: bool,
     #[command(flatten)]
     socket: SocketArg,
 }
 
 pub(super) fn check(app: &App, args: &CheckArgs) -> Result<(), Stop> {
+    match looked_at(app, args) {
+        Err(Stop::Config(_)) if args.explain => Err(Stop::Logged(CONFIGURATION)),
+        other => other,
+    }
+}
+
+fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     let source = Source::of(&args.config);
     let wrong = "a start with this configuration would be refused"; // nothing was to be started
     let config = app.load(&source).map_err(|problems| problems.ending_in(wrong))?;

@@ -16,6 +16,7 @@ use crate::config::{Config, WorkerConfig};
 use crate::log::Message;
 use crate::recording::{Recordings, TaskOutput};
 use crate::sys::clock::KernelClock;
+use crate::sys::grant::{self, Privilege};
 use crate::sys::memory;
 use crate::sys::thread::helper;
 use crate::time::Clock;
@@ -308,10 +309,8 @@ impl BuilderLoop {
 
     fn lock_memory(&mut self) {
         let locked = memory::lock().map(drop).map_err(|reason| {
-            let meaning = "a page fault may delay a tick";
-            let remedy =
-                "grant it with LimitMEMLOCK=infinity or AmbientCapabilities=CAP_IPC_LOCK in the unit, or run as root";
-            Refusal::new("locking memory", &reason, meaning, remedy)
+            let remedy = grant::remedy(Privilege::LockedMemory);
+            Refusal::new("locked memory", &reason, "page faults may delay ticks", remedy)
         });
         if let Err(refusal) = &locked {
             warn!(message_id = Message::PrivilegeRefused.id(), worker = "all", "{refusal}");
@@ -347,7 +346,7 @@ fn set_up(worker: &Worker, asked: &WorkerConfig, not_locked: Option<&Refusal>) -
             unreachable!("it was refused")
         };
         let text = format!(
-            "worker {}: {what} refused: {reason}; nothing was started, since require-realtime is set; {remedy}",
+            "worker {}: {what} refused ({reason}), and require-realtime is set: nothing was started; {remedy}",
             asked.name
         );
         return Err(Failure::Permission(text));

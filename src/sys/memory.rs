@@ -85,7 +85,7 @@ fn may_lock_all() -> bool {
         && namespace.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-fn status(key: &str) -> Option<String> {
+pub(super) fn status(key: &str) -> Option<String> {
     let text = fs::read_to_string("/proc/thread-self/status").ok()?;
     text.lines().find_map(|line| line.strip_prefix(key)).map(|value| value.trim().to_owned())
 }

@@ -9,6 +9,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod fd;
+pub(crate) mod grant;
 pub(crate) mod host;
 #[cfg(feature = "i2c")]
 pub(crate) mod i2c;

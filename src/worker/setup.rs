@@ -4,6 +4,7 @@
 //! kernel. Reads no clock. Runs once, before the hot loop, and may allocate.
 
 use crate::config::Scheduling;
+use crate::sys::grant::{self, Privilege};
 use crate::sys::thread;
 use std::fmt;
 use std::io;
@@ -32,14 +33,17 @@ impl Refusal {
         meaning: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self { what: what.into(), reason: reason.to_string(), meaning: meaning.into(), remedy: remedy.into() }
+        // "Operation not permitted", without the number behind it.
+        let reason = reason.to_string();
+        let reason = reason.split(" (os error").next().unwrap_or_default().to_owned();
+        Self { what: what.into(), reason, meaning: meaning.into(), remedy: remedy.into() }
     }
 }
 
 /// On one line: what, why, what it means, and what to do.
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} refused: {}; {}; {}", self.what, self.reason, self.meaning, self.remedy)
+        write!(f, "{} refused ({}): {}; {}", self.what, self.reason, self.meaning, self.remedy)
     }
 }
 
@@ -97,29 +101,28 @@ fn pinned_to_all(cpus: &[usize]) -> io::Result<()> {
 }
 
 fn promote(scheduling: Scheduling) -> Result<(), Refusal> {
-    let (what, granted, limit) = match scheduling {
-        Scheduling::Fifo { priority } => (format!("fifo priority {priority}"), thread::set_fifo(priority), priority),
-        Scheduling::Rr { priority } => (format!("rr priority {priority}"), thread::set_rr(priority), priority),
+    let (what, granted, privilege) = match scheduling {
+        Scheduling::Fifo { priority } => {
+            (format!("fifo priority {priority}"), thread::set_fifo(priority), Privilege::Priority(priority))
+        }
+        Scheduling::Rr { priority } => {
+            (format!("rr priority {priority}"), thread::set_rr(priority), Privilege::Priority(priority))
+        }
         Scheduling::Deadline { runtime, period } => {
             let what = format!("deadline policy ({runtime} in every {period})");
-            (what, thread::set_deadline(runtime, period, period), 0)
+            (what, thread::set_deadline(runtime, period, period), Privilege::Deadline)
         }
         Scheduling::Other => return Ok(()),
     };
     granted.map_err(|reason| {
-        let grant = match reason.raw_os_error() {
+        let remedy = match reason.raw_os_error() {
             Some(libc::EBUSY) => {
                 "the CPUs have no bandwidth left for it: lower runtime, or stop other deadline tasks".into()
             }
-            Some(libc::EPERM) if limit > 0 => format!(
-                "grant it with LimitRTPRIO={limit} or AmbientCapabilities=CAP_SYS_NICE in the unit, or run as root; \
-                 with CONFIG_RT_GROUP_SCHED the cgroup also needs a share of cpu.rt_runtime_us"
-            ),
-            Some(libc::EPERM) => "grant it with AmbientCapabilities=CAP_SYS_NICE in the unit, or run as root".into(),
-            _ => "see sched(7)".to_owned(),
+            Some(libc::EPERM) => grant::remedy(privilege),
+            _ => "see sched(7)".into(),
         };
-        let meaning = "it runs at normal priority, expect lateness in milliseconds";
-        Refusal::new(what, &reason, meaning, format!("{grant}; policy = \"other\" silences this warning"))
+        Refusal::new(what, &reason, "at normal priority, ticks may be milliseconds late", remedy)
     })
 }
 
@@ -138,7 +141,7 @@ mod tests {
         assert_eq!(granted.refused.len(), 1, "{granted:?}");
         let text = granted.refused[0].to_string();
         assert!(
-            text.starts_with("pinning to CPU 1000 refused: ") && text.contains("this process may use CPU "),
+            text.starts_with("pinning to CPU 1000 refused (") && text.contains("this process may use CPU "),
             "{text}"
         );
         assert_eq!((granted.policy, granted.priority, granted.not_realtime), ("other", 0, false));
@@ -150,7 +153,7 @@ mod tests {
         let granted = std::thread::spawn(fifo).join().unwrap();
         match granted.not_realtime {
             false => assert_eq!((granted.policy, granted.priority), ("fifo", 42)),
-            true => assert!(granted.refused[0].remedy.contains("LimitRTPRIO=42"), "{granted:?}"),
+            true => assert!(granted.refused[0].remedy.contains("rtprio 42"), "{granted:?}"),
         }
     }
 }

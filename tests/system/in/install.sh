@@ -47,6 +47,8 @@ same "  and is not restarted" 0 "$(show NRestarts)"
 echo nonsense | setup 2>/dev/null || :
 sleep 1
 same "with an invalid configuration it exits with 78" 78 "$(show ExecMainStatus)"
+INVOCATION=$(show InvocationID)
+same "  and the journal says why, once" 1 "$(messages | grep -c 'hertzd.toml:1:')"
 same "  and is not restarted" 0 "$(show NRestarts)"
 INVOCATION=$(show InvocationID)
 setup </tmp/shipped.toml

@@ -88,6 +88,7 @@ same "  in the same process" "$pid" "$(main_pid)"
 before=$(task a ran)
 check "  and keep ticking" within 5 ticked a $((before + 100))
 has "  the journal names the faulty line" "$(messages)" "hertzd.toml:17"
+same "  once" 1 "$(messages | grep -c 'hertzd.toml:17')"
 has "hertzd check --against-running reports the fault beforehand" "$(hertzd check --against-running 2>&1)" rat
 config 78 >$CONFIG
 has "  and shows what a reload would do" "$(hertzd check --against-running 2>&1)" "b"
