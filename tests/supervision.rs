@@ -132,6 +132,49 @@ fn a_process_that_was_stopped_has_no_stalled_worker() {
     assert_eq!(task(&ended.summary(), "rare")["state"], "ticking");
 }
 
+#[test]
+fn the_workers_that_used_the_cpu_are_demoted_and_not_one_that_waits() {
+    // The hard limit would end the process. All is in a tick for longer than the limit, `waits` for longest.
+    let mut config = "[worker.waits]\n[task.waits]\nworker = \"waits\"\nkind = \"load\"\nrate = 0.01\nrun = \"99s\"\nmode = \"sleep\"\n\
+                      [worker.brief]\n[task.brief]\nworker = \"brief\"\nkind = \"load\"\nrate = 100\nrun = \"5ms\"\n"
+        .to_owned();
+    for (name, phase) in [("first", "200ms"), ("second", "6s")] {
+        config += &format!(
+            "[worker.{name}]\n[task.{name}]\nworker = \"{name}\"\nkind = \"load\"\nperiod = \"20s\"\nphase = \"{phase}\"\nrun = \"9s\"\n"
+        );
+    }
+    let mut command = Command::new("prlimit");
+    command.args(["--rttime=500000:5000000", HERTZD]);
+    let mut running = run_by(command, &config, &["--json", "--stop-timeout", "200ms"]);
+    running.wait_until_granted();
+    if !running.stderr().contains("granted fifo") {
+        println!("skipped: no real-time policy was granted");
+        return;
+    }
+    for name in ["first", "second"] {
+        let demoted = format!("worker {name} runs at normal priority from now on");
+        running.wait_for("it was demoted", |running| running.stderr().contains(&demoted));
+        assert!(
+            running.stderr().contains(&format!("{name}: tick 0 has kept its CPU busy for ")),
+            "{}",
+            running.stderr()
+        );
+        running.wait_for("the limit is the same for the others", |running| {
+            let limits = fs::read_to_string(format!("/proc/{}/limits", running.pid())).unwrap_or_default();
+            let limit = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"));
+            limit.is_some_and(|limit| limit.split_whitespace().next() == Some("500000"))
+        });
+    }
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
+    let summary = ended.summary();
+    for worker in summary["workers"].as_array().unwrap() {
+        let hog = ["first", "second"].contains(&worker["worker"].as_str().unwrap());
+        assert_eq!(worker["granted"]["policy"], if hog { "other" } else { "fifo" }, "{worker}");
+    }
+}
+
 /// A panic cannot be asked for in a helper thread; a system call that never fails, and does, makes it panic.
 #[test]
 fn the_death_of_a_helper_thread_ends_the_run_at_once() {

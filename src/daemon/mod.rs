@@ -9,6 +9,7 @@
 //! | `builder`, `assemble` | the thread that does what may block: reads the configuration, opens devices, starts workers |
 //! | `busy` | warnings while the builder takes long |
 //! | `diff`, `change`, `running` | what differs, and the way from the set that runs to the set that is wanted |
+//! | `cpu_limit` | which worker has used its CPU for too long |
 //! | `watch`, `stall` | whether every worker advances; the service manager |
 //! | `metrics_thread`, `recorder_thread`, `tick_feed` | the threads that take what the workers send |
 //! | `status_socket`, `summary`, `reloads` | what others can see of it |
@@ -22,6 +23,7 @@ mod builder;
 mod busy;
 mod capacity;
 mod change;
+mod cpu_limit;
 mod diff;
 mod ending;
 mod failure;

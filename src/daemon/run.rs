@@ -6,6 +6,7 @@
 use super::builder::{Builder, Loader, Prepared};
 use super::busy::LongWait;
 use super::change::{RunningSet, Threads};
+use super::cpu_limit::CpuLimit;
 use super::ending::Ending;
 use super::failure::Failure;
 use super::finish::{self, Outcome, TICK_PATIENCE};
@@ -117,6 +118,7 @@ struct Daemon<'a> {
     waiting: Option<WaitingQuery>,
     latest: Option<(Instant, View)>, // for queries that the metrics thread does not answer in time
     notices: ServiceNotices,
+    cpu_limit: CpuLimit,
     reloads: Reloads,
     reload_began: Instant, // the latest
     long_wait: LongWait,
@@ -145,6 +147,7 @@ pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<
             daemon.faults.push(fault);
         }
         let now = KernelClock::monotonic().now();
+        daemon.cpu_limit.look(now, &mut daemon.set);
         daemon.long_wait.report(now, daemon.threads.builder.busy());
         daemon.threads.recorder.watch(now, daemon.notices.looks().since());
         if let (Some(progress), Some(epoch)) = (daemon.connections.progress.as_mut(), daemon.set.epoch) {
@@ -192,6 +195,7 @@ impl<'a> Daemon<'a> {
             waiting: None,
             latest: None,
             notices: ServiceNotices::new(),
+            cpu_limit: CpuLimit::of_this_process(KernelClock::monotonic().now()),
             reloads: Reloads::default(),
             reload_began: Instant::ZERO,
             long_wait: LongWait::default(),
@@ -246,6 +250,7 @@ impl<'a> Daemon<'a> {
         let usual = if often { PROGRESS_EVERY } else { LOOK_EVERY };
         let busy = self.ending.is_stopping() || self.phase == Phase::Changing || (!self.notices.ready && starts());
         let span = if busy { NUDGE_EVERY } else { usual.min(self.notices.feed_every().unwrap_or(LOOK_EVERY)) };
+        let span = self.cpu_limit.look_every().map_or(span, |every| span.min(every));
         self.until_reload().map_or(span, |left| span.min(left))
     }
 
@@ -298,7 +303,7 @@ impl<'a> Daemon<'a> {
         }
         let requests = &self.connections.requests;
         if requests.take_cpu_limit() {
-            watch::demote_longest(&mut self.set);
+            self.cpu_limit.reached(&mut self.set);
         }
         let failed = self.set.workers.iter().any(|running| running.worker.failed().is_some());
         let died = self

@@ -1,5 +1,6 @@
 //! The workers that run, each with its configuration and its tasks. Owned by main; nothing here blocks.
 
+use super::cpu_limit::Streak;
 use super::plan::{self, Epoch, Window};
 use super::stall::Watch;
 use crate::config::{ClockKind, TaskConfig, WorkerConfig};
@@ -48,6 +49,7 @@ pub(super) struct Running {
     /// On the monotonic clock; `None`: it has not begun.
     pub(super) began: Option<Instant>,
     pub(super) watch: Watch,
+    pub(super) streak: Streak,
     pub(super) end: Option<WorkerEnd>,
     next_tasks: Option<Vec<RunningTask>>, // of the set that it has been handed and has not taken yet
     slots: Vec<Slot>,                     // of its tasks, until it begins
@@ -74,6 +76,7 @@ impl Running {
             tasks,
             began: None,
             watch: Watch::default(),
+            streak: Streak::default(),
             end: None,
             next_tasks: None,
             slots,

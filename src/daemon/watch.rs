@@ -185,37 +185,6 @@ fn what_stalls(running: &Running, Stall { tick, lasting }: Stall) -> String {
     }
 }
 
-/// A worker has used too much processor time without a sleep: the one that has been in its tick for longest is demoted, so
-/// that the machine stays usable.
-pub(super) fn demote_longest(set: &mut RunningSet) {
-    // Only real-time threads are counted by that limit.
-    let realtime = set.all_mut().filter(|running| matches!(running.granted.policy, "fifo" | "rr"));
-    let ticks = realtime.filter_map(|running| Some((running.running_tick()?, running)));
-    let Some(((id, n, lasting), running)) = ticks.max_by_key(|((.., lasting), _)| *lasting) else {
-        warn!("SIGXCPU: LimitRTTIME was exceeded, but no task is running any more");
-        return;
-    };
-    let (message_id, stalled_ns) = (Message::CpuLimit.id(), lasting.nanos());
-    let demoted = thread::demote(running.worker.id());
-    if demoted.is_ok() {
-        let granted = &mut running.granted;
-        (granted.policy, granted.priority, granted.not_realtime) = ("other", 0, true);
-    }
-    let (task, worker) = (running.task_name(id), &running.config.name);
-    let follows = match demoted {
-        Ok(()) => format!("worker {worker} runs at normal priority from now on, until it is restarted"),
-        Err(reason) => format!("worker {worker} could not be demoted: {reason}"),
-    };
-    error!(
-        message_id,
-        task,
-        worker,
-        tick = n,
-        stalled_ns,
-        "{task}: tick {n} has kept its CPU busy for {lasting}, longer than LimitRTTIME allows: {follows}"
-    );
-}
-
 /// A helper thread has died: logs it. Returns the fault, with which the run ends.
 pub(super) fn report_death(Death { thread, text }: &Death) -> String {
     let fault = format!("the thread {thread} {text}; please report this");

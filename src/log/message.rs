@@ -85,7 +85,7 @@ impl Message {
     const fn entry(self) -> (&'static str, &'static str, &'static [&'static str]) {
         const OVERRUN: &[&str] = &["task", "worker", "tick", "lateness_ns", "run_ns", "skipped", "overrun", "cause"];
         const SKIPPED: &[&str] = &["task", "worker", "skipped", "lateness_ns"];
-        const CPU_LIMIT: &[&str] = &["task", "worker", "tick", "stalled_ns"];
+        const CPU_LIMIT: &[&str] = &["task", "worker", "stalled_ns", "cpu_ns"];
         const RELOADED: &[&str] = &["kept", "restarted", "added", "removed"];
         const BUDGET: &[&str] = &["task", "worker", "tick", "run_ns"];
         const FAILED: &[&str] = &["task", "worker", "tick", "errors"];

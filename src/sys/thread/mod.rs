@@ -5,9 +5,11 @@
 //! threads spawned from it inherit CPUs, FIFO or RR, and the mask: spawn first, then promote.
 
 pub(crate) mod helper;
+mod limit;
 mod mask;
 mod policy;
 
+pub(crate) use limit::{realtime_limit, set_realtime_limit};
 pub(crate) use mask::{interrupt, with_signals_blocked};
 pub use policy::set_fifo;
 pub(crate) use policy::{demote, scheduling, scheduling_of, set_deadline, set_rr};
@@ -31,6 +33,22 @@ impl ThreadId {
 pub(crate) fn id() -> ThreadId {
     // SAFETY: takes nothing, touches no memory and cannot fail.
     ThreadId(unsafe { libc::gettid() })
+}
+
+/// What a thread has used so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Processor time.
+    pub(crate) cpu: Span,
+    /// How often it gave up the processor to sleep or to wait.
+    pub(crate) sleeps: u64,
+}
+
+/// What `thread`, of this process, has used; `None` if it has ended or the kernel does not say.
+pub(crate) fn usage_of(thread: ThreadId) -> Option<Usage> {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{}/status", thread.0)).ok()?;
+    let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+    Some(Usage { sleeps: sleeps.trim().parse().ok()?, cpu: cpu_time_of(thread)? })
 }
 
 /// Processor time used by `thread`, of this process; `None` if it has ended or the kernel does not say.
@@ -103,6 +121,8 @@ pub(crate) fn prefault_stack<const BYTES: usize>() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::clock::{KernelClock, pause};
+    use crate::time::Clock;
     use std::thread::spawn;
 
     /// Runs `work`, which changes its thread, in a new thread.
@@ -136,6 +156,19 @@ mod tests {
                 assert_eq!(errno(pin(cpus)), Some(libc::EINVAL), "{cpus:?}");
             }
             assert_eq!(affinity().unwrap(), before);
+        });
+    }
+
+    #[test]
+    fn processor_time_grows_and_sleeps_are_counted() {
+        apart(|| {
+            let usage = || usage_of(id()).unwrap();
+            let (before, clock) = (usage(), KernelClock::monotonic());
+            clock.spin_until(clock.now() + Span::from_millis(5));
+            let spun = usage();
+            assert!(spun.cpu > before.cpu, "{before:?} {spun:?}");
+            pause(Span::from_millis(1));
+            assert!(usage().sleeps > spun.sleeps);
         });
     }
 
