@@ -7,7 +7,7 @@ use std::{io, mem};
 
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span, Wake};
 
-/// Readings taken by [`utc_offset`]: enough that one of them is very likely undisturbed.
+/// Readings taken by [`Ahead::measure`]: enough that one of them is very likely undisturbed.
 const READINGS: usize = 8;
 
 /// One of the kernel's clocks, as a [`Clock`].
@@ -79,24 +79,48 @@ pub fn pause(span: Span) {
     }
 }
 
-/// Nanoseconds to add to a reading of `clock` to get UTC since 1970.
+/// How many nanoseconds one clock is ahead of another: bounds around the true distance.
 ///
-/// Taken from the narrowest of several readings of UTC between two of `clock`, so a preemption in between does not matter;
-/// accurate to some 50 ns. The offset ages: UTC is stepped and the monotonic clock is not.
+/// The kernel steers the monotonic, TAI and realtime clocks alike, so the distance between two of them changes only when one
+/// is stepped or, for the boot time, when the machine was suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    /// The distance is not below this.
+    pub(crate) least: i128,
+    /// The distance is not above this.
+    pub(crate) most: i128,
+}
+
+impl Ahead {
+    /// How far `clock` is ahead of `other` now. The bounds are usually less than 100 ns apart: a preemption between two
+    /// readings widens one reading of several, and the narrowest bounds count.
+    pub(crate) fn measure(clock: KernelClock, other: KernelClock) -> Self {
+        let bracketed = || {
+            let before = other.now().nanos();
+            let between = clock.now().nanos();
+            Self { least: between - other.now().nanos(), most: between - before }
+        };
+        // After a step between two readings, only the later ones count.
+        (1..READINGS).map(|_| bracketed()).fold(bracketed(), |known, next| known.narrowed(next).unwrap_or(next))
+    }
+
+    /// What is known from both; `None`: they contradict each other, so one of the clocks was stepped in between.
+    pub(crate) fn narrowed(self, other: Self) -> Option<Self> {
+        let both = Self { least: self.least.max(other.least), most: self.most.min(other.most) };
+        (both.least <= both.most).then_some(both)
+    }
+}
+
+/// Nanoseconds to add to a reading of `clock` to get UTC since 1970; accurate to some 50 ns.
+///
+/// The offset ages: UTC is stepped and the monotonic clock is not.
 pub(crate) fn utc_offset(clock: KernelClock) -> i128 {
     let utc = KernelClock::realtime();
     if clock == utc {
         return 0;
     }
-    let bracketed = || {
-        let before = clock.now();
-        let between = utc.now();
-        let width = clock.now() - before;
-        (width, between.nanos() - before.nanos() - i128::from(width.nanos() / 2))
-    };
-    // A step of a settable clock can make a width negative; that reading must not win.
-    let tightest = (0..READINGS).map(|_| bracketed()).min_by_key(|(width, _)| width.nanos().unsigned_abs());
-    tightest.map_or(0, |(_, offset)| offset)
+    let Ahead { least, most } = Ahead::measure(utc, clock);
+    i128::midpoint(least, most)
 }
 
 fn read(clock: libc::clockid_t) -> libc::timespec {
@@ -172,5 +196,16 @@ mod tests {
     #[test]
     fn utc_is_no_offset_away_from_itself() {
         assert_eq!(utc_offset(KernelClock::realtime()), 0);
+    }
+
+    #[test]
+    fn bounds_on_a_distance_narrow_until_a_step_contradicts_them() {
+        let ahead = |least, most| Ahead { least, most };
+        assert_eq!(ahead(10, 90).narrowed(ahead(40, 120)), Some(ahead(40, 90)));
+        assert_eq!(ahead(10, 90).narrowed(ahead(90, 120)), Some(ahead(90, 90)));
+        assert_eq!(ahead(10, 90).narrowed(ahead(91, 120)), None);
+        assert_eq!(ahead(10, 90).narrowed(ahead(-70, 9)), None);
+        let measured = Ahead::measure(KernelClock::boottime(), KernelClock::monotonic());
+        assert!(0 <= measured.most && measured.least <= measured.most, "{measured:?}");
     }
 }
