@@ -170,6 +170,7 @@ fn main() {
         lateness: Span::ZERO,
         response: Span::ZERO,
         missed: 0,
+        stepped: Span::ZERO,
         dropped: 0,
         task: 0,
         overrun: false,

@@ -34,6 +34,7 @@ const RECORD: TickRecord = TickRecord {
     lateness: Span::ZERO,
     response: Span::ZERO,
     missed: 0,
+    stepped: Span::ZERO,
     dropped: 0,
     task: 0,
     overrun: false,

@@ -92,6 +92,8 @@ pub struct TickRecord {
     pub response: Span,
     /// Releases given up before this tick, because something else delayed the worker.
     pub missed: u64,
+    /// The largest step of the clock that releases lie on since the task's previous tick; zero: there was none.
+    pub stepped: Span,
     /// Releases given up when this tick had finished.
     pub dropped: u64,
     /// Number of the task, unique in the process, also over reloads.
@@ -198,6 +200,7 @@ mod tests {
             lateness: Span::from_nanos(20),
             response: Span::from_nanos(50),
             missed: 1,
+            stepped: Span::ZERO,
             dropped: 2,
             task: 0,
             overrun: false,

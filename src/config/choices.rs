@@ -11,6 +11,17 @@ pub enum ClockKind {
     Realtime,
 }
 
+impl ClockKind {
+    /// The word for it in the configuration and in every output.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Monotonic => "monotonic",
+            Self::Tai => "tai",
+            Self::Realtime => "realtime",
+        }
+    }
+}
+
 /// When a worker takes evidence of why a release was missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TakeEvidence {

@@ -17,8 +17,10 @@ pub(super) enum Policy {
 
 pub(super) const POLICIES: [(&str, Policy); 4] =
     [("fifo", Policy::Fifo), ("rr", Policy::Rr), ("deadline", Policy::Deadline), ("other", Policy::Other)];
-pub(super) const CLOCKS: [(&str, ClockKind); 3] =
-    [("monotonic", ClockKind::Monotonic), ("tai", ClockKind::Tai), ("realtime", ClockKind::Realtime)];
+pub(super) const CLOCKS: [(&str, ClockKind); 3] = {
+    use ClockKind::{Monotonic, Realtime, Tai};
+    [(Monotonic.word(), Monotonic), (Tai.word(), Tai), (Realtime.word(), Realtime)]
+};
 pub(super) const EVIDENCES: [(&str, TakeEvidence); 3] =
     [("off", TakeEvidence::Off), ("wake", TakeEvidence::Wake), ("tick", TakeEvidence::Tick)];
 /// The parameters have keys of their own.
@@ -86,7 +88,7 @@ pub(super) const CLOCK: Key = Key::new(
     "clock",
     Value::Choice(&words(&CLOCKS)),
     "The clock that releases are computed on. `\"tai\"` and `\"realtime\"` align ticks across machines that show the \
-     same time, and jump when that time is set.",
+     same time, and follow when that time is set; durations are always measured on the monotonic clock.",
 )
 .default("\"monotonic\"");
 pub(super) const EVIDENCE: Key = Key::new(

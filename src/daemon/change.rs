@@ -65,6 +65,17 @@ impl RunningSet {
         self.workers.iter_mut().chain(&mut self.leaving)
     }
 
+    /// A worker runs on a clock that can be stepped.
+    pub(super) fn follows_clocks(&self) -> bool {
+        self.workers.iter().chain(&self.leaving).any(|running| running.clock.is_some())
+    }
+
+    /// A worker sleeps without knowing of a step of its clock; it has been interrupted.
+    pub(super) fn sleeps_over_a_step(&self) -> bool {
+        let sleeps = |running: &&Running| running.clock.is_some() && running.worker.sleeps_over_a_step();
+        self.workers.iter().chain(&self.leaving).filter(sleeps).count() > 0
+    }
+
     /// Every worker has run a tick.
     pub(super) fn has_ticked(&self) -> bool {
         !self.workers.is_empty() && self.workers.iter().all(|running| running.worker.doing().ticks > 0)

@@ -23,6 +23,7 @@ mod builder;
 mod busy;
 mod capacity;
 mod change;
+mod clock;
 mod cpu_limit;
 mod diff;
 mod ending;

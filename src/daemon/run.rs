@@ -36,6 +36,9 @@ const PROGRESS_EVERY: Span = Span::from_millis(250);
 /// How often main looks whether all is well, without a watchdog that wants to be fed more often.
 const LOOK_EVERY: Span = Span::from_seconds(1);
 
+/// How often main looks whether the clock of a worker was stepped, where it can be.
+const CLOCKS_EVERY: Span = Span::from_millis(50);
+
 /// How often a worker that is to stop or to exchange its tasks is looked at, and interrupted.
 const NUDGE_EVERY: Span = Span::from_millis(5);
 
@@ -248,7 +251,11 @@ impl<'a> Daemon<'a> {
         let starts = || self.set.epoch.is_some_and(|epoch| KernelClock::monotonic().now() - epoch < QUICK_START);
         let often = self.connections.progress.is_some() || !self.notices.ready || self.waiting.is_some();
         let usual = if often { PROGRESS_EVERY } else { LOOK_EVERY };
-        let busy = self.ending.is_stopping() || self.phase == Phase::Changing || (!self.notices.ready && starts());
+        let usual = if self.set.follows_clocks() { CLOCKS_EVERY } else { usual };
+        let busy = self.ending.is_stopping()
+            || self.set.sleeps_over_a_step()
+            || self.phase == Phase::Changing
+            || (!self.notices.ready && starts());
         let span = if busy { NUDGE_EVERY } else { usual.min(self.notices.feed_every().unwrap_or(LOOK_EVERY)) };
         let span = self.cpu_limit.look_every().map_or(span, |every| span.min(every));
         self.until_reload().map_or(span, |left| span.min(left))

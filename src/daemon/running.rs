@@ -1,9 +1,11 @@
 //! The workers that run, each with its configuration and its tasks. Owned by main; nothing here blocks.
 
+use super::clock::{ClockStep, ClockWatch};
 use super::cpu_limit::Streak;
 use super::plan::{self, Epoch, Window};
 use super::stall::Watch;
 use crate::config::{ClockKind, TaskConfig, WorkerConfig};
+use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Activity, Granted, NextTask, Slot, TaskSet, Worker, WorkerEnd};
 
@@ -50,6 +52,8 @@ pub(super) struct Running {
     pub(super) began: Option<Instant>,
     pub(super) watch: Watch,
     pub(super) streak: Streak,
+    /// Its clock, if that can be stepped, once it has begun.
+    pub(super) clock: Option<ClockWatch>,
     pub(super) end: Option<WorkerEnd>,
     next_tasks: Option<Vec<RunningTask>>, // of the set that it has been handed and has not taken yet
     slots: Vec<Slot>,                     // of its tasks, until it begins
@@ -77,6 +81,7 @@ impl Running {
             began: None,
             watch: Watch::default(),
             streak: Streak::default(),
+            clock: None,
             end: None,
             next_tasks: None,
             slots,
@@ -93,8 +98,10 @@ impl Running {
             ClockKind::Monotonic => Epoch::At(epoch),
             // The next whole second that leaves time to start: machines that start in the same second agree on tick 0.
             kind @ (ClockKind::Tai | ClockKind::Realtime) => {
+                let offset = self.clock.insert(ClockWatch::new(plan::clock(kind))).offset;
+                self.worker.set_offset(offset);
                 let second = i128::from(NANOS_PER_SECOND);
-                let soon = (plan::clock(kind).now() + LEAD).nanos();
+                let soon = (KernelClock::monotonic().now() + LEAD + offset).nanos();
                 Epoch::Aligned(Instant::from_nanos((soon + second - 1).div_euclid(second) * second))
             }
         };
@@ -155,15 +162,26 @@ impl Running {
         self.tasks.iter().chain(self.next_tasks.iter().flatten())
     }
 
-    /// Its own clock now.
-    pub(super) fn now(&self) -> Instant {
-        plan::clock(self.config.clock).now()
+    /// Hands it what a step or a suspension has changed, as of `now` on the monotonic clock; the step to report.
+    pub(super) fn follow_clock(&mut self, now: Instant) -> Option<ClockStep> {
+        let clock = self.clock.as_mut()?;
+        let before = clock.offset;
+        if clock.look(now) {
+            self.worker.set_offset(clock.offset);
+            // A clock that was put back does not prolong the run; see `Account::step`.
+            if self.last < Instant::MAX {
+                self.last = self.last + (clock.offset - before).min(Span::ZERO);
+            }
+        }
+        clock.report(now)
     }
 
     /// The number of the task that runs, its tick, and for how long; `None`: no tick runs.
     pub(super) fn running_tick(&self) -> Option<(u32, u64, Span)> {
         match self.worker.doing().now {
-            Activity::Runs { task, n, since } if !self.worker.is_finished() => Some((task, n, self.now() - since)),
+            Activity::Runs { task, n, since } if !self.worker.is_finished() => {
+                Some((task, n, KernelClock::monotonic().now() - since))
+            }
             _ => None,
         }
     }

@@ -110,6 +110,9 @@ pub fn simulate(
         WorkerSummary {
             worker: config.workers[index].name.clone(),
             cpu: None,
+            clock: config.workers[index].clock.word(),
+            clock_steps: 0,
+            clock_step: None,
             granted: GrantedSummary { policy: "virtual".into(), priority: 0, memory_locked: false },
             refused: Vec::new(),
             cpu_share,

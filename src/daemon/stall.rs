@@ -85,7 +85,7 @@ impl Watch {
         self.reported = Some(doing.now);
     }
 
-    /// Looks at what a worker does at `now`, by its own clock; a tick, or a delay of one, longer than `patience` is a
+    /// Looks at what a worker does at `now`, by the monotonic clock; a tick, or a delay of one, longer than `patience` is a
     /// stall, which is reported once. Only what lies within the latest `watched` counts.
     pub(super) fn look(&mut self, now: Instant, doing: Doing, watched: Span, patience: Span) -> Finding {
         // A worker that is always behind never rests, and what it shows between two ticks is a rest of long ago.

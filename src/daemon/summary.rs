@@ -11,8 +11,8 @@ use crate::channels::Counts;
 use crate::config::TaskConfig;
 use crate::log::journal;
 use crate::metrics::{
-    Cause, GrantedSummary, HostSummary, JournalSummary, RecordsSummary, Summary, TaskSnapshot, TaskState, TaskSummary,
-    WorkerSummary, trouble,
+    Cause, ClockStepSummary, GrantedSummary, HostSummary, JournalSummary, RecordsSummary, Summary, TaskSnapshot,
+    TaskState, TaskSummary, WorkerSummary, trouble,
 };
 use crate::recording::OutputState;
 use crate::sys::host::Host;
@@ -229,6 +229,13 @@ fn worker_summary(running: &Running, memory_locked: bool, view: &View, now: Inst
     WorkerSummary {
         worker: running.config.name.clone(),
         cpu: if let [cpu] = granted.cpus[..] { Some(cpu) } else { None },
+        clock: running.config.clock.word(),
+        clock_steps: running.clock.as_ref().map_or(0, |clock| clock.steps),
+        clock_step: running
+            .clock
+            .as_ref()
+            .and_then(|clock| clock.latest)
+            .map(|step| ClockStepSummary { by_ns: step.by.nanos(), age_ns: (now - step.at).nanos() }),
         granted: GrantedSummary { policy: granted.policy.into(), priority: granted.priority, memory_locked },
         refused: granted.refused.iter().map(ToString::to_string).collect(),
         cpu_share,

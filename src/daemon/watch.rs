@@ -4,6 +4,7 @@
 //! log that blocks does not keep the watchdog from being fed.
 
 use super::change::RunningSet;
+use super::clock::ClockStep;
 use super::running::Running;
 use super::stall::{Finding, Looks, Stall};
 use crate::log::Message;
@@ -77,7 +78,10 @@ impl ServiceNotices {
         let (patience, watched) = (self.stalled_after(), self.looks.watched());
         let (mut all_advance, mut failed) = (true, None);
         for running in set.all_mut().filter(|running| running.began.is_some() && !running.worker.is_finished()) {
-            let (now, doing) = (running.now(), running.worker.doing());
+            if let Some(step) = running.follow_clock(now) {
+                report_step(running, step);
+            }
+            let doing = running.worker.doing();
             match running.watch.look(now, doing, watched, patience) {
                 Finding::Advances => {}
                 Finding::StallsStill => all_advance = false,
@@ -147,6 +151,18 @@ fn check_grant(running: &mut Running) {
     let Granted { policy, priority, cpus, .. } = granted;
     let worker = &running.config.name;
     warn!(worker, policy, priority, ?cpus, "{worker}: policy, priority or CPUs were changed from outside");
+}
+
+fn report_step(running: &Running, ClockStep { by, count, .. }: ClockStep) {
+    let (worker, clock) = (&running.config.name, running.config.clock.word());
+    let times = if count > 1 { format!(" in {count} steps") } else { String::new() };
+    let (step_ns, message_id) = (by.nanos(), Message::ClockStepped.id());
+    let (length, effect) = if by < Span::ZERO {
+        (-by, "back; its tasks continue on the new time")
+    } else {
+        (by, "forward; of the releases in between, each task keeps what its overrun policy allows")
+    };
+    warn!(message_id, worker, clock, step_ns, "worker {worker}: clock {clock} was stepped by {length}{times} {effect}");
 }
 
 fn report_stall(running: &Running, Stall { tick, lasting }: Stall, watchdog: bool) {

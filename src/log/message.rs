@@ -31,6 +31,8 @@ pub enum Message {
     Stalled,
     /// The kernel's limit of real-time processor time without a sleep was reached (SIGXCPU).
     CpuLimit,
+    /// The clock that a worker's releases lie on was stepped.
+    ClockStepped,
     /// Tick records found no room on their way to the metrics thread.
     RecordsDropped,
     /// Log entries never reached the journal.
@@ -39,7 +41,7 @@ pub enum Message {
 
 impl Message {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Overrun,
         Self::Skipped,
         Self::BudgetExceeded,
@@ -51,6 +53,7 @@ impl Message {
         Self::ReloadRefused,
         Self::Stalled,
         Self::CpuLimit,
+        Self::ClockStepped,
         Self::RecordsDropped,
         Self::EntriesLost,
     ];
@@ -102,6 +105,9 @@ impl Message {
             Self::ReloadRefused => ("ce1f5e619b00408d937c1eb7c872557d", "reload-refused", &[]),
             Self::Stalled => ("23c33fe99b6148c8a1028d8035593619", "stalled", &["task", "worker", "stalled_ns"]),
             Self::CpuLimit => ("65458e1943494d37a80db900aa94d6e5", "cpu-limit", CPU_LIMIT),
+            Self::ClockStepped => {
+                ("ec406c614c624e7aaba07b2d323f0c09", "clock-stepped", &["worker", "clock", "step_ns"])
+            }
             Self::RecordsDropped => ("1f1e5e3addfa43cf9659af2b8bd643d2", "records-dropped", &["worker", "dropped"]),
             Self::EntriesLost => ("09aff006b2644c47bf2b75199a648cd7", "entries-lost", &["lost"]),
         }

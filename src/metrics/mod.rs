@@ -15,7 +15,8 @@ pub use event::Event;
 pub(crate) use event::EventKind;
 pub(crate) use histogram::{Distribution, Histogram};
 pub(crate) use summary::{
-    GrantedSummary, HostSummary, JournalSummary, RecordedSummary, RecordsSummary, ValueSummary, WorkerSummary,
+    ClockStepSummary, GrantedSummary, HostSummary, JournalSummary, RecordedSummary, RecordsSummary, ValueSummary,
+    WorkerSummary,
 };
 pub use summary::{Summary, TaskState, TaskSummary};
 pub(crate) use well::trouble;
@@ -303,6 +304,7 @@ const RECORD: TickRecord = TickRecord {
     lateness: Span::ZERO,
     response: Span::ZERO,
     missed: 0,
+    stepped: Span::ZERO,
     dropped: 0,
     task: 0,
     overrun: true,

@@ -60,6 +60,13 @@ pub struct WorkerSummary {
     pub worker: String,
     /// The processor it is pinned to; `null`: several, or none.
     pub cpu: Option<usize>,
+    /// The clock that releases are computed on: `monotonic`, `tai` or `realtime`.
+    pub clock: &'static str,
+    /// How many steps of that clock were noticed.
+    pub clock_steps: u64,
+    /// The latest of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_step: Option<ClockStepSummary>,
     /// What the kernel granted.
     pub granted: GrantedSummary,
     /// What the kernel refused, each with the reason and the remedy.
@@ -72,6 +79,15 @@ pub struct WorkerSummary {
     pub wakes: u64,
     /// How late the sleeps ended.
     pub oversleep_ns: Distribution,
+}
+
+/// A step of the clock that a worker's releases are computed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ClockStepSummary {
+    /// How far the clock went forward; negative: back.
+    pub by_ns: i64,
+    /// Time since it was noticed.
+    pub age_ns: i64,
 }
 
 /// The state of a task.

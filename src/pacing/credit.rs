@@ -42,7 +42,7 @@ pub enum Overrun {
 pub struct Grid {
     rate: Rate,
     origin: Instant,
-    shift: u64,
+    shift: i128, // from the index of a tick to its position on the grid from `origin`
 }
 
 impl Grid {
@@ -54,18 +54,31 @@ impl Grid {
     /// The grid through `zero`, with tick 0 at its first release at or after `start`: the same on every machine whose clock
     /// shows the same time.
     pub fn aligned(zero: Instant, start: Instant, rate: Rate) -> Self {
-        Self { rate, origin: zero, shift: rate.ticks_before(start.nanos().saturating_sub(zero.nanos())) }
+        Self { rate, origin: zero, shift: 0 }.entered(0, start)
     }
 
     /// The release of tick `n`.
     pub fn release(&self, n: u64) -> Instant {
-        self.origin.plus_nanos(self.rate.offset(self.shift.saturating_add(n)))
+        self.origin.plus_nanos(self.rate.offset(clamped(self.shift + i128::from(n))))
     }
 
     /// The first tick released at `at` or later.
     pub fn first_from(&self, at: Instant) -> u64 {
-        self.rate.ticks_before(at.nanos().saturating_sub(self.origin.nanos())).saturating_sub(self.shift)
+        clamped(self.position_from(at) - self.shift)
     }
+
+    /// The same instants, with tick `n` at the first of them at or after `start`.
+    fn entered(self, n: u64, start: Instant) -> Self {
+        Self { shift: self.position_from(start) - i128::from(n), ..self }
+    }
+
+    fn position_from(&self, at: Instant) -> i128 {
+        self.rate.ticks_before(at.nanos().saturating_sub(self.origin.nanos())).into()
+    }
+}
+
+fn clamped(position: i128) -> u64 {
+    u64::try_from(position.max(0)).unwrap_or(u64::MAX)
 }
 
 /// The result of [`Account::settle`].
@@ -152,6 +165,30 @@ impl Account {
         // On time: the common case costs no division.
         let skipped = if credit >= Span::ZERO { 0 } else { self.give_up_to(self.kept(finished)) };
         Settled { credit, skipped }
+    }
+
+    /// The clock was stepped by `by`, and shows `now` since.
+    ///
+    /// Put forward, it leaves the grid as it is: the releases that it jumped over are debt. Put back, it leaves the grid as it
+    /// is unless the next tick would then be more than a period further away than before, and more than two periods away:
+    /// in that case the tick, with its index, moves to an earlier instant of the same grid, and the end moves with it. So a
+    /// task never waits for a time that it has already had. Under `delay` the grid moves with the clock.
+    pub fn step(&mut self, by: Span, now: Instant) {
+        let endless = self.end == Instant::MAX;
+        if self.overrun == Overrun::Delay {
+            self.release = self.release + by;
+            self.end = if endless { self.end } else { self.end + by };
+            return;
+        }
+        let period = self.period();
+        let before = (self.release - (now - by)).max(period);
+        if self.release - now <= before + period {
+            return;
+        }
+        let grid = self.grid.entered(self.next, now + (before - period));
+        self.end = if endless { self.end } else { grid.release(self.grid.first_from(self.end)) };
+        self.grid = grid;
+        self.release = grid.release(self.next);
     }
 
     /// Ends the task at `now`: gives up every release that has not run and whose slot has passed. Returns their number. A

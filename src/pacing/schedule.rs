@@ -21,6 +21,8 @@ pub struct Due {
     pub skipped: u64,
     /// Releases given up just now, because something else delayed the worker.
     pub missed: u64,
+    /// The largest step of the clock since the task's previous tick; zero: there was none.
+    pub stepped: Span,
     /// Credit when the task's previous tick finished; negative for debt.
     pub credit: Span,
 }
@@ -45,6 +47,8 @@ pub struct GivenUp {
     pub count: u64,
     /// How late the oldest of them was when it was given up; the others follow one period apart.
     pub oldest: Span,
+    /// The largest step of the clock since the task's previous tick; zero: there was none.
+    pub stepped: Span,
     /// The task was ended before, so they were not late.
     pub disabled: bool,
 }
@@ -53,9 +57,10 @@ pub struct GivenUp {
 struct Entry {
     account: Account,
     deadline: Span,
-    credit: Span, // when the previous tick had finished
-    skipped: u64, // by the previous tick
-    missed: u64,  // since, and not yet reported
+    credit: Span,  // when the previous tick had finished
+    skipped: u64,  // by the previous tick
+    missed: u64,   // since, and not yet reported
+    stepped: Span, // since: the largest step of the clock
     disabled: bool,
 }
 
@@ -93,7 +98,8 @@ impl Schedule {
 
     /// Adds a task after the others.
     pub fn add(&mut self, account: Account, deadline: Span) {
-        self.push(Entry { account, deadline, credit: Span::ZERO, skipped: 0, missed: 0, disabled: false });
+        let (credit, stepped) = (Span::ZERO, Span::ZERO);
+        self.push(Entry { account, deadline, credit, skipped: 0, missed: 0, stepped, disabled: false });
     }
 
     /// Adds the task at `position` of another schedule after the others. Its phase, index and counts continue. Not while one
@@ -103,13 +109,36 @@ impl Schedule {
     }
 
     fn push(&mut self, entry: Entry) {
-        let task = self.entries.len();
-        match entry.account.next() {
-            Some(_) if entry.disabled => self.idle_until = self.idle_until.max(Some(entry.account.end())),
+        self.entries.push(entry);
+        self.wait(self.entries.len() - 1);
+    }
+
+    /// Sorts a task in by its next release.
+    fn wait(&mut self, task: usize) {
+        let Entry { account, disabled, .. } = &self.entries[task];
+        match account.next() {
+            Some(_) if *disabled => self.idle_until = self.idle_until.max(Some(account.end())),
             Some((_, release)) => self.waiting.push(Reverse((release, task))),
             None => {}
         }
-        self.entries.push(entry);
+    }
+
+    /// The clock was stepped by `by`, and shows `now` since; see [`Account::step`]. Not while a tick is running. Debt from
+    /// before the step is forgiven as if the next tick came at that moment.
+    pub fn step(&mut self, by: Span, now: Instant) {
+        self.waiting.clear();
+        self.ready.clear();
+        self.idle_until = None;
+        let before = now - by;
+        for task in 0..self.entries.len() {
+            let entry = &mut self.entries[task];
+            entry.missed += if entry.disabled { entry.account.close(before) } else { entry.account.admit(before) };
+            entry.account.step(by, now);
+            if by.nanos().unsigned_abs() > entry.stepped.nanos().unsigned_abs() {
+                entry.stepped = by;
+            }
+            self.wait(task);
+        }
     }
 
     /// The next release that has not come up; `None` if no release is left or a tick is due already.
@@ -147,7 +176,8 @@ impl Schedule {
                 continue;
             }
             let skipped = entry.skipped + entry.missed;
-            return Next::Run(Due { task, n, release, skipped, missed: entry.missed, credit: entry.credit });
+            let Entry { missed, stepped, credit, .. } = *entry;
+            return Next::Run(Due { task, n, release, skipped, missed, stepped, credit });
         }
         match self.waiting.peek() {
             Some(&Reverse((release, _))) => Next::Rest(release),
@@ -165,7 +195,7 @@ impl Schedule {
         let settled = entry.account.settle(started, finished);
         entry.credit = settled.credit;
         entry.skipped = settled.skipped;
-        entry.missed = 0;
+        (entry.missed, entry.stepped) = (0, Span::ZERO);
         if let Some((_, release)) = entry.account.next() {
             self.waiting.push(Reverse((release, task)));
         }
@@ -177,7 +207,7 @@ impl Schedule {
     pub fn disable(&mut self, task: usize, started: Instant, finished: Instant) -> Settled {
         let entry = &mut self.entries[task];
         let settled = entry.account.settle(started, finished);
-        entry.missed = 0;
+        (entry.missed, entry.stepped) = (0, Span::ZERO);
         entry.disabled = true;
         if entry.account.next().is_some() {
             self.idle_until = self.idle_until.max(Some(entry.account.end()));
@@ -195,7 +225,7 @@ impl Schedule {
             let count = entry.missed + entry.account.close(now);
             if count > 0 {
                 let oldest = now - entry.account.oldest_of_last(count);
-                given_up(GivenUp { task, count, oldest, disabled: entry.disabled });
+                given_up(GivenUp { task, count, oldest, stepped: entry.stepped, disabled: entry.disabled });
             }
             entry.missed = 0;
         }
@@ -267,7 +297,10 @@ mod tests {
         assert_eq!(schedule.next(at(2_000)), Next::Finished);
         let mut told = Vec::new();
         schedule.close(at(2_000), |given_up| told.push(given_up));
-        assert_eq!(told, [GivenUp { task: 0, count: 5, oldest: Span::from_millis(2_000), disabled: false }]);
+        assert_eq!(
+            told,
+            [GivenUp { task: 0, count: 5, oldest: Span::from_millis(2_000), stepped: Span::ZERO, disabled: false }]
+        );
         assert_eq!(schedule.accounts().next().map(Account::due), Some(5));
     }
 

@@ -104,6 +104,11 @@ impl Sleeps {
         }
     }
 
+    /// The clock was stepped by `by`: that is no time in which spinning could be saved for.
+    pub fn step(&mut self, by: Span) {
+        self.seen = self.seen.map(|seen| seen + by);
+    }
+
     /// Takes in the time spent spinning.
     pub fn spent(&mut self, spun: Span) {
         self.allowance = self.allowance - spun.max(Span::ZERO);

@@ -224,6 +224,9 @@ mod tests {
         let worker = WorkerSummary {
             worker: text("main"),
             cpu: Some(0),
+            clock: "monotonic",
+            clock_steps: 0,
+            clock_step: None,
             granted: GrantedSummary { policy: text("fifo"), priority: 80, memory_locked: true },
             refused: Vec::new(),
             cpu_share: 0.06,

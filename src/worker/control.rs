@@ -1,7 +1,7 @@
 //! Requests to a running worker, and what it shows of itself: plain atomics, written without waiting.
 
 use crate::time::{Instant, Span};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Requests to a running worker, and what it shows of itself.
 ///
@@ -14,13 +14,15 @@ pub struct Control {
     ticks: AtomicU64,
     running: AtomicU64, // number of the running task plus one; 0: none
     tick: AtomicU64,
-    since: AtomicU64, // of the running tick, or of the rest: nanoseconds of the worker's clock
-    until: AtomicU64, // while it rests: the release it waits for
+    since: AtomicU64,   // of the running tick: nanoseconds of the monotonic clock
+    until: AtomicU64,   // while it rests: the release it waits for, likewise
+    offset: AtomicI64,  // from the monotonic clock to the one that releases lie on: nanoseconds
+    adopted: AtomicI64, // the offset that the worker uses
     wakes: AtomicU64,
     spun: AtomicU64, // nanoseconds
 }
 
-/// What a worker is doing. Instants are on its own clock.
+/// What a worker is doing. Instants are on the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doing {
     /// Ticks finished so far.
@@ -80,6 +82,25 @@ impl Control {
     /// Sleeps made so far, and time spent in spin tails.
     pub fn rested(&self) -> (u64, Span) {
         (self.wakes.load(Ordering::Relaxed), Span::from_wide(self.spun.load(Ordering::Relaxed).into()))
+    }
+
+    /// Hands over the offset from the monotonic clock to the one that releases lie on. The worker takes it before it begins,
+    /// and between two ticks; one that sleeps must be interrupted as well.
+    pub fn set_offset(&self, offset: Span) {
+        self.offset.store(offset.nanos(), Ordering::Relaxed);
+    }
+
+    /// Whether the worker uses the offset that was handed over last.
+    pub(super) fn has_adopted(&self) -> bool {
+        self.adopted.load(Ordering::Relaxed) == self.offset.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn offset(&self) -> Span {
+        Span::from_nanos(self.offset.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn adopted(&self, offset: Span) {
+        self.adopted.store(offset.nanos(), Ordering::Relaxed);
     }
 
     pub(super) fn count_rest(&self, wakes: u64, spun: Span) {

@@ -4,6 +4,7 @@
 //! [`Worker::set_up`] lets it ask the kernel for its CPUs and its priority, [`Worker::start`] hands it its tasks, whose
 //! epoch is chosen then. Only the last step enters the hot loop.
 
+mod clock;
 mod control;
 mod evidence;
 mod judge;
@@ -47,8 +48,6 @@ pub(crate) struct Assignment {
     pub cpus: Vec<usize>,
     /// How the kernel is asked to schedule it.
     pub scheduling: Scheduling,
-    /// The clock its releases lie on.
-    pub clock: KernelClock,
     /// When it takes evidence.
     pub evidence: TakeEvidence,
     /// Its spin tail.
@@ -111,7 +110,7 @@ impl Worker {
         let name = format!("hz-{}", assignment.name).chars().take(15).collect();
         let shared = control.clone();
         let body = move || {
-            let Assignment { cpus, scheduling, clock, evidence, tail, ticks, .. } = assignment;
+            let Assignment { cpus, scheduling, evidence, tail, ticks, .. } = assignment;
             let _done = SendOnDrop(done);
             let _ = tell_born.send((thread::id(), panic::capture(PANICS)));
             let witness = (evidence != TakeEvidence::Off).then(ThreadEvidence::of_this_thread);
@@ -119,6 +118,7 @@ impl Worker {
             let _ = tell_granted.send(setup::set_up(&cpus, scheduling));
             let Ok(set) = take_start.recv() else { return };
             let before = thread_cpu_time();
+            let clock = KernelClock::monotonic();
             let mut runner = Runner::new(clock, set, Sleeps::new(tail), ticks, shared).exchanging(exchange);
             if let Some(witness) = witness {
                 runner = runner.with_evidence(Box::new(witness), evidence == TakeEvidence::Tick);
@@ -154,6 +154,21 @@ impl Worker {
             let _ = start.send(set);
             self.started = true;
         }
+    }
+
+    /// Hands over how far the clock of its releases is ahead of the monotonic one: before it starts, and after each step.
+    pub(crate) fn set_offset(&self, offset: Span) {
+        self.control.set_offset(offset);
+        self.wake();
+    }
+
+    /// Whether it sleeps without knowing of the latest step. Interrupts it then: repeat this until it knows.
+    pub(crate) fn sleeps_over_a_step(&self) -> bool {
+        let oblivious = self.started && !self.control.has_adopted() && !self.is_finished();
+        if oblivious {
+            self.wake();
+        }
+        oblivious && matches!(self.doing().now, Activity::Rests { .. })
     }
 
     /// Hands it a new set, to be taken between two ticks. One at a time: poll [`exchanged`](Self::exchanged) until the old

@@ -1,9 +1,10 @@
 //! The hot loop: wait for the next release, run what is due, hand over a record.
 //!
-//! Time comes from the [`Clock`] that the loop is generic over, so that the same lines run on the kernel's clock and on
-//! the virtual one. From the first tick to the last the loop does not allocate, lock, log or make a system call other
-//! than the sleep. A task's panic is the one exception. The report after the last tick may allocate.
+//! Time comes from the monotonic [`Clock`] that the loop is generic over, so that the same lines run on the kernel's clock and
+//! on the virtual one; releases lie on a clock that is an offset ahead of it. From the first tick to the last the loop does
+//! not allocate, lock, log or make a system call other than the sleep. A task's panic is the one exception. The report after the last tick may allocate.
 
+use super::clock::ReleaseClock;
 use super::control::Control;
 use super::judge::{Returned, Verdict, judge};
 use super::panic;
@@ -42,7 +43,7 @@ pub struct Exchange {
 
 /// One worker's loop, ready to run.
 pub struct Runner<C, S> {
-    clock: C,
+    clock: ReleaseClock<C>,
     sleeps: Sleeps,
     set: Box<TaskSet>,
     exchange: Option<Exchange>,
@@ -64,8 +65,11 @@ struct Witness {
 }
 
 impl<C: Clock, S: TickSink> Runner<C, S> {
-    /// A loop over the tasks of `set`.
-    pub fn new(clock: C, set: TaskSet, sleeps: Sleeps, sink: S, control: Arc<Control>) -> Self {
+    /// A loop over the tasks of `set`, on a monotonic clock.
+    pub fn new(monotonic: C, set: TaskSet, sleeps: Sleeps, sink: S, control: Arc<Control>) -> Self {
+        let offset = control.offset();
+        control.adopted(offset);
+        let clock = ReleaseClock::new(monotonic, offset);
         let woke = clock.now();
         Self {
             clock,
@@ -98,8 +102,9 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
     /// Runs until no release is left or a stop is asked for. Returns its tasks as well, and with the exchange those that it
     /// has not taken, to be dropped where closing a file may take its time.
     pub fn run(mut self) -> (Report, S, (Box<TaskSet>, Option<Exchange>)) {
-        let began = self.clock.now();
+        let began = self.clock.monotonic(self.clock.now());
         while !self.control.stopping() {
+            self.follow_steps();
             if self.control.exchange_asked() {
                 self.exchange();
             }
@@ -111,19 +116,20 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             }
         }
         let now = self.clock.now();
+        let elapsed = self.clock.monotonic(now) - began;
         let ended = self.set.close(now);
         let Self { set, exchange, sink, wakes, spun, .. } = self;
-        let report = Report { tasks: ended.tasks, given_up: ended.given_up, wakes, spun, elapsed: now - began };
+        let report = Report { tasks: ended.tasks, given_up: ended.given_up, wakes, spun, elapsed };
         (report, sink, (set, exchange))
     }
 
     fn tick(&mut self, due: Due) {
-        let Due { task, n, release, skipped, missed, credit } = due;
+        let Due { task, n, release, skipped, missed, stepped, credit } = due;
         let set = &mut *self.set;
         let Some(slot) = set.slots[task].as_deref_mut() else { unreachable!("a set that runs has all its slots") };
         slot.values.fill(f64::NAN);
         let started = self.clock.now();
-        self.control.begins(slot.id, n, started);
+        self.control.begins(slot.id, n, self.clock.monotonic(started));
         let lateness = started - release;
         let tick = Tick { n, release, started, lateness, skipped, credit, period: slot.period };
         let result = catch_unwind(AssertUnwindSafe(|| slot.task.tick(&tick, &mut slot.values)));
@@ -137,7 +143,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         };
         let response = finished - release;
         let Verdict { outcome, overrun, over_budget, over_limit, exits } =
-            judge(slot, returned, finished - started, response, finished);
+            judge(slot, returned, finished - started, response, self.clock.monotonic(finished));
         let disabled = outcome.ends_task();
         if let Err(payload) = result {
             panic::pass_on(slot.id, n, payload, disabled);
@@ -176,6 +182,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             lateness,
             response,
             missed,
+            stepped,
             dropped: settled.skipped,
             task: slot.id,
             overrun,
@@ -187,7 +194,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
     }
 
     fn rest(&mut self, now: Instant, release: Instant) {
-        self.control.rests(release);
+        self.control.rests(self.clock.monotonic(release));
         let plan = self.sleeps.plan(now, release);
         self.woke = now;
         if let Some(asked) = plan.sleep_until {
@@ -213,6 +220,19 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             self.spun += spun;
         }
         self.control.count_rest(self.wakes, self.spun);
+    }
+
+    /// Between two ticks: takes over a step of the clock that releases lie on.
+    fn follow_steps(&mut self) {
+        let offset = self.control.offset();
+        let Some(by) = self.clock.adopt(offset) else { return };
+        self.control.adopted(offset);
+        self.set.schedule.step(by, self.clock.now());
+        self.sleeps.step(by);
+        self.woke = self.woke + by;
+        if let Some(witness) = &mut self.witness {
+            witness.since = witness.since + by;
+        }
     }
 
     /// Between two ticks: takes the new set, and hands the old one back.

@@ -62,10 +62,15 @@ pub(crate) fn run(
     tail: Tail,
     length: Span,
 ) -> (Report, Vec<TickRecord>) {
-    let account = |spec: &Spec| {
-        let grid = Grid::starting_at(epoch + spec.phase, spec.rate);
-        (Account::new(grid, spec.overrun, 0, epoch + length), spec.deadline)
-    };
+    let set = task_set(specs, |spec| Grid::starting_at(epoch + spec.phase, spec.rate), epoch + length);
+    let runner = Runner::new(clock, set, Sleeps::new(tail), Keep::default(), Arc::new(Control::default()));
+    let (report, Keep(records), _) = runner.run();
+    (report, records)
+}
+
+/// The set of these tasks, each on its grid, with every release before `end`.
+pub(crate) fn task_set(specs: Vec<Spec>, grid: impl Fn(&Spec) -> Grid, end: Instant) -> TaskSet {
+    let account = |spec: &Spec| (Account::new(grid(spec), spec.overrun, 0, end), spec.deadline);
     let schedule = Schedule::new(specs.iter().map(account).collect::<Vec<_>>());
     let slot = |(spec, id): (Spec, u32)| Slot {
         id,
@@ -81,10 +86,7 @@ pub(crate) fn run(
         live: Arc::default(),
     };
     let slots = specs.into_iter().zip(0..).map(slot).collect();
-    let set = TaskSet::starting(schedule, slots);
-    let runner = Runner::new(clock, set, Sleeps::new(tail), Keep::default(), Arc::new(Control::default()));
-    let (report, Keep(records), _) = runner.run();
-    (report, records)
+    TaskSet::starting(schedule, slots)
 }
 
 /// Spans from nanoseconds.
