@@ -14,6 +14,7 @@ OVERRUN=b63f63a8dc1e44a9b7b66fb32412be1f
 GIVEN_UP=16ae69641d87436c81b908f551571cbd
 REFUSED_PRIVILEGE=cdd4fac1430b477998847427b4b89efc
 DOES_NOT_RETURN=23c33fe99b6148c8a1028d8035593619
+CLOCK_STEPPED=ec406c614c624e7aaba07b2d323f0c09
 ENTRIES_LOST=09aff006b2644c47bf2b75199a648cd7
 
 # setup [UNIT_LINE]...: restarts hertzd with the configuration on stdin and a drop-in with these lines of [Service]; deletes
@@ -35,8 +36,8 @@ show()     { systemctl show hertzd -P "$1"; }
 is()       { [ "$(show "$1")" = "$2" ]; }
 main_pid() { show MainPID; }
 active()   { systemctl is-active --quiet hertzd; }
-# snapshot FILTER: the status of the running service, filtered by jq.
-snapshot() { hertzd status --json | jq -r "$1"; }
+# snapshot FILTER: the status of the running service, well or not, filtered by jq.
+snapshot() { { hertzd status --json || [ $? = 1 ]; } | jq -r "$1"; }
 # task NAME FIELD
 task()     { snapshot ".tasks[] | select(.task == \"$1\") | .$2"; }
 ticked()   { [ "$(task "$1" ran)" -ge "$2" ]; }
