@@ -71,6 +71,27 @@ fn text_has_every_field_but_the_id() {
 }
 
 #[test]
+fn at_the_level_trace_each_tick_is_a_line_with_the_causes_of_what_was_missed() {
+    let output = run(LATE, &["--log-format", "json", "--log-level", "trace", "--json"]);
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let lines = json_lines(&output);
+    let ticks: Vec<_> = lines.iter().filter(|line| line["level"] == "trace").collect();
+    let task = &summary["tasks"][0];
+    assert_eq!(Some(ticks.len() as u64), task["ran"].as_u64(), "{ticks:?}");
+    let overruns = ticks.iter().filter(|tick| tick["cause"].is_string()).count();
+    assert_eq!(Some(overruns as u64), task["overruns"].as_u64(), "{ticks:?}");
+    let skipped: u64 = ticks
+        .iter()
+        .flat_map(|tick| ["skipped_before", "skipped_after"].map(|key| tick[key].as_u64().unwrap_or(0)))
+        .sum();
+    assert!(skipped <= task["skipped"].as_u64().unwrap(), "{skipped} {task}");
+    for tick in ticks {
+        assert_eq!(tick["skipped_after"].is_u64(), tick["cause_after"].is_string(), "{tick}");
+        assert!(tick["message"].as_str().unwrap().starts_with("slow: tick ") && tick["run_ns"].is_u64(), "{tick}");
+    }
+}
+
+#[test]
 fn without_a_journal_lost_entries_are_reported() {
     if Path::new("/run/systemd/journal/socket").exists() {
         println!("skipped: this machine has a journal, and the test must not write to it");

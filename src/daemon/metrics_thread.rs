@@ -4,6 +4,7 @@
 //! monotonic clock, and may block on outputs.
 
 use super::tick_feed::{TickFeed, waiting};
+use super::tick_trace;
 use crate::channels::{TickReceiver, Traffic};
 use crate::log::{Output, PanicEvent, journal};
 use crate::metrics::{Distribution, Metrics, TaskFacts, TaskSnapshot, Totals};
@@ -306,6 +307,9 @@ impl MetricsLoop {
                     self.receive();
                 }
                 let verdicts = self.metrics.take(&record);
+                if let Some(worker) = self.workers.get(&number) {
+                    tick_trace::log(&record, &verdicts, &self.metrics, &worker.name);
+                }
                 self.recorder.offer(&record, verdicts.overrun.map(|verdict| verdict.cause));
             }
             let Some(WorkerFeed { name, feed, dropped: known, reported }) = self.workers.get_mut(&number) else {

@@ -11,7 +11,7 @@
 //! | `diff`, `change`, `running` | what differs, and the way from the set that runs to the set that is wanted |
 //! | `cpu_limit` | which worker has used its CPU for too long |
 //! | `watch`, `stall` | whether every worker advances; the service manager |
-//! | `metrics_thread`, `recorder_thread`, `tick_feed` | the threads that take what the workers send |
+//! | `metrics_thread`, `recorder_thread`, `tick_feed`, `tick_trace` | the threads that take what the workers send |
 //! | `status_socket`, `summary`, `reloads` | what others can see of it |
 //! | `plan`, `simulate` | schedules; the same on the virtual clock |
 //! | `capacity` | before the start: whether the deadlines can hold |
@@ -41,6 +41,7 @@ mod stall;
 mod status_socket;
 mod summary;
 mod tick_feed;
+mod tick_trace;
 mod watch;
 
 pub use builder::Loader;

@@ -210,7 +210,6 @@ impl Metrics {
     }
 
     /// Who it was, for people: the name of a task or of a worker, `stress-ng (pid 123)`, `steal`, `interrupts`.
-    #[allow(dead_code, reason = "for events, which will name who it was")]
     pub(crate) fn name_of(&self, by: By) -> String {
         match by {
             By::Task(id) => self.name_of_task(id),
