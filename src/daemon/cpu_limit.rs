@@ -7,7 +7,7 @@
 use super::change::RunningSet;
 use super::running::Running;
 use crate::log::Message;
-use crate::sys::thread::{self, Usage};
+use crate::sys::thread;
 use crate::time::{Instant, Span};
 use tracing::{error, warn};
 
@@ -15,27 +15,6 @@ use tracing::{error, warn};
 const LOOK_EVERY: Span = Span::from_seconds(1);
 /// And no more often than this.
 const LOOK_AT_MOST_EVERY: Span = Span::from_millis(5);
-
-/// What a worker has used since its last sleep.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Streak {
-    sleeps: u64,
-    since: Span, // its processor time at the first look after that sleep
-}
-
-impl Streak {
-    /// Takes in what the kernel says.
-    fn look(&mut self, Usage { cpu, sleeps }: Usage) {
-        if self.sleeps != sleeps {
-            *self = Self { sleeps, since: cpu };
-        }
-    }
-
-    /// The processor time used without a sleep, and whether it goes on; it may have ended since the latest look.
-    fn used(&self, Usage { cpu, sleeps }: Usage) -> (bool, Span) {
-        (self.sleeps == sleeps, cpu - self.since)
-    }
-}
 
 /// The limit, and main's latest look at the workers.
 #[derive(Debug)]
@@ -119,23 +98,5 @@ fn demote(running: &mut Running, used: Span) {
             let text = format!("worker {worker} has used {why}, and is between two ticks: {follows}");
             error!(message_id, task = "none", worker, stalled_ns = 0, cpu_ns, "{text}");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_used_before_a_sleep_does_not_count() {
-        let usage = |cpu, sleeps| Usage { cpu: Span::from_millis(cpu), sleeps };
-        let mut streak = Streak::default();
-        streak.look(usage(100, 3));
-        assert_eq!(streak.used(usage(150, 3)), (true, Span::from_millis(50)));
-        streak.look(usage(400, 3));
-        assert_eq!(streak.used(usage(420, 3)), (true, Span::from_millis(320)), "from the sleep, not from the look");
-        assert_eq!(streak.used(usage(430, 4)), (false, Span::from_millis(330)), "at most, as it has slept");
-        streak.look(usage(440, 9));
-        assert_eq!(streak.used(usage(441, 9)), (true, Span::from_millis(1)));
     }
 }

@@ -1,9 +1,8 @@
 //! The workers that run, each with its configuration and its tasks. Owned by main; nothing here blocks.
 
 use super::clock::{ClockStep, ClockWatch};
-use super::cpu_limit::Streak;
 use super::plan::{self, Epoch, Window};
-use super::stall::Watch;
+use super::stall::{Streak, Watch};
 use crate::config::{ClockKind, TaskConfig, WorkerConfig};
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};

@@ -3,6 +3,7 @@
 //! Pure: what the worker shows comes in as values, with the time. A worker that rests until its next release advances; one
 //! that has been in the same tick for too long does not, nor one that has slept past its release for too long.
 
+use crate::sys::thread::Usage;
 use crate::time::{Instant, Span};
 use crate::worker::{Activity, Doing};
 
@@ -108,6 +109,27 @@ impl Watch {
     }
 }
 
+/// What a worker has used since its last sleep.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Streak {
+    sleeps: u64,
+    since: Span, // its processor time at the first look after that sleep
+}
+
+impl Streak {
+    /// Takes in what the kernel says.
+    pub(super) fn look(&mut self, Usage { cpu, sleeps }: Usage) {
+        if self.sleeps != sleeps {
+            *self = Self { sleeps, since: cpu };
+        }
+    }
+
+    /// The processor time used without a sleep, and whether it goes on; it may have ended since the latest look.
+    pub(super) fn used(&self, Usage { cpu, sleeps }: Usage) -> (bool, Span) {
+        (self.sleeps == sleeps, cpu - self.since)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,5 +173,18 @@ mod tests {
         assert_eq!(look(19, Activity::Rests { until: second(20) }), Finding::Advances);
         let ticked = Doing { ticks: 1, now: Activity::Rests { until: second(1) } };
         assert_eq!(watch.look(second(90), ticked, Span::MAX, patience), Finding::Advances, "it has ticked since");
+    }
+
+    #[test]
+    fn what_was_used_before_a_sleep_does_not_count() {
+        let usage = |cpu, sleeps| Usage { cpu: Span::from_millis(cpu), sleeps };
+        let mut streak = Streak::default();
+        streak.look(usage(100, 3));
+        assert_eq!(streak.used(usage(150, 3)), (true, Span::from_millis(50)));
+        streak.look(usage(400, 3));
+        assert_eq!(streak.used(usage(420, 3)), (true, Span::from_millis(320)), "from the sleep, not from the look");
+        assert_eq!(streak.used(usage(430, 4)), (false, Span::from_millis(330)), "at most, as it has slept");
+        streak.look(usage(440, 9));
+        assert_eq!(streak.used(usage(441, 9)), (true, Span::from_millis(1)));
     }
 }
