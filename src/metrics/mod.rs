@@ -7,6 +7,7 @@ mod cause;
 mod event;
 mod histogram;
 mod judge;
+mod limiter;
 mod summary;
 mod well;
 
@@ -24,7 +25,7 @@ pub(crate) use well::trouble;
 use crate::channels::TickRecord;
 use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
-use event::Limiter;
+use limiter::Limiter;
 use std::collections::BTreeMap;
 
 /// What the metrics know of a task.

@@ -1,0 +1,247 @@
+//! Limits the events of a task in rate: of each kind at most one per second; failures for the same reason less and less
+//! often.
+//!
+//! Nothing is lost: an event stands for all of its kind since the one before, and carries their sums. It names the worst
+//! tick of them. Time is an argument.
+
+use super::{Cause, EventKind, Verdict, Verdicts};
+use crate::channels::{Outcome, TickRecord};
+use crate::task::TickError;
+use crate::time::{Instant, Span};
+
+const AT_MOST_EVERY: Span = Span::from_seconds(1);
+
+/// How long after each report on failed ticks the next one may follow, as long as the reason is the same; the last one
+/// repeats.
+const FAILED_EVERY: [Span; 3] = [AT_MOST_EVERY, Span::from_seconds(10), Span::from_seconds(60)];
+
+/// What has not been reported yet of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waiting {
+    kind: Option<EventKind>,
+    reported: Option<Instant>,
+}
+
+impl Waiting {
+    /// Whether `every` has passed since the last report.
+    fn is_due(&self, now: Instant, every: Span) -> bool {
+        self.reported.is_none_or(|reported| now - reported >= every || now < reported)
+    }
+
+    fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
+        if (last || self.is_due(now, AT_MOST_EVERY))
+            && let Some(kind) = self.kind.take()
+        {
+            self.reported = Some(now);
+            tell(kind);
+        }
+    }
+}
+
+/// Failed ticks that have not been reported yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Failures {
+    waiting: Waiting,
+    reason: Option<TickError>, // of the last report
+    repeated: usize,           // reports with that reason, one after the other
+}
+
+impl Failures {
+    fn note(&mut self, n: u64, error: TickError) {
+        let count = match self.waiting.kind {
+            Some(EventKind::Failed { count, .. }) => count + 1,
+            _ => 1,
+        };
+        self.waiting.kind = Some(EventKind::Failed { count, n, error });
+    }
+
+    fn tell(&mut self, now: Instant, last: bool, tell: impl FnMut(EventKind)) {
+        let every = FAILED_EVERY[self.repeated.saturating_sub(1).min(FAILED_EVERY.len() - 1)];
+        match self.waiting.kind {
+            Some(EventKind::Failed { error, .. }) if self.reason != Some(error) => {
+                self.repeated = 0;
+                self.reason = self.waiting.is_due(now, AT_MOST_EVERY).then_some(error);
+            }
+            Some(_) if last || self.waiting.is_due(now, every) => {}
+            None if self.waiting.is_due(now, every) => {
+                // Nothing has failed for that long: the next failure is a new one.
+                self.reason = None;
+                return;
+            }
+            _ => return,
+        }
+        let before = self.waiting.reported;
+        self.waiting.tell(now, last, tell);
+        self.repeated += usize::from(self.waiting.reported != before);
+    }
+}
+
+/// The events of one task.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limiter {
+    overrun: Waiting,
+    response: Span, // of the tick that `overrun` names
+    skipped: Waiting,
+    budget: Waiting,
+    limit: Waiting,
+    failed: Failures,
+    ended: Waiting,
+}
+
+impl Limiter {
+    /// `oldest` is how late the oldest release in the record was.
+    pub(super) fn note(&mut self, record: &TickRecord, verdicts: &Verdicts, oldest: Span) {
+        if let Some(Verdict { cause, .. }) = verdicts.overrun {
+            self.note_overrun(record, cause);
+        } else {
+            verdicts.iter().for_each(|verdict| self.note_given_up(verdict, Some(oldest)));
+        }
+        if record.over_budget {
+            self.note_over_budget(record);
+        }
+        if record.over_limit {
+            let before = match self.limit.kind {
+                Some(EventKind::OverLimit { count, .. }) => count,
+                _ => 0,
+            };
+            let ended = matches!(record.outcome, Outcome::Limited(_));
+            self.limit.kind = Some(EventKind::OverLimit { count: before + 1, n: record.n, ended });
+        }
+        match record.outcome {
+            Outcome::Failed(error) | Outcome::Limited(Some(error)) => self.failed.note(record.n, error),
+            Outcome::Ended(error) => self.ended.kind = Some(EventKind::Ended { n: record.n, error }),
+            // The text of a panic takes another way.
+            Outcome::Done | Outcome::Limited(None) | Outcome::Panicked { .. } => {}
+        }
+    }
+
+    fn note_overrun(&mut self, record: &TickRecord, cause: Cause) {
+        let (mut count, mut skipped) = (1, record.skipped());
+        let mut worst = (record.n, record.lateness, record.run(), cause);
+        match self.overrun.kind {
+            Some(EventKind::Overrun { count: before, skipped: earlier, n, lateness, run, cause }) => {
+                (count, skipped) = (count + before, skipped + earlier);
+                if record.response <= self.response {
+                    worst = (n, lateness, run, cause);
+                }
+                self.response = self.response.max(record.response);
+            }
+            _ => self.response = record.response,
+        }
+        let (n, lateness, run, cause) = worst;
+        self.overrun.kind = Some(EventKind::Overrun { count, skipped, n, lateness, run, cause });
+    }
+
+    fn note_over_budget(&mut self, record: &TickRecord) {
+        let mine = (record.n, record.run());
+        let (count, (n, run)) = match self.budget.kind {
+            Some(EventKind::OverBudget { count, n, run }) => (count + 1, if run >= mine.1 { (n, run) } else { mine }),
+            _ => (1, mine),
+        };
+        self.budget.kind = Some(EventKind::OverBudget { count, n, run });
+    }
+
+    pub(super) fn note_given_up(&mut self, verdict: &Verdict, late: Option<Span>) {
+        let count = verdict.count;
+        let kind = match self.skipped.kind {
+            Some(EventKind::Skipped { skipped, oldest }) => {
+                EventKind::Skipped { skipped: skipped + count, oldest: oldest.max(late) }
+            }
+            _ => EventKind::Skipped { skipped: count, oldest: late },
+        };
+        self.skipped.kind = Some(kind);
+    }
+
+    pub(super) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
+        for waiting in [&mut self.overrun, &mut self.skipped, &mut self.budget, &mut self.limit] {
+            waiting.tell(now, last, &mut tell);
+        }
+        self.failed.tell(now, last, &mut tell);
+        self.ended.tell(now, last, &mut tell);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::RECORD;
+
+    fn overrun(n: u64, response: i64, dropped: u64) -> TickRecord {
+        let response = Span::from_millis(response);
+        TickRecord { n, response, dropped, overrun: true, ..RECORD }
+    }
+
+    #[test]
+    fn failures_for_one_reason_are_reported_less_and_less_often_and_none_is_lost() {
+        let [gone, broken] = [TickError::new("gone"), TickError::new("broken")];
+        let mut limiter = Limiter::default();
+        let mut told = Vec::new();
+        // Ten ticks a second: gone for 100 s, another error for 1.5 s, quiet for 100 s, then gone again.
+        for n in 0..2_050_u64 {
+            let outcome = match n {
+                0..1_000 | 2_015.. => Outcome::Failed(gone),
+                1_000..1_015 => Outcome::Failed(broken),
+                _ => Outcome::Done,
+            };
+            let record = TickRecord { overrun: false, dropped: 0, outcome, ..overrun(n, 0, 0) };
+            limiter.note(&record, &Verdicts::default(), Span::ZERO);
+            let now = Instant::from_nanos(i128::from(n) * 100_000_000);
+            limiter.tell(now, false, |kind| told.push((n, kind)));
+        }
+        limiter.tell(Instant::ZERO, true, |kind| told.push((2_050, kind)));
+        let counts: Vec<_> = told
+            .iter()
+            .map(|(at, kind)| match kind {
+                EventKind::Failed { count, error, .. } => (*at, *count, *error),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(
+            counts,
+            [
+                (0, 1, gone),
+                (10, 10, gone),
+                (110, 100, gone),
+                (710, 600, gone),
+                (1_000, 290, broken),
+                (1_010, 10, broken),
+                (1_110, 4, broken),
+                (2_015, 1, gone),
+                (2_025, 10, gone),
+                (2_050, 24, gone)
+            ]
+        );
+        assert_eq!(counts.iter().map(|(_, count, _)| count).sum::<u64>(), 1_000 + 15 + 35);
+    }
+
+    #[test]
+    fn at_most_one_a_second_and_none_is_lost() {
+        let mut limiter = Limiter::default();
+        let mut told = Vec::new();
+        for millis in 0..3_500_u64 {
+            let response = if millis == 1_700 { 90 } else { 3 };
+            let verdicts = Verdicts { overrun: Some(Verdict::plain(Cause::RanLong, 1)), ..Verdicts::default() };
+            limiter.note(&overrun(millis, response, 2), &verdicts, Span::ZERO);
+            let now = Instant::from_nanos(i128::from(millis) * 1_000_000);
+            limiter.tell(now, false, |kind| told.push((millis, kind)));
+        }
+        limiter.tell(Instant::ZERO, true, |kind| told.push((3_500, kind)));
+        let numbers: Vec<_> = told
+            .iter()
+            .map(|(at, kind)| match kind {
+                EventKind::Overrun { count, skipped, n, .. } => (*at, *count, *skipped, *n),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(
+            numbers,
+            [
+                (0, 1, 2, 0),
+                (1_000, 1_000, 2_000, 1),
+                (2_000, 1_000, 2_000, 1_700),
+                (3_000, 1_000, 2_000, 2_001),
+                (3_500, 499, 998, 3_001)
+            ]
+        );
+    }
+}
