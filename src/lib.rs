@@ -108,7 +108,7 @@ pub mod internals {
     pub use crate::kinds::sensor::{BufferSettings, ByName, SensorSettings, Source, open_under as open_sensor_under};
     #[cfg(feature = "video")]
     pub use crate::kinds::video::{cameras, modes};
-    pub use crate::log::{Message, Output, PanicEvent};
+    pub use crate::log::{Advice, Message, Output, PanicEvent, advice};
     pub use crate::metrics::{Event, Summary, TaskState, TaskSummary};
     pub use crate::sim::{NeverPreempted, Scripted, SimClock};
     pub use crate::sys::clock::{KernelClock, pause, thread_cpu_time};

@@ -3,7 +3,7 @@
 
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts, Key, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
-use hertzd::internals::{EXIT_CODES, Message};
+use hertzd::internals::{Advice, EXIT_CODES, Message, advice};
 use hertzd::pacing::{Excess, FixedStep, Rate};
 use hertzd::time::{Instant, Span};
 use std::collections::HashMap;
@@ -130,6 +130,19 @@ fn assert_generated(page: &str, made: &[(String, String)]) {
 fn the_exit_codes_are_those_of_the_source() {
     let rows = EXIT_CODES.map(|(code, when)| format!("| {code} | {when} |\n")).concat();
     assert_generated("docs/summary.md", &[("exit codes".into(), format!("| code | when |\n| --- | --- |\n{rows}"))]);
+}
+
+#[test]
+fn the_causes_are_those_of_the_source() {
+    let row = |(word, advice): (&str, _)| {
+        let Advice { meaning, check, change } = advice;
+        format!("| `{word}` | {meaning} | {check} | {change} |\n")
+    };
+    let head = "| cause | meaning | how to make sure | what to change |\n| --- | --- | --- | --- |\n";
+    assert_generated(
+        "docs/summary.md",
+        &[("causes".into(), advice().map(row).fold(head.into(), |all, row| all + &row))],
+    );
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The log of the built binary in each format. The system tests check the journal.
 
+use hertzd::internals::Message;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -18,7 +20,10 @@ fn run(config: &str, arguments: &[&str]) -> Output {
     let path = folder.path().join("x.toml");
     std::fs::write(&path, config).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_hertzd"));
-    command.arg("run").arg(path).args(["--for", "100ms"]).args(arguments);
+    command.arg("run").arg(path).args(arguments);
+    if !arguments.contains(&"--for") {
+        command.args(["--for", "100ms"]);
+    }
     command.env_remove("HERTZD_LOG").env_remove("JOURNAL_STREAM");
     command.output().unwrap()
 }
@@ -47,6 +52,76 @@ fn json_is_one_object_per_line_with_numbers_and_ids() {
     }
 }
 
+/// `control` is held up by `report` and misses its own deadline now and then; `dead` ends at its first tick.
+const MISSED: &str = "
+    [worker.main]
+    policy = \"other\"
+    [task.control]
+    kind = \"load\"
+    worker = \"main\"
+    rate = 1000
+    run = \"100us\"
+    fault = \"long-run\"
+    fault-every = 50
+    fault-run = \"2500us\"
+    [task.report]
+    kind = \"load\"
+    worker = \"main\"
+    rate = 10
+    run = \"6ms\"
+    [worker.other]
+    policy = \"other\"
+    [task.dead]
+    kind = \"load\"
+    worker = \"other\"
+    rate = 100
+    fault = \"error\"
+    fault-every = 1
+    on-error = \"disable\"
+";
+
+#[test]
+fn what_the_entries_say_was_missed_adds_up_to_the_summary() {
+    let output = run(MISSED, &["--log-format", "json", "--json", "--for", "2500ms"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let entries = json_lines(&output);
+    let ids = [Message::Overrun, Message::Skipped].map(Message::id);
+    for task in summary["tasks"].as_array().unwrap() {
+        let of_task = |entry: &&serde_json::Value| entry["task"] == task["task"] && entry["missed"].is_u64();
+        let entries: Vec<_> = entries.iter().filter(of_task).collect();
+        for (field, count) in [("missed", "missed"), ("overrun", "overruns"), ("skipped", "skipped")] {
+            let sum: u64 = entries.iter().map(|entry| entry[field].as_u64().unwrap()).sum();
+            assert_eq!(Some(sum), task[count].as_u64(), "{field}: {task}: {entries:?}");
+        }
+        let mut causes = BTreeMap::new();
+        for entry in entries {
+            let (overruns, text) = (entry["overrun"].as_u64().unwrap(), entry["message"].as_str().unwrap());
+            assert_eq!(entry["message_id"], ids[usize::from(overruns == 0)]);
+            assert_eq!(entry["tick"].is_u64(), overruns > 0);
+            assert!(text.contains(&format!("missed {} of {}", entry["missed"], entry["due"])), "{entry}");
+            let mut most = 0;
+            for cause in entry["causes"].as_str().unwrap().split(' ') {
+                let (cause, count) = cause.split_once('=').unwrap();
+                let count: u64 = count.parse().unwrap();
+                *causes.entry(cause.to_owned()).or_insert(0) += count;
+                most = most.max(count);
+            }
+            let main = format!("{}={most}", entry["cause"].as_str().unwrap());
+            assert!(entry["causes"].as_str().unwrap().split(' ').any(|cause| cause == main), "{entry}");
+            if entry["cause"] == "blocked" {
+                assert!(text.contains(" blocked by report") && entry["blocker"] == "report", "{entry}");
+            }
+        }
+        assert_eq!(serde_json::json!(causes), task["causes"], "{task}");
+    }
+    let missed = |name: &str, cause: &str| {
+        let task = summary["tasks"].as_array().unwrap().iter().find(|task| task["task"] == name);
+        task.unwrap()["causes"][cause].as_u64().unwrap_or(0)
+    };
+    assert!(missed("control", "blocked") > 0 && missed("dead", "disabled") >= 249, "{summary}");
+}
+
 #[test]
 fn json_stays_json_when_nothing_can_run() {
     let output = run("[task.x]\nkind = \"none\"\n", &["--log-format", "json"]);
@@ -62,7 +137,7 @@ fn text_has_every_field_but_the_id() {
         let output = run(LATE, arguments);
         let text = stderr(&output);
         assert!(
-            output.status.success() && text.contains("slow: overrun: tick ") && text.contains(" late and ran "),
+            output.status.success() && text.contains("slow: missed ") && text.contains(" skipped), worst "),
             "{text}"
         );
         assert!(text.contains(" task=\"slow\" worker=\"main\" tick=") && text.contains(" overrun="), "{text}");

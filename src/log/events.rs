@@ -1,9 +1,8 @@
 //! Events as `tracing` lines: one line each, with every number in a field whose name ends in its unit. Allocates; reads no
 //! clock.
 
-use super::{Message, Output, PanicEvent};
-use crate::metrics::{Event, EventKind};
-use crate::time::Span;
+use super::{Message, Output, PanicEvent, missed};
+use crate::metrics::{Cause, Event, EventKind, Missed};
 use tracing::{error, warn};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,34 +10,34 @@ pub(crate) struct LogOutput;
 
 impl Output for LogOutput {
     fn event(&mut self, event: &Event<'_>) {
-        let Event { task, worker, kind } = *event;
-        let message_id = Message::of(&kind).id();
+        let Event { task, worker, kind } = event;
+        let message_id = Message::of(kind).id();
         // The text names the task too: `journalctl` shows nothing else.
         match kind {
-            EventKind::Overrun { count, skipped, n, lateness, run, cause } => warn!(
-                message_id,
-                task,
-                worker,
-                tick = n,
-                lateness_ns = lateness.nanos(),
-                run_ns = run.nanos(),
-                skipped,
-                overrun = count,
-                cause = cause.word(),
-                "{task}: overrun: tick {n} started {lateness} late and ran {run} ({}){}",
-                cause.word(),
-                since(count)
-            ),
-            EventKind::Skipped { skipped, oldest } => {
-                let lateness_ns = oldest.unwrap_or(Span::ZERO).nanos();
-                let why = match oldest {
-                    Some(oldest) => format!("the worker was delayed; the oldest release was {oldest} late"),
-                    None => "the task is disabled".into(),
-                };
-                let s = if skipped == 1 { "" } else { "s" };
-                warn!(message_id, task, worker, skipped, lateness_ns, "{task}: skipped {skipped} release{s}: {why}");
+            EventKind::Missed(missed) => {
+                let Missed { overruns, skipped, due, within, worst, tick, oldest, .. } = missed;
+                let main = missed.main();
+                warn!(
+                    message_id,
+                    task,
+                    worker,
+                    tick = tick.map(|tick| tick.n),
+                    lateness_ns = tick.map_or(*oldest, |tick| tick.lateness).nanos(),
+                    run_ns = tick.map(|tick| tick.run.nanos()),
+                    skipped,
+                    overrun = overruns,
+                    missed = missed.count(),
+                    due,
+                    within_ns = within.nanos(),
+                    worst_ns = worst.nanos(),
+                    cause = main.map_or(Cause::Unknown, |share| share.cause).word(),
+                    blocker = main.and_then(|share| share.by.as_deref()),
+                    causes = missed::causes(missed),
+                    "{}",
+                    missed::sentence(task, missed)
+                );
             }
-            EventKind::OverBudget { count, n, run } => warn!(
+            &EventKind::OverBudget { count, n, run } => warn!(
                 message_id,
                 task,
                 worker,
@@ -48,7 +47,7 @@ impl Output for LogOutput {
                 "{task}: budget exceeded: tick {n} ran {run}{}",
                 since(count)
             ),
-            EventKind::OverLimit { count, n, ended } => {
+            &EventKind::OverLimit { count, n, ended } => {
                 let follows = if ended { "the task is disabled" } else { "the task continues" };
                 warn!(
                     message_id,
@@ -62,11 +61,11 @@ impl Output for LogOutput {
                     self.disabled(task, worker, n, "too many overruns");
                 }
             }
-            EventKind::Failed { count, n, error } => {
+            &EventKind::Failed { count, n, error } => {
                 let since = since(count);
                 warn!(message_id, task, worker, tick = n, errors = count, "{task}: tick {n} failed: {error}{since}");
             }
-            EventKind::Ended { n, error } => self.disabled(task, worker, n, &error.to_string()),
+            &EventKind::Ended { n, error } => self.disabled(task, worker, n, &error.to_string()),
         }
     }
 
@@ -109,8 +108,9 @@ fn since(count: u64) -> String {
 mod tests {
     use super::*;
     use crate::log::Entry;
-    use crate::metrics::Cause;
+    use crate::metrics::{LateTick, Share};
     use crate::task::TickError;
+    use crate::time::Span;
     use std::sync::{Arc, Mutex};
     use tracing::Subscriber;
     use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -127,17 +127,12 @@ mod tests {
     #[test]
     fn every_event_has_its_id_and_the_fields_of_its_kind() {
         let error = TickError::new("gone");
+        let tick = LateTick { n: 7, lateness: Span::from_micros(5), run: Span::from_millis(2) };
+        let shares = vec![Share { cause: Cause::Blocked, by: Some("report".into()), count: 3 }];
+        let overrun = Missed { overruns: 3, due: 9, tick: Some(tick), shares, ..Missed::default() };
         let kinds = [
-            EventKind::Overrun {
-                count: 3,
-                skipped: 2,
-                n: 7,
-                lateness: Span::from_micros(5),
-                run: Span::from_millis(2),
-                cause: Cause::RanLong,
-            },
-            EventKind::Skipped { skipped: 4, oldest: Some(Span::from_millis(1)) },
-            EventKind::Skipped { skipped: 4, oldest: None },
+            EventKind::Missed(Missed { skipped: 2, ..overrun.clone() }),
+            EventKind::Missed(Missed { overruns: 0, skipped: 3, tick: None, ..overrun }),
             EventKind::OverBudget { count: 2, n: 5, run: Span::from_millis(4) },
             EventKind::OverLimit { count: 1, n: 6, ended: false },
             EventKind::OverLimit { count: 1, n: 6, ended: true },
@@ -148,8 +143,8 @@ mod tests {
         let subscriber = tracing_subscriber::registry().with(seen.clone());
         tracing::subscriber::with_default(subscriber, || {
             let (task, worker) = ("imu", "main");
-            for kind in kinds {
-                LogOutput.event(&Event { task, worker, kind });
+            for kind in &kinds {
+                LogOutput.event(&Event { task, worker, kind: kind.clone() });
             }
             let text = "index out of bounds";
             LogOutput.panicked(&PanicEvent { task, worker, n: 7, text, count: 1, ended: true });
@@ -172,7 +167,13 @@ mod tests {
                 assert!(field(name).is_some(), "{name} is missing: {entry:?}");
             }
         }
-        let overrun = seen[0].fields.iter().find(|(name, _)| *name == "overrun");
-        assert_eq!(overrun.map(|(_, count)| count), Some(&3.into()), "the number of overruns");
+        let field =
+            |at: usize, name| seen[at].fields.iter().find(|(of, _)| *of == name).map(|(_, value)| value.clone());
+        for (at, overruns, skipped, tick) in [(0, 3, 2, Some(7_u64)), (1, 0, 3, None)] {
+            assert_eq!((field(at, "overrun"), field(at, "skipped")), (Some(overruns.into()), Some(skipped.into())));
+            assert_eq!(field(at, "missed"), Some((overruns + skipped).into()));
+            assert_eq!(field(at, "tick"), tick.map(serde_json::Value::from));
+            assert_eq!(field(at, "blocker"), Some("report".into()));
+        }
     }
 }

@@ -9,9 +9,9 @@ use crate::metrics::EventKind;
 /// A kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Message {
-    /// Ticks finished after their deadline.
+    /// Releases were missed, and some ticks finished after their deadline.
     Overrun,
-    /// Releases were given up that no overrun accounts for.
+    /// Releases were missed, and all of them were given up.
     Skipped,
     /// Ticks ran longer than their budget.
     BudgetExceeded,
@@ -61,8 +61,8 @@ impl Message {
     /// The kind of a task's event.
     pub const fn of(kind: &EventKind) -> Self {
         match kind {
-            EventKind::Overrun { .. } => Self::Overrun,
-            EventKind::Skipped { .. } => Self::Skipped,
+            EventKind::Missed(missed) if missed.overruns > 0 => Self::Overrun,
+            EventKind::Missed(_) => Self::Skipped,
             EventKind::OverBudget { .. } => Self::BudgetExceeded,
             EventKind::OverLimit { .. } => Self::OverrunLimit,
             EventKind::Failed { .. } => Self::TaskFailed,
@@ -86,8 +86,23 @@ impl Message {
     }
 
     const fn entry(self) -> (&'static str, &'static str, &'static [&'static str]) {
-        const OVERRUN: &[&str] = &["task", "worker", "tick", "lateness_ns", "run_ns", "skipped", "overrun", "cause"];
-        const SKIPPED: &[&str] = &["task", "worker", "skipped", "lateness_ns"];
+        // Without an overrun there is no tick to name.
+        const OVERRUN: &[&str] = &[
+            "tick",
+            "run_ns",
+            "task",
+            "worker",
+            "lateness_ns",
+            "skipped",
+            "overrun",
+            "missed",
+            "due",
+            "within_ns",
+            "worst_ns",
+            "cause",
+            "causes",
+        ];
+        const SKIPPED: &[&str] = OVERRUN.split_at(2).1;
         const CPU_LIMIT: &[&str] = &["task", "worker", "stalled_ns", "cpu_ns"];
         const RELOADED: &[&str] = &["kept", "restarted", "added", "removed"];
         const BUDGET: &[&str] = &["task", "worker", "tick", "run_ns"];
@@ -156,7 +171,9 @@ mod tests {
                 assert!(head.get(key).is_some_and(|value| !value.is_empty()), "{word}: {key}");
             }
             assert_eq!((head.len(), head["Defined-By"]), (4, "hertzd"), "{word}");
-            assert!((3..=8).contains(&text.lines().count()), "{word}: {text}");
+            // Those of missed releases explain every cause as well; see `advice`.
+            let own = text.split("\nwoken-late: ").next().unwrap_or_default();
+            assert!((3..=8).contains(&own.lines().count()), "{word}: {text}");
             let carried: Vec<_> =
                 message.fields().iter().map(|field| format!("HERTZD_{}", field.to_uppercase())).collect();
             let whole = format!("{}\n{text}", head["Subject"]);

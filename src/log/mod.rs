@@ -3,12 +3,15 @@
 //! Events go through `tracing`: [`LogOutput`] emits them, [`JsonLayer`] and [`journal`] write them, and [`Message`] lists their
 //! kinds. Nothing here runs on a hot thread; it may block and allocate.
 
+mod advice;
 mod entry;
 mod events;
 pub(crate) mod journal;
 mod json;
 mod message;
+mod missed;
 
+pub use advice::{Advice, advice};
 pub(crate) use entry::Entry;
 pub(crate) use events::LogOutput;
 pub(crate) use json::JsonLayer;

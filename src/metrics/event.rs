@@ -1,11 +1,11 @@
-//! The events of a running task. Plain values: no clock, no allocation.
+//! The events of a running task. Plain values: no clock is read.
 
-use super::Cause;
+use super::Missed;
 use crate::task::TickError;
 use crate::time::Span;
 
 /// An event of one task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
     /// Name of the task.
     pub task: &'a str,
@@ -16,30 +16,10 @@ pub struct Event<'a> {
 }
 
 /// What happened to a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// Ticks finished after their deadline.
-    Overrun {
-        /// How many ticks this stands for.
-        count: u64,
-        /// Releases they gave up.
-        skipped: u64,
-        /// Index of the one with the longest response.
-        n: u64,
-        /// Its lateness.
-        lateness: Span,
-        /// Its run.
-        run: Span,
-        /// Its cause.
-        cause: Cause,
-    },
-    /// Releases were given up that no overrun accounts for: the worker was held up, or the task is disabled.
-    Skipped {
-        /// How many releases this stands for.
-        skipped: u64,
-        /// How late the oldest of them was; `None`: the task is disabled.
-        oldest: Option<Span>,
-    },
+    /// Ticks finished after their deadline, or releases were given up.
+    Missed(Missed),
     /// Ticks ran longer than the budget.
     OverBudget {
         /// How many ticks this stands for.

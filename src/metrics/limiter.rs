@@ -4,7 +4,8 @@
 //! Nothing is lost: an event stands for all of its kind since the one before, and carries their sums. It names the worst
 //! tick of them. Time is an argument.
 
-use super::{Cause, EventKind, Verdict, Verdicts};
+use super::EventKind;
+use super::missed::Misses;
 use crate::channels::{Outcome, TickRecord};
 use crate::task::TickError;
 use crate::time::{Instant, Span};
@@ -16,7 +17,7 @@ const AT_MOST_EVERY: Span = Span::from_seconds(1);
 const FAILED_EVERY: [Span; 3] = [AT_MOST_EVERY, Span::from_seconds(10), Span::from_seconds(60)];
 
 /// What has not been reported yet of one kind.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Waiting {
     kind: Option<EventKind>,
     reported: Option<Instant>,
@@ -39,7 +40,7 @@ impl Waiting {
 }
 
 /// Failed ticks that have not been reported yet.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Failures {
     waiting: Waiting,
     reason: Option<TickError>, // of the last report
@@ -79,9 +80,9 @@ impl Failures {
 /// The events of one task.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limiter {
-    overrun: Waiting,
-    response: Span, // of the tick that `overrun` names
-    skipped: Waiting,
+    /// What has been missed since the last report.
+    pub(super) misses: Misses,
+    missed: Waiting,
     budget: Waiting,
     limit: Waiting,
     failed: Failures,
@@ -89,13 +90,8 @@ pub(super) struct Limiter {
 }
 
 impl Limiter {
-    /// `oldest` is how late the oldest release in the record was.
-    pub(super) fn note(&mut self, record: &TickRecord, verdicts: &Verdicts, oldest: Span) {
-        if let Some(Verdict { cause, .. }) = verdicts.overrun {
-            self.note_overrun(record, cause);
-        } else {
-            verdicts.iter().for_each(|verdict| self.note_given_up(verdict, Some(oldest)));
-        }
+    /// Enters all of a record but what was missed.
+    pub(super) fn note(&mut self, record: &TickRecord) {
         if record.over_budget {
             self.note_over_budget(record);
         }
@@ -115,23 +111,6 @@ impl Limiter {
         }
     }
 
-    fn note_overrun(&mut self, record: &TickRecord, cause: Cause) {
-        let (mut count, mut skipped) = (1, record.skipped());
-        let mut worst = (record.n, record.lateness, record.run(), cause);
-        match self.overrun.kind {
-            Some(EventKind::Overrun { count: before, skipped: earlier, n, lateness, run, cause }) => {
-                (count, skipped) = (count + before, skipped + earlier);
-                if record.response <= self.response {
-                    worst = (n, lateness, run, cause);
-                }
-                self.response = self.response.max(record.response);
-            }
-            _ => self.response = record.response,
-        }
-        let (n, lateness, run, cause) = worst;
-        self.overrun.kind = Some(EventKind::Overrun { count, skipped, n, lateness, run, cause });
-    }
-
     fn note_over_budget(&mut self, record: &TickRecord) {
         let mine = (record.n, record.run());
         let (count, (n, run)) = match self.budget.kind {
@@ -141,19 +120,11 @@ impl Limiter {
         self.budget.kind = Some(EventKind::OverBudget { count, n, run });
     }
 
-    pub(super) fn note_given_up(&mut self, verdict: &Verdict, late: Option<Span>) {
-        let count = verdict.count;
-        let kind = match self.skipped.kind {
-            Some(EventKind::Skipped { skipped, oldest }) => {
-                EventKind::Skipped { skipped: skipped + count, oldest: oldest.max(late) }
-            }
-            _ => EventKind::Skipped { skipped: count, oldest: late },
-        };
-        self.skipped.kind = Some(kind);
-    }
-
     pub(super) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
-        for waiting in [&mut self.overrun, &mut self.skipped, &mut self.budget, &mut self.limit] {
+        if last || self.missed.is_due(now, AT_MOST_EVERY) {
+            self.missed.kind = self.misses.take().map(EventKind::Missed);
+        }
+        for waiting in [&mut self.missed, &mut self.budget, &mut self.limit] {
             waiting.tell(now, last, &mut tell);
         }
         self.failed.tell(now, last, &mut tell);
@@ -164,12 +135,7 @@ impl Limiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::RECORD;
-
-    fn overrun(n: u64, response: i64, dropped: u64) -> TickRecord {
-        let response = Span::from_millis(response);
-        TickRecord { n, response, dropped, overrun: true, ..RECORD }
-    }
+    use crate::metrics::{Cause, Missed, RECORD};
 
     #[test]
     fn failures_for_one_reason_are_reported_less_and_less_often_and_none_is_lost() {
@@ -183,8 +149,7 @@ mod tests {
                 1_000..1_015 => Outcome::Failed(broken),
                 _ => Outcome::Done,
             };
-            let record = TickRecord { overrun: false, dropped: 0, outcome, ..overrun(n, 0, 0) };
-            limiter.note(&record, &Verdicts::default(), Span::ZERO);
+            limiter.note(&TickRecord { outcome, ..RECORD });
             let now = Instant::from_nanos(i128::from(n) * 100_000_000);
             limiter.tell(now, false, |kind| told.push((n, kind)));
         }
@@ -215,33 +180,59 @@ mod tests {
     }
 
     #[test]
-    fn at_most_one_a_second_and_none_is_lost() {
+    fn misses_are_reported_once_a_second_and_none_is_lost() {
         let mut limiter = Limiter::default();
         let mut told = Vec::new();
         for millis in 0..3_500_u64 {
-            let response = if millis == 1_700 { 90 } else { 3 };
-            let verdicts = Verdicts { overrun: Some(Verdict::plain(Cause::RanLong, 1)), ..Verdicts::default() };
-            limiter.note(&overrun(millis, response, 2), &verdicts, Span::ZERO);
-            let now = Instant::from_nanos(i128::from(millis) * 1_000_000);
-            limiter.tell(now, false, |kind| told.push((millis, kind)));
+            let release = Instant::from_nanos(i128::from(millis) * 1_000_000);
+            // Ticks 0 to 3 are met; each later one is an overrun that gives up two releases.
+            let overrun = millis > 3;
+            let response = Span::from_millis(if millis == 1_700 { 90 } else { 3 });
+            let dropped = if overrun { 2 } else { 0 };
+            let record = TickRecord { release, n: millis, response, dropped, overrun, ..RECORD };
+            limiter.misses.note(&record, release, Span::from_millis(2));
+            limiter.misses.blame(Cause::Blocked, Some("report"), dropped);
+            limiter.misses.blame(Cause::RanLong, None, overrun.into());
+            limiter.tell(release, false, |kind| told.push((millis, kind)));
         }
         limiter.tell(Instant::ZERO, true, |kind| told.push((3_500, kind)));
         let numbers: Vec<_> = told
             .iter()
             .map(|(at, kind)| match kind {
-                EventKind::Overrun { count, skipped, n, .. } => (*at, *count, *skipped, *n),
+                EventKind::Missed(missed) => {
+                    let Missed { overruns, skipped, due, within, tick, shares, .. } = missed;
+                    assert_eq!(shares.iter().map(|share| share.count).sum::<u64>(), missed.count());
+                    assert_eq!((shares[0].by.as_deref(), shares[0].count), (Some("report"), *skipped));
+                    (*at, *overruns, *skipped, *due, within.nanos() / 1_000_000, tick.map(|tick| tick.n))
+                }
                 other => panic!("{other:?}"),
             })
             .collect();
         assert_eq!(
             numbers,
             [
-                (0, 1, 2, 0),
-                (1_000, 1_000, 2_000, 1),
-                (2_000, 1_000, 2_000, 1_700),
-                (3_000, 1_000, 2_000, 2_001),
-                (3_500, 499, 998, 3_001)
+                (4, 1, 2, 7, 7, Some(4)),
+                (1_004, 1_000, 2_000, 3_000, 1_002, Some(5)),
+                (2_004, 1_000, 2_000, 3_000, 1_002, Some(1_700)),
+                (3_004, 1_000, 2_000, 3_000, 1_002, Some(2_005)),
+                (3_500, 495, 990, 1_485, 497, Some(3_005))
             ]
         );
+    }
+
+    #[test]
+    fn after_a_quiet_time_the_first_miss_is_set_against_a_second_at_most() {
+        let mut limiter = Limiter::default();
+        for millis in 0..3_300_u64 {
+            let release = Instant::from_nanos(i128::from(millis) * 1_000_000);
+            let record = TickRecord { release, n: millis, overrun: millis == 3_299, ..RECORD };
+            limiter.misses.note(&record, release, Span::ZERO);
+            limiter.tell(release, false, |kind| match kind {
+                EventKind::Missed(missed) => {
+                    assert_eq!((missed.count(), missed.due, missed.within), (1, 300, Span::from_millis(299)));
+                }
+                other => panic!("{other:?}"),
+            });
+        }
     }
 }

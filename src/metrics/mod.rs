@@ -8,6 +8,7 @@ mod event;
 mod histogram;
 mod judge;
 mod limiter;
+mod missed;
 mod summary;
 mod well;
 
@@ -15,6 +16,9 @@ pub(crate) use cause::{By, Cause, Verdict, Verdicts};
 pub use event::Event;
 pub(crate) use event::EventKind;
 pub(crate) use histogram::{Distribution, Histogram};
+#[cfg(test)]
+pub(crate) use missed::LateTick;
+pub(crate) use missed::{Missed, Share};
 pub(crate) use summary::{
     ClockStepSummary, GrantedSummary, HostSummary, JournalSummary, RecordedSummary, RecordsSummary, ValueSummary,
     WorkerSummary,
@@ -179,7 +183,9 @@ impl Metrics {
 
         let verdicts = judge::judge(record, task.finished, neighbour);
         task.finished = Some(record.finished());
-        task.limiter.note(record, &verdicts, oldest);
+        let first = record.release - Span::from_wide(i128::from(period.nanos()) * i128::from(record.missed));
+        task.limiter.note(record);
+        task.limiter.misses.note(record, first, oldest);
         for totals in [&mut task.totals, &mut self.totals] {
             totals.ticks += 1;
             totals.overruns += u64::from(record.overrun);
@@ -195,26 +201,20 @@ impl Metrics {
 
     /// Counts the cause of a task's missed releases.
     fn count(&mut self, id: u32, verdict: &Verdict) {
-        let blocker = match verdict.by {
-            Some(By::Task(by)) if verdict.cause == Cause::Blocked => Some((by, self.name_of_task(by))),
-            _ => None,
-        };
+        let name = verdict.by.map(|by| self.name_of(by));
         let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
         task.causes[verdict.cause.index()] += verdict.count;
-        if let Some((by, name)) = blocker {
+        task.limiter.misses.blame(verdict.cause, name.as_deref(), verdict.count);
+        if let (Cause::Blocked, Some(By::Task(by)), Some(name)) = (verdict.cause, verdict.by, name) {
             task.blockers.entry(by).or_insert((name, 0)).1 += verdict.count;
         }
     }
 
-    fn name_of_task(&self, id: u32) -> String {
-        self.facts(id).map_or("?", |facts| &facts.name).into()
-    }
-
-    /// Who it was, for people: the name of a task or of a worker, `stress-ng (pid 123)`, `steal`, `interrupts`.
+    /// Who it was, for people: the name of a task, `worker fast`, `stress-ng (pid 123)`, `steal`, `interrupts`.
     pub(crate) fn name_of(&self, by: By) -> String {
         match by {
-            By::Task(id) => self.name_of_task(id),
-            By::Worker(number) => self.workers.get(&number).map_or("?", |worker| &worker.name).into(),
+            By::Task(id) => self.facts(id).map_or("?", |facts| &facts.name).into(),
+            By::Worker(number) => format!("worker {}", self.workers.get(&number).map_or("?", |worker| &worker.name)),
             By::Program(program) => program.to_string(),
             By::Steal => "steal".into(),
             By::Interrupts => "interrupts".into(),
@@ -227,10 +227,10 @@ impl Metrics {
         let cause = if given_up.disabled { Cause::Disabled } else { Cause::Unknown };
         let verdict = Verdict::plain(cause, given_up.count);
         if given_up.disabled {
-            task.limiter.note_given_up(&verdict, None);
+            task.limiter.misses.note_given_up(given_up.count, None);
         } else {
+            task.limiter.misses.note_given_up(given_up.count, Some(given_up.oldest));
             task.lateness.add_missed(given_up.oldest, task.facts.period, given_up.count);
-            task.limiter.note_given_up(&verdict, Some(given_up.oldest));
             self.totals.worst = self.totals.worst.max(given_up.oldest);
         }
         for totals in [&mut task.totals, &mut self.totals] {

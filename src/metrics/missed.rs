@@ -1,0 +1,143 @@
+//! What a task missed since the last report: how much, the worst of it, and what caused it.
+//!
+//! Arithmetic on records. Time comes with them; nothing blocks.
+
+use super::Cause;
+use crate::channels::TickRecord;
+use crate::time::{Instant, Span};
+
+/// The time that the first miss after a quiet time is set against.
+const BEFORE: Span = Span::from_seconds(1);
+
+/// Causes that are told apart in one report; the rest of each is added up without a culprit.
+const AT_MOST: usize = 16;
+
+/// Releases that were missed: skipped, or overruns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// Ticks that finished after their deadline.
+    pub overruns: u64,
+    /// Releases that were given up.
+    pub skipped: u64,
+    /// All releases that came up in the same time, met ones included.
+    pub due: u64,
+    /// From the first of these to the end of the last; zero where that is not known.
+    pub within: Span,
+    /// How long after its release the latest finished, or was given up.
+    pub worst: Span,
+    /// The overrun that finished latest.
+    pub tick: Option<LateTick>,
+    /// How late the oldest of the releases was that were given up; zero where that is not known.
+    pub oldest: Span,
+    /// What caused them, most of them first; their counts add up to [`count`](Self::count).
+    pub shares: Vec<Share>,
+}
+
+/// A tick that finished after its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LateTick {
+    /// Its index.
+    pub n: u64,
+    /// Its lateness.
+    pub lateness: Span,
+    /// Its run.
+    pub run: Span,
+}
+
+/// The missed releases with one cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The cause.
+    pub cause: Cause,
+    /// Who did it, where that is known: a task, a worker, a program.
+    pub by: Option<String>,
+    /// How many.
+    pub count: u64,
+}
+
+impl Missed {
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.overruns + self.skipped
+    }
+
+    /// How many each cause explains, in the order of the causes; causes that explain none are left out.
+    pub fn causes(&self) -> impl Iterator<Item = (Cause, u64)> {
+        let sum = |cause| self.shares.iter().filter(|share| share.cause == cause).map(|share| share.count).sum();
+        Cause::ALL.into_iter().map(move |cause| (cause, sum(cause))).filter(|(_, count)| *count > 0)
+    }
+
+    /// The cause that explains most of them, with the one who did most of that.
+    pub fn main(&self) -> Option<&Share> {
+        let main = self.causes().reduce(|main, next| if next.1 > main.1 { next } else { main })?;
+        self.shares.iter().find(|share| share.cause == main.0)
+    }
+}
+
+/// Collects what is missed until it is reported.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Misses {
+    missed: Missed,
+    begun: Option<Instant>, // the first release since the last report
+    until: Instant,         // the end of the last tick
+}
+
+impl Misses {
+    /// Enters a record, whose first release (one that was given up before the tick, or its own) came up at `first`; the
+    /// oldest was `oldest` late.
+    pub(super) fn note(&mut self, record: &TickRecord, first: Instant, oldest: Span) {
+        let quiet = self.missed.count() == 0;
+        let begun = self.begun.filter(|begun| !quiet || first - *begun < BEFORE);
+        if begun.is_none() {
+            self.missed.due = 0;
+        }
+        self.begun = begun.or(Some(first));
+        self.until = record.finished();
+        let missed = &mut self.missed;
+        missed.due += 1 + record.skipped();
+        missed.skipped += record.skipped();
+        if record.skipped() > 0 {
+            missed.oldest = missed.oldest.max(oldest);
+            missed.worst = missed.worst.max(oldest);
+        }
+        if record.overrun {
+            missed.overruns += 1;
+            let lateness = |tick: &LateTick| tick.lateness + tick.run;
+            if missed.tick.as_ref().map(lateness).is_none_or(|latest| record.response > latest) {
+                missed.tick = Some(LateTick { n: record.n, lateness: record.lateness, run: record.run() });
+            }
+            missed.worst = missed.worst.max(record.response);
+        }
+    }
+
+    /// Enters releases that no record reports; `oldest` is how late the oldest was, if that is known.
+    pub(super) fn note_given_up(&mut self, count: u64, oldest: Option<Span>) {
+        let oldest = oldest.unwrap_or(Span::ZERO);
+        self.missed.due += count;
+        self.missed.skipped += count;
+        self.missed.oldest = self.missed.oldest.max(oldest);
+        self.missed.worst = self.missed.worst.max(oldest);
+    }
+
+    /// Says why `count` of the releases that were entered were missed, and by whom.
+    pub(super) fn blame(&mut self, cause: Cause, by: Option<&str>, count: u64) {
+        let shares = &mut self.missed.shares;
+        let by = by.filter(|_| shares.len() < AT_MOST);
+        match shares.iter_mut().find(|share| share.cause == cause && share.by.as_deref() == by) {
+            _ if count == 0 => {}
+            Some(share) => share.count += count,
+            None => shares.push(Share { cause, by: by.map(str::to_owned), count }),
+        }
+    }
+
+    /// Takes what has been missed, if anything.
+    pub(super) fn take(&mut self) -> Option<Missed> {
+        if self.missed.count() == 0 {
+            return None;
+        }
+        let mut missed = std::mem::take(&mut self.missed);
+        missed.within = self.begun.take().map_or(Span::ZERO, |begun| self.until - begun).max(Span::ZERO);
+        missed.shares.sort_by_key(|share| std::cmp::Reverse(share.count));
+        Some(missed)
+    }
+}
