@@ -349,6 +349,7 @@ fn a_rule_that_is_broken_fails_with_what_was_found() {
             64,
             "there is no task \"contrl\"; did you mean \"control\"? Known tasks: control, report",
         ),
+        (&["control.blockers.reprot > 0"], 64, "there is no task \"reprot\"; did you mean \"report\"?"),
         (&["control.recorded.lost > 0"], 64, "nothing is recorded: the section has no `record`"),
         (&["control.skip > 0"], 64, "there is no number \"skip\"; did you mean \"skipped\"?"),
     ] {

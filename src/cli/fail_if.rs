@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The rules of a command line.
 #[derive(Debug, Args)]
 pub(super) struct FailIf {
-    /// Exit with 1 if this holds at the end, such as 'control.skipped > 0' or 'any.lateness.p99_9 > 80us'; repeatable
+    /// Exit with 1 if this holds at the end, such as 'control.missed > 0' or 'any.lateness.p99_9 > 80us'; repeatable
     #[arg(long = "fail-if", value_name = "RULE", value_parser = Rule::parse)]
     rules: Vec<Rule>,
 }
@@ -79,7 +79,7 @@ impl Rule {
         let (comparison, (path, limit)) =
             split.filter(|(_, (path, _))| !path.contains(['=', '<', '>'])).ok_or_else(|| {
                 let comparisons = COMPARISONS.join(" ");
-                format!("write a number, one of {comparisons}, and a limit, such as 'control.skipped > 0'")
+                format!("write a number, one of {comparisons}, and a limit, such as 'control.missed > 0'")
             })?;
         let (subject, number) = subject_and_number(path.trim())?;
         let limit = number.limit(limit.trim())?;
@@ -209,7 +209,7 @@ fn subject_and_number(path: &str) -> Result<(Subject, Number), String> {
     let numbers = numbers_of_task();
     let named = |name: &str| numbers.iter().find_map(|number| number.named(name));
     let Some((subject, name)) = path.split_once('.').filter(|_| named(path).is_none()) else {
-        let name = if named(path).is_some() { path } else { "skipped" };
+        let name = if named(path).is_some() { path } else { "missed" };
         return Err(format!("\"{path}\" names no task: write TASK.{name}, any.{name}, or records.dropped"));
     };
     let number =
@@ -222,6 +222,7 @@ fn numbers_of_task() -> Vec<Number> {
     let value = ValueSummary { last: Some(0.0), min: Some(0.0), max: Some(0.0), unit: String::new() };
     let task = TaskSummary {
         causes: Cause::ALL.map(|cause| (cause.word(), 0)).into(),
+        blockers: BTreeMap::from([("TASK".into(), 0)]),
         values: BTreeMap::from([("VALUE".into(), value)]),
         recorded: Some(RecordedSummary::default()),
         ..TaskSummary::default()
@@ -299,7 +300,7 @@ mod tests {
 
     fn summary() -> Value {
         let tasks = json!([
-            {"task": "a", "skipped": 3, "run_ns": {"count": 9, "max": 80_001}, "causes": {"blocked": 2}, "values": {"v.1": {"max": 7.5}}},
+            {"task": "a", "skipped": 3, "blockers": {"b": 2}, "run_ns": {"count": 9, "max": 80_001}, "causes": {"blocked": 2}, "values": {"v.1": {"max": 7.5}}},
             {"task": "b", "skipped": 0, "run_ns": {"count": 0, "max": 0}, "causes": {}},
         ]);
         json!({"tasks": tasks, "records": {"sent": 9, "dropped": 1}})
@@ -320,6 +321,8 @@ mod tests {
             ("b.run.count <= 0", Some("b.run.count is 0")),
             ("any.causes.blocked >= 2", Some("a.causes.blocked is 2")),
             ("b.causes.blocked > 0", None),
+            ("a.blockers.b > 1", Some("a.blockers.b is 2")),
+            ("b.blockers.a > 0", None),
             ("a.values.v.1.max > 7", Some("a.values.v.1.max is 7.5")),
             ("a.values.w.max > 7", Some("cannot be judged: this run has no values.w.max; values: v.1")),
             ("c.skipped > 0", Some("task c was removed by a reload")),
@@ -336,7 +339,7 @@ mod tests {
             ("a.skipped", "write a number, one of"),
             ("a.skipped => 3", "write a number, one of"),
             ("skipped > 3", "names no task: write TASK.skipped, any.skipped, or records.dropped"),
-            ("any > 3", "names no task: write TASK.skipped"),
+            ("any > 3", "names no task: write TASK.missed"),
             ("a.skiped > 3", "there is no number \"skiped\"; did you mean \"skipped\"? Known numbers: "),
             ("a.colour > 3", "there is no number \"colour\"; known numbers: "),
             ("a.colour > 3", "run.{count, max, mean, min, p50, p90, p99, p99_9, p99_99}"),
