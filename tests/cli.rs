@@ -154,3 +154,31 @@ fn the_progress_line_stays_within_the_terminal() {
     assert!(!progress.is_empty(), "{shown:?}");
     assert!(progress.iter().all(|line| line.chars().count() == 29), "{progress:?}");
 }
+
+#[test]
+fn the_level_debug_shows_what_the_cool_threads_do() {
+    let config = "[task.a]\nkind = \"sensor\"\nrate = 50\npath = \"/proc/loadavg\"\nrecord = \"@HERE@/a.csv\"\n";
+    let mut running = run(config, &["--log-level", "debug"]);
+    running.wait_for("it records", |running| running.stderr().contains("the recording begins"));
+    let path = running.folder().join("test.toml");
+    let text = fs::read_to_string(&path).unwrap() + "[task.b]\nkind = \"load\"\nrate = 50\n";
+    fs::write(&path, text).unwrap();
+    running.signal("HUP");
+    running.wait_for("it has reloaded", |running| running.stderr().contains("reloaded: "));
+    running.signal("TERM");
+    let ended = running.wait();
+    for line in [
+        "DEBUG reading the configuration",
+        "test.toml",
+        "DEBUG opened /proc/loadavg (1 values)",
+        "a.csv: the recording begins",
+        "DEBUG main: begins with 1 tasks",
+        "DEBUG a signal asks for: Reload",
+        "DEBUG main: handing over a new set of 2 tasks",
+        "DEBUG main: took its new set",
+    ] {
+        assert!(ended.stderr.contains(line), "{line}: {}", ended.describe());
+    }
+    let ended = run(TASK, &["--for", "50ms"]).wait();
+    assert!(!ended.stderr.contains("DEBUG"), "only where it is asked for: {}", ended.describe());
+}

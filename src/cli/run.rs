@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tracing::info;
+use tracing::{debug, info};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -131,6 +131,7 @@ fn requests() -> io::Result<Requests> {
     let wait = move || {
         while let Some(request) = signals.wait() {
             asking.ask(request);
+            debug!("a signal asks for: {request:?}");
         }
     };
     helper::spawn("hertzd-signals", wait)?;

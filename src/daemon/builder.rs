@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 /// Reads the configuration: at the start, and at each reload.
 pub struct Loader(Box<dyn FnMut() -> Result<Config, Failure> + Send>);
@@ -115,6 +115,7 @@ struct Shared {
 
 impl Shared {
     fn begin(&self, activity: String) {
+        debug!("{activity}");
         self.set(Some(Busy { activity, since: KernelClock::monotonic().now() }));
     }
 
@@ -251,6 +252,9 @@ impl BuilderLoop {
         let mut config = (self.load.0)()?;
         let sections = Sections::of(&config);
         let diff = Diff::between(running, &sections);
+        for file in &config.files {
+            debug!("read {}", file.display());
+        }
         let shared = &self.shared;
         let building = |task: &str| shared.begin(format!("opening what task {task} uses"));
         let begins = |task: &str| diff.tasks.get(task) != Some(&Change::Kept);
@@ -371,6 +375,7 @@ fn set_up(worker: &Worker, asked: &WorkerConfig, not_locked: Option<&Refusal>) -
 
 fn hold_cpu_latency() -> Option<File> {
     memory::hold_cpu_latency()
+        .inspect(|_| debug!("/dev/cpu_dma_latency held at 0 µs"))
         .inspect_err(|reason| {
             info!("/dev/cpu_dma_latency not held ({reason}): wake-ups from deep CPU sleep may be late");
         })

@@ -7,6 +7,7 @@ use crate::config::{ClockKind, TaskConfig, WorkerConfig};
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Activity, Granted, NextTask, Slot, TaskSet, Worker, WorkerEnd};
+use tracing::debug;
 
 /// From the start of a worker to its first release: long enough to be asleep by then.
 pub(super) const LEAD: Span = Span::from_millis(5);
@@ -93,6 +94,8 @@ impl Running {
     /// `length` after that and later do not exist.
     pub(super) fn begin(&mut self, epoch: Instant, length: Option<Span>) {
         self.began = Some(epoch);
+        let (worker, count) = (&self.config.name, self.tasks.len());
+        debug!(worker, "{worker}: begins with {count} tasks");
         self.epoch = match self.config.clock {
             ClockKind::Monotonic => Epoch::At(epoch),
             // The next whole second that leaves time to start: machines that start in the same second agree on tick 0.
@@ -135,7 +138,9 @@ impl Running {
             };
             tasks.push(RunningTask { id, index, config });
         }
+        let (worker, count) = (&self.config.name, tasks.len());
         if moved {
+            debug!(worker, "{worker}: handing over a new set of {count} tasks");
             self.worker.exchange(TaskSet::to_exchange(next));
             self.next_tasks = Some(tasks);
         } else {
@@ -148,6 +153,8 @@ impl Running {
         self.next_tasks.as_ref()?;
         let old = self.worker.exchanged()?;
         self.tasks = self.next_tasks.take()?;
+        let worker = &self.config.name;
+        debug!(worker, "{worker}: took its new set; the old one is closed");
         Some(old)
     }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
+use tracing::debug;
 
 /// How long one reader may take.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -76,6 +77,7 @@ impl StatusSocket {
                     pause(Span::from_millis(100));
                     continue;
                 };
+                debug!("a client asks for the status");
                 let (reply, answer) = bounded(1);
                 if ask.send(reply).is_err() {
                     return;

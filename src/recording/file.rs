@@ -15,7 +15,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 /// How often the path is checked, and how often something that failed is tried again.
 const CHECK_EVERY: Span = Span::from_seconds(1);
@@ -147,6 +147,10 @@ impl RecordingFile {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(FileId::of(&found));
         self.open = Some(Open { claim, length, began, opened: at.utc(), first });
         self.checked = Some(at.now);
+        match length {
+            0 => debug!("{}: the recording begins", self.path()),
+            _ => debug!("{}: the recording continues at byte {length}", self.path()),
+        }
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The summary as a table for people. Pure: numbers in, text out.
 
-use crate::metrics::{Summary, TaskSummary, WorkerSummary};
+use crate::metrics::{Cause, Summary, TaskSummary, WorkerSummary};
 use crate::time::Span;
 use std::fmt::Write as _;
 
@@ -118,8 +118,13 @@ fn wrap(text: &mut String, line: &str) {
 
 fn remarks(text: &mut String, task: &TaskSummary) {
     if task.missed > 0 {
-        let causes: Vec<_> = task.causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
-        let causes = if causes.is_empty() { String::new() } else { format!("; {}", causes.join(", ")) };
+        let blockers: Vec<_> = task.blockers.iter().map(|(task, count)| format!("{task} {count}")).collect();
+        let by = |cause: &str| match (cause == Cause::Blocked.word(), blockers.is_empty()) {
+            (true, false) => format!(" by {}", blockers.join(", ")),
+            _ => String::new(),
+        };
+        let causes: Vec<_> = task.causes.iter().map(|(cause, count)| format!("{cause} {count}{}", by(cause))).collect();
+        let causes = if causes.is_empty() { String::new() } else { format!("; {}", causes.join("; ")) };
         let (missed, overruns, skipped) = (task.missed, task.overruns, task.skipped);
         let _ = writeln!(
             text,
@@ -259,6 +264,16 @@ mod tests {
         assert_eq!(lines[2], "load     29.97 Hz   30       0    143 ns    999 µs    999 ms   999 µs");
         assert_eq!(lines[3], "control: missed 625 of 1000 (125 overruns, 500 skipped); ran-long 125");
         assert_eq!(lines[4], "");
+    }
+
+    #[test]
+    fn what_was_blocked_names_the_blockers() {
+        let mut blocked = task("control", "1000/1", 500, 500, 125);
+        blocked.causes = [("blocked", 620), ("preempted", 5)].into();
+        blocked.blockers = [("report".to_owned(), 600), ("log".to_owned(), 20)].into();
+        let shown = table(&summary(vec![blocked]), false);
+        let line = "control: missed 625 of 1000 (125 overruns, 500 skipped);\n  blocked 620 by log 20, report 600; preempted 5\n";
+        assert!(shown.contains(line), "{shown}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::reopen::{Reopening, reopen_thread};
 use crate::config::{Key, Section, Value, words};
 use crate::task::TickError;
 use std::io;
+use tracing::debug;
 
 /// What to do where the device is not there at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,7 +96,10 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
         let (lost, lost_end) = rtrb::RingBuffer::new(1);
         let (found_end, found) = rtrb::RingBuffer::new(1);
         let (device, awaited) = match first {
-            First::Opened(device) => (Some(Claimed::new(device, &label.task)), None),
+            First::Opened(device) => {
+                debug!("{label} opened");
+                (Some(Claimed::new(device, &label.task)), None)
+            }
             First::HandedOver(claim) => (None, Some(claim)),
             First::Missing => (None, None),
         };

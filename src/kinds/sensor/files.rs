@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use tracing::debug;
 
 /// How far into a file a number may be.
 pub(super) const LARGEST: usize = 64 * 1024;
@@ -60,6 +61,7 @@ impl Files {
                 message: io_error(doing, path, &error),
             };
             let file = follow::open(path).map_err(|error| unusable("open", error))?;
+            debug!("opened {} ({} values)", path.display(), values.len());
             let (followed, follower) = follow::follow(&file, path).map_err(|error| unusable("open", error))?.unzip();
             followers.extend(follower);
             let extractor = Extractor::new(values.iter().map(|(_, locator)| *locator));

@@ -4,6 +4,7 @@
 use crate::kinds::device::{Refusal, first_line, numbered};
 use std::io;
 use std::path::{Path, PathBuf};
+use tracing::debug;
 
 /// Which device is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +95,10 @@ pub(super) fn find(class: Class, sys: &Path, wanted: &ByName) -> Result<Candidat
     let matching: Vec<_> = named.iter().copied().filter(|one| is_wanted(one)).collect();
     let devices = || quoted(named.iter().map(|one| &one.device).collect());
     match (&matching[..], &wanted.device) {
-        ([one], _) => Ok((*one).clone()),
+        ([one], _) => {
+            debug!("{word} device {name:?} is {}", one.folder.display());
+            Ok((*one).clone())
+        }
         (several, None) => {
             let (count, devices) = (several.len(), devices());
             let which = format!("say which with device = one of {devices}");
