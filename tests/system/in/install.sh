@@ -44,11 +44,12 @@ sleep 1
 same "  with require-realtime it exits with 77" 77 "$(show ExecMainStatus)"
 same "  and is not restarted" 0 "$(show NRestarts)"
 
+cursor=$(journalctl -q -n 0 --show-cursor | sed -n 's/^-- cursor: //p')
 echo nonsense | setup 2>/dev/null || :
 sleep 1
 same "with an invalid configuration it exits with 78" 78 "$(show ExecMainStatus)"
-INVOCATION=$(show InvocationID)
-same "  and the journal says why, once" 1 "$(messages | grep -c 'hertzd.toml:1:')"
+journalctl --sync
+same "  and the journal says why, once" 1 "$(journalctl -q -u hertzd --after-cursor "$cursor" -o cat | grep -c 'hertzd.toml:1:')"
 same "  and is not restarted" 0 "$(show NRestarts)"
 INVOCATION=$(show InvocationID)
 setup </tmp/shipped.toml
