@@ -20,10 +20,11 @@ use tracing::{debug, info};
 #[command(after_help = "Examples:\n  \
     hertzd run --for 10s               the demo for ten seconds, then a table\n  \
     hertzd run my.toml --json >x.json  until Ctrl-C; the log is on stderr\n  \
-    hertzd run my.toml --for 60s --fail-if 'any.missed > 0'   a test of the timing\n\n\
+    hertzd run my.toml --for 60s --fail-if 'any.missed > 0'   in CI\n\n\
     A rule of --fail-if is TASK. or any. and a number of the JSON summary without\n\
     _ns, one of > >= < <= == != and a limit, which has a unit if it is a time:\n\
-    'any.lateness.p99_9 > 80us', 'imu.causes.blocked > 5'; or 'records.dropped > 0'.\n\n\
+    'any.lateness.p99_9 > 80us', 'imu.causes.blocked > 5', or\n\
+    'records.dropped > 0'.\n\n\
     The first Ctrl-C or SIGTERM stops each worker before its next tick, finishes\n\
     recordings and prints the summary; a second one ends hertzd at once. SIGHUP\n\
     reads the configuration again: tasks whose section is unchanged continue\n\
