@@ -1,10 +1,12 @@
-//! `hertzd check`: what a configuration means, and whether its tasks can hold their deadlines.
+//! `hertzd check`: what a configuration means, whether its tasks can hold their deadlines, and whether a start would find what
+//! it opens.
 
-use super::running::{SocketArg, read};
-use super::stop::CONFIGURATION;
+use super::against::Against;
+use super::running::SocketArg;
+use super::stop::{CONFIGURATION, UNWELL};
 use super::{App, ConfigArg, Source, Stop, print};
-use crate::config::{Config, Scheduling, Spin, TaskConfig, WorkerConfig};
-use crate::daemon::{Capacity, Diff, Finding, Sections, capacities};
+use crate::config::{Config, Problems, Scheduling, Spin, TaskConfig, WorkerConfig};
+use crate::daemon::{Capacity, Finding, Looked, capacities, look};
 use crate::pacing::Overrun;
 use crate::sys::host::Host;
 use clap::Args;
@@ -13,15 +15,21 @@ use std::fmt::Write as _;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     hertzd check my.toml\n  \
+    hertzd check --no-open other.toml    for another machine\n  \
     hertzd check --against-running    what `systemctl reload hertzd` would do\n\n\
     Prints every worker with its tasks, and for each CPU the share of its time\n\
     that budgets and spin tails take and whether every deadline holds while no\n\
-    tick exceeds its budget; exits with 1 if not. Files and devices of tasks are\n\
-    not opened. If the configuration is wrong, prints every problem with its\n\
-    line and exits with 78.")]
+    tick exceeds its budget; exits with 1 if not. Looks at what a start would\n\
+    open: reads the files of sensors, asks devices what they can do, tries the\n\
+    folders of recordings. No line is taken, no register written, and nothing\n\
+    changed. If a start would be refused, prints every problem with its line\n\
+    and exits with 78. What only the service's user may open is a warning.")]
 pub(super) struct CheckArgs {
     #[command(flatten)]
     config: ConfigArg,
+    /// Leave files, devices and recordings alone: for a configuration that is meant for another machine
+    #[arg(long)]
+    no_open: bool,
     /// Print what a reload would do to the running daemon
     #[arg(long)]
     against_running: bool,
@@ -35,6 +43,7 @@ pub(super) struct CheckArgs {
 pub(super) fn check(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     match looked_at(app, args) {
         Err(Stop::Config(_)) if args.explain => Err(Stop::Logged(CONFIGURATION)),
+        Err(Stop::TooMuch(_)) if args.explain => Err(Stop::Logged(UNWELL)), // printed already
         other => other,
     }
 }
@@ -42,7 +51,17 @@ pub(super) fn check(app: &App, args: &CheckArgs) -> Result<(), Stop> {
 fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     let source = Source::of(&args.config);
     let wrong = "a start with this configuration would be refused"; // nothing was to be started
-    let config = app.load(&source).map_err(|problems| problems.ending_in(wrong))?;
+    let refused = |problems: Problems| Stop::Config(problems.ending_in(wrong));
+    let mut config = app.load(&source).map_err(refused)?;
+    let against = if args.against_running { Some(Against::running(&config, &args.socket)?) } else { None };
+    let Looked { problems, warnings, taken, unknown } = match (&against, args.no_open) {
+        (_, true) => Looked::default(),
+        (Some(against), false) => look(&mut config, |task| against.begins(task), Some(against.process())),
+        (None, false) => look(&mut config, |_| true, None),
+    };
+    if let Some(problems) = problems {
+        return Err(refused(problems));
+    }
     let capacities = capacities(&config, &Host::read().online_cpus);
     let too_much: Vec<_> = capacities.iter().filter_map(too_much).collect();
     let valid = if too_much.is_empty() { "ok" } else { "valid, but its deadlines cannot all hold" };
@@ -57,18 +76,28 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
         let _ = writeln!(text, "\n{label}: {sum}");
         findings.iter().for_each(|Finding { text: finding, .. }| _ = writeln!(text, "  {finding}"));
     }
-    if args.against_running {
-        let running = read(&args.socket)?.daemon;
-        let diff = Diff::between(&running.sections, &Sections::of(&config));
-        let _ = writeln!(text, "\nA reload of process {} would do this:", running.pid);
-        for (what, changes) in [("worker", &diff.workers), ("task", &diff.tasks)] {
-            for (name, change) in changes {
-                let _ = writeln!(text, "  {what} {name} {change}");
-            }
+    let unknown: Vec<_> = match &against {
+        Some(against) => unknown.into_iter().chain(against.unknown()).collect(),
+        None => unknown,
+    };
+    let (taken, finds_out) = match &against {
+        Some(against) => {
+            text += &against.describe(&config);
+            (Vec::new(), "Only the reload itself finds out:") // the running daemon hands it over
         }
-    }
+        None => (taken, "Only a start finds out:"),
+    };
+    list(&mut text, "Warnings:", &warnings);
+    list(&mut text, "In use by a hertzd that runs, so a second one could not be started now; a reload can:", &taken);
+    list(&mut text, finds_out, &unknown);
     print(&text)?;
     if too_much.is_empty() { Ok(()) } else { Err(Stop::TooMuch(too_much.join("; "))) }
+}
+
+fn list(text: &mut String, heading: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        let _ = writeln!(text, "\n{heading}\n  {}", lines.join("\n  "));
+    }
 }
 
 /// The deadlines that a CPU cannot hold, with the sum; `None`: there is none.

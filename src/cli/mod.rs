@@ -2,6 +2,7 @@
 //!
 //! The result of a command goes to stdout; messages about it go to stderr.
 
+mod against;
 mod app;
 mod check;
 mod devices;

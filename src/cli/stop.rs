@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 /// It ran, but not everything that was asked for happened.
-const UNWELL: u8 = 1;
+pub(super) const UNWELL: u8 = 1;
 /// The command line was wrong.
 pub(super) const USAGE: u8 = 64;
 /// No daemon answers.

@@ -2,11 +2,11 @@
 //!
 //! Filled before the configuration is read; nothing here runs later, and no clock is read.
 
+use super::blueprint::Blueprint;
 use super::key::{Key, Value};
 use super::keys::TASK_KEYS;
 use super::section::Section;
 use crate::task::Task;
-use crate::time::Span;
 use serde::de::{self, DeserializeOwned, Deserializer, Visitor};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -86,7 +86,7 @@ impl Kinds {
                 Some(fields) => fields.contains(&key),
                 None => !common(key),
             })?;
-            Some(Blueprint::new(move || Ok(Box::new(task))))
+            Some(Blueprint::built(task))
         };
         self.add(Kind { open: fields.is_none(), ..Kind::new(name, about, keys, parse) })
     }
@@ -155,67 +155,6 @@ impl fmt::Debug for Kind {
         f.debug_struct("Kind").field("name", &self.name).field("keys", &self.keys).finish_non_exhaustive()
     }
 }
-
-/// What makes a task: files are opened and buffers allocated here.
-type Build = Box<dyn FnOnce() -> Result<Box<dyn Task>, BuildError> + Send>;
-
-/// A task that has been parsed and checked, but not built: nothing is open yet.
-pub struct Blueprint {
-    build: Option<Build>,
-    run: Vec<Span>,
-}
-
-impl Blueprint {
-    /// A blueprint that `build` turns into a task.
-    pub fn new(build: impl FnOnce() -> Result<Box<dyn Task>, BuildError> + Send + 'static) -> Self {
-        Self { build: Some(Box::new(build)), run: Vec::new() }
-    }
-
-    /// Says how long the ticks are known to take, cycled; `simulate` goes by it unless the configuration says more.
-    #[must_use]
-    pub fn taking(self, run: Vec<Span>) -> Self {
-        Self { run, ..self }
-    }
-
-    /// How long the ticks are known to take, cycled; empty when that is not known.
-    pub fn run(&self) -> &[Span] {
-        &self.run
-    }
-
-    /// Builds the task; once.
-    ///
-    /// # Errors
-    /// What could not be opened, and why; or that it has been built before.
-    pub fn build(&mut self) -> Result<Box<dyn Task>, BuildError> {
-        match self.build.take() {
-            Some(build) => build(),
-            None => Err(BuildError { key: "kind", message: "this task has been built already".into() }),
-        }
-    }
-}
-
-impl fmt::Debug for Blueprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Blueprint").field("run", &self.run).finish_non_exhaustive()
-    }
-}
-
-/// Why a task could not be built. It is reported at `key` in the task's section.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BuildError {
-    /// The key of the section that is to blame.
-    pub key: &'static str,
-    /// What was attempted, on what, the system's reason, the remedy.
-    pub message: String,
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.key, self.message)
-    }
-}
-
-impl std::error::Error for BuildError {}
 
 /// The fields that serde's derive lists for `T`; `None` when `T` does not read a plain struct.
 fn fields_of<T: DeserializeOwned>() -> Option<&'static [&'static str]> {

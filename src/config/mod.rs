@@ -20,6 +20,7 @@
 //! Runs on the main thread or the builder, never on a hot thread; reads no clock. It asks the machine only for the files
 //! themselves: the CPUs are passed in as [`Facts`].
 
+mod blueprint;
 mod choices;
 mod describe;
 mod error;
@@ -43,12 +44,13 @@ mod types;
 mod value;
 mod worker;
 
+pub use blueprint::{Blueprint, BuildError, Preview};
 pub use choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 pub use error::{Origin, Problem, Problems};
 pub use getters::NumberOrName;
 pub use key::{Absent, Key, Needs, Rule, Value, words};
 pub use keys::{TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
-pub use kinds::{Blueprint, BuildError, Kind, Kinds, Parse};
+pub use kinds::{Kind, Kinds, Parse};
 pub use limits::refuse_value_name;
 pub(crate) use meant::suggestion;
 pub(crate) use record::{Conflict, share};

@@ -1,10 +1,11 @@
 //! The rules of `[task.NAME]`.
 
+use super::blueprint::Blueprint;
 use super::choices::OnError;
 use super::identity::identity;
 use super::key::Key;
 use super::keys::*;
-use super::kinds::{Blueprint, Kind, Kinds};
+use super::kinds::{Kind, Kinds};
 use super::meant::did_you_mean;
 use super::record::RecordConfig;
 use super::section::Section;

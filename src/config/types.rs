@@ -1,8 +1,8 @@
 //! A configuration that holds valid values only.
 
+use super::blueprint::Blueprint;
 use super::choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 use super::error::Origin;
-use super::kinds::Blueprint;
 use super::record::RecordConfig;
 use crate::channels::Queue;
 use crate::pacing::{Overrun, Rate};

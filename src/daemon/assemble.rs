@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::plan;
-use crate::channels::{self, RowSender};
+use crate::channels::{self, RowSender, Shape};
 use crate::config::{
     Config, Conflict, OnError, Problems, RecordConfig, RecordFormat, TaskConfig, refuse_value_name, share,
 };
@@ -13,6 +13,7 @@ use crate::sys::clock::KernelClock;
 use crate::task::Column;
 use crate::worker::Slot;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 /// A task that has been built and does not run yet.
@@ -56,11 +57,31 @@ pub(super) fn assemble(
 }
 
 /// Shares the files that tasks record to by different paths, which only the file system shows to be the same.
-fn share_recordings(tasks: &mut [TaskConfig]) -> Option<Problems> {
+pub(super) fn share_recordings(tasks: &mut [TaskConfig]) -> Option<Problems> {
     let records = tasks.iter_mut().map(|TaskConfig { name, record, .. }| (name.as_str(), record.as_mut()));
     let conflicts = share(records, Identity::of).into_iter();
     let problem = |Conflict { task, key, message, .. }| Problems::at(&tasks[task].section, key, message);
     conflicts.map(problem).reduce(Problems::and)
+}
+
+/// What the task has to record. Refuses what the section alone does not show.
+pub(super) fn content(config: &TaskConfig, columns: Vec<Column>, shape: Option<&Shape>) -> Result<Content, Problems> {
+    // A kind of a user's own names its values only now.
+    if let Some((name, problem)) = columns.iter().find_map(|Column { name, .. }| Some((name, refuse_value_name(name)?)))
+    {
+        let text = format!("its value {name:?} {problem}");
+        return Err(Problems::at(&config.section, "kind", text));
+    }
+    if config.record.is_none() && columns.is_empty() && config.section.has("queue") {
+        let text = "has no effect: the task has no values and no recording; remove it";
+        return Err(Problems::at(&config.section, "queue", text));
+    }
+    Ok(Content { task: config.name.clone(), columns, format: shape.map(|shape| shape.format.clone()) })
+}
+
+pub(super) fn not_recorded(config: &TaskConfig, record: &RecordConfig, error: &io::Error) -> Problems {
+    let path = record.path.display();
+    Problems::at(&config.section, "record", format_args!("cannot record to {path}: {error}"))
 }
 
 fn assemble_one(
@@ -70,29 +91,12 @@ fn assemble_one(
     recordings: &mut Recordings,
 ) -> Result<Built, Problems> {
     let mut task = config.blueprint.build().map_err(|error| Problems::at(&config.section, error.key, error.message))?;
-    let columns = task.columns();
-    let shape = task.stream();
-    let format = shape.as_ref().map(|shape| shape.format.clone());
-    let content = Content { task: config.name.clone(), columns, format };
-    let open = |record: &RecordConfig| {
-        recordings.open(record, &content).map_err(|error| {
-            let path = record.path.display();
-            Problems::at(&config.section, "record", format_args!("cannot record to {path}: {error}"))
-        })
-    };
-    // A kind of a user's own names its values only now.
-    if let Some((name, problem)) =
-        content.columns.iter().find_map(|Column { name, .. }| Some((name, refuse_value_name(name)?)))
-    {
-        let text = format!("its value {name:?} {problem}");
-        return Err(Problems::at(&config.section, "kind", text));
-    }
+    let (columns, shape) = (task.columns(), task.stream());
+    let content = content(config, columns, shape.as_ref())?;
+    let open =
+        |record: &RecordConfig| recordings.open(record, &content).map_err(|error| not_recorded(config, record, &error));
     let recording = config.record.as_ref().map(open).transpose()?;
     let columns = content.columns.len();
-    if recording.is_none() && columns == 0 && config.section.has("queue") {
-        let text = "has no effect: the task has no values and no recording; remove it";
-        return Err(Problems::at(&config.section, "queue", text));
-    }
     let values = vec![f64::NAN; columns];
     let mut rows: Option<RowSender> = None;
     let mut output = None;

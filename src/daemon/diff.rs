@@ -15,6 +15,12 @@ pub(crate) struct Sections {
     pub workers: BTreeMap<String, String>,
     /// A digest of what `[task.NAME]` says, and the task's worker.
     pub tasks: BTreeMap<String, (String, String)>,
+    /// A digest of what each key of `[worker.NAME]` says, by name of the worker and key.
+    #[serde(default)]
+    pub worker_keys: BTreeMap<String, BTreeMap<String, String>>,
+    /// The same of `[task.NAME]`.
+    #[serde(default)]
+    pub task_keys: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl Sections {
@@ -32,8 +38,22 @@ impl Sections {
             let worker = config.workers[task.worker].name.clone();
             (task.name.clone(), (digest(&task.identity), worker))
         };
-        Self { workers: workers.collect(), tasks: config.tasks.iter().map(task).collect() }
+        Self {
+            workers: workers.collect(),
+            tasks: config.tasks.iter().map(task).collect(),
+            worker_keys: config.workers.iter().map(|worker| (worker.name.clone(), keys(&worker.identity))).collect(),
+            task_keys: config.tasks.iter().map(|task| (task.name.clone(), keys(&task.identity))).collect(),
+        }
     }
+}
+
+/// A digest of each line of an identity, `key = value`, by its key.
+fn keys(identity: &str) -> BTreeMap<String, String> {
+    identity
+        .lines()
+        .filter_map(|line| line.split_once(" = "))
+        .map(|(key, value)| (key.to_owned(), digest(value)))
+        .collect()
 }
 
 /// Tells texts apart without showing them: everyone may read the status socket, but not every configuration. The same for
@@ -117,6 +137,7 @@ mod tests {
                 .iter()
                 .map(|(name, text, worker)| (name.to_string(), (text.to_string(), worker.to_string())))
                 .collect(),
+            ..Sections::default()
         }
     }
 

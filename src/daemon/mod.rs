@@ -14,6 +14,7 @@
 //! | `metrics_thread`, `recorder_thread`, `tick_feed`, `tick_trace` | the threads that take what the workers send |
 //! | `status_socket`, `summary`, `reloads` | what others can see of it |
 //! | `plan`, `simulate` | schedules; the same on the virtual clock |
+//! | `look` | before the start: what it would open |
 //! | `capacity` | before the start: whether the deadlines can hold |
 //!
 //! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
@@ -29,6 +30,7 @@ mod diff;
 mod ending;
 mod failure;
 mod finish;
+mod look;
 mod metrics_thread;
 mod plan;
 mod recorder_thread;
@@ -46,8 +48,9 @@ mod watch;
 
 pub use builder::Loader;
 pub(crate) use capacity::{Capacity, Finding, capacities};
-pub(crate) use diff::{Diff, Sections};
+pub(crate) use diff::{Change, Diff, Sections};
 pub(crate) use failure::Failure;
+pub(crate) use look::{Looked, look};
 pub use requests::Requests;
 pub(crate) use run::Progress;
 pub use run::{Connections, Options, run};

@@ -5,7 +5,7 @@
 //! and waits up to 0.2 s for a lock.
 
 use crate::sys::clock::pause;
-use crate::sys::lock;
+use crate::sys::lock::{self, Holder};
 use crate::time::Span;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
@@ -103,7 +103,7 @@ impl Claim {
         put_aside()?;
         let found = fs::metadata(path);
         if found.as_ref().is_ok_and(|found| !found.is_file()) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+            return Err(no_file());
         }
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         locked(&file)?;
@@ -144,9 +144,19 @@ fn locked(file: &File) -> io::Result<()> {
         }
         pause(BETWEEN);
     }
-    let holder = holder.unwrap_or_else(|| "another process".to_owned());
+    Err(in_use(holder.as_ref()))
+}
+
+/// Another process has locked the file.
+pub(crate) fn in_use(holder: Option<&Holder>) -> io::Error {
+    let holder = holder.map_or_else(|| "another process".to_owned(), Holder::to_string);
     let text = format!("in use by {holder}; stop that process, or record to another file");
-    Err(io::Error::new(io::ErrorKind::WouldBlock, text))
+    io::Error::new(io::ErrorKind::WouldBlock, text)
+}
+
+/// What is at the path cannot be written to.
+pub(super) fn no_file() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
 /// The folder that a path is in.

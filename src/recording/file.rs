@@ -5,7 +5,7 @@ use super::claim::{Claim, FileId};
 use super::content::Content;
 use super::ledger::{Ledger, WriteCounts};
 use super::progress::returned;
-use super::rotation;
+use super::{lines, rotation};
 use crate::config::RecordConfig;
 use crate::time::{Instant, Span};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,9 +19,6 @@ use tracing::{debug, info, warn};
 
 /// How often the path is checked, and how often something that failed is tried again.
 const CHECK_EVERY: Span = Span::from_seconds(1);
-
-/// A file without a line break in this many bytes at its end is no recording of lines.
-const LONGEST_LINE: u64 = 1 << 20;
 
 /// Bytes that are written at a time, so that a slow disk shows its progress.
 const PIECE: usize = 64 << 10;
@@ -203,38 +200,12 @@ impl RecordingFile {
         self.open.as_ref().map(|open| &open.claim).or(self.claim.as_ref())
     }
 
-    /// Where the last whole line of a file with this header ends. No more than the header and the end are read.
+    /// Where the last whole line of a file with this header ends.
     ///
     /// # Errors
     /// The file holds something else; or the system's reason.
     pub(super) fn last_line_end(&self, header: &[u8]) -> io::Result<u64> {
-        let Some(claim) = self.claim() else { return Ok(0) };
-        let length = claim.file.metadata()?.len();
-        if length == 0 {
-            return Ok(0);
-        }
-        let from = length.saturating_sub(LONGEST_LINE);
-        let mut end = vec![0; usize::try_from(length - from).unwrap_or_default()];
-        // Otherwise it stays zeros.
-        if self.begins_with(header)? {
-            claim.file.read_exact_at(&mut end, from)?;
-        }
-        let newline = end.iter().rposition(|byte| *byte == b'\n');
-        newline.map(|newline| from + newline as u64 + 1).ok_or_else(|| {
-            let text = "it exists and holds something else; move it away, or record to another file";
-            io::Error::new(io::ErrorKind::AlreadyExists, text)
-        })
-    }
-
-    /// Whether the file begins with these bytes.
-    fn begins_with(&self, bytes: &[u8]) -> io::Result<bool> {
-        let Some(claim) = self.claim() else { return Ok(false) };
-        let mut found = vec![0; bytes.len()];
-        match claim.file.read_exact_at(&mut found, 0) {
-            Ok(()) => Ok(found == bytes),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.claim().map_or(Ok(0), |claim| lines::last_line_end(&claim.file, header))
     }
 
     /// Whether the file is so old that the next one must begin.

@@ -16,6 +16,8 @@ mod csv;
 mod file;
 mod layout;
 mod ledger;
+mod lines;
+mod look;
 #[cfg(feature = "mcap")]
 mod mcap;
 mod progress;
@@ -30,8 +32,9 @@ mod tests;
 mod wav;
 mod writer;
 
-pub(crate) use claim::Identity;
+pub(crate) use claim::{Identity, in_use};
 pub(crate) use content::{Content, RecordedTick};
+pub(crate) use look::{Seen, look};
 pub(crate) use progress::progress;
 pub(crate) use recorder::{OutputState, Recorder, TaskOutput};
 pub(crate) use recordings::Recordings;

@@ -1,22 +1,43 @@
 //! Which process has locked a file, for an error message. Reads `/proc`.
 
+use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 
 /// How often `/proc/locks` is read before the holder counts as unseen.
 const LOOKS: u32 = 20;
 
-/// The process that holds a lock on the file, by name and number: `hertzd (pid 1234)`. `None`: there is none any more, or it
-/// cannot be seen from here.
-pub(crate) fn holder(file: &Metadata) -> Option<String> {
-    // The kernel hands the list over in pieces. Locks that come and go meanwhile move the others, so a piece may leave one out.
-    (0..LOOKS).find_map(|_| look(file))
+/// A process that has locked a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) name: String,
+    pub(crate) pid: u32,
 }
 
-fn look(file: &Metadata) -> Option<String> {
-    let pid = find(&fs::read_to_string("/proc/locks").ok()?, file.dev(), file.ino())?;
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(format!("{} (pid {pid})", name.trim_end()))
+/// `hertzd (pid 1234)`.
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (pid {})", self.name, self.pid)
+    }
+}
+
+impl Holder {
+    /// The process of this number, if it can be seen from here.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        Some(Self { name: name.trim_end().to_owned(), pid })
+    }
+
+    /// Whether it is another process of this program.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.pid != std::process::id() && Self::of(std::process::id()).is_some_and(|own| own.name == self.name)
+    }
+}
+
+/// The process that holds a lock on the file. `None`: there is none any more, or it cannot be seen from here.
+pub(crate) fn holder(file: &Metadata) -> Option<Holder> {
+    // The kernel returns the list in pieces. Locks that come and go meanwhile move the others, so a piece may leave one out.
+    (0..LOOKS).find_map(|_| Holder::of(find(&fs::read_to_string("/proc/locks").ok()?, file.dev(), file.ino())?))
 }
 
 /// The process, in the text of `/proc/locks`. Some file systems have another device number there than `stat` tells, so
@@ -56,6 +77,8 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.try_lock().unwrap();
         let holder = holder(&file.metadata().unwrap()).unwrap();
+        assert!(!holder.is_ours());
+        let holder = holder.to_string();
         assert!(holder.ends_with(&format!(" (pid {})", std::process::id())), "{holder}");
     }
     /// Locks that come and go move the others between the reads that make up one look at `/proc/locks`.

@@ -20,6 +20,7 @@ pub(crate) mod peer;
 pub(crate) mod signals;
 pub(crate) mod thread;
 pub(crate) mod usage;
+pub(crate) mod user;
 #[cfg(feature = "video")]
 pub(crate) mod video;
 

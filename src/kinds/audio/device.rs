@@ -9,10 +9,14 @@
 
 use super::settings::AudioSettings;
 use super::supported;
-use crate::kinds::device::{DeviceId, OpenDevice, Refusal};
+use crate::kinds::device::{DeviceId, OpenDevice, Refusal, Sight, hidden};
+use crate::sys::lock::Holder;
 use alsa::pcm::{Access, Frames, HwParams, IO, PCM};
 use alsa::{Direction, Output, ValueOr};
+use std::cell::RefCell;
 use std::ffi::CString;
+use std::path::PathBuf;
+use std::rc::Rc;
 use std::{fs, io};
 
 /// A PCM that captures.
@@ -53,20 +57,16 @@ pub(super) struct Captured {
 impl Device {
     /// Opens the device with these settings, and starts it.
     pub(super) fn open(settings: &AudioSettings) -> Result<Self, Refusal> {
+        let name = &settings.device;
         // The library's messages go into ours, not to stderr.
         let said = Output::local_error_handler().ok();
-        let reason = |error: &alsa::Error| {
-            let said = said.as_ref().map(|said| said.borrow().to_string()).unwrap_or_default();
-            supported::reason(error, &said)
+        let refuse = |error: alsa::Error| refusal(name, said.as_ref(), &error);
+        let pcm = open_pcm(name, &refuse)?;
+        let mapped = {
+            let (wanted, mapped) = Self::wanted(&pcm, settings, &refuse)?;
+            pcm.hw_params(&wanted).map_err(&refuse)?;
+            mapped
         };
-        let name = &settings.device;
-        let refuse = |error: alsa::Error| match error.errno() {
-            libc::EBUSY => Refusal::in_use("device", format_args!("{name:?}"), [id_of_name(name)]),
-            _ => Refusal::new("device", format!("cannot open {name:?}: {}", reason(&error))),
-        };
-        let c_name = CString::new(name.as_str()).map_err(|_| Refusal::new("device", "must not hold a NUL byte"))?;
-        let pcm = PCM::open(&c_name, Direction::Capture, true).map_err(&refuse)?;
-        let mapped = Self::set_up(&pcm, settings, &refuse)?;
         let (buffer, period) = pcm.get_params().map_err(&refuse)?;
         if settings.buffer_frames(settings.least_buffer) > buffer {
             return Err(Refusal::new("buffer", supported::too_short(settings, buffer)));
@@ -91,8 +91,39 @@ impl Device {
         Ok(Self { pcm, free_running, mapped, frame, buffer, period, heap, fresh: true, ids })
     }
 
-    /// Sets the hardware parameters. Returns whether its memory can be read in place.
-    fn set_up(pcm: &PCM, settings: &AudioSettings, refuse: &impl Fn(alsa::Error) -> Refusal) -> Result<bool, Refusal> {
+    /// What [`open`](Self::open) would find. Opens the device for a moment, unless another program has it, and asks it what it
+    /// supports; none of that is set.
+    pub(super) fn look(settings: &AudioSettings) -> Result<Sight, Refusal> {
+        let name = &settings.device;
+        let id = id_of_name(name);
+        let sight = Sight::of("device", vec![id.clone()]);
+        let said = Output::local_error_handler().ok();
+        let refuse = |error: alsa::Error| refusal(name, said.as_ref(), &error);
+        let pcm = match open_pcm(name, &refuse) {
+            Ok(pcm) => pcm,
+            Err(refusal) => {
+                let node = node_of_name(name);
+                if let Some(hidden) = node.as_ref().and_then(|node| hidden(node, true)) {
+                    return Ok(hidden);
+                }
+                let owner = owner(&id).filter(|_| !refusal.in_use.is_empty());
+                return match owner.filter(Holder::is_ours) {
+                    Some(ours) => Ok(Sight { taken: Some(format!("{name:?} is in use by {ours}")), ..sight }),
+                    None if refusal.in_use.is_empty() => Err(refusal),
+                    None => Err(Refusal { message: refusal.message + " by another program", ..refusal }),
+                };
+            }
+        };
+        Self::wanted(&pcm, settings, &refuse)?;
+        Ok(sight.unknown(format!("whether {name:?} grants the buffer and starts")))
+    }
+
+    /// The hardware parameters that it supports, and whether its memory can be read in place. Sets nothing.
+    fn wanted<'a>(
+        pcm: &'a PCM,
+        settings: &AudioSettings,
+        refuse: &impl Fn(alsa::Error) -> Refusal,
+    ) -> Result<(HwParams<'a>, bool), Refusal> {
         let unfit = |key, message: String| Refusal::new(key, message);
         let wanted = HwParams::any(pcm).map_err(refuse)?;
         let mapped = wanted.test_access(Access::MMapInterleaved).is_ok();
@@ -112,8 +143,7 @@ impl Device {
         let period = period_frames(frames(settings.period), frames(settings.buffer));
         wanted.set_period_size_near(period, ValueOr::Nearest).map_err(refuse)?;
         wanted.set_buffer_size_near(frames(settings.buffer)).map_err(refuse)?;
-        pcm.hw_params(&wanted).map_err(refuse)?;
-        Ok(mapped)
+        Ok((wanted, mapped))
     }
 
     /// What the device has now: one system call for a sound card.
@@ -199,6 +229,33 @@ impl Device {
     }
 }
 
+fn open_pcm(name: &str, refuse: &impl Fn(alsa::Error) -> Refusal) -> Result<PCM, Refusal> {
+    let name = CString::new(name).map_err(|_| Refusal::new("device", "must not hold a NUL byte"))?;
+    PCM::open(&name, Direction::Capture, true).map_err(refuse)
+}
+
+/// Why it could not be opened. `said` is what the library printed.
+fn refusal(name: &str, said: Option<&Rc<RefCell<Output>>>, error: &alsa::Error) -> Refusal {
+    let said = said.map(|said| said.borrow().to_string()).unwrap_or_default();
+    match error.errno() {
+        libc::EBUSY => Refusal::in_use("device", format_args!("{name:?}"), [id_of_name(name)]),
+        _ => Refusal::new("device", format!("cannot open {name:?}: {}", supported::reason(error, &said))),
+    }
+}
+
+/// The process that captures from a sound card's device.
+fn owner(id: &DeviceId) -> Option<Holder> {
+    let pcms = fs::read_to_string("/proc/asound/pcm").ok()?;
+    let status = pcms.lines().find_map(|pcm| {
+        let (card, device) = pcm.split(':').next()?.split_once('-')?;
+        let (card, device): (u32, u32) = (card.parse().ok()?, device.parse().ok()?);
+        let status = format!("/proc/asound/card{card}/pcm{device}c/sub0/status");
+        (id_of_card(card, device).as_ref() == Some(id)).then(|| fs::read_to_string(status).ok())?
+    })?;
+    let pid = status.lines().find_map(|line| line.strip_prefix("owner_pid")?.trim_start().strip_prefix(':'))?;
+    Holder::of(pid.trim().parse().ok()?)
+}
+
 /// The period to ask for: no longer than the task's, a quarter of the buffer at the most, and 16 frames at least, even of a
 /// buffer that is shorter than four of those.
 fn period_frames(wanted: Frames, buffer: Frames) -> Frames {
@@ -213,20 +270,28 @@ fn id_of(pcm: &PCM) -> Option<DeviceId> {
 
 /// The device that a PCM of this name leads to: by its card and device where the name gives them.
 fn id_of_name(name: &str) -> DeviceId {
-    let node = || {
-        let (_, arguments) = name.split_once(':')?;
-        let argument = |key: &str, index| {
-            let named = arguments.split(',').find_map(|argument| argument.strip_prefix(key)?.strip_prefix('='));
-            named.or_else(|| arguments.split(',').nth(index).filter(|argument| !argument.contains('=')))
-        };
-        let card = alsa::Card::from_str(&CString::new(argument("CARD", 0)?).ok()?).ok()?;
-        id_of_card(u32::try_from(card.get_index()).ok()?, argument("DEV", 1).unwrap_or("0").parse().ok()?)
+    let id = || Some(DeviceId::of(&fs::metadata(node_of_name(name)?).ok()?));
+    id().unwrap_or_else(|| DeviceId::Named(name.to_owned()))
+}
+
+/// The node of a sound card that a PCM of this name leads to.
+fn node_of_name(name: &str) -> Option<PathBuf> {
+    let (_, arguments) = name.split_once(':')?;
+    let argument = |key: &str, index| {
+        let named = arguments.split(',').find_map(|argument| argument.strip_prefix(key)?.strip_prefix('='));
+        named.or_else(|| arguments.split(',').nth(index).filter(|argument| !argument.contains('=')))
     };
-    node().unwrap_or_else(|| DeviceId::Named(name.to_owned()))
+    let card = alsa::Card::from_str(&CString::new(argument("CARD", 0)?).ok()?).ok()?;
+    let device = argument("DEV", 1).unwrap_or("0").parse().ok()?;
+    Some(node_of_card(u32::try_from(card.get_index()).ok()?, device))
+}
+
+fn node_of_card(card: u32, device: u32) -> PathBuf {
+    format!("/dev/snd/pcmC{card}D{device}c").into()
 }
 
 fn id_of_card(card: u32, device: u32) -> Option<DeviceId> {
-    fs::metadata(format!("/dev/snd/pcmC{card}D{device}c")).ok().as_ref().map(DeviceId::of)
+    fs::metadata(node_of_card(card, device)).ok().as_ref().map(DeviceId::of)
 }
 
 fn system(error: alsa::Error) -> io::Error {

@@ -89,5 +89,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         section.problem_with_help(&BUFFER, "must be at most 16 MB", help);
     }
     let label = Label::new(format!("audio device {}", settings.device), section.name());
-    Some(Blueprint::new(move || Ok(Box::new(Audio::open(label, settings)?) as Box<dyn Task>)))
+    let looked = (label.clone(), settings.clone());
+    let build = move || Ok(Box::new(Audio::open(label, settings)?) as Box<dyn Task>);
+    Some(Blueprint::new(build).looking(move || Audio::look(&looked.0, &looked.1)))
 }

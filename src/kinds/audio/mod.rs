@@ -18,8 +18,8 @@ pub(super) use keys::kind;
 pub(super) use list::list;
 
 use crate::channels::{BlockSender, Format, Head, Shape};
-use crate::config::BuildError;
-use crate::kinds::device::{Label, Reconnecting, Stalled, is_gone};
+use crate::config::{BuildError, Preview};
+use crate::kinds::device::{Label, Reconnecting, Stalled, is_gone, preview};
 use crate::sys::clock::KernelClock;
 use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Clock, Instant, Span};
@@ -78,6 +78,12 @@ impl Audio {
         })
     }
 
+    /// What `open` would find.
+    fn look(label: &Label, settings: &AudioSettings) -> Result<Preview, BuildError> {
+        let preview = preview(label, settings.missing, Device::look(settings))?;
+        Ok(Preview { columns: Some(columns()), stream: Some(shape(settings)), ..preview })
+    }
+
     /// Gives up a failed device, to be reopened, and explains its error. `unheard`: it failed before its first frame was taken.
     fn failed(&mut self, error: &io::Error, unheard: bool) -> TickError {
         self.device.lose();
@@ -95,20 +101,29 @@ impl Audio {
     }
 }
 
+fn columns() -> Vec<Column> {
+    let column = |(name, unit): (&str, &str)| Column { name: name.into(), unit: unit.into() };
+    [("frames", ""), ("xruns", ""), ("rms", "FS"), ("peak", "FS"), ("drift-ppm", "ppm")].map(column).into()
+}
+
+/// The sound, as it is recorded.
+#[expect(clippy::cast_precision_loss, reason = "a usual pace, rounded where it must be")]
+fn shape(settings: &AudioSettings) -> Shape {
+    let (format, frame) = (settings.format, settings.frame_bytes());
+    Shape {
+        format: Format::Audio(format),
+        largest: settings.largest_take() * frame,
+        bytes_per_second: f64::from(format.rate) * frame as f64,
+    }
+}
+
 impl Task for Audio {
     fn columns(&self) -> Vec<Column> {
-        let column = |(name, unit): (&str, &str)| Column { name: name.into(), unit: unit.into() };
-        [("frames", ""), ("xruns", ""), ("rms", "FS"), ("peak", "FS"), ("drift-ppm", "ppm")].map(column).into()
+        columns()
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a usual pace, rounded where it must be")]
     fn stream(&self) -> Option<Shape> {
-        let (format, frame) = (self.settings.format, self.settings.frame_bytes());
-        Some(Shape {
-            format: Format::Audio(format),
-            largest: self.settings.largest_take() * frame,
-            bytes_per_second: f64::from(format.rate) * frame as f64,
-        })
+        Some(shape(&self.settings))
     }
 
     fn connect(&mut self, blocks: BlockSender) {

@@ -1,10 +1,11 @@
-//! What the kinds that use a device share: a device that comes and goes, who may open it and who has it, and one that
-//! gives nothing.
+//! What the kinds that use a device share: a device that comes and goes, who may open it and who has it, a look at one
+//! beforehand, and one that gives nothing.
 
 pub(crate) mod access;
 mod found;
 mod held;
 mod id;
+mod look;
 mod reconnecting;
 mod refusal;
 mod reopen;
@@ -13,6 +14,7 @@ mod stalled;
 pub(crate) use found::{FoundDevice, Roots, file_names, first_line, numbered, quoted, task_name};
 pub(crate) use held::Exchange;
 pub(crate) use id::{DeviceId, OpenDevice};
+pub(crate) use look::{Sight, hidden, preview};
 #[cfg(feature = "audio")]
 pub(crate) use reconnecting::is_gone;
 pub(crate) use reconnecting::{First, Missing, Reconnecting};

@@ -95,7 +95,9 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let names = names(section, &lines, edges.is_some())?;
     let wanted = GpioSettings { chip, lines, edges, bias: bias?, active_low: active_low?, debounce, room: room? };
     let label = Label::new("GPIO lines", section.name());
-    Some(Blueprint::new(move || Ok(Box::new(Gpio::open(label, names, wanted, missing)?) as Box<dyn Task>)))
+    let looked = (label.clone(), names.clone(), wanted.clone());
+    let build = move || Ok(Box::new(Gpio::open(label, names, wanted, missing)?) as Box<dyn Task>);
+    Some(Blueprint::new(build).looking(move || Gpio::look(&looked.0, &looked.1, &looked.2, missing)))
 }
 
 fn lines(section: &mut Section<'_>) -> Option<Vec<LineId>> {

@@ -3,15 +3,16 @@
 use super::chip::{errno, label, number, open};
 use super::list::chips;
 use super::settings::{GpioSettings, LineId};
-use crate::kinds::device::{DeviceId, OpenDevice, Refusal, Roots};
+use crate::kinds::device::{DeviceId, OpenDevice, Refusal, Roots, Sight, hidden};
 use crate::sys::fd::set_nonblocking;
 use gpiocdev::Request;
 use gpiocdev::chip::Chip;
+use gpiocdev::line::Info;
 use gpiocdev_uapi::v2::{LineValues, get_line_values};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Requested lines, in the order of the configuration.
@@ -32,20 +33,9 @@ impl OpenDevice for LineRequest {
 impl LineRequest {
     /// Finds and requests the lines.
     pub(super) fn open(wanted: &GpioSettings) -> Result<Self, Refusal> {
-        let (chip, offsets) = match &wanted.chip {
-            Some(chip) => {
-                let chip = find(chip).map_err(|message| Refusal::new("chip", message))?;
-                let offsets: Result<Vec<_>, _> = wanted.lines.iter().map(|line| offset(&chip, line)).collect();
-                (chip, offsets.map_err(|message| Refusal::new("lines", message))?)
-            }
-            None => anywhere(&wanted.lines).map_err(|message| Refusal::new("lines", message))?,
-        };
-        if let Some(twice) = (1..offsets.len()).find(|&index| offsets[..index].contains(&offsets[index])) {
-            let message = format!("line {} is line {}, which is named twice", wanted.lines[twice], offsets[twice]);
-            return Err(Refusal::new("lines", message));
-        }
+        let (chip, offsets) = find_lines(wanted)?;
         let mut request = Request::builder();
-        request.on_chip(chip.path()).with_consumer("hertzd").with_lines(&offsets).as_input();
+        request.on_chip(chip.path()).with_consumer(CONSUMER).with_lines(&offsets).as_input();
         request.with_edge_detection(wanted.edges).with_bias(wanted.bias).with_kernel_event_buffer_size(wanted.room);
         if wanted.active_low {
             request.as_active_low();
@@ -84,6 +74,54 @@ impl LineRequest {
     }
 }
 
+/// What [`LineRequest::open`] would find; no line is requested.
+pub(super) fn look(wanted: &GpioSettings) -> Result<Sight, Refusal> {
+    let nodes: Vec<_> = match &wanted.chip {
+        Some(chip) if is_node(chip) => vec![node(chip)],
+        _ => chips(&Roots::under(Path::new("/"))).into_iter().map(|(_, path)| path).collect(),
+    };
+    let (chip, offsets) = match find_lines(wanted) {
+        Ok(found) => found,
+        Err(refusal) => return nodes.iter().find_map(|node| hidden(node, true)).ok_or(refusal),
+    };
+    let used = in_use(&chip, &offsets);
+    let taken = match used.iter().all(|info| info.consumer == CONSUMER) {
+        _ if used.is_empty() => None,
+        true => Some(format!("{} is in use by a hertzd that runs", used_text(&chip, &used))),
+        false => {
+            let mut refusal = used_by_others(&chip, &used);
+            refusal.message += " by another program or driver";
+            return Err(refusal);
+        }
+    };
+    let devices = offsets.iter().map(|&offset| DeviceId::Line(number(&chip), offset)).collect();
+    let sight =
+        Sight::of("lines", devices).unknown(format!("whether {} grants these lines with these settings", chip.name()));
+    Ok(Sight { taken, ..sight })
+}
+
+/// The chip and the lines that are wanted, each once.
+fn find_lines(wanted: &GpioSettings) -> Result<(Chip, Vec<u32>), Refusal> {
+    let (chip, offsets) = match &wanted.chip {
+        Some(chip) => {
+            let chip = find(chip).map_err(|message| Refusal::new("chip", message))?;
+            let offsets: Result<Vec<_>, _> = wanted.lines.iter().map(|line| offset(&chip, line)).collect();
+            (chip, offsets.map_err(|message| Refusal::new("lines", message))?)
+        }
+        None => anywhere(&wanted.lines).map_err(|message| Refusal::new("lines", message))?,
+    };
+    match (1..offsets.len()).find(|&index| offsets[..index].contains(&offsets[index])) {
+        Some(twice) => {
+            let message = format!("line {} is line {}, which is named twice", wanted.lines[twice], offsets[twice]);
+            Err(Refusal::new("lines", message))
+        }
+        None => Ok((chip, offsets)),
+    }
+}
+
+/// What the kernel shows as the consumer of our lines.
+const CONSUMER: &str = "hertzd";
+
 fn io_error(error: gpiocdev_uapi::Error) -> io::Error {
     match error {
         gpiocdev_uapi::Error::Os(errno) => io::Error::from_raw_os_error(errno.0),
@@ -93,9 +131,8 @@ fn io_error(error: gpiocdev_uapi::Error) -> io::Error {
 
 /// The chip with this device file, name or label.
 fn find(wanted: &str) -> Result<Chip, String> {
-    let named = || Path::new("/dev").join(wanted);
-    if wanted.contains('/') || named().exists() {
-        return open(&named()); // an absolute path replaces /dev
+    if is_node(wanted) {
+        return open(&node(wanted));
     }
     let mut found = Vec::new();
     let (seen, refusals) = each(|chip, label| {
@@ -111,6 +148,15 @@ fn find(wanted: &str) -> Result<Chip, String> {
             Err(format!("several GPIO chips have the label {wanted:?}: {}; name one of them", nodes.join(", ")))
         }
     }
+}
+
+/// Whether a chip is named by its device file, and that file.
+fn is_node(wanted: &str) -> bool {
+    wanted.contains('/') || node(wanted).exists()
+}
+
+fn node(wanted: &str) -> PathBuf {
+    Path::new("/dev").join(wanted) // an absolute path replaces /dev
 }
 
 /// The chip that has lines of all these names, and their offsets.
@@ -176,12 +222,7 @@ fn offset(chip: &Chip, line: &LineId) -> Result<u32, String> {
 fn refused(chip: &Chip, offsets: &[u32], error: &gpiocdev::Error) -> Refusal {
     let name = chip.name();
     if errno(error) == Some(libc::EBUSY) {
-        let infos = offsets.iter().filter_map(|&offset| chip.line_info(offset).ok());
-        let used: Vec<_> = infos.filter(|info| info.used).collect();
-        let shown: Vec<_> = used.iter().map(|info| format!("{} ({:?})", info.offset, info.consumer)).collect();
-        let one_of = if used.len() == 1 { "line" } else { "one of the lines" };
-        let devices: Vec<_> = used.iter().map(|info| DeviceId::Line(number(chip), info.offset)).collect();
-        return Refusal::in_use("lines", format_args!("{name}: {one_of} {}", shown.join(", ")), devices);
+        return used_by_others(chip, &in_use(chip, offsets));
     }
     let detail = match errno(error) {
         Some(libc::EINVAL | libc::ENXIO | libc::EOPNOTSUPP) => {
@@ -191,6 +232,24 @@ fn refused(chip: &Chip, offsets: &[u32], error: &gpiocdev::Error) -> Refusal {
     };
     let lines: Vec<_> = offsets.iter().map(u32::to_string).collect();
     Refusal::new("lines", format!("{name} refuses {} {}: {detail}", plural(offsets.len(), "line"), lines.join(", ")))
+}
+
+/// Those of the lines that someone has.
+fn in_use(chip: &Chip, offsets: &[u32]) -> Vec<Info> {
+    let infos = offsets.iter().filter_map(|&offset| chip.line_info(offset).ok());
+    infos.filter(|info| info.used).collect()
+}
+
+fn used_by_others(chip: &Chip, used: &[Info]) -> Refusal {
+    let devices: Vec<_> = used.iter().map(|info| DeviceId::Line(number(chip), info.offset)).collect();
+    Refusal::in_use("lines", used_text(chip, used), devices)
+}
+
+/// `gpiochip0: line 3 ("button")`.
+fn used_text(chip: &Chip, used: &[Info]) -> String {
+    let shown: Vec<_> = used.iter().map(|info| format!("{} ({:?})", info.offset, info.consumer)).collect();
+    let one_of = if used.len() == 1 { "line" } else { "one of the lines" };
+    format!("{}: {one_of} {}", chip.name(), shown.join(", "))
 }
 
 fn plural(count: usize, word: &str) -> String {

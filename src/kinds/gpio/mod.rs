@@ -15,8 +15,8 @@ pub(super) use keys::kind;
 pub(super) use list::list;
 
 use crate::channels::{BlockSender, Format, Shape};
-use crate::config::BuildError;
-use crate::kinds::device::{Label, Missing, Reconnecting};
+use crate::config::{BuildError, Preview};
+use crate::kinds::device::{Label, Missing, Reconnecting, preview};
 use crate::task::{Column, Task, Tick, TickError};
 use edges::{Edges, SAMPLE};
 use lines::LineRequest;
@@ -39,22 +39,21 @@ impl Gpio {
         let lines = Reconnecting::open(label, missing, move || LineRequest::open(&wanted))?;
         Ok(Self { lines, names, edges, blocks: None })
     }
+
+    /// What `open` would find.
+    fn look(label: &Label, names: &[String], wanted: &GpioSettings, missing: Missing) -> Result<Preview, BuildError> {
+        let (edges, preview) = (wanted.edges.is_some(), preview(label, missing, lines::look(wanted))?);
+        Ok(Preview { columns: Some(all_columns(names, edges)), stream: edges.then(stream), ..preview })
+    }
 }
 
 impl Task for Gpio {
     fn columns(&self) -> Vec<Column> {
-        let column = |name: String| Column { name, unit: String::new() };
-        columns(&self.names, self.edges.is_some()).into_iter().map(column).collect()
+        all_columns(&self.names, self.edges.is_some())
     }
 
     fn stream(&self) -> Option<Shape> {
-        let columns = ["line", "level"].map(|name| Column { name: name.into(), unit: String::new() });
-        #[expect(clippy::cast_precision_loss, reason = "a few bytes")]
-        self.edges.is_some().then(|| Shape {
-            format: Format::Samples(columns.into()),
-            largest: edges::BATCH * SAMPLE,
-            bytes_per_second: EDGES_PER_SECOND * SAMPLE as f64,
-        })
+        self.edges.is_some().then(stream)
     }
 
     fn connect(&mut self, blocks: BlockSender) {
@@ -76,6 +75,24 @@ impl Task for Gpio {
             edges.report(counts);
         }
         Ok(())
+    }
+}
+
+fn column(name: impl Into<String>) -> Column {
+    Column { name: name.into(), unit: String::new() }
+}
+
+fn all_columns(names: &[String], edges: bool) -> Vec<Column> {
+    columns(names, edges).into_iter().map(column).collect()
+}
+
+/// The edges, as they are recorded.
+#[expect(clippy::cast_precision_loss, reason = "a few bytes")]
+fn stream() -> Shape {
+    Shape {
+        format: Format::Samples(["line", "level"].map(column).into()),
+        largest: edges::BATCH * SAMPLE,
+        bytes_per_second: EDGES_PER_SECOND * SAMPLE as f64,
     }
 }
 

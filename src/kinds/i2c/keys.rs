@@ -120,7 +120,9 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let (bus, address, values): (_, u8, _) = (bus?, address?, values?);
     let label = Label::new(format!("chip {address:#04x} on {bus}"), section.name());
     let settings = ChipSettings { bus, address, force: force?, auto_increment: auto_increment?, init, values };
-    Some(Blueprint::new(move || Ok(Box::new(I2c::open(label, settings, missing)?) as Box<dyn Task>)))
+    let looked = (label.clone(), settings.clone());
+    let build = move || Ok(Box::new(I2c::open(label, settings, missing)?) as Box<dyn Task>);
+    Some(Blueprint::new(build).looking(move || I2c::look(&looked.0, &looked.1, missing)))
 }
 
 /// What to write for an address of 8 bits, whose lowest bit tells reading from writing.

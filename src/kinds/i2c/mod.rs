@@ -12,8 +12,8 @@ mod register;
 pub(super) use keys::kind;
 pub(super) use list::list;
 
-use crate::config::BuildError;
-use crate::kinds::device::{Label, Missing, OpenDevice, Reconnecting, Refusal, access};
+use crate::config::{BuildError, Preview};
+use crate::kinds::device::{Label, Missing, OpenDevice, Reconnecting, Refusal, Sight, access, hidden, preview};
 use crate::sys::i2c::{self, Functions, Piece};
 use crate::task::{Column, Task, Tick, TickError};
 use bus::Bus;
@@ -21,7 +21,7 @@ use register::{ReadPlan, Register};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a task of this kind reads, and how.
 #[derive(Clone, Debug)]
@@ -32,6 +32,16 @@ struct ChipSettings {
     auto_increment: bool,
     init: Vec<Vec<u8>>,
     values: Vec<Register>,
+}
+
+impl ChipSettings {
+    fn node(&self) -> Result<PathBuf, String> {
+        self.bus.node(Path::new("/sys"), Path::new("/dev"))
+    }
+}
+
+fn columns(values: &[Register]) -> Vec<Column> {
+    values.iter().map(|value| Column { name: value.name.clone(), unit: value.unit.clone() }).collect()
 }
 
 /// A chip whose registers are read.
@@ -46,12 +56,17 @@ impl I2c {
         let open = move || Chip::open(&settings).map_err(|message| Refusal::new("bus", message));
         Ok(Self { chip: Reconnecting::open(label, missing, open)?, values })
     }
+
+    /// What `open` would find.
+    fn look(label: &Label, settings: &ChipSettings, missing: Missing) -> Result<Preview, BuildError> {
+        let looked = Chip::look(settings).map_err(|message| Refusal::new("bus", message));
+        Ok(Preview { columns: Some(columns(&settings.values)), ..preview(label, missing, looked)? })
+    }
 }
 
 impl Task for I2c {
     fn columns(&self) -> Vec<Column> {
-        let column = |value: &Register| Column { name: value.name.clone(), unit: value.unit.clone() };
-        self.values.iter().map(column).collect()
+        columns(&self.values)
     }
 
     fn tick(&mut self, _: &Tick, values: &mut [f64]) -> Result<(), TickError> {
@@ -88,9 +103,32 @@ impl OpenDevice for Chip {}
 
 impl Chip {
     fn open(settings: &ChipSettings) -> Result<Self, String> {
-        let path = settings.bus.node(Path::new("/sys"), Path::new("/dev"))?;
+        let path = settings.node()?;
         let shown = path.display();
-        let bus = access::open(&path).map_err(|reason| match path.exists() {
+        let mut chip = Self::choose(settings, &path)?;
+        for bytes in &settings.init {
+            chip.write(bytes).map_err(|error| chip.refused("write init to", &shown, &error))?;
+        }
+        // A bus opens without its chip; only a read shows whether one answers.
+        chip.read().map_err(|error| chip.refused("read", &shown, &error))?;
+        Ok(chip)
+    }
+
+    /// What [`open`](Self::open) would find; nothing is sent over the bus.
+    fn look(settings: &ChipSettings) -> Result<Sight, String> {
+        let path = settings.node()?;
+        if let Some(hidden) = hidden(&path, true) {
+            return Ok(hidden);
+        }
+        Self::choose(settings, &path)?;
+        let unknown = format!("whether a chip answers at {:#04x} on {}", settings.address, path.display());
+        Ok(Sight::default().unknown(unknown))
+    }
+
+    /// Opens the bus, and plans how the chip is read.
+    fn choose(settings: &ChipSettings, path: &Path) -> Result<Self, String> {
+        let shown = path.display();
+        let bus = access::open(path).map_err(|reason| match path.exists() {
             true => reason,
             false => format!("{reason}; is the module i2c-dev loaded (`modprobe i2c-dev`)?"),
         })?;
@@ -108,13 +146,7 @@ impl Chip {
             .map_err(|reason| format!("{shown}: {reason}"))?;
         let combined = functions.has(Functions::I2C);
         let buffer = vec![0; room].into_boxed_slice();
-        let mut chip = Self { bus, address, combined, pieces: pieces.into(), positions: positions.into(), buffer };
-        for bytes in &settings.init {
-            chip.write(bytes).map_err(|error| chip.refused("write init to", &shown, &error))?;
-        }
-        // A bus opens without its chip; only a read shows whether one answers.
-        chip.read().map_err(|error| chip.refused("read", &shown, &error))?;
-        Ok(chip)
+        Ok(Self { bus, address, combined, pieces: pieces.into(), positions: positions.into(), buffer })
     }
 
     fn refused(&self, what: &str, bus: &dyn std::fmt::Display, error: &io::Error) -> String {

@@ -2,7 +2,7 @@
 
 use super::Load;
 use super::settings::{Effect, Fault, LoadSettings, Mode};
-use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
+use crate::config::{Blueprint, Key, Kind, Preview, Rule, Section, Value, words};
 use crate::sys::clock::KernelClock;
 use crate::task::Task;
 use crate::time::Span;
@@ -76,5 +76,6 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let known = if section.has(&RUN) { run.clone() } else { Vec::new() };
     let settings = LoadSettings { run, mode: mode?, fault };
     let build = move || Ok(Box::new(Load::new(settings, KernelClock::monotonic())) as Box<dyn Task>);
-    Some(Blueprint::new(build).taking(known))
+    let preview = || Ok(Preview { columns: Some(Vec::new()), ..Preview::default() });
+    Some(Blueprint::new(build).looking(preview).taking(known))
 }

@@ -6,9 +6,10 @@
 use super::find::{self, ByName, Candidate, Class};
 use super::iio::{self, file_error};
 use super::settings::BufferSettings;
-use crate::kinds::device::{DeviceId, OpenDevice, Refusal, file_names, first_line, numbered};
+use crate::kinds::device::{DeviceId, OpenDevice, Refusal, Sight, file_names, first_line, hidden, numbered};
 use crate::kinds::layout::{SampleLayout, positions};
 use crate::sys::clock::{KernelClock, utc_offset};
+use crate::sys::user::{Access, access};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -60,26 +61,19 @@ impl Buffer {
 
     /// Finds the device, sets it up and switches its buffer on.
     pub(super) fn open(wanted: &ByName, settings: &BufferSettings, sys: &Path, dev: &Path) -> Result<Self, Refusal> {
-        let device = find::find(Class::Iio, sys, wanted)?;
-        let at = |key: &'static str| move |message: String| Refusal::new(key, message);
+        let (device, elements) = find_with_buffer(wanted, sys)?;
         let folder = &device.folder;
-        let elements = folder.join("scan_elements");
-        if !elements.is_dir() {
-            let message =
-                format!("the IIO device {:?} has no buffer; without buffered = true it is polled", wanted.name);
-            return Err(Refusal::new("buffered", message));
-        }
         let file = open_device(&dev.join(&device.node))?;
         // An open device belongs to one program alone, so no other changes it now. It may have been left switched on.
         let enable = folder.join("buffer/enable");
         set(&enable, "0").map_err(at("buffered"))?;
-        let trigger = set_trigger(&device, settings, sys).map_err(at("trigger"))?;
-        let channels = set_channels(&elements, &settings.channels).map_err(at("channels"))?;
-        let frequency = set_frequency(folder, trigger.as_deref(), &channels, settings.sampling_frequency)
-            .map_err(at("sampling-frequency"))?;
+        let Prepared { trigger, channels, frequency } = prepare(&device, &elements, settings, sys, set)?;
+        let is_off = |channel: &&String| first_line(&elements.join(format!("{channel}_en"))).as_deref() != Some("1");
+        if let Some(channel) = channels.iter().find(is_off) {
+            return Err(at("channels")(format!("the device does not capture {channel:?} together with the others")));
+        }
         let clock_offset = set_clock(folder);
         let length = settings.length.next_power_of_two();
-        set(&folder.join("buffer/length"), &length.to_string()).map_err(at("buffer-length"))?;
         // Every sample can be read as soon as it comes.
         let _ = set(&folder.join("buffer/watermark"), "1");
 
@@ -110,6 +104,78 @@ impl Buffer {
         })?;
         Ok(buffer)
     }
+}
+
+/// A function that makes an attribute have this text.
+type Set = fn(&Path, &str) -> Result<(), String>;
+
+/// What is set before the buffer is switched on.
+struct Prepared {
+    trigger: Option<PathBuf>,
+    channels: Vec<String>,
+    frequency: Option<f64>, // in use, if known
+}
+
+/// Sets trigger, channels, frequency and length by `set`.
+fn prepare(
+    device: &Candidate,
+    elements: &Path,
+    settings: &BufferSettings,
+    sys: &Path,
+    set: Set,
+) -> Result<Prepared, Refusal> {
+    let folder = &device.folder;
+    let trigger = set_trigger(device, settings, sys, set).map_err(at("trigger"))?;
+    let channels = set_channels(elements, &settings.channels, set).map_err(at("channels"))?;
+    let frequency = set_frequency(folder, trigger.as_deref(), &channels, settings.sampling_frequency, set)
+        .map_err(at("sampling-frequency"))?;
+    let length = settings.length.next_power_of_two();
+    set(&folder.join("buffer/length"), &length.to_string()).map_err(at("buffer-length"))?;
+    Ok(Prepared { trigger, channels, frequency })
+}
+
+fn at(key: &'static str) -> impl Fn(String) -> Refusal {
+    move |message| Refusal::new(key, message)
+}
+
+/// The device, and the folder of its channels.
+fn find_with_buffer(wanted: &ByName, sys: &Path) -> Result<(Candidate, PathBuf), Refusal> {
+    let device = find::find(Class::Iio, sys, wanted)?;
+    let elements = device.folder.join("scan_elements");
+    if !elements.is_dir() {
+        let message = format!("the IIO device {:?} has no buffer; without buffered = true it is polled", wanted.name);
+        return Err(Refusal::new("buffered", message));
+    }
+    Ok((device, elements))
+}
+
+/// What [`Buffer::open`] would find, and the channels that would be captured. Neither opens the device, which belongs to one
+/// program alone, nor writes an attribute.
+pub(super) fn look(
+    wanted: &ByName,
+    settings: &BufferSettings,
+    sys: &Path,
+    dev: &Path,
+) -> Result<(Sight, Vec<(String, SampleLayout)>), Refusal> {
+    let (device, elements) = find_with_buffer(wanted, sys)?;
+    let there = || channels(wanted, &settings.channels, sys);
+    let node = dev.join(&device.node);
+    if let Some(hidden) = hidden(&node, false) {
+        return Ok((hidden, there()?));
+    }
+    let denied = || io::Error::from_raw_os_error(libc::EACCES);
+    let of_node = match node.metadata() {
+        Ok(_) if access(&node, false) == Access::Denied => Err(denied()),
+        found => found,
+    };
+    let of_node = of_node.map_err(|error| Refusal::new("iio", file_error("open", &node, &error)))?;
+    prepare(&device, &elements, settings, sys, may_set)?;
+    let channels = there()?;
+    for (channel, _) in &channels {
+        iio::conversion(&device.folder, channel).map_err(at("iio"))?;
+    }
+    let unknown = format!("whether {} is free, and its driver captures with these settings", node.display());
+    Ok((Sight::of("iio", vec![DeviceId::of(&of_node)]).unknown(unknown), channels))
 }
 
 /// The channels that would be captured. Changes nothing.
@@ -162,6 +228,19 @@ fn set(path: &Path, wanted: &str) -> Result<(), String> {
     write(path, wanted).map_err(|error| file_error(&format!("write {wanted} to"), path, &error))
 }
 
+/// Whether an attribute could be written, unless it has that text already.
+fn may_set(path: &Path, wanted: &str) -> Result<(), String> {
+    if first_line(path).is_some_and(|text| text == wanted) {
+        return Ok(());
+    }
+    let errno = match path.metadata().map(|_| access(path, true)) {
+        Err(error) => error,
+        Ok(Access::Denied) => io::Error::from_raw_os_error(libc::EACCES),
+        Ok(Access::Granted | Access::ServiceOnly) => return Ok(()),
+    };
+    Err(file_error(&format!("write {wanted} to"), path, &errno))
+}
+
 fn write(path: &Path, text: &str) -> io::Result<()> {
     // One write, whole: that is how the kernel takes an attribute.
     OpenOptions::new().write(true).truncate(true).open(path)?.write_all(text.as_bytes())
@@ -181,7 +260,7 @@ fn names(triggers: &[(String, PathBuf)]) -> String {
 }
 
 /// Sets the trigger, and returns the folder of the one in use, if any.
-fn set_trigger(device: &Candidate, settings: &BufferSettings, sys: &Path) -> Result<Option<PathBuf>, String> {
+fn set_trigger(device: &Candidate, settings: &BufferSettings, sys: &Path, set: Set) -> Result<Option<PathBuf>, String> {
     let current = device.folder.join("trigger/current_trigger");
     let triggers = triggers(sys);
     let folder = |name: &str| triggers.iter().find(|(known, _)| known == name).map(|(_, folder)| folder.clone());
@@ -215,6 +294,7 @@ fn set_frequency(
     trigger: Option<&Path>,
     channels: &[String],
     wanted: Option<f64>,
+    set: Set,
 ) -> Result<Option<f64>, String> {
     let of_a_channel = channels.iter().flat_map(|channel| iio::names(channel, FREQUENCY));
     let paths = trigger
@@ -240,7 +320,7 @@ fn set_frequency(
 const FREQUENCY: &str = "sampling_frequency";
 
 /// Switches the wanted channels on and all others off, and returns those that are on, with the time if there is one.
-fn set_channels(elements: &Path, wanted: &[String]) -> Result<Vec<String>, String> {
+fn set_channels(elements: &Path, wanted: &[String], set: Set) -> Result<Vec<String>, String> {
     let mut there = listed(elements, wanted)?;
     let is_wanted = |channel: &String| channel == TIMESTAMP || wanted.is_empty() || wanted.contains(channel);
     let enable = |channel: &String| elements.join(format!("{channel}_en"));
@@ -255,9 +335,6 @@ fn set_channels(elements: &Path, wanted: &[String]) -> Result<Vec<String>, Strin
             ),
             false => message,
         })?;
-        if first_line(&enable(channel)).as_deref() != Some("1") {
-            return Err(format!("the device does not capture {channel:?} together with the others"));
-        }
     }
     Ok(there)
 }

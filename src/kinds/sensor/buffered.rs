@@ -10,8 +10,8 @@ use super::gaps::Gaps;
 use super::iio;
 use super::settings::BufferSettings;
 use crate::channels::{BlockSender, Format, Head, Shape};
-use crate::config::BuildError;
-use crate::kinds::device::{First, Label, Missing, Reconnecting, Refusal, Stalled};
+use crate::config::{BuildError, Preview};
+use crate::kinds::device::{First, Label, Missing, Reconnecting, Refusal, Stalled, preview};
 use crate::sys::clock::KernelClock;
 use crate::task::{Column, Task, Tick, TickError};
 use crate::time::{Clock, Instant};
@@ -71,9 +71,7 @@ impl Buffered {
                 let there = buffer::channels(&wanted, &settings.channels, &sys)?;
                 there.into_iter().map(|(channel, layout)| (channel, layout.repeat)).collect()
             }
-            First::Missing => {
-                settings.channels.iter().map(|channel| (channel.clone(), iio::usual_count(channel))).collect()
-            }
+            First::Missing => usual(&settings),
         };
         let channels = columns(there.iter().map(|(channel, repeat)| (&**channel, *repeat)));
         // When the device comes back, it must have the same channels.
@@ -111,6 +109,32 @@ impl Buffered {
     }
 }
 
+impl Buffered {
+    /// What `open` would find.
+    pub(super) fn look(
+        wanted: &ByName,
+        settings: BufferSettings,
+        missing: Missing,
+        [sys, dev]: [&Path; 2],
+        label: &Label,
+    ) -> Result<Preview, BuildError> {
+        let looked = buffer::look(wanted, &settings, sys, dev);
+        let there = match &looked {
+            Ok((_, channels)) => channels.iter().map(|(channel, layout)| (channel.clone(), layout.repeat)).collect(),
+            Err(_) => usual(&settings),
+        };
+        let channels = columns(there.iter().map(|(channel, repeat)| (&**channel, *repeat)));
+        let stream = Shape { format: Format::Samples(channels.clone()), largest: LARGEST, bytes_per_second: USUAL };
+        let preview = preview(label, missing, looked.map(|(sight, _)| sight))?;
+        Ok(Preview { columns: Some(with_counts(&channels)), stream: Some(stream), ..preview })
+    }
+}
+
+/// The channels of a device that is not there yet, and how many values each has.
+fn usual(settings: &BufferSettings) -> Vec<(String, usize)> {
+    settings.channels.iter().map(|channel| (channel.clone(), iio::usual_count(channel))).collect()
+}
+
 /// Reopens the device; its samples must hold as many values as before.
 fn reopen(wanted: &ByName, settings: &BufferSettings, sys: &Path, dev: &Path, count: usize) -> Result<Buffer, Refusal> {
     let mut buffer = Buffer::open(wanted, settings, sys, dev)?;
@@ -140,11 +164,16 @@ fn columns<'a>(channels: impl Iterator<Item = (&'a str, usize)>) -> Vec<Column> 
     columns
 }
 
+/// All columns of a task with these of its channels.
+fn with_counts(channels: &[Column]) -> Vec<Column> {
+    let counts = ["samples", "overflows", "gaps"];
+    let counts = counts.map(|name| Column { name: name.into(), unit: String::new() });
+    channels.iter().cloned().chain(counts).collect()
+}
+
 impl Task for Buffered {
     fn columns(&self) -> Vec<Column> {
-        let counts = ["samples", "overflows", "gaps"];
-        let counts = counts.map(|name| Column { name: name.into(), unit: String::new() });
-        self.channels.iter().cloned().chain(counts).collect()
+        with_counts(&self.channels)
     }
 
     fn stream(&self) -> Option<Shape> {

@@ -2,7 +2,7 @@
 
 use super::find::ByName;
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
-use super::open::open;
+use super::open::{look, open};
 use super::settings::{BufferSettings, SensorSettings, Source, ValueSettings};
 use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value};
 use crate::kinds::device::Missing;
@@ -209,7 +209,12 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     };
     let task = section.name().to_owned();
     let settings = SensorSettings { source, values, listed, missing: Missing::of(section) };
-    Some(Blueprint::new(move || open(settings, &task)))
+    Some(blueprint(settings, task))
+}
+
+fn blueprint(settings: SensorSettings, task: String) -> Blueprint {
+    let (looked, of) = (settings.clone(), task.clone());
+    Blueprint::new(move || open(settings, &task)).looking(move || look(looked, &of))
 }
 
 fn buffered(section: &mut Section<'_>, wanted: ByName) -> Option<Blueprint> {
@@ -224,7 +229,7 @@ fn buffered(section: &mut Section<'_>, wanted: ByName) -> Option<Blueprint> {
     let source = Source::Buffer(wanted, settings);
     let task = section.name().to_owned();
     let settings = SensorSettings { source, values: Vec::new(), listed: false, missing: Missing::of(section) };
-    Some(Blueprint::new(move || open(settings, &task)))
+    Some(blueprint(settings, task))
 }
 
 fn source(section: &mut Section<'_>) -> Option<Source> {

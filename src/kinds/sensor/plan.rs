@@ -6,7 +6,7 @@ use super::locator::{FieldSelector, ValueLocator};
 use super::number::Number;
 use super::settings::{SensorSettings, Source, ValueSettings};
 use super::{hwmon, iio};
-use crate::kinds::device::Refusal;
+use crate::kinds::device::{Refusal, Sight, hidden};
 use crate::task::Column;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -137,6 +137,21 @@ impl ReadPlan {
         }
         let files = Files::open(&files, strict).map_err(|unusable| self.blame(unusable))?;
         Ok(OpenSensor { files, conversions })
+    }
+
+    /// Reads all files once, as [`open`](Self::open) does. Opening some other thing than a file may have an effect, so that is
+    /// left to a start.
+    pub(super) fn look(&self, strict: bool) -> Result<Sight, Refusal> {
+        let folder = self.folder()?;
+        let paths = || self.recipes.iter().map(|recipe| folder.join(&recipe.file));
+        let is_other = |path: &PathBuf| path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir());
+        if let Some(path) = paths().find(is_other) {
+            return Ok(Sight::default().unknown(format!("whether {} can be read: it is no file", path.display())));
+        }
+        match paths().find_map(|path| hidden(&path, false)) {
+            Some(hidden) => Ok(hidden),
+            None => self.open(strict).map(|_| Sight::default()),
+        }
     }
 
     /// Which columns are rates of counters.

@@ -5,8 +5,8 @@
 use super::number::Counter;
 use super::plan::{OpenSensor, ReadPlan};
 use super::settings::SensorSettings;
-use crate::config::BuildError;
-use crate::kinds::device::{First, Label, Missing, OpenDevice, Reconnecting};
+use crate::config::{BuildError, Preview};
+use crate::kinds::device::{First, Label, Missing, OpenDevice, Reconnecting, preview};
 use crate::task::{Column, Task, Tick, TickError};
 use std::path::Path;
 
@@ -29,6 +29,14 @@ impl Polled {
         let first = First::of(&label, missing, plan.open(missing == Missing::Refuse))?;
         let device = Reconnecting::new(label, first, move || plan.open(false))?;
         Ok(Self { columns, device, counters })
+    }
+
+    /// What `open` would find.
+    pub(super) fn look(settings: SensorSettings, sys: &Path, label: &Label) -> Result<Preview, BuildError> {
+        let missing = settings.missing;
+        let plan = ReadPlan::new(settings, sys)?;
+        let looked = plan.look(missing == Missing::Refuse);
+        Ok(Preview { columns: Some(plan.columns), ..preview(label, missing, looked)? })
     }
 }
 

@@ -1,8 +1,8 @@
 //! The keys of the kind `video`, and how a section becomes a task. Opens no device.
 
-use super::Video;
 use super::luma::layout;
 use super::settings::{FrameChoice, VideoSettings};
+use super::{Video, look};
 use crate::config::{Blueprint, Key, Kind, Section, Value, words};
 use crate::kinds::device::Missing;
 use crate::sys::video::MOST_BUFFERS;
@@ -136,7 +136,9 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         period,
     };
     let task = section.name().trim_start_matches("task.").to_owned();
-    Some(Blueprint::new(move || Ok(Box::new(Video::open(settings, &task)?) as Box<dyn Task>)))
+    let (looked, of) = (settings.clone(), task.clone());
+    let build = move || Ok(Box::new(Video::open(settings, &task)?) as Box<dyn Task>);
+    Some(Blueprint::new(build).looking(move || look(looked, &of)))
 }
 
 /// V4L2's code for a format, filled up with spaces; else what was probably meant.

@@ -21,8 +21,8 @@ pub(super) use list::list;
 pub use modes::{cameras, modes};
 
 use crate::channels::{BlockSender, Format, ImageFormat, Shape};
-use crate::config::BuildError;
-use crate::kinds::device::{First, Label, Reconnecting, Stalled};
+use crate::config::{BuildError, Preview};
+use crate::kinds::device::{First, Label, Reconnecting, Stalled, preview};
 use crate::sys::clock::KernelClock;
 use crate::sys::video::PixelFormat;
 use crate::task::{Column, Task, Tick, TickError};
@@ -71,6 +71,24 @@ impl Video {
     }
 }
 
+/// What [`Video::open`] would find.
+fn look(settings: VideoSettings, task: &str) -> Result<Preview, BuildError> {
+    let label = Label::new(format!("camera {}", settings.device), task);
+    let (take, missing, usual) = (settings.take, settings.missing, usual(&settings));
+    let opener = Opener { settings, label: label.clone(), warned: String::new(), rate_compared: false };
+    let looked = opener.look();
+    // Waiting for the device does not mend anything else.
+    if let Err(refusal) = &looked
+        && refusal.key != "device"
+    {
+        return Err(refusal.clone().into());
+    }
+    let expected = looked.as_ref().ok().and_then(|(_, expected)| *expected).unwrap_or(usual);
+    let preview = preview(&label, missing, looked.map(|(sight, _)| sight))?;
+    let columns = Some(FrameReader::new(take).columns());
+    Ok(Preview { columns, stream: Some(expected.shape()), ..preview })
+}
+
 /// What a camera most likely delivers, for one that is not there yet.
 fn usual(settings: &VideoSettings) -> Expected {
     let (stride, largest) = luma::layout(settings.format, settings.width, settings.height);
@@ -79,17 +97,24 @@ fn usual(settings: &VideoSettings) -> Expected {
     Expected { format, rate: settings.frame_rate }
 }
 
+impl Expected {
+    /// The frames, as they are recorded.
+    fn shape(&self) -> Shape {
+        let PixelFormat { four_cc, width, height, stride, largest, .. } = self.format;
+        let rate = self.rate.map_or(30.0, |(frames, seconds)| f64::from(frames) / f64::from(seconds));
+        let format = Format::Image(ImageFormat { width, height, stride, four_cc });
+        let largest_frame = usize::try_from(largest).unwrap_or(usize::MAX);
+        Shape { format, largest: largest_frame, bytes_per_second: f64::from(largest) * rate }
+    }
+}
+
 impl Task for Video {
     fn columns(&self) -> Vec<Column> {
         self.frames.columns()
     }
 
     fn stream(&self) -> Option<Shape> {
-        let PixelFormat { four_cc, width, height, stride, largest, .. } = self.expected.format;
-        let rate = self.expected.rate.map_or(30.0, |(frames, seconds)| f64::from(frames) / f64::from(seconds));
-        let format = Format::Image(ImageFormat { width, height, stride, four_cc });
-        let largest_frame = usize::try_from(largest).unwrap_or(usize::MAX);
-        Some(Shape { format, largest: largest_frame, bytes_per_second: f64::from(largest) * rate })
+        Some(self.expected.shape())
     }
 
     fn connect(&mut self, blocks: BlockSender) {

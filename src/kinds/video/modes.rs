@@ -40,6 +40,15 @@ pub(super) fn find(device: &str) -> Result<PathBuf, String> {
     }
 }
 
+/// The nodes that a device given in this way may be.
+pub(super) fn nodes(device: &str) -> Vec<PathBuf> {
+    let named = |camera: &Camera| camera.name.to_lowercase().contains(&device.to_lowercase());
+    match device.starts_with('/') {
+        true => vec![device.into()],
+        false => cameras().into_iter().filter(named).map(|camera| camera.path).collect(),
+    }
+}
+
 /// Whether it can be opened and captures.
 fn captures(path: &Path) -> io::Result<bool> {
     Device::open(path)?.capability().map(|capability| capability.captures)

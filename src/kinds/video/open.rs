@@ -2,9 +2,9 @@
 //!
 //! Runs before the start, and on a cool thread after the device has been lost. May block and allocate.
 
-use super::modes::{cannot_open, find, formats, four_cc, of_device, rate_text, rates_text, sizes};
+use super::modes::{cannot_open, find, formats, four_cc, nodes, of_device, rate_text, rates_text, sizes};
 use super::settings::VideoSettings;
-use crate::kinds::device::{DeviceId, Label, OpenDevice, Refusal};
+use crate::kinds::device::{DeviceId, Label, OpenDevice, Refusal, Sight, hidden};
 use crate::sys::video::{CaptureStream, Device, FrameSource, PixelFormat};
 use std::io;
 use std::path::Path;
@@ -87,6 +87,21 @@ impl Opener {
             );
         }
         Ok(Opened { stream, begins: true, rate, id })
+    }
+
+    /// What [`open`](Self::open) would find; the camera's settings stay as they are.
+    pub(super) fn look(&self) -> Result<(Sight, Option<Expected>), Refusal> {
+        let expected = match self.preview() {
+            Ok(expected) => expected,
+            Err(refusal) => {
+                let hidden = nodes(&self.settings.device).iter().find_map(|node| hidden(node, true));
+                return hidden.map(|hidden| (hidden, None)).ok_or(refusal);
+            }
+        };
+        let path = find(&self.settings.device).map_err(|message| Refusal::new("device", message))?;
+        let device = path.metadata().iter().map(DeviceId::of).collect();
+        let unknown = format!("whether {} is free, and streams with these settings", path.display());
+        Ok((Sight::of("device", device).unknown(unknown), Some(expected)))
     }
 
     /// What to expect of a camera that streams to another task now; nothing of it is changed.

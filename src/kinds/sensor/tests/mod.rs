@@ -5,8 +5,10 @@ mod devices;
 mod files;
 
 use super::locator::{FieldSelector, LineSelector, ValueLocator};
+use super::open::look_under;
 use super::settings::ValueSettings;
 use super::*;
+use crate::channels::Shape;
 use crate::config::BuildError;
 use crate::kinds::device::Missing;
 use crate::sys::clock::pause;
@@ -74,8 +76,40 @@ impl Sys {
         folder
     }
 
+    /// Looks first: that changes nothing, and finds what opening finds.
     fn open(&self, settings: SensorSettings) -> Result<Box<dyn Task>, BuildError> {
-        open_under(settings, "test", [self.root(), &self.root().join("dev")])
+        let dev = self.root().join("dev");
+        let roots = [self.root(), &dev];
+        let before = self.content();
+        let looked = look_under(settings.clone(), "test", roots);
+        assert_eq!(self.content(), before);
+        let opened = open_under(settings, "test", roots);
+        match (&looked, &opened) {
+            (Ok(preview), Ok(task)) => {
+                assert_eq!(preview.columns, Some(task.columns()));
+                let format = |shape: Option<Shape>| shape.map(|shape| shape.format);
+                assert_eq!(format(preview.stream.clone()), format(task.stream()));
+            }
+            (Err(looked), opened) => assert_eq!(opened.as_ref().err(), Some(looked)),
+            (Ok(preview), Err(error)) => assert!(!preview.unknown.is_empty(), "{error}"),
+        }
+        opened
+    }
+
+    /// Every file with its content.
+    fn content(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        fn add(folder: &Path, all: &mut Vec<(PathBuf, Vec<u8>)>) {
+            for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                match path.symlink_metadata().unwrap() {
+                    found if found.is_dir() => add(&path, all),
+                    found if found.is_file() => all.push((path.clone(), fs::read(&path).unwrap())),
+                    _ => {}
+                }
+            }
+        }
+        let mut all = Vec::new();
+        add(self.root(), &mut all);
+        all
     }
 }
 

@@ -1,0 +1,119 @@
+//! What a kind makes of a task's section: how to build the task, and how to look beforehand at what that would open.
+//!
+//! Building and looking may block; both are called off the hot thread. No clock is read here.
+
+use crate::channels::Shape;
+use crate::task::{Column, Task};
+use crate::time::Span;
+use std::any::Any;
+use std::fmt;
+
+/// What makes a task: files are opened and buffers allocated here.
+type Build = Box<dyn FnOnce() -> Result<Box<dyn Task>, BuildError> + Send>;
+
+/// What looks at what that would open, and changes nothing.
+type Look = Box<dyn FnOnce() -> Result<Preview, BuildError> + Send>;
+
+/// A task that has been parsed and checked, but not built: nothing is open yet.
+pub struct Blueprint {
+    build: Option<Build>,
+    look: Option<Look>,
+    run: Vec<Span>,
+}
+
+impl Blueprint {
+    /// A blueprint that `build` turns into a task.
+    pub fn new(build: impl FnOnce() -> Result<Box<dyn Task>, BuildError> + Send + 'static) -> Self {
+        Self { build: Some(Box::new(build)), look: None, run: Vec::new() }
+    }
+
+    /// A blueprint of a task that exists already and opens nothing.
+    pub fn built(task: impl Task + 'static) -> Self {
+        let preview = Preview::of(&task);
+        Self::new(move || Ok(Box::new(task))).looking(move || Ok(preview))
+    }
+
+    /// Says how `hertzd check` finds out whether the task can be built. `look` must change nothing: it writes to no device,
+    /// takes none that only one task can have, and opens none where that alone has an effect.
+    #[must_use]
+    pub fn looking(self, look: impl FnOnce() -> Result<Preview, BuildError> + Send + 'static) -> Self {
+        Self { look: Some(Box::new(look)), ..self }
+    }
+
+    /// Says how long the ticks are known to take, cycled; `simulate` goes by it unless the configuration says more.
+    #[must_use]
+    pub fn taking(self, run: Vec<Span>) -> Self {
+        Self { run, ..self }
+    }
+
+    /// How long the ticks are known to take, cycled; empty when that is not known.
+    pub fn run(&self) -> &[Span] {
+        &self.run
+    }
+
+    /// Looks at what the task would open, and changes nothing. `None`: its kind does not know how to, or this was called before.
+    ///
+    /// # Errors
+    /// What could not be opened now, and why.
+    pub fn look(&mut self) -> Option<Result<Preview, BuildError>> {
+        self.look.take().map(|look| look())
+    }
+
+    /// Builds the task; once.
+    ///
+    /// # Errors
+    /// What could not be opened, and why; or that it has been built before.
+    pub fn build(&mut self) -> Result<Box<dyn Task>, BuildError> {
+        match self.build.take() {
+            Some(build) => build(),
+            None => Err(BuildError { key: "kind", message: "this task has been built already".into() }),
+        }
+    }
+}
+
+impl fmt::Debug for Blueprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Blueprint").field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
+/// What a task will be, as far as a look at the machine can tell.
+#[derive(Debug, Default)]
+pub struct Preview {
+    /// Its values; `None` if only a start finds them out.
+    pub columns: Option<Vec<Column>>,
+    /// The blocks that it produces, if any.
+    pub stream: Option<Shape>,
+    /// What may keep it from a start, but need not: a device that only the service may open, or that is still to come.
+    pub warnings: Vec<String>,
+    /// What another hertzd that runs has of what a start would take.
+    pub taken: Vec<String>,
+    /// What only a start can find out, as clauses that begin with "whether".
+    pub unknown: Vec<String>,
+    /// Kept until the whole configuration has been looked at, so that two tasks do not both take the same device for free.
+    pub held: Option<Box<dyn Any + Send>>,
+}
+
+impl Preview {
+    /// That of a task which exists already.
+    pub fn of(task: &dyn Task) -> Self {
+        Self { columns: Some(task.columns()), stream: task.stream(), ..Self::default() }
+    }
+}
+
+/// Why a task could not be built. It is reported at `key` in the task's section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildError {
+    /// The key of the section that is to blame.
+    pub key: &'static str,
+    /// What was attempted, on what, the system's reason, the remedy.
+    pub message: String,
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.message)
+    }
+}
+
+impl std::error::Error for BuildError {}

@@ -1,0 +1,100 @@
+//! A look at a device before a start: what `hertzd check` does in place of opening it. Changes nothing; may block; reads no
+//! clock.
+
+use super::held::{Claim, Holder, find_holder};
+use super::id::DeviceId;
+use super::reconnecting::Missing;
+use super::refusal::{Label, Refusal};
+use crate::config::Preview;
+use crate::sys::user::{Access, SERVICE_USER, access};
+use std::path::Path;
+
+/// What can be seen of a device that a start may open.
+#[derive(Debug, Default)]
+pub(crate) struct Sight {
+    /// What only one task can have.
+    pub(crate) devices: Vec<DeviceId>,
+    /// The key to blame where two tasks want that.
+    pub(crate) key: &'static str,
+    /// Why nothing more can be seen from here.
+    pub(crate) hidden: Option<String>,
+    /// That a running hertzd has it.
+    pub(crate) taken: Option<String>,
+    /// What only a start finds out, as a clause that begins with "whether".
+    pub(crate) unknown: Option<String>,
+}
+
+impl Sight {
+    /// All is as wanted.
+    pub(crate) fn of(key: &'static str, devices: Vec<DeviceId>) -> Self {
+        Self { devices, key, ..Self::default() }
+    }
+
+    #[must_use]
+    pub(crate) fn unknown(self, unknown: impl Into<String>) -> Self {
+        Self { unknown: Some(unknown.into()), ..self }
+    }
+}
+
+/// What to report of a file or node that this process may not open, but the service may; `None`: it may, or both may not, or there
+/// is none, which opening it shows.
+pub(crate) fn hidden(path: &Path, write: bool) -> Option<Sight> {
+    (access(path, write) == Access::ServiceOnly).then(|| {
+        let path = path.display();
+        let why = format!("only the service's user {SERVICE_USER} may open {path}, so nothing more was looked at");
+        Sight { hidden: Some(why), ..Sight::default() }
+    })
+}
+
+/// What a look says of a task that may wait for its device.
+///
+/// # Errors
+/// A start would be refused.
+pub(crate) fn preview(label: &Label, missing: Missing, looked: Result<Sight, Refusal>) -> Result<Preview, Refusal> {
+    let mut preview = Preview::default();
+    match looked {
+        Ok(sight) => {
+            let mut wanted = Refusal::in_use(sight.key, &label.device, &*sight.devices);
+            if find_holder(&mut wanted, None) == Some(Holder::Task) {
+                return Err(wanted);
+            }
+            preview.held = Some(Box::new(Claim::new(sight.devices, &label.task)));
+            preview.warnings.extend(sight.hidden);
+            preview.taken.extend(sight.taken);
+            preview.unknown.extend(sight.unknown);
+        }
+        Err(refusal) if missing == Missing::Wait => {
+            preview.warnings.push(format!("{}; the task would wait for it", refusal.message));
+        }
+        Err(refusal) => return Err(refusal),
+    }
+    Ok(preview)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_tasks_cannot_both_have_a_device() {
+        let sight = || Ok(Sight::of("device", vec![DeviceId::Named("seen by this test".into())]));
+        let label = |task| Label { device: "toy".into(), task: String::from(task) };
+        let first = preview(&label("a"), Missing::Refuse, sight()).unwrap();
+        let refused = preview(&label("b"), Missing::Wait, sight()).unwrap_err();
+        let wanted = "toy is in use by task a; only one task at a time can have it";
+        assert_eq!((refused.key, &*refused.message), ("device", wanted));
+        drop(first);
+        preview(&label("b"), Missing::Refuse, sight()).unwrap();
+    }
+
+    #[test]
+    fn what_may_still_come_is_a_warning() {
+        let label = Label { device: "toy".into(), task: "a".into() };
+        let refusal = || Err(Refusal::new("device", "there is none"));
+        assert_eq!(preview(&label, Missing::Refuse, refusal()).err(), refusal().err());
+        let waiting = preview(&label, Missing::Wait, refusal()).unwrap();
+        assert_eq!(waiting.warnings, ["there is none; the task would wait for it"]);
+        let hidden = Sight { hidden: Some("hidden".into()), ..Sight::default() };
+        assert_eq!(preview(&label, Missing::Refuse, Ok(hidden)).unwrap().warnings, ["hidden"]);
+    }
+}

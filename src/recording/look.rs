@@ -1,0 +1,100 @@
+//! A look at the file of a recording before a start: what `hertzd check` does in place of opening it. Makes no file that could be
+//! seen, takes no lock and changes nothing. May block.
+
+use super::append;
+use super::claim::{Target, folder_of, in_use, no_file};
+use super::content::Content;
+use super::lines::last_line_end;
+use crate::config::{RecordConfig, RecordFormat};
+use crate::sys::lock::{self, Holder};
+use crate::sys::user::{Access, SERVICE_USER, access};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// What can be seen of a recording that a start may open.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// It can be opened.
+    Free,
+    /// Another process of this program records there.
+    Taken(Holder),
+    /// It cannot be seen from here; why.
+    Hidden(String),
+}
+
+/// Whether a task with this content can be recorded there. Without content, what the file would hold is not known.
+///
+/// # Errors
+/// A start would be refused: the system's reason, the process that has locked the file, or what the file holds.
+pub(crate) fn look(config: &RecordConfig, content: Option<&Content>) -> io::Result<Seen> {
+    let layout = content.map(|content| append::layout(config.format, content)).transpose()?.flatten();
+    let folder = folder_of(&config.path);
+    let target = match (Target::of(&config.path), permitted(folder, config)) {
+        (Ok(target), _) => target,
+        (Err(_), Some(hidden)) => return Ok(hidden),
+        (Err(error), None) => return Err(error),
+    };
+    let found = fs::metadata(&target.path);
+    let is_kept = found.as_ref().is_ok_and(|found| config.format == RecordFormat::Csv || found.len() == 0);
+    if !is_kept {
+        if let Some(hidden) = permitted(folder_of(&target.path), config) {
+            return Ok(hidden);
+        }
+        try_folder(folder_of(&target.path))?;
+    }
+    let found = match found {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Seen::Free),
+        Err(error) => return Err(error),
+    };
+    if !found.is_file() {
+        return Err(no_file());
+    }
+    match access(&target.path, true) {
+        Access::Granted => {}
+        Access::ServiceOnly => return Ok(only_service(&target.path)),
+        Access::Denied => return Err(io::Error::from_raw_os_error(libc::EACCES)),
+    }
+    match lock::holder(&found) {
+        Some(ours) if ours.is_ours() => return Ok(Seen::Taken(ours)),
+        Some(other) => return Err(in_use(Some(&other))),
+        None => {}
+    }
+    if let Some(layout) = layout.filter(|layout| !layout.header.sized) {
+        last_line_end(&File::open(&target.path)?, &layout.header.bytes)?;
+    }
+    Ok(Seen::Free)
+}
+
+/// Why files cannot be made in a folder from here, though they can be from elsewhere.
+fn permitted(folder: &Path, config: &RecordConfig) -> Option<Seen> {
+    match access(folder, true) {
+        Access::ServiceOnly => Some(only_service(folder)),
+        // The folder that a service starts in is another one.
+        Access::Denied if config.path.is_relative() => Some(Seen::Hidden(format!(
+            "{} is relative to the folder that hertzd starts in, and you may not write to this one",
+            config.path.display()
+        ))),
+        Access::Granted | Access::Denied => None,
+    }
+}
+
+fn only_service(path: &Path) -> Seen {
+    Seen::Hidden(format!("only the service's user {SERVICE_USER} may write to {}", path.display()))
+}
+
+/// Makes a file without a name in the folder; it is gone at once.
+fn try_folder(folder: &Path) -> io::Result<()> {
+    let made = OpenOptions::new().write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(folder);
+    match made.map_err(|error| (error.raw_os_error(), error)) {
+        Ok(_) => Ok(()),
+        // Not every file system knows such files. The mode of the folder has to do.
+        Err((Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL), _)) => match access(folder, true) {
+            Access::Granted => Ok(()),
+            Access::ServiceOnly | Access::Denied => Err(io::Error::from_raw_os_error(libc::EACCES)),
+        },
+        Err((_, error)) => Err(error),
+    }
+}

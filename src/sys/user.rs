@@ -1,0 +1,162 @@
+//! Who may open a file: this process, or the user that the service runs as. Reads small files and asks the kernel, but opens
+//! nothing that is asked about: that may have an effect on a device. Reads no clock.
+
+use super::host::may_open;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf, absolute};
+
+/// The user of hertzd.service.
+pub(crate) const SERVICE_USER: &str = "hertzd";
+
+/// Where units are, the strongest first.
+const UNITS: [&str; 3] = ["etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
+
+/// Whether a file that is there may be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// By this process.
+    Granted,
+    /// Not by this process, but by the service.
+    ServiceOnly,
+    Denied,
+}
+
+/// Whether `path` may be opened for reading, or for reading and writing. A path that does not exist is granted: opening it shows
+/// the reason.
+pub(crate) fn access(path: &Path, write: bool) -> Access {
+    let hidden = || fs::metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
+    match may_open(path, write) {
+        true => Access::Granted,
+        false if !hidden() && !path.exists() => Access::Granted,
+        false if Identity::of_service(Path::new("/")).is_some_and(|service| service.may_open(path, write)) => {
+            Access::ServiceOnly
+        }
+        false => Access::Denied,
+    }
+}
+
+/// A user and all its groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Identity {
+    uid: u32,
+    gids: Vec<u32>,
+}
+
+impl Identity {
+    /// The service's user on the machine whose files are under `root`; `None`: there is none.
+    fn of_service(root: &Path) -> Option<Self> {
+        let passwd = fs::read_to_string(root.join("etc/passwd")).ok()?;
+        let line = passwd.lines().find_map(|line| line.strip_prefix(SERVICE_USER)?.strip_prefix(':'))?;
+        let mut numbers = line.split(':').skip(1).map(str::parse);
+        let (Some(Ok(uid)), Some(Ok(gid))) = (numbers.next(), numbers.next()) else { return None };
+        let groups = fs::read_to_string(root.join("etc/group")).unwrap_or_default();
+        let supplementary = supplementary_groups(root);
+        let of_service = groups.lines().filter_map(|line| {
+            let [name, _, gid, members] = line.split(':').collect::<Vec<_>>()[..] else { return None };
+            let is_member = members.split(',').any(|member| member == SERVICE_USER);
+            (is_member || supplementary.iter().any(|group| group == name || group == gid)).then(|| gid.parse().ok())?
+        });
+        Some(Self { uid, gids: std::iter::once(gid).chain(of_service).collect() })
+    }
+
+    /// By the mode of the file and of all folders on the way, as far as this process can see them.
+    fn may_open(&self, path: &Path, write: bool) -> bool {
+        let path = absolute(path).unwrap_or_else(|_| path.into());
+        let folders = path.ancestors().skip(1).filter_map(|folder| fs::metadata(folder).ok());
+        let leads_there = folders.into_iter().all(|folder| self.has(&folder, 0o1));
+        leads_there && fs::metadata(path).map_or(true, |file| self.has(&file, if write { 0o6 } else { 0o4 }))
+    }
+
+    fn has(&self, file: &Metadata, wanted: u32) -> bool {
+        let granted = match file {
+            _ if self.uid == 0 => return true,
+            file if file.uid() == self.uid => file.mode() >> 6,
+            file if self.gids.contains(&file.gid()) => file.mode() >> 3,
+            _ => file.mode(),
+        };
+        granted & wanted == wanted
+    }
+}
+
+/// The groups that the unit and its drop-ins give to the service.
+fn supplementary_groups(root: &Path) -> Vec<String> {
+    let units = || UNITS.iter().map(|folder| root.join(folder));
+    let unit = units().map(|folder| folder.join("hertzd.service")).find(|unit| unit.exists());
+    let drop_ins = units().flat_map(|folder| conf_files(&folder.join("hertzd.service.d")));
+    let mut groups = Vec::new();
+    for text in unit.into_iter().chain(drop_ins).filter_map(|file| fs::read_to_string(file).ok()) {
+        for value in text.lines().filter_map(|line| line.trim().strip_prefix("SupplementaryGroups=")) {
+            match value.trim() {
+                "" => groups.clear(),
+                names => groups.extend(names.split_whitespace().map(str::to_owned)),
+            }
+        }
+    }
+    groups
+}
+
+fn conf_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|ending| ending == "conf")).collect();
+    files.sort();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::host::tests::tree;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_service_has_the_groups_of_its_user_and_of_its_unit() {
+        assert_eq!(Identity::of_service(Path::new("/nonexistent")), None);
+        let root = tree(&[
+            ("etc/passwd", "root:x:0:0::/root:/bin/sh\nhertzd2:x:7:7::/:/x\nhertzd:x:990:991:a:/var/lib/hertzd:/x\n"),
+            ("etc/group", "root:x:0:\nhertzd:x:991:\ngpio:x:50:\ni2c:x:51:pi,hertzd\nvideo:x:52:\nadm:x:4:pi\n"),
+            ("usr/lib/systemd/system/hertzd.service", "[Service]\nSupplementaryGroups=audio gpio\n"),
+            ("etc/systemd/system/hertzd.service.d/a.conf", "[Service]\nSupplementaryGroups=video\n"),
+            ("etc/systemd/system/hertzd.service.d/b.txt", "[Service]\nSupplementaryGroups=adm\n"),
+        ]);
+        let service = Identity::of_service(root.path()).unwrap();
+        assert_eq!(service, Identity { uid: 990, gids: vec![991, 50, 51, 52] });
+    }
+
+    #[test]
+    fn modes_decide_for_the_service() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "1").unwrap();
+        let own = fs::metadata(&file).unwrap();
+        let with_mode = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let (owner, member, stranger) = (
+            Identity { uid: own.uid().max(1), gids: vec![] },
+            Identity { uid: 64_999, gids: vec![own.gid()] },
+            Identity { uid: 64_999, gids: vec![64_999] },
+        );
+        for (mode, write, wanted) in [
+            (0o600, true, [true, false, false]),
+            (0o640, false, [true, true, false]),
+            (0o640, true, [true, false, false]),
+            (0o060, true, [false, true, false]),
+            (0o604, false, [true, false, true]),
+        ] {
+            with_mode(mode);
+            let may = |user: &Identity| user.may_open(&file, write);
+            // Root owns the file where root runs the tests; an owner with another number is as good.
+            let own_may = if own.uid() == 0 { wanted[0] } else { may(&owner) };
+            assert_eq!([own_may, may(&member), may(&stranger)], wanted, "{mode:o}");
+        }
+        with_mode(0o666);
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(!stranger.may_open(&file, false), "a folder on the way is closed");
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_denied() {
+        assert_eq!(access(Path::new("/nonexistent/file"), true), Access::Granted);
+        assert_eq!(access(Path::new("/dev/null"), true), Access::Granted);
+    }
+}
