@@ -34,6 +34,7 @@ struct Steps {
     control: Arc<Control>,
     ahead: Arc<Mutex<VecDeque<(Instant, Span)>>>,
     offset: Arc<Mutex<Span>>,
+    stop: Instant, // when a stop is asked for
 }
 
 impl Steps {
@@ -47,6 +48,7 @@ impl Steps {
             control,
             ahead: Arc::new(Mutex::new(ahead)),
             offset: Arc::new(Mutex::new(START)),
+            stop: Instant::MAX,
         }
     }
 
@@ -60,6 +62,9 @@ impl Steps {
             *offset += by;
             self.control.set_offset(*offset);
             any = true;
+        }
+        if self.stop <= now {
+            self.control.stop();
         }
         any
     }
@@ -118,10 +123,12 @@ impl Ran {
 
 /// Runs one task at 1 kHz on a clock with these steps, for every release in the first `length`.
 fn run(overrun: Overrun, steps: &[(Span, Span)], tail: Tail, run: Span, length: Span) -> Ran {
-    let clock = Steps::new(steps);
+    run_on(Steps::new(steps), Rate::new(1_000, 1).unwrap(), overrun, tail, run, length)
+}
+
+fn run_on(clock: Steps, rate: Rate, overrun: Overrun, tail: Tail, run: Span, length: Span) -> Ran {
     let starts = Starts::default();
     let task = Box::new(Works { clock: clock.clone(), run, starts: starts.clone() });
-    let rate = Rate::new(1_000, 1).unwrap();
     let spec = Spec { rate, phase: Span::ZERO, overrun, deadline: rate.period(), task };
     let begin = Instant::ZERO + START;
     let set = task_set(vec![spec], |spec| Grid::aligned(Instant::ZERO, begin, spec.rate), begin + length);
@@ -193,6 +200,21 @@ fn a_step_back_in_the_spin_tail_prolongs_neither_the_spin_nor_the_wait() {
             "{case}"
         );
     }
+}
+
+#[test]
+fn a_long_spin_tail_holds_up_neither_a_stop_nor_a_step() {
+    // Awake for 8 of 10 s.
+    let tail = Tail::Fixed(Span::from_seconds(8));
+    let seconds = Span::from_seconds;
+    let mut clock = Steps::new(&[(seconds(14), -seconds(103))]);
+    clock.stop = Instant::ZERO + seconds(38);
+    let ran = run_on(clock, Rate::new(1, 10).unwrap(), Overrun::KeepWorking, tail, RUN, seconds(100));
+    // At 14 s the clock goes back to -89 s. The third tick, 109 s away then, moves to -80 s.
+    let starts: Vec<_> = ran.starts.iter().map(|start| (*start - Instant::ZERO).seconds()).collect();
+    assert_eq!(starts, [0.0, 10.0, 23.0, 33.0]);
+    let late = ran.ended - Instant::ZERO - seconds(38);
+    assert!(late >= Span::ZERO && late <= Span::from_millis(2), "stopped after {late}");
 }
 
 #[test]

@@ -108,6 +108,11 @@ impl Control {
         self.spun.store(spun.nanos().unsigned_abs(), Ordering::Relaxed);
     }
 
+    /// Whether it is asked to stop, to exchange its tasks, or to follow a step.
+    pub(super) fn asks_for_something(&self) -> bool {
+        self.stopping() || self.exchange.load(Ordering::Relaxed) || !self.has_adopted()
+    }
+
     pub(super) fn stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }

@@ -17,6 +17,9 @@ use crossbeam_channel::{Receiver, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+/// How long it spins without looking whether it is asked for something: longer than nearly all spin tails.
+const LONGEST_SPIN: Span = Span::from_millis(2);
+
 /// The result of a worker's run.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -215,11 +218,22 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             self.sleeps.learn(asked, self.woke);
         }
         if plan.spin && self.woke < release {
-            let spun = self.clock.spin_until(release) - self.woke;
+            let spun = self.spin_until(release) - self.woke;
             self.sleeps.spent(spun);
             self.spun += spun;
         }
         self.control.count_rest(self.wakes, self.spun);
+    }
+
+    /// Spins from the wake-up until `release`, or until there is something else to do between two ticks.
+    fn spin_until(&self, release: Instant) -> Instant {
+        let mut now = self.woke;
+        loop {
+            now = self.clock.spin_until(release.min(now + LONGEST_SPIN));
+            if now >= release || self.control.asks_for_something() {
+                return now;
+            }
+        }
     }
 
     /// Between two ticks: takes over a step of the clock that releases lie on.
