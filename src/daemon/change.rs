@@ -201,7 +201,7 @@ impl RunningSet {
         let first = *self.epoch.get_or_insert(epoch);
         let length = self.length.map(|length| first + length - epoch);
         self.workers.iter_mut().filter(|running| running.began.is_none()).for_each(|new| new.begin(epoch, length));
-        ended.iter().for_each(|ended| threads.metrics.give_up(ended.given_up.clone()));
+        ended.iter().for_each(|ended| threads.metrics.tasks_ended(ended.clone()));
         let ids: Vec<u32> = removed.keys().copied().collect();
         threads.recorder.forget(&ids);
         threads.metrics.remove_tasks(ids);

@@ -11,7 +11,7 @@ use crate::sys::host::Host;
 use crate::sys::notify;
 use crate::sys::thread::helper;
 use crate::time::{Clock, Span};
-use crate::worker::WorkerEnd;
+use crate::worker::{Ended, Report, WorkerEnd};
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -49,7 +49,10 @@ pub(super) fn finish(
     for running in set.all_mut() {
         let worker = &running.config.name;
         match &running.end {
-            Some(WorkerEnd::Finished(finished)) => metrics.give_up(finished.report.given_up.clone()),
+            Some(WorkerEnd::Finished(finished)) => {
+                let Report { tasks, given_up, .. } = &finished.report;
+                metrics.tasks_ended(Ended { tasks: tasks.clone(), given_up: given_up.clone() });
+            }
             Some(WorkerEnd::Died) => faults.push(format!("the thread of worker {worker} died; please report this")),
             Some(WorkerEnd::Unused) => {}
             None if running.began.is_none() => {}

@@ -8,11 +8,10 @@ use super::tick_trace;
 use crate::channels::{TickReceiver, Traffic};
 use crate::log::{Output, PanicEvent, journal};
 use crate::metrics::{Distribution, Metrics, TaskFacts, TaskSnapshot, Totals};
-use crate::pacing::GivenUp;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
-use crate::worker::Panic;
+use crate::worker::{Ended, Panic};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::collections::BTreeMap;
 use std::io;
@@ -51,7 +50,7 @@ enum Command {
     FinishTasks(Vec<u32>),
     RemoveTasks(Vec<u32>),
     RemoveWorkers(Vec<usize>),
-    GivenUp(Vec<(u32, GivenUp)>),
+    TasksEnded(Ended),
     Look(Sender<View>),
     Finish,
 }
@@ -132,8 +131,9 @@ impl MetricsThread {
         self.send(Command::RemoveWorkers(numbers));
     }
 
-    pub(super) fn give_up(&self, given_up: Vec<(u32, GivenUp)>) {
-        self.send(Command::GivenUp(given_up));
+    /// Hands over the final counts of tasks. To be called after the worker has sent the last record of them.
+    pub(super) fn tasks_ended(&self, ended: Ended) {
+        self.send(Command::TasksEnded(ended));
     }
 
     /// The totals of the latest poll.
@@ -278,10 +278,9 @@ impl MetricsLoop {
                     self.before = (self.before.0 + traffic.sent(), self.before.1 + traffic.dropped());
                 }
             }
-            Command::GivenUp(given_up) => {
-                for (id, given_up) in given_up {
-                    self.metrics.take_given_up(id, given_up);
-                }
+            Command::TasksEnded(Ended { tasks, given_up }) => {
+                given_up.into_iter().for_each(|(id, given_up)| self.metrics.take_given_up(id, given_up));
+                tasks.iter().for_each(|(id, counts)| self.metrics.take_counts(*id, counts));
             }
             Command::Look(reply) => {
                 let _ = reply.send(self.view());

@@ -25,7 +25,7 @@ pub struct Missed {
     pub within: Span,
     /// How long after its release the latest finished, or was given up.
     pub worst: Span,
-    /// The overrun that finished latest.
+    /// The overrun that finished latest, of those whose record came in.
     pub tick: Option<LateTick>,
     /// How late the oldest of the releases was that were given up; zero where that is not known.
     pub oldest: Span,
@@ -110,11 +110,11 @@ impl Misses {
         }
     }
 
-    /// Enters releases that no record reports; `oldest` is how late the oldest was, if that is known.
-    pub(super) fn note_given_up(&mut self, count: u64, oldest: Option<Span>) {
-        let oldest = oldest.unwrap_or(Span::ZERO);
-        self.missed.due += count;
-        self.missed.skipped += count;
+    /// Enters releases that no record reports; the oldest that was given up was `oldest` late (zero: not known).
+    pub(super) fn note_unreported(&mut self, overruns: u64, skipped: u64, oldest: Span) {
+        self.missed.due += overruns + skipped;
+        self.missed.overruns += overruns;
+        self.missed.skipped += skipped;
         self.missed.oldest = self.missed.oldest.max(oldest);
         self.missed.worst = self.missed.worst.max(oldest);
     }

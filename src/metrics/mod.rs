@@ -26,7 +26,7 @@ pub(crate) use summary::{
 pub use summary::{Summary, TaskState, TaskSummary};
 pub(crate) use well::trouble;
 
-use crate::channels::TickRecord;
+use crate::channels::{Counts, TickRecord};
 use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
 use limiter::Limiter;
@@ -221,23 +221,37 @@ impl Metrics {
         }
     }
 
-    /// Enters releases of a task that no record reports. Returns why they were missed.
-    pub(crate) fn take_given_up(&mut self, id: u32, given_up: GivenUp) -> Option<Verdict> {
-        let task = self.tasks.get_mut(id as usize).and_then(Option::as_mut)?;
-        let cause = if given_up.disabled { Cause::Disabled } else { Cause::Unknown };
-        let verdict = Verdict::plain(cause, given_up.count);
-        if given_up.disabled {
-            task.limiter.misses.note_given_up(given_up.count, None);
-        } else {
-            task.limiter.misses.note_given_up(given_up.count, Some(given_up.oldest));
-            task.lateness.add_missed(given_up.oldest, task.facts.period, given_up.count);
-            self.totals.worst = self.totals.worst.max(given_up.oldest);
+    /// Enters releases of a task that no record reports.
+    pub(crate) fn take_given_up(&mut self, id: u32, given_up: GivenUp) {
+        let GivenUp { count, oldest, disabled, .. } = given_up;
+        if disabled {
+            self.take_unreported(id, 0, count, Span::ZERO, Cause::Disabled);
+            return;
         }
+        self.take_unreported(id, 0, count, oldest, Cause::Unknown);
+        if let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) {
+            task.lateness.add_missed(oldest, task.facts.period, count);
+            self.totals.worst = self.totals.worst.max(oldest);
+        }
+    }
+
+    /// Enters the final counts of a task, after its last record and what it gave up: what was missed in records that were
+    /// dropped is missed for an unknown cause.
+    pub(crate) fn take_counts(&mut self, id: u32, counts: &Counts) {
+        let Some(task) = self.tasks.get(id as usize).and_then(Option::as_ref) else { return };
+        let overruns = counts.overruns.saturating_sub(task.totals.overruns);
+        let skipped = counts.skipped.saturating_sub(task.totals.skipped);
+        self.take_unreported(id, overruns, skipped, Span::ZERO, Cause::Unknown);
+    }
+
+    fn take_unreported(&mut self, id: u32, overruns: u64, skipped: u64, oldest: Span, cause: Cause) {
+        let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        task.limiter.misses.note_unreported(overruns, skipped, oldest);
         for totals in [&mut task.totals, &mut self.totals] {
-            totals.skipped += given_up.count;
+            totals.overruns += overruns;
+            totals.skipped += skipped;
         }
-        self.count(id, &verdict);
-        Some(verdict)
+        self.count(id, &Verdict::plain(cause, overruns + skipped));
     }
 
     /// Hands the events that are due at `now` (any clock that goes on) to `tell`: of each kind at most one per task and
@@ -313,3 +327,31 @@ const RECORD: TickRecord = TickRecord {
     outcome: crate::channels::Outcome::Done,
     evidence: None,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_dropped_records_missed_is_reported_with_an_unknown_cause() {
+        let mut metrics = Metrics::default();
+        metrics.add_worker(0, "main".into());
+        let period = Span::from_millis(1);
+        let facts = TaskFacts { name: "a".into(), worker: 0, period, deadline: period, grid_moves: false };
+        metrics.add_task(0, facts);
+        let response = Span::from_millis(3);
+        metrics.take(&TickRecord { dropped: 2, response, ..RECORD });
+        metrics.take_given_up(0, GivenUp { task: 0, count: 4, oldest: response, stepped: Span::ZERO, disabled: true });
+        // Two more records did not come in: an overrun each, with three skipped releases in all.
+        metrics.take_counts(0, &Counts { ran: 3, skipped: 9, overruns: 3, ..Counts::default() });
+        let mut told = Vec::new();
+        metrics.tell(Instant::ZERO, true, |event| told.push(event.kind.clone()));
+        let [EventKind::Missed(missed)] = &told[..] else { panic!("{told:?}") };
+        assert_eq!((missed.overruns, missed.skipped), (3, 9));
+        let causes: BTreeMap<_, _> = missed.causes().map(|(cause, count)| (cause.word(), count)).collect();
+        assert_eq!((causes["disabled"], causes["unknown"]), (4, 5));
+        assert_eq!(causes.values().sum::<u64>(), missed.count());
+        let snapshot = metrics.snapshot(0);
+        assert_eq!((snapshot.causes, snapshot.totals.skipped, snapshot.totals.overruns), (causes, 9, 3));
+    }
+}

@@ -115,7 +115,7 @@ fn show_beginning(slot: &Slot, account: &Account) {
 }
 
 /// The final counts of tasks, by their numbers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Ended {
     /// In the order of the set.
     pub tasks: Vec<(u32, Counts)>,
