@@ -40,8 +40,10 @@ pub(super) fn key<'k>(found: &str, known: &[&'k str]) -> Option<&'k str> {
 
 /// Where the key `found` belongs, if it is none of the table called `path` but one of another table, or a task itself.
 pub(super) fn elsewhere(path: &str, found: &str, value: &DeValue<'_>) -> Option<String> {
-    let name = other_word(found).unwrap_or(found);
-    let is_of = |keys: &[Key]| keys.iter().any(|key| key.name == name);
+    let named = |keys: &'static [Key]| keys.iter().map(|key| key.name);
+    let name =
+        other_word(found).or_else(|| suggestion(found, named(WORKER_KEYS).chain(named(TASK_KEYS)))).unwrap_or(found);
+    let is_of = |keys: &'static [Key]| named(keys).any(|key| key == name);
     match path.split_once('.') {
         Some(("task", task)) if !task.contains('.') && is_of(WORKER_KEYS) => Some(format!(
             "`{name}` is a key of the worker that runs the task; write it under [worker.NAME], such as [worker.main]"

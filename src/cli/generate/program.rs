@@ -8,8 +8,9 @@ use roff::{bold, italic, roman};
 const DESCRIPTION: &[&str] = &[
     "Each task has a rate. Its ticks lie on a grid of exact instants, the releases, that are computed from the index \
      of the tick and never drift. Tasks share workers: threads that may be pinned to a CPU and run at a real-time \
-     priority. A tick that ends after its deadline is an overrun and is reported with its cause; what happens to \
-     releases that came up in the meantime is the task's choice.",
+     priority. A release without a tick that ends by its deadline is missed. All that was missed is counted with \
+     its cause, and the log says so, once a second at most for each task. What happens to releases that came up in the \
+     meantime is the task's choice.",
     "Without a privilege for real-time scheduling the tasks still run, with more lateness. The log and the summary show \
      what the kernel granted.",
 ];
