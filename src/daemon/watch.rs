@@ -157,12 +157,18 @@ fn report_step(running: &Running, ClockStep { by, count, .. }: ClockStep) {
     let (worker, clock) = (&running.config.name, running.config.clock.word());
     let times = if count > 1 { format!(" in {count} steps") } else { String::new() };
     let (step_ns, message_id) = (by.nanos(), Message::ClockStepped.id());
-    let (length, effect) = if by < Span::ZERO {
-        (-by, "back; its tasks continue on the new time")
+    let (length, direction, effect) = if by < Span::ZERO {
+        (-by, "back", "its tasks continue on the new time")
     } else {
-        (by, "forward; of the releases in between, each task keeps what its overrun policy allows")
+        (by, "forward", "the releases in between are missed, except those that a task's overrun policy keeps")
     };
-    warn!(message_id, worker, clock, step_ns, "worker {worker}: clock {clock} was stepped by {length}{times} {effect}");
+    warn!(
+        message_id,
+        worker,
+        clock,
+        step_ns,
+        "worker {worker}: its clock, {clock}, was stepped {direction} by {length}{times}; {effect}"
+    );
 }
 
 fn report_stall(running: &Running, Stall { tick, lasting }: Stall, watchdog: bool) {

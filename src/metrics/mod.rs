@@ -223,12 +223,13 @@ impl Metrics {
 
     /// Enters releases of a task that no record reports.
     pub(crate) fn take_given_up(&mut self, id: u32, given_up: GivenUp) {
-        let GivenUp { count, oldest, disabled, .. } = given_up;
+        let GivenUp { count, oldest, stepped, disabled, .. } = given_up;
         if disabled {
             self.take_unreported(id, 0, count, Span::ZERO, Cause::Disabled);
             return;
         }
-        self.take_unreported(id, 0, count, oldest, Cause::Unknown);
+        let cause = if stepped > Span::ZERO { Cause::Stalled } else { Cause::Unknown };
+        self.take_unreported(id, 0, count, oldest, cause);
         if let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) {
             task.lateness.add_missed(oldest, task.facts.period, count);
             self.totals.worst = self.totals.worst.max(oldest);
@@ -353,5 +354,15 @@ mod tests {
         assert_eq!(causes.values().sum::<u64>(), missed.count());
         let snapshot = metrics.snapshot(0);
         assert_eq!((snapshot.causes, snapshot.totals.skipped, snapshot.totals.overruns), (causes, 9, 3));
+    }
+
+    #[test]
+    fn what_a_step_of_the_clock_took_past_the_end_was_stalled() {
+        let mut metrics = Metrics::default();
+        let period = Span::from_millis(1);
+        metrics.add_task(0, TaskFacts { name: "a".into(), worker: 0, period, deadline: period, grid_moves: false });
+        let (oldest, stepped) = (Span::from_seconds(3_600), Span::from_seconds(3_600));
+        metrics.take_given_up(0, GivenUp { task: 0, count: 700, oldest, stepped, disabled: false });
+        assert_eq!(metrics.snapshot(0).causes, BTreeMap::from([("stalled", 700)]));
     }
 }

@@ -75,7 +75,7 @@ same "  the monotonic clock has none" "0 monotonic" "$(steps steady) $(snapshot 
 at_most "  releases that come up go on being counted" "$(($(task fast due) - due))" 2000
 same "  it is in the journal, once for each worker" "spinning wall" \
     "$(entries "MESSAGE_ID=$CLOCK_STEPPED" | jq -r 'select(.HERTZD_STEP_NS | tonumber / 1e9 | round == -3600) | .HERTZD_WORKER' | sort | xargs)"
-has "    with a message that says it all" "$(messages "MESSAGE_ID=$CLOCK_STEPPED" HERTZD_WORKER=wall)" "worker wall: clock realtime was stepped by 3600 s back"
+has "    with a message that says it all" "$(messages "MESSAGE_ID=$CLOCK_STEPPED" HERTZD_WORKER=wall)" "worker wall: its clock, realtime, was stepped back by 3600 s; its tasks continue"
 
 for _ in $(seq 8); do put -20; sleep 0.3; done
 check "after eight steps back by 20 s, half of them in the spin tail, it goes on" goes_on awake
@@ -92,8 +92,11 @@ due=$(task fast due)
 check "the clock is put forward by an hour" put 3600
 check "  it is noticed" soon 20 eval 'stepped wall 1 && stepped spinning 1'
 for task in fast awake; do check "  task $task goes on" goes_on $task; done
-same "  the releases in between are due" 36 "$((($(task fast due) - due) / 1000))"
-same "  and skipped" 35 "$((($(task fast skipped)) / 1000))"
+# All but a few at the edges; this machine misses some of its own.
+most_of_an_hour() { at_most "$1" "$((36000 - $2))" 100; }
+most_of_an_hour "  the releases in between are due" "$(($(task fast due) - due))"
+most_of_an_hour "  they are missed" "$(task fast missed)"
+most_of_an_hour "  with the cause stalled" "$(task fast causes.stalled)"
 same "  no run is as long as a step" "" "$(snapshot '.tasks[] | select(.run_ns.max > 1e10 or .run_ns.min < 0) | .task')"
 check "the TAI offset is set" set_tai_offset 37
 check "  the worker on tai notices" soon 20 stepped spinning 2
