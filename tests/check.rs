@@ -66,6 +66,12 @@ fn a_spin_tail_counts_at_what_it_costs() {
     assert!(code == Some(1) && error.contains(sum), "{printed}{error}");
     let (printed, error, code) = hertzd("check", &worker("a", "spin = \"50us\"", "rate = \"1 kHz\""), &[]);
     assert!(code == Some(0) && printed.contains("6.0 % by spin tails"), "{printed}{error}");
+    // And so it is: it sleeps until its epoch, and then never again, as 10 µs are left at the most.
+    let spinning = worker("a", "spin = \"10us\"", "rate = \"50 kHz\"");
+    let (printed, error, _) = hertzd("run", &spinning, &["--for", "100ms", "--json"]);
+    let summary: serde_json::Value = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{printed}{error}"));
+    let wakes = summary["workers"][0]["wakes"].as_u64().unwrap();
+    assert!(wakes <= 1 && summary["tasks"][0]["due"] == 5_000, "{summary}");
     // It keeps another worker of the CPU from its work.
     let spinning = worker("a", "priority = 80\nspin = \"300us\"", "rate = \"1 kHz\"\nbudget = \"200us\"");
     let beside = worker("b", "priority = 70", "rate = \"1 kHz\"\nbudget = \"500us\"");

@@ -140,6 +140,10 @@ fn a_folder_that_takes_no_files_is_refused() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
     let (_, error, code) = check(folder.path(), &recorded("a", "closed/x.csv"), &[]);
     assert!(code == Some(78) && error.contains("x.csv: Permission denied"), "{error}");
+    // Where there is a service, that starts in another folder.
+    let relative = check(folder.path(), &task("a", &format!("{FILE}\nrecord = \"closed/x.csv\"")), &[]);
+    let has_service = fs::read_to_string("/etc/passwd").unwrap().lines().any(|line| line.starts_with("hertzd:"));
+    assert_eq!(relative.2, Some(if has_service { 0 } else { 78 }), "{relative:?}");
 }
 
 /// Opening a device may have an effect, and a pipe lets its writer go on.
@@ -229,4 +233,59 @@ fn check_against_running_finds_what_the_reload_would_refuse_and_names_what_chang
     assert!(printed.contains(unknown), "{printed}");
     running.signal("TERM");
     running.wait().assert_no_fault();
+}
+
+/// With a service's user of this machine's own: `hertzd` gets the number 64998, and `nobody` checks.
+#[test]
+fn what_only_the_services_user_may_open_is_a_warning() {
+    let there = Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|output| output.status.success());
+    if !is_root() || !there {
+        println!("skipped: another user's files take root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let inside = |name: &str| folder.path().join(name);
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(inside("passwd"), "root:x:0:0::/:/bin/sh\nhertzd:x:64998:64998::/:/bin/sh\n").unwrap();
+    fs::write(inside("group"), "root:x:0:\ndevices:x:64997:hertzd\n").unwrap();
+    fs::create_dir(inside("state")).unwrap();
+    let closed = [("service", 64_998, 0, 0o600), ("member", 0, 64_997, 0o640), ("root", 0, 0, 0o600)];
+    for (name, uid, gid, mode) in closed.into_iter().chain([("state", 64_998, 64_998, 0o750)]) {
+        if name != "state" {
+            fs::write(inside(name), "7\n").unwrap();
+        }
+        std::os::unix::fs::chown(inside(name), Some(uid), Some(gid)).unwrap();
+        fs::set_permissions(inside(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::write(inside("hertzd"), "").unwrap();
+    let of = |name: &str| task(name, &format!("kind = \"sensor\"\nrate = 10\npath = \"@HERE@/{name}\""));
+    let may = of("service") + &of("member") + &recorded("state", "state/x.csv");
+    // The program is reached through the folder: `nobody` may be kept out of the one that it is built in.
+    let script = format!(
+        "cd {0} && mount --bind {HERTZD} hertzd && mount --bind passwd /etc/passwd && mount --bind group /etc/group && \
+         exec setpriv --reuid=65534 --regid=65534 --clear-groups ./hertzd check check.toml",
+        folder.path().display()
+    );
+    let check = |config: &str| {
+        write(folder.path(), config);
+        Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap()
+    };
+    let output = check(&may);
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{printed}{}", text(&output.stderr));
+    for warning in [
+        format!("task service: only the service's user hertzd may open {}/service", folder.path().display()),
+        format!("task member: only the service's user hertzd may open {}/member", folder.path().display()),
+        format!("task state: only the service's user hertzd may write to {}/state", folder.path().display()),
+    ] {
+        assert!(printed.contains(&warning), "{warning}: {printed}");
+    }
+    let output = check(&(may + &of("root")));
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(78), "{error}");
+    assert!(error.ends_with("\n1 problem; a start with this configuration would be refused\n"), "{error}");
+    assert!(
+        error.contains("root: Permission denied (os error 13); hertzd's user needs permission to read it"),
+        "{error}"
+    );
 }

@@ -17,12 +17,15 @@ pub(crate) struct Looked {
     pub(crate) unknown: Vec<String>,
 }
 
-/// Looks at those tasks of `config` that `begins` chooses by name. Recordings of the process `daemon` are handed over to them.
+/// Looks at those tasks of `config` that `begins` chooses by name; the others run already, and keep what they have. Recordings of
+/// the process `daemon` are handed over to those that begin.
 pub(crate) fn look(config: &mut Config, begins: impl Fn(&str) -> bool, daemon: Option<u32>) -> Looked {
     let mut looked = Looked { problems: share_recordings(&mut config.tasks), ..Looked::default() };
-    // What they hold is held until all have been looked at.
-    let mut previews = Vec::new();
-    for task in config.tasks.iter_mut().filter(|task| begins(&task.name)) {
+    // What they hold is held until all have been looked at. Nothing else matters of a task that
+    // runs: it has opened what it wants.
+    let (begin, run): (Vec<_>, Vec<_>) = config.tasks.iter_mut().partition(|task| begins(&task.name));
+    let mut previews: Vec<_> = run.into_iter().filter_map(|task| task.blueprint.look()?.ok()).collect();
+    for task in begin {
         let found = look_at(task, daemon).unwrap_or_else(|problems| {
             looked.problems = Some(match looked.problems.take() {
                 Some(others) => others.and(problems),
@@ -61,4 +64,51 @@ fn look_at(task: &mut TaskConfig, daemon: Option<u32>) -> Result<Preview, Proble
         Err(error) => return Err(not_recorded(task, record, &error)),
     }
     Ok(preview)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Blueprint, Facts, Kind, Kinds, Section};
+    use crate::kinds::device::{DeviceId, Label, Missing, Sight, preview};
+
+    /// Tasks of the kind `toy` all want one device; those of the kind `own` do not say what they open.
+    fn kinds() -> Kinds {
+        let build = || unreachable!("a look builds nothing");
+        let toy = move |section: &mut Section<'_>| {
+            let label = Label::new("toy", section.name());
+            let sight = || Sight::of("kind", vec![DeviceId::Named("toy of this test".into())]);
+            Some(Blueprint::new(build).looking(move || Ok(preview(&label, Missing::Refuse, Ok(sight()))?)))
+        };
+        let own = move |_: &mut Section<'_>| Some(Blueprint::new(build));
+        Kinds::empty().add(Kind::new("toy", "", &[], toy)).add(Kind::new("own", "", &[], own))
+    }
+
+    fn looked(tasks: &[(&str, &str)], begins: impl Fn(&str) -> bool) -> Looked {
+        let text: String =
+            tasks.iter().map(|(name, kind)| format!("[task.{name}]\nkind = \"{kind}\"\nrate = 1\n")).collect();
+        let facts = Facts { online_cpus: vec![0], cpu_set_size: 8 };
+        look(&mut Config::parse(&text, "test.toml", &kinds(), &facts).unwrap(), begins, None)
+    }
+
+    #[test]
+    fn a_device_of_a_task_that_runs_or_comes_first_is_taken() {
+        let refused = |tasks: &[_], begins: &dyn Fn(&str) -> bool| {
+            let problems = looked(tasks, begins).problems;
+            problems.map(|problems| problems.iter().map(|problem| problem.message.clone()).collect::<Vec<_>>())
+        };
+        let by_a = "task.b: kind = \"toy\"; toy is in use by task a; only one task at a time can have it";
+        assert_eq!(refused(&[("a", "toy"), ("b", "toy")], &|_| true), Some(vec![by_a.to_owned()]));
+        assert_eq!(refused(&[("b", "toy"), ("a", "toy")], &|task| task == "b"), Some(vec![by_a.to_owned()]));
+        assert_eq!(refused(&[("a", "toy"), ("b", "own")], &|_| true), None);
+        // One that ends hands it over: it is in the configuration no more.
+        assert_eq!(refused(&[("b", "toy")], &|task| task == "b"), None);
+    }
+
+    #[test]
+    fn what_a_kind_does_not_say_is_left_to_the_start() {
+        let unknown = looked(&[("a", "own")], |_| true).unknown;
+        assert_eq!(unknown, ["task a: whether its kind, own, can open what it needs"]);
+        assert!(looked(&[("a", "own")], |_| false).unknown.is_empty());
+    }
 }

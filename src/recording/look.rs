@@ -7,7 +7,7 @@ use super::content::Content;
 use super::lines::last_line_end;
 use crate::config::{RecordConfig, RecordFormat};
 use crate::sys::lock::{self, Holder};
-use crate::sys::user::{Access, SERVICE_USER, access};
+use crate::sys::user::{Access, SERVICE_USER, access, has_service};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -72,9 +72,9 @@ pub(crate) fn look(config: &RecordConfig, content: Option<&Content>) -> io::Resu
 fn permitted(folder: &Path, config: &RecordConfig) -> Option<Seen> {
     match access(folder, true) {
         Access::ServiceOnly => Some(only_service(folder)),
-        // The folder that a service starts in is another one.
-        Access::Denied if config.path.is_relative() => Some(Seen::Hidden(format!(
-            "{} is relative to the folder that hertzd starts in, and you may not write to this one",
+        // The folder that the service starts in is another one.
+        Access::Denied if config.path.is_relative() && has_service() => Some(Seen::Hidden(format!(
+            "{} is relative to the folder that hertzd starts in; you may not write to this one, and the service has another",
             config.path.display()
         ))),
         Access::Granted | Access::Denied => None,

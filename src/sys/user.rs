@@ -36,6 +36,11 @@ pub(crate) fn access(path: &Path, write: bool) -> Access {
     }
 }
 
+/// Whether the service's user exists.
+pub(crate) fn has_service() -> bool {
+    Identity::of_service(Path::new("/")).is_some()
+}
+
 /// A user and all its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Identity {
