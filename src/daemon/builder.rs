@@ -8,6 +8,7 @@ use super::assemble::{Built, assemble};
 use super::busy::Busy;
 use super::diff::{Change, Diff, Sections};
 use super::failure::Failure;
+use super::grants;
 use super::metrics_thread::{Feed, NewTask};
 use super::plan;
 use super::running::{WaitingWorker, WantedTask};
@@ -18,9 +19,9 @@ use crate::recording::{Recordings, TaskOutput};
 use crate::sys::clock::KernelClock;
 use crate::sys::grant::{self, Privilege};
 use crate::sys::memory;
-use crate::sys::thread::helper;
+use crate::sys::thread::{Bandwidth, helper};
 use crate::time::Clock;
-use crate::worker::{Assignment, Granted, Refusal, Worker};
+use crate::worker::{Assignment, Refusal, Worker};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded, never, unbounded};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -91,8 +92,11 @@ impl Prepared {
     }
 }
 
+/// The bandwidth that each worker gives back when it ends, by name.
+pub(super) type Held = BTreeMap<String, Bandwidth>;
+
 enum Job {
-    Prepare(Sections),
+    Prepare(Sections, Held),
     Close(Box<dyn Any + Send>),
     Finish(Sender<()>),
 }
@@ -166,9 +170,9 @@ impl Builder {
         Ok(Self { jobs, prepared, shared })
     }
 
-    /// Reads the configuration, and prepares what differs from these sections.
-    pub(super) fn prepare(&self, running: Sections) {
-        self.send(Job::Prepare(running));
+    /// Reads the configuration, and prepares what differs from these sections, whose workers hold this.
+    pub(super) fn prepare(&self, running: Sections, held: Held) {
+        self.send(Job::Prepare(running, held));
     }
 
     /// Drops this where closing files may take its time.
@@ -223,10 +227,10 @@ impl BuilderLoop {
     fn run(mut self, jobs: &Receiver<Job>, prepared: &Sender<Result<Prepared, Failure>>) {
         for job in jobs {
             match job {
-                Job::Prepare(running) => {
+                Job::Prepare(running, held) => {
                     let shared = self.shared.clone();
                     let result = shared
-                        .caught(|| self.prepare(&running))
+                        .caught(|| self.prepare(&running, &held))
                         .unwrap_or_else(|text| Err(Failure::System("the builder thread", io::Error::other(text))));
                     shared.set(None);
                     // Without a receiver the result is dropped here.
@@ -247,7 +251,7 @@ impl BuilderLoop {
         }
     }
 
-    fn prepare(&mut self, running: &Sections) -> Result<Prepared, Failure> {
+    fn prepare(&mut self, running: &Sections, held: &Held) -> Result<Prepared, Failure> {
         self.shared.begin("reading the configuration".into());
         let mut config = (self.load.0)()?;
         let sections = Sections::of(&config);
@@ -260,7 +264,7 @@ impl BuilderLoop {
         let begins = |task: &str| diff.tasks.get(task) != Some(&Change::Kept);
         let mut built = assemble(&mut config, begins, &mut self.next_task, &mut self.recordings, building)?;
         shared.begin("starting workers".into());
-        let mut fresh = self.start_workers(&config, &diff)?;
+        let mut fresh = self.start_workers(&config, &diff, held)?;
 
         let Config { workers, tasks, files } = config;
         let mut outputs = Vec::new();
@@ -280,11 +284,13 @@ impl BuilderLoop {
         Ok(Prepared { workers, outputs, sections, files, diff })
     }
 
-    /// Makes and sets up the threads of the workers that begin, by name; they then wait.
+    /// Makes and sets up the threads of the workers that begin, by name; they then wait. Those that end give back what they
+    /// held.
     fn start_workers(
         &mut self,
         config: &Config,
         diff: &Diff,
+        held: &Held,
     ) -> Result<BTreeMap<String, (WaitingWorker, Feed)>, Failure> {
         let begins = |worker: &WorkerConfig| diff.workers.get(&worker.name) != Some(&Change::Kept);
         let begin = config.workers.iter().enumerate().filter(|(_, worker)| begins(worker));
@@ -302,9 +308,13 @@ impl BuilderLoop {
             Some(Ok(())) => self.lock_memory(),
             Some(Err(_)) => {}
         }
+        let ends = |name: &str| diff.workers.get(name) != Some(&Change::Kept);
+        let mut freed: Bandwidth = held.iter().filter(|(name, _)| ends(name)).map(|(_, held)| *held).sum();
         let mut fresh = BTreeMap::new();
         for (config, (worker, feed)) in spawned {
-            let granted = set_up(&worker, config, self.locked.as_ref().and_then(|locked| locked.as_ref().err()))?;
+            let not_locked = self.locked.as_ref().and_then(|locked| locked.as_ref().err());
+            let granted = grants::set_up(&worker, config, not_locked, freed)?;
+            freed = freed.without(granted.awaited);
             fresh.insert(config.name.clone(), (WaitingWorker { number: self.next_worker, worker, granted }, feed));
             self.next_worker += 1;
         }
@@ -338,39 +348,6 @@ fn spawn(worker: &WorkerConfig, hertz: f64, done: Sender<()>) -> Result<(Worker,
     let (worker, panics) =
         Worker::spawn(assignment, done).map_err(|reason| Failure::System("starting a worker's thread", reason))?;
     Ok((worker, Feed { ticks, panics }))
-}
-
-/// Lets a worker set itself up, and logs each refusal once.
-fn set_up(worker: &Worker, asked: &WorkerConfig, not_locked: Option<&Refusal>) -> Result<Granted, Failure> {
-    let mut granted = worker.set_up().map_err(|reason| Failure::System("starting a worker", reason))?;
-    if granted.not_realtime && asked.require_realtime {
-        // The policy's refusal comes first.
-        let Some(Refusal { what, reason, remedy, .. }) = granted.refused.first() else {
-            unreachable!("it was refused")
-        };
-        let text = format!(
-            "worker {}: {what} refused ({reason}), and require-realtime is set: nothing was started; {remedy}",
-            asked.name
-        );
-        return Err(Failure::Permission(text));
-    }
-    for refusal in &granted.refused {
-        warn!(message_id = Message::PrivilegeRefused.id(), worker = asked.name, "{}: {refusal}", asked.name);
-    }
-    let priority = if granted.priority > 0 { format!(" {}", granted.priority) } else { String::new() };
-    info!(
-        worker = asked.name,
-        thread = worker.id().number(),
-        policy = granted.policy,
-        priority = granted.priority,
-        cpus = ?granted.cpus,
-        "{}: granted {}{priority}",
-        asked.name,
-        granted.policy
-    );
-    // Logged once for all workers; the summary shows it with each.
-    granted.refused.extend(not_locked.cloned());
-    Ok(granted)
 }
 
 fn hold_cpu_latency() -> Option<File> {

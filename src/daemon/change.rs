@@ -4,13 +4,14 @@
 //! worker that stays is handed its new tasks and takes them between two ticks, the others are asked to end, and main polls
 //! until all have. Then the workers that are new begin.
 
-use super::builder::{Builder, Prepared, WantedWorker};
+use super::builder::{Builder, Held, Prepared, WantedWorker};
 use super::diff::{Diff, Sections};
 use super::failure::Failure;
 use super::metrics_thread::MetricsThread;
 use super::recorder_thread::RecorderThread;
 use super::running::{LEAD, Running};
 use crate::channels::Counts;
+use crate::config::Scheduling;
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use crate::worker::{Ended, WorkerEnd};
@@ -18,6 +19,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use tracing::{error, info};
+
+/// A worker that has ended may still be on its way out of the kernel, which needs processor time for that.
+const GIVEN_BACK_WITHIN: Span = Span::from_seconds(2);
 
 /// The threads beside the workers.
 pub(super) struct Threads {
@@ -53,6 +57,11 @@ impl RunningSet {
     /// An empty set, whose run covers exactly the releases with `r(n) − epoch` below `length`; `None`: all.
     pub(super) fn new(length: Option<Span>) -> Self {
         Self { length, ..Self::default() }
+    }
+
+    /// The bandwidth that each worker gives back when it ends, by name.
+    pub(super) fn held(&self) -> Held {
+        self.workers.iter().map(|running| (running.config.name.clone(), running.bandwidth())).collect()
     }
 
     /// All workers that have a thread.
@@ -139,6 +148,16 @@ impl RunningSet {
         let stay = self.leaving.iter_mut().filter_map(|running| (!running.has_ended()).then_some(&mut running.worker));
         let staying = stay.map(|worker| worker.stop()).count();
         if staying > 0 || self.workers.iter().any(Running::is_exchanging) {
+            return None;
+        }
+        // By now all that the new ones may wait for is given back; the kernel does so within a period.
+        let period = |running: &Running| match running.config.scheduling {
+            Scheduling::Deadline { period, .. } => period,
+            _ => Span::ZERO,
+        };
+        let patience = self.leaving.iter().map(period).max().unwrap_or(Span::ZERO) + GIVEN_BACK_WITHIN;
+        let awaiting = self.workers.iter_mut().map(|running| usize::from(running.is_awaiting_policy(patience)));
+        if awaiting.sum::<usize>() > 0 {
             return None;
         }
         // A worker may have taken its tasks and ended since.

@@ -8,6 +8,7 @@
 //! | `requests` | the flags by which others ask main for something |
 //! | `builder`, `assemble` | the thread that does what may block: reads the configuration, opens devices, starts workers |
 //! | `busy` | warnings while the builder takes long |
+//! | `grants` | what a worker's thread was granted and refused |
 //! | `diff`, `change`, `running` | what differs, and the way from the set that runs to the set that is wanted |
 //! | `cpu_limit` | which worker has used its CPU for too long |
 //! | `watch`, `stall` | whether every worker advances; the service manager |
@@ -30,6 +31,7 @@ mod diff;
 mod ending;
 mod failure;
 mod finish;
+mod grants;
 mod look;
 mod metrics_thread;
 mod plan;

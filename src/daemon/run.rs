@@ -187,7 +187,7 @@ impl<'a> Daemon<'a> {
         let threads = thread::with_signals_blocked(spawn);
         let threads = threads.map_err(|reason| Failure::System("blocking signals", reason))??;
         let set = RunningSet::new(options.length);
-        threads.builder.prepare(set.sections.clone());
+        threads.builder.prepare(set.sections.clone(), set.held());
         Ok(Self {
             host: Host::read(),
             set,
@@ -328,7 +328,7 @@ impl<'a> Daemon<'a> {
             self.reload_began = now;
             notify::reloading();
             self.phase = Phase::Preparing;
-            self.threads.builder.prepare(self.set.sections.clone());
+            self.threads.builder.prepare(self.set.sections.clone(), self.set.held());
         }
     }
 

@@ -1,10 +1,12 @@
 //! The workers that run, each with its configuration and its tasks. Owned by main; nothing here blocks.
 
 use super::clock::{ClockStep, ClockWatch};
+use super::grants;
 use super::plan::{self, Epoch, Window};
 use super::stall::{Streak, Watch};
-use crate::config::{ClockKind, TaskConfig, WorkerConfig};
+use crate::config::{ClockKind, Scheduling, TaskConfig, WorkerConfig};
 use crate::sys::clock::KernelClock;
+use crate::sys::thread::Bandwidth;
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Activity, Granted, NextTask, Slot, TaskSet, Worker, WorkerEnd};
 use tracing::debug;
@@ -57,6 +59,7 @@ pub(super) struct Running {
     pub(super) end: Option<WorkerEnd>,
     next_tasks: Option<Vec<RunningTask>>, // of the set that it has been handed and has not taken yet
     slots: Vec<Slot>,                     // of its tasks, until it begins
+    asked_again: bool,                    // for its policy
     epoch: Epoch,
     last: Instant, // releases at or after this do not exist; on its clock
 }
@@ -85,6 +88,7 @@ impl Running {
             end: None,
             next_tasks: None,
             slots,
+            asked_again: false,
             epoch: Epoch::At(Instant::ZERO),
             last: Instant::MAX,
         }
@@ -146,6 +150,32 @@ impl Running {
         } else {
             self.tasks = tasks;
         }
+    }
+
+    /// The bandwidth that its thread gives back when it ends.
+    pub(super) fn bandwidth(&self) -> Bandwidth {
+        match self.config.scheduling {
+            Scheduling::Deadline { runtime, period } if self.granted.policy == "deadline" => {
+                Bandwidth::of(runtime, period)
+            }
+            _ => Bandwidth::default(),
+        }
+    }
+
+    /// Whether its policy is still to be granted. The threads that were to give back their bandwidth have ended: asks for it,
+    /// the first time for `patience`.
+    pub(super) fn is_awaiting_policy(&mut self, patience: Span) -> bool {
+        if self.granted.awaited == Bandwidth::default() {
+            return false;
+        }
+        if !std::mem::replace(&mut self.asked_again, true) {
+            self.worker.promote(patience);
+        }
+        let Some(granted) = self.worker.promoted() else { return !self.worker.is_finished() };
+        grants::report(&self.config.name, self.worker.id(), &granted);
+        let earlier = std::mem::replace(&mut self.granted, granted);
+        self.granted.refused.extend(earlier.refused);
+        false
     }
 
     /// The set that it has given back, once it has taken the new one; its tasks are the new ones from then on.

@@ -103,7 +103,8 @@ impl ServiceNotices {
         if now - self.status >= STATUS_EVERY {
             self.status = now;
             // The kernel may give the number of a thread that has ended to another one.
-            set.all_mut().filter(|running| !running.worker.is_finished()).for_each(check_grant);
+            let granted = |running: &&mut Running| running.began.is_some() && !running.worker.is_finished();
+            set.all_mut().filter(granted).for_each(check_grant);
             match (self.ready, set.epoch) {
                 (true, _) => notify::status(&status(set)),
                 // The first release may be as far ahead as a task's phase, or the next full hour of an aligned clock.

@@ -8,6 +8,7 @@ mod clock;
 mod control;
 mod evidence;
 mod judge;
+mod orders;
 mod panic;
 mod run;
 mod set;
@@ -27,10 +28,11 @@ use crate::channels::TickSender;
 use crate::config::{Scheduling, TakeEvidence};
 use crate::pacing::{Sleeps, Tail};
 use crate::sys::clock::{KernelClock, thread_cpu_time};
-use crate::sys::thread::{self, ThreadId};
+use crate::sys::thread::{self, Bandwidth, ThreadId};
 use crate::time::Span;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use evidence::ThreadEvidence;
+use orders::{Order, Orders};
 use run::Exchange;
 use std::io;
 use std::sync::Arc;
@@ -82,9 +84,8 @@ pub(crate) struct Worker {
     control: Arc<Control>,
     thread: JoinHandle<()>,
     id: ThreadId,
-    go: Sender<()>,
     granted: Receiver<Granted>,
-    start: Option<Sender<TaskSet>>,
+    orders: Option<Orders>, // until it has started
     started: bool,
     incoming: Sender<Box<TaskSet>>,
     outgoing: Receiver<Box<TaskSet>>,
@@ -97,9 +98,8 @@ impl Worker {
     /// # Errors
     /// The system's reason why there is no thread.
     pub(crate) fn spawn(assignment: Assignment, done: Sender<()>) -> io::Result<(Self, Receiver<Panic>)> {
-        let (go, may_go) = bounded::<()>(1);
-        let (tell_granted, granted) = bounded(1);
-        let (start, take_start) = bounded::<TaskSet>(1);
+        let (order, take_order) = orders::channel();
+        let (tell_granted, granted) = bounded(2);
         let (tell_born, born) = bounded(1);
         let (incoming, take_set) = bounded(1);
         let (give_back, outgoing) = bounded(1);
@@ -114,9 +114,16 @@ impl Worker {
             let _done = SendOnDrop(done);
             let _ = tell_born.send((thread::id(), panic::capture(PANICS)));
             let witness = (evidence != TakeEvidence::Off).then(ThreadEvidence::of_this_thread);
-            let Ok(()) = may_go.recv() else { return };
-            let _ = tell_granted.send(setup::set_up(&cpus, scheduling));
-            let Ok(set) = take_start.recv() else { return };
+            let set = loop {
+                let _ = match orders::next(&take_order) {
+                    Some(Order::SetUp(freed)) => tell_granted.send(setup::set_up(&cpus, scheduling, freed)),
+                    Some(Order::Promote(patience)) => {
+                        tell_granted.send(setup::promote_later(scheduling, patience, || shared.stopping()))
+                    }
+                    Some(Order::Start(set)) => break *set,
+                    None => return,
+                };
+            };
             let before = thread_cpu_time();
             let clock = KernelClock::monotonic();
             let mut runner = Runner::new(clock, set, Sleeps::new(tail), ticks, shared).exchanging(exchange);
@@ -128,8 +135,8 @@ impl Worker {
         };
         let thread = Builder::new().name(name).spawn(body)?;
         let (id, panics) = born.recv().map_err(|_| io::Error::other("the worker's thread ended at once"))?;
-        let start = Some(start);
-        Ok((Self { control, thread, id, go, granted, start, started: false, incoming, outgoing, finished }, panics))
+        let orders = Some(Orders::to(thread.thread().clone(), order));
+        Ok((Self { control, thread, id, granted, orders, started: false, incoming, outgoing, finished }, panics))
     }
 
     /// The kernel's number of its thread.
@@ -137,21 +144,38 @@ impl Worker {
         self.id
     }
 
-    /// Lets it set itself up and, last, promote itself; waits for what it was granted.
+    /// Lets it set itself up and, last, promote itself; waits for what it was granted. Threads that are about to end will give
+    /// back the bandwidth `freed`: a deadline policy that fits only then is granted later, by [`promote`](Self::promote).
     ///
     /// # Errors
     /// When the thread has ended.
-    pub(crate) fn set_up(&self) -> io::Result<Granted> {
-        let gone = "the worker's thread ended during its set-up";
-        self.go.send(()).map_err(|_| io::Error::other(gone))?;
-        self.granted.recv().map_err(|_| io::Error::other(gone))
+    pub(crate) fn set_up(&self, freed: Bandwidth) -> io::Result<Granted> {
+        self.order(Order::SetUp(freed));
+        self.granted.recv().map_err(|_| io::Error::other("the worker's thread ended during its set-up"))
+    }
+
+    /// The threads that were about to end have ended: lets it promote itself. The kernel may give their bandwidth back a
+    /// period later, so it tries for `patience`; poll [`promoted`](Self::promoted).
+    pub(crate) fn promote(&self, patience: Span) {
+        self.order(Order::Promote(patience));
+    }
+
+    /// What it was granted after [`promote`](Self::promote); `None`: it still tries, or has ended.
+    pub(crate) fn promoted(&self) -> Option<Granted> {
+        self.granted.try_recv().ok()
+    }
+
+    fn order(&self, order: Order) {
+        if let Some(orders) = &self.orders {
+            orders.send(order);
+        }
     }
 
     /// Lets it run.
     pub(crate) fn start(&mut self, set: TaskSet) {
-        if let Some(start) = self.start.take() {
+        if let Some(orders) = self.orders.take() {
             // A thread that has ended shows as died.
-            let _ = start.send(set);
+            orders.send(Order::Start(Box::new(set)));
             self.started = true;
         }
     }
@@ -218,7 +242,7 @@ impl Worker {
     /// Asks it to end before its next tick. Repeat it until the thread has ended: a request that comes just before the
     /// thread falls asleep does not wake it.
     pub(crate) fn stop(&mut self) {
-        self.start = None; // ends a thread that has not been started
+        self.orders = None; // ends a thread that has not been started
         self.control.stop();
         self.wake();
     }

@@ -4,13 +4,21 @@
 //! kernel. Reads no clock. Runs once, before the hot loop, and may allocate.
 
 use crate::config::Scheduling;
+use crate::sys::clock::pause;
 use crate::sys::grant::{self, Privilege};
-use crate::sys::thread;
+use crate::sys::thread::{self, Bandwidth};
+use crate::time::Span;
 use std::fmt;
 use std::io;
 
 /// How much of its stack a worker touches beforehand. Its threads have 2 MiB.
 const STACK_READY: usize = 512 * 1024;
+
+/// How often a bandwidth is asked for that is to be given back.
+const TRY_EVERY: Span = Span::from_millis(5);
+
+/// The kernel counts no shorter runtime.
+const LEAST_RUNTIME: Span = Span::from_nanos(1_024);
 
 /// Something the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,10 +68,13 @@ pub(crate) struct Granted {
     pub not_realtime: bool,
     /// Everything that was refused.
     pub refused: Vec<Refusal>,
+    /// What is missing of its deadline policy until threads that end have given back their bandwidth; zero: nothing.
+    pub awaited: Bandwidth,
 }
 
-/// Sets up the calling thread; the policy comes last, so that nothing of the set-up runs in real time.
-pub(super) fn set_up(cpus: &[usize], scheduling: Scheduling) -> Granted {
+/// Sets up the calling thread; the policy comes last, so that nothing of the set-up runs in real time. Threads that are about
+/// to end will give back the bandwidth `freed`.
+pub(super) fn set_up(cpus: &[usize], scheduling: Scheduling, freed: Bandwidth) -> Granted {
     let mut refused = Vec::new();
     if !cpus.is_empty()
         && let Err(reason) = thread::pin(cpus).and_then(|()| pinned_to_all(cpus))
@@ -82,13 +93,55 @@ pub(super) fn set_up(cpus: &[usize], scheduling: Scheduling) -> Granted {
         refused.push(Refusal::new("exact timers", &reason, "sleeps may end 50 µs later", "allow prctl in the sandbox"));
     }
     thread::prefault_stack::<STACK_READY>();
-    let promoted = promote(scheduling);
-    let not_realtime = promoted.is_err();
+    let (promoted, awaited) = match (promote(scheduling), scheduling) {
+        (Err(reason), Scheduling::Deadline { runtime, period }) if is_busy(&reason) => {
+            let wanted = Bandwidth::of(runtime, period);
+            // What will not be given back is reserved now, so that later nothing is left that can be refused.
+            let rest = wanted.without(freed);
+            match freed > Bandwidth::default() && reserve(rest.runtime(period), period).is_ok() {
+                true => (Ok(()), wanted.without(rest)),
+                false => (Err(reason), Bandwidth::default()),
+            }
+        }
+        (promoted, _) => (promoted, Bandwidth::default()),
+    };
     // First, because it matters most.
-    refused.splice(0..0, promoted.err());
+    refused.splice(0..0, promoted.as_ref().err().map(|reason| refusal(scheduling, reason)));
+    Granted { refused, awaited, ..granted(promoted.is_err()) }
+}
+
+/// Promotes the calling thread as far as [`set_up`] did not. Tries for `patience`, unless the worker `is_stopping`: the kernel
+/// gives the bandwidth of a thread that has ended back within a period.
+pub(super) fn promote_later(scheduling: Scheduling, patience: Span, is_stopping: impl Fn() -> bool) -> Granted {
+    let mut waited = Span::ZERO;
+    loop {
+        let promoted = promote(scheduling);
+        if promoted.as_ref().is_err_and(is_busy) && waited < patience && !is_stopping() {
+            pause(TRY_EVERY);
+            waited = waited + TRY_EVERY;
+            continue;
+        }
+        let refused = promoted.as_ref().err().map(|reason| refusal(scheduling, reason));
+        return Granted { refused: refused.into_iter().collect(), ..granted(promoted.is_err()) };
+    }
+}
+
+/// The kernel has promised too much of its CPUs already.
+fn is_busy(reason: &io::Error) -> bool {
+    reason.raw_os_error() == Some(libc::EBUSY)
+}
+
+/// Reserves this runtime for the calling thread, if there is any.
+fn reserve(runtime: Span, period: Span) -> io::Result<()> {
+    if runtime == Span::ZERO { Ok(()) } else { thread::set_deadline(runtime.max(LEAST_RUNTIME), period, period) }
+}
+
+/// What the kernel says it has granted the calling thread.
+fn granted(not_realtime: bool) -> Granted {
     let scheduled = thread::scheduling();
     let (policy, priority) = scheduled.map_or(("unknown", 0), |scheduled| (scheduled.policy, scheduled.priority));
-    Granted { policy, priority, cpus: thread::affinity().unwrap_or_default(), not_realtime, refused }
+    let cpus = thread::affinity().unwrap_or_default();
+    Granted { policy, priority, cpus, not_realtime, refused: Vec::new(), awaited: Bandwidth::default() }
 }
 
 /// The kernel silently leaves out CPUs that are not available, as long as one is left.
@@ -100,30 +153,33 @@ fn pinned_to_all(cpus: &[usize]) -> io::Result<()> {
     }
 }
 
-fn promote(scheduling: Scheduling) -> Result<(), Refusal> {
-    let (what, granted, privilege) = match scheduling {
-        Scheduling::Fifo { priority } => {
-            (format!("fifo priority {priority}"), thread::set_fifo(priority), Privilege::Priority(priority))
-        }
-        Scheduling::Rr { priority } => {
-            (format!("rr priority {priority}"), thread::set_rr(priority), Privilege::Priority(priority))
-        }
+fn promote(scheduling: Scheduling) -> io::Result<()> {
+    match scheduling {
+        Scheduling::Fifo { priority } => thread::set_fifo(priority),
+        Scheduling::Rr { priority } => thread::set_rr(priority),
+        Scheduling::Deadline { runtime, period } => thread::set_deadline(runtime, period, period),
+        Scheduling::Other => Ok(()),
+    }
+}
+
+/// The refusal of this policy.
+fn refusal(scheduling: Scheduling, reason: &io::Error) -> Refusal {
+    let (what, privilege) = match scheduling {
+        Scheduling::Fifo { priority } => (format!("fifo priority {priority}"), Privilege::Priority(priority)),
+        Scheduling::Rr { priority } => (format!("rr priority {priority}"), Privilege::Priority(priority)),
         Scheduling::Deadline { runtime, period } => {
-            let what = format!("deadline policy ({runtime} in every {period})");
-            (what, thread::set_deadline(runtime, period, period), Privilege::Deadline)
+            (format!("deadline policy ({runtime} in every {period})"), Privilege::Deadline)
         }
-        Scheduling::Other => return Ok(()),
+        Scheduling::Other => unreachable!("it is never refused"),
     };
-    granted.map_err(|reason| {
-        let remedy = match reason.raw_os_error() {
-            Some(libc::EBUSY) => {
-                "the CPUs have no bandwidth left for it: lower runtime, or stop other deadline tasks".into()
-            }
-            Some(libc::EPERM) => grant::remedy(privilege),
-            _ => "see sched(7)".into(),
-        };
-        Refusal::new(what, &reason, "at normal priority, ticks may be milliseconds late", remedy)
-    })
+    let remedy = match reason.raw_os_error() {
+        Some(libc::EBUSY) => {
+            "the CPUs have no bandwidth left for it: lower runtime, or stop other deadline tasks".into()
+        }
+        Some(libc::EPERM) => grant::remedy(privilege),
+        _ => "see sched(7)".into(),
+    };
+    Refusal::new(what, reason, "at normal priority, ticks may be milliseconds late", remedy)
 }
 
 fn list(cpus: &[usize]) -> String {
@@ -137,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_comes_with_a_remedy_and_the_thread_goes_on() {
-        let granted = std::thread::spawn(|| set_up(&[1_000], Scheduling::Other)).join().unwrap();
+        let granted = std::thread::spawn(|| set_up(&[1_000], Scheduling::Other, Bandwidth::default())).join().unwrap();
         assert_eq!(granted.refused.len(), 1, "{granted:?}");
         let text = granted.refused[0].to_string();
         assert!(
@@ -149,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_priority_is_granted_and_read_back_or_refused_with_the_way_to_get_it() {
-        let fifo = || set_up(&[], Scheduling::Fifo { priority: 42 });
+        let fifo = || set_up(&[], Scheduling::Fifo { priority: 42 }, Bandwidth::default());
         let granted = std::thread::spawn(fifo).join().unwrap();
         match granted.not_realtime {
             false => assert_eq!((granted.policy, granted.priority), ("fifo", 42)),

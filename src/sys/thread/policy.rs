@@ -3,6 +3,7 @@
 use super::ThreadId;
 use crate::sys::{from_minus_one, invalid};
 use crate::time::Span;
+use std::iter::Sum;
 use std::{io, mem};
 use thread_priority::{
     DeadlineFlags, RealtimeThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy,
@@ -15,6 +16,38 @@ pub(crate) struct Scheduled {
     pub(crate) policy: &'static str,
     /// In 1..=99 under `fifo` and `rr`, where greater is more urgent; otherwise 0.
     pub(crate) priority: u8,
+}
+
+/// A share of a CPU that SCHED_DEADLINE promises, as the kernel adds them up: in 2⁻²⁰, rounded down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Bandwidth(u64);
+
+const BANDWIDTH_SHIFT: u32 = 20;
+
+impl Bandwidth {
+    /// Of `runtime` in every `period`; none for a period that is not above zero.
+    pub(crate) fn of(runtime: Span, period: Span) -> Self {
+        let runtime = u128::from(runtime.nanos().max(0).unsigned_abs()) << BANDWIDTH_SHIFT;
+        let share = runtime.checked_div(u128::from(period.nanos().max(0).unsigned_abs()));
+        Self(u64::try_from(share.unwrap_or_default()).unwrap_or(u64::MAX))
+    }
+
+    /// The least runtime in every `period` that has this bandwidth.
+    pub(crate) fn runtime(self, period: Span) -> Span {
+        let scaled = u128::from(self.0) * u128::from(period.nanos().max(0).unsigned_abs());
+        Span::from_wide(i128::try_from(scaled.div_ceil(1 << BANDWIDTH_SHIFT)).unwrap_or(i128::MAX))
+    }
+
+    /// This without `other`; none if that is more.
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Sum for Bandwidth {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        Self(all.map(|one| one.0).sum())
+    }
 }
 
 /// Takes real-time priority away from `thread`, of this process: SCHED_OTHER.
@@ -135,6 +168,20 @@ mod tests {
                 assert_eq!(errno(set_fifo(priority)), Some(libc::EINVAL), "{priority}");
             }
         });
+    }
+
+    #[test]
+    fn a_bandwidth_is_rounded_down_and_its_runtime_up() {
+        for (runtime, period) in [(1_024, 1_000_000_000), (9_000_001, 10_000_000), (333, 1_000), (5, 5), (1, 3)] {
+            let [runtime, period] = [runtime, period].map(Span::from_nanos);
+            let bandwidth = Bandwidth::of(runtime, period);
+            let least = bandwidth.runtime(period);
+            assert!(least <= runtime && Bandwidth::of(least, period) == bandwidth, "{runtime} {period} {least}");
+        }
+        assert_eq!(Bandwidth::of(Span::from_nanos(7), Span::ZERO), Bandwidth::default());
+        let half = Bandwidth::of(Span::from_millis(5), Span::from_millis(10));
+        assert_eq!([half, half].into_iter().sum::<Bandwidth>(), Bandwidth(1 << BANDWIDTH_SHIFT));
+        assert_eq!(half.without(Bandwidth(1 << BANDWIDTH_SHIFT)), Bandwidth::default());
     }
 
     #[test]
