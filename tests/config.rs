@@ -241,7 +241,8 @@ fn keys_set_the_values_they_state() {
     assert_eq!((&fast.cpus[..], fast.scheduling), (&[0, 1][..], Scheduling::Rr { priority: 99 }));
     assert_eq!((fast.spin, fast.clock, fast.require_realtime), (Spin::Auto { cpu_max: 0.125 }, ClockKind::Tai, true));
     assert_eq!(fast.simulated_oversleep, [Span::from_micros(60), Span::ZERO]);
-    let (runtime, period) = (Span::from_micros(750), Span::from_micros(1_500));
+    // Half the period, and for each of its two tasks a tail and the 10 µs that are too short for a sleep.
+    let (runtime, period) = (Span::from_micros(750 + 2 * 60), Span::from_micros(1_500));
     assert_eq!(
         (edf.scheduling, edf.spin),
         (Scheduling::Deadline { runtime, period }, Spin::Fixed(Span::from_micros(50)))

@@ -442,50 +442,6 @@ fn code_in_time(mut command: Command) -> Option<i32> {
 }
 
 #[test]
-fn a_refused_reload_leaves_no_worker_behind() {
-    let (folder, _disk) = folder_with_disk();
-    let mut running = run_with_socket(folder, &recording(100));
-    if fs::read_to_string("/proc/sys/kernel/sched_rt_runtime_us").is_ok_and(|limit| limit.trim() == "-1") {
-        println!("skipped: sched_rt_runtime_us is -1, so the kernel grants any share of processor time");
-        return;
-    }
-    // More processor time than the kernel can guarantee: one worker is refused after the others were created.
-    let greedy = |n| {
-        format!(
-            "[worker.greedy{n}]\npolicy = \"deadline\"\nruntime = \"9ms\"\nrequire-realtime = true\n\
-             [task.greedy{n}]\nkind = \"load\"\nworker = \"greedy{n}\"\nperiod = \"10ms\"\n"
-        )
-    };
-    let config = recording(100).replace(HERE, running.folder().to_str().unwrap());
-    let cpus = std::thread::available_parallelism().unwrap().get();
-    let more: String = (0..=2 * cpus).map(greedy).collect();
-    fs::write(running.folder().join("test.toml"), format!("{config}{more}")).unwrap();
-    for refused in 1..=3 {
-        let output = run_client(&running, &["reload"]);
-        assert!(!output.status.success(), "{output:?}");
-        if !running.stderr().contains("granted deadline") {
-            println!("skipped: no worker is granted the policy \"deadline\" here");
-            return;
-        }
-        let seen = snapshot(&running);
-        assert_eq!(count(&seen["daemon"], "reloads_refused"), refused, "{output:?}");
-        assert_eq!(seen["workers"].as_array().unwrap().len(), 2);
-        running.wait_for("their threads have ended", |running| thread_named(running.pid(), "hz-greedy").is_none());
-    }
-    fs::write(running.folder().join("test.toml"), config.replace("rate = 100", "rate = 50")).unwrap();
-    assert!(run_client(&running, &["reload"]).status.success());
-    wait_for_snapshot(&mut running, "it keeps ticking", |seen| count(task(seen, "beside"), "ran") > 10);
-    let ended = stop_with_sigterm(running, STOP);
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
-    let summary = ended.summary();
-    for part in summary["workers"].as_array().unwrap() {
-        let name = part["worker"].as_str().unwrap();
-        assert!(["main", "beside"].contains(&name), "{name}");
-        assert!(count(&part["oversleep_ns"], "count") > 0, "its records are its own: {part}");
-    }
-}
-
-#[test]
 fn a_service_manager_that_takes_nothing_delays_nothing() {
     let (folder, _disk) = folder_with_disk();
     let path = folder.path().join("notify");

@@ -68,9 +68,9 @@ pub(super) const PRIORITY: Key = Key::new(
 pub(super) const RUNTIME: Key = Key::new(
     "runtime",
     Value::Duration { min: Span::from_nanos(1_024), max: Span::MAX }, // the kernel's own limit
-    "Processor time granted in each period; at most the shortest period of the worker's tasks.",
+    "Processor time granted in each period, for ticks and spin tails; at most the shortest period of the worker's tasks.",
 )
-.otherwise("half the shortest period of the worker's tasks")
+.otherwise("half the shortest period of the worker's tasks, and the spin tails")
 .rules(&[Rule::when("policy", &["deadline"])]);
 pub(super) const SPIN: Key = Key::new(
     "spin",

@@ -5,7 +5,7 @@ use super::choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 use super::error::Origin;
 use super::record::RecordConfig;
 use crate::channels::Queue;
-use crate::pacing::{Overrun, Rate};
+use crate::pacing::{Overrun, Rate, Tail};
 use crate::time::Span;
 use std::path::PathBuf;
 
@@ -91,6 +91,17 @@ pub enum Spin {
         /// The most it may cost, as a fraction of one CPU; above 0 and at most 0.5.
         cpu_max: f64,
     },
+}
+
+impl Spin {
+    /// The spin tail that is asked for.
+    pub fn tail(self) -> Tail {
+        match self {
+            Self::Off => Tail::Off,
+            Self::Fixed(length) => Tail::Fixed(length),
+            Self::Auto { cpu_max } => Tail::Auto { cpu_max },
+        }
+    }
 }
 
 /// One task: `[task.NAME]`.

@@ -21,8 +21,8 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, facts: &Facts, rates:
     section.refuse_broken_rules(&WORKER_KEYS.iter().collect::<Vec<&Key>>());
     let policy = section.choice(&POLICY, &POLICIES);
     let cpus = cpus(section, facts);
-    let scheduling = scheduling(section, policy, rates);
     let spin = spin(section, rates);
+    let scheduling = scheduling(section, policy, rates, spin);
     let clock = section.choice(&CLOCK, &CLOCKS).unwrap_or(ClockKind::Monotonic);
     let evidence = section.choice(&EVIDENCE, &EVIDENCES).unwrap_or(TakeEvidence::Wake);
     let require_realtime = section.boolean(&REQUIRE_REALTIME).unwrap_or(false);
@@ -82,30 +82,62 @@ fn ranges(cpus: &[usize]) -> String {
     shown.collect::<Vec<_>>().join(",")
 }
 
-fn scheduling(section: &mut Section<'_>, policy: Option<Policy>, rates: &[Rate]) -> Option<Scheduling> {
+fn scheduling(
+    section: &mut Section<'_>,
+    policy: Option<Policy>,
+    rates: &[Rate],
+    spin: Option<Spin>,
+) -> Option<Scheduling> {
     let (priority, runtime) = (section.integer(&PRIORITY), section.duration(&RUNTIME));
     match policy? {
         Policy::Fifo => Some(Scheduling::Fifo { priority: priority? }),
         Policy::Rr => Some(Scheduling::Rr { priority: priority? }),
         Policy::Other => Some(Scheduling::Other),
-        Policy::Deadline => deadline(section, runtime, rates),
+        Policy::Deadline => deadline(section, runtime, rates, spin?),
     }
 }
 
-fn deadline(section: &mut Section<'_>, runtime: Option<Span>, rates: &[Rate]) -> Option<Scheduling> {
+/// The runtime is for ticks and spin tails: the kernel stops a thread that has used it until its next period.
+fn deadline(section: &mut Section<'_>, runtime: Option<Span>, rates: &[Rate], spin: Spin) -> Option<Scheduling> {
     let period = rates.iter().map(|rate| rate.period()).min()?;
     let Value::Duration { min, .. } = RUNTIME.value else { return None };
-    let (runtime, from) = match runtime {
+    let (wanted, from) = match runtime {
         Some(runtime) => (runtime, ""),
         None if section.has(&RUNTIME) => return None,
         None => (Span::from_nanos(period.nanos() / 2), "half the shortest period is too little; "),
     };
-    if !(min..=period).contains(&runtime) {
-        let shortest = value::written(period);
+    let shortest = value::written(period);
+    if !(min..=period).contains(&wanted) {
         section.problem(&RUNTIME, format!("{from}must be from 1024ns to the shortest period, {shortest}"));
         return None;
     }
-    Some(Scheduling::Deadline { runtime, period })
+    let tails = tails(period, rates, spin);
+    let taken = || format!("its tails can take {} in {shortest}, the shortest period", value::written(tails));
+    match runtime {
+        Some(runtime) if tails >= runtime => {
+            section.problem(&SPIN, format!("{}, and `runtime` is no longer; raise it, or spin less", taken()));
+            None
+        }
+        None if tails > period - wanted => {
+            section.problem(
+                &SPIN,
+                format!(
+                    "{}, and the default `runtime` adds half of that for ticks; set `runtime`, or spin less",
+                    taken()
+                ),
+            );
+            None
+        }
+        Some(runtime) => Some(Scheduling::Deadline { runtime, period }),
+        None => Some(Scheduling::Deadline { runtime: wanted + tails, period }),
+    }
+}
+
+/// The most that the spin tails of tasks with these rates take in a period.
+fn tails(period: Span, rates: &[Rate], spin: Spin) -> Span {
+    let tail = spin.tail().cost(rates.iter().map(|rate| rate.hertz()).sum());
+    let releases: u64 = rates.iter().map(|rate| rate.ticks_before(period.nanos().into())).sum();
+    Span::from_wide(i128::from(tail.nanos()) * i128::from(releases))
 }
 
 fn spin(section: &mut Section<'_>, rates: &[Rate]) -> Option<Spin> {

@@ -342,7 +342,7 @@ fn spawn(worker: &WorkerConfig, hertz: f64, done: Sender<()>) -> Result<(Worker,
         cpus: worker.cpus.clone(),
         scheduling: worker.scheduling,
         evidence: worker.evidence,
-        tail: plan::tail(worker.spin),
+        tail: worker.spin.tail(),
         ticks: sender,
     };
     let (worker, panics) =

@@ -76,7 +76,7 @@ impl<'a> Load<'a> {
     fn of(config: &'a Config, index: usize, worker: &'a WorkerConfig) -> Self {
         let tasks: Vec<_> = plan::of_worker(&config.tasks, index).map(|task| &config.tasks[task]).collect();
         let hertz = tasks.iter().fold(0.0, |sum, task| sum + task.rate.hertz());
-        let tail = plan::tail(worker.spin).cost(hertz);
+        let tail = worker.spin.tail().cost(hertz);
         // Summed up from zero: the sum of no floats is -0.0.
         let budgets = tasks.iter().fold(0.0, |sum, task| sum + budget(task).seconds() * task.rate.hertz());
         let spin = (tail.seconds() * hertz).min((1.0 - budgets).max(0.0));

@@ -2,9 +2,9 @@
 //!
 //! Pure. Shared by `run` and `simulate`, so that both count the same releases.
 
-use crate::config::{ClockKind, Spin, TaskConfig};
+use crate::config::{ClockKind, TaskConfig};
 use crate::metrics::TaskFacts;
-use crate::pacing::{Account, Grid, Overrun, Schedule, Tail};
+use crate::pacing::{Account, Grid, Overrun, Schedule};
 use crate::sys::clock::KernelClock;
 use crate::time::{Instant, Span};
 use crate::worker::Pace;
@@ -84,15 +84,6 @@ pub(super) fn facts(task: &TaskConfig, worker: usize) -> TaskFacts {
         period: task.rate.period(),
         deadline: task.deadline,
         grid_moves: task.overrun == Overrun::Delay,
-    }
-}
-
-/// The spin tail that is asked for.
-pub(super) fn tail(spin: Spin) -> Tail {
-    match spin {
-        Spin::Off => Tail::Off,
-        Spin::Fixed(length) => Tail::Fixed(length),
-        Spin::Auto { cpu_max } => Tail::Auto { cpu_max },
     }
 }
 

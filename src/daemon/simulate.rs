@@ -93,7 +93,7 @@ pub fn simulate(
             broken: None,
         };
         let set = TaskSet::starting(schedule, slots);
-        let runner = Runner::new(clock, set, Sleeps::new(plan::tail(worker.spin)), sink, control);
+        let runner = Runner::new(clock, set, Sleeps::new(worker.spin.tail()), sink, control);
         let (report, sink, _) = runner.with_evidence(Box::new(NeverPreempted), false).run();
         if let Some(error) = sink.broken {
             return Err(error);

@@ -118,7 +118,7 @@ pub(super) fn promote_later(scheduling: Scheduling, patience: Span, is_stopping:
         let promoted = promote(scheduling);
         if promoted.as_ref().is_err_and(is_busy) && waited < patience && !is_stopping() {
             pause(TRY_EVERY);
-            waited = waited + TRY_EVERY;
+            waited += TRY_EVERY;
             continue;
         }
         let refused = promoted.as_ref().err().map(|reason| refusal(scheduling, reason));

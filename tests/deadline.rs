@@ -1,0 +1,173 @@
+//! `policy = "deadline"` on the real kernel: it promises a share of all CPUs, and refuses more than there is.
+
+mod program;
+
+use hertzd::time::Span;
+use program::{HERTZD, Running, count, nanos, run, run_in, task, thread_named};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::process::{Command, Output};
+
+/// One test at a time: the machine has one supply of this bandwidth. Released on drop.
+fn alone() -> File {
+    let path = std::env::temp_dir().join("hertzd-test-deadline.lock");
+    let file = File::options().create(true).append(true).open(path).unwrap();
+    file.lock().unwrap();
+    file
+}
+
+/// Whether the kernel grants the policy here, and not without a limit.
+fn is_granted(running: &mut Running) -> bool {
+    running.wait_until_granted();
+    let limit = fs::read_to_string("/proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
+    let granted = running.stderr().contains("granted deadline") && limit.trim() != "-1";
+    if !granted {
+        println!("skipped: the policy \"deadline\" is not granted here, or without a limit");
+    }
+    granted
+}
+
+fn run_with_socket(config: &str) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("status.sock");
+    run_in(folder, Command::new(HERTZD), config, &["--json", "--status-socket", socket.to_str().unwrap()])
+}
+
+fn run_client(running: &Running, args: &[&str]) -> Output {
+    Command::new(HERTZD).args(args).arg("--socket").arg(running.folder().join("status.sock")).output().unwrap()
+}
+
+fn reload(running: &Running, config: &str) -> Output {
+    fs::write(running.folder().join("test.toml"), config).unwrap();
+    run_client(running, &["reload"])
+}
+
+fn snapshot(running: &Running) -> Value {
+    let output = run_client(running, &["status", "--json"]);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// The policies of all workers, and their names.
+fn policies(summary: &Value) -> Vec<(&str, &str)> {
+    let workers = summary["workers"].as_array().unwrap().iter();
+    workers.map(|one| (one["worker"].as_str().unwrap(), one["granted"]["policy"].as_str().unwrap())).collect()
+}
+
+#[test]
+fn tick_0_is_on_time() {
+    let _alone = alone();
+    let config =
+        "[worker.main]\npolicy = \"deadline\"\n[task.slow]\nkind = \"load\"\nworker = \"main\"\nperiod = \"2s\"\n";
+    let mut running = run(config, &["--for", "3s", "--json"]);
+    if !is_granted(&mut running) {
+        return;
+    }
+    let ended = running.wait();
+    let summary = ended.summary();
+    let slow = task(&summary, "slow");
+    println!("lateness {}", slow["lateness_ns"]);
+    // It was late by nearly a period: the thread had given up the rest of its first one.
+    assert!(nanos(slow, "lateness_ns", "max") < Span::from_seconds(1).nanos(), "{}", ended.describe());
+    assert_eq!((count(slow, "ran"), count(slow, "due")), (2, 2));
+}
+
+/// Half a period of work beside a tail of two fifths: the kernel would stop the thread in each tick if the tail came out of the
+/// runtime that the ticks need.
+#[test]
+fn the_default_runtime_covers_the_spin_tail() {
+    let _alone = alone();
+    let config = "[worker.main]\npolicy = \"deadline\"\nspin = \"4ms\"\n\
+                  [task.busy]\nkind = \"load\"\nworker = \"main\"\nperiod = \"10ms\"\nrun = \"4500us\"\n";
+    let mut running = run(config, &["--for", "3s", "--json"]);
+    if !is_granted(&mut running) {
+        return;
+    }
+    let thread = thread_named(running.pid(), "hz-main").unwrap().to_string();
+    let asked = Command::new("chrt").args(["--pid", &thread]).output();
+    let asked = asked.map(|asked| String::from_utf8_lossy(&asked.stdout).into_owned()).unwrap_or_default();
+    assert!(asked.is_empty() || asked.contains("9010000/10000000/10000000"), "{asked}");
+    let ended = running.wait();
+    let summary = ended.summary();
+    let busy = task(&summary, "busy");
+    println!("{busy}");
+    assert!(2 * (count(busy, "skipped") + count(busy, "overruns")) < count(busy, "due"), "{}", ended.describe());
+}
+
+/// This many workers with this runtime in each 10 ms.
+fn workers(count: usize, runtime: &str) -> String {
+    let one = |n| {
+        format!(
+            "[worker.w{n}]\npolicy = \"deadline\"\nruntime = \"{runtime}\"\nrequire-realtime = true\n\
+             [task.t{n}]\nkind = \"load\"\nworker = \"w{n}\"\nperiod = \"10ms\"\n"
+        )
+    };
+    (0..count).map(one).collect()
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().unwrap().get()
+}
+
+#[test]
+fn a_reload_waits_for_the_bandwidth_of_the_workers_that_end() {
+    let _alone = alone();
+    let mut running = run_with_socket(&workers(cpus(), "6ms"));
+    if !is_granted(&mut running) {
+        return;
+    }
+    // Together with those that run, each of these is more than all CPUs have; some need more than is given back.
+    for runtime in ["5999us", "5ms", "8500us", "8400us", "2ms", "8500us"] {
+        let output = reload(&running, &workers(cpus(), runtime));
+        assert!(output.status.success(), "{runtime}: {output:?}\n{}", running.stderr());
+        let seen = snapshot(&running);
+        assert!(policies(&seen).iter().all(|(_, policy)| *policy == "deadline"), "{runtime}: {seen}");
+    }
+    // What does not fit even then is refused before anything is changed.
+    let before = snapshot(&running);
+    let output = reload(&running, &workers(cpus(), "9999us"));
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+    let after = snapshot(&running);
+    assert_eq!(policies(&after), policies(&before));
+    assert!(count(&after["tasks"][0], "ran") >= count(&before["tasks"][0], "ran"));
+    running.wait_for("its threads have ended", |running| {
+        program::threads(running.pid()).filter(|thread| name(thread).starts_with("hz-")).count()
+            == policies(&after).len()
+    });
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
+    assert!(!ended.stderr.contains("at normal priority"), "{}", ended.describe());
+}
+
+fn name(thread: &std::path::Path) -> String {
+    fs::read_to_string(thread.join("comm")).unwrap_or_default()
+}
+
+#[test]
+fn a_refused_reload_leaves_no_worker_behind() {
+    let _alone = alone();
+    let steady = "[worker.main]\n[task.steady]\nkind = \"load\"\nworker = \"main\"\nrate = 100\n";
+    let mut running = run_with_socket(steady);
+    running.wait_until_granted();
+    // More processor time than the kernel can guarantee: one worker is refused after the others were created.
+    let more = workers(2 * cpus() + 1, "9ms");
+    for refused in 1..=3 {
+        let output = reload(&running, &format!("{steady}{more}"));
+        assert!(!output.status.success(), "{output:?}");
+        if !is_granted(&mut running) {
+            return;
+        }
+        let seen = snapshot(&running);
+        assert_eq!(count(&seen["daemon"], "reloads_refused"), refused, "{output:?}");
+        assert_eq!(policies(&seen).len(), 1);
+        running.wait_for("their threads have ended", |running| thread_named(running.pid(), "hz-w").is_none());
+    }
+    assert!(reload(&running, &steady.replace("rate = 100", "rate = 50")).status.success());
+    running.wait_for("it keeps ticking", |running| count(task(&snapshot(running), "steady"), "ran") > 10);
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
+    let summary = ended.summary();
+    let [main] = &summary["workers"].as_array().unwrap()[..] else { panic!("{summary}") };
+    assert!(count(&main["oversleep_ns"], "count") > 0, "its records are its own: {main}");
+}
