@@ -79,6 +79,10 @@ fn a_run_that_breaks_a_rule_fails_and_one_whose_rule_names_no_task_does_not_begi
     assert_reason(&ended, Some("--fail-if 'any.due == 10': a.due is 10"));
     let ended = run(config, &[&args[..], &["a.due != 10"]].concat()).wait();
     assert_reason(&ended, None);
+    // Also where no one reads the summary.
+    let script = "\"$0\" run \"$1\" --for 100ms --json --fail-if 'any.due == 10' | true; exit ${PIPESTATUS[0]}";
+    let output = Command::new("bash").args(["-c", script, HERTZD]).arg(ended.folder.path().join("test.toml")).output();
+    assert_eq!(output.unwrap().status.code(), Some(1));
     let ended = run(config, &[&args[..], &["b.due == 10"]].concat()).wait();
     assert_eq!((ended.status.code(), &*ended.stdout), (Some(64), ""), "{}", ended.describe());
     assert!(ended.stderr.contains("there is no task \"b\"; did you mean \"a\"?"), "{}", ended.describe());

@@ -267,16 +267,21 @@ fn due_counts_follow_from_rate_phase_and_length() {
 }
 
 #[test]
-fn a_closed_pipe_ends_the_output_quietly() {
+fn a_closed_pipe_ends_the_output_quietly_unless_a_rule_waits_for_the_end() {
     let config = config("[task.many]\nkind = \"load\"\nrate = \"100 kHz\"\n");
-    let mut child =
-        hertzd(&config.path, &["--for", "24h"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut first = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap(); // the pipe is closed here
-    assert_eq!(serde_json::from_str::<Line>(&first).unwrap().n, 0);
-    let output = child.wait_with_output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && stderr.is_empty(), "{}, {stderr}", output.status);
+    for (rule, code, says) in
+        [(&[][..], 0, ""), (&["--fail-if", "any.missed > 0"], 1, "no rule of --fail-if was judged")]
+    {
+        let mut command = hertzd(&config.path, &["--for", "24h"]);
+        let mut child = command.args(rule).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap(); // the pipe is closed here
+        assert_eq!(serde_json::from_str::<Line>(&first).unwrap().n, 0);
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), stderr.is_empty()), (Some(code), says.is_empty()), "{stderr}");
+        assert!(stderr.contains(says), "{stderr}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! A rule names the number by its path in the JSON summary, without `_ns`, so every number there has a name and no list is
 //! kept twice. Pure: text and summary in, sentences out.
 
+use super::Stop;
 use crate::config::{Config, duration_text, suggestion};
 use crate::metrics::{Cause, RecordedSummary, RecordsSummary, Summary, TaskSummary, ValueSummary};
 use clap::Args;
@@ -70,6 +71,16 @@ impl FailIf {
             self.rules.iter().filter_map(|rule| Some(format!("{}: {}", rule.option(), rule.broken(&numbers)?))),
         );
         Ok(())
+    }
+
+    /// What a command ends with that came to no summary because of `stop`.
+    pub(super) fn unjudged(&self, stop: Stop) -> Stop {
+        match stop {
+            Stop::StdoutClosed if !self.rules.is_empty() => {
+                Stop::Unwell("stdout was closed before the end, so no rule of --fail-if was judged".into())
+            }
+            stop => stop,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::fail_if::FailIf;
 use super::log::{self, Log, LogFormat, LogLevel};
-use super::{App, ConfigArg, Source, Stop, coloured, print, span};
+use super::{App, ConfigArg, Source, Stop, coloured, print, span, stop};
 use crate::daemon::{self, Connections, Failure, Loader, Options, Progress, Requests};
 use crate::log::LogOutput;
 use crate::sys::signals::StopSignals;
@@ -88,9 +88,10 @@ fn run_logged(app: App, args: RunArgs, log: Log) -> Result<(), Stop> {
         true => serde_json::to_string(&outcome.summary).map_err(Stop::from).and_then(|text| print(&(text + "\n"))),
         false => print(&table(&outcome.summary, coloured(&io::stdout()))),
     };
-    // A fault counts for more than a reader that has gone, and that for more than what the summary says.
-    outcome.fault.map_or(printed, |fault| Err(Stop::Fault(fault)))?;
-    outcome.summary.reason.map_or(Ok(()), |reason| Err(Stop::Unwell(reason)))
+    match outcome.fault {
+        Some(fault) => Err(Stop::Fault(fault)),
+        None => stop::ended(printed, outcome.summary.reason),
+    }
 }
 
 /// Reads the configuration, on a thread where that may block. Which one it is, is decided once.

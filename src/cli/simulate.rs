@@ -1,8 +1,9 @@
 //! `hertzd simulate`: the hot loop on the virtual clock.
 
 use super::fail_if::FailIf;
-use super::{App, ConfigArg, Source, Stop, coloured, log, print, span};
+use super::{App, ConfigArg, Source, Stop, coloured, log, print, span, stop};
 use crate::daemon::{self, SimulateOptions, SimulatedTick};
+use crate::metrics::Summary;
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use crate::views::table;
@@ -72,21 +73,25 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
         writeln!(stdout, "{}", text.trim_end())
     };
     let options = SimulateOptions { length: args.length, first_tick: args.first_tick };
-    let mut summary = daemon::simulate(&config, options, &mut line)?;
+    let simulated = daemon::simulate(&config, options, &mut line);
     progress.clear();
+    let mut summary = simulated.map_err(|error| args.fail_if.unjudged(error.into()))?;
     args.fail_if.judge(&mut summary)?;
+    stop::ended(print_summary(args, stdout, &summary), summary.reason)
+}
+
+fn print_summary(args: &SimulateArgs, mut stdout: impl Write, summary: &Summary) -> Result<(), Stop> {
     if args.json {
-        serde_json::to_writer(&mut stdout, &summary)?;
+        serde_json::to_writer(&mut stdout, summary)?;
         stdout.write_all(b"\n")?;
-    } else if !args.summary_only {
+        return Ok(stdout.flush()?);
+    }
+    if !args.summary_only {
         stdout.write_all(b"\n")?;
     }
     stdout.flush()?;
     drop(stdout);
-    if !args.json {
-        print(&table(&summary, coloured(&io::stdout())))?;
-    }
-    summary.reason.map_or(Ok(()), |reason| Err(Stop::Unwell(reason)))
+    print(&table(summary, coloured(&io::stdout())))
 }
 
 /// A progress line on stderr for long simulations, unless the ticks themselves are on the terminal.

@@ -153,6 +153,15 @@ pub(super) fn print(text: &str) -> Result<(), Stop> {
     }
 }
 
+/// The end of a command that has printed its summary, or tried to. A reader that has gone counts for less than the reason why
+/// not all is well.
+pub(super) fn ended(printed: Result<(), Stop>, reason: Option<String>) -> Result<(), Stop> {
+    match (printed, reason) {
+        (Ok(()) | Err(Stop::StdoutClosed), Some(reason)) => Err(Stop::Unwell(reason)),
+        (printed, _) => printed,
+    }
+}
+
 /// Parses a length of time on the command line: `10s`, `1h 30m`, `250ms`.
 pub(super) fn span(text: &str) -> Result<Span, String> {
     let length = humantime::parse_duration(text).map_err(|error| match error {
