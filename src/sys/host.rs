@@ -25,8 +25,9 @@ pub struct Host {
     pub preempt: String,
     /// The source of the kernel's time: `tsc`, `kvm-clock`, `hpet`, `arch_sys_counter`, ...
     pub clocksource: String,
-    /// Microseconds of every period for which the real-time threads of a CPU may run, and that period in microseconds. -1 is
-    /// no limit. `None` on kernels without this limit.
+    /// Microseconds of every period for which the real-time threads of a CPU may run, and that period in microseconds: those
+    /// of this process's control group, where groups have limits of their own, else of the machine. -1 is no limit. `None` on
+    /// kernels without this limit.
     pub realtime_bandwidth: Option<(i64, i64)>,
 }
 
@@ -44,7 +45,10 @@ impl Host {
         };
         let fact = |path| text(path).filter(|text| !text.is_empty());
         let list = |path| text(path).and_then(|text| parse_cpu_list(&text)).unwrap_or_default();
-        let number = |path| text(path)?.parse().ok();
+        let number = |path: &str| text(path)?.parse().ok();
+        let bandwidth = |runtime: &str, period: &str| number(runtime).zip(number(period));
+        let group = text("proc/self/cgroup").as_deref().and_then(cpu_group).unwrap_or_default();
+        let of_group = |file| format!("sys/fs/cgroup/cpu{group}/{file}");
         let unknown = || "unknown".to_owned();
 
         let cpuinfo = text("proc/cpuinfo").unwrap_or_default();
@@ -61,10 +65,19 @@ impl Host {
             ),
             clocksource: fact("sys/devices/system/clocksource/clocksource0/current_clocksource")
                 .unwrap_or_else(unknown),
-            realtime_bandwidth: number("proc/sys/kernel/sched_rt_runtime_us")
-                .zip(number("proc/sys/kernel/sched_rt_period_us")),
+            realtime_bandwidth: bandwidth(&of_group("cpu.rt_runtime_us"), &of_group("cpu.rt_period_us"))
+                .or_else(|| bandwidth("proc/sys/kernel/sched_rt_runtime_us", "proc/sys/kernel/sched_rt_period_us")),
         }
     }
+}
+
+/// The group of the controller `cpu` in /proc/self/cgroup. Only the first version of control groups limits real-time threads.
+fn cpu_group(groups: &str) -> Option<String> {
+    let group = |line: &str| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        controllers.split(',').any(|name| name == "cpu").then(|| path.to_owned())
+    };
+    groups.lines().find_map(group)
 }
 
 /// One more than the greatest CPU number that can be pinned to (1024 with glibc).
@@ -169,6 +182,24 @@ pub(crate) mod tests {
         assert_eq!((host.kernel.as_str(), host.preempt.as_str()), ("unknown", "unknown"));
         assert_eq!(host.realtime_bandwidth, None);
         assert!(host.online_cpus.is_empty());
+    }
+
+    #[test]
+    fn the_limit_on_real_time_threads_is_that_of_the_control_group() {
+        let machine =
+            [("proc/sys/kernel/sched_rt_runtime_us", "950000"), ("proc/sys/kernel/sched_rt_period_us", "1000000")];
+        let limits = [
+            ("sys/fs/cgroup/cpu/a/b/cpu.rt_runtime_us", "20000"),
+            ("sys/fs/cgroup/cpu/a/b/cpu.rt_period_us", "100000"),
+        ];
+        for (groups, expected) in [
+            ("5:cpuset:/c\n4:cpuacct,cpu:/a/b\n0::/\n", (20_000, 100_000)),
+            ("4:cpu:/elsewhere\n", (950_000, 1_000_000)),
+            ("0::/a/b\n", (950_000, 1_000_000)),
+        ] {
+            let root = tree(&[&machine[..], &limits, &[("proc/self/cgroup", groups)]].concat());
+            assert_eq!(Host::read_under(root.path()).realtime_bandwidth, Some(expected), "{groups}");
+        }
     }
 
     #[test]
