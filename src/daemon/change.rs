@@ -7,7 +7,7 @@
 use super::builder::{Builder, Held, Prepared, WantedWorker};
 use super::diff::{Diff, Sections};
 use super::failure::Failure;
-use super::metrics_thread::MetricsThread;
+use super::metrics_thread::{MetricsThread, NewWorker};
 use super::recorder_thread::RecorderThread;
 use super::running::{LEAD, Running};
 use crate::channels::Counts;
@@ -125,7 +125,10 @@ impl RunningSet {
         for WantedWorker { config, tasks, fresh } in workers {
             self.workers.push(match fresh {
                 Some((waiting, feed)) => {
-                    threads.metrics.add_worker(waiting.number, config.name.clone(), feed);
+                    let (number, thread) = (waiting.number, waiting.worker.id());
+                    let granted = waiting.granted.clone();
+                    let asked = config.clone();
+                    threads.metrics.add_worker(NewWorker { number, config: asked, granted, thread, feed });
                     Running::new(config, waiting, tasks)
                 }
                 None => {

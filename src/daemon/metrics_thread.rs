@@ -5,13 +5,15 @@
 
 use super::tick_feed::{TickFeed, waiting};
 use super::tick_trace;
-use crate::channels::{TickReceiver, Traffic};
+use super::witnesses::Witnesses;
+use crate::channels::{TickReceiver, TickRecord, Traffic};
+use crate::config::WorkerConfig;
 use crate::log::{Output, PanicEvent, journal};
 use crate::metrics::{Distribution, Metrics, TaskFacts, TaskSnapshot, Totals};
 use crate::sys::clock::{KernelClock, pause};
-use crate::sys::thread::helper;
+use crate::sys::thread::{ThreadId, helper};
 use crate::time::{Clock, Instant, Span};
-use crate::worker::{Ended, Panic};
+use crate::worker::{Ended, Granted, Panic};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::collections::BTreeMap;
 use std::io;
@@ -22,8 +24,8 @@ use std::time::Duration;
 /// The pause between two polls.
 const REST: Span = Span::from_millis(10);
 
-/// The most records that are taken from one worker at a time, so that a fast one does not hold up the others.
-const AT_A_TIME: usize = 1 << 18;
+/// The most records that are taken from one worker at a time: half of what the judge of causes remembers.
+const AT_A_TIME: usize = 1 << 11;
 
 /// Dropped records of a worker, and panics of a task that goes on, are reported at most this often.
 const REPORT_EVERY: Span = Span::from_seconds(1);
@@ -33,6 +35,15 @@ const REPORT_EVERY: Span = Span::from_seconds(1);
 pub(super) struct Feed {
     pub(super) ticks: TickReceiver,
     pub(super) panics: Receiver<Panic>,
+}
+
+/// A worker as the metrics have to know it before its first record.
+pub(super) struct NewWorker {
+    pub(super) number: usize, // never given twice
+    pub(super) config: WorkerConfig,
+    pub(super) granted: Granted,
+    pub(super) thread: ThreadId,
+    pub(super) feed: Feed,
 }
 
 /// A task as the metrics have to know it before its first record.
@@ -45,7 +56,7 @@ pub(super) struct NewTask {
 
 /// A request to the metrics thread.
 enum Command {
-    AddWorker(usize, String, Feed),
+    AddWorker(Box<NewWorker>),
     AddTasks(Vec<NewTask>),
     FinishTasks(Vec<u32>),
     RemoveTasks(Vec<u32>),
@@ -85,11 +96,14 @@ impl MetricsThread {
         let totals = Arc::new(Mutex::new(Totals::default()));
         let published = totals.clone();
         let body = move || {
-            let metrics = Metrics::default();
+            let mut metrics = Metrics::default();
+            let witnesses = Witnesses::new(metrics.threads());
             let (workers, panics) = (BTreeMap::new(), BTreeMap::new());
-            let (before, tasks, later) = ((0, 0), Vec::new(), Vec::new());
+            let (before, tasks, later, ahead) = ((0, 0), Vec::new(), Vec::new(), Vec::new());
             MetricsLoop {
                 metrics,
+                witnesses,
+                ahead,
                 workers,
                 panics,
                 before,
@@ -106,9 +120,9 @@ impl MetricsThread {
         Ok(Self { commands, totals, thread })
     }
 
-    /// Adds the worker with this number, which is never given twice.
-    pub(super) fn add_worker(&self, number: usize, name: String, feed: Feed) {
-        self.send(Command::AddWorker(number, name, feed));
+    /// To be called before its tasks are added.
+    pub(super) fn add_worker(&self, worker: NewWorker) {
+        self.send(Command::AddWorker(Box::new(worker)));
     }
 
     /// To be called before the worker may send the first record of them.
@@ -176,6 +190,8 @@ impl MetricsThread {
 
 struct MetricsLoop {
     metrics: Metrics,
+    witnesses: Witnesses,
+    ahead: Vec<(usize, TickRecord)>, // observed and not judged yet, with the numbers of their workers
     workers: BTreeMap<usize, WorkerFeed>,
     panics: BTreeMap<u32, PanicLimit>,
     before: (u64, u64), // records sent and dropped by workers that have ended
@@ -229,6 +245,7 @@ impl MetricsLoop {
                 }
             }
             journal::flush();
+            self.witnesses.pause();
             pause(REST);
         }
     }
@@ -238,8 +255,11 @@ impl MetricsLoop {
         let (commands, disconnected) = waiting(&self.commands);
         for command in commands {
             match command {
-                Command::AddWorker(number, name, feed) => {
-                    self.metrics.add_worker(number, name.clone());
+                Command::AddWorker(worker) => {
+                    let NewWorker { number, config, granted, thread, feed } = *worker;
+                    let facts = self.witnesses.add(number, thread, &config, &granted);
+                    self.metrics.add_worker(number, config.name.clone(), facts);
+                    let name = config.name;
                     self.workers.insert(number, WorkerFeed { name, feed, dropped: 0, reported: None });
                 }
                 Command::AddTasks(tasks) => {
@@ -273,6 +293,7 @@ impl MetricsLoop {
             Command::RemoveWorkers(numbers) => {
                 for number in numbers {
                     self.metrics.remove_worker(number);
+                    self.witnesses.remove(number);
                     let Some(removed) = self.workers.remove(&number) else { continue };
                     let traffic = removed.feed.ticks.traffic();
                     self.before = (self.before.0 + traffic.sent(), self.before.1 + traffic.dropped());
@@ -289,31 +310,15 @@ impl MetricsLoop {
                 self.metrics.tell(now, true, |event| self.output.event(event));
                 return false;
             }
-            Command::AddWorker(..) | Command::AddTasks(_) => {}
+            Command::AddWorker(_) | Command::AddTasks(_) => {}
         }
         true
     }
 
     fn drain(&mut self, now: Instant) {
-        let numbers: Vec<_> = self.workers.keys().copied().collect();
-        for number in numbers {
-            for _ in 0..AT_A_TIME {
-                let Some(record) = self.workers.get(&number).and_then(|worker| worker.feed.ticks.take()) else {
-                    break;
-                };
-                if !self.metrics.knows(record.task) {
-                    // Its task was added after this round had begun.
-                    self.receive();
-                }
-                let verdicts = self.metrics.take(&record);
-                if let Some(worker) = self.workers.get(&number) {
-                    tick_trace::log(&record, &verdicts, &self.metrics, &worker.name);
-                }
-                self.recorder.offer(&record, verdicts.overrun.map(|verdict| verdict.cause));
-            }
-            let Some(WorkerFeed { name, feed, dropped: known, reported }) = self.workers.get_mut(&number) else {
-                continue;
-            };
+        self.witnesses.begin(self.metrics.threads(), now, REST);
+        while self.take_some() {}
+        for WorkerFeed { name, feed, dropped: known, reported } in self.workers.values_mut() {
             for Panic { task: id, n, text, ended } in feed.panics.try_iter() {
                 let Some(count) = self.panics.entry(id).or_default().count(now, ended) else { continue };
                 let task = self.metrics.facts(id).map_or("?", |facts| &facts.name);
@@ -326,6 +331,48 @@ impl MetricsLoop {
             }
         }
         self.metrics.tell(now, false, |event| self.output.event(event));
+    }
+
+    /// Takes records and judges them; whether there are more. Some of each worker at a time, so that a fast one does not hold
+    /// up the others.
+    fn take_some(&mut self) -> bool {
+        let mut taken = std::mem::take(&mut self.ahead);
+        let more = self.fetch(&mut taken);
+        // What another worker did while these ticks ran has been sent by now, but may not have been there when it was its turn.
+        let mut ahead = Vec::new();
+        self.fetch(&mut ahead);
+        self.witnesses.taken(self.metrics.threads());
+        for (number, record) in taken {
+            let verdicts = self.metrics.take(&record, &mut self.witnesses.suspects);
+            if let Some(worker) = self.workers.get(&number) {
+                tick_trace::log(&record, &verdicts, &self.metrics, &worker.name);
+            }
+            self.recorder.offer(&record, verdicts.overrun.map(|verdict| verdict.cause));
+        }
+        self.ahead = ahead;
+        more
+    }
+
+    /// Moves records from the channels; whether there are more.
+    fn fetch(&mut self, taken: &mut Vec<(usize, TickRecord)>) -> bool {
+        let mut more = false;
+        let numbers: Vec<_> = self.workers.keys().copied().collect();
+        for number in numbers {
+            let mut count = 0;
+            while count < AT_A_TIME
+                && let Some(record) = self.workers.get(&number).and_then(|worker| worker.feed.ticks.take())
+            {
+                if !self.metrics.knows(record.task) {
+                    // Its task was added after this round had begun.
+                    self.receive();
+                }
+                self.metrics.observe(&record);
+                taken.push((number, record));
+                count += 1;
+            }
+            more |= count == AT_A_TIME;
+        }
+        more
     }
 
     fn view(&self) -> View {

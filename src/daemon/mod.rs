@@ -13,6 +13,7 @@
 //! | `cpu_limit` | which worker has used its CPU for too long |
 //! | `watch`, `stall` | whether every worker advances; the service manager |
 //! | `metrics_thread`, `recorder_thread`, `tick_feed`, `tick_trace` | the threads that take what the workers send |
+//! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
 //! | `status_socket`, `summary`, `reloads` | what others can see of it |
 //! | `plan`, `simulate` | schedules; the same on the virtual clock |
 //! | `look` | before the start: what it would open |
@@ -32,6 +33,7 @@ mod ending;
 mod failure;
 mod finish;
 mod grants;
+mod heartbeat;
 mod look;
 mod metrics_thread;
 mod plan;
@@ -44,9 +46,11 @@ mod simulate;
 mod stall;
 mod status_socket;
 mod summary;
+mod suspects;
 mod tick_feed;
 mod tick_trace;
 mod watch;
+mod witnesses;
 
 pub use builder::Loader;
 pub(crate) use capacity::{Capacity, Finding, capacities};

@@ -7,7 +7,7 @@ use super::plan::{self, Epoch, Window};
 use super::summary::{Used, summary, task_summary};
 use crate::channels::{Counts, TickRecord, TickSink};
 use crate::config::{Config, OnError, TaskConfig};
-use crate::metrics::{GrantedSummary, Metrics, RecordsSummary, Summary, WorkerSummary};
+use crate::metrics::{GrantedSummary, Metrics, NoAccuser, RecordsSummary, Summary, WorkerFacts, WorkerSummary};
 use crate::pacing::Sleeps;
 use crate::sim::{NeverPreempted, Scripted, SimClock};
 use crate::sys::host::Host;
@@ -66,7 +66,11 @@ pub fn simulate(
 ) -> io::Result<Summary> {
     let window = Window { first_tick: options.first_tick, length: Some(options.length) };
     let mut metrics = Metrics::default();
-    config.workers.iter().enumerate().for_each(|(index, worker)| metrics.add_worker(index, worker.name.clone()));
+    config
+        .workers
+        .iter()
+        .enumerate()
+        .for_each(|(index, worker)| metrics.add_worker(index, worker.name.clone(), WorkerFacts::default()));
     for (task, id) in config.tasks.iter().zip(0..) {
         metrics.add_task(id, plan::facts(task, task.worker));
     }
@@ -178,7 +182,8 @@ struct Lines<'a> {
 impl TickSink for Lines<'_> {
     fn offer(&mut self, record: TickRecord) {
         self.records.sent += 1;
-        self.metrics.take(&record);
+        self.metrics.observe(&record);
+        self.metrics.take(&record, &mut NoAccuser);
         let line = SimulatedTick {
             task: self.names[record.task as usize],
             n: record.n,

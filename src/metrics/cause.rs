@@ -72,7 +72,6 @@ impl Cause {
 }
 
 /// Who held a task up, where that is known.
-#[allow(dead_code, reason = "the judge finds these by the evidence")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     /// The task with this number, of the same worker.
@@ -96,7 +95,6 @@ pub(crate) struct Program {
 
 impl Program {
     /// A program by its name, cut to what the kernel keeps of one, and its process.
-    #[allow(dead_code, reason = "the judge finds these by the evidence")]
     pub(crate) fn new(name: &str, pid: u32) -> Self {
         let length = (0..=name.len().min(15)).rev().find(|&length| name.is_char_boundary(length)).unwrap_or(0);
         let mut bytes = [0; 16];

@@ -1,80 +1,213 @@
-//! The verdicts on a record: what held its releases up.
+//! Why releases were missed: the verdicts on a record, from what its worker did and what the kernel counted meanwhile.
 //!
-//! Plain arithmetic on instants; nothing blocks or allocates.
+//! Pure but for the [`Accuser`] that it is handed; may allocate. `docs/causes.md` explains each rule. No verdict is given
+//! without evidence: what the evidence leaves open is [`Cause::Unknown`].
 
+use super::machine::Accuser;
+use super::parts::Parts;
+use super::weigh::{Run, Thread, Threads, Window, mostly, overlap};
 use super::{By, Cause, Verdict, Verdicts};
 use crate::channels::TickRecord;
+use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
 
-/// The verdicts on `record`, whose task's previous tick finished at `previous` (`None`: there was none, or its record was
-/// lost), and which followed a tick of `neighbour` on its worker.
-pub(super) fn judge(record: &TickRecord, previous: Option<Instant>, neighbour: Option<u32>) -> Verdicts {
-    let late = record.lateness.max(Span::ZERO);
-    let stalled = record.stepped.clamp(Span::ZERO, late);
-    // An instant from before a step of the clock says nothing about one after it.
-    let previous = previous.filter(|_| record.stepped == Span::ZERO);
-    let own = previous.map_or(Span::ZERO, |finished| finished - record.release).clamp(Span::ZERO, late);
-    let woken = record.woke.clamp(Span::ZERO, late);
-    // The rest of the lateness is due to other tasks: a tick that another one preceded since the wake-up has a `woke`
-    // from before it.
-    let blocked = late - own.max(woken).max(stalled);
-    let parts = [
-        (Cause::RanLong, record.run()),
-        (Cause::Stalled, stalled),
-        (Cause::OwnDebt, own),
-        (Cause::WokenLate, woken),
-        (Cause::Blocked, blocked),
-    ];
-    let verdict = |parts: &[(Cause, Span)], count| {
-        let longest = parts.iter().copied().reduce(|longest, part| if part.1 > longest.1 { part } else { longest });
-        let (cause, time) = longest.unwrap_or((Cause::Unknown, Span::ZERO));
-        let by = if cause == Cause::Blocked { neighbour.map(By::Task) } else { None };
+/// How many ticks a verdict looks back; what lies before is unknown.
+const LOOK_BACK: usize = 4_096;
+
+/// What the judge has to know of a task.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) deadline: Span,
+    pub(super) period: Span,
+    pub(super) usual: Span, // its run, when nothing is missed; zero if it is not known
+}
+
+impl Threads {
+    /// Enters what a worker did, before any record of it is judged.
+    pub(super) fn observe(&mut self, worker: usize, record: &TickRecord) {
+        if let Some(thread) = self.by_worker.get_mut(&worker) {
+            thread.timeline.add(record);
+        }
+    }
+
+    /// The verdicts on a record. The records of a worker are judged once each, in the order in which they were observed.
+    pub(super) fn judge(
+        &mut self,
+        worker: usize,
+        record: &TickRecord,
+        terms: Terms,
+        accuser: &mut dyn Accuser,
+    ) -> Verdicts {
+        let position = self.by_worker.get_mut(&worker).and_then(|thread| thread.timeline.next(record));
+        if !record.overrun && record.skipped() == 0 {
+            return Verdicts::default();
+        }
+        let Some(position) = position else { return verdicts(record, None, None) };
+        let runs = record.evidence.map(|evidence| self.weigh(worker, position, record, &evidence));
+        if let (Some(waited), Some(thread)) =
+            (record.evidence.and_then(|evidence| evidence.run_queue), self.by_worker.get_mut(&worker))
+        {
+            thread.timeline.has_waited(record.finished(), waited);
+        }
+        let deadline = if record.overrun { terms.deadline } else { terms.period };
+        let delays = |from| {
+            let mut parts = Parts::default();
+            parts.add(Cause::Stalled, None, record.stepped.min(record.started() - from));
+            self.delays(worker, record.task, (position, false), from, record.started(), &mut parts);
+            parts
+        };
+        let late = delays(record.release);
+        let of = |run: Option<(Run, Window)>| {
+            let mut parts = late.clone();
+            match run {
+                Some((run, window)) => run.enter(&mut parts, window, terms.usual, deadline),
+                None => parts.add(Cause::Unknown, None, record.run() - terms.usual),
+            }
+            parts.winner(record.response - deadline)
+        };
+        let mut own = match runs {
+            // Where other ticks share the evidence, the verdict must be the same whichever of them it is of.
+            Some(([least, most], window)) => {
+                let (least, most) = (of(Some((least, window))), of(Some((most, window))));
+                if least.0 == most.0 { most } else { (Cause::Unknown, None, most.2) }
+            }
+            None => of(None),
+        };
+        let mut before = (record.missed > 0).then(|| {
+            let oldest = -i128::from(terms.period.nanos()) * i128::from(record.missed);
+            delays(record.release.plus_nanos(oldest)).winner(Span::MAX)
+        });
+        for (cause, by, time) in before.iter_mut().chain([&mut own]) {
+            if *cause == Cause::Preempted && by.is_none() {
+                let from = record.finished() - record.response.max(*time);
+                let switched = runs.is_none_or(|(_, window)| window.switched);
+                *by = self.who(worker, (from, record.finished()), *time, switched, accuser);
+            }
+        }
+        if let Some(thread) = self.by_worker.get_mut(&worker) {
+            thread.timeline.piece_mut(position).missed = Some((own.0, own.1));
+        }
+        verdicts(record, before, Some(own))
+    }
+
+    /// The verdict on releases of a task that no record reports, given up when its worker had ended at `given_up.at`.
+    pub(super) fn given_up(&self, worker: usize, task: u32, given_up: &GivenUp) -> Verdict {
+        let count = given_up.count;
+        if given_up.disabled {
+            return Verdict::plain(Cause::Disabled, count);
+        }
+        let mut parts = Parts::default();
+        parts.add(Cause::Stalled, None, given_up.stepped.min(given_up.oldest));
+        let last = self.by_worker.get(&worker).and_then(|thread| thread.timeline.len().checked_sub(1));
+        if let Some(last) = last {
+            let from = given_up.at - given_up.oldest;
+            self.delays(worker, task, (last, true), from, given_up.at, &mut parts);
+        }
+        let (cause, by, time) = parts.winner(Span::MAX);
         Verdict { cause, by, time, count }
+    }
+
+    /// Divides the time from `from` to `to`, in which `task` waited, by what held it up. Looks back from the tick at the
+    /// position, whose own run counts only with `true`.
+    fn delays(
+        &self,
+        worker: usize,
+        task: u32,
+        (last, with_last): (usize, bool),
+        from: Instant,
+        to: Instant,
+        parts: &mut Parts,
+    ) {
+        let Some(Thread { facts, timeline }) = self.by_worker.get(&worker) else { return };
+        let mut covered = if with_last { timeline.piece(last).finished } else { timeline.piece(last).started };
+        parts.add(Cause::Unknown, None, overlap(covered, to, from, to));
+        for position in (0..=last).rev().take(LOOK_BACK) {
+            let piece = timeline.piece(position);
+            let part = |low: Instant, high: Instant| overlap(low, high, from, to);
+            if position < last || with_last {
+                let time = part(piece.started, piece.finished);
+                let stalled = self.stalled(facts.clock, piece.started, piece.finished, false).min(time);
+                let (cause, by) = match piece.missed {
+                    Some((machine @ (Cause::Stalled | Cause::Throttled), by)) => (machine, by),
+                    _ if mostly(stalled, time) => (Cause::Stalled, None),
+                    _ if piece.task != task => (Cause::Blocked, Some(By::Task(piece.task))),
+                    None | Some((Cause::RanLong, _)) => (Cause::OwnDebt, None),
+                    Some(root) => root,
+                };
+                parts.add(cause, by, time);
+            }
+            let ready = timeline.ready(position);
+            parts.add(piece.gap, None, part(ready, piece.started));
+            covered = ready;
+            if let Some((asked, woke)) = piece.sleep {
+                let late = match piece.late {
+                    // The thread's own evidence is missing, that of the whole process is not.
+                    Cause::Unknown if mostly(self.stalled(facts.clock, asked, woke, false), woke - asked) => {
+                        Cause::Stalled
+                    }
+                    late => late,
+                };
+                parts.add(late, None, part(asked, woke));
+                // It chose to sleep while the release had come up: a record is missing.
+                let before = position.checked_sub(1).map_or(asked, |before| timeline.piece(before).finished);
+                parts.add(Cause::Unknown, None, part(before, asked));
+                covered = before.min(asked);
+            }
+            if covered <= from || piece.stepped {
+                return;
+            }
+        }
+        parts.add(Cause::Unknown, None, overlap(from, covered, from, to));
+    }
+
+    /// Who kept a worker from the processor for `time` between these instants.
+    fn who(
+        &self,
+        worker: usize,
+        (from, to): (Instant, Instant),
+        time: Span,
+        switched: bool,
+        accuser: &mut dyn Accuser,
+    ) -> Option<By> {
+        let facts = &self.by_worker.get(&worker)?.facts;
+        let cpu = facts.cpu?;
+        let ran = |thread: &Thread| {
+            let ticks = thread.timeline.backwards().take_while(|piece| piece.finished > from);
+            // One that lasted all the time was itself preempted by the worker.
+            let within = ticks.filter(|piece| piece.started > from || piece.finished < to);
+            within.fold(Span::ZERO, |sum, piece| sum + overlap(piece.started, piece.finished, from, to))
+        };
+        let others = self.by_worker.iter().filter(|(number, thread)| {
+            **number != worker && (thread.facts.cpu, thread.facts.clock) == (facts.cpu, facts.clock)
+        });
+        let most = others.map(|(number, thread)| (ran(thread), *number)).max();
+        match most {
+            Some((ran, number)) if mostly(ran, time) => Some(By::Worker(number)),
+            _ => accuser.who(cpu, facts.priority, time, switched),
+        }
+    }
+}
+
+type Winner = (Cause, Option<By>, Span);
+
+/// The verdicts on a record, from those on what preceded the tick and on the tick; `None`: nothing is known.
+fn verdicts(record: &TickRecord, before: Option<Winner>, own: Option<Winner>) -> Verdicts {
+    let unknown = (Cause::Unknown, None, Span::ZERO);
+    let verdict = |winner: Option<Winner>, count| {
+        let (cause, by, time) = winner.unwrap_or(unknown);
+        (count > 0).then_some(Verdict { cause, by, time, count })
     };
-    let overrun = verdict(&parts, 1);
-    let after = match overrun.cause {
-        Cause::RanLong => Verdict { cause: Cause::OwnDebt, ..overrun },
-        _ => overrun,
-    };
+    // What waits behind the task's own long run is its debt.
+    let after = own.map(|(cause, by, time)| match cause {
+        Cause::RanLong => (Cause::OwnDebt, None, time),
+        _ => (cause, by, time),
+    });
     Verdicts {
-        before: (record.missed > 0).then(|| match record.stepped > Span::ZERO {
-            true => Verdict { cause: Cause::Stalled, by: None, time: record.stepped, count: record.missed },
-            false => verdict(&parts[1..], record.missed),
-        }),
-        overrun: record.overrun.then_some(overrun),
-        after: (record.dropped > 0).then_some(Verdict { count: record.dropped, ..after }),
+        before: verdict(before, record.missed),
+        overrun: verdict(own, u64::from(record.overrun)),
+        after: verdict(after, record.dropped),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::metrics::RECORD;
-
-    fn cause(woke: i64, lateness: i64, run: i64, previous: i64) -> Option<Cause> {
-        let (woke, lateness) = (Span::from_micros(woke), Span::from_micros(lateness));
-        let record = TickRecord { woke, lateness, response: lateness + Span::from_micros(run), ..RECORD };
-        let verdicts = judge(&record, Some(Instant::ZERO + Span::from_micros(previous)), Some(3));
-        verdicts.overrun.map(|verdict| verdict.cause)
-    }
-
-    #[test]
-    fn the_largest_part_is_to_blame() {
-        assert_eq!(cause(-50, 0, 1_200, -900), Some(Cause::RanLong));
-        assert_eq!(cause(900, 902, 300, -500), Some(Cause::WokenLate));
-        assert_eq!(cause(-50, 800, 300, -500), Some(Cause::Blocked));
-        assert_eq!(cause(-1_000, 800, 300, 790), Some(Cause::OwnDebt));
-        assert_eq!(cause(100, 2_000, 300, -500), Some(Cause::Blocked));
-    }
-
-    #[test]
-    fn what_a_step_of_the_clock_jumped_over_was_stalled() {
-        let (late, hour) = (Span::from_micros(1_400), Span::from_seconds(3_600));
-        let response = late + Span::from_micros(300);
-        let record = TickRecord { woke: late, lateness: late, response, missed: 3_599_998, stepped: hour, ..RECORD };
-        // On the clock as it was before, the previous tick finished just now.
-        let verdicts = judge(&record, Some(Instant::ZERO + Span::from_micros(900)), Some(3));
-        let verdict = |time, count| Some(Verdict { cause: Cause::Stalled, by: None, time, count });
-        assert_eq!((verdicts.before, verdicts.overrun), (verdict(hour, 3_599_998), verdict(late, 1)));
-    }
-}
+mod tests;

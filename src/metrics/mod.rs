@@ -8,14 +8,19 @@ mod event;
 mod histogram;
 mod judge;
 mod limiter;
+mod machine;
 mod missed;
+mod parts;
 mod summary;
+mod timeline;
+mod weigh;
 mod well;
 
-pub(crate) use cause::{By, Cause, Verdict, Verdicts};
+pub(crate) use cause::{By, Cause, Program, Verdict, Verdicts};
 pub use event::Event;
 pub(crate) use event::EventKind;
 pub(crate) use histogram::{Distribution, Histogram};
+pub(crate) use machine::{Accuser, Bandwidth, Instants, MONOTONIC, NoAccuser, REALTIME, Stall, TAI, WorkerFacts};
 #[cfg(test)]
 pub(crate) use missed::LateTick;
 pub(crate) use missed::{Missed, Share};
@@ -24,11 +29,13 @@ pub(crate) use summary::{
     WorkerSummary,
 };
 pub use summary::{Summary, TaskState, TaskSummary};
+pub(crate) use weigh::Threads;
 pub(crate) use well::trouble;
 
 use crate::channels::{Counts, TickRecord};
 use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
+use judge::Terms;
 use limiter::Limiter;
 use std::collections::BTreeMap;
 
@@ -37,9 +44,8 @@ use std::collections::BTreeMap;
 pub(crate) struct TaskFacts {
     pub name: String,
     pub worker: usize,
-    pub period: Span, // one period, rounded up
-    #[allow(dead_code, reason = "the judge of causes needs it")]
-    pub deadline: Span, // latest allowed finish, relative to the release
+    pub period: Span,     // one period, rounded up
+    pub deadline: Span,   // latest allowed finish, relative to the release
     pub grid_moves: bool, // `delay`: a late tick has put off releases that do not count as skipped
 }
 
@@ -51,7 +57,7 @@ struct TaskMetrics {
     response: Histogram,
     causes: [u64; Cause::ALL.len()],
     blockers: BTreeMap<u32, (String, u64)>, // by number: the name, and how often it was the cause
-    finished: Option<Instant>,              // of the latest tick
+    usual: Span,                            // about how long a tick runs that misses nothing
     totals: Totals,
     limiter: Limiter,
 }
@@ -69,7 +75,6 @@ type Workers = BTreeMap<usize, WorkerMetrics>; // by number
 struct WorkerMetrics {
     name: String,
     oversleep: Histogram,
-    ticked: Option<u32>, // the task of its latest tick
 }
 
 /// Running totals, for a glance while it runs.
@@ -99,17 +104,25 @@ pub(crate) struct Metrics {
     workers: Workers,
     tasks: Vec<Option<Box<TaskMetrics>>>, // by number; None: it has ended
     totals: Totals,
+    threads: Threads,
 }
 
 impl Metrics {
     /// Adds the worker with this number.
-    pub(crate) fn add_worker(&mut self, number: usize, name: String) {
-        self.workers.insert(number, WorkerMetrics { name, oversleep: Histogram::new(3), ticked: None });
+    pub(crate) fn add_worker(&mut self, number: usize, name: String, facts: WorkerFacts) {
+        self.workers.insert(number, WorkerMetrics { name, oversleep: Histogram::new(3) });
+        self.threads.add_worker(number, facts);
     }
 
     /// Forgets a worker that has ended, after the last of its tasks.
     pub(crate) fn remove_worker(&mut self, number: usize) {
         self.workers.remove(&number);
+        self.threads.remove_worker(number);
+    }
+
+    /// What causes are judged by beside the records, to be kept up to date.
+    pub(crate) fn threads(&mut self) -> &mut Threads {
+        &mut self.threads
     }
 
     /// Adds the task with this number.
@@ -127,7 +140,7 @@ impl Metrics {
             response: Histogram::new(digits),
             causes: [0; Cause::ALL.len()],
             blockers: BTreeMap::new(),
-            finished: None,
+            usual: Span::ZERO,
             totals: Totals::default(),
             limiter: Limiter::default(),
         }));
@@ -150,15 +163,22 @@ impl Metrics {
         Some(&self.tasks.get(id as usize)?.as_ref()?.facts)
     }
 
-    /// Enters a record; that of an unknown task is ignored. Returns why releases were missed in it.
-    pub(crate) fn take(&mut self, record: &TickRecord) -> Verdicts {
+    /// Looks at a record that [`take`](Self::take) enters later. All records of all workers that may bear on it come first:
+    /// who held up whom shows only in both.
+    pub(crate) fn observe(&mut self, record: &TickRecord) {
+        if let Some(task) = self.tasks.get(record.task as usize).and_then(Option::as_ref) {
+            self.threads.observe(task.facts.worker, record);
+        }
+    }
+
+    /// Enters a record that was observed; that of an unknown task is ignored. Returns why releases were missed in it. The
+    /// records of a worker come in their order.
+    pub(crate) fn take(&mut self, record: &TickRecord, accuser: &mut dyn Accuser) -> Verdicts {
         let Some(task) = self.tasks.get_mut(record.task as usize).and_then(Option::as_mut) else {
             return Verdicts::default();
         };
-        let mut neighbour = None;
-        if let Some(worker) = self.workers.get_mut(&task.facts.worker) {
-            record.oversleep.into_iter().for_each(|oversleep| worker.oversleep.add(oversleep));
-            neighbour = worker.ticked.replace(record.task);
+        if let (Some(oversleep), Some(worker)) = (record.oversleep, self.workers.get_mut(&task.facts.worker)) {
+            worker.oversleep.add(oversleep);
         }
         let period = task.facts.period;
         task.lateness.add(record.lateness);
@@ -181,8 +201,12 @@ impl Metrics {
         task.run.add(record.run());
         task.response.add(record.response);
 
-        let verdicts = judge::judge(record, task.finished, neighbour);
-        task.finished = Some(record.finished());
+        let terms = Terms { deadline: task.facts.deadline, period, usual: task.usual };
+        let verdicts = self.threads.judge(task.facts.worker, record, terms, accuser);
+        if verdicts == Verdicts::default() {
+            let more = (record.run() - task.usual).nanos();
+            task.usual += Span::from_nanos(if task.usual == Span::ZERO { more } else { more / 16 });
+        }
         let first = record.release - Span::from_wide(i128::from(period.nanos()) * i128::from(record.missed));
         task.limiter.note(record);
         task.limiter.misses.note(record, first, oldest);
@@ -223,17 +247,16 @@ impl Metrics {
 
     /// Enters releases of a task that no record reports.
     pub(crate) fn take_given_up(&mut self, id: u32, given_up: GivenUp) {
-        let GivenUp { count, oldest, stepped, disabled, .. } = given_up;
+        let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let GivenUp { count, oldest, disabled, .. } = given_up;
+        let verdict = self.threads.given_up(task.facts.worker, id, &given_up);
         if disabled {
-            self.take_unreported(id, 0, count, Span::ZERO, Cause::Disabled);
+            self.take_unreported(id, 0, Span::ZERO, verdict);
             return;
         }
-        let cause = if stepped > Span::ZERO { Cause::Stalled } else { Cause::Unknown };
-        self.take_unreported(id, 0, count, oldest, cause);
-        if let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) {
-            task.lateness.add_missed(oldest, task.facts.period, count);
-            self.totals.worst = self.totals.worst.max(oldest);
-        }
+        task.lateness.add_missed(oldest, task.facts.period, count);
+        self.totals.worst = self.totals.worst.max(oldest);
+        self.take_unreported(id, 0, oldest, verdict);
     }
 
     /// Enters the final counts of a task, after its last record and what it gave up: what was missed in records that were
@@ -242,17 +265,19 @@ impl Metrics {
         let Some(task) = self.tasks.get(id as usize).and_then(Option::as_ref) else { return };
         let overruns = counts.overruns.saturating_sub(task.totals.overruns);
         let skipped = counts.skipped.saturating_sub(task.totals.skipped);
-        self.take_unreported(id, overruns, skipped, Span::ZERO, Cause::Unknown);
+        self.take_unreported(id, overruns, Span::ZERO, Verdict::plain(Cause::Unknown, overruns + skipped));
     }
 
-    fn take_unreported(&mut self, id: u32, overruns: u64, skipped: u64, oldest: Span, cause: Cause) {
+    /// Enters what `verdict` stands for: these overruns, and skipped releases.
+    fn take_unreported(&mut self, id: u32, overruns: u64, oldest: Span, verdict: Verdict) {
         let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let skipped = verdict.count - overruns;
         task.limiter.misses.note_unreported(overruns, skipped, oldest);
         for totals in [&mut task.totals, &mut self.totals] {
             totals.overruns += overruns;
             totals.skipped += skipped;
         }
-        self.count(id, &Verdict::plain(cause, overruns + skipped));
+        self.count(id, &verdict);
     }
 
     /// Hands the events that are due at `now` (any clock that goes on) to `tell`: of each kind at most one per task and
@@ -336,13 +361,18 @@ mod tests {
     #[test]
     fn what_dropped_records_missed_is_reported_with_an_unknown_cause() {
         let mut metrics = Metrics::default();
-        metrics.add_worker(0, "main".into());
+        metrics.add_worker(0, "main".into(), WorkerFacts::default());
         let period = Span::from_millis(1);
         let facts = TaskFacts { name: "a".into(), worker: 0, period, deadline: period, grid_moves: false };
         metrics.add_task(0, facts);
         let response = Span::from_millis(3);
-        metrics.take(&TickRecord { dropped: 2, response, ..RECORD });
-        metrics.take_given_up(0, GivenUp { task: 0, count: 4, oldest: response, stepped: Span::ZERO, disabled: true });
+        let record = TickRecord { dropped: 2, response, ..RECORD };
+        metrics.observe(&record);
+        metrics.take(&record, &mut NoAccuser);
+        metrics.take_given_up(
+            0,
+            GivenUp { task: 0, count: 4, oldest: response, at: Instant::ZERO, stepped: Span::ZERO, disabled: true },
+        );
         // Two more records did not come in: an overrun each, with three skipped releases in all.
         metrics.take_counts(0, &Counts { ran: 3, skipped: 9, overruns: 3, ..Counts::default() });
         let mut told = Vec::new();
@@ -350,7 +380,8 @@ mod tests {
         let [EventKind::Missed(missed)] = &told[..] else { panic!("{told:?}") };
         assert_eq!((missed.overruns, missed.skipped), (3, 9));
         let causes: BTreeMap<_, _> = missed.causes().map(|(cause, count)| (cause.word(), count)).collect();
-        assert_eq!((causes["disabled"], causes["unknown"]), (4, 5));
+        // The record that came in had no evidence.
+        assert_eq!((causes["disabled"], causes["unknown"]), (4, 3 + 5));
         assert_eq!(causes.values().sum::<u64>(), missed.count());
         let snapshot = metrics.snapshot(0);
         assert_eq!((snapshot.causes, snapshot.totals.skipped, snapshot.totals.overruns), (causes, 9, 3));
@@ -362,7 +393,7 @@ mod tests {
         let period = Span::from_millis(1);
         metrics.add_task(0, TaskFacts { name: "a".into(), worker: 0, period, deadline: period, grid_moves: false });
         let (oldest, stepped) = (Span::from_seconds(3_600), Span::from_seconds(3_600));
-        metrics.take_given_up(0, GivenUp { task: 0, count: 700, oldest, stepped, disabled: false });
+        metrics.take_given_up(0, GivenUp { task: 0, count: 700, oldest, at: Instant::ZERO, stepped, disabled: false });
         assert_eq!(metrics.snapshot(0).causes, BTreeMap::from([("stalled", 700)]));
     }
 }

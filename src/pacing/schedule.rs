@@ -47,6 +47,8 @@ pub struct GivenUp {
     pub count: u64,
     /// How late the oldest of them was when it was given up; the others follow one period apart.
     pub oldest: Span,
+    /// When they were given up.
+    pub at: Instant,
     /// The largest step of the clock since the task's previous tick; zero: there was none.
     pub stepped: Span,
     /// The task was ended before, so they were not late.
@@ -225,7 +227,8 @@ impl Schedule {
             let count = entry.missed + entry.account.close(now);
             if count > 0 {
                 let oldest = now - entry.account.oldest_of_last(count);
-                given_up(GivenUp { task, count, oldest, stepped: entry.stepped, disabled: entry.disabled });
+                let (stepped, disabled) = (entry.stepped, entry.disabled);
+                given_up(GivenUp { task, count, oldest, at: now, stepped, disabled });
             }
             entry.missed = 0;
         }
@@ -299,7 +302,14 @@ mod tests {
         schedule.close(at(2_000), |given_up| told.push(given_up));
         assert_eq!(
             told,
-            [GivenUp { task: 0, count: 5, oldest: Span::from_millis(2_000), stepped: Span::ZERO, disabled: false }]
+            [GivenUp {
+                task: 0,
+                count: 5,
+                oldest: Span::from_millis(2_000),
+                at: at(2_000),
+                stepped: Span::ZERO,
+                disabled: false
+            }]
         );
         assert_eq!(schedule.accounts().next().map(Account::due), Some(5));
     }

@@ -6,7 +6,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::{fs, mem};
 
-use super::from_minus_one;
+use super::clock::thread_cpu_time;
+use super::{from_minus_one, usage};
+use crate::time::Span;
 
 /// How much of the process [`lock`] keeps in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,31 @@ pub(crate) fn lock() -> io::Result<Locked> {
 pub(crate) fn locked_bytes() -> u64 {
     let kib = status("VmLck:").and_then(|value| value.trim_end_matches("kB").trim().parse().ok());
     kib.map_or(0, |kib: u64| kib.saturating_mul(1024))
+}
+
+/// Processor time of the calling thread that the first touch of a page of memory costs, by trying it; zero if that fails.
+pub(crate) fn fault_cost() -> Span {
+    const PAGE: usize = 4096; // or a part of one
+    const PAGES: usize = 128;
+    let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: asks for new memory anywhere; nothing that exists is replaced.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), PAGES * PAGE, read_write, private, -1, 0) };
+    if mapped == libc::MAP_FAILED {
+        return Span::ZERO;
+    }
+    // Huge pages would make one fault of them all. Kernels without huge pages refuse this, and need it not.
+    // SAFETY: the range is the mapping just made.
+    unsafe { libc::madvise(mapped, PAGES * PAGE, libc::MADV_NOHUGEPAGE) };
+    let (faults, before) = (usage::of_this_thread().minor_faults, thread_cpu_time());
+    for page in 0..PAGES {
+        let byte = mapped.cast::<u8>().wrapping_add(page * PAGE);
+        // SAFETY: the byte is in the mapping, which is writable and ours alone.
+        unsafe { byte.write_volatile(1) };
+    }
+    let (used, faults) = (thread_cpu_time() - before, usage::of_this_thread().minor_faults - faults);
+    // SAFETY: the range is the mapping, to which no pointer is kept.
+    unsafe { libc::munmap(mapped, PAGES * PAGE) };
+    Span::from_nanos(used.nanos() / faults.max(1))
 }
 
 /// Asks the kernel for idle states without wake-up latency on all CPUs, for as long as the file is open.

@@ -17,6 +17,7 @@ pub(crate) mod lock;
 pub(crate) mod memory;
 pub(crate) mod notify;
 pub(crate) mod peer;
+pub(crate) mod processor;
 pub(crate) mod signals;
 pub(crate) mod thread;
 pub(crate) mod usage;

@@ -2,6 +2,7 @@
 //!
 //! For the hot thread: nothing here allocates or waits but [`RunQueue::of_this_thread`], which opens a file. No clock is read.
 
+use super::thread::ThreadId;
 use crate::time::Span;
 use std::fs::File;
 use std::mem;
@@ -48,6 +49,11 @@ impl RunQueue {
     pub(crate) fn of_this_thread() -> Option<Self> {
         let queue = Self(File::open("/proc/thread-self/schedstat").ok()?);
         queue.waited().is_some().then_some(queue)
+    }
+
+    /// Of another thread of this process. Any thread may ask then, at about the same cost.
+    pub(crate) fn of(thread: ThreadId) -> Option<Self> {
+        File::open(format!("/proc/self/task/{}/schedstat", thread.number())).ok().map(Self)
     }
 
     /// Time runnable but not running since the thread began; a system call, about 1 µs.

@@ -1,0 +1,120 @@
+//! The metrics thread's own heartbeat: by it the process notices that it was stopped, frozen or suspended.
+//!
+//! A thread that slept for longer than it asked to, and neither ran nor waited for a processor meanwhile, was kept from
+//! running by something that no thread escapes. Reads all clocks; nothing blocks.
+
+use crate::metrics::{Instants, Stall};
+use crate::sys::clock::{KernelClock, thread_cpu_time};
+use crate::sys::usage::{self, RunQueue};
+use crate::time::{Clock, Instant, Span};
+
+/// A sleep that ends later than this, without reason, is a stall.
+const LATE: Span = Span::from_millis(3);
+
+/// A shorter suspension is none.
+const SUSPENDED: Span = Span::from_millis(1);
+
+/// The heart of the calling thread.
+#[derive(Debug)]
+pub(super) struct Heart {
+    queue: Option<RunQueue>,
+    last: Beat,
+}
+
+/// One beat.
+#[derive(Clone, Copy, Debug, Default)]
+struct Beat {
+    at: Instants, // monotonic, international atomic time, UTC
+    boot: Instant,
+    used: Span,
+    waited: Span,
+    gave_up: i64,
+}
+
+impl Heart {
+    pub(super) fn of_this_thread() -> Self {
+        let mut heart = Self { queue: RunQueue::of_this_thread(), last: Beat::default() };
+        heart.last = heart.read();
+        heart
+    }
+
+    /// Beats. `slept` is what the thread asked to sleep since the beat before; `None`: it did not sleep. Returns what befell
+    /// the process meanwhile.
+    pub(super) fn beat(&mut self, slept: Option<Span>) -> Option<Stall> {
+        let now = self.read();
+        let before = std::mem::replace(&mut self.last, now);
+        // Without this number every wait for a processor would look like a stop.
+        self.queue.as_ref().and_then(|_| stall(&before, &now, slept))
+    }
+
+    fn read(&self) -> Beat {
+        let at = [KernelClock::monotonic(), KernelClock::tai(), KernelClock::realtime()].map(|clock| clock.now());
+        Beat {
+            at,
+            boot: KernelClock::boottime().now(),
+            used: thread_cpu_time(),
+            waited: self.queue.as_ref().and_then(RunQueue::waited).unwrap_or(Span::ZERO),
+            gave_up: usage::of_this_thread().voluntary,
+        }
+    }
+}
+
+fn stall(before: &Beat, now: &Beat, slept: Option<Span>) -> Option<Stall> {
+    let passed = now.at[0] - before.at[0];
+    let suspended = (now.boot - before.boot) - passed;
+    let most = passed - (now.used - before.used) - (now.waited - before.waited);
+    let least = most - slept.unwrap_or(Span::ZERO);
+    // A thread that is stopped in its sleep is woken for it, and gives up the processor once more.
+    let woken = slept.is_some() && now.gave_up - before.gave_up > 1;
+    let stall = |least: Span, most: Span| Some(Stall { from: before.at, to: now.at, least, most });
+    if suspended > SUSPENDED {
+        stall(suspended, suspended + passed)
+    } else if least > LATE {
+        stall(least, most)
+    } else if woken {
+        stall(Span::ZERO, most)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLEEP: Span = Span::from_millis(10);
+
+    /// A beat `millis` later, of which the thread ran and waited so long.
+    fn later(millis: i64, used: i64, waited: i64, gave_up: i64) -> (Beat, Beat) {
+        let before = Beat { at: [5, 6, 7].map(|n| Instant::from_nanos(n << 40)), ..Beat::default() };
+        let passed = Span::from_millis(millis);
+        let now = Beat {
+            at: before.at.map(|at| at + passed),
+            boot: before.boot + passed,
+            used: Span::from_millis(used),
+            waited: Span::from_millis(waited),
+            gave_up,
+        };
+        (before, now)
+    }
+
+    #[test]
+    fn a_sleep_that_ends_late_is_a_stall_unless_the_thread_waited_for_a_processor() {
+        let length =
+            |(before, now): (Beat, Beat)| stall(&before, &now, Some(SLEEP)).map(|stall| (stall.least, stall.most));
+        let millis = |least, most| Some((Span::from_millis(least), Span::from_millis(most)));
+        assert_eq!(length(later(12, 0, 0, 1)), None);
+        assert_eq!(length(later(60, 0, 0, 1)), millis(50, 60));
+        assert_eq!(length(later(60, 20, 28, 1)), None, "it ran, and waited for a processor");
+        assert_eq!(length(later(60, 10, 10, 1)), millis(30, 40));
+        assert_eq!(length(later(11, 0, 0, 2)), millis(0, 11), "stopped in its sleep");
+    }
+
+    #[test]
+    fn a_suspended_machine_is_noticed() {
+        let (before, mut now) = later(11, 0, 0, 1);
+        now.boot = now.boot + Span::from_seconds(60);
+        let found = stall(&before, &now, Some(SLEEP)).unwrap();
+        assert_eq!((found.least, found.from, found.to), (Span::from_seconds(60), before.at, now.at));
+    }
+}

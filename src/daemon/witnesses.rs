@@ -1,0 +1,96 @@
+//! What the metrics thread finds out for the judge of causes, in each round: stalls of the process, how long the workers
+//! waited for a processor, and who took it from them.
+//!
+//! Reads clocks and /proc, some microseconds a round. For the metrics thread only.
+
+use super::heartbeat::Heart;
+use super::plan;
+use super::suspects::Suspects;
+use crate::config::{ClockKind, Scheduling, WorkerConfig};
+use crate::metrics::{Bandwidth, MONOTONIC, REALTIME, TAI, Threads, WorkerFacts};
+use crate::sys::clock::KernelClock;
+use crate::sys::host::Host;
+use crate::sys::memory;
+use crate::sys::thread::ThreadId;
+use crate::sys::usage::RunQueue;
+use crate::time::{Clock, Instant, Span};
+use crate::worker::Granted;
+use std::collections::BTreeMap;
+
+/// All that is watched.
+#[derive(Debug)]
+pub(super) struct Witnesses {
+    heart: Heart,
+    pub(super) suspects: Suspects,
+    workers: BTreeMap<usize, Watched>,
+    shared: Option<Bandwidth>, // of the real-time threads of each CPU
+}
+
+/// A worker's thread.
+#[derive(Debug)]
+struct Watched {
+    id: ThreadId,
+    clock: KernelClock, // of its releases
+    queue: Option<RunQueue>,
+}
+
+impl Witnesses {
+    /// To be called on the thread that will use it.
+    pub(super) fn new(threads: &mut Threads) -> Self {
+        threads.faults_cost(memory::fault_cost());
+        let shared = Host::read().realtime_bandwidth.and_then(|(runtime, period)| {
+            let limited = (0..period).contains(&runtime);
+            let [runtime, period] = [runtime, period].map(Span::from_micros);
+            limited.then_some(Bandwidth::Shared { runtime, period })
+        });
+        let (suspects, workers) = (Suspects::default(), BTreeMap::new());
+        Self { heart: Heart::of_this_thread(), suspects, workers, shared }
+    }
+
+    /// Watches the worker with this number from now on. Returns what the judge has to know of it.
+    pub(super) fn add(&mut self, number: usize, id: ThreadId, config: &WorkerConfig, granted: &Granted) -> WorkerFacts {
+        let watched = Watched { id, clock: plan::clock(config.clock), queue: RunQueue::of(id) };
+        self.workers.insert(number, watched);
+        self.suspects.set_workers(self.workers.values().map(|watched| watched.id).collect());
+        let bandwidth = match (config.scheduling, granted.policy) {
+            (Scheduling::Deadline { runtime, .. }, "deadline") => Some(Bandwidth::Reserved { runtime }),
+            (_, "fifo" | "rr") => self.shared,
+            _ => None,
+        };
+        WorkerFacts {
+            clock: match config.clock {
+                ClockKind::Monotonic => MONOTONIC,
+                ClockKind::Tai => TAI,
+                ClockKind::Realtime => REALTIME,
+            },
+            cpu: if let [cpu] = granted.cpus[..] { Some(cpu) } else { None },
+            priority: if granted.policy == "deadline" { 100 } else { granted.priority },
+            bandwidth,
+        }
+    }
+
+    pub(super) fn remove(&mut self, number: usize) {
+        self.workers.remove(&number);
+    }
+
+    /// Begins a round at `now`, after a sleep of `slept`.
+    pub(super) fn begin(&mut self, threads: &mut Threads, now: Instant, slept: Span) {
+        self.heart.beat(Some(slept)).into_iter().for_each(|stall| threads.note_stall(stall));
+        self.suspects.round(now);
+        for (number, Watched { clock, queue, .. }) in &self.workers {
+            if let Some(waited) = queue.as_ref().and_then(RunQueue::waited) {
+                threads.has_waited(*number, clock.now(), waited);
+            }
+        }
+    }
+
+    /// The records of this round have been taken: until now nothing was slept or waited for.
+    pub(super) fn taken(&mut self, threads: &mut Threads) {
+        self.heart.beat(None).into_iter().for_each(|stall| threads.note_stall(stall));
+    }
+
+    /// What followed may have waited for a reader of the log: it says nothing of the process.
+    pub(super) fn pause(&mut self) {
+        self.heart.beat(None);
+    }
+}

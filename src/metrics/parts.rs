@@ -1,0 +1,86 @@
+//! The parts of a delay, and which of them is to blame. Arithmetic; the list of blockers may allocate.
+
+use super::{By, Cause};
+use crate::time::Span;
+
+/// How much of a delay each cause explains.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Parts {
+    times: [Span; Cause::ALL.len()],
+    by: [Option<By>; Cause::ALL.len()],
+    blockers: Vec<(u32, Span)>,
+}
+
+impl Parts {
+    /// Adds `time` that `cause` explains; nothing if it is not above zero.
+    pub(super) fn add(&mut self, cause: Cause, by: Option<By>, time: Span) {
+        if time <= Span::ZERO {
+            return;
+        }
+        self.times[cause.index()] += time;
+        match by {
+            Some(By::Task(task)) if cause == Cause::Blocked => self.blockers.push((task, time)),
+            Some(_) => self.by[cause.index()] = by,
+            None => {}
+        }
+    }
+
+    /// How much `cause` explains.
+    pub(super) fn of(&self, cause: Cause) -> Span {
+        self.times[cause.index()]
+    }
+
+    /// The cause that wins, who it was, and its part. What befell the whole machine wins if it explains all of `excess`, the
+    /// time by which the deadline was missed; else the largest part does, the first of equal ones.
+    pub(super) fn winner(mut self, excess: Span) -> (Cause, Option<By>, Span) {
+        let machine = [Cause::Stalled, Cause::Throttled];
+        let whole = machine.into_iter().reduce(|a, b| if self.of(b) > self.of(a) { b } else { a });
+        let whole = whole.filter(|cause| self.of(*cause) > Span::ZERO && self.of(*cause) >= excess);
+        let largest = Cause::ALL.into_iter().reduce(|a, b| if self.of(b) > self.of(a) { b } else { a });
+        let cause = whole.or(largest).filter(|cause| self.of(*cause) > Span::ZERO).unwrap_or(Cause::Unknown);
+        let by = if cause == Cause::Blocked { self.blocker().map(By::Task) } else { self.by[cause.index()] };
+        (cause, by, self.of(cause))
+    }
+
+    /// The task that blocked for longest.
+    fn blocker(&mut self) -> Option<u32> {
+        self.blockers.sort_unstable();
+        let sums = self.blockers.chunk_by(|a, b| a.0 == b.0).map(|of_one| {
+            let time = of_one.iter().fold(Span::ZERO, |sum, (_, time)| sum + *time);
+            (time, of_one[0].0)
+        });
+        sums.max().map(|(_, task)| task)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn micros(micros: i64) -> Span {
+        Span::from_micros(micros)
+    }
+
+    #[test]
+    fn the_largest_part_wins_and_of_several_blockers_the_one_that_took_longest() {
+        let mut parts = Parts::default();
+        for (task, time) in [(1, 300), (2, 250), (1, 100), (2, 200)] {
+            parts.add(Cause::Blocked, Some(By::Task(task)), micros(time));
+        }
+        parts.add(Cause::RanLong, None, micros(700));
+        parts.add(Cause::WokenLate, None, micros(-9_000));
+        assert_eq!(parts.winner(micros(100)), (Cause::Blocked, Some(By::Task(2)), micros(850)));
+        assert_eq!(Parts::default().winner(micros(1)), (Cause::Unknown, None, Span::ZERO));
+    }
+
+    #[test]
+    fn what_befell_the_whole_machine_wins_if_the_deadline_had_been_met_without_it() {
+        let parts = |stalled| {
+            let mut parts = Parts::default();
+            parts.add(Cause::RanLong, None, micros(900));
+            parts.add(Cause::Stalled, None, micros(stalled));
+            parts.winner(micros(200)).0
+        };
+        assert_eq!((parts(199), parts(200)), (Cause::RanLong, Cause::Stalled));
+    }
+}

@@ -1,0 +1,117 @@
+//! What a worker's thread did, tick by tick, as far back as a verdict may look.
+//!
+//! Pure; instants are on the worker's clock. Its size is bounded: what is older than the bound is unknown.
+
+use super::{By, Cause};
+use crate::channels::TickRecord;
+use crate::time::{Instant, Span};
+use std::collections::VecDeque;
+
+/// The most ticks that are kept: more than come in between two rounds of the metrics thread.
+const TICKS: usize = 1 << 13;
+
+/// The most readings of the run queue that are kept.
+const READINGS: usize = 128;
+
+/// A tick, and the sleep before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) task: u32,
+    /// When the sleep before it was to end, and when it did; `None`: it followed without a sleep.
+    pub(super) sleep: Option<(Instant, Instant)>,
+    pub(super) started: Instant,
+    pub(super) finished: Instant,
+    /// Why that sleep ended late, and why the tick did not start at once after it, as far as there is evidence.
+    pub(super) late: Cause,
+    pub(super) gap: Cause,
+    /// The clock was stepped before it: instants before it cannot be compared with its own.
+    pub(super) stepped: bool,
+    /// Why it was missed, if it was.
+    pub(super) missed: Option<(Cause, Option<By>)>,
+}
+
+/// What one thread did.
+#[derive(Debug, Default)]
+pub(super) struct Timeline {
+    pieces: VecDeque<Piece>,
+    judged: usize,                    // of the pieces, from the front
+    queue: VecDeque<(Instant, Span)>, // by when it was known how long the thread had waited for a processor in all
+}
+
+impl Timeline {
+    /// Adds the next tick of the worker.
+    pub(super) fn add(&mut self, record: &TickRecord) {
+        if self.pieces.len() == TICKS {
+            self.pieces.pop_front();
+            self.judged = self.judged.saturating_sub(1);
+        }
+        let woke = record.release + record.woke;
+        self.pieces.push_back(Piece {
+            task: record.task,
+            sleep: record.oversleep.map(|oversleep| (woke - oversleep, woke)),
+            started: record.started(),
+            finished: record.finished(),
+            late: Cause::Unknown,
+            gap: Cause::Unknown,
+            stepped: record.stepped != Span::ZERO,
+            missed: None,
+        });
+    }
+
+    /// The position of the next tick to judge, if it is that of `record`; each is handed out once.
+    pub(super) fn next(&mut self, record: &TickRecord) -> Option<usize> {
+        let position = self.judged;
+        let piece = self.pieces.get(position)?;
+        self.judged += 1;
+        (piece.task == record.task && piece.started == record.started()).then_some(position)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    pub(super) fn piece(&self, position: usize) -> &Piece {
+        &self.pieces[position]
+    }
+
+    pub(super) fn piece_mut(&mut self, position: usize) -> &mut Piece {
+        &mut self.pieces[position]
+    }
+
+    /// The ticks, the latest first.
+    pub(super) fn backwards(&self) -> impl Iterator<Item = &Piece> {
+        self.pieces.iter().rev()
+    }
+
+    /// When the thread was awake and had nothing else to do than to start this tick.
+    pub(super) fn ready(&self, position: usize) -> Instant {
+        let piece = &self.pieces[position];
+        match (piece.sleep, position.checked_sub(1)) {
+            (Some((_, woke)), _) => woke,
+            (None, Some(before)) => self.pieces[before].finished,
+            (None, None) => piece.started,
+        }
+    }
+
+    /// The first tick whose end lies after `since`, up to `position`.
+    pub(super) fn first_since(&self, since: Instant, position: usize) -> usize {
+        let earlier = (0..position).rev().take_while(|&before| self.pieces[before].finished > since);
+        earlier.last().unwrap_or(position)
+    }
+
+    /// By `at` it was known that the thread had waited `waited` for a processor since it began.
+    pub(super) fn has_waited(&mut self, at: Instant, waited: Span) {
+        if self.queue.back().is_some_and(|&(known, before)| waited <= before || at < known) {
+            return;
+        }
+        if self.queue.len() == READINGS {
+            self.queue.pop_front();
+        }
+        self.queue.push_back((at, waited));
+    }
+
+    /// How long the thread had waited for a processor by `at`, at least.
+    pub(super) fn waited_by(&self, at: Instant) -> Span {
+        self.queue.iter().rev().find(|(known, _)| *known <= at).map_or(Span::ZERO, |(_, waited)| *waited)
+    }
+}

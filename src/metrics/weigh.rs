@@ -1,0 +1,276 @@
+//! What the evidence of a tick says: how its run was spent, and why its worker was woken late.
+//!
+//! Pure: arithmetic on what the worker's thread did, what the kernel counted for it, and what befell the process. Where several
+//! ticks share the evidence, the least and the most that can be of one of them.
+
+use super::Cause;
+use super::machine::{Bandwidth, Stall, WorkerFacts};
+use super::parts::Parts;
+use super::timeline::Timeline;
+use crate::channels::{Evidence, TickRecord};
+use crate::time::{Instant, Span};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The most stalls that are remembered.
+const STALLS: usize = 64;
+
+/// The loop takes less than this between two ticks.
+const OVERHEAD: Span = Span::from_micros(5);
+
+/// The threads of all workers, and what befell the process.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    pub(super) by_worker: BTreeMap<usize, Thread>,
+    stalls: VecDeque<Stall>,
+    fault: Span, // processor time of a page fault
+}
+
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) facts: WorkerFacts,
+    pub(super) timeline: Timeline,
+}
+
+/// The run of a tick, as far as the evidence determines it: if other ticks share the evidence, one of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Run {
+    preempted: Span,
+    slept: Span,
+    faults: Span,
+    stalled: Span,
+    worked: Span,
+}
+
+/// What the evidence says of all ticks that share it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    off: Span,       // not on the processor, though awake
+    preempted: Span, // of that: waiting for it
+    others: Span,    // time in it that is not the tick's run
+    faults: Span,    // processor time of page faults
+    asleep: Cause,   // what sleeping in a tick is called
+    preempting: Cause,
+    pub(super) switched: bool, // the processor ran another thread meanwhile
+}
+
+fn share(whole: Span, part: Span, of: Span) -> Span {
+    let nanos = i128::from(whole.nanos()) * i128::from(part.nanos());
+    Span::from_wide(nanos / i128::from(of.nanos().max(1)))
+}
+
+/// The length of the part of `from..to` that lies in `low..high`.
+pub(super) fn overlap(from: Instant, to: Instant, low: Instant, high: Instant) -> Span {
+    (to.min(high) - from.max(low)).max(Span::ZERO)
+}
+
+pub(super) fn mostly(part: Span, whole: Span) -> bool {
+    part + part >= whole
+}
+
+impl Threads {
+    /// What a page fault costs on this machine.
+    pub(crate) fn faults_cost(&mut self, each: Span) {
+        self.fault = each;
+    }
+
+    pub(super) fn add_worker(&mut self, number: usize, facts: WorkerFacts) {
+        self.by_worker.insert(number, Thread { facts, timeline: Timeline::default() });
+    }
+
+    pub(super) fn remove_worker(&mut self, number: usize) {
+        self.by_worker.remove(&number);
+    }
+
+    pub(crate) fn note_stall(&mut self, stall: Stall) {
+        if self.stalls.len() == STALLS {
+            self.stalls.pop_front();
+        }
+        self.stalls.push_back(stall);
+    }
+
+    /// By `at`, on its own clock, a worker's thread had waited this long for a processor in all.
+    pub(crate) fn has_waited(&mut self, worker: usize, at: Instant, waited: Span) {
+        if let Some(thread) = self.by_worker.get_mut(&worker) {
+            thread.timeline.has_waited(at, waited);
+        }
+    }
+
+    /// Uses the evidence of a tick: enters why its worker was woken late, and returns the least and the most of what was off
+    /// the processor that can have been in its run.
+    pub(super) fn weigh(
+        &mut self,
+        worker: usize,
+        position: usize,
+        record: &TickRecord,
+        evidence: &Evidence,
+    ) -> ([Run; 2], Window) {
+        let Some(Thread { facts, timeline }) = self.by_worker.get(&worker) else {
+            unreachable!("its record has a position")
+        };
+        let (started, finished, run) = (record.started(), record.finished(), record.run());
+        let since = finished - evidence.awake;
+        let first = timeline.first_since(since, position);
+        let sleep = timeline.piece(first).sleep.filter(|(_, woke)| *woke >= since);
+        let queue =
+            evidence.run_queue.map(|waited| waited - timeline.waited_by(sleep.map_or(since, |(asked, _)| asked)));
+        let off = (evidence.awake - evidence.cpu).max(Span::ZERO);
+        let waited_for_something = evidence.voluntary > 0;
+
+        // The wake-up.
+        let mut late = Span::ZERO;
+        let mut late_cause = Cause::Unknown;
+        if let Some((asked, woke)) = sleep {
+            late = woke - asked;
+            late_cause = match queue {
+                _ if mostly(self.stalled(facts.clock, asked, woke, waited_for_something), late) => Cause::Stalled,
+                Some(queue) if mostly(queue - off, late) => {
+                    if self.throttled(facts, woke, late, evidence) {
+                        Cause::Throttled
+                    } else {
+                        Cause::Preempted
+                    }
+                }
+                Some(queue) if !mostly(queue.min(late), late) => Cause::WokenLate,
+                _ => Cause::Unknown,
+            };
+        }
+
+        // Awake, and not on the processor: waiting for it, or asleep in a tick.
+        let in_late = if late_cause == Cause::Preempted || late_cause == Cause::Throttled { late } else { Span::ZERO };
+        let preempted = match queue {
+            _ if !waited_for_something => off,
+            Some(queue) => (queue - in_late).max(Span::ZERO).min(off),
+            None if evidence.involuntary == 0 => Span::ZERO,
+            None => off, // to be called unknown
+        };
+        let preempting = match queue {
+            None if waited_for_something && evidence.involuntary > 0 => Cause::Unknown,
+            _ if self.throttled(facts, finished, preempted, evidence) => Cause::Throttled,
+            _ => Cause::Preempted,
+        };
+        let pages = evidence.major_faults > 0 && evidence.major_faults.saturating_mul(2) >= evidence.voluntary;
+        let asleep = if pages { Cause::PageFault } else { Cause::Waited };
+        let ready = timeline.ready(position).max(record.release);
+        let gap = Some(started - ready).filter(|gap| *gap > OVERHEAD).map_or(Span::ZERO, |gap| gap.min(off));
+        let gap_cause = match mostly(preempted, off) {
+            _ if off <= OVERHEAD => Cause::Unknown,
+            _ if mostly(self.stalled(facts.clock, ready, started, waited_for_something), started - ready) => {
+                Cause::Stalled
+            }
+            true => preempting,
+            false => Cause::Unknown,
+        };
+        let others = (evidence.awake - run - gap).max(Span::ZERO);
+        let faults = share(self.fault, Span::from_nanos(evidence.minor_faults.into()), Span::from_nanos(1));
+        // Interrupts and the host take the processor without a switch to another thread.
+        let switched = evidence.involuntary > 0 || waited_for_something || queue.is_none_or(|queue| queue > OVERHEAD);
+        let window = Window { off, preempted, others, faults, asleep, preempting, switched };
+        let stalled = self.stalled(facts.clock, started, finished, waited_for_something);
+        let runs = window.runs(run, off - gap, stalled);
+
+        let Some(Thread { timeline, .. }) = self.by_worker.get_mut(&worker) else { unreachable!("found above") };
+        (first..=position).for_each(|position| timeline.piece_mut(position).gap = gap_cause);
+        if sleep.is_some() {
+            timeline.piece_mut(first).late = late_cause;
+        }
+        (runs, window)
+    }
+
+    /// How much of the time from `from` to `to` the process was stopped; a stop of unknown length counts only if the thread
+    /// gave up the processor meanwhile.
+    pub(super) fn stalled(&self, clock: usize, from: Instant, to: Instant, gave_up: bool) -> Span {
+        let length = to - from;
+        let within = |stall: &Stall| {
+            let fits = length.nanos() / 4 >= stall.least.nanos() / 5 && (gave_up || stall.least > Span::ZERO);
+            let overlap = overlap(from, to, stall.from[clock], stall.to[clock]).min(stall.most);
+            if fits { overlap } else { Span::ZERO }
+        };
+        self.stalls.iter().fold(Span::ZERO, |sum, stall| sum + within(stall))
+    }
+
+    /// Whether a wait for the processor of this length, which ended at `to`, is one for bandwidth.
+    fn throttled(&self, facts: &WorkerFacts, to: Instant, waited: Span, evidence: &Evidence) -> bool {
+        match facts.bandwidth {
+            None => false,
+            Some(Bandwidth::Reserved { runtime }) => {
+                waited > OVERHEAD && evidence.cpu.nanos() / 9 >= runtime.nanos() / 10
+            }
+            Some(Bandwidth::Shared { runtime, period }) => {
+                let idle = period - runtime;
+                let most = Span::from_nanos(idle.nanos() / 10 * 11) + Span::from_millis(1);
+                if waited > most || waited.nanos() < idle.nanos() / 5 {
+                    return false;
+                }
+                let before = to - waited;
+                let busy = self.busy(facts, before - period, before);
+                busy.nanos() / 85 >= runtime.nanos() / 100
+            }
+        }
+    }
+
+    /// How long our workers on the same CPU were awake, as far back as is known; scaled to all the time from `from` to `to`.
+    fn busy(&self, facts: &WorkerFacts, from: Instant, to: Instant) -> Span {
+        let mut busy = Span::ZERO;
+        for thread in self.beside(facts) {
+            let mut known = to;
+            let mut mine = Span::ZERO;
+            for (position, piece) in (0..thread.timeline.len()).rev().zip(thread.timeline.backwards()) {
+                if piece.finished < from {
+                    known = from;
+                    break;
+                }
+                let ready = thread.timeline.ready(position);
+                mine += overlap(ready, piece.finished, from, to);
+                known = known.min(ready);
+            }
+            if known < to {
+                busy += share(mine, to - from, to - known.max(from));
+            }
+        }
+        busy
+    }
+
+    /// The thread itself, and those of workers that are pinned to the same CPU and whose times can be compared.
+    fn beside<'a>(&'a self, facts: &'a WorkerFacts) -> impl Iterator<Item = &'a Thread> {
+        let same = |other: &WorkerFacts| {
+            std::ptr::eq(other, facts) || facts.cpu.is_some() && (other.cpu, other.clock) == (facts.cpu, facts.clock)
+        };
+        self.by_worker.values().filter(move |thread| same(&thread.facts))
+    }
+}
+
+impl Window {
+    /// The least and the most that a run of this length can have of what is in the window, `off` of which was off the
+    /// processor in ticks.
+    fn runs(&self, run: Span, off: Span, stalled: Span) -> [Run; 2] {
+        let of = |off: Span, faults: Span| {
+            let preempted = share(off, self.preempted, self.off);
+            let slept = off - preempted;
+            let stalled = stalled.min(off);
+            let from_sleep = stalled.min(slept);
+            Run {
+                preempted: preempted - (stalled - from_sleep),
+                slept: slept - from_sleep,
+                faults: faults.min(run - off).max(Span::ZERO),
+                stalled,
+                worked: (run - off - faults).max(Span::ZERO),
+            }
+        };
+        let least = |of: Span| (of - self.others).max(Span::ZERO).min(run);
+        [of(least(off), least(self.faults)), of(off.min(run), self.faults)]
+    }
+}
+
+impl Run {
+    /// Enters the parts of a run into those of its delay.
+    pub(super) fn enter(self, parts: &mut Parts, window: Window, usual: Span, deadline: Span) {
+        parts.add(window.preempting, None, self.preempted);
+        parts.add(window.asleep, None, self.slept);
+        parts.add(Cause::PageFault, None, self.faults);
+        parts.add(Cause::Stalled, None, self.stalled);
+        // Work that misses the deadline alone does so whatever else there was in the run.
+        let alone = self.preempted + self.slept + self.faults;
+        let worked = if self.worked > deadline { self.worked + alone } else { self.worked - usual };
+        parts.add(Cause::RanLong, None, worked);
+    }
+}
