@@ -44,6 +44,7 @@ fn commands_of_other_programs_are_answered_with_ours() {
         (&["--for", "10s"], "`hertzd run --for 10s`"),
         (&["run", "--verbose"], "`--log-level debug`"),
         (&["run", "--duration", "10s"], "`--for 10s`"),
+        (&["run", "my.toml", "-d"], "`hertzd run` stays in the foreground"),
     ] {
         let output = hertzd(args);
         let text = stderr(&output);

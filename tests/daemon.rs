@@ -339,7 +339,8 @@ fn a_task_that_cannot_be_built_is_reported_with_its_line() {
 
 #[test]
 fn an_ordinary_user_sees_what_was_refused() {
-    let config = "[worker.main]\npolicy = \"fifo\"\npriority = 80\n[task.a]\nkind = \"load\"\nrate = 500\n";
+    let config = "[worker.main]\npolicy = \"fifo\"\npriority = 80\n[task.a]\nkind = \"load\"\nrate = 500\nworker = \"main\"\n\
+                  [worker.other]\n[task.b]\nkind = \"load\"\nrate = 1\nworker = \"other\"\n";
     let args = ["--for", "1s", "--json"];
     let running: Running = if is_root() {
         // Copied to where any user may run it.
@@ -368,7 +369,7 @@ fn an_ordinary_user_sees_what_was_refused() {
     let refused = summary["workers"][0]["refused"].as_array().unwrap();
     assert!(refused[0].as_str().unwrap().starts_with("fifo priority 80 refused ("), "{refused:?}");
     for part in [
-        "main: fifo priority 80 refused (Operation not permitted)",
+        "main, other: fifo priority 80 refused (Operation not permitted)",
         "rtprio 80",
         "setcap cap_sys_nice,cap_ipc_lock+ep /",
     ] {
@@ -376,7 +377,7 @@ fn an_ordinary_user_sees_what_was_refused() {
     }
     assert_eq!(ended.stderr.matches("fifo priority 80 refused").count(), 1, "said once: {}", ended.describe());
     let refusals = ended.stderr.lines().filter(|line| line.contains(" refused ("));
-    assert!(refusals.clone().all(|line| line.len() < 320 && !line.contains("unit")), "{}", ended.describe());
+    assert!(refusals.clone().all(|line| line.len() < 360 && !line.contains("unit")), "{}", ended.describe());
 
     // With require-realtime, nothing starts.
     let ended = run("[worker.main]\nrequire-realtime = true\n[task.a]\nkind = \"load\"\nrate = 500\n", &args).wait();

@@ -27,9 +27,13 @@ const COMMANDS: &[(&[&str], &str)] = &[
     (&["-v"], "`hertzd version` prints the version; `hertzd run --log-level debug` logs more"),
 ];
 
-/// The options of other programs, and what to write after a command instead.
+/// The options of other programs, and what to write after `run` instead.
 const OPTIONS: &[(&[&str], &str)] = &[
-    (&["-v", "-vv", "--verbose", "--debug", "-d"], "`--log-level debug` logs more, `--log-level trace` every tick"),
+    (&["-v", "-vv", "--verbose", "--debug"], "`--log-level debug` logs more, `--log-level trace` every tick"),
+    (
+        &["-d", "-D", "--daemon", "--daemonize", "--background"],
+        "`hertzd run` stays in the foreground; `sudo systemctl start hertzd` starts the service",
+    ),
     (&["-q", "--quiet", "--silent"], "`--log-level error` logs errors only"),
     (&["-t", "--time", "--duration", "--seconds", "-n"], "`--for 10s` sets how long it runs"),
     (&["-o", "--output", "--output-file"], "results go to stdout: `> FILE` writes them to a file"),
@@ -51,7 +55,7 @@ pub(super) fn advice(words: &[OsString]) -> Option<String> {
     if first.starts_with('-') {
         return Some(format!("write a command first: `hertzd run {}`", words.join(" ")));
     }
-    rest.iter().find_map(|word| of(OPTIONS, word))
+    rest.iter().filter(|_| first == "run").find_map(|word| of(OPTIONS, word))
 }
 
 /// Prints what was wrong, with this advice instead of clap's.

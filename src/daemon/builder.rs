@@ -312,12 +312,13 @@ impl BuilderLoop {
         let mut freed: Bandwidth = held.iter().filter(|(name, _)| ends(name)).map(|(_, held)| *held).sum();
         let mut fresh = BTreeMap::new();
         for (config, (worker, feed)) in spawned {
-            let not_locked = self.locked.as_ref().and_then(|locked| locked.as_ref().err());
-            let granted = grants::set_up(&worker, config, not_locked, freed)?;
+            let granted = grants::set_up(&worker, config, freed)?;
             freed = freed.without(granted.awaited);
             fresh.insert(config.name.clone(), (WaitingWorker { number: self.next_worker, worker, granted }, feed));
             self.next_worker += 1;
         }
+        let granted = fresh.iter_mut().map(|(name, (waiting, _))| (name.as_str(), &mut waiting.granted));
+        grants::report_refused(granted, self.locked.as_ref().and_then(|locked| locked.as_ref().err()));
         Ok(fresh)
     }
 

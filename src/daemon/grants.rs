@@ -7,14 +7,9 @@ use crate::sys::thread::{Bandwidth, ThreadId};
 use crate::worker::{Granted, Refusal, Worker};
 use tracing::{info, warn};
 
-/// Lets a worker set itself up, and logs each refusal once. Workers that are about to end will give back the bandwidth `freed`.
-pub(super) fn set_up(
-    worker: &Worker,
-    asked: &WorkerConfig,
-    not_locked: Option<&Refusal>,
-    freed: Bandwidth,
-) -> Result<Granted, Failure> {
-    let mut granted = worker.set_up(freed).map_err(|reason| Failure::System("starting a worker", reason))?;
+/// Lets a worker set itself up. Workers that are about to end will give back the bandwidth `freed`.
+pub(super) fn set_up(worker: &Worker, asked: &WorkerConfig, freed: Bandwidth) -> Result<Granted, Failure> {
+    let granted = worker.set_up(freed).map_err(|reason| Failure::System("starting a worker", reason))?;
     if granted.not_realtime && asked.require_realtime {
         // The policy's refusal comes first.
         let Some(Refusal { what, reason, remedy, .. }) = granted.refused.first() else {
@@ -27,16 +22,33 @@ pub(super) fn set_up(
         return Err(Failure::Permission(text));
     }
     report(&asked.name, worker.id(), &granted);
-    // Logged once for all workers; the summary shows it with each.
-    granted.refused.extend(not_locked.cloned());
     Ok(granted)
 }
 
-/// Logs what a worker was refused and what it was granted, unless it awaits that.
-pub(super) fn report(worker: &str, thread: ThreadId, granted: &Granted) {
-    for refusal in &granted.refused {
+/// Logs each refusal once, with the workers that it is about. That of locked memory has been logged; the summary shows it with
+/// each worker.
+pub(super) fn report_refused<'a>(
+    workers: impl Iterator<Item = (&'a str, &'a mut Granted)>,
+    not_locked: Option<&Refusal>,
+) {
+    let mut refused: Vec<(String, Vec<&str>)> = Vec::new();
+    for (worker, granted) in workers {
+        for refusal in granted.refused.iter().map(ToString::to_string) {
+            match refused.iter_mut().find(|(known, _)| *known == refusal) {
+                Some((_, workers)) => workers.push(worker),
+                None => refused.push((refusal, vec![worker])),
+            }
+        }
+        granted.refused.extend(not_locked.cloned());
+    }
+    for (refusal, workers) in refused {
+        let worker = workers.join(", ");
         warn!(message_id = Message::PrivilegeRefused.id(), worker, "{worker}: {refusal}");
     }
+}
+
+/// Logs what a worker was granted, unless it awaits that.
+pub(super) fn report(worker: &str, thread: ThreadId, granted: &Granted) {
     let Granted { policy, priority, cpus, awaited, .. } = granted;
     if *awaited > Bandwidth::default() {
         info!(worker, "{worker}: its policy is granted once the workers that end have given back their bandwidth");

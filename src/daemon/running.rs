@@ -171,7 +171,8 @@ impl Running {
         if !std::mem::replace(&mut self.asked_again, true) {
             self.worker.promote(patience);
         }
-        let Some(granted) = self.worker.promoted() else { return !self.worker.is_finished() };
+        let Some(mut granted) = self.worker.promoted() else { return !self.worker.is_finished() };
+        grants::report_refused(std::iter::once((self.config.name.as_str(), &mut granted)), None);
         grants::report(&self.config.name, self.worker.id(), &granted);
         let earlier = std::mem::replace(&mut self.granted, granted);
         self.granted.refused.extend(earlier.refused);
