@@ -11,11 +11,11 @@ use hertzd::config::{Config, Facts};
 use hertzd::internals::{KernelClock, pause};
 use hertzd::task::{Task, Tick};
 use hertzd::time::{Clock, Span};
-use program::{HERTZD, Running, count, run_by, signal, task};
+use program::{Ended, HERTZD, Running, count, run_by, signal, task};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// Attempts before a wait for the server fails.
@@ -104,6 +104,18 @@ impl Server {
         set_environment(&mut command, self.folder.path());
         run_by(command, config, args)
     }
+
+    /// `hertzd check` of what was run.
+    fn check(&self, ended: &Ended) -> Output {
+        let mut command = Command::new(HERTZD);
+        set_environment(&mut command, self.folder.path());
+        command.arg("check").arg(ended.folder.path().join("test.toml")).output().unwrap()
+    }
+}
+
+/// The errors, as `run` and `check` begin their lines.
+fn errors(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| line.starts_with("error: ")).collect()
 }
 
 /// Points a program to this server, away from the user's own.
@@ -212,7 +224,15 @@ fn an_unsupported_setting_is_refused_with_what_the_device_supports() {
         assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
         assert!(ended.stderr.contains(&wanted), "{}", ended.describe());
         assert!(ended.stderr.contains(&format!("it offers {offered}")), "{}", ended.describe());
+        let checked = server.check(&ended);
+        assert_eq!(checked.status.code(), Some(78));
+        assert_eq!(errors(&String::from_utf8(checked.stderr).unwrap()), errors(&ended.stderr));
     }
+    // A device of a sound server may be shared.
+    let both = TONE.to_owned() + &TONE.replace("task.tone", "task.other");
+    let ended = server.run(&both, &["--for", "100ms"]).wait();
+    let checked = server.check(&ended);
+    assert_eq!((ended.status.code(), checked.status.code()), (Some(0), Some(0)), "{} {checked:?}", ended.describe());
     let config = TONE.replace("\"tone\"", "\"nowhere\"");
     let ended = server.run(&config, &["--for", "1s"]).wait();
     println!("{}", ended.stderr);

@@ -91,8 +91,8 @@ impl Device {
         Ok(Self { pcm, free_running, mapped, frame, buffer, period, heap, fresh: true, ids })
     }
 
-    /// What [`open`](Self::open) would find. Opens the device for a moment, unless another program has it, and asks it what it
-    /// supports; none of that is set.
+    /// What [`open`](Self::open) would find. Opens the device, unless another program has it, and asks it what it supports; none
+    /// of that is set.
     pub(super) fn look(settings: &AudioSettings) -> Result<Sight, Refusal> {
         let name = &settings.device;
         let id = id_of_name(name);
@@ -107,15 +107,13 @@ impl Device {
                     return Ok(hidden);
                 }
                 let owner = owner(&id).filter(|_| !refusal.in_use.is_empty());
-                return match owner.filter(Holder::is_ours) {
-                    Some(ours) => Ok(Sight { taken: Some(format!("{name:?} is in use by {ours}")), ..sight }),
-                    None if refusal.in_use.is_empty() => Err(refusal),
-                    None => Err(Refusal { message: refusal.message + " by another program", ..refusal }),
-                };
+                let ours = owner.filter(Holder::is_ours).ok_or(refusal)?;
+                return Ok(Sight { taken: Some(format!("{name:?} is in use by {ours}")), ..sight });
             }
         };
         Self::wanted(&pcm, settings, &refuse)?;
-        Ok(sight.unknown(format!("whether {name:?} grants the buffer and starts")))
+        let sight = sight.unknown(format!("whether {name:?} grants the buffer and starts"));
+        Ok(Sight { open: Some(Box::new(pcm)), ..sight })
     }
 
     /// The hardware parameters that it supports, and whether its memory can be read in place. Sets nothing.

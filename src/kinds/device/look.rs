@@ -7,6 +7,7 @@ use super::reconnecting::Missing;
 use super::refusal::{Label, Refusal};
 use crate::config::Preview;
 use crate::sys::user::{Access, SERVICE_USER, access};
+use std::any::Any;
 use std::path::Path;
 
 /// What can be seen of a device that a start may open.
@@ -16,6 +17,8 @@ pub(crate) struct Sight {
     pub(crate) devices: Vec<DeviceId>,
     /// The key to blame where two tasks want that.
     pub(crate) key: &'static str,
+    /// A device that may be shared is kept open instead: a second task then finds what it would find at a start.
+    pub(crate) open: Option<Box<dyn Any + Send>>,
     /// Why nothing more can be seen from here.
     pub(crate) hidden: Option<String>,
     /// That a running hertzd has it.
@@ -55,18 +58,18 @@ pub(crate) fn preview(label: &Label, missing: Missing, looked: Result<Sight, Ref
     match looked {
         Ok(sight) => {
             let mut wanted = Refusal::in_use(sight.key, &label.device, &*sight.devices);
-            if find_holder(&mut wanted, None) == Some(Holder::Task) {
+            if sight.open.is_none() && find_holder(&mut wanted, None) == Some(Holder::Task) {
                 return Err(wanted);
             }
-            preview.held = Some(Box::new(Claim::new(sight.devices, &label.task)));
+            preview.held = Some(Box::new((sight.open, Claim::new(sight.devices, &label.task))));
             preview.warnings.extend(sight.hidden);
             preview.taken.extend(sight.taken);
             preview.unknown.extend(sight.unknown);
         }
-        Err(refusal) if missing == Missing::Wait => {
-            preview.warnings.push(format!("{}; the task would wait for it", refusal.message));
-        }
-        Err(refusal) => return Err(refusal),
+        Err(mut refusal) => match find_holder(&mut refusal, None) {
+            holder if missing == Missing::Refuse || holder == Some(Holder::Task) => return Err(refusal),
+            _ => preview.warnings.push(format!("{}; the task would wait for it", refusal.message)),
+        },
     }
     Ok(preview)
 }
@@ -77,12 +80,17 @@ mod tests {
 
     #[test]
     fn two_tasks_cannot_both_have_a_device() {
-        let sight = || Ok(Sight::of("device", vec![DeviceId::Named("seen by this test".into())]));
+        let sight = || Ok::<_, Refusal>(Sight::of("device", vec![DeviceId::Named("seen by this test".into())]));
         let label = |task| Label { device: "toy".into(), task: String::from(task) };
         let first = preview(&label("a"), Missing::Refuse, sight()).unwrap();
         let refused = preview(&label("b"), Missing::Wait, sight()).unwrap_err();
         let wanted = "toy is in use by task a; only one task at a time can have it";
         assert_eq!((refused.key, &*refused.message), ("device", wanted));
+        // One that is kept open may be shared. If it cannot, opening it again is refused.
+        let shared = || Ok(Sight { open: Some(Box::new(())), ..sight().unwrap() });
+        preview(&label("b"), Missing::Refuse, shared()).unwrap();
+        let busy = Refusal::in_use("device", "toy", [DeviceId::Named("seen by this test".into())]);
+        assert_eq!(preview(&label("b"), Missing::Wait, Err(busy)).unwrap_err().message, wanted);
         drop(first);
         preview(&label("b"), Missing::Refuse, sight()).unwrap();
     }

@@ -88,11 +88,7 @@ pub(super) fn look(wanted: &GpioSettings) -> Result<Sight, Refusal> {
     let taken = match used.iter().all(|info| info.consumer == CONSUMER) {
         _ if used.is_empty() => None,
         true => Some(format!("{} is in use by a hertzd that runs", used_text(&chip, &used))),
-        false => {
-            let mut refusal = used_by_others(&chip, &used);
-            refusal.message += " by another program or driver";
-            return Err(refusal);
-        }
+        false => return Err(used_by_others(&chip, &used)),
     };
     let devices = offsets.iter().map(|&offset| DeviceId::Line(number(&chip), offset)).collect();
     let sight =
