@@ -186,7 +186,7 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
     let lost = |seen: &Value| count(&task(seen, "uptime")["recorded"], "lost");
     wait_for_snapshot(&mut running, "the status shows the loss", |seen| lost(seen) > 0);
     running.wait_for("the log reports it", |running| {
-        running.stderr().contains("waiting for the file system of a recording")
+        running.stderr().contains("waiting for the file system of a recording of uptime in ")
     });
     assert_eq!(state(pid, recorder), Some('D'));
 

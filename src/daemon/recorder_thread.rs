@@ -142,7 +142,10 @@ impl RecorderThread {
         let since = self.progress.1.max(watched);
         // Nor is a thread that has panicked.
         let stuck = now - since >= LONG_WRITE && !self.thread.is_finished();
-        let activity = || "waiting for the file system of a recording (what does not fit in the queues is lost)".into();
+        let activity = || {
+            let which = recording::writing().unwrap_or_default();
+            format!("waiting for the file system of a recording {which} (what does not fit in the queues is lost)")
+        };
         self.long_wait.report(now, stuck.then(|| Busy { activity: activity(), since }));
     }
 

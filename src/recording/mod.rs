@@ -35,6 +35,6 @@ mod writer;
 pub(crate) use claim::{Identity, in_use};
 pub(crate) use content::{Content, RecordedTick};
 pub(crate) use look::{Seen, look};
-pub(crate) use progress::progress;
+pub(crate) use progress::{progress, writing};
 pub(crate) use recorder::{OutputState, Recorder, TaskOutput};
 pub(crate) use recordings::Recordings;

@@ -5,6 +5,7 @@
 
 use super::content::{Content, RecordedTick};
 use super::file::Moment;
+use super::progress;
 use super::recordings::Recording;
 use crate::channels::{BlockReceiver, RowReceiver, Traffic};
 use crate::metrics::{RecordedSummary, ValueSummary};
@@ -102,16 +103,21 @@ impl Recorder {
     pub(crate) fn drain(&mut self, now: Instant, utc_offset: impl Fn(KernelClock) -> i128) {
         let at = Moment { now, to_utc: utc_offset(KernelClock::monotonic()) };
         self.to_utc = at.to_utc;
-        self.recordings.iter().for_each(|open| open.recording.begin(at));
+        for OpenRecording { recording, .. } in &self.recordings {
+            writes(recording, users(&self.tasks, recording));
+            recording.begin(at);
+        }
         for task in &mut self.tasks {
             let monotonic = task.output.clock == KernelClock::monotonic();
             task.to_utc = if monotonic { at.to_utc } else { utc_offset(task.output.clock) };
+            task.output.recording.iter().for_each(|recording| writes(recording, std::iter::once(&*task)));
             task.drain(&mut self.row, at.to_utc);
         }
         self.drain_ticks();
         for OpenRecording { recording, failing } in &mut self.recordings {
             let path = recording.path().display().to_string();
             let users = || users(&self.tasks, recording);
+            writes(recording, users());
             match recording.flush() {
                 // Without anything to write it is not known whether it would work again.
                 Ok(false) => {}
@@ -130,11 +136,13 @@ impl Recorder {
                 Err(_) => {}
             }
         }
+        progress::writes(None);
     }
 
     /// Hands on the ticks. Those of an unknown task are kept for the next drain: it may have been added just now.
     fn drain_ticks(&mut self) {
         let early = std::mem::take(&mut self.early);
+        let mut noted = None; // the task whose recording is written
         for (tick, is_kept) in
             early.into_iter().map(|tick| (tick, true)).chain(self.ticks.drain(..).map(|tick| (tick, false)))
         {
@@ -142,6 +150,9 @@ impl Recorder {
             match self.tasks.binary_search_by_key(&tick.task, |task| task.output.id) {
                 Ok(index) => {
                     let DrainedTask { output, to_utc, .. } = &self.tasks[index];
+                    if noted.replace(index) != Some(index) {
+                        output.recording.iter().for_each(|to| writes(to, self.tasks[index..=index].iter()));
+                    }
                     let utc = tick.release.nanos() + to_utc;
                     output.recording.iter().for_each(|recording| recording.lock().tick(&tick, utc));
                 }
@@ -165,10 +176,12 @@ impl Recorder {
         self.recordings.retain(|open| {
             let goes_on = users(&self.tasks, &open.recording).any(|task| !ended(task.output.id));
             if !goes_on {
+                writes(&open.recording, users(&self.tasks, &open.recording));
                 finish(&open.recording, &names(users(&self.tasks, &open.recording)));
             }
             goes_on
         });
+        progress::writes(None);
     }
 
     /// Finishes all recordings. No task may run any more.
@@ -263,6 +276,11 @@ fn finish(recording: &Recording, task: &str) {
 /// Those of `tasks` that are recorded there.
 fn users<'a>(tasks: &'a [DrainedTask], recording: &Recording) -> impl Iterator<Item = &'a DrainedTask> {
     tasks.iter().filter(move |task| task.output.recording.as_ref() == Some(recording))
+}
+
+/// Notes that this recording of these tasks is being written, in case that takes long.
+fn writes<'a>(recording: &Recording, users: impl Iterator<Item = &'a DrainedTask>) {
+    progress::writes(Some(format!("of {} in {}", names(users), recording.path().display())));
 }
 
 fn names<'a>(users: impl Iterator<Item = &'a DrainedTask>) -> String {
