@@ -20,17 +20,28 @@ use std::sync::Arc;
 pub struct TickError {
     what: &'static str,
     errno: i32, // 0: none
+    away: bool,
 }
 
 impl TickError {
     /// A failure without an error number of the system.
     pub const fn new(what: &'static str) -> Self {
-        Self { what, errno: 0 }
+        Self { what, errno: 0, away: false }
+    }
+
+    /// The device is not there; another thread waits for it.
+    pub(crate) const fn away(what: &'static str) -> Self {
+        Self { what, errno: 0, away: true }
+    }
+
+    /// Whether the task waits for its device.
+    pub(crate) const fn is_away(&self) -> bool {
+        self.away
     }
 
     /// The failure of a system call: what was attempted, and the system's reason.
     pub fn from_io(what: &'static str, error: &std::io::Error) -> Self {
-        Self { what, errno: error.raw_os_error().unwrap_or(0) }
+        Self { what, errno: error.raw_os_error().unwrap_or(0), away: false }
     }
 }
 

@@ -230,7 +230,7 @@ fn subject_and_number(path: &str) -> Result<(Subject, Number), String> {
 
 /// The numbers in the summary of a task; where a name follows, one of [`NAMES`] stands for it.
 fn numbers_of_task() -> Vec<Number> {
-    let value = ValueSummary { last: Some(0.0), min: Some(0.0), max: Some(0.0), unit: String::new() };
+    let value = ValueSummary { last: Some(0.0), min: Some(0.0), max: Some(0.0), unit: String::new(), age_ns: None };
     let task = TaskSummary {
         causes: Cause::ALL.map(|cause| (cause.word(), 0)).into(),
         blockers: BTreeMap::from([("TASK".into(), 0)]),

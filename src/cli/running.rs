@@ -3,17 +3,18 @@
 //! Its status socket can only be read; requests are signals. Both commands block, with a limit.
 
 use super::stop::CONFIGURATION;
+use super::stop::{UNWELL, coloured};
 use super::{Stop, print};
 use crate::daemon::DaemonSummary;
 use crate::log::journal;
 use crate::sys::clock::pause;
 use crate::sys::peer::Peer;
 use crate::time::Span;
+use crate::views;
 use clap::Args;
 use serde::Deserialize;
 use serde_json::Value;
-use std::fmt::Write as _;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -24,10 +25,11 @@ pub(super) const SERVICE_SOCKET: &str = "/run/hertzd/status.sock";
 /// How often a daemon is asked whether it has reloaded.
 const ASK_EVERY: Span = Span::from_millis(20);
 
-/// How long a daemon may take for an answer.
+/// How long a daemon may take for an answer; `status` gives it less, with room for the start of the program.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const STATUS_WITHIN: Duration = Duration::from_millis(1_900);
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct SocketArg {
     /// The daemon's status socket
     #[arg(long, value_name = "PATH", default_value = SERVICE_SOCKET)]
@@ -36,8 +38,10 @@ pub(super) struct SocketArg {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    hertzd status                 a line on the daemon, one on each task\n  \
-    hertzd status --json | jq     the whole snapshot")]
+    hertzd status                      whether all is well, and how each task is doing\n  \
+    hertzd status --json | jq .reason  why not, from the whole snapshot\n\n\
+    Exit codes: 0 all is well; 1 not all is well; 69 no daemon answers. It waits\n\
+    for 2 s at most.")]
 pub(super) struct StatusArgs {
     #[command(flatten)]
     socket: SocketArg,
@@ -69,41 +73,17 @@ impl SocketArg {
 #[derive(Debug, Deserialize)]
 pub(super) struct Seen {
     pub(super) daemon: DaemonSummary,
-    workers: Vec<Value>,
-    tasks: Vec<Value>,
 }
 
 pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
-    let text = fetch(&args.socket)?;
-    if args.json {
-        return print(&text);
+    let text = fetch_within(&args.socket, STATUS_WITHIN)?;
+    if let Some(why) = held_up(&text) {
+        return Err(Stop::Unwell(format!("the daemon runs but cannot answer yet: {why}; try again")));
     }
-    let Seen { daemon, workers, tasks } = parse(&text)?;
-    let mut shown = String::new();
-    // Writing to a String does not fail, here and below.
-    let (running, state) = (Span::from_nanos(daemon.running_ns), if daemon.ready { "ready" } else { "starting" });
-    let _ = writeln!(shown, "hertzd {}, process {}, running for {running}, {state}", daemon.version, daemon.pid);
-    if daemon.reloads > 0 {
-        let refused = if daemon.last_reload_refused { "was refused" } else { "succeeded" };
-        let _ =
-            writeln!(shown, "reloads: {}, refused: {}; the last one {refused}", daemon.reloads, daemon.reloads_refused);
-    }
-    for worker in &workers {
-        let [name, policy, priority] =
-            ["/worker", "/granted/policy", "/granted/priority"].map(|pointer| text_at(worker, pointer));
-        let share = worker.pointer("/cpu_share").and_then(Value::as_f64).unwrap_or_default() * 100.0;
-        let _ = writeln!(shown, "worker {name}: {policy} {priority}, {share:.1} % of a CPU");
-    }
-    for task in &tasks {
-        let span = |pointer| Span::from_nanos(task.pointer(pointer).and_then(Value::as_i64).unwrap_or_default());
-        let [name, ran, skipped, overruns, errors] =
-            ["/task", "/ran", "/skipped", "/overruns", "/errors"].map(|pointer| text_at(task, pointer));
-        let late = format!("late p99 {}, max {}", span("/lateness_ns/p99"), span("/lateness_ns/max"));
-        let disabled = if task["disabled"] == true { "; disabled" } else { "" };
-        let counts = format!("ran {ran}, skipped {skipped}, {overruns} overruns, {errors} errors");
-        let _ = writeln!(shown, "task {name}: {counts}; {late}{disabled}");
-    }
-    print(&shown)
+    let snapshot: Value = serde_json::from_str(&text).map_err(not_understood)?;
+    print(&if args.json { text } else { views::status(&snapshot, coloured(&io::stdout())) })?;
+    // The first line has said why.
+    if snapshot["well"] == false { Err(Stop::Logged(UNWELL)) } else { Ok(()) }
 }
 
 pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
@@ -141,12 +121,12 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
 /// The process that listens at the socket, and what it says about itself. Whom to signal comes from the kernel: anyone may
 /// listen there and name any process.
 fn daemon(socket: &SocketArg) -> Result<(Peer, DaemonSummary), Stop> {
-    let stream = connect(socket)?;
+    let stream = connect(socket, ANSWER_WITHIN)?;
     let fault = |text: String| Stop::Fault(format!("{}: {text}; nothing was signalled", socket.socket.display()));
     let peer = Peer::of(&stream)
         .map_err(|reason| fault(format!("cannot identify the process that listens here: {reason}")))?;
     // Its answer comes after `Peer::of`: so it is still the same process.
-    let Seen { daemon, .. } = parse(&answer(socket, stream)?)?;
+    let Seen { daemon, .. } = parse(&answer(socket, stream, ANSWER_WITHIN)?)?;
     match peer.calls_itself(daemon.pid) {
         Ok(true) => Ok((peer, daemon)),
         Ok(false) => {
@@ -162,21 +142,30 @@ pub(super) fn read(socket: &SocketArg) -> Result<Seen, Stop> {
 }
 
 fn fetch(socket: &SocketArg) -> Result<String, Stop> {
-    answer(socket, connect(socket)?)
+    answer(socket, connect(socket, ANSWER_WITHIN)?, ANSWER_WITHIN)
 }
 
-fn connect(SocketArg { socket }: &SocketArg) -> Result<UnixStream, Stop> {
+/// As [`fetch`], but over after `patience` in all, even if the answer comes in drops.
+fn fetch_within(socket: &SocketArg, patience: Duration) -> Result<String, Stop> {
+    let (asked, (reply, answered)) = (socket.clone(), mpsc::channel());
+    // Each step has a little less, so that it can say which one it was.
+    let each = patience.mul_f64(0.9);
+    let ask = move || answer(&asked, connect(&asked, each)?, each);
+    std::thread::spawn(move || reply.send(ask()));
+    answered
+        .recv_timeout(patience)
+        .unwrap_or_else(|_| Err(silent(socket, "the daemon has not finished its answer", each)))
+}
+
+fn connect(SocketArg { socket }: &SocketArg, patience: Duration) -> Result<UnixStream, Stop> {
     // On a thread of its own: a daemon that is stopped, with a full queue of connections, would never let it return.
     let (path, (reply, answer)) = (socket.clone(), mpsc::channel());
     std::thread::spawn(move || reply.send(UnixStream::connect(path)));
-    let shown = socket.display();
-    let connected = answer.recv_timeout(ANSWER_WITHIN).map_err(|_| {
-        Stop::Fault(format!(
-            "{shown}: no connection within {} s: the daemon hangs, or is stopped",
-            ANSWER_WITHIN.as_secs()
-        ))
-    })?;
+    let connected = answer.recv_timeout(patience);
+    let connected = connected
+        .map_err(|_| silent(&SocketArg { socket: socket.clone() }, "the daemon takes no connection", patience))?;
     connected.map_err(|reason| {
+        let shown = socket.display();
         let start = match socket.as_os_str() == SERVICE_SOCKET {
             true => "`sudo systemctl start hertzd` starts the service; name the socket of another daemon with --socket"
                 .into(),
@@ -186,15 +175,30 @@ fn connect(SocketArg { socket }: &SocketArg) -> Result<UnixStream, Stop> {
     })
 }
 
-fn answer(SocketArg { socket }: &SocketArg, mut stream: UnixStream) -> Result<String, Stop> {
+fn answer(socket: &SocketArg, mut stream: UnixStream, patience: Duration) -> Result<String, Stop> {
     let mut text = String::new();
-    let read = stream.set_read_timeout(Some(ANSWER_WITHIN)).and_then(|()| stream.read_to_string(&mut text));
-    let why = match read {
-        Ok(_) if !text.is_empty() => return Ok(text),
-        Ok(_) => "the daemon closed the connection without an answer: it is starting or stopping".to_owned(),
-        Err(reason) => format!("no answer from the daemon: {reason}"),
-    };
-    Err(Stop::Fault(format!("{}: {why}", socket.display())))
+    let read = stream.set_read_timeout(Some(patience)).and_then(|()| stream.read_to_string(&mut text));
+    let shown = socket.socket.display();
+    match read {
+        Ok(_) if !text.is_empty() => Ok(text),
+        Ok(_) => Err(Stop::Unavailable(format!(
+            "no daemon answers at {shown}: it closed the connection, as one does that is starting or stopping; try again"
+        ))),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let who = Peer::of(&stream).map_or("the daemon".into(), |peer| format!("process {}", peer.id()));
+            Err(silent(socket, &format!("{who} listens there and does not answer"), patience))
+        }
+        Err(reason) => Err(Stop::Unavailable(format!("no daemon answers at {shown}: {reason}"))),
+    }
+}
+
+/// It runs, and says nothing.
+fn silent(SocketArg { socket }: &SocketArg, what: &str, patience: Duration) -> Stop {
+    Stop::Unavailable(format!(
+        "no daemon answers at {}: {what} for {:.1} s; it hangs, or was stopped (SIGSTOP, a frozen cgroup)",
+        socket.display(),
+        patience.as_secs_f64()
+    ))
 }
 
 /// Why the daemon cannot answer for now, if that is what its answer says.
@@ -210,13 +214,9 @@ fn parse(text: &str) -> Result<Seen, Stop> {
     if let Some(why) = held_up(text) {
         return Err(Stop::Fault(format!("the daemon runs but cannot answer yet: {why}; try again")));
     }
-    serde_json::from_str(text).map_err(|error| Stop::Fault(format!("cannot understand the daemon's answer: {error}")))
+    serde_json::from_str(text).map_err(not_understood)
 }
 
-fn text_at(value: &Value, pointer: &str) -> String {
-    match value.pointer(pointer) {
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-        None => "?".into(),
-    }
+fn not_understood(error: serde_json::Error) -> Stop {
+    Stop::Fault(format!("cannot understand the daemon's answer: {error}"))
 }

@@ -28,16 +28,16 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
         UNWELL,
         "`run`, `simulate`: it ran, but a task was disabled (by an error, a panic or its `overrun-limit`), a recording lost \
          rows, blocks or ticks, or a rule of `--fail-if` was broken. The reason is on stderr, and in the summary. \
-         `check`: the configuration is valid, but its deadlines cannot all hold.",
+         `check`: the configuration is valid, but its deadlines cannot all hold. `status`: not all is well.",
     ),
     (USAGE, "The command line was wrong; `stop`: it only says how a daemon is stopped."),
-    (UNAVAILABLE, "`status`, `reload`, `stop`, `check --against-running`: no daemon listens at the socket."),
+    (UNAVAILABLE, "`status`, `reload`, `stop`, `check --against-running`: no daemon answers at the socket."),
     (
         INTERNAL,
         "A fault: a task with `on-error = \"exit\"` failed or one with `on-overrun-limit = \"exit\"` reached its limit, a \
          thread died or did not stop in time, or the system refused something essential; `status`, `reload`, `check \
-         --against-running`: the daemon gives no answer, or one that names another process than the one that listens at the \
-         socket.",
+         --against-running`: the daemon gives an answer that cannot be used, or that names another process than the one that \
+         listens at the socket.",
     ),
     (
         PERMISSION,

@@ -80,7 +80,8 @@ impl Value {
             }
             Self::FileName => "name of a file".into(),
             Self::Bytes { most } => format!("list of lists of 1 to {most} bytes"),
-            Self::Percent { max } => format!("percent, above 0 and up to {max}"),
+            Self::Percent { zero: false, max } => format!("percent, above 0 and up to {max}"),
+            Self::Percent { zero: true, max } => format!("percent, from 0 to {max}"),
             Self::Size { min } => format!("size from {}", written_size(min)),
             Self::Bool => "`true` or `false`".into(),
             Self::Choice(words) => words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", "),

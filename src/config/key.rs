@@ -170,8 +170,10 @@ pub enum Value {
         /// The most that a list holds; at least one.
         most: usize,
     },
-    /// A share of one CPU, above zero: `"5%"`.
+    /// A share: `"5%"`.
     Percent {
+        /// Whether it may be zero.
+        zero: bool,
         /// The largest, in percent: a multiple of ten.
         max: u8,
     },

@@ -80,10 +80,13 @@ pub(super) const SPIN: Key = Key::new(
      `\"auto\"` follows the measured oversleeps.",
 )
 .default("\"off\"");
-pub(super) const SPIN_CPU_MAX: Key =
-    Key::new("spin-cpu-max", Value::Percent { max: 50 }, "The most that `spin = \"auto\"` may cost of one CPU.")
-        .default("\"5%\"")
-        .rules(&[Rule::when("spin", &["auto"])]);
+pub(super) const SPIN_CPU_MAX: Key = Key::new(
+    "spin-cpu-max",
+    Value::Percent { zero: false, max: 50 },
+    "The most that `spin = \"auto\"` may cost of one CPU.",
+)
+.default("\"5%\"")
+.rules(&[Rule::when("spin", &["auto"])]);
 pub(super) const CLOCK: Key = Key::new(
     "clock",
     Value::Choice(&words(&CLOCKS)),
@@ -168,6 +171,13 @@ pub(super) const DEADLINE: Key = Key::new(
     "Latest allowed finish after the release. A tick that ends later is an overrun. May be longer than a period.",
 )
 .otherwise("one period");
+pub(super) const MAX_MISSED: Key = Key::new(
+    "max-missed",
+    Value::Percent { zero: true, max: 100 },
+    "Share of the releases of the last 10 s that may be missed, or of its ticks that may fail, before `hertzd status` calls \
+     the task not well. Nothing else follows from it.",
+)
+.default("\"1%\"");
 pub(super) const OVERRUN_LIMIT: Key = Key::new(
     "overrun-limit",
     Value::Integer { min: 1, max: 1_000_000 },
@@ -251,6 +261,7 @@ pub const TASK_KEYS: &[Key] = &[
     MAX_CATCH_UP,
     MAX_DEBT,
     DEADLINE,
+    MAX_MISSED,
     OVERRUN_LIMIT,
     OVERRUN_LEAK,
     ON_OVERRUN_LIMIT,

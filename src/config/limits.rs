@@ -26,11 +26,12 @@ pub(super) fn size_of(wanted: &Value, found: &DeValue<'_>) -> Result<u64, String
     }
 }
 
-/// A share of a processor, within the key's range, as a fraction of one.
+/// A share, within the key's range, as a fraction of one.
 pub(super) fn percent_of(wanted: &Value, found: &DeValue<'_>) -> Result<f64, String> {
     match (percent(found)?, wanted) {
-        (share, Value::Percent { max }) if share <= 0.0 || share > f64::from(*max) / 100.0 => {
-            Err(format!("must be above 0 % and at most {max} %"))
+        (share, Value::Percent { zero, max }) if (share <= 0.0 && !zero) || share > f64::from(*max) / 100.0 => {
+            let least = if *zero { "" } else { "above 0 % and " };
+            Err(format!("must be {least}at most {max} %"))
         }
         (share, _) => Ok(share),
     }

@@ -205,7 +205,7 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
         Wanted::Format { pattern, .. } => json!({"type": "string", "pattern": pattern}),
         Wanted::Bytes { most } => json!({"type": "array", "items":
             {"type": "array", "minItems": 1, "maxItems": most, "items": integer(0, 0xff)}}),
-        Wanted::Percent { max } => json!({"type": "string", "pattern": percent_pattern(max)}),
+        Wanted::Percent { zero, max } => json!({"type": "string", "pattern": percent_pattern(zero, max)}),
         Wanted::Size { .. } => json!({"type": "string", "pattern": size_pattern()}),
         Wanted::Bool => json!({"type": "boolean"}),
         Wanted::Choice(words) => json!({"enum": words}),
@@ -245,9 +245,10 @@ fn rate_pattern() -> String {
     format!(r"^\s*{number}(\s*/\s*{number})?\s*({})?\s*$", units(RATE_UNITS.iter().map(|(unit, _)| *unit)))
 }
 
-/// Above zero and up to `max`, a multiple of ten.
-fn percent_pattern(max: u8) -> String {
+/// Above zero, or at least `zero`, and up to `max`, a multiple of ten.
+fn percent_pattern(zero: bool, max: u8) -> String {
     let tens = max / 10;
     let below = format!(r"0*([1-{}][0-9]|[1-9])(\.[0-9]*)?|0*\.0*[1-9][0-9]*|0+\.0*[1-9][0-9]*", tens - 1);
-    format!(r"^\s*({below}|0*{max}(\.0*)?)\s*%\s*$")
+    let zero = if zero { r"|0+\.?0*|\.0+" } else { "" };
+    format!(r"^\s*({below}|0*{max}(\.0*)?{zero})\s*%\s*$")
 }

@@ -6,6 +6,7 @@ use super::identity::identity;
 use super::key::Key;
 use super::keys::*;
 use super::kinds::{Kind, Kinds};
+use super::limits::percent_of;
 use super::meant::did_you_mean;
 use super::record::RecordConfig;
 use super::section::Section;
@@ -37,6 +38,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
     let timing = timing(section, rate);
     let overrun = overrun(section);
     let overrun_limit = overrun_limit(section);
+    let max_missed = section.read(&MAX_MISSED, |value| percent_of(&MAX_MISSED.value, value));
     let on_error = section.choice(&ON_ERROR, &ON_ERRORS).unwrap_or(OnError::Continue);
     let record = record::judge(section);
     let queue = section.choice(&QUEUE, &QUEUES).unwrap_or_default();
@@ -52,6 +54,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
             phase,
             overrun: overrun?,
             deadline,
+            max_missed: max_missed?,
             budget,
             overrun_limit,
             on_error,

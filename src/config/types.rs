@@ -121,6 +121,8 @@ pub struct TaskConfig {
     pub overrun: Overrun,
     /// Latest allowed finish after the release; above zero.
     pub deadline: Span,
+    /// How many of its releases may be missed before it is not well, as a fraction; 0 to 1.
+    pub max_missed: f64,
     /// Longest allowed run; above zero and at most the deadline.
     pub budget: Option<Span>,
     /// How many overruns are tolerated; `None`: any number.

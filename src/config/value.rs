@@ -69,7 +69,7 @@ pub(super) fn size(value: &DeValue<'_>) -> Result<u64, String> {
     }
 }
 
-/// A share of a processor in percent, as a fraction of one.
+/// A share in percent, as a fraction of one.
 pub(super) fn percent(value: &DeValue<'_>) -> Result<f64, String> {
     let wanted = || "must be a share such as \"5%\"".to_owned();
     let DeValue::String(text) = value else {

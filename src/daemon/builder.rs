@@ -84,10 +84,15 @@ impl Prepared {
     pub(super) fn new_tasks(&self, numbers: &[usize]) -> Vec<NewTask> {
         let recorded = |id| self.outputs.iter().find(|output| output.id == id)?.ticks.clone();
         let tasks = self.workers.iter().zip(numbers).flat_map(|(worker, number)| {
-            worker.tasks.iter().filter_map(|task| Some((task.slot.as_ref()?.id, &task.config, *number)))
+            worker.tasks.iter().filter_map(move |task| Some((task.slot.as_ref()?, task, worker, *number)))
         });
         tasks
-            .map(|(id, task, number)| NewTask { id, facts: plan::facts(task, number), recorded: recorded(id) })
+            .map(|(slot, task, worker, number)| NewTask {
+                id: slot.id,
+                clock: plan::clock(worker.config.clock),
+                facts: plan::facts(&task.config, number, slot.live.clone()),
+                recorded: recorded(slot.id),
+            })
             .collect()
     }
 }

@@ -4,7 +4,8 @@ use super::builder::BuilderEnd;
 use super::change::{RunningSet, Threads};
 use super::metrics_thread::View;
 use super::recorder_thread::RecorderEnd;
-use super::{summary, watch};
+use super::summary::{self, Sources};
+use super::watch;
 use crate::metrics::Summary;
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
@@ -63,7 +64,7 @@ pub(super) fn finish(
                     }
                     None => format!("worker {worker} did not stop within {patience}"),
                 };
-                faults.push(format!("{text}; the counts of worker {worker} are those of its records"));
+                faults.push(format!("{text}; the counts of worker {worker} are the last that it showed"));
                 running.watch.give_up(running.worker.doing());
             }
         }
@@ -93,7 +94,9 @@ pub(super) fn finish(
         warn!(lost, "{text}");
         faults.push(text);
     }
-    let mut summary = summary::of_set(host, &set, builder.memory_locked(), &view, &outputs, now);
+    let memory_locked = builder.memory_locked();
+    let sources = Sources { host, set: &set, memory_locked, view: &view, outputs: &outputs, now };
+    let mut summary = summary::of_set(&sources, None);
     builder.close(set);
     metrics.finish(LOG_PATIENCE);
     if let BuilderEnd::HeldUp(activity) = builder.finish(BUILDER_PATIENCE) {

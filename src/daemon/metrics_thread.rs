@@ -27,6 +27,9 @@ const REST: Span = Span::from_millis(10);
 /// The most records that are taken from one worker at a time: half of what the judge of causes remembers.
 const AT_A_TIME: usize = 1 << 11;
 
+/// How often the windows of the tasks are brought up to date.
+const SAMPLE_EVERY: Span = Span::from_millis(500);
+
 /// Dropped records of a worker, and panics of a task that goes on, are reported at most this often.
 const REPORT_EVERY: Span = Span::from_seconds(1);
 
@@ -50,6 +53,8 @@ pub(super) struct NewWorker {
 pub(super) struct NewTask {
     pub(super) id: u32,
     pub(super) facts: TaskFacts,
+    /// The clock its releases are on.
+    pub(super) clock: KernelClock,
     /// Its ticks are recorded, and counted here.
     pub(super) recorded: Option<Arc<Traffic>>,
 }
@@ -62,8 +67,17 @@ enum Command {
     RemoveTasks(Vec<u32>),
     RemoveWorkers(Vec<usize>),
     TasksEnded(Ended),
-    Look(Sender<View>),
+    Look(Depth, Sender<View>),
     Finish,
+}
+
+/// How much a look takes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// Everything.
+    Full,
+    /// No distributions, whose percentiles take long where there are many tasks.
+    Brief,
 }
 
 /// What the metrics show at one moment.
@@ -78,7 +92,9 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn task(&self, id: u32) -> TaskSnapshot {
-        self.tasks.iter().find(|(of, _)| *of == id).map(|(_, task)| task.clone()).unwrap_or_default()
+        // Numbers of tasks go up.
+        let found = self.tasks.binary_search_by_key(&id, |(of, _)| *of);
+        found.map(|index| self.tasks[index].1.clone()).unwrap_or_default()
     }
 }
 
@@ -100,6 +116,7 @@ impl MetricsThread {
             let witnesses = Witnesses::new(metrics.threads());
             let (workers, panics) = (BTreeMap::new(), BTreeMap::new());
             let (before, tasks, later, ahead) = ((0, 0), Vec::new(), Vec::new(), Vec::new());
+            let sampled = Instant::ZERO;
             MetricsLoop {
                 metrics,
                 witnesses,
@@ -108,6 +125,7 @@ impl MetricsThread {
                 panics,
                 before,
                 tasks,
+                sampled,
                 output,
                 recorder,
                 commands: receiver,
@@ -156,15 +174,15 @@ impl MetricsThread {
     }
 
     /// Asks for a view with all records that were sent before; it comes through the channel.
-    pub(super) fn look(&self) -> Receiver<View> {
+    pub(super) fn look(&self, depth: Depth) -> Receiver<View> {
         let (reply, answer) = bounded(1);
-        self.send(Command::Look(reply));
+        self.send(Command::Look(depth, reply));
         answer
     }
 
     /// As [`look`](Self::look); `None`: the log holds the metrics thread up.
     pub(super) fn look_within(&self, patience: Duration) -> Option<View> {
-        self.look().recv_timeout(patience).ok()
+        self.look(Depth::Full).recv_timeout(patience).ok()
     }
 
     /// Whether the thread has ended: before its time only by a panic.
@@ -194,8 +212,9 @@ struct MetricsLoop {
     ahead: Vec<(usize, TickRecord)>, // observed and not judged yet, with the numbers of their workers
     workers: BTreeMap<usize, WorkerFeed>,
     panics: BTreeMap<u32, PanicLimit>,
-    before: (u64, u64), // records sent and dropped by workers that have ended
-    tasks: Vec<u32>,
+    before: (u64, u64),             // records sent and dropped by workers that have ended
+    tasks: Vec<(u32, KernelClock)>, // and the clock of its releases
+    sampled: Instant,               // all of them, for the last time
     output: Box<dyn Output>,
     recorder: TickFeed,
     commands: Receiver<Command>,
@@ -263,9 +282,9 @@ impl MetricsLoop {
                     self.workers.insert(number, WorkerFeed { name, feed, dropped: 0, reported: None });
                 }
                 Command::AddTasks(tasks) => {
-                    for NewTask { id, facts, recorded } in tasks {
+                    for NewTask { id, facts, clock, recorded } in tasks {
                         recorded.into_iter().for_each(|traffic| self.recorder.add(id, traffic));
-                        self.tasks.push(id);
+                        self.tasks.push((id, clock));
                         self.metrics.add_task(id, facts);
                     }
                 }
@@ -287,7 +306,7 @@ impl MetricsLoop {
                     self.metrics.remove_task(id);
                     self.recorder.remove(id);
                     self.panics.remove(&id);
-                    self.tasks.retain(|task| *task != id);
+                    self.tasks.retain(|(task, _)| *task != id);
                 }
             }
             Command::RemoveWorkers(numbers) => {
@@ -303,8 +322,8 @@ impl MetricsLoop {
                 given_up.into_iter().for_each(|(id, given_up)| self.metrics.take_given_up(id, given_up));
                 tasks.iter().for_each(|(id, counts)| self.metrics.take_counts(*id, counts));
             }
-            Command::Look(reply) => {
-                let _ = reply.send(self.view());
+            Command::Look(depth, reply) => {
+                let _ = reply.send(self.view(depth));
             }
             Command::Finish => {
                 self.metrics.tell(now, true, |event| self.output.event(event));
@@ -316,6 +335,7 @@ impl MetricsLoop {
     }
 
     fn drain(&mut self, now: Instant) {
+        self.metrics.drains_at(now);
         self.witnesses.begin(self.metrics.threads(), now, REST);
         while self.take_some() {}
         for WorkerFeed { name, feed, dropped: known, reported } in self.workers.values_mut() {
@@ -329,6 +349,10 @@ impl MetricsLoop {
                 self.output.dropped(name, dropped - *known);
                 (*known, *reported) = (dropped, Some(now));
             }
+        }
+        if now - self.sampled >= SAMPLE_EVERY {
+            self.sampled = now;
+            self.tasks.iter().for_each(|(id, clock)| self.metrics.sample(*id, clock.now()));
         }
         self.metrics.tell(now, false, |event| self.output.event(event));
     }
@@ -375,14 +399,23 @@ impl MetricsLoop {
         more
     }
 
-    fn view(&self) -> View {
+    fn view(&mut self, depth: Depth) -> View {
         let traffic = |(sent, dropped): (u64, u64), worker: &WorkerFeed| {
             let traffic = worker.feed.ticks.traffic();
             (sent + traffic.sent(), dropped + traffic.dropped())
         };
         let (sent, dropped) = self.workers.values().fold(self.before, traffic);
+        let task = |(id, clock): &(u32, KernelClock)| {
+            let mut snapshot = match depth {
+                Depth::Full => self.metrics.snapshot(*id),
+                Depth::Brief => self.metrics.brief(*id),
+            };
+            snapshot.health = self.metrics.health(*id, clock.now());
+            (*id, snapshot)
+        };
+        let tasks = self.tasks.iter().map(task).collect();
         View {
-            tasks: self.tasks.iter().map(|id| (*id, self.metrics.snapshot(*id))).collect(),
+            tasks,
             oversleeps: self.workers.keys().map(|worker| (*worker, self.metrics.oversleep(*worker))).collect(),
             totals: self.metrics.totals(),
             sent,

@@ -14,7 +14,8 @@
 //! | `watch`, `stall` | whether every worker advances; the service manager |
 //! | `metrics_thread`, `recorder_thread`, `tick_feed`, `tick_trace` | the threads that take what the workers send |
 //! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
-//! | `status_socket`, `summary`, `reloads` | what others can see of it |
+//! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
+//! | `views`, `meter` | what main knows of the tasks and of the workers' processor time |
 //! | `plan`, `simulate` | schedules; the same on the virtual clock |
 //! | `look` | before the start: what it would open |
 //! | `capacity` | before the start: whether the deadlines can hold |
@@ -27,6 +28,7 @@ mod busy;
 mod capacity;
 mod change;
 mod clock;
+mod condition;
 mod cpu_limit;
 mod diff;
 mod ending;
@@ -35,6 +37,7 @@ mod finish;
 mod grants;
 mod heartbeat;
 mod look;
+mod meter;
 mod metrics_thread;
 mod plan;
 mod recorder_thread;
@@ -49,6 +52,7 @@ mod summary;
 mod suspects;
 mod tick_feed;
 mod tick_trace;
+mod views;
 mod watch;
 mod witnesses;
 

@@ -2,12 +2,14 @@
 //!
 //! Pure. Shared by `run` and `simulate`, so that both count the same releases.
 
+use crate::channels::LiveCounts;
 use crate::config::{ClockKind, TaskConfig};
 use crate::metrics::TaskFacts;
 use crate::pacing::{Account, Grid, Overrun, Schedule};
 use crate::sys::clock::KernelClock;
 use crate::time::{Instant, Span};
 use crate::worker::Pace;
+use std::sync::Arc;
 
 /// Where ticks begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,14 +78,17 @@ pub(super) fn clock(kind: ClockKind) -> KernelClock {
     }
 }
 
-/// What the metrics need to know of a task, whose worker has this number.
-pub(super) fn facts(task: &TaskConfig, worker: usize) -> TaskFacts {
+/// What the metrics need to know of a task, whose worker has this number and shows these counts of it.
+pub(super) fn facts(task: &TaskConfig, worker: usize, live: Arc<LiveCounts>) -> TaskFacts {
     TaskFacts {
         name: task.name.clone(),
         worker,
         period: task.rate.period(),
         deadline: task.deadline,
         grid_moves: task.overrun == Overrun::Delay,
+        rate: task.rate,
+        max_missed: task.max_missed,
+        live,
     }
 }
 

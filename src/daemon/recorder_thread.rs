@@ -65,6 +65,11 @@ impl Offered {
         self.queues.iter().map(|(traffic, _)| traffic.dropped()).sum()
     }
 
+    /// What a newer one replaced, as its queue is meant to.
+    fn replaced(&self) -> u64 {
+        self.queues.iter().map(|(traffic, _)| traffic.replaced()).sum()
+    }
+
     /// Counts as lost all that was offered and is not known to be written.
     fn settle(&self, recorded: &mut RecordedSummary) {
         recorded.path.clone_from(&self.path);
@@ -124,10 +129,22 @@ impl RecorderThread {
     /// What had become of each task's output after the latest round, and what found no room in its queues since.
     pub(super) fn states(&self) -> Vec<OutputState> {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for OutputState { id, recorded, dropped, .. } in &mut states {
-            if let (Some(recorded), Some(offered)) = (recorded, self.offered.get(id)) {
-                recorded.lost += offered.dropped().saturating_sub(*dropped);
+        let now = KernelClock::monotonic().now();
+        for OutputState { id, recorded, dropped, values, at, lost_at } in &mut states {
+            if let (Some(recorded), Some(offered)) = (recorded.as_mut(), self.offered.get(id)) {
+                let since = offered.dropped().saturating_sub(*dropped);
+                recorded.lost += since;
+                recorded.replaced = recorded.replaced.max(offered.replaced());
+                if since > 0 && recorded.lost > recorded.replaced {
+                    *lost_at = Some(now);
+                }
             }
+            if let Some(recorded) = recorded {
+                recorded.lost_age_ns = lost_at.map(|lost_at| (now - lost_at).nanos());
+            }
+            // Their thread may wait for a disk.
+            values.values_mut().filter_map(|value| value.age_ns.as_mut()).for_each(|age| *age += (now - *at).nanos());
+            *at = now;
         }
         states
     }
@@ -178,7 +195,14 @@ impl RecorderThread {
         };
         for (id, offered) in self.offered {
             let index = states.iter().position(|state| state.id == id).unwrap_or_else(|| {
-                states.push(OutputState { id, values: BTreeMap::new(), recorded: None, dropped: 0 });
+                states.push(OutputState {
+                    id,
+                    values: BTreeMap::new(),
+                    recorded: None,
+                    dropped: 0,
+                    at: Instant::ZERO,
+                    lost_at: None,
+                });
                 states.len() - 1
             });
             offered.settle(states[index].recorded.get_or_insert_default());

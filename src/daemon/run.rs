@@ -10,16 +10,18 @@ use super::cpu_limit::CpuLimit;
 use super::ending::Ending;
 use super::failure::Failure;
 use super::finish::{self, Outcome, TICK_PATIENCE};
-use super::metrics_thread::{MetricsThread, View};
+use super::metrics_thread::{Depth, MetricsThread, View};
 use super::recorder_thread::RecorderThread;
 use super::reloads::Reloads;
 use super::requests::Requests;
+use super::stall::StallLooks;
 use super::status_socket::{Query, StatusSocket};
-use super::summary::{self, BusySummary, DaemonSummary, Snapshot};
-use super::tick_feed;
+use super::summary::{self, BusySummary, DaemonSummary, Snapshot, Sources};
+use super::views::Views;
 use super::watch::{self, ServiceNotices};
+use super::{condition, tick_feed};
 use crate::log::{LogOutput, Output};
-use crate::metrics::Totals;
+use crate::metrics::{Summary, Totals};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::thread::helper::{self, Death};
@@ -47,9 +49,6 @@ const RELOAD_EVERY: Span = Span::from_millis(100);
 
 /// A start that takes longer than this waits for a release far ahead, and is looked at less often.
 const QUICK_START: Span = Span::from_seconds(1);
-
-/// How long a snapshot waits for the metrics thread.
-const VIEW_PATIENCE: Span = Span::from_millis(500);
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -104,13 +103,6 @@ enum Phase {
     Settled,
 }
 
-/// A query that waits for the metrics thread.
-struct WaitingQuery {
-    query: Query,
-    view: Receiver<View>,
-    asked: Instant,
-}
-
 struct Daemon<'a> {
     host: Host,
     set: RunningSet,
@@ -118,8 +110,9 @@ struct Daemon<'a> {
     connections: Connections<'a>,
     ended: Receiver<()>,
     status: Option<StatusSocket>,
-    waiting: Option<WaitingQuery>,
-    latest: Option<(Instant, View)>, // for queries that the metrics thread does not answer in time
+    waiting: Option<(Query, Instant)>, // for the metrics thread, since then
+    views: Views,
+    looked: Instant, // when the metrics thread was asked for a view, but for queries
     notices: ServiceNotices,
     cpu_limit: CpuLimit,
     reloads: Reloads,
@@ -141,10 +134,12 @@ pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<
     while !daemon.is_over() {
         daemon.next_event()?;
         daemon.advance();
-        let refused = daemon.reloads.refused_last;
+        daemon.look_at_metrics();
         let totals = daemon.threads.metrics.totals();
-        let status = |set: &RunningSet| watch::status_line(set, totals, refused);
-        if let Some(fault) = daemon.notices.look(&mut daemon.set, daemon.wait, status) {
+        let (looks, wait) = (daemon.stall_looks(), daemon.wait);
+        let Daemon { host, set, threads, views, notices, reloads, faults, .. } = &mut daemon;
+        let status = |set: &RunningSet| present(host, set, threads, views, looks, faults, reloads).1;
+        if let Some(fault) = notices.look(set, wait, status) {
             // The tick was waited for: what is left of the watchdog's time is for the other workers.
             daemon.ending.hurry(daemon.notices.feed_every().unwrap_or(TICK_PATIENCE));
             daemon.faults.push(fault);
@@ -196,7 +191,8 @@ impl<'a> Daemon<'a> {
             ended,
             status,
             waiting: None,
-            latest: None,
+            views: Views::default(),
+            looked: Instant::ZERO,
             notices: ServiceNotices::new(),
             cpu_limit: CpuLimit::of_this_process(KernelClock::monotonic().now()),
             reloads: Reloads::default(),
@@ -216,7 +212,7 @@ impl<'a> Daemon<'a> {
             (Some(status), None) => status.queries.clone(),
             _ => never(), // one at a time
         };
-        let view = self.waiting.as_ref().map_or_else(never, |waiting| waiting.view.clone());
+        let view = self.views.arrival();
         self.wait = self.patience();
         select! {
             recv(self.ended) -> _ => {}
@@ -227,23 +223,35 @@ impl<'a> Daemon<'a> {
             },
             recv(self.deaths) -> death => self.faults.extend(death.map(|death| watch::report_death(&death))),
             recv(queries) -> query => match query {
-                Ok(query) => {
-                    let view = self.threads.metrics.look();
-                    self.waiting = Some(WaitingQuery { query, view, asked: KernelClock::monotonic().now() });
-                }
+                Ok(query) => self.waiting = Some((query, KernelClock::monotonic().now())),
                 Err(_) => self.status = None, // its thread has died
             },
-            recv(view) -> view => if let Some(WaitingQuery { query, asked, .. }) = self.waiting.take() {
-                self.latest = view.ok().map(|view| (asked, view)).or_else(|| self.latest.take());
-                let _ = query.send(self.snapshot());
-            },
+            recv(view) -> view => self.views.take(view),
             default(Duration::from_nanos(self.wait.nanos().unsigned_abs())) => {}
         }
         let now = KernelClock::monotonic().now();
-        if let Some(WaitingQuery { query, .. }) = self.waiting.take_if(|waiting| now - waiting.asked > VIEW_PATIENCE) {
+        let Self { views, waiting, threads, .. } = self;
+        let answer = |(_, since): &mut (Query, Instant)| views.are_full_since(*since) || views.are_late(now);
+        if let Some((query, _)) = waiting.take_if(answer) {
             let _ = query.send(self.snapshot());
+        } else if waiting.is_some() {
+            views.ask(&threads.metrics, Depth::Full, now);
         }
         Ok(())
+    }
+
+    /// Asks the metrics thread for a view once a second, and reads the workers' processor time.
+    fn look_at_metrics(&mut self) {
+        let now = KernelClock::monotonic().now();
+        self.set.all_mut().for_each(|running| running.measure(now));
+        if now - self.looked >= LOOK_EVERY {
+            self.looked = now;
+            self.views.ask(&self.threads.metrics, Depth::Brief, now);
+        }
+    }
+
+    fn stall_looks(&self) -> StallLooks {
+        StallLooks { watched: self.notices.looks().watched(), patience: self.notices.stalled_after() }
     }
 
     /// How long to wait for an event before looking around.
@@ -335,7 +343,9 @@ impl<'a> Daemon<'a> {
     /// A reload is over.
     fn settle(&mut self) {
         self.phase = Phase::Settled;
-        let status = watch::status_line(&self.set, self.threads.metrics.totals(), self.reloads.refused_last);
+        let looks = self.stall_looks();
+        let Self { host, set, threads, views, reloads, faults, .. } = self;
+        let (_, status) = present(host, set, threads, views, looks, faults, reloads);
         self.notices.changed(&self.set, &status);
     }
 
@@ -346,11 +356,12 @@ impl<'a> Daemon<'a> {
 
     /// The summary so far, as JSON, with the latest view of the metrics.
     fn snapshot(&self) -> String {
-        let Some((asked, view)) = &self.latest else {
+        let Some((_, asked)) = self.views.latest() else {
             return "{\"error\":\"the metrics thread is held up\"}\n".into();
         };
         let now = KernelClock::monotonic().now();
-        let (locked, outputs) = (self.threads.builder.memory_locked(), self.threads.recorder.states());
+        let Self { host, set, threads, views, reloads, faults, .. } = self;
+        let (summary, sentence) = present(host, set, threads, views, self.stall_looks(), faults, reloads);
         let daemon = DaemonSummary {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -360,7 +371,7 @@ impl<'a> Daemon<'a> {
             reloads: self.reloads.done,
             reloads_begun: self.reloads.done + u64::from(self.set.epoch.is_some() && self.phase != Phase::Settled),
             reload_pending: self.connections.requests.reload_asked(),
-            stale_ns: Some((now - *asked).nanos()).filter(|age| *age > VIEW_PATIENCE.nanos()),
+            stale_ns: Some((now - asked).nanos()).filter(|_| views.are_late(now)),
             reloads_refused: self.reloads.refused,
             last_reload: self.reloads.last.clone(),
             last_reload_refused: self.reloads.refused_last,
@@ -370,9 +381,33 @@ impl<'a> Daemon<'a> {
                 .busy()
                 .map(|busy| BusySummary { activity: busy.activity, since_ns: (now - busy.since).nanos() }),
             sections: self.set.sections.clone(),
+            sentence,
         };
-        let summary = summary::of_set(&self.host, &self.set, locked, view, &outputs, now);
         let snapshot = serde_json::to_string(&Snapshot { summary, daemon });
         snapshot.map_or_else(|error| format!("{{\"error\":\"{error}\"}}"), |text| text + "\n")
     }
+}
+
+/// The summary of the set that runs, with the latest view of the metrics, and the one sentence about it.
+fn present(
+    host: &Host,
+    set: &RunningSet,
+    threads: &Threads,
+    views: &Views,
+    looks: StallLooks,
+    faults: &[String],
+    reloads: &Reloads,
+) -> (Summary, String) {
+    let now = KernelClock::monotonic().now();
+    let (none, outputs) = (View::default(), threads.recorder.states());
+    let (view, asked) = views.latest().unwrap_or((&none, now));
+    let memory_locked = threads.builder.memory_locked();
+    let mut summary = summary::of_set(&Sources { host, set, memory_locked, view, outputs: &outputs, now }, Some(looks));
+    summary.object(faults.iter().cloned());
+    if views.are_late(now) {
+        summary.object([format!("the metrics thread is held up: the counts are {} old", now - asked)]);
+    }
+    let refused = if reloads.refused_last { "; the last reload was refused" } else { "" };
+    let sentence = condition::sentence(&summary) + refused;
+    (summary, sentence)
 }

@@ -2,11 +2,12 @@
 
 use super::clock::{ClockStep, ClockWatch};
 use super::grants;
+use super::meter::Meter;
 use super::plan::{self, Epoch, Window};
-use super::stall::{Streak, Watch};
+use super::stall::{Stall, StallLooks, Streak, Watch};
 use crate::config::{ClockKind, Scheduling, TaskConfig, WorkerConfig};
 use crate::sys::clock::KernelClock;
-use crate::sys::thread::Bandwidth;
+use crate::sys::thread::{self, Bandwidth};
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Activity, Granted, NextTask, Slot, TaskSet, Worker, WorkerEnd};
 use tracing::debug;
@@ -56,6 +57,7 @@ pub(super) struct Running {
     pub(super) streak: Streak,
     /// Its clock, if that can be stepped, once it has begun.
     pub(super) clock: Option<ClockWatch>,
+    pub(super) meter: Meter,
     pub(super) end: Option<WorkerEnd>,
     next_tasks: Option<Vec<RunningTask>>, // of the set that it has been handed and has not taken yet
     slots: Vec<Slot>,                     // of its tasks, until it begins
@@ -85,6 +87,7 @@ impl Running {
             watch: Watch::default(),
             streak: Streak::default(),
             clock: None,
+            meter: Meter::default(),
             end: None,
             next_tasks: None,
             slots,
@@ -220,6 +223,30 @@ impl Running {
                 Some((task, n, KernelClock::monotonic().now() - since))
             }
             _ => None,
+        }
+    }
+
+    /// What keeps it from advancing, where that shows already.
+    pub(super) fn stall(&self, StallLooks { watched, patience }: StallLooks) -> Option<Stall> {
+        if self.began.is_none() || self.worker.is_finished() {
+            return None;
+        }
+        let deadline = |id| {
+            let task = self.known_tasks().find(|task| task.id == id);
+            task.map_or(patience, |task| task.config.deadline.min(patience))
+        };
+        self.watch.lasting(KernelClock::monotonic().now(), self.worker.doing(), watched, deadline)
+    }
+
+    /// Reads its processor time, when it is time for that.
+    pub(super) fn measure(&mut self, now: Instant) {
+        // The kernel may give the number of a thread that has ended to another one.
+        if self.began.is_some()
+            && self.meter.is_due(now)
+            && !self.worker.is_finished()
+            && let Some(cpu_time) = thread::cpu_time_of(self.worker.id())
+        {
+            self.meter.enter(now, cpu_time);
         }
     }
 

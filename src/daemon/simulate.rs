@@ -4,10 +4,12 @@
 //! do not affect each other, so they are simulated one after the other.
 
 use super::plan::{self, Epoch, Window};
-use super::summary::{Used, summary, task_summary};
+use super::summary::{Used, asked, summary, task_summary};
 use crate::channels::{Counts, TickRecord, TickSink};
 use crate::config::{Config, OnError, TaskConfig};
-use crate::metrics::{GrantedSummary, Metrics, NoAccuser, RecordsSummary, Summary, WorkerFacts, WorkerSummary};
+use crate::metrics::{
+    GrantedSummary, Metrics, NoAccuser, Progress, RecordsSummary, Summary, WorkerFacts, WorkerSummary,
+};
 use crate::pacing::Sleeps;
 use crate::sim::{NeverPreempted, Scripted, SimClock};
 use crate::sys::host::Host;
@@ -72,7 +74,7 @@ pub fn simulate(
         .enumerate()
         .for_each(|(index, worker)| metrics.add_worker(index, worker.name.clone(), WorkerFacts::default()));
     for (task, id) in config.tasks.iter().zip(0..) {
-        metrics.add_task(id, plan::facts(task, task.worker));
+        metrics.add_task(id, plan::facts(task, task.worker, Arc::default()));
     }
     let names: Vec<_> = config.tasks.iter().map(|task| task.name.as_str()).collect();
     let mut reports = Vec::new();
@@ -119,6 +121,10 @@ pub fn simulate(
             clock_step: None,
             granted: GrantedSummary { policy: "virtual".into(), priority: 0, memory_locked: false },
             refused: Vec::new(),
+            asked: asked(&config.workers[index]),
+            stalled_ns: None,
+            cpu_share_now: None,
+            cpu_share_now_ns: None,
             cpu_share,
             spin_share,
             wakes: report.wakes,
@@ -130,10 +136,12 @@ pub fn simulate(
         let mut all = reports.iter().flat_map(|report| &report.tasks);
         all.find(|(of, _)| *of == id).map_or(Counts::default(), |(_, counts)| *counts)
     };
-    let task =
-        |(task, id)| task_summary(task, &config.workers[task.worker].name, counts(id), metrics.snapshot(id), None);
+    let task = |(task, id)| {
+        let progress = Progress::finished(counts(id));
+        task_summary(task, &config.workers[task.worker].name, progress, metrics.snapshot(id), None)
+    };
     let tasks = config.tasks.iter().zip(0..).map(task).collect();
-    Ok(summary(&Host::read(), workers, tasks, records))
+    Ok(summary(false, &Host::read(), workers, tasks, records))
 }
 
 /// The stand-in for a task; its number is its index in the configuration.

@@ -54,10 +54,21 @@ impl Looks {
     }
 }
 
+/// By what a stall shows: for how long main has looked without a gap, and after which time a tick is reported.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StallLooks {
+    pub(super) watched: Span,
+    pub(super) patience: Span,
+}
+
+/// After this time a worker that does not advance shows as stalled.
+const SHOWN_AFTER: Span = Span::from_millis(750);
+
 /// Watches one worker.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
     ticks: Option<u64>,
+    moved: Option<Instant>, // the look at which they were new
     reported: Option<Activity>,
 }
 
@@ -81,6 +92,24 @@ impl Watch {
         }
     }
 
+    /// What keeps the worker from advancing at `now`, if it has not for [`SHOWN_AFTER`]: a shorter time than that after which
+    /// it is reported. A tick may also last until its deadline, `deadline_of` its task. Only what lies within the latest
+    /// `watched` counts.
+    pub(super) fn lasting(
+        &self,
+        now: Instant,
+        doing: Doing,
+        watched: Span,
+        deadline_of: impl Fn(u32) -> Span,
+    ) -> Option<Stall> {
+        let moved = self.moved.filter(|_| self.ticks == Some(doing.ticks))?;
+        let (lasting, tick, patience) = match doing.now {
+            Activity::Runs { task, n, since } => (now - since, Some((task, n)), deadline_of(task)),
+            Activity::Rests { until } => ((now - until).min(now - moved), None, Span::ZERO),
+        };
+        (lasting.min(watched) > patience.max(SHOWN_AFTER)).then_some(Stall { tick, lasting })
+    }
+
     /// The run ends without the worker, which does this.
     pub(super) fn give_up(&mut self, doing: Doing) {
         self.reported = Some(doing.now);
@@ -91,6 +120,7 @@ impl Watch {
     pub(super) fn look(&mut self, now: Instant, doing: Doing, watched: Span, patience: Span) -> Finding {
         // A worker that is always behind never rests, and what it shows between two ticks is a rest of long ago.
         if self.ticks.replace(doing.ticks) != Some(doing.ticks) {
+            self.moved = Some(now);
             self.reported = None;
             return Finding::Advances;
         }
@@ -151,6 +181,27 @@ mod tests {
         assert_eq!(watch.look(second(60), rests, span(0), patience), Finding::Advances, "it was stopped itself");
         let asleep = Stall { tick: None, lasting: span(62) };
         assert_eq!(watch.look(second(66), rests, span(6), patience), Finding::Stalls(asleep));
+    }
+
+    #[test]
+    fn a_stall_shows_before_it_is_reported() {
+        let at = |millis| Instant::ZERO + Span::from_millis(millis);
+        let mut watch = Watch::default();
+        let runs = Doing { ticks: 5, now: Activity::Runs { task: 3, n: 70, since: at(1_000) } };
+        watch.look(at(1_100), runs, Span::MAX, Span::from_seconds(9));
+        let shown = |now, doing, watched, deadline| {
+            watch.lasting(at(now), doing, Span::from_millis(watched), |_| Span::from_millis(deadline))
+        };
+        let stall = |lasting| Some(Stall { tick: Some((3, 70)), lasting: Span::from_millis(lasting) });
+        assert_eq!(shown(1_750, runs, 9_000, 1), None);
+        assert_eq!(shown(1_751, runs, 9_000, 1), stall(751));
+        assert_eq!(shown(2_900, runs, 700, 1), None, "main was stopped itself");
+        assert_eq!(shown(2_900, runs, 9_000, 2_000), None, "it may take that long");
+        assert_eq!(shown(3_001, runs, 9_000, 2_000), stall(2_001));
+        assert_eq!(shown(3_001, Doing { ticks: 6, ..runs }, 9_000, 1), None, "it has advanced since the look");
+        let late = Doing { ticks: 5, now: Activity::Rests { until: at(1_000) } };
+        assert_eq!(shown(1_800, late, 9_000, 1), None, "it is not known to rest since then");
+        assert_eq!(shown(1_900, late, 9_000, 1), Some(Stall { tick: None, lasting: Span::from_millis(800) }));
     }
 
     #[test]

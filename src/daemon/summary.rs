@@ -4,15 +4,16 @@
 //! runs come from the records.
 
 use super::change::RunningSet;
+use super::condition;
 use super::diff::Sections;
 use super::metrics_thread::View;
 use super::running::{Running, RunningTask};
-use crate::channels::Counts;
-use crate::config::TaskConfig;
+use super::stall::StallLooks;
+use crate::config::{Scheduling, TaskConfig, WorkerConfig};
 use crate::log::journal;
 use crate::metrics::{
-    Cause, ClockStepSummary, GrantedSummary, HostSummary, JournalSummary, RecordsSummary, Summary, TaskSnapshot,
-    TaskState, TaskSummary, WorkerSummary, trouble,
+    AskedSummary, Cause, ClockStepSummary, GrantedSummary, HostSummary, JournalSummary, Progress, RecordsSummary,
+    Summary, TaskSnapshot, TaskState, TaskSummary, WorkerSummary, trouble, trouble_now,
 };
 use crate::recording::OutputState;
 use crate::sys::host::Host;
@@ -65,6 +66,9 @@ pub(crate) struct DaemonSummary {
     /// What a start, a reload or the end of tasks is waiting for; `None`: for nothing.
     #[serde(default)]
     pub busy: Option<BusySummary>,
+    /// Whether all is well, and why not, in one sentence; else what runs.
+    #[serde(default)]
+    pub sentence: String,
     /// The sections that run, by name.
     pub sections: Sections,
 }
@@ -95,8 +99,9 @@ impl Used {
     }
 }
 
-/// The summary of these workers and tasks.
+/// The summary of these workers and tasks, which run or have ended.
 pub(super) fn summary(
+    runs: bool,
     host: &Host,
     workers: Vec<WorkerSummary>,
     tasks: Vec<TaskSummary>,
@@ -118,8 +123,8 @@ pub(super) fn summary(
         records,
         journal: (journal.sent + journal.lost > 0).then_some(journal),
     };
-    let trouble = trouble(&summary);
-    summary.object(trouble);
+    let clauses = if runs { trouble_now(&summary) } else { trouble(&summary) };
+    summary.object(clauses);
     summary
 }
 
@@ -127,17 +132,21 @@ pub(super) fn summary(
 pub(super) fn task_summary(
     config: &TaskConfig,
     worker: &str,
-    counts: Counts,
+    progress: Progress,
     snapshot: TaskSnapshot,
     output: Option<OutputState>,
 ) -> TaskSummary {
-    let missed = counts.skipped + counts.overruns;
-    let due = counts.ran + counts.skipped;
+    let Progress { counts, due, met, missed, pending } = progress;
     let mut causes = snapshot.causes;
-    // The counts know of every release; the causes miss those whose record was dropped.
+    // The counts know of every release; the causes miss those of which there is no record, or none yet.
     let unexplained = missed.saturating_sub(causes.values().sum());
-    if unexplained > 0 {
-        *causes.entry(Cause::Unknown.word()).or_default() += unexplained;
+    // Nothing but the clock tells of what a disabled task misses while it runs.
+    let open = if counts.disabled { missed - counts.skipped - counts.overruns } else { 0 };
+    let disabled = unexplained.min(open);
+    for (cause, count) in [(Cause::Disabled, disabled), (Cause::Unknown, unexplained - disabled)] {
+        if count > 0 {
+            *causes.entry(cause.word()).or_default() += count;
+        }
     }
     let (values, recorded) = output.map(|output| (output.values, output.recorded)).unwrap_or_default();
     TaskSummary {
@@ -146,9 +155,9 @@ pub(super) fn task_summary(
         rate: config.rate.to_string(),
         state: if counts.disabled { TaskState::Disabled } else { TaskState::Ticking },
         due,
-        met: due - missed,
+        met,
         missed,
-        pending: 0,
+        pending,
         ran: counts.ran,
         skipped: counts.skipped,
         overruns: counts.overruns,
@@ -160,21 +169,28 @@ pub(super) fn task_summary(
         response_ns: snapshot.response,
         causes,
         blockers: snapshot.blockers,
+        max_missed: config.max_missed,
         values,
         recorded,
+        ..TaskSummary::default()
     }
 }
 
-/// The summary of the set that runs, or that has ended, at `now`.
-pub(super) fn of_set(
-    host: &Host,
-    set: &RunningSet,
-    memory_locked: bool,
-    view: &View,
-    outputs: &[OutputState],
-    now: Instant,
-) -> Summary {
-    let workers = set.in_force().map(|running| worker_summary(running, memory_locked, view, now)).collect();
+/// What a summary is made from.
+pub(super) struct Sources<'a> {
+    pub(super) host: &'a Host,
+    pub(super) set: &'a RunningSet,
+    pub(super) memory_locked: bool,
+    pub(super) view: &'a View,
+    pub(super) outputs: &'a [OutputState],
+    pub(super) now: Instant,
+}
+
+/// The summary of the set that has ended, or that runs: then with how it is doing, by these looks at the workers.
+pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summary {
+    let Sources { host, set, memory_locked, view, outputs, now } = *sources;
+
+    let workers = set.in_force().map(|running| worker_summary(running, memory_locked, view, now, looks)).collect();
     let tasks = set.in_force().flat_map(|running| running.tasks.iter().map(move |task| (running, task)));
     // A task that moves to another worker may run on both until the change is over.
     let mut names = BTreeSet::new();
@@ -182,36 +198,41 @@ pub(super) fn of_set(
     tasks.sort_unstable_by_key(|(_, task)| task.index);
     let task = |(running, task): (&Running, &RunningTask)| {
         let snapshot = view.task(task.id);
-        let output = outputs.iter().find(|output| output.id == task.id).cloned();
-        let counts = counts(running, task.id, &snapshot);
-        let mut summary = task_summary(&task.config, &running.config.name, counts, snapshot, output);
-        if running.watch.stalled().is_some_and(|(stalled, _)| stalled == task.id) {
-            summary.state = TaskState::Stalled;
+        let output =
+            outputs.binary_search_by_key(&task.id, |output| output.id).ok().map(|index| outputs[index].clone());
+        let (progress, health) = (progress(running, task.id, &snapshot, looks.is_some()), snapshot.health.clone());
+        let mut summary = task_summary(&task.config, &running.config.name, progress, snapshot, output);
+        match looks {
+            Some(looks) if running.end.is_none() => condition::show(&mut summary, running, task.id, &health, looks),
+            _ if running.watch.stalled().is_some_and(|(stalled, _)| stalled == task.id) => {
+                summary.state = TaskState::Stalled;
+            }
+            _ => {}
         }
         summary
     };
     let records = RecordsSummary { sent: view.sent, dropped: view.dropped };
-    summary(host, workers, tasks.into_iter().map(task).collect(), records)
+    summary(looks.is_some(), host, workers, tasks.into_iter().map(task).collect(), records)
 }
 
-fn counts(running: &Running, id: u32, snapshot: &TaskSnapshot) -> Counts {
+fn progress(running: &Running, id: u32, snapshot: &TaskSnapshot, runs: bool) -> Progress {
     match &running.end {
         Some(WorkerEnd::Finished(finished)) => {
             let mut tasks = finished.report.tasks.iter();
-            tasks.find(|(of, _)| *of == id).map(|(_, counts)| *counts).unwrap_or_default()
+            Progress::finished(tasks.find(|(of, _)| *of == id).map(|(_, counts)| *counts).unwrap_or_default())
         }
-        _ => Counts {
-            ran: snapshot.totals.ticks,
-            skipped: snapshot.totals.skipped,
-            overruns: snapshot.totals.overruns,
-            over_budget: snapshot.totals.over_budget,
-            errors: snapshot.totals.errors,
-            disabled: snapshot.totals.disabled,
-        },
+        _ if runs => snapshot.health.progress,
+        _ => snapshot.health.progress.given_up(),
     }
 }
 
-fn worker_summary(running: &Running, memory_locked: bool, view: &View, now: Instant) -> WorkerSummary {
+fn worker_summary(
+    running: &Running,
+    memory_locked: bool,
+    view: &View,
+    now: Instant,
+    looks: Option<StallLooks>,
+) -> WorkerSummary {
     let elapsed = running.began.map_or(Span::ZERO, |began| now - began);
     let used = match &running.end {
         Some(WorkerEnd::Finished(finished)) => {
@@ -226,6 +247,7 @@ fn worker_summary(running: &Running, memory_locked: bool, view: &View, now: Inst
     };
     let granted = &running.granted;
     let (cpu_share, spin_share) = used.shares();
+    let share_now = looks.and_then(|_| running.meter.share());
     WorkerSummary {
         worker: running.config.name.clone(),
         cpu: if let [cpu] = granted.cpus[..] { Some(cpu) } else { None },
@@ -238,9 +260,24 @@ fn worker_summary(running: &Running, memory_locked: bool, view: &View, now: Inst
             .map(|step| ClockStepSummary { by_ns: step.by.nanos(), age_ns: (now - step.at).nanos() }),
         granted: GrantedSummary { policy: granted.policy.into(), priority: granted.priority, memory_locked },
         refused: granted.refused.iter().map(ToString::to_string).collect(),
+        asked: asked(&running.config),
+        stalled_ns: looks.and_then(|looks| running.stall(looks)).map(|stall| stall.lasting.nanos()),
+        cpu_share_now: share_now.map(|(share, _)| share),
+        cpu_share_now_ns: share_now.map(|(_, span)| span.nanos()),
         cpu_share,
         spin_share,
         wakes: used.wakes,
         oversleep_ns: view.oversleeps.get(&running.number).copied().unwrap_or_default(),
     }
+}
+
+/// What a worker asks for.
+pub(super) fn asked(config: &WorkerConfig) -> AskedSummary {
+    let (policy, priority) = match config.scheduling {
+        Scheduling::Fifo { priority } => ("fifo", priority),
+        Scheduling::Rr { priority } => ("rr", priority),
+        Scheduling::Deadline { .. } => ("deadline", 0),
+        Scheduling::Other => ("other", 0),
+    };
+    AskedSummary { policy, priority, cpus: config.cpus.clone() }
 }

@@ -8,7 +8,6 @@ use super::clock::ClockStep;
 use super::running::Running;
 use super::stall::{Finding, Looks, Stall};
 use crate::log::Message;
-use crate::metrics::Totals;
 use crate::sys::clock::KernelClock;
 use crate::sys::thread::helper::Death;
 use crate::sys::{notify, thread};
@@ -17,7 +16,7 @@ use crate::worker::Granted;
 use tracing::{error, warn};
 
 /// How often the service manager gets a status line.
-const STATUS_EVERY: Span = Span::from_seconds(2);
+const STATUS_EVERY: Span = Span::from_seconds(1);
 
 /// How long a tick may last before its task is named, without a watchdog.
 const PATIENCE: Span = Span::from_seconds(10);
@@ -213,19 +212,4 @@ pub(super) fn report_death(Death { thread, text }: &Death) -> String {
     let fault = format!("the thread {thread} {text}; please report this");
     error!(thread, "{fault}; the workers are stopped");
     fault
-}
-
-/// The status line of the set.
-pub(super) fn status_line(set: &RunningSet, totals: Totals, reload_refused: bool) -> String {
-    let Totals { ticks, overruns, skipped, errors, .. } = totals;
-    let workers = set.workers.iter().map(|running| {
-        let (name, Granted { policy, priority, .. }) = (&running.config.name, &running.granted);
-        if *priority == 0 { format!("{name} {policy}") } else { format!("{name} {policy} {priority}") }
-    });
-    let workers = workers.collect::<Vec<_>>().join(", ");
-    let tasks: usize = set.workers.iter().map(|running| running.tasks.len()).sum();
-    let refused = if reload_refused { "; the last reload was refused" } else { "" };
-    format!(
-        "{tasks} tasks on {workers}: {ticks} ticks, {overruns} overruns, {skipped} skipped, {errors} errors{refused}"
-    )
 }

@@ -5,6 +5,8 @@
 
 mod cause;
 mod event;
+mod facts;
+mod health;
 mod histogram;
 mod judge;
 mod limiter;
@@ -15,39 +17,33 @@ mod summary;
 mod timeline;
 mod weigh;
 mod well;
+mod window;
 
 pub(crate) use cause::{By, Cause, Program, Verdict, Verdicts};
 pub use event::Event;
 pub(crate) use event::EventKind;
+pub(crate) use facts::TaskFacts;
+pub(crate) use health::{Ailment, Progress, TaskHealth, exceeds};
 pub(crate) use histogram::{Distribution, Histogram};
 pub(crate) use machine::{Accuser, Bandwidth, Instants, MONOTONIC, NoAccuser, REALTIME, Stall, TAI, WorkerFacts};
 #[cfg(test)]
 pub(crate) use missed::LateTick;
 pub(crate) use missed::{Missed, Share};
 pub(crate) use summary::{
-    ClockStepSummary, GrantedSummary, HostSummary, JournalSummary, RecordedSummary, RecordsSummary, ValueSummary,
-    WorkerSummary,
+    AskedSummary, ClockStepSummary, GrantedSummary, HostSummary, JournalSummary, RecordedSummary, RecordsSummary,
+    ValueSummary, WorkerSummary,
 };
 pub use summary::{Summary, TaskState, TaskSummary};
 pub(crate) use weigh::Threads;
-pub(crate) use well::trouble;
+pub(crate) use well::{trouble, trouble_now};
 
 use crate::channels::{Counts, TickRecord};
 use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
+use health::Health;
 use judge::Terms;
 use limiter::Limiter;
 use std::collections::BTreeMap;
-
-/// What the metrics know of a task.
-#[derive(Clone, Debug)]
-pub(crate) struct TaskFacts {
-    pub name: String,
-    pub worker: usize,
-    pub period: Span,     // one period, rounded up
-    pub deadline: Span,   // latest allowed finish, relative to the release
-    pub grid_moves: bool, // `delay`: a late tick has put off releases that do not count as skipped
-}
 
 #[derive(Debug)]
 struct TaskMetrics {
@@ -60,6 +56,7 @@ struct TaskMetrics {
     usual: Span,                            // about how long a tick runs that misses nothing
     totals: Totals,
     limiter: Limiter,
+    health: Health,
 }
 
 impl TaskMetrics {
@@ -105,6 +102,7 @@ pub(crate) struct Metrics {
     tasks: Vec<Option<Box<TaskMetrics>>>, // by number; None: it has ended
     totals: Totals,
     threads: Threads,
+    now: Instant, // of the drain under way
 }
 
 impl Metrics {
@@ -134,6 +132,7 @@ impl Metrics {
             self.tasks.resize_with(id + 1, || None);
         }
         self.tasks[id] = Some(Box::new(TaskMetrics {
+            health: Health::new(&facts),
             facts,
             lateness: Histogram::new(digits),
             run: Histogram::new(digits),
@@ -161,6 +160,11 @@ impl Metrics {
     /// What is known of a task.
     pub(crate) fn facts(&self, id: u32) -> Option<&TaskFacts> {
         Some(&self.tasks.get(id as usize)?.as_ref()?.facts)
+    }
+
+    /// Records that follow are taken from their channel at `now`, on any clock that goes on.
+    pub(crate) fn drains_at(&mut self, now: Instant) {
+        self.now = now;
     }
 
     /// Looks at a record that [`take`](Self::take) enters later. All records of all workers that may bear on it come first:
@@ -210,6 +214,7 @@ impl Metrics {
         let first = record.release - Span::from_wide(i128::from(period.nanos()) * i128::from(record.missed));
         task.limiter.note(record);
         task.limiter.misses.note(record, first, oldest);
+        task.health.note(record, oldest, self.now);
         for totals in [&mut task.totals, &mut self.totals] {
             totals.ticks += 1;
             totals.overruns += u64::from(record.overrun);
@@ -229,6 +234,7 @@ impl Metrics {
         let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
         task.causes[verdict.cause.index()] += verdict.count;
         task.limiter.misses.blame(verdict.cause, name.as_deref(), verdict.count);
+        task.health.missed(verdict.cause, self.now);
         if let (Cause::Blocked, Some(By::Task(by)), Some(name)) = (verdict.cause, verdict.by, name) {
             task.blockers.entry(by).or_insert((name, 0)).1 += verdict.count;
         }
@@ -305,20 +311,43 @@ impl Metrics {
         self.workers.get(&worker).map_or(Distribution::default(), |worker| worker.oversleep.distribution())
     }
 
-    /// All that is known of one task, in numbers.
+    /// Enters what is due by now into the windows of a task, whose releases lie on a clock that shows `worker_now`. To be called
+    /// at least once a second.
+    pub(crate) fn sample(&mut self, id: u32, worker_now: Instant) {
+        if let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) {
+            task.health.sample(self.now, worker_now);
+        }
+    }
+
+    /// How a task is doing.
+    pub(crate) fn health(&mut self, id: u32, worker_now: Instant) -> TaskHealth {
+        let task = self.tasks.get_mut(id as usize).and_then(Option::as_mut);
+        task.map(|task| task.health.at(self.now, worker_now)).unwrap_or_default()
+    }
+
+    /// Of one task why releases were missed, and nothing else.
+    pub(crate) fn brief(&self, id: u32) -> TaskSnapshot {
+        let Some(task) = self.tasks.get(id as usize).and_then(Option::as_ref) else {
+            return TaskSnapshot::default();
+        };
+        let causes = Cause::ALL.into_iter().map(|cause| (cause.word(), task.causes[cause.index()]));
+        TaskSnapshot {
+            causes: causes.filter(|(_, count)| *count > 0).collect(),
+            blockers: task.blockers.values().cloned().collect(),
+            ..TaskSnapshot::default()
+        }
+    }
+
+    /// All that is known of one task, in numbers, but for how it is doing.
     pub(crate) fn snapshot(&self, id: u32) -> TaskSnapshot {
         let Some(task) = self.tasks.get(id as usize).and_then(Option::as_ref) else {
             return TaskSnapshot::default();
         };
-        let counts = &task.causes;
-        let causes = Cause::ALL.into_iter().map(|cause| (cause.word(), counts[cause.index()]));
         TaskSnapshot {
             lateness: task.lateness.distribution(),
             run: task.run.distribution(),
             response: task.response.distribution(),
-            causes: causes.filter(|(_, count)| *count > 0).collect(),
-            blockers: task.blockers.values().cloned().collect(),
-            totals: task.totals,
+            ..self.brief(id)
         }
     }
 }
@@ -331,7 +360,7 @@ pub(crate) struct TaskSnapshot {
     pub response: Distribution, // finished − release
     pub causes: BTreeMap<&'static str, u64>, // missed releases that each explains, if any
     pub blockers: BTreeMap<String, u64>, // of those that are `blocked`: by which task
-    pub totals: Totals,         // counts by the records that came in
+    pub health: TaskHealth,     // while it runs
 }
 
 /// An overrun of which nothing else is known.
@@ -357,14 +386,13 @@ const RECORD: TickRecord = TickRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pacing::Rate;
 
     #[test]
     fn what_dropped_records_missed_is_reported_with_an_unknown_cause() {
         let mut metrics = Metrics::default();
         metrics.add_worker(0, "main".into(), WorkerFacts::default());
-        let period = Span::from_millis(1);
-        let facts = TaskFacts { name: "a".into(), worker: 0, period, deadline: period, grid_moves: false };
-        metrics.add_task(0, facts);
+        metrics.add_task(0, TaskFacts::at(Rate::new(1_000, 1).unwrap()));
         let response = Span::from_millis(3);
         let record = TickRecord { dropped: 2, response, ..RECORD };
         metrics.observe(&record);
@@ -383,15 +411,14 @@ mod tests {
         // The record that came in had no evidence.
         assert_eq!((causes["disabled"], causes["unknown"]), (4, 3 + 5));
         assert_eq!(causes.values().sum::<u64>(), missed.count());
-        let snapshot = metrics.snapshot(0);
-        assert_eq!((snapshot.causes, snapshot.totals.skipped, snapshot.totals.overruns), (causes, 9, 3));
+        let totals = metrics.totals();
+        assert_eq!((metrics.snapshot(0).causes, totals.skipped, totals.overruns), (causes, 9, 3));
     }
 
     #[test]
     fn what_a_step_of_the_clock_took_past_the_end_was_stalled() {
         let mut metrics = Metrics::default();
-        let period = Span::from_millis(1);
-        metrics.add_task(0, TaskFacts { name: "a".into(), worker: 0, period, deadline: period, grid_moves: false });
+        metrics.add_task(0, TaskFacts::at(Rate::new(1_000, 1).unwrap()));
         let (oldest, stepped) = (Span::from_seconds(3_600), Span::from_seconds(3_600));
         metrics.take_given_up(0, GivenUp { task: 0, count: 700, oldest, at: Instant::ZERO, stepped, disabled: false });
         assert_eq!(metrics.snapshot(0).causes, BTreeMap::from([("stalled", 700)]));

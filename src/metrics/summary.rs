@@ -3,6 +3,7 @@
 //! Other programs read this. Fields are only ever added.
 
 use super::Distribution;
+use super::window::{Tally, Window};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -43,7 +44,7 @@ pub struct HostSummary {
 }
 
 /// What the kernel granted a worker, read back from the kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GrantedSummary {
     /// Scheduling policy: `fifo`, `rr`, `deadline`, `other`; `virtual` under `simulate`.
     pub policy: String,
@@ -53,8 +54,19 @@ pub struct GrantedSummary {
     pub memory_locked: bool,
 }
 
+/// What the section of a worker asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AskedSummary {
+    /// Scheduling policy, as in [`GrantedSummary`].
+    pub policy: &'static str,
+    /// Real-time priority; 0 where the policy has none.
+    pub priority: u8,
+    /// The processors to be pinned to; empty: not pinned.
+    pub cpus: Vec<usize>,
+}
+
 /// The result of one worker.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct WorkerSummary {
     /// Its name.
     pub worker: String,
@@ -71,6 +83,17 @@ pub struct WorkerSummary {
     pub granted: GrantedSummary,
     /// What the kernel refused, each with the reason and the remedy.
     pub refused: Vec<String>,
+    /// What its section asks for.
+    pub asked: AskedSummary,
+    /// While it runs: for how long it has not advanced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalled_ns: Option<i64>,
+    /// While it runs: processor time used in the last seconds, as a share of one processor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_share_now: Option<f64>,
+    /// The time that `cpu_share_now` covers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_share_now_ns: Option<i64>,
     /// Processor time used, as a share of one processor.
     pub cpu_share: f64,
     /// Time spent in spin tails, as a share of one processor.
@@ -97,8 +120,12 @@ pub enum TaskState {
     /// It ticks, or ticked until the end.
     #[default]
     Ticking,
-    /// A tick of it does not return.
+    /// A tick of it, or of its worker, does not return, or the worker does not wake up.
     Stalled,
+    /// Its latest tick failed, or too many of the last 10 s.
+    Failing,
+    /// Its device is away.
+    Waiting,
     /// It was ended before the run was.
     Disabled,
 }
@@ -114,6 +141,15 @@ pub struct TaskSummary {
     pub rate: String,
     /// Its state: at the end of a run `stalled` for a tick that has not returned.
     pub state: TaskState,
+    /// While it runs, in another state than `ticking`: why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_reason: Option<String>,
+    /// Likewise, for how long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_since_ns: Option<i64>,
+    /// The index of the tick that does not return.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stalled_tick: Option<u64>,
     /// Releases that came up.
     pub due: u64,
     /// Ticks that finished by their deadline.
@@ -144,12 +180,50 @@ pub struct TaskSummary {
     pub causes: BTreeMap<&'static str, u64>,
     /// Of those that were blocked: how many by which task.
     pub blockers: BTreeMap<String, u64>,
+    /// Share of the releases of the last ten seconds that may be missed, or of the ticks that may fail.
+    pub max_missed: f64,
+    /// While it runs: the cause of the latest missed release that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_cause: Option<&'static str>,
+    /// Likewise, time since then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_cause_age_ns: Option<i64>,
+    /// While it runs: the last ten seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_10s: Option<WindowSummary>,
+    /// While it runs: the last minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_minute: Option<WindowSummary>,
     /// The task's values, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, ValueSummary>,
     /// The recording, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<RecordedSummary>,
+}
+
+/// What became of a task's releases in the last seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WindowSummary {
+    /// The time it covers: up to a second more than its name says, less after the start.
+    pub span_ns: i64,
+    /// Releases that came up.
+    pub due: u64,
+    /// Ticks that finished by their deadline.
+    pub met: u64,
+    /// Releases given up, and those whose deadline passed without the end of their tick.
+    pub missed: u64,
+    /// Ticks that returned an error or panicked.
+    pub errors: u64,
+    /// The largest lateness, also of releases given up.
+    pub lateness_max_ns: i64,
+}
+
+impl From<Window> for WindowSummary {
+    fn from(Window { span, tally, worst }: Window) -> Self {
+        let Tally { due, met, missed, errors } = tally;
+        Self { span_ns: span.nanos(), due, met, missed, errors, lateness_max_ns: worst.nanos() }
+    }
 }
 
 /// One value's last, smallest and largest; all `null` when no tick had it.
@@ -163,6 +237,8 @@ pub struct ValueSummary {
     pub max: Option<f64>,
     /// Its unit; empty for a plain number.
     pub unit: String,
+    /// Time since the start of the tick that had the latest.
+    pub age_ns: Option<i64>,
 }
 
 /// The result of a recording.
@@ -188,6 +264,9 @@ pub struct RecordedSummary {
     pub files: u64,
     /// Gaps in the stream of blocks: something is missing there.
     pub gaps: u64,
+    /// While it runs: time since something was lost, other than what was replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_age_ns: Option<i64>,
 }
 
 /// Entries written to the journal.

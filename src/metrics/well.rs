@@ -3,7 +3,8 @@
 //!
 //! `well` is false exactly where there is a `reason`.
 
-use super::Summary;
+use super::{Summary, TaskState, TaskSummary, WorkerSummary, exceeds};
+use crate::time::Span;
 
 /// What a run has failed to do so far: a clause for each, without a full stop; empty if all is well.
 pub(crate) fn trouble(summary: &Summary) -> Vec<String> {
@@ -21,6 +22,95 @@ pub(crate) fn trouble(summary: &Summary) -> Vec<String> {
         }
     }
     clauses
+}
+
+/// The most reasons that a sentence names.
+const MOST: usize = 5;
+
+/// For how long a loss, or a step of a clock, is a reason.
+const RECENT: Span = Span::from_seconds(60);
+
+/// Why not all is well now, of the summary of a daemon that runs: a clause for each, without a full stop; empty if all is
+/// well. What keeps a whole worker comes first.
+pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
+    let mut clauses = Vec::new();
+    for worker in &summary.workers {
+        let name = &worker.worker;
+        let mut held_up = summary.tasks.iter().filter(|task| task.worker == *name && task.state == TaskState::Stalled);
+        let cause = held_up.clone().find(|task| task.stalled_tick.is_some()).or_else(|| held_up.next());
+        if let Some(stalled_ns) = worker.stalled_ns {
+            let since = Span::from_nanos(stalled_ns);
+            clauses.push(match cause {
+                Some(TaskSummary { task, stalled_tick: Some(n), .. }) => {
+                    format!("worker {name} is stalled: tick {n} of task {task} has not returned for {since}")
+                }
+                _ => format!("worker {name} is stalled: it should have woken up {since} ago"),
+            });
+        }
+    }
+    for task in &summary.tasks {
+        clauses.extend(ailment(task));
+        clauses.extend(missed(task));
+        if let Some(recorded) = &task.recorded
+            && let Some(age) = recorded.lost_age_ns.map(Span::from_nanos).filter(|age| *age < RECENT)
+        {
+            let (name, lost) = (&task.task, recorded.lost.saturating_sub(recorded.replaced));
+            clauses.push(format!(
+                "the recording of task {name} has lost {lost} rows, blocks or ticks, the last {age} ago"
+            ));
+        }
+    }
+    for worker in &summary.workers {
+        let (name, asked, granted) = (&worker.worker, &worker.asked, &worker.granted);
+        if let Some(step) = worker.clock_step.filter(|step| Span::from_nanos(step.age_ns) < RECENT) {
+            let (clock, by, age) = (worker.clock, Span::from_nanos(step.by_ns), Span::from_nanos(step.age_ns));
+            clauses.push(format!("the clock {clock} of worker {name} was stepped by {by} {age} ago"));
+        }
+        if (asked.policy, asked.priority) != (granted.policy.as_str(), granted.priority) {
+            let written = |policy: &str, priority| match priority {
+                0 => policy.to_owned(),
+                _ => format!("{policy} {priority}"),
+            };
+            let (asked, granted) = (written(asked.policy, asked.priority), written(&granted.policy, granted.priority));
+            clauses.push(format!("worker {name} runs with policy {granted} instead of {asked}"));
+        }
+    }
+    // No one asks for locked memory by itself: it belongs to real time.
+    let real_time = |worker: &WorkerSummary| worker.asked.policy != "other" && !worker.granted.memory_locked;
+    if summary.workers.iter().any(real_time) {
+        clauses.push("the memory is not locked".into());
+    }
+    if clauses.len() > MOST {
+        let more = clauses.len() - MOST;
+        clauses.truncate(MOST);
+        clauses.push(format!("and {more} more"));
+    }
+    clauses
+}
+
+fn ailment(task: &TaskSummary) -> Option<String> {
+    let name = &task.task;
+    let reason = task.state_reason.as_deref().unwrap_or("no reason is known");
+    let since = Span::from_nanos(task.state_since_ns.unwrap_or(0));
+    match task.state {
+        TaskState::Ticking | TaskState::Stalled => None, // the worker has been named
+        TaskState::Failing => Some(format!("task {name} has been failing for {since}: {reason}")),
+        TaskState::Waiting => Some(format!("task {name} has been waiting for its device for {since}")),
+        TaskState::Disabled => Some(format!("task {name} is disabled: {reason}")),
+    }
+}
+
+fn missed(task: &TaskSummary) -> Option<String> {
+    let window = task.last_10s?;
+    let named_already = matches!(task.state, TaskState::Disabled | TaskState::Stalled);
+    if named_already || !exceeds(window.missed, window.due, task.max_missed) {
+        return None;
+    }
+    let (name, missed, due) = (&task.task, window.missed, window.due);
+    let most = task.blockers.iter().max_by_key(|(_, count)| **count).filter(|_| task.last_cause == Some("blocked"));
+    let by = most.map(|(name, _)| format!(" by {name}")).unwrap_or_default();
+    let cause = task.last_cause.map(|cause| format!(" (latest cause: {cause}{by})")).unwrap_or_default();
+    Some(format!("task {name} missed {missed} of {due} releases in the last 10 s{cause}"))
 }
 
 impl Summary {

@@ -11,7 +11,7 @@ use crate::channels::{BlockReceiver, RowReceiver, Traffic};
 use crate::metrics::{RecordedSummary, ValueSummary};
 use crate::sys::clock::KernelClock;
 use crate::task::Column;
-use crate::time::{Instant, Span};
+use crate::time::{Clock, Instant, Span};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tracing::{info, warn};
@@ -43,13 +43,27 @@ pub(crate) struct OutputState {
     pub values: BTreeMap<String, ValueSummary>, // its values, by name
     pub recorded: Option<RecordedSummary>,      // the recording, if there is one
     pub dropped: u64,                           // of what is lost, that which found no room in the queues
+    pub at: Instant,                            // when this was so, on the monotonic clock
+    pub lost_at: Option<Instant>,               // when the recording lost something for the last time
 }
 
 #[derive(Debug)]
 struct DrainedTask {
     output: TaskOutput,
-    extremes: Vec<Option<[f64; 3]>>, // last, smallest, largest
-    to_utc: i128,                    // what to add to its clock, at the latest drain
+    extremes: Vec<Option<Extremes>>,
+    to_utc: i128, // what to add to its clock, at the latest drain
+    at: Instant,  // the latest drain
+    lost: u64,    // by its recording until then
+    lost_at: Option<Instant>,
+}
+
+/// What is kept of a value.
+#[derive(Clone, Copy, Debug)]
+struct Extremes {
+    last: f64,
+    min: f64,
+    max: f64,
+    at: Instant, // the start of the tick that had the last, on the clock of its releases
 }
 
 /// A recording that is written to.
@@ -79,7 +93,8 @@ impl Recorder {
                 self.recordings.push(OpenRecording { recording: recording.clone(), failing: None });
             }
         }
-        self.tasks.push(DrainedTask { extremes: vec![None; output.content.columns.len()], output, to_utc: 0 });
+        let extremes = vec![None; output.content.columns.len()];
+        self.tasks.push(DrainedTask { extremes, output, to_utc: 0, at: Instant::ZERO, lost: 0, lost_at: None });
     }
 
     /// Takes a tick, for the next [`drain`](Self::drain).
@@ -137,6 +152,7 @@ impl Recorder {
             }
         }
         progress::writes(None);
+        self.tasks.iter_mut().for_each(|task| task.note_losses(now));
     }
 
     /// Hands on the ticks. Those of an unknown task are kept for the next drain: it may have been added just now.
@@ -206,8 +222,10 @@ impl DrainedTask {
             some = true;
             for (seen, &value) in self.extremes.iter_mut().zip(row.values) {
                 if !value.is_nan() {
-                    let [_, min, max] = seen.unwrap_or([value; 3]);
-                    *seen = Some([value, value.min(min), value.max(max)]);
+                    let at = row.release + row.lateness;
+                    let Extremes { min, max, .. } =
+                        seen.unwrap_or(Extremes { last: value, min: value, max: value, at });
+                    *seen = Some(Extremes { last: value, min: value.min(min), max: value.max(max), at });
                 }
             }
             if let Some(recording) = &mut recording {
@@ -227,11 +245,30 @@ impl DrainedTask {
     }
 
     fn state(&self) -> OutputState {
+        let now = self.output.clock.now();
         let values = self.output.content.columns.iter().zip(&self.extremes).map(|(Column { name, unit }, seen)| {
-            let part = |index| seen.map(|seen: [f64; 3]| seen[index]);
-            (name.clone(), ValueSummary { last: part(0), min: part(1), max: part(2), unit: unit.clone() })
+            let part = |part: fn(&Extremes) -> f64| seen.as_ref().map(part);
+            let (last, min, max) = (part(|seen| seen.last), part(|seen| seen.min), part(|seen| seen.max));
+            let age_ns = seen.map(|seen| (now - seen.at).nanos().max(0));
+            (name.clone(), ValueSummary { last, min, max, unit: unit.clone(), age_ns })
         });
-        OutputState { id: self.output.id, values: values.collect(), recorded: self.recorded(), dropped: self.dropped() }
+        let (recorded, dropped) = (self.recorded(), self.dropped());
+        OutputState {
+            id: self.output.id,
+            values: values.collect(),
+            recorded,
+            dropped,
+            at: self.at,
+            lost_at: self.lost_at,
+        }
+    }
+
+    fn note_losses(&mut self, now: Instant) {
+        self.at = now;
+        let lost = self.recorded().map_or(0, |recorded| recorded.lost.saturating_sub(recorded.replaced));
+        if lost > self.lost {
+            (self.lost, self.lost_at) = (lost, Some(now));
+        }
     }
 
     /// The queues of what its recording should have.
@@ -262,6 +299,7 @@ impl DrainedTask {
             bytes: counts.bytes,
             files: counts.files,
             gaps: counts.gaps,
+            lost_age_ns: None,
         })
     }
 }
@@ -315,8 +353,10 @@ mod tests {
         }
         recorder.drain(Instant::ZERO, |_| 1_000_000_000);
         let states = recorder.states();
-        let value = ValueSummary { last: Some(0.5), min: Some(-1.0), max: Some(2.0), unit: "m".into() };
-        assert_eq!(states[0].values["v"], value);
+        let value = &states[0].values["v"];
+        let parts = (value.last, value.min, value.max, value.unit.as_str());
+        assert_eq!(parts, (Some(0.5), Some(-1.0), Some(2.0), "m"));
+        assert!(value.age_ns.is_some() && states[0].lost_at.is_some());
         let recorded = states[0].recorded.clone().unwrap();
         assert_eq!((recorded.rows, recorded.lost, recorded.files), (4, 1, 1));
         let text = std::fs::read_to_string(path).unwrap();

@@ -1,5 +1,8 @@
-//! The summary for people: pure, numbers in, text out.
+//! The summary, and the snapshot of a running daemon, for people: pure, numbers in, text out.
 
+mod layout;
+mod status;
 mod table;
 
+pub(crate) use status::status;
 pub(crate) use table::table;

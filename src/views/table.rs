@@ -1,44 +1,17 @@
 //! The summary as a table for people. Pure: numbers in, text out.
 
+use super::layout::{columns, short, wrap};
 use crate::metrics::{Cause, Summary, TaskSummary, WorkerSummary};
 use crate::time::Span;
 use std::fmt::Write as _;
-
-/// The width that all terminals have.
-const COLUMNS: usize = 80;
-
-/// Names of tasks are cut to what the numbers leave, but not below this.
-const NAME_MIN: usize = 4;
 
 const HEAD: [&str; 8] = ["task", "rate", "met", "missed", "late p50", "late p99", "late max", "run p99"];
 
 /// The summary as text of at most 80 columns, ending with a line feed. `emphasis` turns on bold and red, for a terminal.
 pub(crate) fn table(summary: &Summary, emphasis: bool) -> String {
-    let mut rows: Vec<_> = summary.tasks.iter().map(|task| (cells(task), task.missed > 0)).collect();
-    rows.insert(0, (HEAD.map(String::from), false));
-    let mut widths = [0; HEAD.len()];
-    for (row, _) in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let numbers: usize = widths[1..].iter().map(|width| 2 + width).sum();
-    widths[0] = widths[0].min(COLUMNS.saturating_sub(numbers).max(NAME_MIN));
-
+    let rows: Vec<_> = summary.tasks.iter().map(|task| (cells(task), task.missed > 0)).collect();
     let mut text = String::new();
-    for (index, (row, missed)) in rows.iter().enumerate() {
-        let mut line = format!("{:<width$}", cut(&row[0], widths[0]), width = widths[0]);
-        for (cell, width) in row.iter().zip(widths).skip(1) {
-            // Writing to a String does not fail, here and below.
-            let _ = write!(line, "  {cell:>width$}");
-        }
-        let (on, off) = match (emphasis, index, missed) {
-            (true, 0, _) => ("\x1b[1m", "\x1b[0m"),
-            (true, _, true) => ("\x1b[31m", "\x1b[0m"),
-            _ => ("", ""),
-        };
-        let _ = writeln!(text, "{on}{}{off}", line.trim_end());
-    }
+    columns(&mut text, HEAD.map(String::from), &rows, emphasis);
     let mut below = String::new();
     for task in &summary.tasks {
         remarks(&mut below, task);
@@ -84,36 +57,6 @@ fn hertz(rate: &str) -> String {
         }
         _ => format!("{over} Hz"),
     }
-}
-
-/// The first `width` characters, the last of them `…` if there are more.
-fn cut(name: &str, width: usize) -> String {
-    match name.chars().count() > width {
-        true => name.chars().take(width - 1).chain(['…']).collect(),
-        false => name.to_owned(),
-    }
-}
-
-/// Appends a line. If it is too long it continues on lines that begin with two spaces: from its next clause on, or from the
-/// next word where a clause is too long by itself.
-fn wrap(text: &mut String, line: &str) {
-    let mut width = 0;
-    for clause in line.split_inclusive("; ") {
-        let whole = width + clause.trim_end().chars().count() <= COLUMNS;
-        if !whole && width > 2 {
-            text.push_str("\n  ");
-            width = 2;
-        }
-        for word in clause.split_inclusive(' ') {
-            if width + word.trim_end().chars().count() > COLUMNS && width > 2 {
-                text.push_str("\n  ");
-                width = 2;
-            }
-            text.push_str(word);
-            width += word.chars().count();
-        }
-    }
-    text.push('\n');
 }
 
 fn remarks(text: &mut String, task: &TaskSummary) {
@@ -165,12 +108,6 @@ fn remarks(text: &mut String, task: &TaskSummary) {
     }
 }
 
-/// Up to three decimals, without trailing zeros.
-fn short(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
 fn worker_line(text: &mut String, worker: &WorkerSummary) {
     let granted = &worker.granted;
     let priority = if granted.priority > 0 { format!(" {}", granted.priority) } else { String::new() };
@@ -192,9 +129,7 @@ fn worker_line(text: &mut String, worker: &WorkerSummary) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{
-        Distribution, GrantedSummary, HostSummary, RecordedSummary, RecordsSummary, TaskState, ValueSummary,
-    };
+    use crate::metrics::{Distribution, GrantedSummary, HostSummary, RecordedSummary, RecordsSummary, ValueSummary};
     use std::collections::BTreeMap;
 
     fn task(name: &str, rate: &str, ran: u64, skipped: u64, overruns: u64) -> TaskSummary {
@@ -203,24 +138,17 @@ mod tests {
             task: name.into(),
             worker: "main".into(),
             rate: rate.into(),
-            state: TaskState::default(),
             due: ran + skipped,
             met: ran - overruns,
             missed: skipped + overruns,
-            pending: 0,
             ran,
             skipped,
             overruns,
-            over_budget: 0,
-            errors: 0,
-            disabled: false,
             lateness_ns: late,
             run_ns: late,
             response_ns: late,
             causes: if overruns > 0 { BTreeMap::from([("ran-long", overruns)]) } else { BTreeMap::new() },
-            blockers: BTreeMap::new(),
-            values: BTreeMap::new(),
-            recorded: None,
+            ..TaskSummary::default()
         }
     }
 
@@ -229,15 +157,12 @@ mod tests {
         let worker = WorkerSummary {
             worker: text("main"),
             cpu: Some(0),
-            clock: "monotonic",
-            clock_steps: 0,
-            clock_step: None,
             granted: GrantedSummary { policy: text("fifo"), priority: 80, memory_locked: true },
-            refused: Vec::new(),
             cpu_share: 0.06,
             spin_share: 0.024,
             wakes: 10_379,
             oversleep_ns: Distribution { p50: 15_000, p99: 40_900, ..Distribution::default() },
+            ..WorkerSummary::default()
         };
         let (kernel, preempt, clocksource) = (text("6.18.44-longer-than-usual"), text("dynamic"), text("tsc"));
         Summary {
@@ -285,7 +210,13 @@ mod tests {
         long.errors = 3;
         long.values = BTreeMap::from([(
             "temperature".to_owned(),
-            ValueSummary { last: Some(-1.5), min: Some(-123_456.789), max: Some(123_456.789), unit: "°C".into() },
+            ValueSummary {
+                last: Some(-1.5),
+                min: Some(-123_456.789),
+                max: Some(123_456.789),
+                unit: "°C".into(),
+                age_ns: None,
+            },
         )]);
         long.recorded =
             Some(RecordedSummary { path: "measurements.csv".into(), rows: 99_999_999, ..RecordedSummary::default() });

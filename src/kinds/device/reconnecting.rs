@@ -147,7 +147,7 @@ impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
     }
 }
 
-const GONE: TickError = TickError::new("the device is not available; trying to open it");
+const GONE: TickError = TickError::away("the device is not available; trying to open it");
 
 /// Whether an error means that the device is no longer there, or that only reopening it can help.
 pub(crate) fn is_gone(error: &io::Error) -> bool {

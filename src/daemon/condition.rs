@@ -1,0 +1,58 @@
+//! How each task is doing, for those who ask while it runs; and the one sentence about all of them.
+//!
+//! Pure but for a look at what the workers show; nothing waits.
+
+use super::running::Running;
+use super::stall::{Stall, StallLooks};
+use crate::metrics::{Ailment, Summary, TaskHealth, TaskState, TaskSummary};
+use crate::time::Span;
+
+/// Enters how a task is doing into its summary.
+pub(super) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health: &TaskHealth, looks: StallLooks) {
+    let TaskHealth { short, long, ailment, last_cause, .. } = health;
+    (summary.last_10s, summary.last_minute) = (Some((*short).into()), Some((*long).into()));
+    if let Some((cause, age)) = last_cause {
+        (summary.last_cause, summary.last_cause_age_ns) = (Some(cause.word()), Some(age.nanos()));
+    }
+    let stall = running.stall(looks).filter(|_| !summary.disabled);
+    let (state, reason, since) = match (stall, ailment) {
+        (Some(Stall { tick: Some((of, n)), lasting }), _) if of == id => {
+            summary.stalled_tick = Some(n);
+            (TaskState::Stalled, format!("tick {n} has not returned"), lasting)
+        }
+        (Some(Stall { tick: Some((of, n)), lasting }), _) => {
+            (TaskState::Stalled, format!("tick {n} of task {} has not returned", running.task_name(of)), lasting)
+        }
+        (Some(Stall { tick: None, lasting }), _) => (TaskState::Stalled, "the worker does not wake up".into(), lasting),
+        (None, None) => return,
+        (None, Some((ailment, since))) => {
+            let (state, reason) = match ailment {
+                Ailment::Failing(reason) => (TaskState::Failing, reason),
+                Ailment::Waiting(reason) => (TaskState::Waiting, reason),
+                Ailment::Disabled(reason) => (TaskState::Disabled, reason),
+            };
+            (state, reason.clone(), *since)
+        }
+    };
+    (summary.state, summary.state_reason, summary.state_since_ns) = (state, Some(reason), Some(since.nanos()));
+}
+
+/// The one sentence: whether all is well, and why not; else what runs, and how much of it was missed.
+pub(super) fn sentence(summary: &Summary) -> String {
+    if let Some(reason) = &summary.reason {
+        return format!("not well: {reason}");
+    }
+    let workers = summary.workers.iter().map(|worker| {
+        let (name, policy, priority) = (&worker.worker, &worker.granted.policy, worker.granted.priority);
+        if priority == 0 { format!("{name} {policy}") } else { format!("{name} {policy} {priority}") }
+    });
+    let workers = workers.collect::<Vec<_>>().join(", ");
+    let windows = summary.tasks.iter().filter_map(|task| task.last_10s);
+    let (missed, due, span) = windows.fold((0, 0, 0), |(missed, due, span), window| {
+        (missed + window.missed, due + window.due, window.span_ns.max(span))
+    });
+    let tasks = summary.tasks.len();
+    let s = if tasks == 1 { "" } else { "s" };
+    let seconds = Span::from_nanos(span).seconds();
+    format!("well: {tasks} task{s} on {workers}; missed {missed} of {due} in the last {seconds:.0} s")
+}

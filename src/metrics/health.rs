@@ -1,0 +1,242 @@
+//! How one task is doing now: what is due by the clock and what of it was missed, the last seconds, and what ails it.
+//!
+//! Counts come from the hot thread's own, the rest from its records. Time is an argument; nothing waits.
+
+use super::cause::Cause;
+use super::facts::TaskFacts;
+use super::window::{LONG, SHORT, Tally, Window, Windows};
+use crate::channels::{Counts, Live, LiveCounts, Outcome, TickRecord};
+use crate::pacing::{Grid, Rate};
+use crate::time::{Instant, Span};
+use std::sync::Arc;
+
+/// What is due, and what became of it: `met + missed + pending = due`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub counts: Counts, // as the worker shows them
+    pub due: u64,       // releases up to now, by the clock
+    pub met: u64,       // ticks that finished by their deadline
+    pub missed: u64,    // skipped, overrun, or not finished although their deadline has passed
+    pub pending: u64,   // neither finished nor past their deadline
+}
+
+impl Progress {
+    /// Of a task that shows this at `now` of its worker's clock. With a grid that moves only one release is open at a time.
+    pub(crate) fn of(live: &Live, rate: Rate, deadline: Span, grid_moves: bool, now: Instant) -> Self {
+        let Live { counts, next, end } = *live;
+        let before = |at: Instant| {
+            let at = end.map_or(at, |end| at.min(end));
+            let releases =
+                next.filter(|next| *next < at).map_or(0, |next| Grid::starting_at(next, rate).first_from(at));
+            if grid_moves { releases.min(1) } else { releases }
+        };
+        let (open, late) = (before(now.plus_nanos(1)), before(now - deadline));
+        let counted = Self::finished(counts);
+        Self { due: counted.due + open, missed: counted.missed + late, pending: open - late, ..counted }
+    }
+
+    /// Of a task whose worker is given up with releases that are open: those that are past their deadline are skipped, the
+    /// others do not exist.
+    pub(crate) fn given_up(self) -> Self {
+        let Counts { skipped, overruns, .. } = self.counts;
+        Self::finished(Counts { skipped: skipped + (self.missed - skipped - overruns), ..self.counts })
+    }
+
+    /// Of a task that ticks no more.
+    pub(crate) fn finished(counts: Counts) -> Self {
+        let Counts { ran, skipped, overruns, .. } = counts;
+        let (due, missed) = (ran + skipped, skipped + overruns);
+        Self { counts, due, met: due.saturating_sub(missed), missed, pending: 0 }
+    }
+}
+
+/// What ails a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ailment {
+    /// Its latest tick failed, or too many of the last ones.
+    Failing(String),
+    /// Its device is away.
+    Waiting(String),
+    /// It was ended.
+    Disabled(String),
+}
+
+/// How a task is doing. Spans count back from now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskHealth {
+    pub progress: Progress,
+    pub short: Window,
+    pub long: Window,
+    pub ailment: Option<(Ailment, Span)>, // for how long
+    pub last_cause: Option<(Cause, Span)>,
+}
+
+/// Follows one task.
+#[derive(Debug)]
+pub(super) struct Health {
+    rate: Rate,
+    deadline: Span,
+    grid_moves: bool,
+    max_missed: f64, // a fraction
+    live: Arc<LiveCounts>,
+    windows: Windows,
+    latest: Option<(Outcome, Instant)>, // the first of the last ticks that failed in the same way
+    failed: Option<(Outcome, Instant)>, // the latest failure
+    last_cause: Option<(Cause, Instant)>,
+}
+
+impl Health {
+    pub(super) fn new(facts: &TaskFacts) -> Self {
+        let TaskFacts { rate, deadline, grid_moves, max_missed, .. } = *facts;
+        let (windows, live) = (Windows::default(), facts.live.clone());
+        Self { rate, deadline, grid_moves, max_missed, live, windows, latest: None, failed: None, last_cause: None }
+    }
+
+    /// Notes a tick, which was late by `oldest` or gave up a release that was, and was taken from the channel at `now` of a
+    /// clock that goes on.
+    pub(super) fn note(&mut self, record: &TickRecord, oldest: Span, now: Instant) {
+        self.windows.late(oldest);
+        let outcome = record.outcome;
+        if outcome == Outcome::Done {
+            self.latest = None;
+            return;
+        }
+        self.failed = Some((outcome, now));
+        if self.latest.is_none_or(|(before, _)| before != outcome) {
+            self.latest = self.failed;
+        }
+    }
+
+    /// Notes why releases were missed.
+    pub(super) fn missed(&mut self, cause: Cause, now: Instant) {
+        self.last_cause = Some((cause, now));
+    }
+
+    /// Enters the counts into the windows; at least once a second. `worker_now` is on the clock of the releases.
+    pub(super) fn sample(&mut self, now: Instant, worker_now: Instant) -> Progress {
+        let progress = Progress::of(&self.live.read(), self.rate, self.deadline, self.grid_moves, worker_now);
+        let Progress { counts, due, met, missed, .. } = progress;
+        self.windows.enter(now, Tally { due, met, missed, errors: counts.errors });
+        progress
+    }
+
+    pub(super) fn at(&mut self, now: Instant, worker_now: Instant) -> TaskHealth {
+        let progress = self.sample(now, worker_now);
+        let [short, long] = [SHORT, LONG].map(|seconds| self.windows.over(seconds, now));
+        let aged = |(outcome, since): (Outcome, Instant)| Some((ailment(&outcome)?, now - since));
+        let many = exceeds(short.tally.errors, short.tally.due, self.max_missed);
+        let ailment = match self.latest.and_then(aged) {
+            Some(ailment) => Some(ailment),
+            // Its record was dropped.
+            None if progress.counts.disabled => Some((Ailment::Disabled("the reason was lost".into()), Span::ZERO)),
+            None => self.failed.filter(|_| many).and_then(aged),
+        };
+        let last_cause = self.last_cause.map(|(cause, at)| (cause, now - at));
+        TaskHealth { progress, short, long, ailment, last_cause }
+    }
+}
+
+/// Whether `count` of `all` are more than this share.
+#[expect(clippy::cast_precision_loss, reason = "a share needs no more")]
+pub(crate) fn exceeds(count: u64, all: u64, share: f64) -> bool {
+    count as f64 > all as f64 * share
+}
+
+fn ailment(outcome: &Outcome) -> Option<Ailment> {
+    Some(match outcome {
+        Outcome::Done => return None,
+        Outcome::Failed(error) if error.is_away() => Ailment::Waiting(error.to_string()),
+        Outcome::Failed(error) => Ailment::Failing(error.to_string()),
+        Outcome::Ended(error) => Ailment::Disabled(error.to_string()),
+        Outcome::Panicked { ended: true } => Ailment::Disabled("a tick panicked".into()),
+        Outcome::Panicked { ended: false } => Ailment::Failing("a tick panicked".into()),
+        Outcome::Limited(_) => Ailment::Disabled("too many overruns (overrun-limit)".into()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channels::TickError;
+    use crate::metrics::RECORD;
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + Span::from_millis(millis)
+    }
+
+    fn rate() -> Rate {
+        Rate::new(100, 1).unwrap()
+    }
+
+    #[test]
+    fn releases_that_no_tick_has_finished_are_due_and_missed_once_their_deadline_has_passed() {
+        let counts = Counts { ran: 7, skipped: 3, overruns: 2, ..Counts::default() };
+        let of = |end, grid_moves, now| {
+            let live = Live { counts, next: Some(at(1_000)), end };
+            let Progress { due, met, missed, pending, .. } =
+                Progress::of(&live, rate(), Span::from_millis(10), grid_moves, at(now));
+            assert_eq!(met + missed + pending, due);
+            (due, missed, pending)
+        };
+        for (now, expected) in [
+            (-5_000, (10, 5, 0)),
+            (999, (10, 5, 0)),
+            (1_000, (11, 5, 1)),
+            (1_009, (11, 5, 1)),
+            (1_010, (12, 5, 2)),
+            (1_011, (12, 6, 1)),
+            (6_001, (511, 505, 1)),
+        ] {
+            assert_eq!(of(None, false, now), expected, "at {now}");
+        }
+        assert_eq!(of(Some(at(1_050)), false, 6_001), (15, 10, 0), "there are none after the end");
+        assert_eq!(of(None, true, 1_009), (11, 5, 1));
+        assert_eq!(of(None, true, 6_001), (11, 6, 0), "the grid moves with the tick");
+        let ended = Live { counts, next: None, end: Some(at(1_000)) };
+        assert_eq!(Progress::of(&ended, rate(), Span::ZERO, false, at(9_000)).due, 10);
+    }
+
+    fn health(max_missed: f64) -> (Health, Arc<LiveCounts>) {
+        let live = Arc::new(LiveCounts::default());
+        let facts = TaskFacts { max_missed, live: live.clone(), ..TaskFacts::at(rate()) };
+        (Health::new(&facts), live)
+    }
+
+    #[test]
+    fn a_task_fails_since_the_first_of_its_last_ticks_that_failed() {
+        let (mut health, live) = health(0.5);
+        let (gone, away) = (TickError::new("gone"), TickError::away("away"));
+        let mut counts = Counts::default();
+        let mut note = |second: i64, outcome: Outcome| {
+            counts.ran += 1;
+            counts.errors += u64::from(outcome.is_error());
+            counts.disabled = outcome.ends_task();
+            live.store(&counts, Some(at(second * 1_000 + 10)));
+            health.note(&TickRecord { outcome, ..RECORD }, Span::ZERO, at(second * 1_000));
+            health.at(at(second * 1_000), at(second * 1_000)).ailment
+        };
+        let failing = |text: &str, seconds| Some((Ailment::Failing(text.into()), Span::from_seconds(seconds)));
+        assert_eq!(note(1, Outcome::Done), None);
+        assert_eq!(note(2, Outcome::Failed(gone)), failing("gone", 0));
+        assert_eq!(note(5, Outcome::Failed(gone)), failing("gone", 3));
+        assert_eq!(note(6, Outcome::Panicked { ended: false }), failing("a tick panicked", 0));
+        assert_eq!(note(7, Outcome::Failed(away)), Some((Ailment::Waiting("away".into()), Span::ZERO)));
+        assert_eq!(note(8, Outcome::Done), failing("away", 1).map(|(_, age)| (Ailment::Waiting("away".into()), age)));
+        for second in 9..13 {
+            note(second, Outcome::Done);
+        }
+        assert_eq!(note(13, Outcome::Done), None, "half of the last ticks were good");
+        let ended = note(14, Outcome::Ended(gone));
+        assert_eq!(ended, Some((Ailment::Disabled("gone".into()), Span::ZERO)));
+    }
+
+    #[test]
+    fn a_disabled_task_whose_last_record_was_dropped_is_disabled() {
+        let (mut health, live) = health(0.01);
+        live.store(&Counts { ran: 1, disabled: true, ..Counts::default() }, Some(at(10)));
+        let shown = health.at(at(1_000), at(1_000));
+        assert!(matches!(shown.ailment, Some((Ailment::Disabled(_), _))), "{shown:?}");
+        let Progress { due, met, missed, pending, .. } = shown.progress;
+        assert_eq!((due, met, missed, pending), (101, 1, 98, 2), "its releases go on being due");
+    }
+}

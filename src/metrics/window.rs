@@ -1,0 +1,164 @@
+//! Sliding sums over the last seconds: a slot for each second, about 1 KiB a task.
+//!
+//! Time is an argument, on a clock that goes on. What is entered after a gap belongs to the second of its entry.
+
+use crate::time::{Instant, NANOS_PER_SECOND, Span};
+
+/// The two windows, in seconds.
+pub(crate) const SHORT: usize = 10;
+pub(crate) const LONG: usize = 60;
+
+/// A window covers this many whole seconds and the current one.
+const SLOTS: usize = LONG + 1;
+
+/// Counts since a task began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub due: u64,
+    pub met: u64,
+    pub missed: u64,
+    pub errors: u64,
+}
+
+impl Tally {
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            due: self.due.saturating_sub(earlier.due),
+            met: self.met.saturating_sub(earlier.met),
+            missed: self.missed.saturating_sub(earlier.missed),
+            errors: self.errors.saturating_sub(earlier.errors),
+        }
+    }
+}
+
+/// What happened in one second. Smaller than a [`Tally`]: there are many.
+#[derive(Clone, Copy, Debug, Default)]
+struct Second {
+    due: u32,
+    met: u32,
+    missed: u32,
+    errors: u32,
+    worst: f32, // lateness in nanoseconds
+}
+
+/// What happened in a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub span: Span, // the time it covers
+    pub tally: Tally,
+    pub worst: Span, // the largest lateness
+}
+
+/// The last minute of one task.
+#[derive(Clone, Debug)]
+pub(crate) struct Windows {
+    slots: Box<[Second; SLOTS]>,
+    began: Option<Instant>,
+    latest: i128, // number of the second of the latest entry
+    tally: Tally, // at the latest entry
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        Self { slots: Box::new([Second::default(); SLOTS]), began: None, latest: 0, tally: Tally::default() }
+    }
+}
+
+impl Windows {
+    /// A tick was this late.
+    #[expect(clippy::cast_precision_loss, reason = "seven digits are enough for a maximum")]
+    pub(crate) fn late(&mut self, lateness: Span) {
+        let worst = &mut self.slots[slot(self.latest)].worst;
+        *worst = worst.max(lateness.nanos() as f32);
+    }
+
+    /// Enters what has been counted by `now`.
+    pub(crate) fn enter(&mut self, now: Instant, tally: Tally) {
+        self.began.get_or_insert(now);
+        let number = now.nanos().div_euclid(NANOS_PER_SECOND.into());
+        let passed = usize::try_from(number - self.latest).unwrap_or(0).min(SLOTS);
+        for back in 0..passed {
+            self.slots[slot(number - back as i128)] = Second::default();
+        }
+        self.latest = self.latest.max(number);
+        let Tally { due, met, missed, errors } = tally.since(self.tally);
+        self.tally = tally;
+        let second = &mut self.slots[slot(self.latest)];
+        let add = |sum: &mut u32, count| *sum = sum.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        add(&mut second.due, due);
+        add(&mut second.met, met);
+        add(&mut second.missed, missed);
+        add(&mut second.errors, errors);
+    }
+
+    /// The last `seconds` (at most [`LONG`]) and what has passed of the current one, as of the latest entry, at `now`.
+    #[expect(clippy::cast_possible_truncation, reason = "saturating")]
+    pub(crate) fn over(&self, seconds: usize, now: Instant) -> Window {
+        let mut window = Window::default();
+        for back in 0..=seconds.min(LONG) {
+            let Second { due, met, missed, errors, worst } = self.slots[slot(self.latest - back as i128)];
+            let tally = &mut window.tally;
+            tally.due += u64::from(due);
+            tally.met += u64::from(met);
+            tally.missed += u64::from(missed);
+            tally.errors += u64::from(errors);
+            window.worst = window.worst.max(Span::from_nanos(worst as i64));
+        }
+        let whole = Instant::from_nanos((self.latest - seconds as i128) * i128::from(NANOS_PER_SECOND));
+        window.span = self.began.map_or(Span::ZERO, |began| now - began.max(whole));
+        window
+    }
+}
+
+fn slot(number: i128) -> usize {
+    usize::try_from(number.rem_euclid(SLOTS as i128)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + Span::from_millis(millis)
+    }
+
+    #[test]
+    fn a_window_forgets_what_is_older() {
+        let mut windows = Windows::default();
+        let mut tally = Tally::default();
+        // At 10 Hz; in second 5 all are missed and one is late by 7 ms.
+        for tenth in 0..=1_200 {
+            let now = at(300_000 + tenth * 100);
+            tally.due += 1;
+            let missed = (50..60).contains(&tenth);
+            *(if missed { &mut tally.missed } else { &mut tally.met }) += 1;
+            windows.enter(now, tally);
+            windows.late(if missed { Span::from_millis(7) } else { Span::from_nanos(80) });
+            let [short, long] = [SHORT, LONG].map(|seconds| windows.over(seconds, now));
+            for window in [short, long] {
+                assert_eq!(window.tally.met + window.tally.missed, window.tally.due);
+            }
+            let all = u64::try_from(tenth).unwrap() + 1;
+            assert_eq!(short.tally.due, all.min(100 + (all - 1) % 10 + 1), "at {tenth}");
+            assert_eq!(long.tally.due, all.min(600 + (all - 1) % 10 + 1), "at {tenth}");
+            assert_eq!(short.span, Span::from_millis(100 * tenth.min(100 + tenth % 10)), "at {tenth}");
+            let seen = if (60..160).contains(&tenth) { 10 } else { 0 };
+            assert!((50..60).contains(&tenth) || short.tally.missed == seen, "at {tenth}: {short:?}");
+            assert!((50..60).contains(&tenth) || (short.worst == Span::from_millis(7)) == (seen > 0), "{short:?}");
+            let seen = if (60..660).contains(&tenth) { 10 } else { 0 };
+            assert!((50..60).contains(&tenth) || long.tally.missed == seen, "at {tenth}: {long:?}");
+        }
+    }
+
+    #[test]
+    fn after_a_gap_nothing_is_left_but_what_came_in_it() {
+        let mut windows = Windows::default();
+        let tally = |due| Tally { due, met: 0, missed: due, errors: 0 };
+        windows.enter(at(1_000), tally(50));
+        windows.enter(at(3_600_000), tally(70));
+        let window = windows.over(SHORT, at(3_600_000));
+        assert_eq!((window.tally, window.span), (tally(20), Span::from_seconds(10)));
+        windows.enter(at(3_661_000), tally(70));
+        assert_eq!(windows.over(LONG, at(3_661_000)).tally, Tally::default());
+    }
+}

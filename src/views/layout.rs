@@ -1,0 +1,77 @@
+//! Text of at most 80 columns. Pure.
+
+use std::fmt::Write as _;
+
+/// The width that all terminals have.
+const COLUMNS: usize = 80;
+
+/// Names of tasks are cut to what the numbers leave, but not below this.
+const NAME_MIN: usize = 4;
+
+/// Appends a table: its head, and rows of which those that are marked are red with `emphasis`. The first column is cut to what
+/// the others leave.
+pub(super) fn columns<const N: usize>(
+    text: &mut String,
+    head: [String; N],
+    rows: &[([String; N], bool)],
+    emphasis: bool,
+) {
+    let rows: Vec<_> = std::iter::once((&head, false)).chain(rows.iter().map(|(row, marked)| (row, *marked))).collect();
+    let mut widths = [0; N];
+    for (row, _) in &rows {
+        for (width, cell) in widths.iter_mut().zip(row.iter()) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let numbers: usize = widths[1..].iter().map(|width| 2 + width).sum();
+    widths[0] = widths[0].min(COLUMNS.saturating_sub(numbers).max(NAME_MIN));
+    for (index, (row, marked)) in rows.iter().enumerate() {
+        let mut line = format!("{:<width$}", cut(&row[0], widths[0]), width = widths[0]);
+        for (cell, width) in row.iter().zip(widths).skip(1) {
+            // Writing to a String does not fail, here and below.
+            let _ = write!(line, "  {cell:>width$}");
+        }
+        let (on, off) = match (emphasis, index, marked) {
+            (true, 0, _) => ("\x1b[1m", "\x1b[0m"),
+            (true, _, true) => ("\x1b[31m", "\x1b[0m"),
+            _ => ("", ""),
+        };
+        let _ = writeln!(text, "{on}{}{off}", line.trim_end());
+    }
+}
+
+/// The first `width` characters, the last of them `…` if there are more.
+fn cut(name: &str, width: usize) -> String {
+    match name.chars().count() > width {
+        true => name.chars().take(width - 1).chain(['…']).collect(),
+        false => name.to_owned(),
+    }
+}
+
+/// Appends a line. If it is too long it continues on lines that begin with two spaces: from its next clause on, or from the
+/// next word where a clause is too long by itself.
+pub(super) fn wrap(text: &mut String, line: &str) {
+    let mut width = 0;
+    for clause in line.split_inclusive("; ") {
+        let whole = width + clause.trim_end().chars().count() <= COLUMNS;
+        if !whole && width > 2 {
+            text.push_str("\n  ");
+            width = 2;
+        }
+        for word in clause.split_inclusive(' ') {
+            if width + word.trim_end().chars().count() > COLUMNS && width > 2 {
+                text.push_str("\n  ");
+                width = 2;
+            }
+            text.push_str(word);
+            width += word.chars().count();
+        }
+    }
+    text.push('\n');
+}
+
+/// Up to three decimals, without trailing zeros.
+pub(super) fn short(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

@@ -1,0 +1,202 @@
+//! A snapshot of a running daemon for people. Pure: the JSON that its status socket sends in, text out.
+//!
+//! A daemon of another version may leave out any part: what is missing shows as `?`, or not at all.
+
+use super::layout::{columns, short, wrap};
+use crate::time::Span;
+use serde_json::Value;
+
+const HEAD: [&str; 8] = ["task", "state", "due", "missed", "1 min", "10 s", "late p99", "last cause"];
+
+/// The snapshot as text of at most 80 columns, ending with a line feed; its first line says whether all is well, and if not,
+/// why. `emphasis` turns on bold and red, for a terminal.
+pub(crate) fn status(snapshot: &Value, emphasis: bool) -> String {
+    let daemon = &snapshot["daemon"];
+    let mut text = String::new();
+    let sentence = daemon["sentence"].as_str().filter(|sentence| !sentence.is_empty());
+    wrap(&mut text, sentence.unwrap_or("the daemon does not say whether all is well: it is an older version"));
+    if emphasis {
+        let colour = if snapshot["well"] == false { "31" } else { "1" };
+        text = format!("\x1b[{colour}m{}\x1b[0m\n", text.trim_end());
+    }
+    wrap(&mut text, &daemon_line(daemon));
+    for worker in parts(snapshot, "workers") {
+        wrap(&mut text, &worker_line(worker));
+    }
+    text.push('\n');
+    let tasks: Vec<_> = parts(snapshot, "tasks").collect();
+    let row = |task: &&Value| (cells(task), task["state"].as_str().is_some_and(|state| state != "ticking"));
+    columns(&mut text, HEAD.map(String::from), &tasks.iter().map(row).collect::<Vec<_>>(), emphasis);
+    let remarks: Vec<_> = tasks.iter().flat_map(|task| remarks(task)).collect();
+    if !remarks.is_empty() {
+        text.push('\n');
+    }
+    remarks.iter().for_each(|line| wrap(&mut text, line));
+    text.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+fn parts<'a>(snapshot: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    snapshot[name].as_array().into_iter().flatten()
+}
+
+fn daemon_line(daemon: &Value) -> String {
+    let running = span(&daemon["running_ns"]);
+    let ready = if daemon["ready"] == true { "ready" } else { "starting" };
+    let mut line =
+        format!("hertzd {}, process {}, running for {running}, {ready}", word(&daemon["version"]), daemon["pid"]);
+    if let Some(stale) = daemon["stale_ns"].as_i64() {
+        line += &format!("; all counts are {} old", Span::from_nanos(stale));
+    }
+    if let (Some(reloads @ 1..), refused) = (daemon["reloads"].as_u64(), &daemon["reloads_refused"]) {
+        let last = if daemon["last_reload_refused"] == true { "was refused" } else { "succeeded" };
+        line += &format!("; reloads: {reloads}, refused: {refused}, the last one {last}");
+    }
+    if let Some(activity) = daemon["busy"]["activity"].as_str() {
+        line += &format!("; {activity} for {}", span(&daemon["busy"]["since_ns"]));
+    }
+    line
+}
+
+fn worker_line(worker: &Value) -> String {
+    let policy = |part: &Value| match part["priority"].as_u64() {
+        Some(priority @ 1..) => format!("{} {priority}", word(&part["policy"])),
+        _ => word(&part["policy"]),
+    };
+    let (granted, asked) = (policy(&worker["granted"]), policy(&worker["asked"]));
+    let mut line = format!("worker {}: {granted}", word(&worker["worker"]));
+    if worker["asked"].is_object() && asked != granted {
+        line += &format!(" (asked for {asked})");
+    }
+    if let Some(cpu) = worker["cpu"].as_u64() {
+        line += &format!(" on CPU {cpu}");
+    }
+    let share = |share: &Value| share.as_f64().map(|share| format!("{:.1} %", share * 100.0));
+    if let Some(now) = share(&worker["cpu_share_now"]) {
+        line += &format!(", {now} of a CPU in the last {}", span(&worker["cpu_share_now_ns"]));
+    }
+    if let Some(all) = share(&worker["cpu_share"]) {
+        line += &format!(", {all} since the start");
+    }
+    line
+}
+
+fn cells(task: &Value) -> [String; HEAD.len()] {
+    let cause = task["last_cause"].as_str().unwrap_or("-");
+    [
+        word(&task["task"]),
+        word(&task["state"]),
+        count(&task["due"]),
+        count(&task["missed"]),
+        count(&task["last_minute"]["missed"]),
+        count(&task["last_10s"]["missed"]),
+        span(&task["lateness_ns"]["p99"]),
+        cause.into(),
+    ]
+}
+
+/// What the table has no room for.
+fn remarks(task: &Value) -> Vec<String> {
+    let name = word(&task["task"]);
+    let mut lines = Vec::new();
+    if let Some(reason) = task["state_reason"].as_str() {
+        let since = span(&task["state_since_ns"]);
+        lines.push(format!("{name}: {} for {since}: {reason}", word(&task["state"])));
+    }
+    if let Some(age) = task["last_cause_age_ns"].as_i64() {
+        let causes = task["causes"].as_object().into_iter().flatten().map(|(cause, count)| format!("{cause} {count}"));
+        let causes = causes.collect::<Vec<_>>().join(", ");
+        lines.push(format!("{name}: missed because of {causes}; the last {} ago", Span::from_nanos(age)));
+    }
+    if let Some(errors @ 1..) = task["errors"].as_u64() {
+        let recent = count(&task["last_10s"]["errors"]);
+        lines.push(format!("{name}: {errors} ticks failed, {recent} of them in the last 10 s"));
+    }
+    for (value, parts) in task["values"].as_object().into_iter().flatten() {
+        let Some(last) = parts["last"].as_f64() else { continue };
+        let unit = parts["unit"].as_str().filter(|unit| !unit.is_empty()).map(|unit| format!(" {unit}"));
+        let age = parts["age_ns"].as_i64().map(|age| format!(", {} old", Span::from_nanos(age)));
+        let (unit, age) = (unit.unwrap_or_default(), age.unwrap_or_default());
+        lines.push(format!("{name}: {value} {}{unit}{age}", short(last)));
+    }
+    let recorded = &task["recorded"];
+    if let (Some(lost), Some(age)) = (recorded["lost"].as_u64(), recorded["lost_age_ns"].as_i64()) {
+        let (path, age) = (word(&recorded["path"]), Span::from_nanos(age));
+        lines.push(format!("{name}: {path} has lost {lost} rows, blocks or ticks, the last {age} ago"));
+    }
+    lines
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().unwrap_or("?").into()
+}
+
+fn span(nanos: &Value) -> String {
+    nanos.as_i64().map_or("?".into(), |nanos| Span::from_nanos(nanos).to_string())
+}
+
+/// Up to seven digits; more as `12.3M`.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn count(value: &Value) -> String {
+    let Some(count) = value.as_u64() else { return "?".into() };
+    if count < 10_000_000 {
+        return count.to_string();
+    }
+    let (mut scaled, mut units) = (count as f64 / 1e6, "MGTPE".chars());
+    let mut unit = units.next();
+    while scaled >= 1_000.0 {
+        (scaled, unit) = (scaled / 1e3, units.next());
+    }
+    format!("{scaled:.1}{}", unit.unwrap_or('?'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn task(name: &str, state: &str, due: u64) -> Value {
+        json!({"task": name, "state": state, "due": due, "missed": due / 2, "errors": 3,
+            "last_10s": {"missed": 999_999, "errors": 2}, "last_minute": {"missed": 9_999_999},
+            "lateness_ns": {"p99": 999_499_999}, "last_cause": "woken-late", "last_cause_age_ns": 3_200_000_000_i64,
+            "causes": {"woken-late": due / 2}})
+    }
+
+    #[test]
+    fn the_first_line_answers_and_no_line_is_longer_than_80_columns() {
+        let mut failing = task("a-name-that-is-longer-than-any-other-task-has", "failing", u64::MAX);
+        failing["state_reason"] = "reading: No such device (os error 19)".into();
+        failing["state_since_ns"] = 12_000_000_000_i64.into();
+        failing["values"] = json!({"temp": {"last": 41.25, "unit": "°C", "age_ns": 100_000_000}});
+        let worker = json!({"worker": "main", "cpu": 1, "asked": {"policy": "fifo", "priority": 80},
+            "granted": {"policy": "other", "priority": 0}, "cpu_share": 0.5, "cpu_share_now": 0.0894,
+            "cpu_share_now_ns": 5_000_000_000_i64});
+        let daemon = json!({"sentence": "not well: task x has been failing for 12 s: reading: No such device (os error 19)",
+            "version": "0.1.0", "pid": 7, "running_ns": 90_000_000_000_i64, "ready": true, "stale_ns": 2_000_000_000_i64,
+            "reloads": 2, "reloads_refused": 1, "last_reload_refused": true});
+        let snapshot = json!({"well": false, "daemon": daemon, "workers": [worker],
+            "tasks": [task("imu", "ticking", 1_000), failing]});
+        let text = status(&snapshot, false);
+        println!("{text}");
+        assert!(text.starts_with("not well: task x has been failing for 12 s: reading"));
+        let unwrapped = text.replace("\n  ", " ");
+        for part in [
+            "all counts are 2.00 s old",
+            "worker main: other (asked for fifo 80) on CPU 1, 8.9 % of a CPU",
+            "imu",
+            "ticking",
+            "woken-late",
+            "failing for 12.0 s: reading: No such",
+            "temp 41.25 °C, 100 ms old",
+        ] {
+            assert!(unwrapped.contains(part), "{part}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 80));
+        assert!(status(&snapshot, true).starts_with("\x1b[31mnot well"));
+    }
+
+    #[test]
+    fn an_answer_of_another_version_shows_what_it_has() {
+        let text = status(&json!({"daemon": {}, "tasks": [{"task": "imu"}]}), false);
+        assert!(text.contains("older version") && text.contains("imu"), "{text}");
+    }
+}
