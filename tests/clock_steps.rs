@@ -337,3 +337,52 @@ fn any_steps_at_any_instants_leave_the_counts_right_and_the_task_ticking() {
         assert!(length <= Span::from_millis(320), "{case}: ended after {length}");
     }
 }
+
+#[test]
+fn tasks_that_share_a_worker_keep_their_grids_and_phases_after_any_steps() {
+    let rates = [(1_000, 1, 0), (30_000, 1_001, 7_000), (50, 1, 3_500)]
+        .map(|(num, den, phase)| (Rate::new(num, den).unwrap(), Span::from_micros(phase)));
+    let mut random = SplitMix(7);
+    for case in 0..100 {
+        let overrun = POLICIES[case % 4]; // without `delay`, which leaves its grid
+        let mut at = Span::ZERO;
+        let mut step = |_| {
+            at += Span::from_micros(random.below(200_000));
+            (at, Span::from_micros(random.below(200_000_000) - 150_000_000))
+        };
+        let steps: Vec<_> = (0..4).map(&mut step).collect();
+        let forward = steps.iter().map(|(_, by)| (*by).max(Span::ZERO)).fold(Span::ZERO, |sum, by| sum + by);
+        let clock = Steps::new(&steps);
+        let starts = rates.map(|_| Starts::default());
+        let spec = |((rate, phase), starts): (&(Rate, Span), &Starts)| {
+            let task = Box::new(Works { clock: clock.clone(), run: RUN, starts: starts.clone() });
+            Spec { rate: *rate, phase: *phase, overrun, deadline: rate.period(), task }
+        };
+        let specs = rates.iter().zip(&starts).map(spec).collect();
+        let begin = Instant::ZERO + START;
+        let grid = |spec: &Spec| Grid::aligned(Instant::ZERO + spec.phase, begin, spec.rate);
+        let set = task_set(specs, grid, begin + Span::from_seconds(1) + forward);
+        let sleeps = Sleeps::new(Tail::Fixed(Span::from_micros(50)));
+        let runner = Runner::new(clock.clone(), set, sleeps, Keep::default(), clock.control.clone());
+        let (report, Keep(records), _) = runner.run();
+        let case = format!("case {case}: {overrun:?}, {steps:?}");
+        for ((task, counts), ((rate, phase), starts)) in report.tasks.iter().zip(rates.iter().zip(&starts)) {
+            let own: Vec<_> = records.iter().filter(|record| record.task == *task).collect();
+            let given_up = report.given_up.iter().filter(|(of, _)| of == task);
+            let given_up: u64 = given_up.map(|(_, given_up)| given_up.count).sum();
+            let skipped: u64 = own.iter().map(|record| record.skipped()).sum();
+            assert_eq!((counts.ran, counts.skipped), (own.len() as u64, skipped + given_up), "{case}");
+            for record in own {
+                let position = (record.release - *phase).nanos();
+                assert_eq!(rate.offset(rate.ticks_before(position)), position, "{case}: on its grid");
+                assert!(record.lateness >= Span::ZERO && record.run() == RUN, "{case}");
+            }
+            // Each step may put a release off by up to a period.
+            let longest = Span::from_nanos(rate.period().nanos() * 5);
+            let starts = starts.lock().unwrap();
+            assert!(starts.windows(2).all(|pair| pair[1] - pair[0] <= longest), "{case}: task {task}: {starts:?}");
+            let last = starts.last().map(|last| *last - Instant::ZERO);
+            assert!(last.is_some_and(|last| last + longest >= Span::from_millis(900)), "{case}: task {task}: {last:?}");
+        }
+    }
+}

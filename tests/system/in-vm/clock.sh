@@ -77,6 +77,16 @@ same "  it is in the journal, once for each worker" "spinning wall" \
     "$(entries "MESSAGE_ID=$CLOCK_STEPPED" | jq -r 'select(.HERTZD_STEP_NS | tonumber / 1e9 | round == -3600) | .HERTZD_WORKER' | sort | xargs)"
 has "    with a message that says it all" "$(messages "MESSAGE_ID=$CLOCK_STEPPED" HERTZD_WORKER=wall)" "worker wall: its clock, realtime, was stepped back by 3600 s; its tasks continue"
 
+cat >>$CONFIG <<'END'
+[task.joined]
+kind = "load"
+worker = "wall"
+rate = 10
+END
+check "a reload adds a task" systemctl reload hertzd
+check "  which ticks" soon 30 ticked joined 20
+check "  beside the others" goes_on fast
+
 for _ in $(seq 8); do put -20; sleep 0.3; done
 check "after eight steps back by 20 s, half of them in the spin tail, it goes on" goes_on awake
 at_most "  without spinning for longer than its tail" "$(snapshot '.workers[] | select(.worker == "spinning") | .spin_share')" 0.55
