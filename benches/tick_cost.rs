@@ -171,6 +171,7 @@ fn main() {
         response: Span::ZERO,
         missed: 0,
         stepped: Span::ZERO,
+        jumped: Span::ZERO,
         dropped: 0,
         task: 0,
         overrun: false,

@@ -35,6 +35,7 @@ const RECORD: TickRecord = TickRecord {
     response: Span::ZERO,
     missed: 0,
     stepped: Span::ZERO,
+    jumped: Span::ZERO,
     dropped: 0,
     task: 0,
     overrun: false,

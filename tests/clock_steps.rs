@@ -238,7 +238,10 @@ fn a_step_forward_is_debt_of_which_each_policy_keeps_its_share() {
         assert_eq!(ran.records.iter().filter(|record| record.lateness > Span::ZERO).count() as u64, late, "{case}");
         assert!(ran.longest_gap() <= MILLISECOND, "{case}");
         let reporter = ran.records.iter().find(|record| record.missed > 0).unwrap();
-        assert_eq!((reporter.stepped, reporter.missed), (HOUR, counts.skipped), "{case}");
+        // The release at 51 ms was 0.6 ms away.
+        let jumped = HOUR - Span::from_micros(600);
+        assert_eq!((reporter.jumped, reporter.missed), (jumped, counts.skipped), "{case}");
+        assert_eq!(ran.records.iter().map(|record| record.jumped).max(), Some(jumped), "{case}");
     }
     let ran = run(Overrun::Delay, &[(Span::from_micros(50_400), HOUR)], Tail::Off, RUN, Span::from_millis(150));
     check(&ran, Overrun::Delay, RUN, "delay");
@@ -272,6 +275,20 @@ fn the_drawing_of_a_step_holds() {
     assert_eq!(ticks(micros(2_600), Span::from_millis(9)), [&before[..], &after].concat());
     let after = [(4, 3_800, 1_000), (5, 4_800, 2_000), (6, 5_800, 3_000)];
     assert_eq!(ticks(-micros(2_800), Span::from_millis(7)), [&before[..], &after].concat());
+}
+
+#[test]
+fn a_step_that_makes_no_release_late_is_blamed_for_none() {
+    for by in [Span::from_micros(400), -Span::from_micros(400), -HOUR] {
+        for overrun in POLICIES {
+            let ran = run(overrun, &[(Span::from_micros(50_400), by)], Tail::Off, RUN, Span::from_millis(200));
+            assert!(ran.records.iter().all(|record| record.jumped == Span::ZERO), "{overrun:?} {by}");
+            assert_eq!(ran.records[51].stepped, by, "{overrun:?}");
+        }
+    }
+    // Under `delay` the distance between two starts is kept, so no release is late.
+    let ran = run(Overrun::Delay, &[(Span::from_micros(50_400), HOUR)], Tail::Off, RUN, Span::from_millis(200));
+    assert!(ran.records.iter().all(|record| record.jumped == Span::ZERO && record.lateness == Span::ZERO));
 }
 
 #[test]

@@ -105,6 +105,8 @@ pub struct TickRecord {
     pub missed: u64,
     /// The largest step of the clock that releases lie on since the task's previous tick; zero: there was none.
     pub stepped: Span,
+    /// How late such steps made this release, or the oldest that was given up before it.
+    pub jumped: Span,
     /// Releases given up when this tick had finished.
     pub dropped: u64,
     /// Number of the task, unique in the process, also over reloads.
@@ -212,6 +214,7 @@ mod tests {
             response: Span::from_nanos(50),
             missed: 1,
             stepped: Span::ZERO,
+            jumped: Span::ZERO,
             dropped: 2,
             task: 0,
             overrun: false,

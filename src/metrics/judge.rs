@@ -52,7 +52,7 @@ impl Threads {
         let deadline = if record.overrun { terms.deadline } else { terms.period };
         let delays = |from| {
             let mut parts = Parts::default();
-            parts.add(Cause::Stalled, None, record.stepped.min(record.started() - from));
+            parts.add(Cause::Stalled, None, record.jumped.min(record.started() - from));
             self.delays(worker, record.task, (position, false), from, record.started(), &mut parts);
             parts
         };
@@ -97,7 +97,7 @@ impl Threads {
             return Verdict::plain(Cause::Disabled, count);
         }
         let mut parts = Parts::default();
-        parts.add(Cause::Stalled, None, given_up.stepped.min(given_up.oldest));
+        parts.add(Cause::Stalled, None, given_up.jumped.min(given_up.oldest));
         let last = self.by_worker.get(&worker).and_then(|thread| thread.timeline.len().checked_sub(1));
         if let Some(last) = last {
             let from = given_up.at - given_up.oldest;

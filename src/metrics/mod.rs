@@ -374,6 +374,7 @@ const RECORD: TickRecord = TickRecord {
     response: Span::ZERO,
     missed: 0,
     stepped: Span::ZERO,
+    jumped: Span::ZERO,
     dropped: 0,
     task: 0,
     overrun: true,
@@ -399,7 +400,7 @@ mod tests {
         metrics.take(&record, &mut NoAccuser);
         metrics.take_given_up(
             0,
-            GivenUp { task: 0, count: 4, oldest: response, at: Instant::ZERO, stepped: Span::ZERO, disabled: true },
+            GivenUp { task: 0, count: 4, oldest: response, at: Instant::ZERO, jumped: Span::ZERO, disabled: true },
         );
         // Two more records did not come in: an overrun each, with three skipped releases in all.
         metrics.take_counts(0, &Counts { ran: 3, skipped: 9, overruns: 3, ..Counts::default() });
@@ -419,8 +420,8 @@ mod tests {
     fn what_a_step_of_the_clock_took_past_the_end_was_stalled() {
         let mut metrics = Metrics::default();
         metrics.add_task(0, TaskFacts::at(Rate::new(1_000, 1).unwrap()));
-        let (oldest, stepped) = (Span::from_seconds(3_600), Span::from_seconds(3_600));
-        metrics.take_given_up(0, GivenUp { task: 0, count: 700, oldest, at: Instant::ZERO, stepped, disabled: false });
+        let (oldest, jumped) = (Span::from_seconds(3_600), Span::from_seconds(3_600));
+        metrics.take_given_up(0, GivenUp { task: 0, count: 700, oldest, at: Instant::ZERO, jumped, disabled: false });
         assert_eq!(metrics.snapshot(0).causes, BTreeMap::from([("stalled", 700)]));
     }
 }

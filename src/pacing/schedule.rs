@@ -23,6 +23,8 @@ pub struct Due {
     pub missed: u64,
     /// The largest step of the clock since the task's previous tick; zero: there was none.
     pub stepped: Span,
+    /// How late steps of the clock made this release, or the oldest that was given up since the previous tick.
+    pub jumped: Span,
     /// Credit when the task's previous tick finished; negative for debt.
     pub credit: Span,
 }
@@ -49,8 +51,8 @@ pub struct GivenUp {
     pub oldest: Span,
     /// When they were given up.
     pub at: Instant,
-    /// The largest step of the clock since the task's previous tick; zero: there was none.
-    pub stepped: Span,
+    /// How late steps of the clock made the oldest of them.
+    pub jumped: Span,
     /// The task was ended before, so they were not late.
     pub disabled: bool,
 }
@@ -63,6 +65,7 @@ struct Entry {
     skipped: u64,  // by the previous tick
     missed: u64,   // since, and not yet reported
     stepped: Span, // since: the largest step of the clock
+    jumped: Span,  // how late such steps have made the next release
     disabled: bool,
 }
 
@@ -100,8 +103,9 @@ impl Schedule {
 
     /// Adds a task after the others.
     pub fn add(&mut self, account: Account, deadline: Span) {
-        let (credit, stepped) = (Span::ZERO, Span::ZERO);
-        self.push(Entry { account, deadline, credit, skipped: 0, missed: 0, stepped, disabled: false });
+        let none = Span::ZERO;
+        let (credit, stepped, jumped) = (none, none, none);
+        self.push(Entry { account, deadline, credit, skipped: 0, missed: 0, stepped, jumped, disabled: false });
     }
 
     /// Adds the task at `position` of another schedule after the others. Its phase, index and counts continue. Not while one
@@ -135,7 +139,10 @@ impl Schedule {
         for task in 0..self.entries.len() {
             let entry = &mut self.entries[task];
             entry.missed += if entry.disabled { entry.account.close(before) } else { entry.account.admit(before) };
+            let late = |account: &Account, now| account.next().map_or(Span::ZERO, |(_, release)| now - release);
+            let late_before = late(&entry.account, before).max(Span::ZERO);
             entry.account.step(by, now);
+            entry.jumped += (late(&entry.account, now) - late_before).max(Span::ZERO);
             if by.nanos().unsigned_abs() > entry.stepped.nanos().unsigned_abs() {
                 entry.stepped = by;
             }
@@ -178,8 +185,8 @@ impl Schedule {
                 continue;
             }
             let skipped = entry.skipped + entry.missed;
-            let Entry { missed, stepped, credit, .. } = *entry;
-            return Next::Run(Due { task, n, release, skipped, missed, stepped, credit });
+            let Entry { missed, stepped, jumped, credit, .. } = *entry;
+            return Next::Run(Due { task, n, release, skipped, missed, stepped, jumped, credit });
         }
         match self.waiting.peek() {
             Some(&Reverse((release, _))) => Next::Rest(release),
@@ -197,7 +204,7 @@ impl Schedule {
         let settled = entry.account.settle(started, finished);
         entry.credit = settled.credit;
         entry.skipped = settled.skipped;
-        (entry.missed, entry.stepped) = (0, Span::ZERO);
+        (entry.missed, entry.stepped, entry.jumped) = (0, Span::ZERO, Span::ZERO);
         if let Some((_, release)) = entry.account.next() {
             self.waiting.push(Reverse((release, task)));
         }
@@ -209,7 +216,7 @@ impl Schedule {
     pub fn disable(&mut self, task: usize, started: Instant, finished: Instant) -> Settled {
         let entry = &mut self.entries[task];
         let settled = entry.account.settle(started, finished);
-        (entry.missed, entry.stepped) = (0, Span::ZERO);
+        (entry.missed, entry.stepped, entry.jumped) = (0, Span::ZERO, Span::ZERO);
         entry.disabled = true;
         if entry.account.next().is_some() {
             self.idle_until = self.idle_until.max(Some(entry.account.end()));
@@ -227,8 +234,8 @@ impl Schedule {
             let count = entry.missed + entry.account.close(now);
             if count > 0 {
                 let oldest = now - entry.account.oldest_of_last(count);
-                let (stepped, disabled) = (entry.stepped, entry.disabled);
-                given_up(GivenUp { task, count, oldest, at: now, stepped, disabled });
+                let (jumped, disabled) = (entry.jumped, entry.disabled);
+                given_up(GivenUp { task, count, oldest, at: now, jumped, disabled });
             }
             entry.missed = 0;
         }
@@ -307,7 +314,7 @@ mod tests {
                 count: 5,
                 oldest: Span::from_millis(2_000),
                 at: at(2_000),
-                stepped: Span::ZERO,
+                jumped: Span::ZERO,
                 disabled: false
             }]
         );

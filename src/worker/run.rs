@@ -127,7 +127,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
     }
 
     fn tick(&mut self, due: Due) {
-        let Due { task, n, release, skipped, missed, stepped, credit } = due;
+        let Due { task, n, release, skipped, missed, stepped, jumped, credit } = due;
         let set = &mut *self.set;
         let Some(slot) = set.slots[task].as_deref_mut() else { unreachable!("a set that runs has all its slots") };
         slot.values.fill(f64::NAN);
@@ -186,6 +186,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             response,
             missed,
             stepped,
+            jumped,
             dropped: settled.skipped,
             task: slot.id,
             overrun,

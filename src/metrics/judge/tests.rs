@@ -273,7 +273,7 @@ fn what_is_given_up_at_the_end_has_the_cause_of_what_held_it_up() {
         count: 3,
         oldest: micros(oldest),
         at: at(5_000),
-        stepped: Span::ZERO,
+        jumped: Span::ZERO,
         disabled,
     };
     let mut scene = Scene::new();
@@ -290,10 +290,25 @@ fn what_a_step_of_the_clock_jumped_over_was_stalled() {
     scene.judge(&TickRecord { overrun: false, ..after_sleep(0, 0, tick(0, 0, 0, 900)) });
     let hour = Span::from_seconds(3_600);
     let landed = 3_600_000_000;
-    let record = TickRecord { missed: 3_599_998, stepped: hour, ..tick(0, landed, landed + 1_400, landed + 1_700) };
+    let record = TickRecord {
+        missed: 3_599_998,
+        stepped: hour,
+        jumped: hour,
+        ..tick(0, landed, landed + 1_400, landed + 1_700)
+    };
     let verdicts = scene.judge(&seen(300, 300, 0, after_sleep(landed, landed + 1_400, record)));
     let causes = verdicts.iter().map(|verdict| (verdict.cause, verdict.count)).collect::<Vec<_>>();
     assert_eq!(causes, [(Cause::Stalled, 3_599_998), (Cause::Stalled, 1)]);
+}
+
+#[test]
+fn a_step_that_was_absorbed_is_blamed_for_nothing() {
+    let mut scene = Scene::new();
+    scene.judge(&TickRecord { overrun: false, ..after_sleep(0, 0, tick(0, 0, 0, 900)) });
+    // The clock went forward by a second while the release was far away; the wake-up was late for another reason.
+    let stepped = Span::from_seconds(1);
+    let record = TickRecord { stepped, ..tick(0, 9_000_000, 9_001_400, 9_001_700) };
+    assert_ne!(scene.overrun(&seen(300, 300, 0, after_sleep(9_000_000, 9_001_390, record))).0, Cause::Stalled);
 }
 
 #[test]
