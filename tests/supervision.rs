@@ -175,15 +175,15 @@ fn the_workers_that_used_the_cpu_are_demoted_and_not_one_that_waits() {
     }
 }
 
-/// A panic cannot be asked for in a helper thread; a system call that never fails, and does, makes it panic.
+/// A panic of its own cannot be asked for in such a thread; a system call that never fails, and does, makes it panic.
 #[test]
-fn the_death_of_a_helper_thread_ends_the_run_at_once() {
+fn the_death_of_a_thread_ends_the_run_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("failing_calls.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/failing_calls.c");
     let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
     assert!(built.unwrap().success());
-    for thread in ["hertzd-metrics", "hertzd-recorder", "hertzd-status", "hertzd-files", "hertzd-signals"] {
+    for thread in ["hertzd-metrics", "hertzd-recorder", "hertzd-status", "hertzd-files", "hertzd-signals", "hz-well"] {
         let (fails, socket) = (folder.path().join("fails"), folder.path().join("status.sock"));
         let mut command = Command::new(HERTZD);
         command.env("LD_PRELOAD", &library).env("FAILING_THREAD", &fails);

@@ -28,7 +28,7 @@ use crate::channels::TickSender;
 use crate::config::{Scheduling, TakeEvidence};
 use crate::pacing::{Sleeps, Tail};
 use crate::sys::clock::{KernelClock, thread_cpu_time};
-use crate::sys::thread::{self, Bandwidth, ThreadId};
+use crate::sys::thread::{self, Bandwidth, ThreadId, helper};
 use crate::time::Span;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use evidence::ThreadEvidence;
@@ -36,7 +36,7 @@ use orders::{Order, Orders};
 use run::Exchange;
 use std::io;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
 /// How many panics can wait for the metrics thread.
 const PANICS: usize = 64;
@@ -107,7 +107,7 @@ impl Worker {
         let exchange = Exchange { incoming: take_set, outgoing: give_back };
         let control = Arc::new(Control::default());
         // The kernel keeps 15 bytes of a thread's name.
-        let name = format!("hz-{}", assignment.name).chars().take(15).collect();
+        let name: String = format!("hz-{}", assignment.name).chars().take(15).collect();
         let shared = control.clone();
         let body = move || {
             let Assignment { cpus, scheduling, evidence, tail, ticks, .. } = assignment;
@@ -133,7 +133,7 @@ impl Worker {
             let (report, _ticks, tasks) = runner.run();
             let _ = finish.send(Finished { report, cpu: thread_cpu_time() - before, _tasks: tasks });
         };
-        let thread = Builder::new().name(name).spawn(body)?;
+        let thread = helper::spawn(&name, body)?;
         let (id, panics) = born.recv().map_err(|_| io::Error::other("the worker's thread ended at once"))?;
         let orders = Some(Orders::to(thread.thread().clone(), order));
         Ok((Self { control, thread, id, granted, orders, started: false, incoming, outgoing, finished }, panics))

@@ -1,4 +1,4 @@
-//! Helper threads, which run beside the workers: each has a name, and a panic that ends it is reported with its text.
+//! Threads with a name, whose death by a panic is reported with its text: workers, and the helpers beside them.
 //!
 //! Reads no clock. Spawning may block and allocate; a panic allocates.
 
@@ -10,35 +10,35 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, Once};
 use std::thread::{Builder, JoinHandle};
 
-/// A helper thread that a panic has ended.
+/// A thread that a panic has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Death {
     /// Its name.
-    pub(crate) thread: &'static str,
+    pub(crate) thread: String,
     /// The message of the panic and where in the source it happened, on one line.
     pub(crate) text: String,
 }
 
-/// Of all helper threads of this process: some belong to tasks, which know no daemon.
+/// Of all such threads of this process: some belong to tasks, which know no daemon.
 static DEATHS: LazyLock<(Sender<Death>, Receiver<Death>)> = LazyLock::new(unbounded);
 
-/// Spawns a helper thread. If `body` panics, the thread's [`Death`] is sent to [`deaths`].
+/// Spawns a thread. If `body` panics, the thread's [`Death`] is sent to [`deaths`].
 ///
 /// # Errors
 /// The system's reason why there is no thread.
-pub(crate) fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    let deaths = DEATHS.0.clone();
+pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let (deaths, thread) = (DEATHS.0.clone(), name.to_owned());
     let body = move || {
         capture();
         if let Err(text) = caught(body) {
             // The receiver lives as long as the process.
-            let _ = deaths.send(Death { thread: name, text });
+            let _ = deaths.send(Death { thread, text });
         }
     };
     Builder::new().name(name.into()).spawn(body)
 }
 
-/// Where the deaths of all helper threads of this process arrive.
+/// Where the deaths of all these threads of this process arrive.
 pub(crate) fn deaths() -> Receiver<Death> {
     DEATHS.1.clone()
 }
