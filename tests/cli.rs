@@ -5,6 +5,7 @@ mod program;
 use program::{HERTZD, run};
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 const TASK: &str = "[task.a]\nkind = \"load\"\nrate = 100\n";
@@ -92,6 +93,11 @@ fn a_dash_reads_the_configuration_from_standard_input() {
     }
 }
 
+/// Whether the daemon at this socket reports its status, well or not.
+fn answers(socket: &Path) -> bool {
+    matches!(hertzd(&["status", "--socket", socket.to_str().unwrap()]).status.code(), Some(0 | 1))
+}
+
 #[test]
 fn standard_input_is_not_read_again_by_a_reload() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,7 +108,7 @@ fn standard_input_is_not_read_again_by_a_reload() {
     shell.args(["-c", "exec \"$0\" run - --status-socket \"$2\" <\"$1\"", HERTZD]).args([&path, &socket]);
     let mut running = program::start(folder, shell);
     running.wait_until_granted();
-    running.wait_for("it has ticked", |_| hertzd(&["status", "--socket", socket.to_str().unwrap()]).status.success());
+    running.wait_for("it answers", |_| answers(&socket));
     let output = hertzd(&["reload", "--socket", socket.to_str().unwrap()]);
     let text = stderr(&output);
     assert!(output.status.code() == Some(78) && text.contains("cannot be read again"), "{text}");
@@ -130,7 +136,7 @@ fn stop_says_how_and_stops_nothing() {
     let socket = folder.path().join("status.sock");
     let mut running = run(TASK, &["--status-socket", socket.to_str().unwrap()]);
     running.wait_until_granted();
-    running.wait_for("it answers", |_| socket.exists());
+    running.wait_for("it answers", |_| answers(&socket));
     let output = hertzd(&["stop", "--socket", socket.to_str().unwrap()]);
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(64), "{text}");
@@ -147,7 +153,11 @@ fn the_progress_line_stays_within_the_terminal() {
     let path = folder.path().join("my.toml");
     fs::write(&path, TASK).unwrap();
     let line = format!("stty cols 30; {HERTZD} run --log-level error --for 900ms {}", path.display());
-    let output = Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+    let output = Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output();
+    let Ok(output) = output else {
+        println!("skipped: there is no script (util-linux) here");
+        return;
+    };
     let shown = stdout(&output);
     // Each is drawn over the one before, which is cleared first.
     let drawn: Vec<_> = shown.split("\r\x1b[K").map(|part| part.lines().next().unwrap_or_default()).collect();
