@@ -1,0 +1,166 @@
+//! What `hertzd status` says of a real daemon: each fault shows while it lasts, with its reason, and as exit code 1.
+
+mod program;
+
+use hertzd::internals::pause;
+use hertzd::time::Span;
+use program::{HERE, HERTZD, Running, count, run_in, task};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Needs no privilege, so that nothing else is wrong.
+const WORKER: &str = "[worker.main]\npolicy = \"other\"\n";
+
+fn status(socket: &Path, args: &[&str]) -> Output {
+    Command::new(HERTZD).arg("status").args(args).arg("--socket").arg(socket).output().unwrap()
+}
+
+/// A daemon with this configuration, whose socket is `s` in its folder.
+fn daemon(config: &str) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("value"), "1\n").unwrap();
+    let socket = folder.path().join("s");
+    run_in(folder, Command::new(HERTZD), config, &["--status-socket", socket.to_str().unwrap()])
+}
+
+/// Waits for a snapshot that `is_wanted`; its counts add up, and the exit code is the one of `well`.
+fn snapshot_with(running: &mut Running, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+    let mut found = Value::Null;
+    running.wait_for(what, |running| {
+        let output = status(&running.folder().join("s"), &["--json"]);
+        let Ok(snapshot) = serde_json::from_slice::<Value>(&output.stdout) else { return false };
+        for task in snapshot["tasks"].as_array().unwrap() {
+            let sum: u64 = ["met", "missed", "pending"].iter().map(|key| count(task, key)).sum();
+            assert_eq!(sum, count(task, "due"), "{task}");
+            let causes: u64 = task["causes"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+            assert_eq!(causes, count(task, "missed"), "{task}");
+        }
+        assert_eq!(output.status.code(), Some(i32::from(snapshot["well"] == false)), "{snapshot}");
+        assert_eq!(snapshot["reason"].is_string(), snapshot["well"] == false, "{snapshot}");
+        found = snapshot;
+        is_wanted(&found)
+    });
+    found
+}
+
+fn reason(snapshot: &Value) -> &str {
+    snapshot["reason"].as_str().unwrap_or_default()
+}
+
+/// Runs `config` until status gives `wanted` as a reason; how the task `name` is then.
+fn unwell(config: &str, wanted: &str, name: &str) -> Value {
+    let mut running = daemon(&format!("{WORKER}{config}"));
+    let snapshot = snapshot_with(&mut running, wanted, |snapshot| reason(snapshot).contains(wanted));
+    let output = status(&running.folder().join("s"), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("not well: "), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    task(&snapshot, name).clone()
+}
+
+#[test]
+fn a_daemon_that_is_well_is_said_to_be() {
+    let mut running = daemon(&format!("{WORKER}[task.steady]\nkind = \"load\"\nrate = 10\nmax-missed = \"100%\"\n"));
+    let snapshot = snapshot_with(&mut running, "it has ticked", |snapshot| {
+        snapshot["daemon"]["ready"] == true && snapshot["well"] == true
+    });
+    assert_eq!(task(&snapshot, "steady")["state"], "ticking");
+    let output = status(&running.folder().join("s"), &[]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout.starts_with(b"well: 1 task on main other; missed "), "{output:?}");
+}
+
+#[test]
+fn a_tick_that_does_not_return_shows_with_all_that_it_misses() {
+    let config = "[task.hanging]\nkind = \"load\"\nrate = 100\nfault = \"hang\"\nfault-every = 20\n\
+                  [task.other]\nkind = \"load\"\nrate = 100\n";
+    let mut running = daemon(&format!("{WORKER}{config}"));
+    let snapshot = snapshot_with(&mut running, "it is stalled", |snapshot| {
+        let reason = reason(snapshot);
+        reason.starts_with("worker main is stalled: tick ") && reason.contains(" of task hanging has not returned for ")
+    });
+    for (name, hangs) in [("hanging", true), ("other", false)] {
+        let task = task(&snapshot, name);
+        assert_eq!((&task["state"], task["stalled_tick"].is_u64()), (&"stalled".into(), hangs), "{task}");
+        assert!(task["state_since_ns"].as_i64() > Some(0), "{task}");
+        assert!(count(task, "missed") > 0, "{task}");
+    }
+    let before = count(task(&snapshot, "hanging"), "missed");
+    snapshot_with(&mut running, "more is missed", |now| count(task(now, "hanging"), "missed") > before);
+}
+
+#[test]
+fn a_task_that_fails_waits_or_was_disabled_shows_with_the_reason() {
+    let panics = "[task.a]\nkind = \"load\"\nrate = 100\nfault = \"panic\"\nfault-every = 5\n";
+    let disabled = unwell(panics, "task a is disabled: a tick panicked", "a");
+    assert_eq!(disabled["state"], "disabled");
+    let fails = "[task.a]\nkind = \"load\"\nrate = 100\nfault = \"error\"\nfault-every = 1\n";
+    let failing = unwell(fails, "task a has been failing for ", "a");
+    assert_eq!(failing["state"], "failing");
+    assert!(count(&failing["last_10s"], "errors") > 0 && failing["state_since_ns"].is_i64(), "{failing}");
+}
+
+#[test]
+fn a_file_that_was_removed_shows_until_it_is_back() {
+    let config =
+        format!("{WORKER}[task.a]\nkind = \"sensor\"\nrate = 20\npath = \"{HERE}/value\"\nmax-missed = \"100%\"\n");
+    let mut running = daemon(&config);
+    snapshot_with(&mut running, "it is well", |snapshot| {
+        snapshot["well"] == true && snapshot["daemon"]["ready"] == true
+    });
+    let value = running.folder().join("value");
+    fs::remove_file(&value).unwrap();
+    let gone = snapshot_with(&mut running, "the file is missed", |snapshot| snapshot["well"] == false);
+    let state = task(&gone, "a")["state"].as_str();
+    assert!(matches!(state, Some("failing" | "waiting")) && reason(&gone).starts_with("task a has been "), "{gone}");
+    snapshot_with(&mut running, "it waits", |snapshot| reason(snapshot).contains("waiting for its device"));
+    fs::write(&value, "2\n").unwrap();
+    snapshot_with(&mut running, "it is well again", |snapshot| snapshot["well"] == true);
+}
+
+#[test]
+fn more_missed_releases_than_max_missed_are_a_reason() {
+    let config = "[task.fast]\nkind = \"load\"\nrate = 100\nmax-missed = \"10%\"\n\
+                  [task.slow]\nkind = \"load\"\nrate = 2\nrun = \"200ms\"\n";
+    let fast = unwell(config, "task fast missed ", "fast");
+    assert!(count(&fast["last_10s"], "missed") > 0 && fast["last_cause"].is_string(), "{fast}");
+    assert_eq!(fast["max_missed"], 0.1);
+}
+
+#[test]
+fn a_policy_that_was_not_granted_is_a_reason() {
+    let mut running = daemon("[worker.main]\npriority = 7\n[task.a]\nkind = \"load\"\nrate = 10\n");
+    let snapshot = snapshot_with(&mut running, "it runs", |snapshot| snapshot["daemon"]["ready"] == true);
+    let worker = &snapshot["workers"][0];
+    assert_eq!((&worker["asked"]["policy"], &worker["asked"]["priority"]), (&"fifo".into(), &7.into()));
+    let granted = worker["granted"]["policy"] == "fifo";
+    assert_eq!(reason(&snapshot).contains("instead of fifo 7"), !granted, "{snapshot}");
+}
+
+#[test]
+fn no_answer_is_exit_code_69_and_says_what_was_tried() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let said = |socket: &Path| {
+        let output = status(socket, &[]);
+        assert_eq!(output.status.code(), Some(69), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let none = said(&socket);
+    assert!(none.contains(socket.to_str().unwrap()) && none.contains("hertzd run --status-socket"), "{none}");
+    let _silent = UnixListener::bind(&socket).unwrap();
+    let silent = said(&socket);
+    assert!(silent.contains(&format!("process {} listens there and does not answer", std::process::id())), "{silent}");
+
+    let mut running = daemon(&format!("{WORKER}[task.a]\nkind = \"load\"\nrate = 10\n"));
+    snapshot_with(&mut running, "it runs", |snapshot| snapshot["daemon"]["ready"] == true);
+    running.signal("STOP");
+    let stopped = said(&running.folder().join("s"));
+    assert!(stopped.contains(&format!("process {}", running.pid())) && stopped.contains("SIGSTOP"), "{stopped}");
+    running.signal("CONT");
+    pause(Span::from_millis(1));
+}
