@@ -53,7 +53,8 @@ const fn of(cause: Cause) -> Advice {
         Cause::PageFault => (
             "the tick waited for pages of memory.",
             "`memory_locked` in the summary is false, or the task touches memory for the first time in a tick.",
-            "let hertzd lock its memory (`LimitMEMLOCK=infinity`), and touch buffers before the first tick.",
+            "let hertzd lock its memory (`LimitMEMLOCK=infinity`), touch buffers before the first tick, and allocate nothing \
+             in a tick.",
         ),
         Cause::Waited => (
             "the tick slept: for a device, a lock, a timer or another process.",
@@ -64,13 +65,15 @@ const fn of(cause: Cause) -> Advice {
             "the machine or the process stood still, or a clock was set: suspend, a stop signal, the cgroup freezer, a pause \
              of the virtual machine, a step of the clock.",
             "`journalctl -k`, and the log of whatever sets the time, for the same second.",
-            "keep suspend and freezers away, and let clocks be slewed; the policy `overrun` decides what is made up for.",
+            "find out who stopped it; set `clock = \"monotonic\"` where the time of day does not matter. `overrun` decides \
+             how much is made up for afterwards.",
         ),
         Cause::Throttled => (
             "the processor time that the kernel grants real-time threads was used up (by default 950 ms of each second, or \
              the runtime of `policy = \"deadline\"`).",
             "`journalctl -k -g throttling`, and cpu_share of the workers on that CPU.",
-            "use less of the CPU: shorter tasks, lower rates, less `spin`; or raise /proc/sys/kernel/sched_rt_runtime_us.",
+            "use less of the CPU: shorter tasks, lower rates, a smaller `spin-cpu-max`; or raise \
+             /proc/sys/kernel/sched_rt_runtime_us.",
         ),
         Cause::Disabled => (
             "the task had been ended; its releases go on being due.",
@@ -79,7 +82,8 @@ const fn of(cause: Cause) -> Advice {
         ),
         Cause::Unknown => (
             "hertzd has no evidence, or the evidence fits more than one cause.",
-            "set `evidence = \"tick\"` on the worker; see whether records were dropped.",
+            "set `evidence = \"tick\"` on the worker, which tells apart the ticks that share a wake-up; see whether records \
+             were dropped.",
             "nothing, before the cause is known.",
         ),
     };

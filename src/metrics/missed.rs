@@ -88,7 +88,7 @@ impl Misses {
     pub(super) fn note(&mut self, record: &TickRecord, first: Instant, oldest: Span) {
         let quiet = self.missed.count() == 0;
         let begun = self.begun.filter(|begun| !quiet || first - *begun < BEFORE);
-        if begun.is_none() {
+        if quiet && begun.is_none() {
             self.missed.due = 0;
         }
         self.begun = begun.or(Some(first));
