@@ -140,7 +140,7 @@ fn the_causes_are_those_of_the_source() {
     };
     let head = "| cause | meaning | how to make sure | what to change |\n| --- | --- | --- | --- |\n";
     assert_generated(
-        "docs/summary.md",
+        "docs/causes.md",
         &[("causes".into(), advice().map(row).fold(head.into(), |all, row| all + &row))],
     );
 }

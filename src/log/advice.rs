@@ -1,4 +1,4 @@
-//! What each cause means, how to make sure, and what to change: for the message catalog and docs/summary.md, which tests
+//! What each cause means, how to make sure, and what to change: for the message catalog and docs/causes.md, which tests
 //! compare with this table and rewrite with `UPDATE_DOCS=1`. Constants only.
 
 use crate::metrics::Cause;
