@@ -126,7 +126,7 @@ fn a_file_that_was_removed_shows_until_it_is_back() {
 fn more_missed_releases_than_max_missed_are_a_reason() {
     let config = "[task.fast]\nkind = \"load\"\nrate = 100\nmax-missed = \"10%\"\n\
                   [task.slow]\nkind = \"load\"\nrate = 2\nrun = \"200ms\"\n";
-    let fast = unwell(config, "task fast missed ", "fast");
+    let fast = unwell(config, " releases in the last 10 s (latest cause: ", "fast");
     assert!(count(&fast["last_10s"], "missed") > 0 && fast["last_cause"].is_string(), "{fast}");
     assert_eq!(fast["max_missed"], 0.1);
 }
