@@ -5,11 +5,11 @@
 //! Repetitions alternate between the sizes, so that other load on the machine affects all of them alike. The ratio to one
 //! task is then meaningful even where the nanoseconds are not.
 
-use hertzd::channels::{TickRecord, TickSink};
+use hertzd::channels::{EvidenceSource, TickRecord, TickSink};
 use hertzd::config::OnError;
 use hertzd::internals::KernelClock;
 use hertzd::internals::SimClock;
-use hertzd::internals::{Control, Runner, Slot, TaskSet};
+use hertzd::internals::{Control, Runner, Slot, TaskSet, ThreadEvidence};
 use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
 use hertzd::task::{Task, Tick, TickError};
 use hertzd::time::{Clock, Instant, Span};
@@ -124,6 +124,14 @@ fn main() {
     micro("reading the clock", repetitions, times, |_| {
         black_box(real.now());
     });
+    let mut evidence = ThreadEvidence::of_this_thread();
+    micro("evidence: the mark before each sleep", repetitions, times / 10, |_| evidence.mark(Span::ZERO));
+    for (title, missed) in [("a tick, with evidence = \"tick\"", false), ("a tick in which something was missed", true)]
+    {
+        micro(&format!("evidence: {title}"), repetitions, times / 10, |_| {
+            black_box(evidence.take(Span::ZERO, false, missed));
+        });
+    }
     let rate = Rate::new(30_000, 1_001).unwrap();
     micro("Rate::offset, at 30000/1001 Hz", repetitions, times, |n| {
         black_box(rate.offset(u64::from(n) + (1 << 40)));

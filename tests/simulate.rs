@@ -1,11 +1,14 @@
 //! `hertzd simulate` end to end: the built binary, a configuration file, and the output.
 
+mod virtual_worker;
+
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
+use virtual_worker::SplitMix;
 
 /// A line of `--json`. Instants past 292 years need more than 64 bits; floating-point numbers would round them.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -49,6 +52,7 @@ struct TaskSummary {
     missed: u64,
     pending: u64,
     causes: BTreeMap<String, u64>,
+    blockers: BTreeMap<String, u64>,
     ran: u64,
     skipped: u64,
     overruns: u64,
@@ -311,6 +315,35 @@ fn each_sleep_uses_up_one_oversleep() {
 
 // ms           0.9        0.96                1.0
 // spin 100us   asked      woke - - spin - - - release     an oversleep of 60 us never reaches the task
+/// The counts of each summary are checked in `simulate`.
+#[test]
+fn the_causes_of_random_traces_add_up_to_what_was_missed() {
+    let mut random = SplitMix(8);
+    let mut blocked = 0;
+    for _ in 0..24 {
+        let spans = |random: &mut SplitMix, most: i64| {
+            let list = random.some_below(6, most).into_iter().map(|micros| format!("\"{micros}us\""));
+            list.collect::<Vec<_>>().join(", ")
+        };
+        let mut text = format!("[worker.main]\n[worker.main.simulate]\noversleep = [{}]\n", spans(&mut random, 5_000));
+        for task in 0..=random.below(3) {
+            let overrun =
+                ["drop", "keep-working", "catch-up", "credit", "delay"][usize::try_from(random.below(5)).unwrap()];
+            let rate = 20 + random.below(1_000);
+            text += &format!("[task.t{task}]\nkind = \"load\"\nrate = {rate}\noverrun = \"{overrun}\"\n");
+            text += &format!("[task.t{task}.simulate]\nrun = [{}]\n", spans(&mut random, 9_000));
+        }
+        let (_, summary) = simulate(&text, &["--for", "1s"]);
+        for task in &summary.tasks {
+            let by: u64 = task.blockers.values().sum();
+            assert_eq!(task.causes.get("blocked").copied().unwrap_or_default(), by, "{task:?}\n{text}");
+            assert!(!task.blockers.contains_key(&task.task), "{task:?}\n{text}");
+            blocked += by;
+        }
+    }
+    assert!(blocked > 0, "the traces have tasks in each other's way");
+}
+
 #[test]
 fn a_spin_tail_hides_the_oversleep() {
     // Least and greatest lateness after the first tick, which no sleep precedes.

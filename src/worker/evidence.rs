@@ -17,14 +17,15 @@ const SLEEP_COST: Span = Span::from_micros(10);
 
 /// The evidence of the thread that made it, which alone may call it.
 #[derive(Debug)]
-pub(super) struct ThreadEvidence {
+pub struct ThreadEvidence {
     counted: Usage,
     cpu: Span, // at the mark: exact after evidence, else as near as it is known
     run_queue: Option<RunQueue>,
 }
 
 impl ThreadEvidence {
-    pub(super) fn of_this_thread() -> Self {
+    /// The evidence of the calling thread, from now on. Opens a file.
+    pub fn of_this_thread() -> Self {
         Self { counted: usage::of_this_thread(), cpu: thread_cpu_time(), run_queue: RunQueue::of_this_thread() }
     }
 }

@@ -17,6 +17,7 @@ mod slot;
 
 pub use control::Control;
 pub(crate) use control::{Activity, Doing};
+pub use evidence::ThreadEvidence;
 pub(crate) use panic::Panic;
 pub use run::{Report, Runner};
 pub use set::TaskSet;
@@ -31,7 +32,6 @@ use crate::sys::clock::{KernelClock, thread_cpu_time};
 use crate::sys::thread::{self, Bandwidth, ThreadId, helper};
 use crate::time::Span;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use evidence::ThreadEvidence;
 use orders::{Order, Orders};
 use run::Exchange;
 use std::io;

@@ -1,0 +1,106 @@
+//! What evidence costs: the lateness of a 1 kHz task with `evidence = "off"`, `"wake"` and `"tick"`, in short runs that take
+//! turns, so that other load on the machine meets all of them alike; and the time to judge a record.
+//!
+//!     cargo bench --bench evidence
+
+use hertzd::config::{Config, Facts, Kinds};
+use hertzd::internals::{
+    Connections, Event, Host, KernelClock, Options, Output, PanicEvent, SimulateOptions, Summary, cpu_set_size,
+    run_daemon, simulate,
+};
+use hertzd::time::{Clock, Span};
+
+const MODES: [&str; 3] = ["off", "wake", "tick"];
+
+struct Quiet;
+
+impl Output for Quiet {
+    fn event(&mut self, _: &Event<'_>) {}
+    fn panicked(&mut self, _: &PanicEvent<'_>) {}
+    fn dropped(&mut self, _: &str, _: u64) {}
+}
+
+fn config(text: String) -> Config {
+    let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
+    Config::parse(text, "bench", &Kinds::builtin(), &facts).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// Runs a 1 kHz task for that long.
+fn run(evidence: &str, length: Span) -> Summary {
+    let cpu = Host::read().online_cpus.last().copied().unwrap_or_default();
+    let config = config(format!(
+        "[worker.main]\ncpu = {cpu}\npolicy = \"fifo\"\nspin = \"off\"\nevidence = \"{evidence}\"\n\
+         [task.control]\nkind = \"load\"\nrate = 1000\nrun = \"50us\"\n"
+    ));
+    let options = Options { length: Some(length), ..Options::default() };
+    let outcome = run_daemon(config, &options, Connections { output: Box::new(Quiet), ..Connections::default() });
+    outcome.unwrap_or_else(|failure| panic!("{failure}")).summary
+}
+
+fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> T {
+    values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    values[values.len() / 2]
+}
+
+#[expect(clippy::cast_precision_loss, reason = "three digits are printed")]
+fn paired(rounds: usize, length: Span) {
+    let mut found = MODES.map(|_| Vec::new());
+    for _ in 0..rounds {
+        for (found, mode) in found.iter_mut().zip(MODES) {
+            let summary = run(mode, length);
+            let (task, worker) = (&summary.tasks[0], &summary.workers[0]);
+            let (p50, p99) = (task.lateness_ns.p50 as f64, task.lateness_ns.p99 as f64);
+            found.push([p50, p99, task.missed as f64, 100.0 * worker.cpu_share]);
+        }
+    }
+    println!("a 1 kHz task, {rounds} runs of {length} of each, in turns; medians of the runs:");
+    for (index, mode) in MODES.iter().enumerate() {
+        let of = |part: usize| median(found[index].iter().map(|numbers| numbers[part]).collect());
+        let ratios = |part: usize| {
+            let pairs = found[index].iter().zip(&found[0]);
+            median(pairs.map(|(with, without)| with[part] / without[part].max(1.0)).collect())
+        };
+        println!(
+            "  {mode:<4}  late p50 {:.1} µs ({:.3} of off), p99 {:.1} µs ({:.3} of off), missed {}, {:.2} % of a CPU",
+            of(0) / 1e3,
+            ratios(0),
+            of(1) / 1e3,
+            ratios(1),
+            of(2),
+            of(3)
+        );
+    }
+}
+
+/// Nanoseconds for each tick of a simulation, the loop and the metrics together.
+fn simulated(run: &str, length: Span) -> f64 {
+    let config = config(format!(
+        "[worker.main]\n[task.a]\nkind = \"load\"\nrate = 1000\n[task.a.simulate]\nrun = [\"{run}\"]\n[task.b]\nkind = \
+         \"load\"\nrate = 1000\n[task.b.simulate]\nrun = [\"100us\"]\n"
+    ));
+    let clock = KernelClock::monotonic();
+    let begun = clock.now();
+    let mut ticks = 0_u32;
+    let options = SimulateOptions { length, first_tick: 0 };
+    let summary = simulate(&config, options, &mut |_| {
+        ticks += 1;
+        Ok(())
+    });
+    assert!(summary.is_ok_and(|summary| summary.tasks.iter().all(|task| task.met + task.missed == task.due)));
+    (clock.now() - begun).seconds() * 1e9 / f64::from(ticks)
+}
+
+fn main() {
+    // Without it this is `cargo test --benches`, a short run that only checks that it works.
+    let measure = std::env::args().any(|argument| argument == "--bench");
+    let (rounds, length, virtual_length) = match measure {
+        true => (12, Span::from_seconds(2), Span::from_seconds(200)),
+        false => (1, Span::from_millis(100), Span::from_seconds(1)),
+    };
+    println!("a tick of a simulation, with the loop, the metrics and the judge:");
+    for (title, run) in [("nothing is missed", "200us"), ("every tick misses something", "1500us")] {
+        let costs = (0..5).map(|_| simulated(run, virtual_length)).collect();
+        println!("  {:>8.1} ns  {title}", median(costs));
+    }
+    paired(rounds, length);
+}
