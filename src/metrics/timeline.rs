@@ -21,6 +21,8 @@ pub(super) struct Piece {
     pub(super) sleep: Option<(Instant, Instant)>,
     pub(super) started: Instant,
     pub(super) finished: Instant,
+    /// How long the thread was awake in it but not on the processor, if it has evidence of its own.
+    pub(super) off: Option<Span>,
     /// Why that sleep ended late, and why the tick did not start at once after it, as far as there is evidence.
     pub(super) late: Cause,
     pub(super) gap: Cause,
@@ -51,6 +53,7 @@ impl Timeline {
             sleep: record.oversleep.map(|oversleep| (woke - oversleep, woke)),
             started: record.started(),
             finished: record.finished(),
+            off: record.evidence.map(|evidence| (evidence.awake - evidence.cpu).max(Span::ZERO)),
             late: Cause::Unknown,
             gap: Cause::Unknown,
             stepped: record.stepped != Span::ZERO,
@@ -97,6 +100,27 @@ impl Timeline {
     pub(super) fn first_since(&self, since: Instant, position: usize) -> usize {
         let earlier = (0..position).rev().take_while(|&before| self.pieces[before].finished > since);
         earlier.last().unwrap_or(position)
+    }
+
+    /// The tick after the latest sleep before the one at `first`, whose evidence begins at `since`, and how long the thread
+    /// was off the processor in the ticks between them: `first` itself, unless ticks with evidence of their own came before it
+    /// in its wake-up and nothing is known of the sleep yet.
+    pub(super) fn wake_up_of(&self, first: usize, since: Instant) -> (usize, Span) {
+        let mut off = Span::ZERO;
+        if self.pieces[first].sleep.is_some_and(|(_, woke)| woke >= since) {
+            return (first, off);
+        }
+        for position in (0..first).rev() {
+            let piece = &self.pieces[position];
+            let Some(this) = piece.off else { break };
+            off += this;
+            match (piece.sleep, piece.late) {
+                (Some(_), Cause::Unknown) => return (position, off),
+                (Some(_), _) => break,
+                (None, _) => {}
+            }
+        }
+        (first, Span::ZERO)
     }
 
     /// By `at` it was known that the thread had waited `waited` for a processor since it began.

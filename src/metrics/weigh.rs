@@ -17,6 +17,9 @@ const STALLS: usize = 64;
 /// The loop takes less than this between two ticks.
 const OVERHEAD: Span = Span::from_micros(5);
 
+/// The processor time of a page fault that reads a disk, at most.
+const ASKING: Span = Span::from_micros(50);
+
 /// The threads of all workers, and what befell the process.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
@@ -110,9 +113,11 @@ impl Threads {
         let (started, finished, run) = (record.started(), record.finished(), record.run());
         let since = finished - evidence.awake;
         let first = timeline.first_since(since, position);
-        let sleep = timeline.piece(first).sleep.filter(|(_, woke)| *woke >= since);
-        let queue =
-            evidence.run_queue.map(|waited| waited - timeline.waited_by(sleep.map_or(since, |(asked, _)| asked)));
+        let (wake, earlier) = timeline.wake_up_of(first, since);
+        let sleep = timeline.piece(wake).sleep.filter(|(_, woke)| *woke >= since || wake < first);
+        let queue = evidence
+            .run_queue
+            .map(|waited| waited - earlier - timeline.waited_by(sleep.map_or(since, |(asked, _)| asked)));
         let off = (evidence.awake - evidence.cpu).max(Span::ZERO);
         let waited_for_something = evidence.voluntary > 0;
 
@@ -161,7 +166,10 @@ impl Threads {
             false => Cause::Unknown,
         };
         let others = (evidence.awake - run - gap).max(Span::ZERO);
-        let faults = share(self.fault, Span::from_nanos(evidence.minor_faults.into()), Span::from_nanos(1));
+        let times = |span: Span, count: u32| share(span, Span::from_nanos(count.into()), Span::from_nanos(1));
+        // To ask a disk for pages takes processor time too, on fast disks about as much as the disk takes.
+        let asking = if pages { times(ASKING, evidence.major_faults).min(off - preempted) } else { Span::ZERO };
+        let faults = times(self.fault, evidence.minor_faults) + asking;
         // Interrupts and the host take the processor without a switch to another thread.
         let switched = evidence.involuntary > 0 || waited_for_something || queue.is_none_or(|queue| queue > OVERHEAD);
         let window = Window { off, preempted, others, faults, asleep, preempting, switched };
@@ -171,7 +179,7 @@ impl Threads {
         let Some(Thread { timeline, .. }) = self.by_worker.get_mut(&worker) else { unreachable!("found above") };
         (first..=position).for_each(|position| timeline.piece_mut(position).gap = gap_cause);
         if sleep.is_some() {
-            timeline.piece_mut(first).late = late_cause;
+            timeline.piece_mut(wake).late = late_cause;
         }
         (runs, window)
     }

@@ -102,6 +102,19 @@ fn what_the_thread_waited_before_the_sleep_does_not_count() {
 }
 
 #[test]
+fn a_late_wake_up_is_judged_by_the_tick_that_missed_even_if_others_met_theirs_before_it() {
+    for (queue, cause) in [(890, Cause::Preempted), (3, Cause::WokenLate)] {
+        let mut scene = Scene::new();
+        // asked ... woke first tick      second tick
+        // 0         900  910..990       995..1500: too late
+        let met = after_sleep(0, 900, tick(0, 0, 910, 990));
+        let evidence = Some(Evidence { awake: micros(90), cpu: micros(90), ..Evidence::default() });
+        assert_eq!(scene.judge(&TickRecord { evidence, ..met }), Verdicts::default());
+        assert_eq!(scene.overrun(&seen(510, 505, queue, tick(1, 0, 995, 1_500))).0, cause);
+    }
+}
+
+#[test]
 fn a_long_run_is_judged_by_where_the_time_went() {
     let run = |cpu, queue| seen(2_000, cpu, queue, after_sleep(0, 0, tick(0, 0, 0, 2_000)));
     assert_eq!(overrun(&run(1_995, 0)), Cause::RanLong);
@@ -110,6 +123,8 @@ fn a_long_run_is_judged_by_where_the_time_went() {
     assert_eq!(overrun(&counted(3, 0, 0, 0, run(500, 5))), Cause::Waited);
     assert_eq!(overrun(&counted(3, 2, 0, 0, run(500, 1_400))), Cause::Preempted);
     assert_eq!(overrun(&counted(9, 0, 2, 8, run(500, 5))), Cause::PageFault, "read from a disk");
+    assert_eq!(overrun(&counted(40, 0, 0, 40, run(1_300, 5))), Cause::PageFault, "asking a disk takes processor time");
+    assert_eq!(overrun(&counted(1, 0, 0, 1, run(1_300, 5))), Cause::RanLong, "but not that much");
     assert_eq!(overrun(&counted(9, 0, 0, 2, run(500, 5))), Cause::Waited);
     assert_eq!(overrun(&counted(0, 0, 1_400, 0, run(2_000, 0))), Cause::PageFault, "1 µs each");
     assert_eq!(overrun(&counted(0, 0, 300, 0, run(2_000, 0))), Cause::RanLong);
