@@ -134,8 +134,13 @@ impl Timeline {
         self.queue.push_back((at, waited));
     }
 
-    /// How long the thread had waited for a processor by `at`, at least.
-    pub(super) fn waited_by(&self, at: Instant) -> Span {
-        self.queue.iter().rev().find(|(known, _)| *known <= at).map_or(Span::ZERO, |(_, waited)| *waited)
+    /// How long the thread had waited for a processor by `at`, the end of a sleep that preceded the tick at the position: what
+    /// is known of the time before, and by how much its sleeps since then ended late.
+    pub(super) fn waited_before(&self, position: usize, at: Instant) -> Span {
+        let latest = self.queue.iter().rev().find(|(known, _)| *known <= at);
+        let Some(&(known, waited)) = latest else { return Span::ZERO };
+        let since = (0..position).rev().map(|before| &self.pieces[before]).take_while(|piece| piece.finished > known);
+        let late = |piece: &Piece| piece.sleep.map_or(Span::ZERO, |(asked, woke)| woke - asked.max(known));
+        since.fold(waited, |sum, piece| sum + late(piece).max(Span::ZERO))
     }
 }

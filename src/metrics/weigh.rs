@@ -115,9 +115,8 @@ impl Threads {
         let first = timeline.first_since(since, position);
         let (wake, earlier) = timeline.wake_up_of(first, since);
         let sleep = timeline.piece(wake).sleep.filter(|(_, woke)| *woke >= since || wake < first);
-        let queue = evidence
-            .run_queue
-            .map(|waited| waited - earlier - timeline.waited_by(sleep.map_or(since, |(asked, _)| asked)));
+        let before = sleep.map_or(since, |(asked, _)| asked);
+        let queue = evidence.run_queue.map(|waited| waited - earlier - timeline.waited_before(wake, before));
         let off = (evidence.awake - evidence.cpu).max(Span::ZERO);
         let waited_for_something = evidence.voluntary > 0;
 
@@ -167,8 +166,8 @@ impl Threads {
         };
         let others = (evidence.awake - run - gap).max(Span::ZERO);
         let times = |span: Span, count: u32| share(span, Span::from_nanos(count.into()), Span::from_nanos(1));
-        // To ask a disk for pages takes processor time too, on fast disks about as much as the disk takes.
-        let asking = if pages { times(ASKING, evidence.major_faults).min(off - preempted) } else { Span::ZERO };
+        // To ask a disk for pages takes processor time too, on fast disks more than the disk takes.
+        let asking = if pages { times(ASKING, evidence.major_faults) } else { Span::ZERO };
         let faults = times(self.fault, evidence.minor_faults) + asking;
         // Interrupts and the host take the processor without a switch to another thread.
         let switched = evidence.involuntary > 0 || waited_for_something || queue.is_none_or(|queue| queue > OVERHEAD);

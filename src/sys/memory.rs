@@ -59,7 +59,8 @@ pub(crate) fn locked_bytes() -> u64 {
     kib.map_or(0, |kib: u64| kib.saturating_mul(1024))
 }
 
-/// Processor time of the calling thread that the first touch of a page of memory costs, by trying it; zero if that fails.
+/// Processor time of the calling thread that a page of new memory costs, by trying it: its first touch, and giving it back.
+/// Zero if that fails.
 pub(crate) fn fault_cost() -> Span {
     const PAGE: usize = 4096; // or a part of one
     const PAGES: usize = 128;
@@ -78,9 +79,10 @@ pub(crate) fn fault_cost() -> Span {
         // SAFETY: the byte is in the mapping, which is writable and ours alone.
         unsafe { byte.write_volatile(1) };
     }
-    let (used, faults) = (thread_cpu_time() - before, usage::of_this_thread().minor_faults - faults);
+    let faults = usage::of_this_thread().minor_faults - faults;
     // SAFETY: the range is the mapping, to which no pointer is kept.
     unsafe { libc::munmap(mapped, PAGES * PAGE) };
+    let used = thread_cpu_time() - before;
     Span::from_nanos(used.nanos() / faults.max(1))
 }
 

@@ -115,6 +115,16 @@ fn a_late_wake_up_is_judged_by_the_tick_that_missed_even_if_others_met_theirs_be
 }
 
 #[test]
+fn a_wait_for_the_processor_before_an_earlier_tick_is_not_one_in_this_tick() {
+    let mut scene = Scene::new();
+    scene.0.has_waited(0, at(0), Span::ZERO);
+    // Woken 900 µs late, but in time; the next tick sleeps.
+    assert_eq!(scene.judge(&after_sleep(0, 900, tick(0, 0, 905, 990))), Verdicts::default());
+    let slept = counted(1, 0, 0, 0, seen(1_500, 100, 905, after_sleep(1_000, 1_005, tick(0, 1_000, 1_010, 2_505))));
+    assert_eq!(scene.overrun(&slept).0, Cause::Waited);
+}
+
+#[test]
 fn a_long_run_is_judged_by_where_the_time_went() {
     let run = |cpu, queue| seen(2_000, cpu, queue, after_sleep(0, 0, tick(0, 0, 0, 2_000)));
     assert_eq!(overrun(&run(1_995, 0)), Cause::RanLong);
