@@ -1,0 +1,88 @@
+//! Compares what hertzd says of its ticks with the kernel's own trace of the worker's thread.
+
+use super::kernel_trace::{Event, KernelTrace, RESOLUTION, What, away};
+use super::kind::notes;
+use super::scenario::{Mode, Scenario, User};
+use super::ticks::{TickLine, tick_lines};
+use crate::program::thread_named;
+use hertzd::time::Span;
+
+/// What was compared.
+#[derive(Debug, Default)]
+pub(crate) struct Compared {
+    pub(crate) wakes: u64,
+    /// Sleeps that ended before they began: the instant had passed when the kernel was asked.
+    pub(crate) past: u64,
+    /// Wake-ups of which the trace lacks an event, as it does where one interrupts another.
+    pub(crate) incomplete: u64,
+    pub(crate) preempted: u64,
+    pub(crate) ran_long: u64,
+    /// The longest time between the switch to the thread and its own look at the clock.
+    pub(crate) longest: i64,
+    finished: i64, // of the tick before
+}
+
+impl Scenario {
+    /// Runs it for `length` under the kernel's trace, as root with one task, and asserts that both agree on every tick that
+    /// the trace covers. The reason, where that is impossible.
+    pub(crate) fn compare_with_kernel(&self, cpu: usize, length: Span) -> Result<Compared, String> {
+        let trace = KernelTrace::new()?;
+        let mut started = self.start(cpu, User::Root, Mode::Alone, length)?;
+        started.hertzd.wait_until_granted();
+        let thread = thread_named(started.hertzd.pid(), "hz-main").unwrap();
+        trace.follow(thread);
+        let (ended, _) = self.finish(started, cpu);
+        let events = trace.events(thread);
+        let folder = ended.folder.path();
+        let notes = notes(&folder.join("task.notes"));
+        let mut compared = Compared::default();
+        for line in tick_lines(&folder.join("stderr")) {
+            let note = notes.iter().find(|note| note.n == line.n).unwrap();
+            if events.first().is_some_and(|first| first.at < note.release - 100_000_000) {
+                compared.tick(&line, note.release, &events);
+            }
+        }
+        Ok(compared)
+    }
+}
+
+impl Compared {
+    /// A tick with this release.
+    fn tick(&mut self, line: &TickLine, release: i64, events: &[Event]) {
+        let (woke, started) = (release + line.woke, release + line.lateness);
+        let finished = started + line.run;
+        let before = std::mem::replace(&mut self.finished, finished);
+        if let Some(oversleep) = line.oversleep {
+            let slept = |event: &Event| event.what == What::Out { ready: false } && (before..=woke).contains(&event.at);
+            let after = events.iter().rposition(slept).map(|slept| &events[slept + 1..]);
+            match after {
+                // asked for ≤ made runnable ≤ put on the CPU ≤ the thread's own look at the clock ≤ start of the tick
+                Some([Event { at: woken, what: What::Woken }, Event { at: on_cpu, what: What::In }, ..]) => {
+                    let order = [woke - oversleep, *woken, *on_cpu, woke, started];
+                    let in_order = order.windows(2).all(|pair| pair[0] <= pair[1] + RESOLUTION);
+                    assert!(in_order, "asked, woken, switched to, woke, started: {order:?}; {line:?}");
+                    self.wakes += 1;
+                    self.longest = self.longest.max(woke - on_cpu);
+                }
+                Some(_) => self.incomplete += 1,
+                None => self.past += 1,
+            }
+        }
+        let Some(verdict) = &line.verdicts[1] else { return };
+        match &*verdict.cause {
+            "preempted" => {
+                assert!(
+                    away(events, release, finished) > 0,
+                    "preempted, but never off the CPU while it could run: {line:?}"
+                );
+                self.preempted += 1;
+            }
+            "ran-long" => {
+                let away = away(events, started, finished);
+                assert!(away < line.run / 2, "ran long, but was kept off the CPU for {away} ns: {line:?}");
+                self.ran_long += 1;
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Faults that are injected into a real daemon, each with notes of when it happened.
+
+mod agreement;
+pub(crate) mod hog;
+mod kernel;
+mod kernel_trace;
+pub(crate) mod kind;
+pub(crate) mod scenario;
+mod ticks;
+pub(crate) mod truth;

@@ -1,0 +1,236 @@
+//! What the injectors did, and which verdict each missed release deserves. Arithmetic only.
+//!
+//! A miss is judged only if an injection explains it: without the time that the injection took, little would be left but the
+//! usual work. Other misses are left out, since something else on the machine took part in them.
+
+use super::kind::TickNote;
+use super::ticks::{TickLine, Verdict};
+use std::collections::BTreeMap;
+
+/// Something that an injector did, between two instants of CLOCK_MONOTONIC.
+#[derive(Clone, Debug)]
+pub(crate) struct Injection {
+    /// The cause that it has for the tick that it hit.
+    pub(crate) word: &'static str,
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+    /// The task that did it to itself, in this tick; `None`: it came from outside.
+    pub(crate) by: Option<(String, u64)>,
+    /// The worker that it came from, if that is another one of the daemon.
+    pub(crate) worker: Option<&'static str>,
+}
+
+impl Injection {
+    fn overlap(&self, from: i64, to: i64) -> i64 {
+        (self.to.min(to) - self.from.max(from)).max(0)
+    }
+}
+
+/// A release that was missed, and what hertzd says of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Miss {
+    pub(crate) task: String,
+    pub(crate) n: u64,
+    /// Its release, and when its tick finished; for a release that was given up, its deadline.
+    pub(crate) window: [i64; 2],
+    pub(crate) verdict: String,
+    pub(crate) blocker: Option<String>,
+}
+
+/// The verdicts that are right, and the name of the task to blame, if one is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Truth {
+    pub(crate) words: Vec<&'static str>,
+    pub(crate) blocker: Option<String>,
+    /// The worker that preempted, if one did.
+    pub(crate) worker: Option<&'static str>,
+}
+
+/// What happened on one worker.
+pub(crate) struct Scene {
+    pub(crate) injections: Vec<Injection>, // in order of time
+    /// The notes of each task.
+    pub(crate) notes: BTreeMap<String, Vec<TickNote>>,
+    /// The deadline of every task, in nanoseconds.
+    pub(crate) deadline: i64,
+    /// What the ticks of a wake-up take when nothing disturbs them, in nanoseconds.
+    pub(crate) usual: i64,
+}
+
+impl Scene {
+    /// Every release that was missed, with hertzd's verdict, by task and in order.
+    pub(crate) fn misses(&self, lines: &[TickLine]) -> impl Iterator<Item = Miss> {
+        let of_task = |name: &String| {
+            let mut misses = Vec::new();
+            let mut before = 0; // releases whose verdict is known
+            for line in lines.iter().filter(|line| line.task == *name) {
+                let Some(note) = self.notes[name].iter().find(|note| note.n == line.n) else { continue };
+                let [given_up, overrun, after] = &line.verdicts;
+                let period = self.period(name);
+                let mut miss = |n: u64, verdict: &Verdict, finished: Option<i64>| {
+                    let release = note.release + (n.cast_signed() - line.n.cast_signed()) * period;
+                    let to = finished.unwrap_or(release + self.deadline);
+                    let Verdict { cause, by, .. } = verdict.clone();
+                    misses.push(Miss { task: name.clone(), n, window: [release, to], verdict: cause, blocker: by });
+                };
+                if let Some(verdict) = given_up {
+                    (line.n.saturating_sub(verdict.count).max(before)..line.n).for_each(|n| miss(n, verdict, None));
+                }
+                if let Some(verdict) = overrun {
+                    miss(line.n, verdict, Some(note.finished));
+                }
+                before = line.n + 1;
+                if let Some(verdict) = after {
+                    (before..before + verdict.count).for_each(|n| miss(n, verdict, None));
+                    before += verdict.count;
+                }
+            }
+            misses
+        };
+        self.notes.keys().flat_map(of_task).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The distance of two releases of a task.
+    fn period(&self, name: &str) -> i64 {
+        let mut pairs = self.notes[name].windows(2);
+        pairs.next().map_or(0, |pair| (pair[1].release - pair[0].release) / (pair[1].n - pair[0].n).cast_signed())
+    }
+
+    /// What is true of a miss; `None`: no injection explains it.
+    pub(crate) fn truth(&self, miss: &Miss) -> Option<Truth> {
+        let [from, to] = miss.window;
+        let overlapping = || self.injections.iter().filter(|injection| injection.overlap(from, to) > 0);
+        let main = overlapping().max_by_key(|injection| injection.overlap(from, to))?;
+        let same = |other: &&Injection| other.word == main.word && other.by.is_some() == main.by.is_some();
+        let taken: i64 = overlapping().filter(same).map(|injection| injection.overlap(from, to)).sum();
+        if (to - from) - taken > self.usual + self.deadline / 4 {
+            return None;
+        }
+        let truth = |words: &[&'static str], blocker: Option<&String>| {
+            let worker = main.worker;
+            Some(Truth { words: words.into(), blocker: blocker.cloned(), worker })
+        };
+        match &main.by {
+            Some((task, n)) if *task == miss.task && *n == miss.n => truth(&[main.word], None),
+            Some((task, _)) if *task == miss.task && main.word == "ran-long" => truth(&["own-debt"], None),
+            Some((task, _)) if *task == miss.task => truth(&[main.word], None),
+            Some((task, _)) => truth(&["blocked"], Some(task)),
+            // It waited behind a task that was hit.
+            None if main.word == "preempted" => match self.running(&miss.task, main) {
+                Some(task) => truth(&["preempted", "blocked"], Some(task)),
+                None => truth(&["preempted"], None),
+            },
+            None => truth(&[main.word], None),
+        }
+    }
+
+    /// The task, other than `task`, that was in a tick for most of `injection`.
+    fn running(&self, task: &str, injection: &Injection) -> Option<&String> {
+        let part = |notes: &Vec<TickNote>| {
+            notes.iter().map(|note| injection.overlap(note.started, note.finished)).max().unwrap_or(0)
+        };
+        let others = self.notes.iter().filter(|(name, _)| *name != task);
+        let (part, name) = others.map(|(name, notes)| (part(notes), name)).max()?;
+        (part > 0).then_some(name)
+    }
+}
+
+/// How often each verdict was given on the misses of each kind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Matrix {
+    rows: BTreeMap<String, Row>,
+}
+
+/// The verdicts on one kind of miss.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    verdicts: BTreeMap<String, u64>,
+    pub(crate) right: u64,
+    pub(crate) unknown: u64,
+    pub(crate) wrong_blockers: u64,
+    /// Right but for the name of the worker that preempted.
+    pub(crate) wrong_workers: u64,
+    pub(crate) unexplained: u64,
+    pub(crate) examples: Vec<String>, // of wrong verdicts
+}
+
+impl Row {
+    /// Misses that were judged.
+    pub(crate) fn judged(&self) -> u64 {
+        self.verdicts.values().sum()
+    }
+
+    fn example(&mut self, wrong: bool, miss: &Miss, truth: &Truth) {
+        if wrong && self.examples.len() < 3 {
+            self.examples.push(format!("{miss:?}; true: {truth:?}"));
+        }
+    }
+
+    /// Those with a verdict that is wrong; `unknown` is not.
+    pub(crate) fn wrong(&self) -> u64 {
+        self.judged() - self.right - self.unknown
+    }
+}
+
+impl Matrix {
+    pub(crate) fn row(&mut self, name: &str) -> &mut Row {
+        self.rows.entry(name.to_owned()).or_default()
+    }
+
+    /// Enters the verdict on a miss.
+    pub(crate) fn enter(&mut self, row: &str, miss: &Miss, truth: &Truth) {
+        let row = self.row(row);
+        *row.verdicts.entry(miss.verdict.clone()).or_default() += 1;
+        if miss.verdict == "unknown" {
+            row.unknown += 1;
+        } else if truth.words.contains(&&*miss.verdict) {
+            row.right += 1;
+            let wrong = truth.words[0] == "blocked" && miss.blocker != truth.blocker;
+            row.wrong_blockers += u64::from(wrong);
+            let worker = truth.worker.filter(|_| miss.verdict == "preempted");
+            row.wrong_workers += u64::from(worker.is_some_and(|worker| miss.blocker.as_deref() != Some(worker)));
+            row.example(wrong, miss, truth);
+        } else {
+            row.example(true, miss, truth);
+        }
+    }
+
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &Row)> {
+        self.rows.iter().map(|(name, row)| (&**name, row))
+    }
+
+    pub(crate) fn join(&mut self, other: Self) {
+        for (name, row) in other.rows {
+            let all = self.row(&name);
+            for (verdict, count) in row.verdicts {
+                *all.verdicts.entry(verdict).or_default() += count;
+            }
+            all.right += row.right;
+            all.unknown += row.unknown;
+            all.wrong_blockers += row.wrong_blockers;
+            all.wrong_workers += row.wrong_workers;
+            all.unexplained += row.unexplained;
+            all.examples.extend(row.examples);
+        }
+    }
+
+    /// As a table: what was injected, the verdicts, how many were right, and how many misses no injection explains.
+    pub(crate) fn table(&self) -> String {
+        let columns: std::collections::BTreeSet<_> =
+            self.rows.values().flat_map(|row| row.verdicts.keys().map(String::as_str)).collect();
+        let mut text = String::from("| injected |");
+        columns.iter().for_each(|column| text += &format!(" {column} |"));
+        text += " right | left out |\n| --- |";
+        text += &" --: |".repeat(columns.len() + 2);
+        for (name, row) in &self.rows {
+            text += &format!("\n| {name} |");
+            for column in &columns {
+                let count = row.verdicts.get(*column).map_or(String::new(), u64::to_string);
+                text += &format!(" {count} |");
+            }
+            let percent = (row.right * 1_000).checked_div(row.judged()).unwrap_or(0);
+            text += &format!(" {}.{} % | {} |", percent / 10, percent % 10, row.unexplained);
+        }
+        text
+    }
+}
