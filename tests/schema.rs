@@ -28,6 +28,7 @@ const ONLY_CHECK: &[(&str, &str)] = &[
     ("must be at most the deadline", "compares two quantities with units"),
     ("to the shortest period", "compares two quantities with units"),
     ("of a CPU at the rates of its tasks", "compares two quantities with units"),
+    ("its tails can take", "compares two quantities with units"),
     ("must hold four periods of the task", "compares two quantities with units"),
     ("must be at least a tick in 2.5 s", "compares two quantities with units"),
     ("must be at most 16 MB", "multiplies several keys"),
