@@ -195,6 +195,13 @@ impl Matrix {
         }
     }
 
+    /// How many misses of the fault in this row were judged, and how many left out.
+    pub(crate) fn of_fault(&self, row: &str) -> [u64; 2] {
+        let fault = |name: &str| name.split(':').next().map(str::to_owned);
+        let rows = self.rows.iter().filter(|(name, _)| fault(name) == fault(row));
+        rows.fold([0, 0], |[judged, left_out], (_, row)| [judged + row.judged(), left_out + row.unexplained])
+    }
+
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &Row)> {
         self.rows.iter().map(|(name, row)| (&**name, row))
     }
