@@ -114,7 +114,7 @@ fn jobs(words: &[&String]) -> VecDeque<Job> {
         let run = move |cpu, _: &Results| match scenario.compare_with_kernel(cpu, TRACED) {
             Ok(compared) => {
                 println!("{}: the kernel's trace agrees: {compared:?}", scenario.name);
-                assert!(compared.wakes >= 1_000 && compared.incomplete * 10 < compared.wakes, "{compared:?}");
+                assert!(compared.wakes >= 500 && compared.incomplete * 10 < compared.wakes, "{compared:?}");
             }
             Err(why) => skip("the kernel's trace", &why),
         };
