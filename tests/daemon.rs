@@ -459,3 +459,19 @@ fn a_task_that_hogs_its_cpu_is_named_and_loses_real_time() {
     assert!(ended.stderr.contains("greedy: tick 0 has kept its CPU busy"), "{}", ended.describe());
     assert_eq!(ended.summary()["workers"][0]["granted"]["policy"], "other");
 }
+
+#[test]
+fn the_order_of_workers_and_tasks_in_the_file_does_not_matter() {
+    // The tasks of a worker are not next to each other, so that they are not added in the order of their numbers.
+    let tasks = ["one", "two", "two", "one", "two", "one"].into_iter().enumerate();
+    let tasks = tasks.map(|(number, worker)| {
+        format!("[task.t{number}]\nkind = \"load\"\nworker = \"{worker}\"\nrate = 100\ndeadline = \"1ns\"\n")
+    });
+    let summary =
+        run_to_success(&format!("[worker.one]\n[worker.two]\n{}", tasks.collect::<String>()), "300ms").summary();
+    assert_eq!(count(&summary["records"], "dropped"), 0, "{summary}");
+    for task in summary["tasks"].as_array().unwrap() {
+        assert_eq!(count(&task["run_ns"], "count"), count(task, "ran"), "{task}");
+        assert_eq!(count(&task["lateness_ns"], "count"), 30, "{task}");
+    }
+}

@@ -83,7 +83,7 @@ pub(super) enum Depth {
 /// What the metrics show at one moment.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    pub(super) tasks: Vec<(u32, TaskSnapshot)>,
+    pub(super) tasks: BTreeMap<u32, TaskSnapshot>, // by number
     pub(super) oversleeps: BTreeMap<usize, Distribution>,
     pub(super) totals: Totals,
     pub(super) sent: u64,
@@ -92,9 +92,7 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn task(&self, id: u32) -> TaskSnapshot {
-        // Numbers of tasks go up.
-        let found = self.tasks.binary_search_by_key(&id, |(of, _)| *of);
-        found.map(|index| self.tasks[index].1.clone()).unwrap_or_default()
+        self.tasks.get(&id).cloned().unwrap_or_default()
     }
 }
 
