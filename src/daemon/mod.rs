@@ -2,7 +2,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `run` | main: an event loop that waits for nothing but the next event |
+//! | `run`, `connections` | main: an event loop that waits for nothing but the next event; what it is connected to |
 //! | `ending` | the way to the end of a run: workers are stopped, hung ticks are waited for |
 //! | `finish` | the end of a run: every thread comes to its end, and the numbers are summed up |
 //! | `requests` | the flags by which others ask main for something |
@@ -12,7 +12,8 @@
 //! | `diff`, `change`, `running` | what differs, and the way from the set that runs to the set that is wanted |
 //! | `cpu_limit` | which worker has used its CPU for too long |
 //! | `watch`, `stall` | whether every worker advances; the service manager |
-//! | `metrics_thread`, `recorder_thread`, `tick_feed`, `tick_trace` | the threads that take what the workers send |
+//! | `clock` | how far a worker's clock is ahead of the monotonic one, and when it was stepped |
+//! | `metrics_thread`, `metrics_loop`, `recorder_thread`, `tick_feed`, `tick_trace` | the threads that take what the workers send |
 //! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
 //! | `views`, `meter` | what main knows of the tasks and of the workers' processor time |
@@ -29,6 +30,7 @@ mod capacity;
 mod change;
 mod clock;
 mod condition;
+mod connections;
 mod cpu_limit;
 mod diff;
 mod ending;
@@ -38,6 +40,7 @@ mod grants;
 mod heartbeat;
 mod look;
 mod meter;
+mod metrics_loop;
 mod metrics_thread;
 mod plan;
 mod recorder_thread;
@@ -58,12 +61,13 @@ mod witnesses;
 
 pub use builder::Loader;
 pub(crate) use capacity::{Capacity, Finding, capacities};
+pub(crate) use connections::Progress;
+pub use connections::{Connections, Options};
 pub(crate) use diff::{Change, Diff, Sections};
 pub(crate) use failure::Failure;
 pub(crate) use look::{Looked, look};
 pub use requests::Requests;
-pub(crate) use run::Progress;
-pub use run::{Connections, Options, run};
+pub use run::run;
 pub use simulate::{SimulateOptions, simulate};
 pub(crate) use simulate::{SimulatedTick, highest_first_tick};
 pub(crate) use summary::DaemonSummary;

@@ -6,6 +6,7 @@
 use super::builder::{Builder, Loader, Prepared};
 use super::busy::LongWait;
 use super::change::{RunningSet, Threads};
+use super::connections::{Connections, Options, Progress};
 use super::cpu_limit::CpuLimit;
 use super::ending::Ending;
 use super::failure::Failure;
@@ -13,15 +14,14 @@ use super::finish::{self, Outcome, TICK_PATIENCE};
 use super::metrics_thread::{Depth, MetricsThread, View};
 use super::recorder_thread::RecorderThread;
 use super::reloads::Reloads;
-use super::requests::Requests;
 use super::stall::StallLooks;
 use super::status_socket::{Query, StatusSocket};
 use super::summary::{self, BusySummary, DaemonSummary, Snapshot, Sources};
 use super::views::Views;
 use super::watch::{self, ServiceNotices};
 use super::{condition, tick_feed};
-use crate::log::{LogOutput, Output};
-use crate::metrics::{Summary, Totals};
+use crate::log::LogOutput;
+use crate::metrics::Summary;
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::thread::helper::{self, Death};
@@ -29,7 +29,6 @@ use crate::sys::{memory, notify, signals, thread};
 use crate::time::{Clock, Instant, Span};
 use crate::worker::WorkerEnd;
 use crossbeam_channel::{Receiver, never, select, unbounded};
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// How often progress is shown.
@@ -49,48 +48,6 @@ const RELOAD_EVERY: Span = Span::from_millis(100);
 
 /// A start that takes longer than this waits for a release far ahead, and is looked at less often.
 const QUICK_START: Span = Span::from_seconds(1);
-
-/// How to run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Run exactly the releases with `r(n) − epoch` below this, then stop; `None`: until asked to stop.
-    pub length: Option<Span>,
-    /// Where to listen for requests for a snapshot; `None`: nowhere.
-    pub status_socket: Option<PathBuf>,
-    /// How long a stop waits for a tick that does not return; then the run ends with a fault.
-    pub stop_timeout: Span,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { length: None, status_socket: None, stop_timeout: TICK_PATIENCE }
-    }
-}
-
-/// What a run is connected to. By default there are no requests, and events go to the log.
-pub struct Connections<'a> {
-    /// Requests for a stop or a reload.
-    pub requests: Requests,
-    /// Where events go.
-    pub output: Box<dyn Output>,
-    /// Called a few times a second, where progress is shown.
-    pub progress: Option<&'a mut dyn FnMut(Progress)>,
-}
-
-impl Default for Connections<'_> {
-    fn default() -> Self {
-        Self { requests: Requests::default(), output: Box::new(LogOutput), progress: None }
-    }
-}
-
-/// The progress of a run.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    /// Since the epoch.
-    pub elapsed: Span,
-    /// What has happened so far.
-    pub totals: Totals,
-}
 
 /// Where the current change of the set is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

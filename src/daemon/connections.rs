@@ -1,0 +1,50 @@
+//! How to run, and what a run is connected to. Plain values.
+
+use super::finish::TICK_PATIENCE;
+use super::requests::Requests;
+use crate::log::{LogOutput, Output};
+use crate::metrics::Totals;
+use crate::time::Span;
+use std::path::PathBuf;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Run exactly the releases with `r(n) − epoch` below this, then stop; `None`: until asked to stop.
+    pub length: Option<Span>,
+    /// Where to listen for requests for a snapshot; `None`: nowhere.
+    pub status_socket: Option<PathBuf>,
+    /// How long a stop waits for a tick that does not return; then the run ends with a fault.
+    pub stop_timeout: Span,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { length: None, status_socket: None, stop_timeout: TICK_PATIENCE }
+    }
+}
+
+/// What a run is connected to. By default there are no requests, and events go to the log.
+pub struct Connections<'a> {
+    /// Requests for a stop or a reload.
+    pub requests: Requests,
+    /// Where events go.
+    pub output: Box<dyn Output>,
+    /// Called a few times a second, where progress is shown.
+    pub progress: Option<&'a mut dyn FnMut(Progress)>,
+}
+
+impl Default for Connections<'_> {
+    fn default() -> Self {
+        Self { requests: Requests::default(), output: Box::new(LogOutput), progress: None }
+    }
+}
+
+/// The progress of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Since the epoch.
+    pub elapsed: Span,
+    /// What has happened so far.
+    pub totals: Totals,
+}

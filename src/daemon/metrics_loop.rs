@@ -1,0 +1,340 @@
+//! What the metrics thread does: it polls the workers' channels every few milliseconds, judges what was missed, and reports
+//! events.
+//!
+//! A wake-up would fall to a hot thread, so there is none; commands go through a channel that is polled as well. Reads the
+//! monotonic clock, and may block on outputs.
+
+use super::tick_feed::{TickFeed, waiting};
+use super::tick_trace;
+use super::witnesses::Witnesses;
+use crate::channels::{TickReceiver, TickRecord, Traffic};
+use crate::config::WorkerConfig;
+use crate::log::{Output, PanicEvent, journal};
+use crate::metrics::{Distribution, Metrics, TaskFacts, TaskSnapshot, Totals};
+use crate::sys::clock::{KernelClock, pause};
+use crate::sys::thread::ThreadId;
+use crate::time::{Clock, Instant, Span};
+use crate::worker::{Ended, Granted, Panic};
+use crossbeam_channel::{Receiver, Sender};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The pause between two polls.
+const REST: Span = Span::from_millis(10);
+
+/// The most records that are taken from one worker at a time: half of what the judge of causes remembers.
+const AT_A_TIME: usize = 1 << 11;
+
+/// How often the windows of the tasks are brought up to date.
+const SAMPLE_EVERY: Span = Span::from_millis(500);
+
+/// Dropped records of a worker, and panics of a task that goes on, are reported at most this often.
+const REPORT_EVERY: Span = Span::from_seconds(1);
+
+/// What one worker sends.
+#[derive(Debug)]
+pub(super) struct Feed {
+    pub(super) ticks: TickReceiver,
+    pub(super) panics: Receiver<Panic>,
+}
+
+/// A worker as the metrics have to know it before its first record.
+pub(super) struct NewWorker {
+    pub(super) number: usize, // never given twice
+    pub(super) config: WorkerConfig,
+    pub(super) granted: Granted,
+    pub(super) thread: ThreadId,
+    pub(super) feed: Feed,
+}
+
+/// A task as the metrics have to know it before its first record.
+pub(super) struct NewTask {
+    pub(super) id: u32,
+    pub(super) facts: TaskFacts,
+    /// The clock its releases are on.
+    pub(super) clock: KernelClock,
+    /// Its ticks are recorded, and counted here.
+    pub(super) recorded: Option<Arc<Traffic>>,
+}
+
+/// A request to the metrics thread.
+pub(super) enum Command {
+    AddWorker(Box<NewWorker>),
+    AddTasks(Vec<NewTask>),
+    FinishTasks(Vec<u32>),
+    RemoveTasks(Vec<u32>),
+    RemoveWorkers(Vec<usize>),
+    TasksEnded(Ended),
+    Look(Depth, Sender<View>),
+    Finish,
+}
+
+/// How much a look takes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// Everything.
+    Full,
+    /// No distributions, whose percentiles take long where there are many tasks.
+    Brief,
+}
+
+/// What the metrics show at one moment.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    pub(super) tasks: BTreeMap<u32, TaskSnapshot>, // by number
+    pub(super) oversleeps: BTreeMap<usize, Distribution>,
+    pub(super) totals: Totals,
+    pub(super) sent: u64,
+    pub(super) dropped: u64,
+}
+
+impl View {
+    pub(super) fn task(&self, id: u32) -> TaskSnapshot {
+        self.tasks.get(&id).cloned().unwrap_or_default()
+    }
+}
+
+/// What the metrics thread does, until it is asked to finish.
+pub(super) struct MetricsLoop {
+    metrics: Metrics,
+    witnesses: Witnesses,
+    ahead: Vec<(usize, TickRecord)>, // observed and not judged yet, with the numbers of their workers
+    workers: BTreeMap<usize, WorkerFeed>,
+    panics: BTreeMap<u32, PanicLimit>,
+    before: (u64, u64),             // records sent and dropped by workers that have ended
+    tasks: Vec<(u32, KernelClock)>, // and the clock of its releases
+    sampled: Instant,               // all of them, for the last time
+    output: Box<dyn Output>,
+    recorder: TickFeed,
+    commands: Receiver<Command>,
+    later: Vec<Command>, // to be done once the records are taken
+    published: Arc<Mutex<Totals>>,
+}
+
+/// One worker's feed, and the dropped records that were reported.
+struct WorkerFeed {
+    name: String,
+    feed: Feed,
+    dropped: u64,
+    reported: Option<Instant>,
+}
+
+/// Limits the reports on a task that panics and goes on.
+#[derive(Default)]
+struct PanicLimit {
+    reported: Option<Instant>,
+    unreported: u64,
+}
+
+impl PanicLimit {
+    /// How many panics the report on one at `now` stands for; `None`: it is too early to report.
+    fn count(&mut self, now: Instant, ended: bool) -> Option<u64> {
+        self.unreported += 1;
+        if !ended && self.reported.is_some_and(|reported| now - reported < REPORT_EVERY) {
+            return None;
+        }
+        self.reported = Some(now);
+        Some(std::mem::take(&mut self.unreported))
+    }
+}
+
+impl MetricsLoop {
+    /// To be called on the thread that will run it. The totals of each poll are published.
+    pub(super) fn new(
+        output: Box<dyn Output>,
+        recorder: TickFeed,
+        commands: Receiver<Command>,
+        published: Arc<Mutex<Totals>>,
+    ) -> Self {
+        let mut metrics = Metrics::default();
+        let witnesses = Witnesses::new(metrics.threads());
+        Self {
+            metrics,
+            witnesses,
+            ahead: Vec::new(),
+            workers: BTreeMap::new(),
+            panics: BTreeMap::new(),
+            before: (0, 0),
+            tasks: Vec::new(),
+            sampled: Instant::ZERO,
+            output,
+            recorder,
+            commands,
+            later: Vec::new(),
+            published,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        let clock = KernelClock::monotonic();
+        loop {
+            self.receive();
+            let count = self.later.len();
+            self.drain(clock.now());
+            *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.metrics.totals();
+            // A command that came during the draining may be about records that are not taken yet: it waits a round.
+            for command in self.later.drain(..count).collect::<Vec<_>>() {
+                if !self.execute_after(command, clock.now()) {
+                    return;
+                }
+            }
+            journal::flush();
+            self.witnesses.pause();
+            pause(REST);
+        }
+    }
+
+    /// Executes additions at once, before records are taken; keeps the other commands for after that.
+    fn receive(&mut self) {
+        let (commands, disconnected) = waiting(&self.commands);
+        for command in commands {
+            match command {
+                Command::AddWorker(worker) => {
+                    let NewWorker { number, config, granted, thread, feed } = *worker;
+                    let facts = self.witnesses.add(number, thread, &config, &granted);
+                    self.metrics.add_worker(number, config.name.clone(), facts);
+                    let name = config.name;
+                    self.workers.insert(number, WorkerFeed { name, feed, dropped: 0, reported: None });
+                }
+                Command::AddTasks(tasks) => {
+                    for NewTask { id, facts, clock, recorded } in tasks {
+                        recorded.into_iter().for_each(|traffic| self.recorder.add(id, traffic));
+                        self.tasks.push((id, clock));
+                        self.metrics.add_task(id, facts);
+                    }
+                }
+                command => self.later.push(command),
+            }
+        }
+        if disconnected {
+            self.later.push(Command::Finish);
+        }
+    }
+
+    /// Executes a command once the records are taken. False: this was the last one.
+    fn execute_after(&mut self, command: Command, now: Instant) -> bool {
+        match command {
+            Command::FinishTasks(ids) => ids.into_iter().for_each(|id| self.recorder.finish(id)),
+            Command::RemoveTasks(ids) => {
+                for id in ids {
+                    self.metrics.tell_last(id, now, |event| self.output.event(event));
+                    self.metrics.remove_task(id);
+                    self.recorder.remove(id);
+                    self.panics.remove(&id);
+                    self.tasks.retain(|(task, _)| *task != id);
+                }
+            }
+            Command::RemoveWorkers(numbers) => {
+                for number in numbers {
+                    self.metrics.remove_worker(number);
+                    self.witnesses.remove(number);
+                    let Some(removed) = self.workers.remove(&number) else { continue };
+                    let traffic = removed.feed.ticks.traffic();
+                    self.before = (self.before.0 + traffic.sent(), self.before.1 + traffic.dropped());
+                }
+            }
+            Command::TasksEnded(Ended { tasks, given_up }) => {
+                given_up.into_iter().for_each(|(id, given_up)| self.metrics.take_given_up(id, given_up));
+                tasks.iter().for_each(|(id, counts)| self.metrics.take_counts(*id, counts));
+            }
+            Command::Look(depth, reply) => {
+                let _ = reply.send(self.view(depth));
+            }
+            Command::Finish => {
+                self.metrics.tell(now, true, |event| self.output.event(event));
+                return false;
+            }
+            Command::AddWorker(_) | Command::AddTasks(_) => {}
+        }
+        true
+    }
+
+    fn drain(&mut self, now: Instant) {
+        self.metrics.drains_at(now);
+        self.witnesses.begin(self.metrics.threads(), now, REST);
+        while self.take_some() {}
+        for WorkerFeed { name, feed, dropped: known, reported } in self.workers.values_mut() {
+            for Panic { task: id, n, text, ended } in feed.panics.try_iter() {
+                let Some(count) = self.panics.entry(id).or_default().count(now, ended) else { continue };
+                let task = self.metrics.facts(id).map_or("?", |facts| &facts.name);
+                self.output.panicked(&PanicEvent { task, worker: name, n, text: &text, count, ended });
+            }
+            let dropped = feed.ticks.traffic().dropped();
+            if dropped > *known && reported.is_none_or(|reported| now - reported >= REPORT_EVERY) {
+                self.output.dropped(name, dropped - *known);
+                (*known, *reported) = (dropped, Some(now));
+            }
+        }
+        if now - self.sampled >= SAMPLE_EVERY {
+            self.sampled = now;
+            self.tasks.iter().for_each(|(id, clock)| self.metrics.sample(*id, clock.now()));
+        }
+        self.metrics.tell(now, false, |event| self.output.event(event));
+    }
+
+    /// Takes records and judges them; whether there are more. Some of each worker at a time, so that a fast one does not hold
+    /// up the others.
+    fn take_some(&mut self) -> bool {
+        let mut taken = std::mem::take(&mut self.ahead);
+        let more = self.fetch(&mut taken);
+        // What another worker did while these ticks ran has been sent by now, but may not have been there when it was its turn.
+        let mut ahead = Vec::new();
+        self.fetch(&mut ahead);
+        self.witnesses.taken(self.metrics.threads());
+        for (number, record) in taken {
+            let verdicts = self.metrics.take(&record, &mut self.witnesses.suspects);
+            if let Some(worker) = self.workers.get(&number) {
+                tick_trace::log(&record, &verdicts, &self.metrics, &worker.name);
+            }
+            self.recorder.offer(&record, verdicts.overrun.map(|verdict| verdict.cause));
+        }
+        self.ahead = ahead;
+        more
+    }
+
+    /// Moves records from the channels; whether there are more.
+    fn fetch(&mut self, taken: &mut Vec<(usize, TickRecord)>) -> bool {
+        let mut more = false;
+        let numbers: Vec<_> = self.workers.keys().copied().collect();
+        for number in numbers {
+            let mut count = 0;
+            while count < AT_A_TIME
+                && let Some(record) = self.workers.get(&number).and_then(|worker| worker.feed.ticks.take())
+            {
+                if !self.metrics.knows(record.task) {
+                    // Its task was added after this round had begun.
+                    self.receive();
+                }
+                self.metrics.observe(&record);
+                taken.push((number, record));
+                count += 1;
+            }
+            more |= count == AT_A_TIME;
+        }
+        more
+    }
+
+    fn view(&mut self, depth: Depth) -> View {
+        let traffic = |(sent, dropped): (u64, u64), worker: &WorkerFeed| {
+            let traffic = worker.feed.ticks.traffic();
+            (sent + traffic.sent(), dropped + traffic.dropped())
+        };
+        let (sent, dropped) = self.workers.values().fold(self.before, traffic);
+        let task = |(id, clock): &(u32, KernelClock)| {
+            let mut snapshot = match depth {
+                Depth::Full => self.metrics.snapshot(*id),
+                Depth::Brief => self.metrics.brief(*id),
+            };
+            snapshot.health = self.metrics.health(*id, clock.now());
+            (*id, snapshot)
+        };
+        let tasks = self.tasks.iter().map(task).collect();
+        View {
+            tasks,
+            oversleeps: self.workers.keys().map(|worker| (*worker, self.metrics.oversleep(*worker))).collect(),
+            totals: self.metrics.totals(),
+            sent,
+            dropped,
+        }
+    }
+}
