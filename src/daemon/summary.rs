@@ -1,7 +1,7 @@
 //! Puts summaries together: counts from the workers, histograms from the metrics, values from the recorder.
 //!
-//! The counts of a worker that has ended are its own, and right even where records were dropped. The counts of one that
-//! runs come from the records.
+//! All counts are the workers' own, and right even where records were dropped: those of a worker that has ended come with its
+//! report, those of one that runs are as new as the view of the metrics. Reads no clock.
 
 use super::change::RunningSet;
 use super::condition;

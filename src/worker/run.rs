@@ -2,7 +2,8 @@
 //!
 //! Time comes from the monotonic [`Clock`] that the loop is generic over, so that the same lines run on the kernel's clock and
 //! on the virtual one; releases lie on a clock that is an offset ahead of it. From the first tick to the last the loop does
-//! not allocate, lock, log or make a system call other than the sleep. A task's panic is the one exception. The report after the last tick may allocate.
+//! not allocate, lock or log, and makes no system calls other than the sleep and those of its [`EvidenceSource`]. A task's
+//! panic is the one exception. The report after the last tick may allocate.
 
 use super::clock::ReleaseClock;
 use super::control::Control;
