@@ -51,7 +51,7 @@ impl Witnesses {
     pub(super) fn add(&mut self, number: usize, id: ThreadId, config: &WorkerConfig, granted: &Granted) -> WorkerFacts {
         let watched = Watched { id, clock: plan::clock(config.clock), queue: RunQueue::of(id) };
         self.workers.insert(number, watched);
-        self.suspects.set_workers(self.workers.values().map(|watched| watched.id).collect());
+        self.name_workers();
         let bandwidth = match (config.scheduling, granted.policy) {
             (Scheduling::Deadline { runtime, .. }, "deadline") => Some(Bandwidth::Reserved { runtime }),
             (_, "fifo" | "rr") => self.shared,
@@ -71,6 +71,12 @@ impl Witnesses {
 
     pub(super) fn remove(&mut self, number: usize) {
         self.workers.remove(&number);
+        // The kernel may give the number of a thread that has ended to another one.
+        self.name_workers();
+    }
+
+    fn name_workers(&mut self) {
+        self.suspects.set_workers(self.workers.values().map(|watched| watched.id).collect());
     }
 
     /// Begins a round at `now`, after a sleep of `slept`.
