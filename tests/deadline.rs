@@ -8,10 +8,13 @@ use serde_json::Value;
 use std::fs::{self, File};
 use std::process::{Command, Output};
 
-/// One test at a time: the machine has one supply of this bandwidth. Released on drop.
+/// The kernel's limit on real-time bandwidth, which every user may read.
+const LIMIT: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+
+/// One test at a time: the machine has one supply of this bandwidth. A lock on the file of its limit, so that it holds for
+/// tests of all users; released on drop.
 fn alone() -> File {
-    let path = std::env::temp_dir().join("hertzd-test-deadline.lock");
-    let file = File::options().create(true).append(true).open(path).unwrap();
+    let file = File::open(LIMIT).unwrap();
     file.lock().unwrap();
     file
 }
@@ -19,7 +22,7 @@ fn alone() -> File {
 /// Whether the kernel grants the policy here, and not without a limit.
 fn is_granted(running: &mut Running) -> bool {
     running.wait_until_granted();
-    let limit = fs::read_to_string("/proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
+    let limit = fs::read_to_string(LIMIT).unwrap_or_default();
     let granted = running.stderr().contains("granted deadline") && limit.trim() != "-1";
     if !granted {
         println!("skipped: the policy \"deadline\" is not granted here, or without a limit");
@@ -104,8 +107,10 @@ fn workers(count: usize, runtime: &str) -> String {
     (0..count).map(one).collect()
 }
 
+/// How many CPUs share the bandwidth: all that are online, also those that a quota keeps this process from using.
 fn cpus() -> usize {
-    std::thread::available_parallelism().unwrap().get()
+    let stat = fs::read_to_string("/proc/stat").unwrap();
+    stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count()
 }
 
 #[test]
