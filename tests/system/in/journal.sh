@@ -24,6 +24,7 @@ worker = "main"
 rate = 100
 phase = "2ms"
 run = "100us"
+deadline = "4ms" # spiky's long run ends 6 ms after a release of this task
 END
 sleep 3
 systemctl stop hertzd

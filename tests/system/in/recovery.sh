@@ -26,6 +26,23 @@ check_restart "a task that hangs" "$start"
 has "  the journal names the task in its message" "$(messages MESSAGE_ID=$DOES_NOT_RETURN)" stuck
 same "  and in its field" stuck "$(entries -n 1 MESSAGE_ID=$DOES_NOT_RETURN | jq -r .HERTZD_TASK)"
 
+first="$steady
+worker = \"main\"
+[worker.main]
+[worker.stuck]
+[task.stuck]
+worker = \"stuck\"
+kind = \"load\"
+rate = 10
+fault = \"hang\"
+fault-every = 1"
+systemctl stop hertzd
+start=$(millis)
+setup Restart=no <<<"$first" 2>/dev/null || :
+at_most "a first tick that never returns: the start fails within WatchdogSec + 2 s" "$(since "$start")" 4
+same "  with exit code 70" "exit-code 70" "$(show Result) $(show ExecMainStatus)"
+has "  the journal names the tick" "$(messages -p err)" "the start failed: tick 0 of task stuck has not returned"
+
 setup <<<"$steady"
 start=$(millis)
 systemctl kill --kill-whom=main -s STOP hertzd

@@ -28,7 +28,9 @@ phase = "500us"
 run = "20us"
 END
 }
-# reloads: edits b 20 times, 10 a second.
+has_rate() { [ "$(task b rate)" = "$1" ]; }
+# reloads: edits b 20 times, 10 a second. hertzd begins no reload within 100 ms of the one before: on a busy machine, two
+# requests may become one reload.
 reloads() {
     local next
     next=$(millis)
@@ -57,21 +59,21 @@ for _ in 1 2 3; do
     for _ in {1..10}; do
         echo "$(task a due),reloads" >>/tmp/phases
         reloads
+        within 5 has_rate 70/1 || :
         echo "$(task a due),none" >>/tmp/phases
         sleep 1
     done
-    within 5 test "$(snapshot .daemon.reloads)" -ge 200 || :
     reloaded=$(snapshot .daemon.reloads)
     sleep 1 # the recorder writes at intervals
     read -r with without < <(count_delays)
     echo "# a was delayed $with times in 20 s of reloads, $without times in 10 s without"
-    # Stalls come in bursts; an effect of reloads would appear 200 times.
+    # Stalls come in bursts; an effect of reloads would appear in each of them.
     fair=$(awk -v w="$((2 * without))" 'BEGIN { print int(w + 3 * sqrt(w)) + 60 }')
     [ "$with" -gt "$fair" ] || break
 done
 same "200 reloads at 10 a second that edit b: a, at 1 kHz, skips nothing" 0 "$(task a skipped)"
 at_most "  and is not delayed by each of them, compared with the time without" "$with" "$fair"
-same "  all of them were carried out" 200 "$reloaded"
+check "  they were carried out, at least every other: $reloaded" test "$reloaded" -ge 100 -a "$reloaded" -le 200
 same "  none was refused" 0 "$(snapshot .daemon.reloads_refused)"
 same "  in one process" "$pid" "$(main_pid)"
 same "  b has the rate of the last edit" "70/1" "$(task b rate)"
