@@ -148,9 +148,10 @@ impl Threads {
                     late => late,
                 };
                 parts.add(late, None, part(asked, woke));
-                // It chose to sleep while the release had come up: a record is missing.
+                // It chose to sleep while the release had come up: a record is missing, or the clock was stepped forward.
                 let before = position.checked_sub(1).map_or(asked, |before| timeline.piece(before).finished);
-                parts.add(Cause::Unknown, None, part(before, asked));
+                let explained = if piece.stepped { parts.of(Cause::Stalled) } else { Span::ZERO };
+                parts.add(Cause::Unknown, None, part(before, asked) - explained);
                 covered = before.min(asked);
             }
             if covered <= from || piece.stepped {

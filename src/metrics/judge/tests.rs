@@ -327,6 +327,20 @@ fn what_a_step_of_the_clock_jumped_over_was_stalled() {
 }
 
 #[test]
+fn what_a_step_jumped_over_was_stalled_also_if_the_worker_slept_once_more() {
+    let mut scene = Scene::new();
+    scene.judge(&TickRecord { overrun: false, ..after_sleep(0, 0, tick(0, 0, 0, 900)) });
+    // The step comes half-way to the release at 1 ms; all up to that at 3600 s are given up, and the next is 500 µs ahead.
+    let stepped = Span::from_seconds(3_600);
+    let (jumped, next) = (stepped - micros(500), 3_600_001_000);
+    let record = tick(0, next, next + 10, next + 300);
+    let record = TickRecord { missed: 3_600_000, stepped, jumped, overrun: false, ..record };
+    let verdicts = scene.judge(&seen(300, 300, 0, after_sleep(next, next + 10, record)));
+    let causes = verdicts.iter().map(|verdict| (verdict.cause, verdict.count)).collect::<Vec<_>>();
+    assert_eq!(causes, [(Cause::Stalled, 3_600_000)]);
+}
+
+#[test]
 fn a_step_that_was_absorbed_is_blamed_for_nothing() {
     let mut scene = Scene::new();
     scene.judge(&TickRecord { overrun: false, ..after_sleep(0, 0, tick(0, 0, 0, 900)) });
