@@ -40,6 +40,9 @@ fn commands_of_other_programs_are_answered_with_ours() {
         (&["my.toml"], "`hertzd check my.toml` checks it"),
         (&["start"], "`sudo systemctl start hertzd`"),
         (&["restart"], "`hertzd reload`"),
+        (&["top"], "`hertzd status`"),
+        (&["log"], "`journalctl -u hertzd -f`"),
+        (&["doctor"], "`hertzd check [CONFIG]`"),
         (&["-d"], "`hertzd run [CONFIG]`"),
         (&["validate", "my.toml"], "`hertzd check [CONFIG]`"),
         (&["--for", "10s"], "`hertzd run --for 10s`"),
@@ -54,6 +57,16 @@ fn commands_of_other_programs_are_answered_with_ours() {
     }
     let text = stderr(&hertzd(&["stat"]));
     assert!(text.contains("'status'"), "a slip gets clap's own tip: {text}");
+}
+
+#[test]
+fn the_help_of_every_command_fits_80_columns() {
+    for command in ["", "run", "check", "simulate", "status", "reload", "devices", "schema", "stop", "version"] {
+        let help =
+            stdout(&hertzd(&[command, "--help"].iter().copied().filter(|word| !word.is_empty()).collect::<Vec<_>>()));
+        let long = help.lines().find(|line| line.chars().count() > 80);
+        assert!(help.contains("Usage:") && long.is_none(), "{command}: {long:?}");
+    }
 }
 
 #[test]

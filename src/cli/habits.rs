@@ -23,7 +23,15 @@ const COMMANDS: &[(&[&str], &str)] = &[
         &["list", "ls", "scan", "detect"],
         "`hertzd devices` lists the sensors, buses, lines, cards and cameras of this machine",
     ),
-    (&["logs", "journal"], "the service logs to the journal: `journalctl -u hertzd -f`"),
+    (&["log", "logs", "journal"], "the service logs to the journal: `journalctl -u hertzd -f`"),
+    (
+        &["top", "stats", "info", "show", "health"],
+        "`hertzd status` shows how each task is doing; `watch hertzd status` repeats it",
+    ),
+    (
+        &["doctor", "diagnose", "setup"],
+        "`hertzd check [CONFIG]` finds what a start would refuse; `hertzd run [CONFIG]` logs each refused privilege with its remedy",
+    ),
     (&["-v"], "`hertzd version` prints the version; `hertzd run --log-level debug` logs more"),
 ];
 

@@ -70,6 +70,11 @@ pub(super) fn wrap(text: &mut String, line: &str) {
     text.push('\n');
 }
 
+/// Sorts names by their counts, the largest first; by name where they are equal.
+pub(super) fn most_first(counts: &mut [(&str, u64)]) {
+    counts.sort_by(|(name, count), (other, than)| than.cmp(count).then(name.cmp(other)));
+}
+
 /// Up to three decimals, without trailing zeros.
 pub(super) fn short(value: f64) -> String {
     let text = format!("{value:.3}");

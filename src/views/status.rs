@@ -2,11 +2,11 @@
 //!
 //! A daemon of another version may leave out any part: what is missing shows as `?`, or not at all.
 
-use super::layout::{columns, short, wrap};
+use super::layout::{columns, most_first, short, wrap};
 use crate::time::Span;
 use serde_json::Value;
 
-const HEAD: [&str; 8] = ["task", "state", "due", "missed", "1 min", "10 s", "late p99", "last cause"];
+const HEAD: [&str; 9] = ["task", "state", "due", "met", "missed", "1 min", "10 s", "late p99", "last cause"];
 
 /// The snapshot as text of at most 80 columns, ending with a line feed; its first line says whether all is well, and if not,
 /// why. `emphasis` turns on bold and red, for a terminal.
@@ -86,10 +86,11 @@ fn cells(task: &Value) -> [String; HEAD.len()] {
         word(&task["task"]),
         word(&task["state"]),
         count(&task["due"]),
+        count(&task["met"]),
         count(&task["missed"]),
         count(&task["last_minute"]["missed"]),
         count(&task["last_10s"]["missed"]),
-        span(&task["lateness_ns"]["p99"]),
+        if task["lateness_ns"]["count"] == 0 { "-".into() } else { span(&task["lateness_ns"]["p99"]) },
         cause.into(),
     ]
 }
@@ -103,13 +104,27 @@ fn remarks(task: &Value) -> Vec<String> {
         lines.push(format!("{name}: {} for {since}: {reason}", word(&task["state"])));
     }
     if let Some(age) = task["last_cause_age_ns"].as_i64() {
-        let causes = task["causes"].as_object().into_iter().flatten().map(|(cause, count)| format!("{cause} {count}"));
+        let numbers = |part: &'static str| {
+            let counts = task[part].as_object().into_iter().flatten();
+            let mut counts: Vec<_> =
+                counts.filter_map(|(name, count)| Some((name.as_str(), count.as_u64()?))).collect();
+            most_first(&mut counts);
+            counts
+        };
+        let blockers: Vec<_> = numbers("blockers").into_iter().map(|(task, _)| task).collect();
+        let by = |cause: &str| match cause == "blocked" && !blockers.is_empty() {
+            true => format!(" by {}", blockers.join(" and ")),
+            false => String::new(),
+        };
+        let causes = numbers("causes").into_iter().map(|(cause, count)| format!("{count} {cause}{}", by(cause)));
         let causes = causes.collect::<Vec<_>>().join(", ");
-        lines.push(format!("{name}: missed because of {causes}; the last {} ago", Span::from_nanos(age)));
+        let missed = count(&task["missed"]);
+        lines.push(format!("{name}: missed {missed}: {causes}; the last {} ago", Span::from_nanos(age)));
     }
     if let Some(errors @ 1..) = task["errors"].as_u64() {
         let recent = count(&task["last_10s"]["errors"]);
-        lines.push(format!("{name}: {errors} ticks failed, {recent} of them in the last 10 s"));
+        let ticks = if errors == 1 { "tick" } else { "ticks" };
+        lines.push(format!("{name}: {errors} {ticks} failed, {recent} of them in the last 10 s"));
     }
     for (value, parts) in task["values"].as_object().into_iter().flatten() {
         let Some(last) = parts["last"].as_f64() else { continue };
@@ -134,11 +149,11 @@ fn span(nanos: &Value) -> String {
     nanos.as_i64().map_or("?".into(), |nanos| Span::from_nanos(nanos).to_string())
 }
 
-/// Up to seven digits; more as `12.3M`.
+/// Up to six digits; more as `12.3M`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn count(value: &Value) -> String {
     let Some(count) = value.as_u64() else { return "?".into() };
-    if count < 10_000_000 {
+    if count < 1_000_000 {
         return count.to_string();
     }
     let (mut scaled, mut units) = (count as f64 / 1e6, "MGTPE".chars());
@@ -155,10 +170,10 @@ mod tests {
     use serde_json::json;
 
     fn task(name: &str, state: &str, due: u64) -> Value {
-        json!({"task": name, "state": state, "due": due, "missed": due / 2, "errors": 3,
+        json!({"task": name, "state": state, "due": due, "met": due / 2, "missed": due / 2, "errors": 3,
             "last_10s": {"missed": 999_999, "errors": 2}, "last_minute": {"missed": 9_999_999},
             "lateness_ns": {"p99": 999_499_999}, "last_cause": "woken-late", "last_cause_age_ns": 3_200_000_000_i64,
-            "causes": {"woken-late": due / 2}})
+            "causes": {"blocked": 7, "woken-late": 40}, "blockers": {"log": 2, "report": 5}})
     }
 
     #[test]
@@ -185,6 +200,7 @@ mod tests {
             "imu",
             "ticking",
             "woken-late",
+            "imu: missed 500: 40 woken-late, 7 blocked by report and log; the last 3.20 s ago",
             "failing for 12.0 s: reading: No such",
             "temp 41.25 °C, 100 ms old",
         ] {

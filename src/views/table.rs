@@ -1,7 +1,7 @@
 //! The summary as a table for people. Pure: numbers in, text out.
 
-use super::layout::{columns, short, wrap};
-use crate::metrics::{Cause, Summary, TaskSummary, WorkerSummary};
+use super::layout::{columns, most_first, short, wrap};
+use crate::metrics::{Cause, Distribution, Summary, TaskSummary, WorkerSummary};
 use crate::time::Span;
 use std::fmt::Write as _;
 
@@ -31,16 +31,17 @@ pub(crate) fn table(summary: &Summary, emphasis: bool) -> String {
 }
 
 fn cells(task: &TaskSummary) -> [String; HEAD.len()] {
-    let span = |nanos| Span::from_nanos(nanos).to_string();
+    let span = |of: &Distribution, nanos| if of.count > 0 { Span::from_nanos(nanos).to_string() } else { "-".into() };
+    let (late, run) = (&task.lateness_ns, &task.run_ns);
     [
         task.task.clone(),
         hertz(&task.rate),
         task.met.to_string(),
         task.missed.to_string(),
-        span(task.lateness_ns.p50),
-        span(task.lateness_ns.p99),
-        span(task.lateness_ns.max),
-        span(task.run_ns.p99),
+        span(late, late.p50),
+        span(late, late.p99),
+        span(late, late.max),
+        span(run, run.p99),
     ]
 }
 
@@ -61,17 +62,23 @@ fn hertz(rate: &str) -> String {
 
 fn remarks(text: &mut String, task: &TaskSummary) {
     if task.missed > 0 {
-        let blockers: Vec<_> = task.blockers.iter().map(|(task, count)| format!("{task} {count}")).collect();
+        let mut blockers: Vec<_> = task.blockers.iter().map(|(task, count)| (task.as_str(), *count)).collect();
+        let one = matches!(blockers[..], [(_, count)] if task.causes.get(Cause::Blocked.word()) == Some(&count));
+        most_first(&mut blockers);
+        let blockers: Vec<_> =
+            blockers.iter().map(|(task, n)| if one { (*task).to_owned() } else { format!("{task} {n}") }).collect();
         let by = |cause: &str| match (cause == Cause::Blocked.word(), blockers.is_empty()) {
             (true, false) => format!(" by {}", blockers.join(", ")),
             _ => String::new(),
         };
-        let causes: Vec<_> = task.causes.iter().map(|(cause, count)| format!("{cause} {count}{}", by(cause))).collect();
-        let causes = if causes.is_empty() { String::new() } else { format!("; {}", causes.join("; ")) };
+        let mut causes: Vec<_> = task.causes.iter().map(|(cause, count)| (*cause, *count)).collect();
+        most_first(&mut causes);
+        let causes: String = causes.iter().map(|(cause, count)| format!("; {count} {cause}{}", by(cause))).collect();
         let (missed, overruns, skipped) = (task.missed, task.overruns, task.skipped);
+        let plural = if overruns == 1 { "" } else { "s" };
         let _ = writeln!(
             text,
-            "{}: missed {missed} of {} ({overruns} overruns, {skipped} skipped){causes}",
+            "{}: missed {missed} of {} ({overruns} overrun{plural}, {skipped} skipped){causes}",
             task.task, task.due
         );
     }
@@ -129,11 +136,11 @@ fn worker_line(text: &mut String, worker: &WorkerSummary) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Distribution, GrantedSummary, HostSummary, RecordedSummary, RecordsSummary, ValueSummary};
+    use crate::metrics::{GrantedSummary, HostSummary, RecordedSummary, RecordsSummary, ValueSummary};
     use std::collections::BTreeMap;
 
     fn task(name: &str, rate: &str, ran: u64, skipped: u64, overruns: u64) -> TaskSummary {
-        let late = Distribution { p50: 143, p99: 999_499, max: 999_499_999, ..Distribution::default() };
+        let late = Distribution { count: ran, p50: 143, p99: 999_499, max: 999_499_999, ..Distribution::default() };
         TaskSummary {
             task: name.into(),
             worker: "main".into(),
@@ -187,7 +194,7 @@ mod tests {
         assert_eq!(lines[0], "task         rate  met  missed  late p50  late p99  late max  run p99");
         assert_eq!(lines[1], "control   1000 Hz  375     625    143 ns    999 µs    999 ms   999 µs");
         assert_eq!(lines[2], "load     29.97 Hz   30       0    143 ns    999 µs    999 ms   999 µs");
-        assert_eq!(lines[3], "control: missed 625 of 1000 (125 overruns, 500 skipped); ran-long 125");
+        assert_eq!(lines[3], "control: missed 625 of 1000 (125 overruns, 500 skipped); 125 ran-long");
         assert_eq!(lines[4], "");
     }
 
@@ -197,8 +204,20 @@ mod tests {
         blocked.causes = [("blocked", 620), ("preempted", 5)].into();
         blocked.blockers = [("report".to_owned(), 600), ("log".to_owned(), 20)].into();
         let shown = table(&summary(vec![blocked]), false);
-        let line = "control: missed 625 of 1000 (125 overruns, 500 skipped);\n  blocked 620 by log 20, report 600; preempted 5\n";
+        let line = "control: missed 625 of 1000 (125 overruns, 500 skipped);\n  620 blocked by report 600, log 20; 5 preempted\n";
         assert!(shown.contains(line), "{shown}");
+        let mut once = task("control", "1000/1", 997, 2, 1);
+        once.causes = [("blocked", 3)].into();
+        once.blockers = [("report".to_owned(), 3)].into();
+        let shown = table(&summary(vec![once]), false);
+        assert!(shown.contains("missed 3 of 999 (1 overrun, 2 skipped); 3 blocked by report\n"), "{shown}");
+    }
+
+    #[test]
+    fn a_task_without_a_tick_shows_no_times() {
+        let shown = table(&summary(vec![task("idle", "1/60", 0, 0, 0)]), false);
+        let row = shown.lines().nth(1).unwrap_or_default();
+        assert_eq!(row.split_whitespace().skip(5).collect::<Vec<_>>(), ["-"; 4], "{shown}");
     }
 
     #[test]

@@ -130,7 +130,7 @@ fn seven_bits(address: i64) -> Option<String> {
     let seven = address >> 1;
     (address > 0x77 && (0x03..=0x77).contains(&seven)).then(|| {
         format!(
-            "{address:#04x} looks like an address in 8 bits, with the bit for reading; in 7 bits it is {seven:#04x}"
+            "{address:#04x} looks like an 8-bit address, which includes the read/write bit; the 7-bit address is {seven:#04x}"
         )
     })
 }
