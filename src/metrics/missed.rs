@@ -110,8 +110,13 @@ impl Misses {
         }
     }
 
-    /// Enters releases that no record reports; the oldest that was given up was `oldest` late (zero: not known).
+    /// Enters releases that no record reports; the oldest that was given up was `oldest` late (zero: not known). When they
+    /// came up is not known, so neither is the time that the report covers.
     pub(super) fn note_unreported(&mut self, overruns: u64, skipped: u64, oldest: Span) {
+        if overruns + skipped == 0 {
+            return;
+        }
+        self.begun = None;
         self.missed.due += overruns + skipped;
         self.missed.overruns += overruns;
         self.missed.skipped += skipped;

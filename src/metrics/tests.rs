@@ -22,6 +22,7 @@ fn what_dropped_records_missed_is_reported_with_an_unknown_cause() {
     metrics.tell(Instant::ZERO, true, |event| told.push(event.kind.clone()));
     let [EventKind::Missed(missed)] = &told[..] else { panic!("{told:?}") };
     assert_eq!((missed.overruns, missed.skipped), (3, 9));
+    assert_eq!(missed.within, Span::ZERO, "the last record says nothing of when these came up");
     let causes: BTreeMap<_, _> = missed.causes().map(|(cause, count)| (cause.word(), count)).collect();
     // The record that came in had no evidence.
     assert_eq!((causes["disabled"], causes["unknown"]), (4, 3 + 5));
