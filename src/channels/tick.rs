@@ -193,6 +193,11 @@ impl TickReceiver {
         self.records.try_recv().ok()
     }
 
+    /// How many records wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.records.len()
+    }
+
     /// How many records have gone through so far.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic

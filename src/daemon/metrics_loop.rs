@@ -252,7 +252,14 @@ impl MetricsLoop {
     fn drain(&mut self, now: Instant) {
         self.metrics.drains_at(now);
         self.witnesses.begin(self.metrics.threads(), now, REST);
-        while self.take_some() {}
+        // What waits by now, and no more: workers that send faster than this would keep the thread from all else.
+        let waiting = self.workers.values().map(|worker| worker.feed.ticks.waiting()).max().unwrap_or(0);
+        self.metrics.threads().hurry(waiting >= AT_A_TIME);
+        for _ in 0..=waiting / AT_A_TIME {
+            if !self.take_some() {
+                break;
+            }
+        }
         for WorkerFeed { name, feed, dropped: known, reported } in self.workers.values_mut() {
             for Panic { task: id, n, text, ended } in feed.panics.try_iter() {
                 let Some(count) = self.panics.entry(id).or_default().count(now, ended) else { continue };

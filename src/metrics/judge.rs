@@ -11,9 +11,6 @@ use crate::channels::TickRecord;
 use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
 
-/// How many ticks a verdict looks back; what lies before is unknown.
-const LOOK_BACK: usize = 4_096;
-
 /// What the judge has to know of a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
@@ -121,7 +118,7 @@ impl Threads {
         let Some(Thread { facts, timeline }) = self.by_worker.get(&worker) else { return };
         let mut covered = if with_last { timeline.piece(last).finished } else { timeline.piece(last).started };
         parts.add(Cause::Unknown, None, overlap(covered, to, from, to));
-        for position in (0..=last).rev().take(LOOK_BACK) {
+        for position in (0..=last).rev().take(self.look_back()) {
             let piece = timeline.piece(position);
             let part = |low: Instant, high: Instant| overlap(low, high, from, to);
             if position < last || with_last {

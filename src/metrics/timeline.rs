@@ -104,13 +104,13 @@ impl Timeline {
 
     /// The tick after the latest sleep before the one at `first`, whose evidence begins at `since`, and how long the thread
     /// was off the processor in the ticks between them: `first` itself, unless ticks with evidence of their own came before it
-    /// in its wake-up and nothing is known of the sleep yet.
-    pub(super) fn wake_up_of(&self, first: usize, since: Instant) -> (usize, Span) {
+    /// in its wake-up and nothing is known of the sleep yet. Looks back over `look_back` ticks at most.
+    pub(super) fn wake_up_of(&self, first: usize, since: Instant, look_back: usize) -> (usize, Span) {
         let mut off = Span::ZERO;
         if self.pieces[first].sleep.is_some_and(|(_, woke)| woke >= since) {
             return (first, off);
         }
-        for position in (0..first).rev() {
+        for position in (0..first).rev().take(look_back) {
             let piece = &self.pieces[position];
             let Some(this) = piece.off else { break };
             off += this;

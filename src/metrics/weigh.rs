@@ -14,6 +14,12 @@ use std::collections::{BTreeMap, VecDeque};
 /// The most stalls that are remembered.
 const STALLS: usize = 64;
 
+/// How many ticks a verdict looks back; what lies before is unknown.
+const LOOK_BACK: usize = 4_096;
+
+/// The same while many records wait: so that the judge takes them faster than they come.
+const SHORT_LOOK_BACK: usize = 16;
+
 /// The loop takes less than this between two ticks.
 const OVERHEAD: Span = Span::from_micros(5);
 
@@ -26,6 +32,7 @@ pub(crate) struct Threads {
     pub(super) by_worker: BTreeMap<usize, Thread>,
     stalls: VecDeque<Stall>,
     fault: Span, // processor time of a page fault
+    hurried: bool,
 }
 
 #[derive(Debug)]
@@ -76,6 +83,15 @@ impl Threads {
         self.fault = each;
     }
 
+    /// From now on many records wait, or not: verdicts look back less meanwhile, and are unknown more often.
+    pub(crate) fn hurry(&mut self, hurried: bool) {
+        self.hurried = hurried;
+    }
+
+    pub(super) fn look_back(&self) -> usize {
+        if self.hurried { SHORT_LOOK_BACK } else { LOOK_BACK }
+    }
+
     pub(super) fn add_worker(&mut self, number: usize, facts: WorkerFacts) {
         self.by_worker.insert(number, Thread { facts, timeline: Timeline::default() });
     }
@@ -113,7 +129,7 @@ impl Threads {
         let (started, finished, run) = (record.started(), record.finished(), record.run());
         let since = finished - evidence.awake;
         let first = timeline.first_since(since, position);
-        let (wake, earlier) = timeline.wake_up_of(first, since);
+        let (wake, earlier) = timeline.wake_up_of(first, since, self.look_back());
         let sleep = timeline.piece(wake).sleep.filter(|(_, woke)| *woke >= since || wake < first);
         let before = sleep.map_or(since, |(asked, _)| asked);
         let queue = evidence.run_queue.map(|waited| waited - earlier - timeline.waited_before(wake, before));

@@ -358,3 +358,16 @@ fn where_a_record_is_missing_nothing_is_known() {
     let record = seen(100, 100, 0, after_sleep(2_900, 2_910, tick(0, 1_000, 2_920, 3_010)));
     assert_eq!(scene.overrun(&record).0, Cause::Unknown);
 }
+
+#[test]
+fn while_many_records_wait_a_verdict_looks_back_less_and_is_unknown_rather_than_wrong() {
+    let last = |hurried| {
+        let mut scene = Scene::new();
+        scene.0.hurry(hurried);
+        scene.judge(&tick(1, 0, 0, 50_000));
+        let late = (0..20).map(|n| tick(0, 10 * n, 50_000 + 100 * n, 50_100 + 100 * n));
+        late.map(|record| scene.overrun(&record)).last()
+    };
+    assert_eq!(last(false), Some((Cause::Blocked, Some(By::Task(1)))));
+    assert_eq!(last(true), Some((Cause::Unknown, None)));
+}
