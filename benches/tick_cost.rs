@@ -125,7 +125,7 @@ fn main() {
         black_box(real.now());
     });
     let mut evidence = ThreadEvidence::of_this_thread();
-    micro("evidence: the mark before each sleep", repetitions, times / 10, |_| evidence.mark(Span::ZERO));
+    micro("evidence: the mark before each sleep", repetitions, times / 10, |_| evidence.mark(Span::ZERO, true));
     for (title, missed) in [("a tick, with evidence = \"tick\"", false), ("a tick in which something was missed", true)]
     {
         micro(&format!("evidence: {title}"), repetitions, times / 10, |_| {

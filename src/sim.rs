@@ -65,7 +65,7 @@ impl Clock for SimClock {
 pub struct NeverPreempted;
 
 impl EvidenceSource for NeverPreempted {
-    fn mark(&mut self, _: Span) {}
+    fn mark(&mut self, _: Span, _: bool) {}
 
     fn take(&mut self, awake: Span, _: bool, missed: bool) -> Evidence {
         Evidence { awake, cpu: awake, run_queue: missed.then_some(Span::ZERO), ..Evidence::default() }

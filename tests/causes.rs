@@ -196,6 +196,8 @@ impl Results {
                 let [judged, left_out] = matrix.of_fault(name);
                 if !name.contains("(root)") && (left_out > judged || right && named) {
                     println!("{name}: {judged} misses of this fault were judged, {left_out} left out");
+                } else if !name.contains("(root)") && named && row.wrong() * 20 <= row.judged() {
+                    println!("{name}: {} of {} verdicts are unknown", row.unknown, row.judged());
                 } else if !(right && named && enough) {
                     let (fault, user) = name.split_once(" (").unwrap();
                     let user = if user.starts_with("root") { User::Root } else { User::Ordinary };

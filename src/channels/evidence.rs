@@ -30,8 +30,8 @@ pub struct Evidence {
 /// Where a worker's thread gets its evidence. Called on that thread. An implementation must not allocate or wait.
 pub trait EvidenceSource: Send {
     /// Sets the mark that the next evidence counts from: the thread goes to sleep, and was `awake` since the mark before.
-    /// One system call at most.
-    fn mark(&mut self, awake: Span);
+    /// `slept` is whether it slept between two ticks since then. One system call at most.
+    fn mark(&mut self, awake: Span, slept: bool);
 
     /// The evidence since the mark, and a new mark. `slept` is whether the thread slept between two ticks since then. With
     /// `missed` it includes [`Evidence::run_queue`], which costs another system call.

@@ -38,7 +38,7 @@ pub(super) struct SocketArg {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    hertzd status                      whether all is well, and how each task is doing\n  \
+    hertzd status                      is all well, and how is each task doing?\n  \
     hertzd status --json | jq .reason  why not, from the whole snapshot\n\n\
     Exit codes: 0 all is well; 1 not all is well; 69 no daemon answers. It waits\n\
     for 2 s at most.")]

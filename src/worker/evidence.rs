@@ -31,11 +31,15 @@ impl ThreadEvidence {
 }
 
 impl EvidenceSource for ThreadEvidence {
-    fn mark(&mut self, awake: Span) {
+    fn mark(&mut self, awake: Span, slept: bool) {
         let counted = usage::of_this_thread();
-        // At least what the kernel saw at its last look, at most all the time since then, if it was when the thread woke up.
-        let most = counted.cpu + awake;
-        self.cpu = (self.cpu + awake + SLEEP_COST).clamp(counted.cpu.min(most), most);
+        let most = match slept {
+            // The kernel looked when the thread woke up, if not later: it has used at most all the time awake since then.
+            true => (self.cpu + awake + SLEEP_COST).min(counted.cpu + awake),
+            // It may have looked before the mark, which says nothing of the time since.
+            false => self.cpu + awake,
+        };
+        self.cpu = most.max(counted.cpu);
         self.counted = counted;
     }
 
@@ -103,15 +107,32 @@ mod tests {
         let clock = KernelClock::monotonic();
         let mut usage = ThreadEvidence::of_this_thread();
         for _ in 0..50 {
+            pause(Span::from_micros(200));
             let woke = clock.now();
             spin(Span::from_micros(300));
             let exact = thread_cpu_time();
             let awake = clock.now() - woke;
-            usage.mark(awake);
+            usage.mark(awake, true);
             // Never before what the kernel knew, and never later than all of the time awake after that.
             assert!(usage.cpu >= usage.counted.cpu && usage.cpu <= usage.counted.cpu + awake, "{usage:?}");
             assert!(usage.counted.cpu <= exact + Span::from_micros(50), "{usage:?} {exact}");
+        }
+    }
+
+    #[test]
+    fn processor_time_before_a_mark_is_not_counted_after_it() {
+        let clock = KernelClock::monotonic();
+        let mut usage = ThreadEvidence::of_this_thread();
+        for _ in 0..20 {
             pause(Span::from_micros(200));
+            let woke = clock.now();
+            spin(Span::from_millis(2));
+            usage.take(clock.now() - woke, true, true);
+            let marked = clock.now();
+            usage.mark(Span::ZERO, false);
+            pause(Span::from_micros(200));
+            let evidence = usage.take(Span::ZERO, true, true);
+            assert!(evidence.cpu <= clock.now() - marked + Span::from_micros(50), "{evidence:?}");
         }
     }
 }

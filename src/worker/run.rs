@@ -204,7 +204,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         self.woke = now;
         if let Some(asked) = plan.sleep_until {
             if let Some(witness) = &mut self.witness {
-                witness.source.mark(now - witness.since);
+                witness.source.mark(now - witness.since, witness.slept);
                 (witness.since, witness.slept) = (now, true);
             }
             let wake = self.clock.sleep_until(asked);
