@@ -475,3 +475,27 @@ fn the_order_of_workers_and_tasks_in_the_file_does_not_matter() {
         assert_eq!(count(&task["lateness_ns"], "count"), 30, "{task}");
     }
 }
+
+#[test]
+fn a_run_given_up_beside_a_hung_tick_says_what_that_tick_held_up_in_its_log_and_in_its_summary() {
+    let config = "[task.hanging]\nkind = \"load\"\nrate = 100\nfault = \"hang\"\nfault-every = 10\n\
+                  [task.waiting]\nkind = \"load\"\nrate = 1000\n";
+    let args = ["--for", "500ms", "--stop-timeout", "200ms", "--json", "--log-format", "json"];
+    let ended = run(config, &args).wait();
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
+    let summary = ended.summary();
+    let entries: Vec<serde_json::Value> =
+        ended.stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    for name in ["hanging", "waiting"] {
+        let task = task(&summary, name);
+        let of_task = entries.iter().filter(|entry| entry["task"] == name && entry["causes"].is_string());
+        let logged: u64 = of_task.map(|entry| count(entry, "missed")).sum();
+        assert_eq!(logged, count(task, "missed"), "{name}: {}", ended.describe());
+        assert!(count(task, "missed") > 0, "{name}: {}", ended.describe());
+    }
+    let waiting = task(&summary, "waiting");
+    assert_eq!(waiting["blockers"]["hanging"], waiting["causes"]["blocked"], "{}", ended.describe());
+    // From tick 9 of the hanging task at 90 ms to the end.
+    assert!(count(&waiting["causes"], "blocked") >= 400, "{}", ended.describe());
+    assert!(count(&task(&summary, "hanging")["causes"], "own-debt") > 0, "{}", ended.describe());
+}

@@ -58,7 +58,10 @@ pub(super) fn finish(
             Some(WorkerEnd::Unused) => {}
             None if running.began.is_none() => {}
             None => {
-                let text = match running.running_tick() {
+                let running_tick = running.running_tick();
+                metrics
+                    .give_up(running.tasks.iter().map(|task| task.id).collect(), running_tick.map(|(task, ..)| task));
+                let text = match running_tick {
                     Some((task, n, lasting)) => {
                         format!("tick {n} of task {} has not returned for {lasting}", running.task_name(task))
                     }

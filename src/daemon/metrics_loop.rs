@@ -65,6 +65,7 @@ pub(super) enum Command {
     RemoveTasks(Vec<u32>),
     RemoveWorkers(Vec<usize>),
     TasksEnded(Ended),
+    GiveUp(Vec<u32>, Option<u32>),
     Look(Depth, Sender<View>),
     Finish,
 }
@@ -236,6 +237,11 @@ impl MetricsLoop {
             Command::TasksEnded(Ended { tasks, given_up }) => {
                 given_up.into_iter().for_each(|(id, given_up)| self.metrics.take_given_up(id, given_up));
                 tasks.iter().for_each(|(id, counts)| self.metrics.take_counts(*id, counts));
+            }
+            Command::GiveUp(ids, hung) => {
+                for (id, clock) in self.tasks.iter().filter(|(id, _)| ids.contains(id)) {
+                    self.metrics.give_up(*id, clock.now(), hung);
+                }
             }
             Command::Look(depth, reply) => {
                 let _ = reply.send(self.view(depth));

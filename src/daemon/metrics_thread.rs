@@ -66,6 +66,11 @@ impl MetricsThread {
         self.send(Command::TasksEnded(ended));
     }
 
+    /// These tasks of one worker report no more, because a tick of `hung` does not return.
+    pub(super) fn give_up(&self, ids: Vec<u32>, hung: Option<u32>) {
+        self.send(Command::GiveUp(ids, hung));
+    }
+
     /// The totals of the latest poll.
     pub(super) fn totals(&self) -> Totals {
         *self.totals.lock().unwrap_or_else(PoisonError::into_inner)

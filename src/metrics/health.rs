@@ -83,13 +83,25 @@ pub(super) struct Health {
     latest: Option<(Outcome, Instant)>, // the first of the last ticks that failed in the same way
     failed: Option<(Outcome, Instant)>, // the latest failure
     last_cause: Option<(Cause, Instant)>,
+    given_up: Option<Progress>, // what it was when its worker was given up
 }
 
 impl Health {
     pub(super) fn new(facts: &TaskFacts) -> Self {
         let TaskFacts { rate, deadline, grid_moves, max_missed, .. } = *facts;
         let (windows, live) = (Windows::default(), facts.live.clone());
-        Self { rate, deadline, grid_moves, max_missed, live, windows, latest: None, failed: None, last_cause: None }
+        Self {
+            rate,
+            deadline,
+            grid_moves,
+            max_missed,
+            live,
+            windows,
+            latest: None,
+            failed: None,
+            last_cause: None,
+            given_up: None,
+        }
     }
 
     /// Notes a tick, which was late by `oldest` or gave up a release that was, and was taken from the channel at `now` of a
@@ -114,10 +126,29 @@ impl Health {
 
     /// Enters the counts into the windows; at least once a second. `worker_now` is on the clock of the releases.
     pub(super) fn sample(&mut self, now: Instant, worker_now: Instant) -> Progress {
-        let progress = Progress::of(&self.live.read(), self.rate, self.deadline, self.grid_moves, worker_now);
+        let progress = self.given_up.unwrap_or_else(|| self.progress(worker_now).0);
         let Progress { counts, due, met, missed, .. } = progress;
         self.windows.enter(now, Tally { due, met, missed, errors: counts.errors });
         progress
+    }
+
+    fn progress(&self, worker_now: Instant) -> (Progress, Option<Instant>) {
+        let live = self.live.read();
+        (Progress::of(&live, self.rate, self.deadline, self.grid_moves, worker_now), live.next)
+    }
+
+    /// Its worker is given up: from now on nothing changes. Returns what the worker counted, how many releases it left open that
+    /// are past their deadline, and how late the first of them is.
+    pub(super) fn give_up(&mut self, worker_now: Instant) -> (Counts, u64, Span) {
+        let (progress, next) = self.progress(worker_now);
+        let Counts { skipped, overruns, .. } = progress.counts;
+        self.given_up = Some(progress.given_up());
+        (progress.counts, progress.missed - skipped - overruns, next.map_or(Span::ZERO, |next| worker_now - next))
+    }
+
+    /// Whether its worker was given up.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.given_up.is_some()
     }
 
     pub(super) fn at(&mut self, now: Instant, worker_now: Instant) -> TaskHealth {

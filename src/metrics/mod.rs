@@ -181,6 +181,9 @@ impl Metrics {
         let Some(task) = self.tasks.get_mut(record.task as usize).and_then(Option::as_mut) else {
             return Verdicts::default();
         };
+        if task.health.is_given_up() {
+            return Verdicts::default(); // its tick has returned after all, but its counts are final
+        }
         if let (Some(oversleep), Some(worker)) = (record.oversleep, self.workers.get_mut(&task.facts.worker)) {
             worker.oversleep.add(oversleep);
         }
@@ -274,9 +277,29 @@ impl Metrics {
         self.take_unreported(id, overruns, Span::ZERO, Verdict::plain(Cause::Unknown, overruns + skipped));
     }
 
+    /// Enters what a task has missed whose worker is given up, because the tick of `hung` does not return: all that waits for
+    /// that tick is blocked by it. Nothing is known of the tick itself.
+    pub(crate) fn give_up(&mut self, id: u32, worker_now: Instant, hung: Option<u32>) {
+        let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let (counts, open, oldest) = task.health.give_up(worker_now);
+        if !counts.disabled {
+            task.lateness.add_missed(oldest, task.facts.period, open);
+        }
+        self.take_counts(id, &counts);
+        let (own, (cause, by)) = match hung {
+            _ if counts.disabled => (0, (Cause::Disabled, None)),
+            Some(hung) if hung == id => (open.min(1), (Cause::OwnDebt, None)),
+            Some(hung) => (0, (Cause::Blocked, Some(By::Task(hung)))),
+            None => (open, (Cause::Unknown, None)),
+        };
+        self.take_unreported(id, 0, oldest, Verdict::plain(Cause::Unknown, own));
+        self.take_unreported(id, 0, oldest, Verdict { by, time: oldest, ..Verdict::plain(cause, open - own) });
+    }
+
     /// Enters what `verdict` stands for: these overruns, and skipped releases.
     fn take_unreported(&mut self, id: u32, overruns: u64, oldest: Span, verdict: Verdict) {
-        let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let task = self.tasks.get_mut(id as usize).and_then(Option::as_mut);
+        let Some(task) = task.filter(|_| verdict.count > 0) else { return };
         let skipped = verdict.count - overruns;
         task.limiter.misses.note_unreported(overruns, skipped, oldest);
         for totals in [&mut task.totals, &mut self.totals] {
