@@ -1,6 +1,6 @@
 //! Compares what hertzd says of its ticks with the kernel's own trace of the worker's thread.
 
-use super::kernel_trace::{Event, KernelTrace, RESOLUTION, What, away};
+use super::kernel_trace::{Event, KernelTrace, RESOLUTION, What, away, is_whole};
 use super::kind::notes;
 use super::scenario::{Mode, Scenario, User};
 use super::ticks::{TickLine, tick_lines};
@@ -70,6 +70,9 @@ impl Compared {
             }
         }
         let Some(verdict) = &line.verdicts[1] else { return };
+        if !is_whole(events, before, finished) {
+            return;
+        }
         match &*verdict.cause {
             "preempted" => {
                 assert!(

@@ -96,6 +96,17 @@ fn event(line: &str, thread: u32) -> Option<Event> {
     Some(Event { at, what })
 }
 
+/// Whether each event between two instants follows from the one before it: some kernels lose the switch from an idle CPU.
+pub(crate) fn is_whole(events: &[Event], from: i64, to: i64) -> bool {
+    let first = events.partition_point(|event| event.at < from).saturating_sub(1);
+    let last = events.partition_point(|event| event.at <= to);
+    events[first..last].windows(2).all(|pair| match pair[0].what {
+        What::Woken | What::Out { ready: true } => pair[1].what == What::In,
+        What::In => matches!(pair[1].what, What::Out { .. }),
+        What::Out { ready: false } => pair[1].what == What::Woken,
+    })
+}
+
 /// How long a thread with these events was ready between two instants, but not on a CPU.
 pub(crate) fn away(events: &[Event], from: i64, to: i64) -> i64 {
     let mut ready_since = None;
