@@ -133,8 +133,11 @@ impl Threads {
                 };
                 parts.add(cause, by, time);
             }
+            // What a step jumped over lies between the instants before it and those after it.
+            let explained = if piece.stepped { parts.of(Cause::Stalled) } else { Span::ZERO };
             let ready = timeline.ready(position);
-            parts.add(piece.gap, None, part(ready, piece.started));
+            let explained_before = if piece.sleep.is_none() { explained } else { Span::ZERO };
+            parts.add(piece.gap, None, part(ready, piece.started) - explained_before);
             covered = ready;
             if let Some((asked, woke)) = piece.sleep {
                 let late = match piece.late {
@@ -145,9 +148,8 @@ impl Threads {
                     late => late,
                 };
                 parts.add(late, None, part(asked, woke));
-                // It chose to sleep while the release had come up: a record is missing, or the clock was stepped forward.
+                // It chose to sleep while the release had come up: a record is missing.
                 let before = position.checked_sub(1).map_or(asked, |before| timeline.piece(before).finished);
-                let explained = if piece.stepped { parts.of(Cause::Stalled) } else { Span::ZERO };
                 parts.add(Cause::Unknown, None, part(before, asked) - explained);
                 covered = before.min(asked);
             }

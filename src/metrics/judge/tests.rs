@@ -327,17 +327,24 @@ fn what_a_step_of_the_clock_jumped_over_was_stalled() {
 }
 
 #[test]
-fn what_a_step_jumped_over_was_stalled_also_if_the_worker_slept_once_more() {
-    let mut scene = Scene::new();
-    scene.judge(&TickRecord { overrun: false, ..after_sleep(0, 0, tick(0, 0, 0, 900)) });
-    // The step comes half-way to the release at 1 ms; all up to that at 3600 s are given up, and the next is 500 µs ahead.
+fn what_a_step_jumped_over_was_stalled_whether_the_worker_slept_before_its_next_tick_or_not() {
+    // The step comes half-way to the release at 1 ms. All up to the last one before it are given up, and the next tick is
+    // that one, at once, or the one that is 500 µs ahead.
     let stepped = Span::from_seconds(3_600);
-    let (jumped, next) = (stepped - micros(500), 3_600_001_000);
-    let record = tick(0, next, next + 10, next + 300);
-    let record = TickRecord { missed: 3_600_000, stepped, jumped, overrun: false, ..record };
-    let verdicts = scene.judge(&seen(300, 300, 0, after_sleep(next, next + 10, record)));
-    let causes = verdicts.iter().map(|verdict| (verdict.cause, verdict.count)).collect::<Vec<_>>();
-    assert_eq!(causes, [(Cause::Stalled, 3_600_000)]);
+    let step = |next, start, missed| {
+        let record = tick(0, next, start, start + 300);
+        TickRecord { missed, stepped, jumped: stepped - micros(500), overrun: false, ..record }
+    };
+    let (kept, ahead) = (3_600_000_000, 3_600_001_000);
+    let at_once = TickRecord { woke: micros(500), ..step(kept, kept + 510, 3_599_999) };
+    let asleep = after_sleep(ahead, ahead + 10, step(ahead, ahead + 10, 3_600_000));
+    for record in [at_once, asleep] {
+        let mut scene = Scene::new();
+        scene.judge(&TickRecord { overrun: false, ..after_sleep(0, 0, tick(0, 0, 0, 900)) });
+        let verdicts = scene.judge(&seen(300, 300, 0, record));
+        let causes = verdicts.iter().map(|verdict| (verdict.cause, verdict.count)).collect::<Vec<_>>();
+        assert_eq!(causes, [(Cause::Stalled, record.missed)]);
+    }
 }
 
 #[test]
