@@ -77,8 +77,8 @@ pub(super) fn finish(
         }
     }
     let log_patience = Duration::from_nanos(LOG_PATIENCE.nanos().unsigned_abs());
-    let view = metrics.look_within(log_patience).unwrap_or_else(|| {
-        if !metrics.is_finished() {
+    let view = metrics.look_within(log_patience).unwrap_or_else(|error| {
+        if error.is_timeout() && !metrics.is_finished() {
             let why = "the log takes nothing, or there are too many records";
             let text = format!("the metrics thread did not answer within {LOG_PATIENCE} ({why})");
             faults.push(format!("{text}: no histograms, and 0 records"));

@@ -10,7 +10,7 @@ use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::helper;
 use crate::time::{Clock, Span};
 use crate::worker::Ended;
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -83,9 +83,12 @@ impl MetricsThread {
         answer
     }
 
-    /// As [`look`](Self::look); `None`: the log holds the metrics thread up.
-    pub(super) fn look_within(&self, patience: Duration) -> Option<View> {
-        self.look(Depth::Full).recv_timeout(patience).ok()
+    /// As [`look`](Self::look).
+    ///
+    /// # Errors
+    /// A timeout if the log holds the metrics thread up; else the thread has died, or is about to.
+    pub(super) fn look_within(&self, patience: Duration) -> Result<View, RecvTimeoutError> {
+        self.look(Depth::Full).recv_timeout(patience)
     }
 
     /// Whether the thread has ended: before its time only by a panic.
