@@ -15,7 +15,7 @@ use hertzd::internals::affinity;
 use hertzd::time::Span;
 use hertzd::{App, Kinds};
 use program::is_root;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -30,19 +30,18 @@ const REAL_TIME: u8 = 60;
 /// How long each daemon runs; under the kernel's trace for more than 1,000 ticks.
 const LENGTH: Span = Span::from_millis(3_500);
 
-/// Wake-ups and verdicts under the trace that must be comparable, though the kernel loses some events.
-const FEW: u64 = 50;
 const TRACED: Span = Span::from_millis(6_500);
 
-/// How often a fault is injected, at most.
+/// How often a fault is injected, at most, until enough of what it did was pure: nothing else took part in it.
 const ATTEMPTS: u32 = 3;
 
-/// Percent of the verdicts that are to be right, and that must be even on a machine that others keep busy: there the cost of a
-/// page, for one, is not what it was when the daemon started.
-const AIM: u64 = 95;
-const LEAST: u64 = 90;
+/// Percent of the verdicts on each kind of miss that must be right, and of the workers that preempted that must be named right.
+const RIGHT: u64 = 95;
 
-/// Misses of each kind.
+/// Wake-ups that are compared with the kernel's trace, and verdicts.
+const WAKES: u64 = 1_000;
+
+/// Misses of each kind, and of verdicts that are compared with the kernel's trace.
 const ENOUGH: u64 = 200;
 
 /// Every fault for a worker with this priority.
@@ -100,6 +99,8 @@ struct Results {
     shared: Mutex<Matrix>,
     /// Jobs that have panicked.
     failed: Mutex<Vec<String>>,
+    /// Scenarios that are impossible here, by name.
+    skipped: Mutex<BTreeSet<&'static str>>,
 }
 
 /// Every job whose name contains all of `words`.
@@ -115,56 +116,71 @@ fn jobs(words: &[&String]) -> VecDeque<Job> {
                         let matrix = if mode == Mode::Shared { &results.shared } else { &results.own };
                         matrix.lock().unwrap().join(found);
                     }
-                    Err(why) => skip(scenario.name, &why),
+                    Err(why) => {
+                        results.skipped.lock().unwrap().insert(scenario.name);
+                        skip(scenario.name, &why);
+                    }
                 };
                 jobs.push_back((name, Box::new(run)));
             }
         }
     }
-    let traced = |scenario: Scenario| {
-        let run = move |cpu, _: &Results| match scenario.compare_with_kernel(cpu, TRACED) {
-            Ok(compared) => {
-                println!("{}: the kernel's trace agrees: {compared:?}", scenario.name);
-                let whole = compared.preempted + compared.ran_long;
-                assert!(compared.wakes >= FEW && whole >= FEW, "the trace is too incomplete: {compared:?}");
-            }
-            Err(why) => skip("the kernel's trace", &why),
-        };
-        (format!("kernel trace {}", scenario.name), Box::new(run) as Box<dyn FnOnce(usize, &Results) + Send>)
-    };
-    if is_root() {
-        let names = ["long run", "fifo hog"];
-        jobs.extend(scenarios(User::Root).into_iter().filter(|scenario| names.contains(&scenario.name)).map(traced));
-    } else {
-        skip("faults of real-time threads, and the kernel's trace", "needs root");
-    }
     jobs.retain(|(name, _)| words.iter().all(|word| name.contains(&***word)));
     jobs
 }
 
-/// Runs every job, and judges the results. Another program may take part in so much that a fault has too few misses of its own,
-/// or too many verdicts on what it was not: then that fault is injected again, and judged by all its misses together.
+/// Runs every job, and judges the results. A fault that left too few misses of its own, because other programs took part, is
+/// injected again, and judged by all its misses together.
 fn judge(arguments: &[String]) {
     let words: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
     let results = Results::default();
     let mut todo = jobs(&words);
-    let mut wrong = Vec::new();
     for attempt in 1..=ATTEMPTS {
         run_all(todo, &results);
-        let failed = std::mem::take(&mut *results.failed.lock().unwrap());
-        wrong = results.wrong(words.is_empty(), if attempt < ATTEMPTS { AIM } else { LEAST });
-        println!("attempt {attempt}: {} rows are wrong, {} runs failed", wrong.len(), failed.len());
-        let again = |job: &str| {
-            failed.iter().any(|name| name == job) || wrong.iter().any(|(fault, _)| job.starts_with(fault.as_str()))
-        };
-        todo = jobs(&words).into_iter().filter(|(job, _)| again(job)).collect();
-        wrong.extend(failed.into_iter().map(|name| (name, "panicked".to_owned())));
-        if wrong.is_empty() {
+        let few = results.few(&words);
+        println!("attempt {attempt}: {} faults left too few misses of their own", few.len());
+        todo = jobs(&words).into_iter().filter(|(job, _)| few.iter().any(|fault| job.starts_with(fault))).collect();
+        if todo.is_empty() {
             break;
         }
     }
-    let texts: Vec<_> = wrong.into_iter().map(|(fault, row)| format!("{fault}: {row}")).collect();
-    assert!(texts.is_empty(), "{}", texts.join("\n"));
+    results.print();
+    let mut wrong = results.wrong();
+    wrong.extend(todo.into_iter().map(|(job, _)| format!("{job}: other programs took part in too many of its misses")));
+    wrong.extend(std::mem::take(&mut *results.failed.lock().unwrap()));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    compare_with_kernel(&words);
+}
+
+/// Lets the kernel trace some scenarios, on each CPU in turn until enough was compared: some kernels lose the switches from
+/// one CPU's idle thread.
+fn compare_with_kernel(words: &[&String]) {
+    if !is_root() {
+        return skip("faults of real-time threads, and the kernel's trace", "needs root");
+    }
+    let traced = |scenario: &Scenario| {
+        let name = format!("kernel trace {}", scenario.name);
+        ["long run", "fifo hog"].contains(&scenario.name) && words.iter().all(|word| name.contains(&***word))
+    };
+    for scenario in scenarios(User::Root).into_iter().filter(traced) {
+        let mut compared = [0, 0];
+        for cpu in affinity().unwrap() {
+            match scenario.compare_with_kernel(cpu, TRACED) {
+                Ok(on_cpu) => {
+                    println!("{} on CPU {cpu}: the kernel's trace agrees: {on_cpu:?}", scenario.name);
+                    compared[0] += on_cpu.wakes;
+                    compared[1] += on_cpu.preempted + on_cpu.ran_long;
+                }
+                Err(why) => return skip("the kernel's trace", &why),
+            }
+            if compared[0] >= WAKES && compared[1] >= ENOUGH {
+                break;
+            }
+        }
+        let [wakes, verdicts] = compared;
+        let enough = wakes >= WAKES && verdicts >= ENOUGH;
+        assert!(enough, "{}: the trace is too incomplete: {wakes} wake-ups, {verdicts} verdicts", scenario.name);
+    }
 }
 
 /// Runs every job, one at a time on each of two CPUs.
@@ -186,31 +202,43 @@ fn run_all(jobs: VecDeque<Job>, results: &Results) {
 }
 
 impl Results {
-    /// Prints the matrices. Returns the rows that are not as they must be, each with the beginning of the names of its jobs;
-    /// `percent` of the verdicts must be right, and with `all` every kind of miss must have occurred often enough.
-    fn wrong(&self, all: bool, percent: u64) -> Vec<(String, String)> {
-        let [own, shared] = [&self.own, &self.shared].map(|matrix| matrix.lock().unwrap().clone());
+    fn matrices(&self) -> [Matrix; 2] {
+        [&self.own, &self.shared].map(|matrix| matrix.lock().unwrap().clone())
+    }
+
+    fn print(&self) {
+        let [own, shared] = self.matrices();
         println!("one task, or evidence of each tick:\n{}\n", own.table());
         println!("three tasks with evidence of the wake-up:\n{}\n", shared.table());
+    }
+
+    /// The faults with fewer misses of their own kind than there must be, as the names of their jobs begin.
+    fn few(&self, words: &[&String]) -> Vec<String> {
+        let [mut own, _] = self.matrices();
+        let faults =
+            jobs(words).into_iter().filter_map(|(job, _)| job.rsplit_once(' ').map(|(fault, _)| fault.to_owned()));
+        let few = |fault: &String| {
+            let (name, user) = fault.rsplit_once(' ').unwrap();
+            let user = if user == "Root" { User::Root } else { User::Ordinary };
+            let scenario = scenarios(user).into_iter().find(|scenario| scenario.name == name).unwrap();
+            let possible = !self.skipped.lock().unwrap().contains(name);
+            possible && own.row(&scenario.row(user, scenario.word)).judged() < ENOUGH
+        };
+        faults.collect::<BTreeSet<_>>().into_iter().filter(few).collect()
+    }
+
+    /// The rows that are not as they must be.
+    fn wrong(&self) -> Vec<String> {
+        let [own, shared] = self.matrices();
         let mut wrong = Vec::new();
         for (matrix, own) in [(&own, true), (&shared, false)] {
             for (name, row) in matrix.rows() {
+                // Where several ticks share the evidence, `unknown` is not wrong.
                 let right = if own { row.right } else { row.judged() - row.wrong() };
-                let right = right * 100 >= row.judged() * percent;
-                let named = row.wrong_blockers * 100 <= row.judged() && row.wrong_workers * 20 <= row.judged();
-                // Other rows are by-products of the fault: what waited behind it.
-                let is_main = |scenario: &Scenario| name == format!("{} (root): {}", scenario.name, scenario.word);
-                let enough = !own || !all || row.judged() >= ENOUGH || !scenarios(User::Root).iter().any(is_main);
-                // Without a real-time priority, other programs may take part in most misses.
-                let [judged, left_out] = matrix.of_fault(name);
-                if !name.contains("(root)") && (left_out > judged || right && named) {
-                    println!("{name}: {judged} misses of this fault were judged, {left_out} left out");
-                } else if !name.contains("(root)") && named && row.wrong() * 100 <= row.judged() * (100 - percent) {
-                    println!("{name}: {} of {} verdicts are unknown", row.unknown, row.judged());
-                } else if !(right && named && enough) {
-                    let (fault, user) = name.split_once(" (").unwrap();
-                    let user = if user.starts_with("root") { User::Root } else { User::Ordinary };
-                    wrong.push((format!("{fault} {user:?}"), format!("{name}: {row:#?}")));
+                let enough = |right: u64| right * 100 >= row.judged() * RIGHT;
+                let named = row.wrong_blockers == 0 && enough(row.judged() - row.wrong_workers);
+                if !(enough(right) && named) {
+                    wrong.push(format!("{name}: {row:#?}"));
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! The metrics thread's own heartbeat: by it the process notices that it was stopped, frozen or suspended.
 //!
 //! A thread that slept for longer than it asked to, and neither ran nor waited for a processor meanwhile, was kept from
-//! running by something that no thread escapes. Reads all clocks; nothing blocks.
+//! running by something that no thread escapes: if it was woken for it, surely; else perhaps only its processor stood still,
+//! which the host of a virtual machine may do to one of many. Reads all clocks; nothing blocks.
 
 use crate::metrics::{Instants, Stall};
 use crate::sys::clock::{KernelClock, thread_cpu_time};
@@ -64,14 +65,16 @@ fn stall(before: &Beat, now: &Beat, slept: Option<Span>) -> Option<Stall> {
     let suspended = (now.boot - before.boot) - passed;
     let most = passed - (now.used - before.used) - (now.waited - before.waited);
     let least = most - slept.unwrap_or(Span::ZERO);
-    // A thread that is stopped in its sleep is woken for it, and gives up the processor once more.
-    let woken = slept.is_some() && now.gave_up - before.gave_up > 1;
-    let stall = |least: Span, most: Span| Some(Stall { from: before.at, to: now.at, least, most });
-    if suspended > SUSPENDED {
+    // A thread that is stopped gives up the processor for it, in its sleep once more.
+    let stopped = now.gave_up - before.gave_up > i64::from(slept.is_some());
+    let suspended_for = (suspended > SUSPENDED).then_some(suspended);
+    let certain = stopped || suspended_for.is_some();
+    let stall = |least: Span, most: Span| Some(Stall { from: before.at, to: now.at, least, most, certain });
+    if let Some(suspended) = suspended_for {
         stall(suspended, suspended + passed)
     } else if least > LATE {
         stall(least, most)
-    } else if woken {
+    } else if stopped && slept.is_some() {
         stall(Span::ZERO, most)
     } else {
         None
@@ -100,14 +103,16 @@ mod tests {
 
     #[test]
     fn a_sleep_that_ends_late_is_a_stall_unless_the_thread_waited_for_a_processor() {
-        let length =
-            |(before, now): (Beat, Beat)| stall(&before, &now, Some(SLEEP)).map(|stall| (stall.least, stall.most));
-        let millis = |least, most| Some((Span::from_millis(least), Span::from_millis(most)));
-        assert_eq!(length(later(12, 0, 0, 1)), None);
-        assert_eq!(length(later(60, 0, 0, 1)), millis(50, 60));
-        assert_eq!(length(later(60, 20, 28, 1)), None, "it ran, and waited for a processor");
-        assert_eq!(length(later(60, 10, 10, 1)), millis(30, 40));
-        assert_eq!(length(later(11, 0, 0, 2)), millis(0, 11), "stopped in its sleep");
+        let found = |(before, now): (Beat, Beat)| {
+            stall(&before, &now, Some(SLEEP)).map(|stall| (stall.least, stall.most, stall.certain))
+        };
+        let millis = |least, most, certain| Some((Span::from_millis(least), Span::from_millis(most), certain));
+        assert_eq!(found(later(12, 0, 0, 1)), None);
+        assert_eq!(found(later(60, 0, 0, 2)), millis(50, 60, true));
+        assert_eq!(found(later(60, 20, 28, 1)), None, "it ran, and waited for a processor");
+        assert_eq!(found(later(60, 10, 10, 2)), millis(30, 40, true));
+        assert_eq!(found(later(11, 0, 0, 2)), millis(0, 11, true), "stopped in its sleep");
+        assert_eq!(found(later(60, 0, 0, 1)), millis(50, 60, false), "its processor stood still, perhaps it alone");
     }
 
     #[test]

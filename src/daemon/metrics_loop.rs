@@ -171,7 +171,8 @@ impl MetricsLoop {
         loop {
             self.receive();
             let count = self.later.len();
-            self.drain(clock.now());
+            let now = clock.now();
+            self.drain(now);
             *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.metrics.totals();
             // A command that came during the draining may be about records that are not taken yet: it waits a round.
             for command in self.later.drain(..count).collect::<Vec<_>>() {
@@ -180,7 +181,7 @@ impl MetricsLoop {
                 }
             }
             journal::flush();
-            self.witnesses.pause();
+            self.witnesses.pause(self.metrics.threads(), now);
             pause(REST);
         }
     }

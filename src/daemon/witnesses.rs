@@ -17,6 +17,9 @@ use crate::time::{Clock, Instant, Span};
 use crate::worker::Granted;
 use std::collections::BTreeMap;
 
+/// What a page fault costs is found out at most this often, while ticks are late with many.
+const TRY_EVERY: Span = Span::from_seconds(1);
+
 /// All that is watched.
 #[derive(Debug)]
 pub(super) struct Witnesses {
@@ -24,6 +27,7 @@ pub(super) struct Witnesses {
     pub(super) suspects: Suspects,
     workers: BTreeMap<usize, Watched>,
     shared: Option<Bandwidth>, // of the real-time threads of each CPU
+    tried: Instant,            // what a page fault costs, for the last time
 }
 
 /// A worker's thread.
@@ -44,7 +48,7 @@ impl Witnesses {
             limited.then_some(Bandwidth::Shared { runtime, period })
         });
         let (suspects, workers) = (Suspects::default(), BTreeMap::new());
-        Self { heart: Heart::of_this_thread(), suspects, workers, shared }
+        Self { heart: Heart::of_this_thread(), suspects, workers, shared, tried: Instant::ZERO }
     }
 
     /// Watches the worker with this number from now on. Returns what the judge has to know of it.
@@ -95,8 +99,14 @@ impl Witnesses {
         self.heart.beat(None).into_iter().for_each(|stall| threads.note_stall(stall));
     }
 
-    /// What followed may have waited for a reader of the log: it says nothing of the process.
-    pub(super) fn pause(&mut self) {
+    /// Ends a round that had begun at `now`.
+    pub(super) fn pause(&mut self, threads: &mut Threads, now: Instant) {
+        // It depends on what else the machine does. To try it takes 0.1 ms, and interrupts the other threads of the process.
+        if threads.fault_matters() && now - self.tried >= TRY_EVERY {
+            threads.faults_cost(memory::fault_cost());
+            self.tried = now;
+        }
+        // What followed the taking of the records may have waited for a reader of the log: it says nothing of the process.
         self.heart.beat(None);
     }
 }

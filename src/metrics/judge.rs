@@ -5,7 +5,7 @@
 
 use super::machine::Accuser;
 use super::parts::Parts;
-use super::weigh::{Run, Thread, Threads, Window, mostly, overlap};
+use super::weigh::{Left, Run, Thread, Threads, Window, mostly, overlap};
 use super::{By, Cause, Verdict, Verdicts};
 use crate::channels::TickRecord;
 use crate::pacing::GivenUp;
@@ -123,7 +123,7 @@ impl Threads {
             let part = |low: Instant, high: Instant| overlap(low, high, from, to);
             if position < last || with_last {
                 let time = part(piece.started, piece.finished);
-                let stalled = self.stalled(facts.clock, piece.started, piece.finished, false).min(time);
+                let stalled = self.stalled(facts.clock, piece.started, piece.finished, Left::Unknown).min(time);
                 let (cause, by) = match piece.missed {
                     Some((machine @ (Cause::Stalled | Cause::Throttled), by)) => (machine, by),
                     _ if mostly(stalled, time) => (Cause::Stalled, None),
@@ -142,7 +142,7 @@ impl Threads {
             if let Some((asked, woke)) = piece.sleep {
                 let late = match piece.late {
                     // The thread's own evidence is missing, that of the whole process is not.
-                    Cause::Unknown if mostly(self.stalled(facts.clock, asked, woke, false), woke - asked) => {
+                    Cause::Unknown if mostly(self.stalled(facts.clock, asked, woke, Left::Unknown), woke - asked) => {
                         Cause::Stalled
                     }
                     late => late,

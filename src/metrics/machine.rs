@@ -44,6 +44,9 @@ pub(crate) struct Stall {
     pub least: Span,
     /// It lasted at most this long.
     pub most: Span,
+    /// No thread escaped it. Otherwise a thread's sleep ended late, for no reason that the kernel counts: a pause of the whole
+    /// virtual machine, or of the one processor that this thread slept on.
+    pub certain: bool,
 }
 
 /// Finds out who took the processor from a worker, beside the other workers.

@@ -26,12 +26,16 @@ const OVERHEAD: Span = Span::from_micros(5);
 /// The processor time of a page fault that reads a disk, at most.
 const ASKING: Span = Span::from_micros(50);
 
+/// More than a page fault without a disk costs on any machine.
+const DEAR_FAULT: Span = Span::from_micros(20);
+
 /// The threads of all workers, and what befell the process.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     pub(super) by_worker: BTreeMap<usize, Thread>,
     stalls: VecDeque<Stall>,
     fault: Span, // processor time of a page fault
+    fault_matters: bool,
     hurried: bool,
 }
 
@@ -63,6 +67,19 @@ pub(super) struct Window {
     pub(super) switched: bool, // the processor ran another thread meanwhile
 }
 
+/// Why a thread left the processor while it was awake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// By its own will: it slept in a call, or was stopped.
+    Voluntarily,
+    /// For another thread.
+    Involuntarily,
+    /// It did not.
+    Never,
+    /// There is no evidence.
+    Unknown,
+}
+
 fn share(whole: Span, part: Span, of: Span) -> Span {
     let nanos = i128::from(whole.nanos()) * i128::from(part.nanos());
     Span::from_wide(nanos / i128::from(of.nanos().max(1)))
@@ -78,9 +95,14 @@ pub(super) fn mostly(part: Span, whole: Span) -> bool {
 }
 
 impl Threads {
-    /// What a page fault costs on this machine.
+    /// What a page fault costs on this machine now.
     pub(crate) fn faults_cost(&mut self, each: Span) {
-        self.fault = each;
+        (self.fault, self.fault_matters) = (each, false);
+    }
+
+    /// Whether a verdict depended on what a page fault costs, since that was given.
+    pub(crate) fn fault_matters(&self) -> bool {
+        self.fault_matters
     }
 
     /// From now on many records wait, or not: verdicts look back less meanwhile, and are unknown more often.
@@ -135,6 +157,13 @@ impl Threads {
         let queue = evidence.run_queue.map(|waited| waited - earlier - timeline.waited_before(wake, before));
         let off = (evidence.awake - evidence.cpu).max(Span::ZERO);
         let waited_for_something = evidence.voluntary > 0;
+        // Interrupts and the host take the processor without a switch to another thread.
+        let switched = evidence.involuntary > 0 || waited_for_something || queue.is_none_or(|queue| queue > OVERHEAD);
+        let left = match switched {
+            _ if waited_for_something => Left::Voluntarily,
+            true => Left::Involuntarily,
+            false => Left::Never,
+        };
 
         // The wake-up.
         let mut late = Span::ZERO;
@@ -142,7 +171,7 @@ impl Threads {
         if let Some((asked, woke)) = sleep {
             late = woke - asked;
             late_cause = match queue {
-                _ if mostly(self.stalled(facts.clock, asked, woke, waited_for_something), late) => Cause::Stalled,
+                _ if mostly(self.stalled(facts.clock, asked, woke, left), late) => Cause::Stalled,
                 Some(queue) if mostly(queue - off, late) => {
                     if self.throttled(facts, woke, late, evidence) {
                         Cause::Throttled
@@ -174,9 +203,7 @@ impl Threads {
         let gap = Some(started - ready).filter(|gap| *gap > OVERHEAD).map_or(Span::ZERO, |gap| gap.min(off));
         let gap_cause = match mostly(preempted, off) {
             _ if off <= OVERHEAD => Cause::Unknown,
-            _ if mostly(self.stalled(facts.clock, ready, started, waited_for_something), started - ready) => {
-                Cause::Stalled
-            }
+            _ if mostly(self.stalled(facts.clock, ready, started, left), started - ready) => Cause::Stalled,
             true => preempting,
             false => Cause::Unknown,
         };
@@ -185,10 +212,9 @@ impl Threads {
         // To ask a disk for pages takes processor time too, on fast disks more than the disk takes.
         let asking = if pages { times(ASKING, evidence.major_faults) } else { Span::ZERO };
         let faults = times(self.fault, evidence.minor_faults) + asking;
-        // Interrupts and the host take the processor without a switch to another thread.
-        let switched = evidence.involuntary > 0 || waited_for_something || queue.is_none_or(|queue| queue > OVERHEAD);
+        let fault_matters = times(DEAR_FAULT, evidence.minor_faults) >= run;
         let window = Window { off, preempted, others, faults, asleep, preempting, switched };
-        let stalled = self.stalled(facts.clock, started, finished, waited_for_something);
+        let stalled = self.stalled(facts.clock, started, finished, left);
         let runs = window.runs(run, off - gap, stalled);
 
         let Some(Thread { timeline, .. }) = self.by_worker.get_mut(&worker) else { unreachable!("found above") };
@@ -196,17 +222,24 @@ impl Threads {
         if sleep.is_some() {
             timeline.piece_mut(wake).late = late_cause;
         }
+        self.fault_matters |= fault_matters;
         (runs, window)
     }
 
-    /// How much of the time from `from` to `to` the process was stopped; a stop of unknown length counts only if the thread
-    /// gave up the processor meanwhile.
-    pub(super) fn stalled(&self, clock: usize, from: Instant, to: Instant, gave_up: bool) -> Span {
+    /// How much of the time from `from` to `to` the process was stopped. A stop of unknown length counts only if the thread
+    /// gave up the processor meanwhile; one that may have been of another processor, only if the thread lost its own as well,
+    /// and to no other thread.
+    pub(super) fn stalled(&self, clock: usize, from: Instant, to: Instant, left: Left) -> Span {
         let length = to - from;
         let within = |stall: &Stall| {
-            let fits = length.nanos() / 4 >= stall.least.nanos() / 5 && (gave_up || stall.least > Span::ZERO);
+            let fits = length.nanos() / 4 >= stall.least.nanos() / 5;
+            let applies = match left {
+                Left::Voluntarily => stall.certain,
+                Left::Never => stall.least > Span::ZERO,
+                Left::Involuntarily | Left::Unknown => stall.certain && stall.least > Span::ZERO,
+            };
             let overlap = overlap(from, to, stall.from[clock], stall.to[clock]).min(stall.most);
-            if fits { overlap } else { Span::ZERO }
+            if fits && applies { overlap } else { Span::ZERO }
         };
         self.stalls.iter().fold(Span::ZERO, |sum, stall| sum + within(stall))
     }
@@ -291,9 +324,11 @@ impl Run {
         parts.add(window.asleep, None, self.slept);
         parts.add(Cause::PageFault, None, self.faults);
         parts.add(Cause::Stalled, None, self.stalled);
-        // Work that misses the deadline alone does so whatever else there was in the run.
+        // Work that misses the deadline alone does so however much else there was in the run. What page faults cost is known
+        // within a factor of two.
+        let surely = self.worked - self.faults;
         let alone = self.preempted + self.slept + self.faults;
-        let worked = if self.worked > deadline { self.worked + alone } else { self.worked - usual };
+        let worked = if surely > deadline { self.worked + alone } else { self.worked - usual };
         parts.add(Cause::RanLong, None, worked);
     }
 }

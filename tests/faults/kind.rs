@@ -42,7 +42,7 @@ pub(crate) struct TickNote {
     pub(crate) queued: i64,
     /// Its minor and major faults.
     pub(crate) faults: [i64; 2],
-    /// The longest time between two of its own looks at the clock while it computed: from, to.
+    /// The longest time between two of its own looks at the clock while it computed or touched memory: from, to.
     pub(crate) gap: [i64; 2],
 }
 
@@ -111,12 +111,21 @@ impl Disturbed {
         }
     }
 
-    fn inject(&mut self, started: i64, length: i64) {
+    /// Disturbs the tick, and widens `gap` if there was a longer one.
+    fn inject(&mut self, started: i64, length: i64, gap: &mut [i64; 2]) {
         while now() - started < length {
             match self.fault {
                 Fault::None => return,
                 Fault::Burn => drop(Self::burn(Span::from_nanos(length))),
-                Fault::Touch => kernel::touch_fresh(256),
+                Fault::Touch => {
+                    let step = [now(), {
+                        kernel::touch_fresh(32);
+                        now()
+                    }];
+                    if step[1] - step[0] > gap[1] - gap[0] {
+                        *gap = step;
+                    }
+                }
                 Fault::Read => {
                     let Some(file) = self.file.as_ref().filter(|_| self.read < FORGOTTEN_LENGTH as i64) else { return };
                     kernel::touch_forgotten(file, self.read, 4);
@@ -144,12 +153,12 @@ impl Task for Disturbed {
             self.file = File::open(self.notes.with_file_name(FORGOTTEN)).ok();
         }
         let (cpu, queued, faults) = (thread_cpu_time(), self.queued(), kernel::faults());
-        let gap = Self::burn(Span::from_micros(self.burn));
+        let mut gap = Self::burn(Span::from_micros(self.burn));
         let injected = self.fault != Fault::None && tick.n % self.every == self.every - 1;
         if injected {
             let length = self.lengths[self.injected % self.lengths.len()] * 1_000;
             self.injected += 1;
-            self.inject(now(), length);
+            self.inject(now(), length, &mut gap);
         }
         let later = kernel::faults();
         let note = TickNote {

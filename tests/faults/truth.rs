@@ -103,7 +103,7 @@ impl Scene {
         let main = overlapping().max_by_key(|injection| injection.overlap(from, to))?;
         let same = |other: &&Injection| other.word == main.word && other.by.is_some() == main.by.is_some();
         let taken: i64 = overlapping().filter(same).map(|injection| injection.overlap(from, to)).sum();
-        if (to - from) - taken > self.usual + self.deadline / 4 {
+        if (to - from) - taken > self.little() {
             return None;
         }
         let truth = |words: &[&'static str], blocker: Option<&String>| {
@@ -112,6 +112,8 @@ impl Scene {
         };
         match &main.by {
             Some((task, n)) if *task == miss.task && *n == miss.n => truth(&[main.word], None),
+            // What held up that tick itself would be the root cause.
+            Some((task, n)) if *task == miss.task && self.delay(task, *n) > self.little() => None,
             Some((task, _)) if *task == miss.task && main.word == "ran-long" => truth(&["own-debt"], None),
             Some((task, _)) if *task == miss.task => truth(&[main.word], None),
             Some((task, _)) => truth(&["blocked"], Some(task)),
@@ -122,6 +124,17 @@ impl Scene {
             },
             None => truth(&[main.word], None),
         }
+    }
+
+    /// What a release may take longer than an injection explains.
+    fn little(&self) -> i64 {
+        self.usual + self.deadline / 4
+    }
+
+    /// How late a tick started.
+    fn delay(&self, task: &str, n: u64) -> i64 {
+        let note = self.notes.get(task).and_then(|notes| notes.iter().find(|note| note.n == n));
+        note.map_or(0, |note| note.started - note.release)
     }
 
     /// The task, other than `task`, that was in a tick for most of `injection`.
@@ -195,13 +208,6 @@ impl Matrix {
         }
     }
 
-    /// How many misses of the fault in this row were judged, and how many left out.
-    pub(crate) fn of_fault(&self, row: &str) -> [u64; 2] {
-        let fault = |name: &str| name.split(':').next().map(str::to_owned);
-        let rows = self.rows.iter().filter(|(name, _)| fault(name) == fault(row));
-        rows.fold([0, 0], |[judged, left_out], (_, row)| [judged + row.judged(), left_out + row.unexplained])
-    }
-
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, &Row)> {
         self.rows.iter().map(|(name, row)| (&**name, row))
     }
@@ -227,8 +233,8 @@ impl Matrix {
             self.rows.values().flat_map(|row| row.verdicts.keys().map(String::as_str)).collect();
         let mut text = String::from("| injected |");
         columns.iter().for_each(|column| text += &format!(" {column} |"));
-        text += " right | left out |\n| --- |";
-        text += &" --: |".repeat(columns.len() + 2);
+        text += " right | blockers wrong | workers wrong | left out |\n| --- |";
+        text += &" --: |".repeat(columns.len() + 4);
         for (name, row) in &self.rows {
             text += &format!("\n| {name} |");
             for column in &columns {
@@ -236,7 +242,9 @@ impl Matrix {
                 text += &format!(" {count} |");
             }
             let percent = (row.right * 1_000).checked_div(row.judged()).unwrap_or(0);
-            text += &format!(" {}.{} % | {} |", percent / 10, percent % 10, row.unexplained);
+            let Row { wrong_blockers, wrong_workers, unexplained, .. } = row;
+            let [whole, tenths] = [percent / 10, percent % 10];
+            text += &format!(" {whole}.{tenths} % | {wrong_blockers} | {wrong_workers} | {unexplained} |");
         }
         text
     }

@@ -138,6 +138,9 @@ fn a_long_run_is_judged_by_where_the_time_went() {
     assert_eq!(overrun(&counted(9, 0, 0, 2, run(500, 5))), Cause::Waited);
     assert_eq!(overrun(&counted(0, 0, 1_400, 0, run(2_000, 0))), Cause::PageFault, "1 µs each");
     assert_eq!(overrun(&counted(0, 0, 300, 0, run(2_000, 0))), Cause::RanLong);
+    let longer = seen(3_000, 3_000, 0, after_sleep(0, 0, tick(0, 0, 0, 3_000)));
+    let faults = |number| overrun(&counted(0, 0, number, 0, longer));
+    assert_eq!((faults(1_600), faults(900)), (Cause::PageFault, Cause::RanLong), "the work alone takes 1.4 or 2.1 ms");
 }
 
 #[test]
@@ -210,6 +213,7 @@ fn a_stall_of_the_process_comes_first() {
         to: [at(31_000); 3],
         least: Span::from_millis(least),
         most: Span::from_millis(most),
+        certain: true,
     };
     let late = TickRecord { missed: 29, ..after_sleep(1_000, 30_000, tick(0, 30_000, 30_010, 30_100)) };
     let judged = |stall, record| {
@@ -224,6 +228,16 @@ fn a_stall_of_the_process_comes_first() {
     let mut scene = Scene::new();
     scene.0.note_stall(stall(0, 40));
     assert_eq!(scene.judge(&woken(late)).before.map(|verdict| verdict.cause), Some(Cause::Stalled));
+    // The metrics thread was late, for no reason that is known: perhaps the processor that it slept on stood still.
+    let uncertain = |record| judged(Stall { certain: false, ..stall(25, 40) }, record);
+    assert_eq!(uncertain(late), Some(Cause::Stalled), "as late as this worker, which no other thread kept");
+    let slept = counted(1, 0, 0, 0, seen(29_000, 100, 0, after_sleep(0, 0, tick(0, 0, 0, 29_000))));
+    let cause_in_tick = |certain| {
+        let mut scene = Scene::new();
+        scene.0.note_stall(Stall { certain, ..stall(25, 40) });
+        scene.overrun(&slept).0
+    };
+    assert_eq!((cause_in_tick(true), cause_in_tick(false)), (Cause::Stalled, Cause::Waited));
     // Stopped in a tick; what waited behind that was stalled as well.
     let mut scene = Scene::new();
     scene.0.note_stall(stall(25, 40));
