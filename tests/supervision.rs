@@ -183,11 +183,25 @@ fn the_death_of_a_thread_ends_the_run_at_once() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/failing_calls.c");
     let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
     assert!(built.unwrap().success());
-    for thread in ["hertzd-metrics", "hertzd-recorder", "hertzd-status", "hertzd-files", "hertzd-signals", "hz-well"] {
+    let threads = [
+        "hertzd-metrics",
+        "hertzd-recorder",
+        "hertzd-status",
+        "hertzd-files",
+        "hertzd-signals",
+        "hertzd-device",
+        "hz-well",
+    ];
+    // The thread that tries to open a device is there for as long as the device is not.
+    let config = format!(
+        "{WELL}[worker.away]\n[task.away]\nkind = \"i2c\"\nworker = \"away\"\nrate = 1\nbus = \"no such bus\"\naddress = 0x48\n\
+         register = 0\ntype = \"u8\"\nmissing = \"wait\"\n"
+    );
+    for thread in threads {
         let (fails, socket) = (folder.path().join("fails"), folder.path().join("status.sock"));
         let mut command = Command::new(HERTZD);
         command.env("LD_PRELOAD", &library).env("FAILING_THREAD", &fails);
-        let mut running = run_well(command, WELL, &["--json", "--status-socket", socket.to_str().unwrap()]);
+        let mut running = run_well(command, &config, &["--json", "--status-socket", socket.to_str().unwrap()]);
         let path = running.folder().join("well.mcap");
         running.wait_for("it records", |_| fs::metadata(&path).is_ok_and(|file| file.len() > 4_096));
         fs::write(&fails, thread).unwrap();

@@ -14,7 +14,6 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::Builder;
 use std::time::Duration;
 use tracing::debug;
 
@@ -107,7 +106,7 @@ fn send(mut stream: UnixStream, text: String, slow: &Arc<AtomicUsize>) {
         let _ = timeout.and_then(|()| stream.write_all(&text.as_bytes()[sent..]));
         counted.fetch_sub(1, Ordering::Relaxed);
     };
-    if Builder::new().name("hertzd-status".into()).spawn(rest).is_err() {
+    if helper::spawn("hertzd-status", rest).is_err() {
         slow.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -9,10 +9,8 @@ use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::{helper, with_signals_blocked};
 use crate::time::{Clock, Instant, Span};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::Builder;
 use tracing::{info, warn};
 
 /// How often all devices are polled.
@@ -102,8 +100,9 @@ impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for R
         while !self.is_abandoned() {
             attempts += 1;
             // A panic in the code that opens it must not end the attempts.
-            let opened = catch_unwind(AssertUnwindSafe(&mut self.open));
-            let panicked = |_| Err(Refusal::new("kind", "the attempt to open it panicked; please report this"));
+            let opened = helper::caught(&mut self.open);
+            let panicked =
+                |text| Err(Refusal::new("kind", format!("the attempt to open it {text}; please report this")));
             match opened.unwrap_or_else(panicked) {
                 Ok(device) => {
                     let device = Claimed::new(device, &self.label.task);
@@ -163,7 +162,7 @@ fn poll(new: &Receiver<Box<dyn Reopen>>, again: &Sender<Box<dyn Reopen>>) {
                     let _ = again.send(device);
                 }
             };
-            if let Err(error) = Builder::new().name("hertzd-device".into()).spawn(reopen) {
+            if let Err(error) = helper::spawn("hertzd-device", reopen) {
                 devices.extend(shared.lock().unwrap_or_else(PoisonError::into_inner).take());
                 if !std::mem::replace(&mut warned, true) {
                     warn!("cannot start a thread to reopen a lost device; hertzd keeps trying: {error}");
