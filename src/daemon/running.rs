@@ -117,7 +117,7 @@ impl Running {
         self.last = length.map_or(Instant::MAX, |length| self.epoch.start() + length);
         let tasks = self.tasks.iter().map(|task| &task.config);
         let schedule = plan::schedule(tasks, self.epoch, Window { first_tick: 0, length });
-        self.worker.start(TaskSet::starting(schedule, std::mem::take(&mut self.slots)));
+        self.worker.start(TaskSet::starting(schedule, std::mem::take(&mut self.slots)), epoch);
     }
 
     /// Hands it the tasks it is to have from now on, where they differ from those it has. Those that go on keep everything;

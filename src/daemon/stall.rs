@@ -222,6 +222,15 @@ mod tests {
         assert_eq!(look(17, runs), Finding::Stalls(hangs));
         assert_eq!(look(18, runs), Finding::StallsStill);
         assert_eq!(look(19, Activity::Rests { until: second(20) }), Finding::Advances);
+        // Before its first rest a worker shows when it should have begun.
+        let mut unborn = Watch::default();
+        let mut look = |now| {
+            let doing = Doing { ticks: 0, now: Activity::Rests { until: second(0) } };
+            unborn.look(second(now), doing, Span::MAX, patience)
+        };
+        let found = [0, 2, 3].map(&mut look);
+        let never_ran = Stall { tick: None, lasting: Span::from_seconds(3) };
+        assert_eq!(found, [Finding::Advances, Finding::Advances, Finding::Stalls(never_ran)]);
         let ticked = Doing { ticks: 1, now: Activity::Rests { until: second(1) } };
         assert_eq!(watch.look(second(90), ticked, Span::MAX, patience), Finding::Advances, "it has ticked since");
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Requests to a running worker, and what it shows of itself.
 ///
-/// The hot thread is the only writer of what it shows, so each update is a plain store.
+/// The hot thread is the only writer of what it shows, so each update is a plain store. Main is, until the thread has begun.
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicBool,
@@ -70,11 +70,7 @@ impl Control {
             Ok(task) if running > 0 => {
                 Activity::Runs { task, n: self.tick.load(Ordering::Relaxed), since: instant(&self.since) }
             }
-            _ => match self.until.load(Ordering::Relaxed) {
-                // Before its first rest: starting may take a while.
-                0 => Activity::Rests { until: Instant::MAX },
-                _ => Activity::Rests { until: instant(&self.until) },
-            },
+            _ => Activity::Rests { until: instant(&self.until) },
         };
         Doing { ticks: self.ticks.load(Ordering::Relaxed), now }
     }

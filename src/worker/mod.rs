@@ -30,7 +30,7 @@ use crate::config::{Scheduling, TakeEvidence};
 use crate::pacing::{Sleeps, Tail};
 use crate::sys::clock::{KernelClock, thread_cpu_time};
 use crate::sys::thread::{self, Bandwidth, ThreadId, helper};
-use crate::time::Span;
+use crate::time::{Instant, Span};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use orders::{Order, Orders};
 use run::Exchange;
@@ -171,9 +171,11 @@ impl Worker {
         }
     }
 
-    /// Lets it run.
-    pub(crate) fn start(&mut self, set: TaskSet) {
+    /// Lets it run. It should be in its loop at `begin`, on the monotonic clock: it shows that as the instant it waits for
+    /// until it has had processor time to show more.
+    pub(crate) fn start(&mut self, set: TaskSet, begin: Instant) {
         if let Some(orders) = self.orders.take() {
+            self.control.rests(begin);
             // A thread that has ended shows as died.
             orders.send(Order::Start(Box::new(set)));
             self.started = true;
@@ -266,5 +268,39 @@ struct SendOnDrop(Sender<()>);
 impl Drop for SendOnDrop {
     fn drop(&mut self) {
         let _ = self.0.send(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channels;
+    use crate::pacing::Schedule;
+    use crate::sys::clock::pause;
+
+    /// Its thread is still busy with what came before the order to run, as one that gets no processor time.
+    #[test]
+    fn a_worker_that_does_not_begin_shows_when_it_should_have() {
+        let (ticks, _records) = channels::ticks(16);
+        let assignment = Assignment {
+            name: "held".into(),
+            cpus: Vec::new(),
+            scheduling: Scheduling::Other,
+            evidence: TakeEvidence::Off,
+            tail: Tail::Off,
+            ticks,
+        };
+        let (done, _ended) = bounded(1);
+        let (mut worker, _panics) = Worker::spawn(assignment, done).unwrap();
+        // There is room for two answers; the third waits until someone takes one.
+        (0..3).for_each(|_| worker.order(Order::SetUp(Bandwidth::default())));
+        let begin = Instant::from_nanos(70);
+        worker.start(TaskSet::starting(Schedule::new([]), Vec::new()), begin);
+        assert_eq!(worker.doing(), Doing { ticks: 0, now: Activity::Rests { until: begin } });
+        worker.stop();
+        while !worker.is_finished() {
+            let _ = worker.promoted();
+            pause(Span::from_millis(1));
+        }
     }
 }
