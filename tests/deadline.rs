@@ -2,11 +2,13 @@
 
 mod program;
 
+use hertzd::internals::{pause, set_deadline};
 use hertzd::time::Span;
 use program::{HERTZD, Running, count, is_root, nanos, run, run_in, task, thread_named};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The kernel's limit on real-time bandwidth, which every user may read.
 const LIMIT: &str = "/proc/sys/kernel/sched_rt_runtime_us";
@@ -146,6 +148,56 @@ fn a_reload_waits_for_the_bandwidth_of_the_workers_that_end() {
     let ended = running.wait();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     assert!(!ended.stderr.contains("at normal priority"), "{}", ended.describe());
+}
+
+/// Between the end of the old threads and the policy of the new ones their bandwidth belongs to no one; here another program
+/// takes it.
+#[test]
+fn a_worker_that_requires_its_policy_does_not_run_without_it_after_a_reload() {
+    let _alone = alone();
+    if !is_root() {
+        println!("skipped: the policy \"deadline\" is granted to root only");
+        return;
+    }
+    for round in 0..20 {
+        let mut running = run_with_socket(&workers(cpus(), "9ms"));
+        if !is_granted(&mut running) {
+            return;
+        }
+        running.wait_for("all are granted", |running| running.stderr().matches("granted deadline").count() == cpus());
+        let over = AtomicBool::new(false);
+        let (output, taken) = std::thread::scope(|threads| {
+            let take = || {
+                let period = Span::from_millis(10);
+                let mut taken = false;
+                while !over.load(Ordering::Acquire) {
+                    if taken {
+                        pause(period);
+                    }
+                    // More than is free before the old threads end.
+                    taken = taken || set_deadline(Span::from_millis(5), period, period).is_ok();
+                }
+                taken
+            };
+            let thieves: Vec<_> = (0..cpus()).map(|_| threads.spawn(take)).collect();
+            let output = reload(&running, &workers(cpus(), "8999us"));
+            over.store(true, Ordering::Release);
+            (output, thieves.into_iter().map(|thief| thief.join().unwrap()).filter(|taken| *taken).count())
+        });
+        println!("round {round}: taken {taken}, reload {}", output.status);
+        if output.status.success() {
+            let seen = snapshot(&running);
+            assert!(policies(&seen).iter().all(|(_, policy)| *policy == "deadline"), "{seen}");
+            continue;
+        }
+        let ended = running.wait();
+        assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
+        let lost = "refused (Device or resource busy), and require-realtime is set; the CPUs have no bandwidth left";
+        assert!(ended.stderr.contains(lost), "{}", ended.describe());
+        assert!(!ended.stderr.contains("at normal priority"), "{}", ended.describe());
+        return;
+    }
+    panic!("the bandwidth was never taken");
 }
 
 fn name(thread: &std::path::Path) -> String {

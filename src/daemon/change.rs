@@ -145,13 +145,28 @@ impl RunningSet {
     }
 
     /// Goes on with the change that is under way; what it did, when it is over.
-    pub(super) fn advance(&mut self, threads: &mut Threads) -> Option<Diff> {
-        self.change.as_ref()?;
+    ///
+    /// # Errors
+    /// A worker that requires its policy has lost it to another program. The change cannot be completed.
+    pub(super) fn advance(&mut self, threads: &mut Threads) -> Result<Option<Diff>, String> {
+        if self.is_under_way(threads) {
+            return Ok(None);
+        }
+        if let Some(why) = self.workers.iter().find_map(Running::must_not_run) {
+            return Err(why);
+        }
+        // A worker may have taken its tasks and ended since.
+        self.take_exchanged(&threads.builder);
+        Ok(self.complete(threads))
+    }
+
+    /// Whether some worker still has to take its new tasks, to end, or to get its policy.
+    fn is_under_way(&mut self, threads: &mut Threads) -> bool {
         self.take_exchanged(&threads.builder);
         let stay = self.leaving.iter_mut().filter_map(|running| (!running.has_ended()).then_some(&mut running.worker));
         let staying = stay.map(|worker| worker.stop()).count();
         if staying > 0 || self.workers.iter().any(Running::is_exchanging) {
-            return None;
+            return true;
         }
         // By now all that the new ones may wait for is given back; the kernel does so within a period.
         let period = |running: &Running| match running.config.scheduling {
@@ -160,12 +175,7 @@ impl RunningSet {
         };
         let patience = self.leaving.iter().map(period).max().unwrap_or(Span::ZERO) + GIVEN_BACK_WITHIN;
         let awaiting = self.workers.iter_mut().map(|running| usize::from(running.is_awaiting_policy(patience)));
-        if awaiting.sum::<usize>() > 0 {
-            return None;
-        }
-        // A worker may have taken its tasks and ended since.
-        self.take_exchanged(&threads.builder);
-        self.complete(threads)
+        awaiting.sum::<usize>() > 0
     }
 
     /// Takes what the workers have given back since they were handed new tasks.

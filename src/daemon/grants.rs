@@ -10,19 +10,21 @@ use tracing::{info, warn};
 /// Lets a worker set itself up. Workers that are about to end will give back the bandwidth `freed`.
 pub(super) fn set_up(worker: &Worker, asked: &WorkerConfig, freed: Bandwidth) -> Result<Granted, Failure> {
     let granted = worker.set_up(freed).map_err(|reason| Failure::System("starting a worker", reason))?;
-    if granted.not_realtime && asked.require_realtime {
-        // The policy's refusal comes first.
-        let Some(Refusal { what, reason, remedy, .. }) = granted.refused.first() else {
-            unreachable!("it was refused")
-        };
-        let text = format!(
-            "worker {}: {what} refused ({reason}), and require-realtime is set: nothing was started; {remedy}",
-            asked.name
-        );
-        return Err(Failure::Permission(text));
+    match lacks_required(asked, &granted) {
+        Some(text) => Err(Failure::Permission(text)),
+        None => {
+            report(&asked.name, worker.id(), &granted);
+            Ok(granted)
+        }
     }
-    report(&asked.name, worker.id(), &granted);
-    Ok(granted)
+}
+
+/// Why a worker must not run: it requires a policy that it was not granted.
+pub(super) fn lacks_required(asked: &WorkerConfig, granted: &Granted) -> Option<String> {
+    // The policy's refusal comes first.
+    let Refusal { what, reason, remedy, .. } =
+        granted.refused.first().filter(|_| granted.not_realtime && asked.require_realtime)?;
+    Some(format!("worker {}: {what} refused ({reason}), and require-realtime is set; {remedy}", asked.name))
 }
 
 /// Logs each refusal once, with the workers that it is about. That of locked memory has been logged; the summary shows it with

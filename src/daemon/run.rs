@@ -30,6 +30,7 @@ use crate::time::{Clock, Instant, Span};
 use crate::worker::WorkerEnd;
 use crossbeam_channel::{Receiver, never, select, unbounded};
 use std::time::Duration;
+use tracing::error;
 
 /// How often progress is shown.
 const PROGRESS_EVERY: Span = Span::from_millis(250);
@@ -262,15 +263,19 @@ impl<'a> Daemon<'a> {
     /// Goes on with the change, the stop or the reload that is under way.
     fn advance(&mut self) {
         let starting = self.set.epoch.is_none();
-        if self.phase == Phase::Changing
-            && !self.ending.is_stopping()
-            && let Some(diff) = self.set.advance(&mut self.threads)
-        {
-            if starting {
-                self.phase = Phase::Settled;
-            } else {
-                self.reloads.accept(&diff);
-                self.settle();
+        if self.phase == Phase::Changing && !self.ending.is_stopping() {
+            match self.set.advance(&mut self.threads) {
+                Ok(None) => {}
+                Ok(Some(_)) if starting => self.phase = Phase::Settled,
+                Ok(Some(diff)) => {
+                    self.reloads.accept(&diff);
+                    self.settle();
+                }
+                Err(why) => {
+                    let fault = format!("the reload failed after its workers had ended: {why}");
+                    error!("{fault}; the run ends");
+                    self.faults.push(fault);
+                }
             }
         }
         let requests = &self.connections.requests;

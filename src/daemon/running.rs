@@ -166,7 +166,7 @@ impl Running {
     }
 
     /// Whether its policy is still to be granted. The threads that were to give back their bandwidth have ended: asks for it,
-    /// the first time for `patience`.
+    /// the first time for `patience`. Another program may have taken it meanwhile; see [`must_not_run`](Self::must_not_run).
     pub(super) fn is_awaiting_policy(&mut self, patience: Span) -> bool {
         if self.granted.awaited == Bandwidth::default() {
             return false;
@@ -175,11 +175,18 @@ impl Running {
             self.worker.promote(patience);
         }
         let Some(mut granted) = self.worker.promoted() else { return !self.worker.is_finished() };
-        grants::report_refused(std::iter::once((self.config.name.as_str(), &mut granted)), None);
-        grants::report(&self.config.name, self.worker.id(), &granted);
+        if grants::lacks_required(&self.config, &granted).is_none() {
+            grants::report_refused(std::iter::once((self.config.name.as_str(), &mut granted)), None);
+            grants::report(&self.config.name, self.worker.id(), &granted);
+        }
         let earlier = std::mem::replace(&mut self.granted, granted);
         self.granted.refused.extend(earlier.refused);
         false
+    }
+
+    /// Why it must not begin: it requires a policy that it was not granted.
+    pub(super) fn must_not_run(&self) -> Option<String> {
+        grants::lacks_required(&self.config, &self.granted).filter(|_| self.began.is_none())
     }
 
     /// The set that it has given back, once it has taken the new one; its tasks are the new ones from then on.

@@ -122,6 +122,10 @@ pub(super) fn promote_later(scheduling: Scheduling, patience: Span, is_stopping:
             continue;
         }
         let refused = promoted.as_ref().err().map(|reason| refusal(scheduling, reason));
+        if promoted.is_err() {
+            // What was reserved is too little to run with: the kernel would stop the thread in each period.
+            let _ = thread::demote(thread::id());
+        }
         return Granted { refused: refused.into_iter().collect(), ..granted(promoted.is_err()) };
     }
 }

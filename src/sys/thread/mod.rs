@@ -11,8 +11,8 @@ mod policy;
 
 pub(crate) use limit::{realtime_limit, set_realtime_limit};
 pub(crate) use mask::{interrupt, with_signals_blocked};
-pub use policy::set_fifo;
-pub(crate) use policy::{Bandwidth, demote, scheduling, scheduling_of, set_deadline, set_rr};
+pub(crate) use policy::{Bandwidth, demote, scheduling, scheduling_of, set_rr};
+pub use policy::{set_deadline, set_fifo};
 
 use super::{from_minus_one, host, invalid};
 use crate::time::Span;

@@ -74,7 +74,7 @@ pub(crate) fn set_rr(priority: u8) -> io::Result<()> {
 /// Needs `1024 ns ≤ runtime ≤ deadline ≤ period`. Threads spawned later start under SCHED_OTHER.
 /// Errors: EPERM without CAP_SYS_NICE, and for a pinned thread; EBUSY if too much of the CPUs is promised already; EINVAL
 /// for spans out of order or not above zero.
-pub(crate) fn set_deadline(runtime: Span, deadline: Span, period: Span) -> io::Result<()> {
+pub fn set_deadline(runtime: Span, deadline: Span, period: Span) -> io::Result<()> {
     let length = |span: Span| u64::try_from(span.nanos()).map(std::time::Duration::from_nanos).map_err(|_| invalid());
     let priority = ThreadPriority::Deadline {
         runtime: length(runtime)?,
