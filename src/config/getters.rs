@@ -113,18 +113,25 @@ impl Section<'_> {
     pub fn bytes(&mut self, key: &Key) -> Option<Vec<Vec<u8>>> {
         let Value::Bytes { most } = key.value else { return None };
         let wanted = format!("must be a list of lists of 1 to {most} bytes");
+        let has_length = |bytes: &[Spanned<DeValue<'_>>]| (1..=most).contains(&bytes.len());
         let lists = self
             .value(key)?
             .as_array()
             .filter(|lists| lists.is_empty() || lists.iter().any(|list| list.get_ref().is_array()));
         let Some(lists) = lists else {
-            self.refuse(key, wanted);
+            let is_list = |list: &DeValue<'_>| {
+                let bytes = list.as_array().filter(|bytes| has_length(bytes));
+                bytes.is_some_and(|bytes| bytes.iter().all(|byte| limits::byte(byte.get_ref()).is_ok()))
+            };
+            let accepted =
+                |lists: &DeValue<'_>| lists.as_array().is_some_and(|all| all.iter().all(|one| is_list(one.get_ref())));
+            self.refuse(key, wanted, &accepted);
             return None;
         };
         let mut all = Vec::with_capacity(lists.len());
         for list in lists {
             match list.get_ref() {
-                DeValue::Array(bytes) if (1..=most).contains(&bytes.len()) => {
+                DeValue::Array(bytes) if has_length(bytes) => {
                     all.extend(self.items(key, bytes, limits::byte));
                 }
                 _ => self.note(key.name, list.span(), true, &wanted, None),
@@ -169,16 +176,19 @@ impl Section<'_> {
     /// Reads the value of a key, or its default, noting what is wanted when it is something else.
     pub(super) fn read<T>(&mut self, key: &Key, read: impl Fn(&DeValue<'_>) -> Result<T, String>) -> Option<T> {
         match (self.value(key), key.absent) {
-            (Some(found), _) => read(found).map_err(|wanted| self.refuse(key, wanted)).ok(),
+            (Some(found), _) => {
+                read(found).map_err(|wanted| self.refuse(key, wanted, &|better| read(better).is_ok())).ok()
+            }
             (None, Absent::Value(default)) => read(DeValue::parse(default).ok()?.get_ref()).ok(),
             (None, _) => None,
         }
     }
 
-    /// Notes that the key's value is not what is wanted, with what was probably meant.
-    fn refuse(&mut self, key: &Key, wanted: impl Display) {
+    /// Notes that the key's value is not what is wanted, with what was probably meant, if that is `accepted`.
+    fn refuse(&mut self, key: &Key, wanted: impl Display, accepted: &dyn Fn(&DeValue<'_>) -> bool) {
         let found = self.table.get(key.name);
-        let help = found.and_then(|found| meant::value(key, found.get_ref(), &self.source.excerpt(&found.span())));
+        let help =
+            found.and_then(|found| meant::value(key, found.get_ref(), &self.source.excerpt(&found.span()), accepted));
         self.problem_at(key.name, wanted, help);
     }
 
@@ -213,7 +223,10 @@ impl Section<'_> {
         let list = match self.value(key)? {
             DeValue::Array(list) if (1..=most).contains(&list.len()) => list,
             _ => {
-                self.refuse(key, wanted);
+                let accepted = |list: &DeValue<'_>| {
+                    list.as_array().is_some_and(|list| list.iter().all(|item| read(item.get_ref()).is_ok()))
+                };
+                self.refuse(key, wanted, &accepted);
                 return None;
             }
         };

@@ -65,63 +65,57 @@ fn other_word(found: &str) -> Option<&'static str> {
     OTHER_WORDS.iter().find(|(_, words)| words.contains(&found.as_str())).map(|(key, _)| *key)
 }
 
-/// What to write in place of the value `found`, which the file shows as `text`.
-pub(super) fn value(key: &Key, found: &DeValue<'_>, text: &str) -> Option<String> {
+/// What to write in place of the value `found`, which the file shows as `text`; only what is `accepted`, as TOML.
+pub(super) fn value(
+    key: &Key,
+    found: &DeValue<'_>,
+    text: &str,
+    accepted: &dyn Fn(&DeValue<'_>) -> bool,
+) -> Option<String> {
     let name = key.name;
+    let accepted = |better: &str| DeValue::parse(better).is_ok_and(|better| accepted(better.get_ref()));
+    let write = |how, better: String| accepted(&better).then(|| format!("write {how}: {name} = {better}"));
     match (key.value, found) {
         _ if text.ends_with('…') => None, // it is cut
-        (Value::Rate | Value::Hertz, DeValue::String(found)) => rate(key, found.trim()),
+        (Value::Rate | Value::Hertz, DeValue::String(found)) => rate(key, found.trim(), accepted),
         (Value::Duration { .. } | Value::Durations | Value::Spin, DeValue::String(found)) => {
-            duration(key, found.trim())
+            duration(key, found.trim(), accepted)
         }
         (Value::Cpus, DeValue::Integer(_))
         | (Value::NumbersOrNames { .. }, DeValue::Integer(_) | DeValue::String(_))
-        | (Value::Texts, DeValue::String(_)) => Some(format!("write a list: {name} = [{text}]")),
-        (Value::Bytes { .. }, DeValue::Integer(_)) => Some(format!("write a list of lists: {name} = [[{text}]]")),
-        (Value::Bytes { .. }, DeValue::Array(_)) => Some(format!("write a list of lists: {name} = [{text}]")),
+        | (Value::Texts, DeValue::String(_)) => write("a list", format!("[{text}]")),
+        (Value::Bytes { .. }, DeValue::Integer(_)) => write("a list of lists", format!("[[{text}]]")),
+        (Value::Bytes { .. }, DeValue::Array(_)) => write("a list of lists", format!("[{text}]")),
         (Value::Cpu, DeValue::Array(_)) => Some(format!("for a list of CPUs write cpus = {text}")),
         (Value::Tables(_) | Value::Any, _) => None,
         (_, DeValue::Array(list)) if list.len() == 1 => {
-            let item = text.trim_matches(['[', ']', ' ']);
-            Some(format!("write it without the brackets: {name} = {item}"))
+            write("it without the brackets", text.trim_matches(['[', ']', ' ']).to_owned())
         }
-        (_, DeValue::String(found)) => {
-            let plain = found.trim();
-            let fits = match key.value {
-                Value::Bool => matches!(plain, "true" | "false"),
-                Value::Number | Value::Factor | Value::Positive => plain.parse::<f64>().is_ok_and(f64::is_finite),
-                Value::Integer { .. } | Value::Cpu => {
-                    plain.strip_prefix("0x").unwrap_or(plain).chars().all(|c| c.is_ascii_hexdigit())
-                        && DeValue::parse(plain).is_ok_and(|value| value.get_ref().is_integer())
-                }
-                _ => false,
-            };
-            fits.then(|| format!("write it without the quotes: {name} = {plain}"))
-        }
+        (_, DeValue::String(found)) => write("it without the quotes", found.trim().to_owned()),
         _ => None,
     }
 }
 
-fn rate(key: &Key, found: &str) -> Option<String> {
+fn rate(key: &Key, found: &str, accepted: impl Fn(&str) -> bool) -> Option<String> {
     let (number, unit) = split(found);
     if key.name == RATE.name && value::duration_text(found).is_ok() {
         return Some(format!("that is a length of time; write period = \"{found}\" in place of rate"));
     }
-    let rate = format!("{number} {}", meant(unit, RATE_UNITS)?);
+    let rate = format!("\"{number} {}\"", meant(unit, RATE_UNITS)?);
     if unit == "mHz" && number.parse::<u32>().is_ok() {
         return Some(format!("the m of mHz is a thousandth, and a rate has no such unit; write \"{number}/1000 Hz\""));
     }
-    value::rate_text(&rate).is_ok().then(|| format!("did you mean \"{rate}\"?"))
+    accepted(&rate).then(|| format!("did you mean {rate}?"))
 }
 
-fn duration(key: &Key, found: &str) -> Option<String> {
+fn duration(key: &Key, found: &str, accepted: impl Fn(&str) -> bool) -> Option<String> {
     let (number, unit) = split(found);
     if key.name == PERIOD.name && value::rate_text(found).is_ok() && !unit.is_empty() {
         return Some(format!("that is a rate; write rate = \"{found}\" in place of period"));
     }
-    let duration = format!("{number}{}", meant(unit, DURATION_UNITS)?);
-    (unit != meant(unit, DURATION_UNITS)? && value::duration_text(&duration).is_ok())
-        .then(|| format!("did you mean \"{duration}\"?"))
+    let ours = meant(unit, DURATION_UNITS)?;
+    let duration = format!("\"{number}{ours}\"");
+    (unit != ours && accepted(&duration)).then(|| format!("did you mean {duration}?"))
 }
 
 /// The number of a text, and the unit behind it.
