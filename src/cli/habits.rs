@@ -63,7 +63,20 @@ pub(super) fn advice(words: &[OsString]) -> Option<String> {
     if first.starts_with('-') {
         return Some(format!("write a command first: `hertzd run {}`", words.join(" ")));
     }
-    rest.iter().filter(|_| first == "run").find_map(|word| of(OPTIONS, word))
+    match first.as_str() {
+        "run" => rest.iter().find_map(|word| of(OPTIONS, word)),
+        "status" | "reload" | "stop" => {
+            let names_a_file = |word: &String| word == "-c" || word.starts_with("--config") || word.ends_with(".toml");
+            let named = rest.iter().any(names_a_file) && !rest.iter().any(|word| word.starts_with("--socket"));
+            named.then(|| {
+                format!(
+                    "a daemon is known by its socket, and keeps the configuration it was started with: write `hertzd \
+                     {first}` for the service, `hertzd {first} --socket PATH` for another one"
+                )
+            })
+        }
+        _ => None,
+    }
 }
 
 /// Prints what was wrong, with this advice instead of clap's.
