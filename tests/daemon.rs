@@ -499,3 +499,18 @@ fn a_run_given_up_beside_a_hung_tick_says_what_that_tick_held_up_in_its_log_and_
     assert!(count(&waiting["causes"], "blocked") >= 400, "{}", ended.describe());
     assert!(count(&task(&summary, "hanging")["causes"], "own-debt") > 0, "{}", ended.describe());
 }
+
+#[test]
+fn the_last_entry_says_what_became_of_all_releases() {
+    let config = "[worker.main]\npolicy = \"other\"\n[task.long]\nkind = \"load\"\nrate = 100\nrun = \"25ms\"\n[task.a]\nkind = \"load\"\nrate = 50\n";
+    let ended = run(config, &["--for", "1s", "--json"]).wait();
+    let summary = ended.summary();
+    let sum = |key: &str| summary["tasks"].as_array().unwrap().iter().map(|task| count(task, key)).sum::<u64>();
+    assert!(sum("missed") > 0, "{}", ended.describe());
+    let last = ended.stderr.lines().find(|line| line.contains(" stopped: missed ")).unwrap();
+    for (field, key) in [("due", "due"), ("met", "met"), ("missed", "missed"), ("ticks", "ran"), ("skipped", "skipped")]
+    {
+        assert!(last.split_whitespace().any(|word| word == format!("{field}={}", sum(key))), "{last}");
+    }
+    assert!(last.contains(&format!("stopped: missed {} of {} (", sum("missed"), sum("due"))), "{last}");
+}

@@ -12,6 +12,8 @@ use super::recorder_thread::RecorderThread;
 use super::running::{LEAD, Running};
 use crate::channels::Counts;
 use crate::config::Scheduling;
+use crate::log;
+use crate::metrics::Progress;
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use crate::worker::{Ended, WorkerEnd};
@@ -241,7 +243,9 @@ impl RunningSet {
         for (id, counts) in ended.into_iter().flat_map(|ended| ended.tasks) {
             if let Some(task) = removed.get(&id) {
                 let Counts { ran, skipped, overruns, errors, .. } = counts;
-                info!(task, ran, skipped, overruns, errors, "{task}: ended by the reload");
+                let Progress { due, met, missed, .. } = Progress::finished(counts);
+                let outcome = log::outcome(due, overruns, skipped);
+                info!(task, due, met, missed, ran, skipped, overruns, errors, "{task}: ended by the reload; {outcome}");
             }
         }
         Some(diff)

@@ -6,7 +6,8 @@ use super::metrics_thread::View;
 use super::recorder_thread::RecorderEnd;
 use super::summary::{self, Sources};
 use super::watch;
-use crate::metrics::Summary;
+use crate::log;
+use crate::metrics::{Summary, TaskSummary};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::notify;
@@ -108,6 +109,14 @@ pub(super) fn finish(
     faults.extend(helper::deaths().try_iter().map(|death| watch::report_death(&death)));
     let fault = (!faults.is_empty()).then(|| faults.join("; "));
     summary.object(fault.clone());
-    info!(ticks = view.totals.ticks, overruns = view.totals.overruns, skipped = view.totals.skipped, "stopped");
+    log_end(&summary);
     Outcome { summary, fault }
+}
+
+/// The last entry of a run: what became of all releases of the tasks in its summary.
+fn log_end(summary: &Summary) {
+    let sum = |of: fn(&TaskSummary) -> u64| summary.tasks.iter().map(of).sum::<u64>();
+    let (due, met, missed) = (sum(|task| task.due), sum(|task| task.met), sum(|task| task.missed));
+    let (ticks, overruns, skipped) = (sum(|task| task.ran), sum(|task| task.overruns), sum(|task| task.skipped));
+    info!(due, met, missed, ticks, overruns, skipped, "stopped: {}", log::outcome(due, overruns, skipped));
 }

@@ -84,7 +84,6 @@ pub(super) enum Depth {
 pub(super) struct View {
     pub(super) tasks: BTreeMap<u32, TaskSnapshot>, // by number
     pub(super) oversleeps: BTreeMap<usize, Distribution>,
-    pub(super) totals: Totals,
     pub(super) sent: u64,
     pub(super) dropped: u64,
 }
@@ -346,7 +345,6 @@ impl MetricsLoop {
         View {
             tasks,
             oversleeps: self.workers.keys().map(|worker| (*worker, self.metrics.oversleep(*worker))).collect(),
-            totals: self.metrics.totals(),
             sent,
             dropped,
         }

@@ -10,12 +10,7 @@ const AT_MOST: usize = 4;
 pub(super) fn sentence(task: &str, missed: &Missed) -> String {
     let Missed { overruns, skipped, due, within, worst, shares, .. } = missed;
     let within = if *within > Span::ZERO { format!(" in {within}") } else { String::new() };
-    let s = if *overruns == 1 { "" } else { "s" };
-    let parts = match (overruns, skipped) {
-        (_, 0) => format!("{overruns} overrun{s}"),
-        (0, _) => format!("{skipped} skipped"),
-        _ => format!("{overruns} overrun{s}, {skipped} skipped"),
-    };
+    let parts = parts(*overruns, *skipped);
     let worst = if *worst > Span::ZERO { format!(", worst {worst}") } else { String::new() };
     let (named, others) = shares.split_at(shares.len().min(AT_MOST));
     let mut causes: Vec<_> = named.iter().map(share).collect();
@@ -24,6 +19,23 @@ pub(super) fn sentence(task: &str, missed: &Missed) -> String {
         causes.push(format!("{others} for other reasons"));
     }
     format!("{task}: missed {} of {due}{within} ({parts}){worst}; {}", missed.count(), causes.join(", "))
+}
+
+/// What became of all releases of a task or a run that has ended: `missed 3 of 1000 (1 overrun, 2 skipped)`.
+pub(crate) fn outcome(due: u64, overruns: u64, skipped: u64) -> String {
+    match overruns + skipped {
+        0 => format!("met {due} of {due}"),
+        missed => format!("missed {missed} of {due} ({})", parts(overruns, skipped)),
+    }
+}
+
+fn parts(overruns: u64, skipped: u64) -> String {
+    let s = if overruns == 1 { "" } else { "s" };
+    match (overruns, skipped) {
+        (_, 0) => format!("{overruns} overrun{s}"),
+        (0, _) => format!("{skipped} skipped"),
+        _ => format!("{overruns} overrun{s}, {skipped} skipped"),
+    }
 }
 
 fn share(share: &Share) -> String {
@@ -67,5 +79,11 @@ mod tests {
              1 blocked by a, 1 blocked by b, 1 blocked by c, 1 blocked by d, 2 for other reasons"
         );
         assert_eq!(causes(&many), "blocked=6");
+    }
+
+    #[test]
+    fn an_outcome_says_what_was_missed_if_anything_was() {
+        assert_eq!(outcome(1_000, 1, 2), "missed 3 of 1000 (1 overrun, 2 skipped)");
+        assert_eq!(outcome(1_000, 0, 0), "met 1000 of 1000");
     }
 }

@@ -16,6 +16,7 @@ pub(crate) use entry::Entry;
 pub(crate) use events::LogOutput;
 pub(crate) use json::JsonLayer;
 pub use message::Message;
+pub(crate) use missed::outcome;
 
 use crate::metrics::Event;
 
