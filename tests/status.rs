@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Needs no privilege, so that nothing else is wrong.
 const WORKER: &str = "[worker.main]\npolicy = \"other\"\n";
@@ -72,6 +72,29 @@ fn a_daemon_that_is_well_is_said_to_be() {
     let output = status(&running.folder().join("s"), &[]);
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stdout.starts_with(b"well: 1 task on main other; missed "), "{output:?}");
+}
+
+#[test]
+fn a_start_that_is_not_over_says_what_it_waits_for() {
+    let far = "[worker.far]\npolicy = \"other\"\n[task.far]\nkind = \"load\"\nworker = \"far\"\nperiod = \"4h\"\nphase = \"2h\"\n";
+    let mut running = daemon(&format!("{far}{WORKER}[task.near]\nkind = \"load\"\nworker = \"main\"\nrate = 100\n"));
+    // The worker that ticks is waited for no more.
+    running.wait_for("only one worker is waited for", |running| {
+        let output = status(&running.folder().join("s"), &[]);
+        output.stdout.starts_with(b"starting: waiting for the first tick on worker far in 7") && output.status.success()
+    });
+
+    // Standard input is never written.
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let mut command = Command::new(HERTZD);
+    command.args(["run", "-", "--status-socket"]).arg(&socket).stdin(Stdio::piped());
+    let mut reading = command.spawn().unwrap();
+    let said = || String::from_utf8(status(&socket, &[]).stdout).unwrap();
+    let text = std::iter::repeat_with(said).take(1_000).find(|text| !text.is_empty());
+    reading.kill().unwrap();
+    reading.wait().unwrap();
+    assert!(text.as_ref().is_some_and(|text| text.starts_with("starting: reading the configuration\n")), "{text:?}");
 }
 
 #[test]

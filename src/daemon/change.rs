@@ -92,6 +92,12 @@ impl RunningSet {
         !self.workers.is_empty() && self.workers.iter().all(|running| running.worker.doing().ticks > 0)
     }
 
+    /// The workers that the start waits for.
+    pub(super) fn before_first_tick(&self) -> impl Iterator<Item = &Running> {
+        let from_the_start = |running: &&Running| running.began.is_some() && running.began == self.epoch;
+        self.workers.iter().filter(from_the_start).filter(|running| running.worker.doing().ticks == 0)
+    }
+
     /// Whether every worker can take part in a change: none has ended, none is in a tick for longer than `patience`.
     pub(super) fn can_change(&self, patience: Span) -> Result<(), Failure> {
         let refuse = |text: String| Err(Failure::System("reloading", io::Error::other(text)));

@@ -2,10 +2,16 @@
 //!
 //! Pure but for a look at what the workers show; nothing waits.
 
+use super::busy::Busy;
+use super::change::RunningSet;
 use super::running::Running;
 use super::stall::{Stall, StallLooks};
 use crate::metrics::{Ailment, Summary, TaskHealth, TaskState, TaskSummary};
-use crate::time::Span;
+use crate::time::{Instant, Span};
+use crate::worker::Activity;
+
+/// A first tick that is further away than this comes with the time until then.
+const SOON: Span = Span::from_seconds(1);
 
 /// Enters how a task is doing into its summary.
 pub(super) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health: &TaskHealth, looks: StallLooks) {
@@ -37,10 +43,29 @@ pub(super) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health
     (summary.state, summary.state_reason, summary.state_since_ns) = (state, Some(reason), Some(since.nanos()));
 }
 
-/// The one sentence: whether all is well, and why not; else what runs, and how much of it was missed.
-pub(super) fn sentence(summary: &Summary) -> String {
-    if let Some(reason) = &summary.reason {
-        return format!("not well: {reason}");
+/// What the start waits for at `now`, while `busy` is what the builder does; `None`: it is over.
+pub(super) fn starting(set: &RunningSet, busy: Option<Busy>, now: Instant) -> Option<String> {
+    if set.epoch.is_none() {
+        return Some(busy.map_or_else(|| "its threads are being made".into(), |busy| busy.activity));
+    }
+    let first_tick = |running: &Running| {
+        let name = &running.config.name;
+        match running.worker.doing().now {
+            Activity::Rests { until } if until - now > SOON => format!("{name} in {}", until - now),
+            _ => name.clone(),
+        }
+    };
+    let waiting: Vec<_> = set.before_first_tick().map(first_tick).collect();
+    (!waiting.is_empty()).then(|| format!("waiting for the first tick on worker {}", waiting.join(", ")))
+}
+
+/// The one sentence: whether all is well, and why not; else what the start waits for; else what runs, and how much of it was
+/// missed.
+pub(super) fn sentence(summary: &Summary, starting: Option<String>) -> String {
+    match (&summary.reason, starting) {
+        (Some(reason), _) => return format!("not well: {reason}"),
+        (None, Some(waits)) => return format!("starting: {waits}"),
+        (None, None) => {}
     }
     let workers = summary.workers.iter().map(|worker| {
         let (name, policy, priority) = (&worker.worker, &worker.granted.policy, worker.granted.priority);

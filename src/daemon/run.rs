@@ -370,6 +370,6 @@ fn present(
         summary.object([format!("the metrics thread is held up: the counts are {} old", now - asked)]);
     }
     let refused = if reloads.refused_last { "; the last reload was refused" } else { "" };
-    let sentence = condition::sentence(&summary) + refused;
+    let sentence = condition::sentence(&summary, condition::starting(set, threads.builder.busy(), now)) + refused;
     (summary, sentence)
 }

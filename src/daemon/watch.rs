@@ -104,14 +104,11 @@ impl ServiceNotices {
             // The kernel may give the number of a thread that has ended to another one.
             let granted = |running: &&mut Running| running.began.is_some() && !running.worker.is_finished();
             set.all_mut().filter(granted).for_each(check_grant);
-            match (self.ready, set.epoch) {
-                (true, _) => notify::status(&status(set)),
-                // The first release may be as far ahead as a task's phase, or the next full hour of an aligned clock.
-                (false, Some(_)) if all_advance => {
-                    notify::extend_timeout("waiting for the first release", Span::from_seconds(30));
-                }
-                (false, Some(_)) => notify::status("waiting for a first tick that does not return"),
-                (false, None) => notify::status("opening devices and files"),
+            let status = status(set);
+            // The first release may be as far ahead as a task's phase, or the next full hour of an aligned clock.
+            match !self.ready && set.epoch.is_some() && all_advance {
+                true => notify::extend_timeout(&status, Span::from_seconds(30)),
+                false => notify::status(&status),
             }
         }
         failed
