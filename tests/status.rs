@@ -7,6 +7,7 @@ use hertzd::time::Span;
 use program::{HERE, HERTZD, Running, count, run_in, task};
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -178,6 +179,18 @@ fn no_answer_is_exit_code_69_and_says_what_was_tried() {
     let _silent = UnixListener::bind(&socket).unwrap();
     let silent = said(&socket);
     assert!(silent.contains(&format!("process {} listens there and does not answer", std::process::id())), "{silent}");
+
+    // One whose answer never ends, though each byte of it comes soon.
+    let dripping = folder.path().join("dripping");
+    let listener = UnixListener::bind(&dripping).unwrap();
+    std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        while stream.write_all(b"{").is_ok() {
+            pause(Span::from_millis(100));
+        }
+    });
+    let endless = said(&dripping);
+    assert!(endless.contains("the daemon has not finished its answer for 1.9 s"), "{endless}");
 
     let mut running = daemon(&format!("{WORKER}[task.a]\nkind = \"load\"\nrate = 10\n"));
     snapshot_with(&mut running, "it runs", |snapshot| snapshot["daemon"]["ready"] == true);

@@ -7,9 +7,9 @@ use super::stop::{UNWELL, coloured};
 use super::{Stop, print};
 use crate::daemon::DaemonSummary;
 use crate::log::journal;
-use crate::sys::clock::pause;
+use crate::sys::clock::{KernelClock, pause};
 use crate::sys::peer::Peer;
-use crate::time::Span;
+use crate::time::{Clock, Span};
 use crate::views;
 use clap::Args;
 use serde::Deserialize;
@@ -27,7 +27,7 @@ const ASK_EVERY: Span = Span::from_millis(20);
 
 /// How long a daemon may take for an answer; `status` gives it less, with room for the start of the program.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-const STATUS_WITHIN: Duration = Duration::from_millis(1_900);
+const STATUS_WITHIN: Span = Span::from_millis(1_900);
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct SocketArg {
@@ -69,21 +69,81 @@ impl SocketArg {
     }
 }
 
+/// What `status` reads first. An answer of any version has a part of it.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+struct Brief {
+    error: Option<String>,
+    well: bool,
+    daemon: BriefDaemon,
+}
+
+impl Default for Brief {
+    fn default() -> Self {
+        Self { error: None, well: true, daemon: BriefDaemon::default() }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct BriefDaemon {
+    sentence: String,
+}
+
 /// The parts of a snapshot that these commands read.
 #[derive(Debug, Deserialize)]
 pub(super) struct Seen {
     pub(super) daemon: DaemonSummary,
 }
 
+/// What is known of the answer so far.
+struct Shown {
+    text: String,
+    well: bool,
+}
+
+/// Over after [`STATUS_WITHIN`], whether the daemon is slow or the machine too busy to read its answer. Where only the table
+/// is missing by then, the sentence is shown without it.
 pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
-    let text = fetch_within(&args.socket, STATUS_WITHIN)?;
-    if let Some(why) = held_up(&text) {
+    let (socket, json, emphasis) = (args.socket.clone(), args.json, coloured(&io::stdout()));
+    let (say, said) = mpsc::channel();
+    let asking = move || {
+        let result = ask_for_status(&socket, json, emphasis, |brief| _ = say.send(Ok(brief)));
+        say.send(result)
+    };
+    let clock = KernelClock::monotonic();
+    let end = clock.now() + STATUS_WITHIN;
+    std::thread::spawn(asking);
+    let mut latest = None;
+    while let Ok(shown) = said.recv_timeout(duration(end - clock.now())) {
+        latest = Some(shown);
+    }
+    let Shown { text, well } = latest.unwrap_or_else(|| {
+        Err(silent(&args.socket, "the daemon has not finished its answer", duration(STATUS_WITHIN)))
+    })?;
+    print(&text)?;
+    // The first line has said why.
+    if well { Ok(()) } else { Err(Stop::Logged(UNWELL)) }
+}
+
+/// Asks the daemon; calls `so_far` with the sentence before it makes the table.
+fn ask_for_status(socket: &SocketArg, json: bool, emphasis: bool, so_far: impl FnOnce(Shown)) -> Result<Shown, Stop> {
+    // Each step has a little less, so that it can say which one it was.
+    let each = duration(STATUS_WITHIN).mul_f64(0.9);
+    let text = answer(socket, connect(socket, each)?, each)?;
+    let Brief { error, well, daemon: BriefDaemon { sentence } } =
+        serde_json::from_str(&text).map_err(not_understood)?;
+    if let Some(why) = error {
         return Err(Stop::Unwell(format!("the daemon runs but cannot answer yet: {why}; try again")));
     }
+    if json {
+        return Ok(Shown { text, well });
+    }
+    let mut brief = views::sentence(&sentence, well, emphasis);
+    brief += "(there was no time to show more: the machine is busy)\n";
+    so_far(Shown { text: brief, well });
     let snapshot: Value = serde_json::from_str(&text).map_err(not_understood)?;
-    print(&if args.json { text } else { views::status(&snapshot, coloured(&io::stdout())) })?;
-    // The first line has said why.
-    if snapshot["well"] == false { Err(Stop::Logged(UNWELL)) } else { Ok(()) }
+    Ok(Shown { text: views::status(&snapshot, emphasis), well })
 }
 
 pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
@@ -145,18 +205,6 @@ fn fetch(socket: &SocketArg) -> Result<String, Stop> {
     answer(socket, connect(socket, ANSWER_WITHIN)?, ANSWER_WITHIN)
 }
 
-/// As [`fetch`], but over after `patience` in all, even if the answer comes in drops.
-fn fetch_within(socket: &SocketArg, patience: Duration) -> Result<String, Stop> {
-    let (asked, (reply, answered)) = (socket.clone(), mpsc::channel());
-    // Each step has a little less, so that it can say which one it was.
-    let each = patience.mul_f64(0.9);
-    let ask = move || answer(&asked, connect(&asked, each)?, each);
-    std::thread::spawn(move || reply.send(ask()));
-    answered
-        .recv_timeout(patience)
-        .unwrap_or_else(|_| Err(silent(socket, "the daemon has not finished its answer", each)))
-}
-
 fn connect(SocketArg { socket }: &SocketArg, patience: Duration) -> Result<UnixStream, Stop> {
     // On a thread of its own: a daemon that is stopped, with a full queue of connections, would never let it return.
     let (path, (reply, answer)) = (socket.clone(), mpsc::channel());
@@ -192,6 +240,11 @@ fn answer(socket: &SocketArg, mut stream: UnixStream, patience: Duration) -> Res
     }
 }
 
+/// Nothing for one that is over.
+fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.max(Span::ZERO).nanos().unsigned_abs())
+}
+
 /// It runs, and says nothing.
 fn silent(SocketArg { socket }: &SocketArg, what: &str, patience: Duration) -> Stop {
     Stop::Unavailable(format!(
@@ -219,4 +272,26 @@ fn parse(text: &str) -> Result<Seen, Stop> {
 
 fn not_understood(error: serde_json::Error) -> Stop {
     Stop::Fault(format!("cannot understand the daemon's answer: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn the_sentence_comes_before_the_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = SocketArg { socket: folder.path().join("s") };
+        let listener = UnixListener::bind(&socket.socket).unwrap();
+        let answer = r#"{"well":false,"tasks":[{"task":"a"}],"daemon":{"pid":7,"sentence":"not well: a rains"}}"#;
+        let answering = std::thread::spawn(move || listener.accept().unwrap().0.write_all(answer.as_bytes()).unwrap());
+        let mut brief = None;
+        let full = ask_for_status(&socket, false, false, |shown| brief = Some(shown));
+        answering.join().unwrap();
+        let (brief, full) = (brief.unwrap(), full.ok().unwrap());
+        assert!(brief.text.starts_with("not well: a rains\n(there was no time ") && !brief.well, "{}", brief.text);
+        assert!(full.text.starts_with("not well: a rains\nhertzd ?, process 7") && !full.well, "{}", full.text);
+    }
 }

@@ -15,8 +15,8 @@ use super::metrics_thread::{Depth, MetricsThread, View};
 use super::recorder_thread::RecorderThread;
 use super::reloads::Reloads;
 use super::stall::StallLooks;
-use super::status_socket::{Query, StatusSocket};
-use super::summary::{self, BusySummary, DaemonSummary, Snapshot, Sources};
+use super::status_socket::StatusSocket;
+use super::summary::{self, Answer, BusySummary, DaemonSummary, Snapshot, Sources};
 use super::views::Views;
 use super::watch::{self, ServiceNotices};
 use super::{condition, tick_feed};
@@ -28,7 +28,7 @@ use crate::sys::thread::helper::{self, Death};
 use crate::sys::{memory, notify, signals, thread};
 use crate::time::{Clock, Instant, Span};
 use crate::worker::WorkerEnd;
-use crossbeam_channel::{Receiver, never, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use std::time::Duration;
 use tracing::error;
 
@@ -67,8 +67,8 @@ struct Daemon<'a> {
     threads: Threads,
     connections: Connections<'a>,
     ended: Receiver<()>,
-    status: Option<StatusSocket>,
-    waiting: Option<(Query, Instant)>, // for the metrics thread, since then
+    status: Option<StatusSocket<Answer>>,
+    waiting: Option<(Sender<Answer>, Instant)>, // for the metrics thread, since then
     views: Views,
     looked: Instant, // when the metrics thread was asked for a view, but for queries
     notices: ServiceNotices,
@@ -189,7 +189,7 @@ impl<'a> Daemon<'a> {
         }
         let now = KernelClock::monotonic().now();
         let Self { views, waiting, threads, .. } = self;
-        let answer = |(_, since): &mut (Query, Instant)| views.are_full_since(*since) || views.are_late(now);
+        let answer = |(_, since): &mut (Sender<Answer>, Instant)| views.are_full_since(*since) || views.are_late(now);
         if let Some((query, _)) = waiting.take_if(answer) {
             let _ = query.send(self.snapshot());
         } else if waiting.is_some() {
@@ -316,10 +316,10 @@ impl<'a> Daemon<'a> {
         self.ending.is_over(KernelClock::monotonic().now(), self.notices.looks().watched(), &mut self.set)
     }
 
-    /// The summary so far, as JSON, with the latest view of the metrics.
-    fn snapshot(&self) -> String {
+    /// The summary so far, with the latest view of the metrics.
+    fn snapshot(&self) -> Answer {
         let Some((_, asked)) = self.views.latest() else {
-            return "{\"error\":\"the metrics thread is held up\"}\n".into();
+            return Answer::HeldUp { error: "the metrics thread is held up" };
         };
         let now = KernelClock::monotonic().now();
         let Self { host, set, threads, views, reloads, faults, .. } = self;
@@ -345,8 +345,7 @@ impl<'a> Daemon<'a> {
             sections: self.set.sections.clone(),
             sentence,
         };
-        let snapshot = serde_json::to_string(&Snapshot { summary, daemon });
-        snapshot.map_or_else(|error| format!("{{\"error\":\"{error}\"}}"), |text| text + "\n")
+        Answer::Snapshot(Box::new(Snapshot { summary, daemon }))
     }
 }
 

@@ -1,12 +1,13 @@
 //! The status socket: one JSON snapshot per connection, and nothing is ever read from it.
 //!
-//! Its thread waits in `accept`, asks main for the snapshot, writes it and closes. A reader that is slow gets the rest from a
+//! Its thread waits in `accept`, asks main for the snapshot, writes it as JSON and closes. A reader that is slow gets the rest from a
 //! thread of its own, so that it holds up no other.
 
 use crate::sys::clock::pause;
 use crate::sys::thread::helper;
 use crate::time::Span;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use serde::Serialize;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -23,18 +24,16 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Readers that are waited for at a time; further ones that are slow get a part of the snapshot.
 const SLOW_READERS: usize = 16;
 
-/// A request for a snapshot; it goes into the channel.
-pub(super) type Query = Sender<String>;
-
-/// The status socket and its thread; dropped, it is gone.
+/// The status socket and its thread; dropped, it is gone. Snapshots are of type `S`.
 #[derive(Debug)]
-pub(super) struct StatusSocket {
+pub(super) struct StatusSocket<S> {
     path: PathBuf,
     ending: Arc<AtomicBool>,
-    pub(super) queries: Receiver<Query>,
+    /// Requests for a snapshot; it goes into the channel.
+    pub(super) queries: Receiver<Sender<S>>,
 }
 
-impl StatusSocket {
+impl<S: Serialize + Send + 'static> StatusSocket<S> {
     /// Listens at `path`. A socket without a listener is replaced.
     ///
     /// # Errors
@@ -63,7 +62,7 @@ impl StatusSocket {
         let listener = UnixListener::bind(path)?;
         // It can only be read from, and shows nothing of the configuration's text.
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
-        let (ask, queries) = unbounded::<Query>();
+        let (ask, queries) = unbounded::<Sender<S>>();
         let ending = Arc::new(AtomicBool::new(false));
         let (asked_to_end, slow) = (ending.clone(), Arc::default());
         let body = move || {
@@ -81,10 +80,12 @@ impl StatusSocket {
                 if ask.send(reply).is_err() {
                     return;
                 }
-                let Ok(text) = answer.recv_timeout(PATIENCE * 10) else {
+                let Ok(snapshot) = answer.recv_timeout(PATIENCE * 10) else {
                     continue;
                 };
-                send(stream, text, &slow);
+                // Thousands of tasks take a while: that is not for main to do.
+                let text = serde_json::to_string(&snapshot);
+                send(stream, text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")) + "\n", &slow);
             }
         };
         helper::spawn("hertzd-status", body)?;
@@ -111,7 +112,7 @@ fn send(mut stream: UnixStream, text: String, slow: &Arc<AtomicUsize>) {
     }
 }
 
-impl Drop for StatusSocket {
+impl<S> Drop for StatusSocket<S> {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Release);
         // Wakes the thread, which ends by itself: it may be busy with a slow reader, and is not waited for.
@@ -131,13 +132,14 @@ mod tests {
         let path = folder.path().join("status.sock");
         drop(UnixListener::bind(&path).unwrap()); // as one that was killed leaves it
         // While another test starts a program, that one holds the dead socket too, until it runs.
-        let listen = || StatusSocket::listen(&path).inspect_err(|_| pause(Span::from_millis(5))).ok();
+        let listen =
+            || StatusSocket::<serde_json::Value>::listen(&path).inspect_err(|_| pause(Span::from_millis(5))).ok();
         let socket = std::iter::repeat_with(listen).take(1_000).flatten().next().unwrap();
-        assert_eq!(StatusSocket::listen(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(StatusSocket::<()>::listen(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         let queries = socket.queries.clone();
         let answering = std::thread::spawn(move || {
             for (count, query) in queries.iter().take(2).enumerate() {
-                let _ = query.send(format!("{{\"count\":{count}}}"));
+                let _ = query.send(serde_json::json!({ "count": count }));
             }
         });
         let read = || {
@@ -145,7 +147,7 @@ mod tests {
             UnixStream::connect(&path).unwrap().read_to_string(&mut text).unwrap();
             text
         };
-        assert_eq!([read(), read()], ["{\"count\":0}", "{\"count\":1}"]);
+        assert_eq!([read(), read()], ["{\"count\":0}\n", "{\"count\":1}\n"]);
         answering.join().unwrap();
         drop(socket);
         assert!(!path.exists());
@@ -163,7 +165,7 @@ mod tests {
         let idle: Vec<_> = (0..SLOW_READERS - 1).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let mut read = Vec::new();
         UnixStream::connect(&path).unwrap().read_to_end(&mut read).unwrap();
-        assert_eq!(read.len(), 1 << 20);
+        assert_eq!(read.len(), (1 << 20) + "\"\"\n".len());
         drop(idle);
     }
 
@@ -172,7 +174,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("thesis.txt");
         fs::write(&path, "years of work").unwrap();
-        assert_eq!(StatusSocket::listen(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(StatusSocket::<()>::listen(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&path).unwrap(), "years of work");
     }
 }

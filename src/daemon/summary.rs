@@ -23,7 +23,20 @@ use crate::worker::WorkerEnd;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What the status socket sends: the summary so far, and the daemon itself.
+/// What the status socket sends.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Answer {
+    /// All that there is to say.
+    Snapshot(Box<Snapshot>),
+    /// Nothing is known of the tasks yet.
+    HeldUp {
+        /// Why, for people.
+        error: &'static str,
+    },
+}
+
+/// The summary so far, and the daemon itself.
 #[derive(Debug, Serialize)]
 pub(crate) struct Snapshot {
     /// The summary so far.

@@ -4,5 +4,5 @@ mod layout;
 mod status;
 mod table;
 
-pub(crate) use status::status;
+pub(crate) use status::{sentence, status};
 pub(crate) use table::table;

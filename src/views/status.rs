@@ -12,13 +12,7 @@ const HEAD: [&str; 9] = ["task", "state", "due", "met", "missed", "1 min", "10 s
 /// why. `emphasis` turns on bold and red, for a terminal.
 pub(crate) fn status(snapshot: &Value, emphasis: bool) -> String {
     let daemon = &snapshot["daemon"];
-    let mut text = String::new();
-    let sentence = daemon["sentence"].as_str().filter(|sentence| !sentence.is_empty());
-    wrap(&mut text, sentence.unwrap_or("the daemon does not say whether all is well: it is an older version"));
-    if emphasis {
-        let colour = if snapshot["well"] == false { "31" } else { "1" };
-        text = format!("\x1b[{colour}m{}\x1b[0m\n", text.trim_end());
-    }
+    let mut text = sentence(daemon["sentence"].as_str().unwrap_or_default(), snapshot["well"] != false, emphasis);
     wrap(&mut text, &daemon_line(daemon));
     for worker in parts(snapshot, "workers") {
         wrap(&mut text, &worker_line(worker));
@@ -33,6 +27,24 @@ pub(crate) fn status(snapshot: &Value, emphasis: bool) -> String {
     }
     remarks.iter().for_each(|line| wrap(&mut text, line));
     text.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// The beginning of it, which says whether all is well.
+pub(crate) fn sentence(sentence: &str, well: bool, emphasis: bool) -> String {
+    let mut text = String::new();
+    wrap(
+        &mut text,
+        if sentence.is_empty() {
+            "the daemon does not say whether all is well: it is an older version"
+        } else {
+            sentence
+        },
+    );
+    match (emphasis, well) {
+        (false, _) => text,
+        (true, true) => format!("\x1b[1m{}\x1b[0m\n", text.trim_end()),
+        (true, false) => format!("\x1b[31m{}\x1b[0m\n", text.trim_end()),
+    }
 }
 
 fn parts<'a>(snapshot: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
