@@ -18,13 +18,32 @@ fn worker(name: &str, keys: &str, task: &str) -> String {
     format!("[worker.{name}]\ncpu = 0\n{keys}\n[task.of-{name}]\nkind = \"load\"\nworker = \"{name}\"\n{task}\n")
 }
 
-/// Two workers on one CPU whose tasks have neither budget nor spin tail: the shares are zero, not "-0.0 %".
+/// Two workers on one CPU whose tasks have neither budget nor spin tail.
 #[test]
-fn a_share_of_nothing_is_zero() {
+fn a_share_that_is_not_known_is_not_called_zero() {
     let (printed, _, code) = hertzd("check", &(worker("a", "", "rate = 10") + &worker("b", "", "rate = 10")), &[]);
-    let shares =
-        "\nCPU 0 (a, b): 0.0 % of its time: 0.0 % by budgets, 0.0 % by spin tails\n  a: no task has a budget: ";
+    let shares = "\nCPU 0 (a, b): no budget is given for of-a, of-b\n  a: no task has a budget: ";
     assert!(code == Some(0) && printed.contains(shares), "{printed}");
+}
+
+#[test]
+fn what_a_kind_knows_counts_as_a_budget() {
+    let known = worker("a", "", "rate = 10\nrun = \"60ms\"");
+    let (printed, _, code) = hertzd("check", &known, &[]);
+    let sum =
+        "CPU 0 (a): 60.0 % of its time: 60.0 % by budgets and known runs, 0.0 % by spin tails\n  every deadline holds";
+    assert!(code == Some(0) && printed.contains(sum), "{printed}");
+    let (printed, _, _) = hertzd("check", &(known.clone() + &worker("b", "", "rate = 10")), &[]);
+    assert!(
+        printed.contains("CPU 0 (a, b): at least 60.0 % of its time: ") && printed.contains("given for of-b\n"),
+        "{printed}"
+    );
+    // On average there is time enough.
+    let (printed, error, code) = hertzd("check", &worker("a", "", "rate = 10\nrun = [\"60ms\", \"120ms\"]"), &[]);
+    assert!(
+        code == Some(1) && error.contains("90.0 % of its time") && error.contains("as long as the longest"),
+        "{printed}{error}"
+    );
 }
 
 /// Each holds its deadlines alone. The worker that comes first takes half of what the other needs.
@@ -62,10 +81,10 @@ fn the_verdict_on_a_cpu_is_over_all_its_workers() {
 #[test]
 fn a_spin_tail_counts_at_what_it_costs() {
     let (printed, error, code) = hertzd("check", &worker("a", "spin = \"10us\"", "rate = \"50 kHz\""), &[]);
-    let sum = "CPU 0 (a): 100.0 % of its time: 0.0 % by budgets, 100.0 % by spin tails; real-time threads may use 95 %";
+    let sum = "CPU 0 (a): at least 100.0 % of its time, by spin tails; no budget is given for of-a; real-time threads may use 95 %";
     assert!(code == Some(1) && error.contains(sum), "{printed}{error}");
     let (printed, error, code) = hertzd("check", &worker("a", "spin = \"50us\"", "rate = \"1 kHz\""), &[]);
-    assert!(code == Some(0) && printed.contains("6.0 % by spin tails"), "{printed}{error}");
+    assert!(code == Some(0) && printed.contains("at least 6.0 % of its time, by spin tails"), "{printed}{error}");
     // And so it is: it sleeps until its epoch, and then never again, as 10 µs are left at the most.
     let spinning = worker("a", "spin = \"10us\"", "rate = \"50 kHz\"");
     let (printed, error, _) = hertzd("run", &spinning, &["--for", "100ms", "--json"]);

@@ -18,8 +18,8 @@ use std::fmt::Write as _;
     hertzd check --no-open other.toml    for another machine\n  \
     hertzd check --against-running    what `systemctl reload hertzd` would do\n\n\
     Prints every worker with its tasks, and for each CPU the share of its time\n\
-    that budgets and spin tails take and whether every deadline holds while no\n\
-    tick exceeds its budget; exits with 1 if not. Looks at what a start would\n\
+    that budgets, runs known to the kind and spin tails take, and whether every\n\
+    deadline holds while no tick exceeds that; exits with 1 if not. Looks at what a start would\n\
     open: reads the files of sensors, asks devices what they can do, tries the\n\
     folders of recordings. No line is taken, no register written, and nothing\n\
     changed. If a start would be refused, prints every problem with its line\n\

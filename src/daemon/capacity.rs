@@ -1,7 +1,8 @@
 //! Whether the deadlines of a configuration can hold, for each CPU over all workers on it. Pure.
 //!
 //! A worker that is not pinned to a single CPU is judged as if it had one of its own; that there are enough of those is judged
-//! over all of them. A task without a budget counts as no work: what fails even then, fails.
+//! over all of them. A task takes its budget, or as long as its kind knows that it does, if that is longer. Where neither is
+//! given it counts as no work: what fails even then, fails.
 
 use super::plan;
 use crate::config::{Config, Scheduling, TaskConfig, WorkerConfig};
@@ -20,7 +21,7 @@ const ROUNDING: f64 = 1e-9;
 pub(crate) struct Capacity {
     /// Which CPU, and whose: `CPU 1 (control, log)`, `worker log on a CPU of its own`.
     pub(crate) label: String,
-    /// What is demanded of it: `26.0 % of its time: 20.0 % by budgets, 6.0 % by spin tails`.
+    /// What is demanded of it: `26.0 % of its time: 20.0 % by budgets, 6.0 % by spin tails`; and for whom that is not known.
     pub(crate) sum: String,
     /// What follows from that, a sentence each.
     pub(crate) findings: Vec<Finding>,
@@ -78,7 +79,7 @@ impl<'a> Load<'a> {
         let hertz = tasks.iter().fold(0.0, |sum, task| sum + task.rate.hertz());
         let tail = worker.spin.tail().cost(hertz);
         // Summed up from zero: the sum of no floats is -0.0.
-        let budgets = tasks.iter().fold(0.0, |sum, task| sum + budget(task).seconds() * task.rate.hertz());
+        let budgets = tasks.iter().fold(0.0, |sum, task| sum + usual(task).seconds() * task.rate.hertz());
         let spin = (tail.seconds() * hertz).min((1.0 - budgets).max(0.0));
         Self { worker, tasks, tail, budgets, spin }
     }
@@ -97,18 +98,31 @@ impl<'a> Load<'a> {
     }
 
     fn without_budget(&self) -> impl Iterator<Item = &'a TaskConfig> {
-        self.tasks.iter().copied().filter(|task| task.budget.is_none())
+        self.tasks.iter().copied().filter(|task| known(task).is_none())
     }
 
     /// Its work and its tails, for workers that come after it.
     fn interference(&self) -> impl Iterator<Item = Interference> {
-        let each = self.tasks.iter().map(|task| Interference { rate: task.rate, cost: budget(task) + self.tail });
+        let each = self.tasks.iter().map(|task| Interference { rate: task.rate, cost: cost(task) + self.tail });
         each.filter(|one| one.cost > Span::ZERO)
     }
 }
 
-fn budget(task: &TaskConfig) -> Span {
-    task.budget.unwrap_or_default()
+/// The longest that a tick may take, or is known to.
+fn known(task: &TaskConfig) -> Option<Span> {
+    task.budget.max(task.blueprint.run().iter().copied().max())
+}
+
+/// How long a tick takes on average: its budget, or what its kind knows, if that is more.
+fn usual(task: &TaskConfig) -> Span {
+    let runs = task.blueprint.run();
+    let all = runs.iter().map(|run| i128::from(run.nanos())).sum::<i128>();
+    let mean = i128::try_from(runs.len()).ok().and_then(|count| all.checked_div(count)).unwrap_or(0);
+    Span::from_wide(mean).max(task.budget.unwrap_or_default())
+}
+
+fn cost(task: &TaskConfig) -> Span {
+    known(task).unwrap_or_default()
 }
 
 /// The verdict on a CPU that these workers have for themselves.
@@ -136,13 +150,33 @@ fn one_cpu(label: String, loads: &[&Load<'_>]) -> Capacity {
         let texts = runtime.into_iter().chain(deadlines);
         findings.extend(texts.map(|finding| Finding { text: name.clone() + &finding.text, ..finding }));
     }
-    let sum = sum(share, total(&|load| load.budgets), total(&|load| load.spin));
-    Capacity { label, sum, findings }
+    Capacity { label, sum: sum(loads), findings }
 }
 
-fn sum(share: f64, budgets: f64, spin: f64) -> String {
+fn sum(loads: &[&Load<'_>]) -> String {
+    let total = |of: &dyn Fn(&Load<'_>) -> f64| loads.iter().fold(0.0, |sum, load| sum + of(load));
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    format!("{} of its time: {} by budgets, {} by spin tails", percent(share), percent(budgets), percent(spin))
+    let (budgets, spin) = (total(&|load| load.budgets), total(&|load| load.spin));
+    let tasks: Vec<_> = loads.iter().flat_map(|load| &load.tasks).collect();
+    let without: Vec<_> = loads.iter().flat_map(|load| load.without_budget()).map(|task| task.name.as_str()).collect();
+    let unknown = format!("no budget is given for {}", listed(&without));
+    let by = match tasks.iter().any(|task| known(task) > task.budget) {
+        true => "budgets and known runs",
+        false => "budgets",
+    };
+    match (without.len(), tasks.len()) {
+        (0, _) => {
+            let share = percent(budgets + spin);
+            format!("{share} of its time: {} by {by}, {} by spin tails", percent(budgets), percent(spin))
+        }
+        (none, all) if none == all && spin == 0.0 => unknown,
+        (none, all) if none == all => format!("at least {} of its time, by spin tails; {unknown}", percent(spin)),
+        _ => {
+            let share = percent(budgets + spin);
+            let by = format!("{} by {by}, {} by spin tails", percent(budgets), percent(spin));
+            format!("at least {share} of its time: {by}; {unknown}")
+        }
+    }
 }
 
 /// Whether a worker with the policy `deadline` has asked for enough; `None`: it has, or has another policy.
@@ -155,7 +189,7 @@ fn runtime(load: &Load<'_>) -> Option<Finding> {
             .map(|task| i128::from(task.rate.ticks_before(period.nanos().into())) * i128::from(of(task).nanos()));
         Span::from_wide(all.sum())
     };
-    let (budgets, tails) = (work(&budget), work(&|_| load.tail));
+    let (budgets, tails) = (work(&cost), work(&|_| load.tail));
     let needed = budgets + tails;
     (needed > runtime).then(|| {
         Finding::fails(format!(
@@ -167,7 +201,7 @@ fn runtime(load: &Load<'_>) -> Option<Finding> {
 
 /// Whether a worker holds its deadlines while no tick exceeds its budget and `first` come first.
 fn deadlines(load: &Load<'_>, first: &[&Load<'_>]) -> Finding {
-    let demand = |task: &&TaskConfig| Demand { rate: task.rate, deadline: task.deadline, budget: budget(task) };
+    let demand = |task: &&TaskConfig| Demand { rate: task.rate, deadline: task.deadline, budget: cost(task) };
     let demands: Vec<_> = load.tasks.iter().map(demand).collect();
     let above: Vec<_> = first.iter().flat_map(|other| other.interference()).collect();
     let name = |task: usize| &load.tasks[task].name;
@@ -177,6 +211,9 @@ fn deadlines(load: &Load<'_>, first: &[&Load<'_>]) -> Finding {
             let why = format!("the work due within {at} is {excess} too much{beside}");
             Finding::fails(format!("{} can miss its deadline: {why}", name(task)))
         }
+        Verdict::Overloaded { .. } if load.tasks.iter().any(|task| usual(task) < cost(task)) => Finding::fails(
+            "more work than time while ticks take as long as the longest, so releases will be missed".into(),
+        ),
         Verdict::Overloaded { .. } => Finding::fails("more work than time, so releases will be missed".into()),
         Verdict::Unknown { reason } => Finding::holds(format!("whether the deadlines hold is unknown: {reason}")),
         Verdict::Holds { tightest, slack, .. } => {
@@ -184,7 +221,7 @@ fn deadlines(load: &Load<'_>, first: &[&Load<'_>]) -> Finding {
                 std::iter::once(load).chain(first.iter().copied()).flat_map(Load::without_budget).collect();
             let names: Vec<_> = without.iter().map(|task| task.name.as_str()).collect();
             Finding::holds(match tightest {
-                _ if load.tasks.iter().all(|task| task.budget.is_none()) => {
+                _ if load.without_budget().count() == load.tasks.len() => {
                     "no task has a budget: whether the deadlines hold is unknown".into()
                 }
                 _ if !names.is_empty() => {
@@ -213,7 +250,7 @@ fn sets(loads: &[Load<'_>], online_cpus: &[usize]) -> Vec<Capacity> {
         let there = set.len() as f64;
         (inside.len() > 1 && total(&|load| load.share()) > there + ROUNDING).then(|| Capacity {
             label: format!("{} CPUs together ({})", set.len(), named(&inside)),
-            sum: sum(total(&|load| load.share()), total(&|load| load.budgets), total(&|load| load.spin)),
+            sum: sum(&inside),
             findings: vec![Finding::fails("more work than time, so releases will be missed".into())],
         })
     };
