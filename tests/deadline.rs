@@ -27,7 +27,7 @@ fn is_granted(running: &mut Running) -> bool {
     let limit = fs::read_to_string(LIMIT).unwrap_or_default();
     let granted = running.stderr().contains("granted deadline") && limit.trim() != "-1";
     if !granted {
-        println!("skipped: the policy \"deadline\" is not granted here, or without a limit");
+        program::skip("the policy \"deadline\" is not granted here, or without a limit");
     }
     granted
 }
@@ -115,11 +115,29 @@ fn cpus() -> usize {
     stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count()
 }
 
+/// Each tick needs twice the runtime: the kernel stops it until the next period. What was missed for that is `throttled`.
+#[test]
+fn a_worker_that_overruns_its_runtime_is_throttled() {
+    let _alone = alone();
+    let config = "[worker.main]\npolicy = \"deadline\"\nruntime = \"5ms\"\n\
+                  [task.long]\nkind = \"load\"\nworker = \"main\"\nperiod = \"20ms\"\nrun = \"10ms\"\ndeadline = \"15ms\"\n";
+    let mut running = run(config, &["--for", "6s", "--json"]);
+    if !is_granted(&mut running) {
+        return;
+    }
+    let ended = running.wait();
+    let summary = ended.summary();
+    let long = task(&summary, "long");
+    println!("{long}");
+    let (missed, throttled) = (count(long, "missed"), long["causes"]["throttled"].as_u64().unwrap_or(0));
+    assert!(missed >= 200 && 100 * throttled >= 95 * missed, "{throttled} of {missed}: {}", ended.describe());
+}
+
 #[test]
 fn a_reload_waits_for_the_bandwidth_of_the_workers_that_end() {
     let _alone = alone();
     if !is_root() {
-        println!("skipped: the policy \"deadline\" is granted to root only");
+        program::skip("the policy \"deadline\" is granted to root only");
         return;
     }
     let mut running = run_with_socket(&workers(cpus(), "6ms"));

@@ -23,6 +23,9 @@ pub(super) struct Piece {
     pub(super) finished: Instant,
     /// How long the thread was awake in it but not on the processor, if it has evidence of its own.
     pub(super) off: Option<Span>,
+    /// How much more than its reserved runtime the thread had used by its end, if the ticks up to it have evidence: the kernel
+    /// looks only at its timer ticks, and takes it off the runtime that follows.
+    pub(super) owed: Span,
     /// Why that sleep ended late, and why the tick did not start at once after it, as far as there is evidence.
     pub(super) late: Cause,
     pub(super) gap: Cause,
@@ -54,6 +57,7 @@ impl Timeline {
             started: record.started(),
             finished: record.finished(),
             off: record.evidence.map(|evidence| (evidence.awake - evidence.cpu).max(Span::ZERO)),
+            owed: Span::ZERO,
             late: Cause::Unknown,
             gap: Cause::Unknown,
             stepped: record.stepped != Span::ZERO,

@@ -157,6 +157,7 @@ impl Threads {
         let queue = evidence.run_queue.map(|waited| waited - earlier - timeline.waited_before(wake, before));
         let off = (evidence.awake - evidence.cpu).max(Span::ZERO);
         let waited_for_something = evidence.voluntary > 0;
+        let used = evidence.cpu + position.checked_sub(1).map_or(Span::ZERO, |before| timeline.piece(before).owed);
         // Interrupts and the host take the processor without a switch to another thread.
         let switched = evidence.involuntary > 0 || waited_for_something || queue.is_none_or(|queue| queue > OVERHEAD);
         let left = match switched {
@@ -173,7 +174,7 @@ impl Threads {
             late_cause = match queue {
                 _ if mostly(self.stalled(facts.clock, asked, woke, left), late) => Cause::Stalled,
                 Some(queue) if mostly(queue - off, late) => {
-                    if self.throttled(facts, woke, late, evidence) {
+                    if self.throttled(facts, woke, late, used) {
                         Cause::Throttled
                     } else {
                         Cause::Preempted
@@ -194,7 +195,7 @@ impl Threads {
         };
         let preempting = match queue {
             None if waited_for_something && evidence.involuntary > 0 => Cause::Unknown,
-            _ if self.throttled(facts, finished, preempted, evidence) => Cause::Throttled,
+            _ if self.throttled(facts, finished, preempted, used) => Cause::Throttled,
             _ => Cause::Preempted,
         };
         let pages = evidence.major_faults > 0 && evidence.major_faults.saturating_mul(2) >= evidence.voluntary;
@@ -216,9 +217,14 @@ impl Threads {
         let window = Window { off, preempted, others, faults, asleep, preempting, switched };
         let stalled = self.stalled(facts.clock, started, finished, left);
         let runs = window.runs(run, off - gap, stalled);
+        let owed = match facts.bandwidth {
+            Some(Bandwidth::Reserved { runtime }) => (used - runtime).max(Span::ZERO),
+            _ => Span::ZERO,
+        };
 
         let Some(Thread { timeline, .. }) = self.by_worker.get_mut(&worker) else { unreachable!("found above") };
         (first..=position).for_each(|position| timeline.piece_mut(position).gap = gap_cause);
+        timeline.piece_mut(position).owed = owed;
         if sleep.is_some() {
             timeline.piece_mut(wake).late = late_cause;
         }
@@ -244,13 +250,12 @@ impl Threads {
         self.stalls.iter().fold(Span::ZERO, |sum, stall| sum + within(stall))
     }
 
-    /// Whether a wait for the processor of this length, which ended at `to`, is one for bandwidth.
-    fn throttled(&self, facts: &WorkerFacts, to: Instant, waited: Span, evidence: &Evidence) -> bool {
+    /// Whether a wait for the processor of this length, which ended at `to`, is one for bandwidth. The thread has `used` this
+    /// much of a reservation.
+    fn throttled(&self, facts: &WorkerFacts, to: Instant, waited: Span, used: Span) -> bool {
         match facts.bandwidth {
             None => false,
-            Some(Bandwidth::Reserved { runtime }) => {
-                waited > OVERHEAD && evidence.cpu.nanos() / 9 >= runtime.nanos() / 10
-            }
+            Some(Bandwidth::Reserved { runtime }) => waited > OVERHEAD && used.nanos() / 9 >= runtime.nanos() / 10,
             Some(Bandwidth::Shared { runtime, period }) => {
                 let idle = period - runtime;
                 let most = Span::from_nanos(idle.nanos() / 10 * 11) + Span::from_millis(1);

@@ -271,6 +271,14 @@ fn a_gap_of_the_length_of_the_limit_after_much_work_is_throttled() {
         scene.overrun(&counted(0, 1, 0, 0, seen(2_000, cpu, 1_400, after_sleep(0, 0, tick(0, 0, 0, 2_000))))).0
     };
     assert_eq!((run(500), run(300)), (Cause::Throttled, Cause::Preempted));
+    // The kernel looks at its timer ticks, each 400 µs here: what was used too much is missing afterwards, until it is paid.
+    let mut scene = Scene::with(WorkerFacts { bandwidth: reserved, ..WorkerFacts::default() });
+    let causes = [800, 400, 400, 400, 300].into_iter().zip(0..).map(|(cpu, n)| {
+        let tick = tick(0, n * 2_000, n * 2_000, (n + 1) * 2_000);
+        scene.overrun(&counted(0, 1, 0, 0, seen(2_000, cpu, (n + 1) * 1_400, tick))).0
+    });
+    let throttled = [Cause::Throttled; 4];
+    assert_eq!(causes.collect::<Vec<_>>(), [&throttled[..], &[Cause::Preempted]].concat());
 }
 
 /// Accuses a program of everything, and notes what it was asked.
