@@ -240,7 +240,7 @@ fn check_against_running_finds_what_the_reload_would_refuse_and_names_what_chang
 fn what_only_the_services_user_may_open_is_a_warning() {
     let there = Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|output| output.status.success());
     if !is_root() || !there {
-        println!("skipped: another user's files take root");
+        program::skip("another user's files take root");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -171,7 +171,7 @@ fn the_progress_line_stays_within_the_terminal() {
     let line = format!("stty cols 30; {HERTZD} run --log-level error --for 900ms {}", path.display());
     let output = Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output();
     let Ok(output) = output else {
-        println!("skipped: there is no script (util-linux) here");
+        program::skip("there is no script (util-linux) here");
         return;
     };
     let shown = stdout(&output);

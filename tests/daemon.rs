@@ -4,9 +4,8 @@ mod program;
 
 use hertzd::internals::pause;
 use hertzd::time::Span;
-use program::{Ended, HERE, HERTZD, Running, count, granted, is_root, nanos, run, run_by, run_in, task};
+use program::{Ended, HERE, HERTZD, count, granted, is_root, nanos, of_ordinary_user, run, run_by, run_in, task};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -315,7 +314,7 @@ fn a_full_disk_loses_rows_and_nothing_else() {
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", "size=16k", "hertzd-test"]).arg(&disk);
     if !is_root() || !mount.output().is_ok_and(|output| output.status.success()) {
-        println!("skipped: mounting a small disk needs root");
+        program::skip("mounting a small disk needs root");
         return;
     }
     let _mounted = Mounted(disk.clone());
@@ -342,30 +341,14 @@ fn an_ordinary_user_sees_what_was_refused() {
     let config = "[worker.main]\npolicy = \"fifo\"\npriority = 80\n[task.a]\nkind = \"load\"\nrate = 500\nworker = \"main\"\n\
                   [worker.other]\n[task.b]\nkind = \"load\"\nrate = 1\nworker = \"other\"\n";
     let args = ["--for", "1s", "--json"];
-    let running: Running = if is_root() {
-        // Copied to where any user may run it.
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("hertzd");
-        fs::copy(HERTZD, &program).unwrap();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let mut unprivileged = Command::new("setpriv");
-        unprivileged.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
-        if !Command::new("setpriv").arg("--version").output().is_ok_and(|output| output.status.success()) {
-            println!("skipped: there is no setpriv to drop root with");
-            return;
-        }
-        run_in(folder, unprivileged, config, &args)
-    } else {
-        run_by(Command::new(HERTZD), config, &args)
-    };
+    let folder = tempfile::tempdir().unwrap();
+    let unprivileged = of_ordinary_user(folder.path());
+    let running = run_in(folder, unprivileged, config, &args);
     let ended = running.wait();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.describe());
     let summary = ended.summary();
     assert_eq!(count(task(&summary, "a"), "due"), 500);
-    if granted(&summary) != "other" {
-        println!("skipped: this user may use real-time policies");
-        return;
-    }
+    assert_eq!(granted(&summary), "other");
     let refused = summary["workers"][0]["refused"].as_array().unwrap();
     assert!(refused[0].as_str().unwrap().starts_with("fifo priority 80 refused ("), "{refused:?}");
     for part in [
@@ -380,11 +363,12 @@ fn an_ordinary_user_sees_what_was_refused() {
     assert!(refusals.clone().all(|line| line.len() < 360 && !line.contains("unit")), "{}", ended.describe());
 
     // With require-realtime, nothing starts.
-    let ended = run("[worker.main]\nrequire-realtime = true\n[task.a]\nkind = \"load\"\nrate = 500\n", &args).wait();
-    if !is_root() {
-        assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(77), ""), "{}", ended.describe());
-        assert!(ended.stderr.contains("rtprio 80"), "{}", ended.describe());
-    }
+    let folder = tempfile::tempdir().unwrap();
+    let config = "[worker.main]\nrequire-realtime = true\n[task.a]\nkind = \"load\"\nrate = 500\n";
+    let unprivileged = of_ordinary_user(folder.path());
+    let ended = run_in(folder, unprivileged, config, &args).wait();
+    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(77), ""), "{}", ended.describe());
+    assert!(ended.stderr.contains("rtprio 80"), "{}", ended.describe());
 }
 
 /// Many tasks that log every second.
@@ -428,7 +412,7 @@ fn a_policy_changed_from_outside_is_logged_and_shown() {
     let thread = program::thread_named(running.pid(), "hz-main").unwrap().to_string();
     let demoted = Command::new("chrt").args(["--other", "--pid", "0", &thread]).output();
     if !running.stderr().contains("granted fifo") || !demoted.is_ok_and(|output| output.status.success()) {
-        println!("skipped: no real-time policy was granted, or there is no chrt");
+        program::skip("no real-time policy was granted, or there is no chrt");
         return;
     }
     running.wait_for("the change is logged", |running| running.stderr().contains("changed from outside"));
@@ -443,13 +427,13 @@ fn a_task_that_hogs_its_cpu_is_named_and_loses_real_time() {
     let mut command = Command::new("prlimit");
     command.args(["--rttime=300000:60000000", HERTZD]);
     if !Command::new("prlimit").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        println!("skipped: there is no prlimit here");
+        program::skip("there is no prlimit here");
         return;
     }
     let mut running = run_by(command, config, &["--json"]);
     running.wait_until_granted();
     if !running.stderr().contains("granted fifo") {
-        println!("skipped: no real-time policy was granted");
+        program::skip("no real-time policy was granted");
         return;
     }
     running.wait_for("it was demoted", |running| running.stderr().contains("runs at normal priority from now on"));

@@ -235,7 +235,7 @@ fn a_full_disk_costs_messages_and_nothing_else_until_there_is_room_again() {
     );
     let there = Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|output| output.status.success());
     if !is_root() || !there {
-        println!("skipped: mounting a small disk takes root");
+        program::skip("mounting a small disk takes root");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -148,7 +148,7 @@ fn the_workers_that_used_the_cpu_are_demoted_and_not_one_that_waits() {
     let mut running = run_by(command, &config, &["--json", "--stop-timeout", "200ms"]);
     running.wait_until_granted();
     if !running.stderr().contains("granted fifo") {
-        println!("skipped: no real-time policy was granted");
+        program::skip("no real-time policy was granted");
         return;
     }
     for name in ["first", "second"] {

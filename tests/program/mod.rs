@@ -6,6 +6,7 @@ use hertzd::internals::{KernelClock, pause};
 use hertzd::time::{Clock, Span};
 use serde_json::Value;
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use tempfile::TempDir;
@@ -200,6 +201,29 @@ pub(crate) fn count(part: &Value, key: &str) -> u64 {
 /// The nanoseconds of `key` in a distribution.
 pub(crate) fn nanos(part: &Value, distribution: &str, key: &str) -> i64 {
     part[distribution][key].as_i64().unwrap_or_else(|| panic!("no {distribution}.{key}: {part}"))
+}
+
+/// Says why something is not tested. Where everything must be tested, as root in CI, that is a failure.
+pub(crate) fn skip(why: &str) {
+    println!("skipped: {why}");
+    let required = is_root() && std::env::var_os("HERTZD_TEST_MUST_RUN").is_some();
+    assert!(!required, "HERTZD_TEST_MUST_RUN is set, but skipped: {why}");
+}
+
+/// hertzd for an ordinary user without limits for real time, who may write to `folder`. The program is copied to there, where
+/// any user may run it.
+pub(crate) fn of_ordinary_user(folder: &Path) -> Command {
+    let mut command = Command::new("prlimit");
+    command.args(["--rtprio=0", "--memlock=0"]);
+    if !is_root() {
+        command.arg(HERTZD);
+        return command;
+    }
+    let program = folder.join("hertzd");
+    fs::copy(HERTZD, &program).unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+    command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+    command
 }
 
 /// Whether the tests run as root.
