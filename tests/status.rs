@@ -2,11 +2,11 @@
 
 mod program;
 
-use hertzd::internals::pause;
+use hertzd::internals::{pause, writable};
 use hertzd::time::Span;
-use program::{HERE, HERTZD, Running, count, run_in, task};
+use program::{HERE, HERTZD, Running, count, is_root, of_ordinary_user, run_in, task};
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -156,13 +156,63 @@ fn more_missed_releases_than_max_missed_are_a_reason() {
 }
 
 #[test]
-fn a_policy_that_was_not_granted_is_a_reason() {
-    let mut running = daemon("[worker.main]\npriority = 7\n[task.a]\nkind = \"load\"\nrate = 10\n");
+fn a_policy_and_locked_memory_that_were_refused_are_reasons() {
+    let folder = tempfile::tempdir().unwrap();
+    let (command, socket) = (of_ordinary_user(folder.path()), folder.path().join("s"));
+    let config = "[worker.main]\npriority = 7\n[task.a]\nkind = \"load\"\nrate = 10\nmax-missed = \"100%\"\n";
+    let mut running = run_in(folder, command, config, &["--status-socket", socket.to_str().unwrap()]);
     let snapshot = snapshot_with(&mut running, "it runs", |snapshot| snapshot["daemon"]["ready"] == true);
     let worker = &snapshot["workers"][0];
     assert_eq!((&worker["asked"]["policy"], &worker["asked"]["priority"]), (&"fifo".into(), &7.into()));
-    let granted = worker["granted"]["policy"] == "fifo";
-    assert_eq!(reason(&snapshot).contains("instead of fifo 7"), !granted, "{snapshot}");
+    assert_eq!((&worker["granted"]["policy"], &worker["granted"]["memory_locked"]), (&"other".into(), &false.into()));
+    assert_eq!(reason(&snapshot), "worker main runs with policy other instead of fifo 7; the memory is not locked");
+}
+
+#[test]
+fn a_recording_that_lost_rows_is_a_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, socket) = (folder.path().join("disk"), folder.path().join("s"));
+    fs::create_dir(&disk).unwrap();
+    let mut command = Command::new("sh");
+    // In a mount namespace of its own, which ends with it. For other users a limit on files, past which a write fails alike.
+    if is_root() {
+        let mount = "mount -t tmpfs -o size=16k hertzd-test \"$0\" && exec \"$@\"";
+        command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", mount]).arg(&disk);
+    } else {
+        command.args(["-c", "trap '' XFSZ; ulimit -f 32; exec \"$@\"", "sh"]);
+    }
+    command.arg(HERTZD);
+    let config = format!(
+        "{WORKER}[task.a]\nkind = \"sensor\"\nrate = 1000\npath = \"/proc/uptime\"\nmax-missed = \"100%\"\n\
+         record = \"{HERE}/disk/a.csv\"\n"
+    );
+    let mut running = run_in(folder, command, &config, &["--status-socket", socket.to_str().unwrap()]);
+    let words = "the recording of task a has lost ";
+    let lost = snapshot_with(&mut running, "rows are lost", |snapshot| reason(snapshot).contains(words));
+    assert!(count(&task(&lost, "a")["recorded"], "lost") > 0, "{lost}");
+    assert_eq!(task(&lost, "a")["state"], "ticking");
+}
+
+/// Lines without room are dropped, so that the metrics thread goes on.
+#[test]
+fn a_log_that_no_one_reads_is_no_reason_and_makes_no_count_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let (fifo, socket) = (folder.path().join("log"), folder.path().join("s"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // Open for both, so that neither side waits for the other.
+    let log = File::options().read(true).write(true).open(&fifo).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$@\" 2>\"$0\""]).arg(&fifo).arg(HERTZD);
+    let config = format!("{WORKER}[task.a]\nkind = \"load\"\nrate = 1000\nmax-missed = \"100%\"\n");
+    let args = ["--log-level", "trace", "--status-socket", socket.to_str().unwrap()];
+    let mut running = run_in(folder, command, &config, &args);
+    running.wait_for("the pipe is full", |_| !writable(&log, Span::ZERO));
+    let counted = |snapshot: &Value| count(&task(snapshot, "a")["lateness_ns"], "count");
+    let full = snapshot_with(&mut running, "it answers", |snapshot| snapshot["well"] == true);
+    let later = snapshot_with(&mut running, "it counts on", |snapshot| counted(snapshot) > counted(&full) + 1_000);
+    assert!(later["daemon"]["stale_ns"].is_null() && later["well"] == true, "{later}");
+    assert!(!writable(&log, Span::ZERO), "it was still full");
 }
 
 #[test]
@@ -198,5 +248,4 @@ fn no_answer_is_exit_code_69_and_says_what_was_tried() {
     let stopped = said(&running.folder().join("s"));
     assert!(stopped.contains(&format!("process {}", running.pid())) && stopped.contains("SIGSTOP"), "{stopped}");
     running.signal("CONT");
-    pause(Span::from_millis(1));
 }
