@@ -4,13 +4,16 @@ mod program;
 
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
-use hertzd::internals::pause;
 use hertzd::internals::{Connections, Options, run_daemon};
 use hertzd::internals::{Host, cpu_set_size};
+use hertzd::internals::{KernelClock, pause};
 use hertzd::task::{Column, Task, Tick, TickError};
-use hertzd::time::Span;
-use program::{Running, count, nanos, run, start, task};
+use hertzd::time::{Clock, Span};
+use program::{HERTZD, Running, count, nanos, run, run_in, start, task};
 use serde::Deserialize;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Least time for which the program is stopped.
@@ -78,6 +81,77 @@ fn a_stall_shows_and_is_accounted_for() {
     }
 }
 
+/// A control group of its own, by which the process in it is frozen. Removed on drop, after it was thawed.
+struct Group(PathBuf);
+
+impl Group {
+    /// Every kernel that has version 2 mounted can freeze a group, and needs no controller for it.
+    fn new() -> io::Result<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts")?;
+        let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let mount = mounts.find(|fields| fields.get(2) == Some(&"cgroup2")).ok_or(io::ErrorKind::NotFound)?;
+        let folder = Path::new(mount[1]).join(format!("hertzd-stall-{}", std::process::id()));
+        fs::create_dir(&folder)?;
+        Ok(Self(folder))
+    }
+
+    fn freeze(&self, frozen: bool) {
+        fs::write(self.0.join("cgroup.freeze"), if frozen { "1" } else { "0" }).unwrap();
+    }
+
+    fn is_frozen(&self) -> bool {
+        fs::read_to_string(self.0.join("cgroup.events")).unwrap().contains("frozen 1")
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("cgroup.freeze"), "0");
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// What came up while the service's control group was frozen is `stalled`, and status says that no daemon answers meanwhile.
+#[test]
+fn what_is_missed_in_a_frozen_control_group_is_stalled() {
+    let group = match Group::new() {
+        Ok(group) => group,
+        Err(error) => return program::skip(&format!("no control group can be made: {error}")),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let status = || Command::new(HERTZD).args(["status", "--socket"]).arg(&socket).output().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(group.0.join("cgroup.procs")).arg(HERTZD);
+    let config = "[task.a]\nkind = \"load\"\nrate = \"1 kHz\"\n";
+    let mut running = run_in(folder, command, config, &["--json", "--status-socket", socket.to_str().unwrap()]);
+    running.wait_until_granted();
+    pause(Span::from_millis(500));
+    let clock = KernelClock::monotonic();
+    let mut missed = 0;
+    for _ in 0..2 {
+        group.freeze(true);
+        running.wait_for("it is frozen", |_| group.is_frozen());
+        let since = clock.now();
+        let frozen = status();
+        assert_eq!(frozen.status.code(), Some(69), "{frozen:?}");
+        assert!(String::from_utf8_lossy(&frozen.stderr).contains("frozen cgroup"), "{frozen:?}");
+        missed += (clock.now() - since).nanos() / Span::from_millis(1).nanos();
+        group.freeze(false);
+        running.wait_for("status says what was missed", |_| {
+            let seen = status();
+            seen.status.code() == Some(1) && String::from_utf8_lossy(&seen.stdout).contains("task a missed ")
+        });
+    }
+    running.signal("TERM");
+    let ended = running.wait();
+    let summary = ended.summary();
+    let (task, missed) = (task(&summary, "a"), missed.unsigned_abs());
+    println!("{missed} releases came up in the frozen group; missed {}, causes {}", task["missed"], task["causes"]);
+    // But for the one before each that was on its way, and the one after it that was only late.
+    assert!(missed >= 200 && count(&task["causes"], "stalled") + 4 >= missed, "{}", ended.describe());
+}
+
 /// Reports the debt with which its ticks start.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -109,7 +183,7 @@ const IN_CHILD: &str = "HERTZD_TEST_STALL_IN_CHILD";
 fn no_policy_holds_more_debt_than_its_limit() {
     if let Some(path) = std::env::var_os(IN_CHILD) {
         let summary = run_probes();
-        std::fs::write(path, serde_json::to_string(&summary).unwrap()).unwrap();
+        fs::write(path, serde_json::to_string(&summary).unwrap()).unwrap();
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -122,7 +196,7 @@ fn no_policy_holds_more_debt_than_its_limit() {
     running.hold(STALL);
     let ended = running.wait();
     assert!(ended.status.success(), "{}", ended.describe());
-    let summary = std::fs::read_to_string(&path).unwrap();
+    let summary = fs::read_to_string(&path).unwrap();
     let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
     for (name, ..) in POLICIES {
         let task = task(&summary, name);
