@@ -40,6 +40,8 @@ active()   { systemctl is-active --quiet hertzd; }
 snapshot() { { hertzd status --json || [ $? = 1 ]; } | jq -r "$1"; }
 # task NAME FIELD
 task()     { snapshot ".tasks[] | select(.task == \"$1\") | .$2"; }
+# says CODE WORDS: `hertzd status` exits with this code, and the reason in /tmp/status has these words.
+says()     { local code=0; hertzd status --json >/tmp/status || code=$?; [ $code = "$1" ] && jq -e --arg words "$2" '.reason | contains($words)' /tmp/status; }
 ticked()   { [ "$(task "$1" ran)" -ge "$2" ]; }
 # entries [MATCH]...: journal entries of the latest start, as JSON, after a sync.
 entries()  { journalctl --sync; journalctl -q -o json "_SYSTEMD_INVOCATION_ID=$INVOCATION" "$@"; }
@@ -48,3 +50,30 @@ messages() { entries "$@" | jq -r '.MESSAGE | if type == "array" then implode el
 sum()      { local field=$1; shift; entries "$@" | jq -s "map(.$field // \"0\" | tonumber) | add // 0"; }
 # worker NAME: the id of its thread.
 worker()   { grep -lsx "hz-$1" "/proc/$(main_pid)"/task/*/comm | head -n 1 | cut -d / -f 5; }
+
+# As lines of `setup`: the final summary, which goes to stdout, is the last line of /tmp/summary. The log goes to the journal
+# by stderr.
+WITH_SUMMARY=(ExecStart= 'ExecStart=/usr/bin/hertzd run --json' StandardOutput=append:/tmp/summary StandardError=journal)
+# summary NAME FILTER: of task NAME in that summary, by jq.
+summary()  { tail -n 1 /tmp/summary | jq -c ".tasks[] | select(.task == \"$1\") | $2"; }
+# adds_up NAME...: the final summary of these tasks adds up, and so do their entries in the journal.
+adds_up() {
+    local name field sums
+    for name; do
+        echo "# $name: $(summary "$name" '{due, met, missed, overruns, skipped, causes}')"
+        sums=$(entries MESSAGE_ID=$OVERRUN MESSAGE_ID=$GIVEN_UP HERTZD_TASK="$name" | jq -cs "
+            def sum(field): map(field // \"0\" | tonumber) | add // 0;
+            {missed: sum(.HERTZD_MISSED), overruns: sum(.HERTZD_OVERRUN), skipped: sum(.HERTZD_SKIPPED),
+                causes: (map(.HERTZD_CAUSES | split(\" \")[] | split(\"=\")) | group_by(.[0])
+                    | map({(.[0][0]): (map(.[1] | tonumber) | add)}) | add // {}),
+                without: map(select(.MESSAGE_ID == \"$GIVEN_UP\")) | sum(.HERTZD_OVERRUN)}")
+        same "$name: met + missed = due, and nothing is pending" "$(summary "$name" '[.due, 0]')" \
+            "$(summary "$name" '[.met + .missed, .pending]')"
+        same "  ran + skipped = due" "$(summary "$name" .due)" "$(summary "$name" '.ran + .skipped')"
+        same "  its causes add up to missed" "$(summary "$name" .missed)" "$(summary "$name" '[.causes[]] | add // 0')"
+        for field in missed overruns skipped causes; do
+            same "  the journal's sum is the summary's $field" "$(summary "$name" ".$field")" "$(jq -c ".$field" <<<"$sums")"
+        done
+        same "  entries without an overrun have the other id" 0 "$(jq .without <<<"$sums")"
+    done
+}
