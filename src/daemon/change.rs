@@ -105,10 +105,8 @@ impl RunningSet {
             if running.worker.is_finished() {
                 return refuse(format!("worker {} has run its last tick", running.config.name));
             }
-            if let Some((task, n, lasting)) = running.running_tick()
-                && lasting > patience
-            {
-                return refuse(format!("tick {n} of task {} has not returned for {lasting}", running.task_name(task)));
+            if let Some(tick) = running.running_tick().filter(|(.., lasting)| *lasting > patience) {
+                return refuse(running.not_returned(tick));
             }
         }
         Ok(())

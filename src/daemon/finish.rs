@@ -62,12 +62,10 @@ pub(super) fn finish(
                 let running_tick = running.running_tick();
                 metrics
                     .give_up(running.tasks.iter().map(|task| task.id).collect(), running_tick.map(|(task, ..)| task));
-                let text = match running_tick {
-                    Some((task, n, lasting)) => {
-                        format!("tick {n} of task {} has not returned for {lasting}", running.task_name(task))
-                    }
-                    None => format!("worker {worker} did not stop within {patience}"),
-                };
+                let text = running_tick.map_or_else(
+                    || format!("worker {worker} did not stop within {patience}"),
+                    |tick| running.not_returned(tick),
+                );
                 faults.push(format!("{text}; the counts of worker {worker} are the last that it showed"));
                 running.watch.give_up(running.worker.doing());
             }

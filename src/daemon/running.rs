@@ -233,6 +233,11 @@ impl Running {
         }
     }
 
+    /// Says that a tick of this task has lasted for too long.
+    pub(super) fn not_returned(&self, (task, n, lasting): (u32, u64, Span)) -> String {
+        format!("tick {n} of task {} has not returned for {lasting}", self.task_name(task))
+    }
+
     /// What keeps it from advancing, where that shows already.
     pub(super) fn stall(&self, StallLooks { watched, patience }: StallLooks) -> Option<Stall> {
         if self.began.is_none() || self.worker.is_finished() {

@@ -199,7 +199,7 @@ fn report_stall(running: &Running, Stall { tick, lasting }: Stall, watchdog: boo
 
 fn what_stalls(running: &Running, Stall { tick, lasting }: Stall) -> String {
     match tick {
-        Some((id, n)) => format!("tick {n} of task {} has not returned for {lasting}", running.task_name(id)),
+        Some((id, n)) => running.not_returned((id, n, lasting)),
         None => format!("worker {} should have woken up {lasting} ago", running.config.name),
     }
 }
