@@ -33,7 +33,7 @@ last_step() { snapshot ".workers[] | select(.worker == \"$1\") | .clock_step.by_
 goes_on() { local ran; ran=$(task "$1" ran) && soon 30 ticked "$1" $((ran + 20)); }
 
 configure() {
-    setup <<'END'
+    setup "${WITH_SUMMARY[@]}" <<'END'
 [worker.wall]
 clock = "realtime"
 [task.fast]
@@ -68,6 +68,9 @@ same "no clock was stepped yet" "0 0 0" "$(steps wall) $(steps spinning) $(steps
 due=$(task fast due)
 check "the clock is put back by an hour" put -3600
 check "  both workers notice" soon 20 eval 'stepped wall 1 && stepped spinning 1'
+check "  status exits with 1 and says so" says 1 "the clock realtime of worker wall was stepped by "
+has "    for both workers" "$(jq -r .reason /tmp/status)" "the clock tai of worker spinning was stepped by "
+lacks "    and not for the monotonic one" "$(jq -r .reason /tmp/status)" "of worker steady"
 for task in fast awake other; do check "  task $task goes on" goes_on $task; done
 same "  the step is shown" "-3600 -3600" "$(last_step wall) $(last_step spinning)"
 at_most "  with its age, in s" "$(snapshot '.workers[0].clock_step.age_ns / 1e9')" 60
@@ -114,6 +117,11 @@ same "  by how much" 37 "$(last_step spinning)"
 same "  the one on realtime has nothing to notice" 1 "$(steps wall)"
 check "  task awake goes on" goes_on awake
 systemctl stop hertzd
+adds_up fast awake other
+for task in fast awake; do
+    check "$task: at least 95 % of what was missed is stalled: $(summary $task '"\(.causes.stalled) of \(.missed)"')" \
+        test "$(summary $task '.causes.stalled >= 200 and .causes.stalled * 100 >= .missed * 95')" = true
+done
 
 # A run of a given length, across a step back, neither lasts longer nor counts differently.
 cat >/tmp/length.toml <<'END'
