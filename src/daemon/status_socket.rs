@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use tracing::debug;
 
 /// How long one reader may take.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -75,7 +74,7 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
                     pause(Span::from_millis(100));
                     continue;
                 };
-                debug!("a client asks for the status");
+                // Nothing is logged here: a log on a slow disk would hold up the answer.
                 let (reply, answer) = bounded(1);
                 if ask.send(reply).is_err() {
                     return;
