@@ -138,7 +138,7 @@ fn run_on(clock: Steps, rate: Rate, overrun: Overrun, tail: Tail, run: Span, len
     Ran { report, records, starts, ended: clock.now() }
 }
 
-/// What holds for every run, whatever the steps.
+/// What holds for every run, with any steps.
 fn check(ran: &Ran, overrun: Overrun, run: Span, case: &str) {
     let Ran { report, records, .. } = ran;
     let (_, counts) = report.tasks[0];

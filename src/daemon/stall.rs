@@ -23,7 +23,7 @@ pub(super) struct Looks {
     since: Instant, // without a gap
 }
 
-/// A look that comes later than this is a gap, whatever a stall is.
+/// A look that comes later than this is a gap, with any patience.
 const LONG_GAP: Span = Span::from_seconds(1);
 
 impl Looks {

@@ -64,7 +64,7 @@ const fn of(cause: Cause) -> Advice {
         Cause::Stalled => (
             "the machine or the process stood still, or a clock was set: suspend, a stop signal, the cgroup freezer, a pause \
              of the virtual machine, a step of the clock.",
-            "`journalctl -k`, and the log of whatever sets the time, for the same second.",
+            "`journalctl -k`, and the log of the program that sets the time, for the same second.",
             "find out who stopped it; set `clock = \"monotonic\"` where the time of day does not matter. `overrun` decides \
              how much is made up for afterwards.",
         ),

@@ -11,7 +11,8 @@ use crate::channels::{Evidence, TickRecord};
 use crate::time::{Instant, Span};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The most stalls that are remembered.
+/// The most stalls that are remembered. None expires: each explains only delays at the time when it was, and a task may be as
+/// slow as it likes. (After a step back of `tai` or `realtime` that time comes again.)
 const STALLS: usize = 64;
 
 /// How many ticks a verdict looks back; what lies before is unknown.

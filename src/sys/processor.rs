@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_read_whatever_its_name() {
+    fn a_thread_is_read_with_any_name() {
         let rest = "S 1 2 3 0 -1 4194560 10 0 0 0 5 6 0 0 20 0 1 0 77 1000 20 18446744073709551615 0 0 0 0 0 0 0 0 0 0 \
                     0 0 17 1 50 1 0 0 0 0 0 0 0 0 0 0 0";
         let found = parse(7, 8, &format!("7 (a) (b 1) {rest}")).unwrap();

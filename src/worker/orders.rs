@@ -1,4 +1,4 @@
-//! What a worker's thread is told before it enters the hot loop.
+//! The orders that a worker's thread gets before it enters the hot loop.
 //!
 //! It waits parked, and not in the channel: channels yield before they sleep, and a thread with the policy `deadline` that
 //! yields has given up its processor time until its next period. Only the thread itself waits here.

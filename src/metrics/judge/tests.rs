@@ -144,7 +144,7 @@ fn a_long_run_is_judged_by_where_the_time_went() {
 }
 
 #[test]
-fn work_that_misses_the_deadline_alone_ran_long_whatever_else_happened() {
+fn work_that_misses_the_deadline_alone_ran_long_also_if_more_happened() {
     assert_eq!(overrun(&seen(4_000, 1_100, 2_900, after_sleep(0, 0, tick(0, 0, 0, 4_000)))), Cause::RanLong);
     assert_eq!(overrun(&seen(4_000, 900, 3_100, after_sleep(0, 0, tick(0, 0, 0, 4_000)))), Cause::Preempted);
 }
