@@ -72,11 +72,14 @@ fn paired(rounds: usize, length: Span) {
     }
 }
 
+const KEEP: &str = "overrun = \"keep-working\"";
+const CREDIT: &str = "overrun = \"credit\"\nmax-debt = \"1s\"";
+
 /// Nanoseconds for each tick of a simulation, the loop and the metrics together.
-fn simulated(run: &str, length: Span) -> f64 {
+fn simulated(run: &str, overrun: &str, length: Span) -> f64 {
     let config = config(format!(
-        "[worker.main]\n[task.a]\nkind = \"load\"\nrate = 1000\n[task.a.simulate]\nrun = [\"{run}\"]\n[task.b]\nkind = \
-         \"load\"\nrate = 1000\n[task.b.simulate]\nrun = [\"100us\"]\n"
+        "[worker.main]\n[task.a]\nkind = \"load\"\nrate = 1000\n{overrun}\n[task.a.simulate]\nrun = [\"{run}\"]\n\
+         [task.b]\nkind = \"load\"\nrate = 1000\n[task.b.simulate]\nrun = [\"100us\"]\n"
     ));
     let clock = KernelClock::monotonic();
     let begun = clock.now();
@@ -98,8 +101,12 @@ fn main() {
         false => (1, Span::from_millis(100), Span::from_seconds(1)),
     };
     println!("a tick of a simulation, with the loop, the metrics and the judge:");
-    for (title, run) in [("nothing is missed", "200us"), ("every tick misses something", "1500us")] {
-        let costs = (0..5).map(|_| simulated(run, virtual_length)).collect();
+    for (title, run, overrun) in [
+        ("nothing is missed", "200us", KEEP),
+        ("every tick misses something", "1500us", KEEP),
+        ("every tick is a second late", "1500us", CREDIT),
+    ] {
+        let costs = (0..5).map(|_| simulated(run, overrun, virtual_length)).collect();
         println!("  {:>8.1} ns  {title}", median(costs));
     }
     paired(rounds, length);

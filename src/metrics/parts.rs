@@ -8,7 +8,7 @@ use crate::time::Span;
 pub(super) struct Parts {
     times: [Span; Cause::ALL.len()],
     by: [Option<By>; Cause::ALL.len()],
-    blockers: Vec<(u32, Span)>,
+    blockers: Vec<(u32, Span)>, // by number
 }
 
 impl Parts {
@@ -19,7 +19,12 @@ impl Parts {
         }
         self.times[cause.index()] += time;
         match by {
-            Some(By::Task(task)) if cause == Cause::Blocked => self.blockers.push((task, time)),
+            Some(By::Task(task)) if cause == Cause::Blocked => {
+                match self.blockers.binary_search_by_key(&task, |(task, _)| *task) {
+                    Ok(index) => self.blockers[index].1 += time,
+                    Err(index) => self.blockers.insert(index, (task, time)),
+                }
+            }
             Some(_) => self.by[cause.index()] = by,
             None => {}
         }
@@ -32,7 +37,7 @@ impl Parts {
 
     /// The cause that wins, who it was, and its part. What befell the whole machine wins if it explains all of `excess`, the
     /// time by which the deadline was missed; else the largest part does, the first of equal ones.
-    pub(super) fn winner(mut self, excess: Span) -> (Cause, Option<By>, Span) {
+    pub(super) fn winner(&self, excess: Span) -> (Cause, Option<By>, Span) {
         let machine = [Cause::Stalled, Cause::Throttled];
         let whole = machine.into_iter().reduce(|a, b| if self.of(b) > self.of(a) { b } else { a });
         let whole = whole.filter(|cause| self.of(*cause) > Span::ZERO && self.of(*cause) >= excess);
@@ -42,14 +47,9 @@ impl Parts {
         (cause, by, self.of(cause))
     }
 
-    /// The task that blocked for longest.
-    fn blocker(&mut self) -> Option<u32> {
-        self.blockers.sort_unstable();
-        let sums = self.blockers.chunk_by(|a, b| a.0 == b.0).map(|of_one| {
-            let time = of_one.iter().fold(Span::ZERO, |sum, (_, time)| sum + *time);
-            (time, of_one[0].0)
-        });
-        sums.max().map(|(_, task)| task)
+    /// The task that blocked for longest; of equal ones the one with the highest number.
+    fn blocker(&self) -> Option<u32> {
+        self.blockers.iter().max_by_key(|(_, time)| *time).map(|(task, _)| *task)
     }
 }
 

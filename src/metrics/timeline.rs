@@ -21,11 +21,14 @@ pub(super) struct Piece {
     pub(super) sleep: Option<(Instant, Instant)>,
     pub(super) started: Instant,
     pub(super) finished: Instant,
-    /// How long the thread was awake in it but not on the processor, if it has evidence of its own.
-    pub(super) off: Option<Span>,
     /// How much more than its reserved runtime the thread had used by its end, if the ticks up to it have evidence: the kernel
     /// looks only at its timer ticks, and takes it off the runtime that follows.
     pub(super) owed: Span,
+    /// The tick that the thread woke up for, itself if it slept before it: a number as [`Timeline::first`] has it.
+    wake: Option<u64>,
+    /// How long the thread was awake but not on the processor in the ticks from that one to this; `None`: one of them has no
+    /// evidence of its own.
+    off: Option<Span>,
     /// Why that sleep ended late, and why the tick did not start at once after it, as far as there is evidence.
     pub(super) late: Cause,
     pub(super) gap: Cause,
@@ -39,7 +42,8 @@ pub(super) struct Piece {
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     pieces: VecDeque<Piece>,
-    judged: usize,                    // of the pieces, from the front
+    first: u64,    // the number of the piece at the front; each has one more than the one before
+    judged: usize, // of the pieces, from the front
     queue: VecDeque<(Instant, Span)>, // by when it was known how long the thread had waited for a processor in all
 }
 
@@ -48,16 +52,23 @@ impl Timeline {
     pub(super) fn add(&mut self, record: &TickRecord) {
         if self.pieces.len() == TICKS {
             self.pieces.pop_front();
+            self.first += 1;
             self.judged = self.judged.saturating_sub(1);
         }
         let woke = record.release + record.woke;
+        let off = record.evidence.map(|evidence| (evidence.awake - evidence.cpu).max(Span::ZERO));
+        let (wake, before) = match record.oversleep {
+            Some(_) => (Some(self.first + self.pieces.len() as u64), Some(Span::ZERO)),
+            None => self.pieces.back().map_or((None, None), |piece| (piece.wake, piece.off)),
+        };
         self.pieces.push_back(Piece {
             task: record.task,
             sleep: record.oversleep.map(|oversleep| (woke - oversleep, woke)),
             started: record.started(),
             finished: record.finished(),
-            off: record.evidence.map(|evidence| (evidence.awake - evidence.cpu).max(Span::ZERO)),
             owed: Span::ZERO,
+            wake,
+            off: off.zip(before).map(|(off, before)| before + off),
             late: Cause::Unknown,
             gap: Cause::Unknown,
             stepped: record.stepped != Span::ZERO,
@@ -106,25 +117,26 @@ impl Timeline {
         earlier.last().unwrap_or(position)
     }
 
+    /// The position of the tick that the thread woke up for before it came to the one at the position, if that is remembered.
+    fn wake_of(&self, position: usize) -> Option<usize> {
+        usize::try_from(self.pieces[position].wake?.checked_sub(self.first)?).ok()
+    }
+
     /// The tick after the latest sleep before the one at `first`, whose evidence begins at `since`, and how long the thread
     /// was off the processor in the ticks between them: `first` itself, unless ticks with evidence of their own came before it
     /// in its wake-up and nothing is known of the sleep yet. Looks back over `look_back` ticks at most.
     pub(super) fn wake_up_of(&self, first: usize, since: Instant, look_back: usize) -> (usize, Span) {
-        let mut off = Span::ZERO;
+        let itself = (first, Span::ZERO);
+        let Some(before) = first.checked_sub(1) else { return itself };
         if self.pieces[first].sleep.is_some_and(|(_, woke)| woke >= since) {
-            return (first, off);
+            return itself;
         }
-        for position in (0..first).rev().take(look_back) {
-            let piece = &self.pieces[position];
-            let Some(this) = piece.off else { break };
-            off += this;
-            match (piece.sleep, piece.late) {
-                (Some(_), Cause::Unknown) => return (position, off),
-                (Some(_), _) => break,
-                (None, _) => {}
+        match (self.wake_of(before), self.pieces[before].off) {
+            (Some(wake), Some(off)) if first - wake <= look_back && self.pieces[wake].late == Cause::Unknown => {
+                (wake, off)
             }
+            _ => itself,
         }
-        (first, Span::ZERO)
     }
 
     /// By `at` it was known that the thread had waited `waited` for a processor since it began.
@@ -143,8 +155,14 @@ impl Timeline {
     pub(super) fn waited_before(&self, position: usize, at: Instant) -> Span {
         let latest = self.queue.iter().rev().find(|(known, _)| *known <= at);
         let Some(&(known, waited)) = latest else { return Span::ZERO };
-        let since = (0..position).rev().map(|before| &self.pieces[before]).take_while(|piece| piece.finished > known);
+        // From sleep to sleep: between them there may be thousands of ticks.
+        let sleeps = |next: &usize| next.checked_sub(1).and_then(|before| self.wake_of(before));
+        let since = std::iter::successors(sleeps(&position), sleeps).map(|wake| &self.pieces[wake]);
+        let since = since.take_while(|piece| piece.finished > known);
         let late = |piece: &Piece| piece.sleep.map_or(Span::ZERO, |(asked, woke)| woke - asked.max(known));
         since.fold(waited, |sum, piece| sum + late(piece).max(Span::ZERO))
     }
 }
+
+#[cfg(test)]
+mod tests;
