@@ -6,7 +6,6 @@
 //! task is then meaningful even where the nanoseconds are not.
 
 use hertzd::channels::{EvidenceSource, TickRecord, TickSink};
-use hertzd::config::OnError;
 use hertzd::internals::KernelClock;
 use hertzd::internals::SimClock;
 use hertzd::internals::{Control, Runner, Slot, TaskSet, ThreadEvidence};
@@ -46,19 +45,7 @@ fn run<C: Clock>(clock: C, epoch: Instant, tasks: u32, ticks: u32) -> f64 {
         (Account::new(grid, overrun, 0, end), rate.period())
     });
     let schedule = Schedule::new(accounts);
-    let slots = (0..tasks).map(|id| Slot {
-        id,
-        budget: None,
-        limit: None,
-        task: Box::new(Idle),
-        deadline: rate.period(),
-        period: rate.period(),
-        on_error: OnError::Continue,
-        on_panic: OnError::Disable,
-        values: Vec::new(),
-        rows: None,
-        live: Arc::default(),
-    });
+    let slots = (0..tasks).map(|id| Slot::of(id, Box::new(Idle), rate.period(), rate.period()));
     let sleeps = Sleeps::new(Tail::Off);
     let set = TaskSet::starting(schedule, slots.collect());
     let runner = Runner::new(clock, set, sleeps, Nowhere, Arc::new(Control::default()));
@@ -170,26 +157,8 @@ fn main() {
         });
     }
     let (mut sender, receiver) = hertzd::channels::ticks(4_096);
-    let record = TickRecord {
-        release: Instant::ZERO,
-        n: 0,
-        woke: Span::ZERO,
-        oversleep: None,
-        lateness: Span::ZERO,
-        response: Span::ZERO,
-        missed: 0,
-        stepped: Span::ZERO,
-        jumped: Span::ZERO,
-        dropped: 0,
-        task: 0,
-        overrun: false,
-        over_budget: false,
-        over_limit: false,
-        outcome: hertzd::channels::Outcome::Done,
-        evidence: None,
-    };
     micro("a record into the channel and out of it, on one thread", repetitions, times, |n| {
-        sender.offer(TickRecord { n: n.into(), ..record });
+        sender.offer(TickRecord { n: n.into(), ..TickRecord::EMPTY });
         black_box(receiver.take());
     });
 }

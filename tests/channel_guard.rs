@@ -3,11 +3,11 @@
 //!
 //! The test runs the guarded channel, then the bare one, and compares.
 
-use hertzd::channels::{Outcome, TickRecord, TickSink, ticks};
+use hertzd::channels::{TickRecord, TickSink, ticks};
 use hertzd::internals::Host;
 use hertzd::internals::{KernelClock, pause, thread_cpu_time};
 use hertzd::internals::{affinity, pin, set_fifo};
-use hertzd::time::{Clock, Instant, Span};
+use hertzd::time::{Clock, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,25 +25,6 @@ const REST: Span = Span::from_micros(50);
 
 /// A call of this length counts as hanging: it ends only when real-time throttling stops the thread, after most of a second.
 const HANG: Span = Span::from_millis(500);
-
-const RECORD: TickRecord = TickRecord {
-    release: Instant::ZERO,
-    n: 0,
-    woke: Span::ZERO,
-    oversleep: None,
-    lateness: Span::ZERO,
-    response: Span::ZERO,
-    missed: 0,
-    stepped: Span::ZERO,
-    jumped: Span::ZERO,
-    dropped: 0,
-    task: 0,
-    overrun: false,
-    over_budget: false,
-    over_limit: false,
-    outcome: Outcome::Done,
-    evidence: None,
-};
 
 /// The result of a sender and its receiver.
 #[derive(Debug)]
@@ -105,7 +86,7 @@ fn guarded(cpu: usize) -> Sent {
     let (mut sender, receiver) = ticks(CAPACITY);
     let receiver = Arc::new(receiver);
     let other = receiver.clone();
-    let sent = side_by_side(cpu, move || sender.offer(RECORD), move || other.take().is_some());
+    let sent = side_by_side(cpu, move || sender.offer(TickRecord::EMPTY), move || other.take().is_some());
     let traffic = receiver.traffic();
     println!("guarded: {sent:?}, dropped {}", traffic.dropped());
     assert_eq!(traffic.sent() + traffic.dropped(), sent.offered);
@@ -118,7 +99,7 @@ fn bare(cpu: usize) -> Sent {
     let dropped = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let count = dropped.clone();
     let offer = move || {
-        let full = sender.try_send(RECORD).is_err();
+        let full = sender.try_send(TickRecord::EMPTY).is_err();
         count.fetch_add(u64::from(full), Ordering::Relaxed);
     };
     let sent = side_by_side(cpu, offer, move || receiver.try_recv().is_ok());

@@ -125,6 +125,26 @@ pub struct TickRecord {
 }
 
 impl TickRecord {
+    /// Tick 0 of task 0, released at the zero of its clock: it took no time, and nothing happened.
+    pub const EMPTY: Self = Self {
+        release: Instant::ZERO,
+        n: 0,
+        woke: Span::ZERO,
+        oversleep: None,
+        lateness: Span::ZERO,
+        response: Span::ZERO,
+        missed: 0,
+        stepped: Span::ZERO,
+        jumped: Span::ZERO,
+        dropped: 0,
+        task: 0,
+        overrun: false,
+        over_budget: false,
+        over_limit: false,
+        outcome: Outcome::Done,
+        evidence: None,
+    };
+
     /// Finished − started.
     pub fn run(&self) -> Span {
         self.response - self.lateness
@@ -210,24 +230,8 @@ mod tests {
 
     #[test]
     fn a_full_channel_drops_and_counts() {
-        let record = TickRecord {
-            release: Instant::ZERO,
-            n: 0,
-            woke: Span::ZERO,
-            oversleep: None,
-            lateness: Span::from_nanos(20),
-            response: Span::from_nanos(50),
-            missed: 1,
-            stepped: Span::ZERO,
-            jumped: Span::ZERO,
-            dropped: 2,
-            task: 0,
-            overrun: false,
-            over_budget: false,
-            over_limit: false,
-            outcome: Outcome::Done,
-            evidence: None,
-        };
+        let (lateness, response) = (Span::from_nanos(20), Span::from_nanos(50));
+        let record = TickRecord { lateness, response, missed: 1, dropped: 2, ..TickRecord::EMPTY };
         let (mut sender, receiver) = ticks(8);
         for n in 0..20 {
             sender.offer(TickRecord { n, ..record });

@@ -6,7 +6,7 @@
 use super::plan::{self, Epoch, Window};
 use super::summary::{Used, asked, summary, task_summary};
 use crate::channels::{Counts, TickRecord, TickSink};
-use crate::config::{Config, OnError, TaskConfig};
+use crate::config::{Config, TaskConfig};
 use crate::metrics::{
     GrantedSummary, Metrics, NoAccuser, Progress, RecordsSummary, Summary, WorkerFacts, WorkerSummary,
 };
@@ -153,19 +153,9 @@ fn scripted(config: &Config, index: usize, clock: &SimClock) -> Slot {
         run => run.to_vec(),
     };
     let run = task.simulated_run.clone().unwrap_or_else(known);
-    Slot {
-        id: u32::try_from(index).unwrap_or(u32::MAX),
-        task: Box::new(Scripted::new(clock.clone(), run)),
-        deadline: task.deadline,
-        budget: task.budget,
-        period: task.rate.period(),
-        on_error: OnError::Continue,
-        on_panic: OnError::Disable,
-        limit: None,
-        values: Vec::new(),
-        rows: None,
-        live: Arc::default(),
-    }
+    let id = u32::try_from(index).unwrap_or(u32::MAX);
+    let scripted = Box::new(Scripted::new(clock.clone(), run));
+    Slot { budget: task.budget, ..Slot::of(id, scripted, task.deadline, task.rate.period()) }
 }
 
 /// Virtual processor time: the ticks' runs and the spin tails.

@@ -55,7 +55,6 @@ mod tests {
     use super::*;
     use crate::pacing::LeakyBucket;
     use crate::sim::{Scripted, SimClock};
-    use std::sync::Arc;
 
     /// The verdict on a tick that took 2 ms, of a task with these terms.
     fn verdict(returned: Returned, on_error: OnError, on_panic: OnError, limit: Option<LimitAction>) -> Verdict {
@@ -64,8 +63,7 @@ mod tests {
         let limit = limit.map(|action| (LeakyBucket::new(1, Span::from_seconds(9)), action));
         let budget = Some(Span::from_millis(1));
         let period = Span::from_millis(9);
-        let (values, rows, live) = (Vec::new(), None, Arc::default());
-        let mut slot = Slot { id: 0, task, deadline, budget, period, on_error, on_panic, limit, values, rows, live };
+        let mut slot = Slot { budget, on_error, on_panic, limit, ..Slot::of(0, task, deadline, period) };
         let run = Span::from_millis(2);
         let mut judged = || judge(&mut slot, returned, run, run, Instant::ZERO);
         judged(); // the one overrun that the limit tolerates

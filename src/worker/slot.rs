@@ -1,4 +1,4 @@
-//! One task on a worker: the task with its limits.
+//! One task on a worker: the task with its limits. Plain values.
 
 use crate::channels::{LiveCounts, RowSender};
 use crate::config::{LimitAction, OnError};
@@ -31,4 +31,23 @@ pub struct Slot {
     pub rows: Option<RowSender>,
     /// Its counts, for those who look while it runs.
     pub live: Arc<LiveCounts>,
+}
+
+impl Slot {
+    /// A task without limits, values and recording. It goes on after an error, but not after a panic.
+    pub fn of(id: u32, task: Box<dyn Task>, deadline: Span, period: Span) -> Self {
+        Self {
+            id,
+            task,
+            deadline,
+            budget: None,
+            period,
+            on_error: OnError::Continue,
+            on_panic: OnError::Disable,
+            limit: None,
+            values: Vec::new(),
+            rows: None,
+            live: Arc::default(),
+        }
+    }
 }

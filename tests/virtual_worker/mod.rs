@@ -3,7 +3,6 @@
 #![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
 use hertzd::channels::{TickRecord, TickSink};
-use hertzd::config::OnError;
 use hertzd::internals::SimClock;
 use hertzd::internals::{Control, Report, Runner, Slot, TaskSet};
 use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
@@ -72,19 +71,7 @@ pub(crate) fn run(
 pub(crate) fn task_set(specs: Vec<Spec>, grid: impl Fn(&Spec) -> Grid, end: Instant) -> TaskSet {
     let account = |spec: &Spec| (Account::new(grid(spec), spec.overrun, 0, end), spec.deadline);
     let schedule = Schedule::new(specs.iter().map(account).collect::<Vec<_>>());
-    let slot = |(spec, id): (Spec, u32)| Slot {
-        id,
-        budget: None,
-        limit: None,
-        task: spec.task,
-        deadline: spec.deadline,
-        period: spec.rate.period(),
-        on_error: OnError::Continue,
-        on_panic: OnError::Disable,
-        values: Vec::new(),
-        rows: None,
-        live: Arc::default(),
-    };
+    let slot = |(spec, id): (Spec, u32)| Slot::of(id, spec.task, spec.deadline, spec.rate.period());
     let slots = specs.into_iter().zip(0..).map(slot).collect();
     TaskSet::starting(schedule, slots)
 }
