@@ -214,6 +214,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             }
             self.wakes += 1;
             if wake == Wake::Interrupted {
+                self.control.count_rest(self.wakes, self.spun);
                 return;
             }
             self.oversleep = Some(self.woke - asked);
@@ -268,11 +269,11 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
 mod tests {
     use super::*;
     use crate::channels::Evidence;
-    use crate::config::OnError;
     use crate::pacing::{Account, Grid, Overrun, Rate, Schedule, Tail};
     use crate::sim::{NeverPreempted, Scripted, SimClock};
     use crate::task::Task;
     use crate::worker::Slot;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[derive(Default)]
     struct Keep(Vec<TickRecord>);
@@ -293,19 +294,7 @@ mod tests {
         let schedule = Schedule::new([(account, Span::from_millis(1))]);
         let run = run.iter().map(|micros| Span::from_micros(*micros)).collect();
         let task: Box<dyn Task> = Box::new(Scripted::new(clock.clone(), run));
-        let slot = Slot {
-            id: 0,
-            task,
-            deadline: Span::from_millis(1),
-            budget: None,
-            period: rate.period(),
-            on_error: OnError::Continue,
-            on_panic: OnError::Disable,
-            limit: None,
-            values: Vec::new(),
-            rows: None,
-            live: Arc::default(),
-        };
+        let slot = Slot::of(0, task, Span::from_millis(1), rate.period());
         let set = TaskSet::starting(schedule, vec![slot]);
         let runner = Runner::new(clock, set, Sleeps::new(Tail::Off), Keep::default(), Arc::new(Control::default()));
         runner.with_evidence(Box::new(NeverPreempted), each_tick).run().1.0
@@ -323,6 +312,44 @@ mod tests {
         assert!(all.iter().all(|tick| awake(tick) == Some(tick.run())), "{all:?}");
         let Some(Evidence { cpu, run_queue, .. }) = ticks[1].evidence else { panic!("{ticks:?}") };
         assert_eq!((cpu, run_queue), (Span::from_micros(1_400), Some(Span::ZERO)));
+    }
+
+    /// A clock whose sleeps are all interrupted half-way, the third one by a stop.
+    struct Interrupted(SimClock, Arc<Control>, AtomicU32);
+
+    impl Clock for Interrupted {
+        fn now(&self) -> Instant {
+            self.0.now()
+        }
+
+        fn sleep_until(&self, at: Instant) -> Wake {
+            let left = at - self.0.now();
+            self.0.advance(Span::from_nanos(left.nanos() / 2));
+            if self.2.fetch_add(1, Ordering::Relaxed) == 2 {
+                self.1.stop();
+            }
+            Wake::Interrupted
+        }
+
+        fn spin_until(&self, at: Instant) -> Instant {
+            self.0.spin_until(at)
+        }
+    }
+
+    #[test]
+    fn sleeps_that_were_interrupted_are_shown_as_well() {
+        let clock = SimClock::new(Instant::ZERO, Vec::new());
+        let rate = Rate::new(1_000, 1).unwrap();
+        let first = Instant::ZERO + Span::from_millis(500);
+        let account = Account::new(Grid::starting_at(first, rate), Overrun::Drop, 0, Instant::MAX);
+        let task = Box::new(Scripted::new(clock.clone(), vec![Span::from_micros(10)]));
+        let slot = Slot::of(0, task, Span::from_millis(1), rate.period());
+        let set = TaskSet::starting(Schedule::new([(account, Span::from_millis(1))]), vec![slot]);
+        let control = Arc::new(Control::default());
+        let clock = Interrupted(clock, control.clone(), AtomicU32::new(0));
+        let (report, ..) = Runner::new(clock, set, Sleeps::new(Tail::Off), Keep::default(), control.clone()).run();
+        assert_eq!((report.wakes, report.tasks[0].1.ran), (3, 0));
+        assert_eq!(control.rested(), (3, Span::ZERO));
     }
 
     #[test]
