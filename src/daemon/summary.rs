@@ -155,6 +155,7 @@ pub(super) fn task_summary(
     let unexplained = missed.saturating_sub(causes.values().sum());
     // Nothing but the clock tells of what a disabled task misses while it runs.
     let open = if counts.disabled { missed - counts.skipped - counts.overruns } else { 0 };
+    let open = open.saturating_sub(causes.get(Cause::Disabled.word()).copied().unwrap_or(0));
     let disabled = unexplained.min(open);
     for (cause, count) in [(Cause::Disabled, disabled), (Cause::Unknown, unexplained - disabled)] {
         if count > 0 {

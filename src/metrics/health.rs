@@ -10,6 +10,9 @@ use crate::pacing::{Grid, Rate};
 use crate::time::{Instant, Span};
 use std::sync::Arc;
 
+/// A worker that has ended says so within this time.
+const SETTLED: Span = Span::from_seconds(1);
+
 /// What is due, and what became of it: `met + missed + pending = due`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
@@ -23,13 +26,8 @@ pub(crate) struct Progress {
 impl Progress {
     /// Of a task that shows this at `now` of its worker's clock. With a grid that moves only one release is open at a time.
     pub(crate) fn of(live: &Live, rate: Rate, deadline: Span, grid_moves: bool, now: Instant) -> Self {
-        let Live { counts, next, end } = *live;
-        let before = |at: Instant| {
-            let at = end.map_or(at, |end| at.min(end));
-            let releases =
-                next.filter(|next| *next < at).map_or(0, |next| Grid::starting_at(next, rate).first_from(at));
-            if grid_moves { releases.min(1) } else { releases }
-        };
+        let counts = live.counts;
+        let before = |at| open_before(live, rate, grid_moves, at);
         let (open, late) = (before(now.plus_nanos(1)), before(now - deadline));
         let counted = Self::finished(counts);
         Self { due: counted.due + open, missed: counted.missed + late, pending: open - late, ..counted }
@@ -47,6 +45,16 @@ impl Progress {
         let Counts { ran, skipped, overruns, .. } = counts;
         let (due, missed) = (ran + skipped, skipped + overruns);
         Self { counts, due, met: due.saturating_sub(missed), missed, pending: 0 }
+    }
+}
+
+/// How many releases of a task that shows this lie before `at` and are not counted.
+fn open_before(live: &Live, rate: Rate, grid_moves: bool, at: Instant) -> u64 {
+    let at = live.end.map_or(at, |end| at.min(end));
+    match live.next.filter(|next| *next < at) {
+        None => 0,
+        Some(_) if grid_moves => 1,
+        Some(next) => Grid::starting_at(next, rate).first_from(at),
     }
 }
 
@@ -144,6 +152,16 @@ impl Health {
         let Counts { skipped, overruns, .. } = progress.counts;
         self.given_up = Some(progress.given_up());
         (progress.counts, progress.missed - skipped - overruns, next.map_or(Span::ZERO, |next| worker_now - next))
+    }
+
+    /// Of a task that was ended: how many releases it has missed since, the first of them, and the instant that they lie before:
+    /// some time ago, so that none of them can be one that does not exist because the task or the run has come to its end
+    /// since. `None` also where the grid moves: with steps of its clock, which do not show here.
+    pub(super) fn missed_since_ended(&self, worker_now: Instant) -> Option<(u64, Instant, Instant)> {
+        let live = self.live.read();
+        let first = live.next.filter(|_| live.counts.disabled && !self.grid_moves && !self.is_given_up())?;
+        let until = worker_now - self.deadline.max(self.rate.period()) - SETTLED;
+        Some((open_before(&live, self.rate, false, until), first, until))
     }
 
     /// Whether its worker was given up.

@@ -79,19 +79,15 @@ impl Missed {
 pub(super) struct Misses {
     missed: Missed,
     begun: Option<Instant>, // the first release since the last report
-    until: Instant,         // the end of the last tick
+    until: Instant,         // the end of the last tick, or when the last release was given up
+    timeless: bool,         // when some of it came up is not known
 }
 
 impl Misses {
     /// Enters a record, whose first release (one that was given up before the tick, or its own) came up at `first`; the
     /// oldest was `oldest` late.
     pub(super) fn note(&mut self, record: &TickRecord, first: Instant, oldest: Span) {
-        let quiet = self.missed.count() == 0;
-        let begun = self.begun.filter(|begun| !quiet || first - *begun < BEFORE);
-        if quiet && begun.is_none() {
-            self.missed.due = 0;
-        }
-        self.begun = begun.or(Some(first));
+        self.begin(first);
         self.until = record.finished();
         let missed = &mut self.missed;
         missed.due += 1 + record.skipped();
@@ -110,13 +106,35 @@ impl Misses {
         }
     }
 
-    /// Enters releases that no record reports; the oldest that was given up was `oldest` late (zero: not known). When they
-    /// came up is not known, so neither is the time that the report covers.
-    pub(super) fn note_unreported(&mut self, overruns: u64, skipped: u64, oldest: Span) {
+    /// A release came up at `first` that is entered now. If nothing was missed for long, the report begins with it.
+    fn begin(&mut self, first: Instant) {
+        let quiet = self.missed.count() == 0;
+        let begun = self.begun.filter(|begun| !quiet || first - *begun < BEFORE);
+        if quiet && begun.is_none() {
+            self.missed.due = 0;
+        }
+        self.begun = begun.or(Some(first));
+    }
+
+    /// Enters releases that no record reports; the oldest that was given up was `oldest` late (zero: not known). They came up,
+    /// and were missed, `within` this time; where it is not known, neither is the time that the report covers.
+    pub(super) fn note_unreported(
+        &mut self,
+        overruns: u64,
+        skipped: u64,
+        oldest: Span,
+        within: Option<(Instant, Instant)>,
+    ) {
         if overruns + skipped == 0 {
             return;
         }
-        self.begun = None;
+        match within {
+            Some((first, until)) => {
+                self.begin(first);
+                self.until = self.until.max(until);
+            }
+            None => self.timeless = true,
+        }
         self.missed.due += overruns + skipped;
         self.missed.overruns += overruns;
         self.missed.skipped += skipped;
@@ -141,7 +159,8 @@ impl Misses {
             return None;
         }
         let mut missed = std::mem::take(&mut self.missed);
-        missed.within = self.begun.take().map_or(Span::ZERO, |begun| self.until - begun).max(Span::ZERO);
+        let begun = self.begun.take().filter(|_| !std::mem::take(&mut self.timeless));
+        missed.within = begun.map_or(Span::ZERO, |begun| self.until - begun).max(Span::ZERO);
         missed.shares.sort_by_key(|share| std::cmp::Reverse(share.count));
         Some(missed)
     }

@@ -1,6 +1,6 @@
 //! What the records add up to: histograms, counts and causes of every task, and the events worth reporting.
 //!
-//! Time comes with the records and as an argument. Nothing here waits; it may allocate. Runs on the metrics thread, or
+//! Here records meet: the judge sees those of all workers, and each task ([`task`]) gets its own with the verdicts. Time comes with the records and as an argument. Nothing here waits; it may allocate. Runs on the metrics thread, or
 //! inside `hertzd simulate`.
 
 mod cause;
@@ -14,6 +14,7 @@ mod machine;
 mod missed;
 mod parts;
 mod summary;
+mod task;
 mod timeline;
 mod weigh;
 mod well;
@@ -34,37 +35,15 @@ pub(crate) use summary::{
     ValueSummary, WorkerSummary,
 };
 pub use summary::{Summary, TaskState, TaskSummary};
+pub(crate) use task::{TaskSnapshot, Totals};
 pub(crate) use weigh::Threads;
 pub(crate) use well::{trouble, trouble_now};
 
 use crate::channels::{Counts, TickRecord};
 use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
-use health::Health;
-use judge::Terms;
-use limiter::Limiter;
 use std::collections::BTreeMap;
-
-#[derive(Debug)]
-struct TaskMetrics {
-    facts: TaskFacts,
-    lateness: Histogram,
-    run: Histogram,
-    response: Histogram,
-    causes: [u64; Cause::ALL.len()],
-    blockers: BTreeMap<u32, (String, u64)>, // by number: the name, and how often it was the cause
-    usual: Span,                            // about how long a tick runs that misses nothing
-    totals: Totals,
-    limiter: Limiter,
-    health: Health,
-}
-
-impl TaskMetrics {
-    fn tell(&mut self, workers: &Workers, now: Instant, last: bool, mut tell: impl FnMut(&Event<'_>)) {
-        let worker = workers.get(&self.facts.worker).map_or("?", |worker| &worker.name);
-        self.limiter.tell(now, last, |kind| tell(&Event { task: &self.facts.name, worker, kind }));
-    }
-}
+use task::TaskMetrics;
 
 type Workers = BTreeMap<usize, WorkerMetrics>; // by number
 
@@ -72,25 +51,6 @@ type Workers = BTreeMap<usize, WorkerMetrics>; // by number
 struct WorkerMetrics {
     name: String,
     oversleep: Histogram,
-}
-
-/// Running totals, for a glance while it runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Ticks run.
-    pub ticks: u64,
-    /// Ticks whose response exceeded their deadline.
-    pub overruns: u64,
-    /// Ticks whose run exceeded their budget.
-    pub over_budget: u64,
-    /// Releases given up.
-    pub skipped: u64,
-    /// Ticks that returned an error or panicked.
-    pub errors: u64,
-    /// The largest lateness.
-    pub worst: Span,
-    /// The task has been ended; of all tasks together, one of them has.
-    pub disabled: bool,
 }
 
 /// Histograms, counts and causes of every task.
@@ -131,18 +91,7 @@ impl Metrics {
         if self.tasks.len() <= id {
             self.tasks.resize_with(id + 1, || None);
         }
-        self.tasks[id] = Some(Box::new(TaskMetrics {
-            health: Health::new(&facts),
-            facts,
-            lateness: Histogram::new(digits),
-            run: Histogram::new(digits),
-            response: Histogram::new(digits),
-            causes: [0; Cause::ALL.len()],
-            blockers: BTreeMap::new(),
-            usual: Span::ZERO,
-            totals: Totals::default(),
-            limiter: Limiter::default(),
-        }));
+        self.tasks[id] = Some(Box::new(TaskMetrics::new(facts, digits)));
     }
 
     /// Forgets a task that has ended, after its last events.
@@ -187,46 +136,8 @@ impl Metrics {
         if let (Some(oversleep), Some(worker)) = (record.oversleep, self.workers.get_mut(&task.facts.worker)) {
             worker.oversleep.add(oversleep);
         }
-        let period = task.facts.period;
-        task.lateness.add(record.lateness);
-        let mut oldest = record.lateness;
-        if task.facts.grid_moves && record.lateness >= period {
-            // The ticks that would have run meanwhile: else a stall of any length would be one late tick.
-            let put_off = (record.lateness.nanos() / period.nanos().max(1)).unsigned_abs();
-            task.lateness.add_missed(record.lateness - period, period, put_off);
-        }
-        if record.missed > 0 {
-            let before = i128::from(period.nanos()) * i128::from(record.missed);
-            oldest = Span::from_wide(i128::from(record.lateness.nanos()) + before);
-            task.lateness.add_missed(oldest, period, record.missed);
-        }
-        if record.dropped > 0 {
-            let first = record.response - period;
-            oldest = oldest.max(first);
-            task.lateness.add_missed(first, period, record.dropped);
-        }
-        task.run.add(record.run());
-        task.response.add(record.response);
-
-        let terms = Terms { deadline: task.facts.deadline, period, usual: task.usual };
-        let verdicts = self.threads.judge(task.facts.worker, record, terms, accuser);
-        if verdicts == Verdicts::default() {
-            let more = (record.run() - task.usual).nanos();
-            task.usual += Span::from_nanos(if task.usual == Span::ZERO { more } else { more / 16 });
-        }
-        let first = record.release - Span::from_wide(i128::from(period.nanos()) * i128::from(record.missed));
-        task.limiter.note(record);
-        task.limiter.misses.note(record, first, oldest);
-        task.health.note(record, oldest, self.now);
-        for totals in [&mut task.totals, &mut self.totals] {
-            totals.ticks += 1;
-            totals.overruns += u64::from(record.overrun);
-            totals.over_budget += u64::from(record.over_budget);
-            totals.skipped += record.skipped();
-            totals.errors += u64::from(record.outcome.is_error());
-            totals.worst = totals.worst.max(oldest);
-            totals.disabled |= record.outcome.ends_task();
-        }
+        let verdicts = self.threads.judge(task.facts.worker, record, task.terms(), accuser);
+        task.enter(record, verdicts == Verdicts::default(), self.now, &mut self.totals);
         verdicts.iter().for_each(|verdict| self.count(record.task, verdict));
         verdicts
     }
@@ -235,19 +146,14 @@ impl Metrics {
     fn count(&mut self, id: u32, verdict: &Verdict) {
         let name = verdict.by.map(|by| self.name_of(by));
         let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        task.causes[verdict.cause.index()] += verdict.count;
-        task.limiter.misses.blame(verdict.cause, name.as_deref(), verdict.count);
-        task.health.missed(verdict.cause, self.now);
-        if let (Cause::Blocked, Some(By::Task(by)), Some(name)) = (verdict.cause, verdict.by, name) {
-            task.blockers.entry(by).or_insert((name, 0)).1 += verdict.count;
-        }
+        task.count(verdict, name, self.now);
     }
 
     /// Who it was, for people: the name of a task, `worker fast`, `stress-ng (pid 123)`, `steal`, `interrupts`.
     pub(crate) fn name_of(&self, by: By) -> String {
         match by {
             By::Task(id) => self.facts(id).map_or("?", |facts| &facts.name).into(),
-            By::Worker(number) => format!("worker {}", self.workers.get(&number).map_or("?", |worker| &worker.name)),
+            By::Worker(number) => format!("worker {}", worker_name(&self.workers, number)),
             By::Program(program) => program.to_string(),
             By::Steal => "steal".into(),
             By::Interrupts => "interrupts".into(),
@@ -257,15 +163,19 @@ impl Metrics {
     /// Enters releases of a task that no record reports.
     pub(crate) fn take_given_up(&mut self, id: u32, given_up: GivenUp) {
         let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        let GivenUp { count, oldest, disabled, .. } = given_up;
-        let verdict = self.threads.given_up(task.facts.worker, id, &given_up);
+        let GivenUp { count, oldest, at, disabled, .. } = given_up;
+        let mut verdict = self.threads.given_up(task.facts.worker, id, &given_up);
+        let (mut first, mut late) = (at - oldest, oldest);
         if disabled {
-            self.take_unreported(id, 0, Span::ZERO, verdict);
-            return;
+            // They were not late: nothing was supposed to run. Some of them have been entered as they came up.
+            let known = task.disabled();
+            (verdict.count, late) = (count.saturating_sub(known), Span::ZERO);
+            first = task.later(first, known);
+        } else {
+            task.lateness.add_missed(oldest, task.facts.period, count);
+            self.totals.worst = self.totals.worst.max(oldest);
         }
-        task.lateness.add_missed(oldest, task.facts.period, count);
-        self.totals.worst = self.totals.worst.max(oldest);
-        self.take_unreported(id, 0, oldest, verdict);
+        self.take_unreported(id, 0, late, Some((first, at)), verdict);
     }
 
     /// Enters the final counts of a task, after its last record and what it gave up: what was missed in records that were
@@ -274,15 +184,21 @@ impl Metrics {
         let Some(task) = self.tasks.get(id as usize).and_then(Option::as_ref) else { return };
         let overruns = counts.overruns.saturating_sub(task.totals.overruns);
         let skipped = counts.skipped.saturating_sub(task.totals.skipped);
-        self.take_unreported(id, overruns, Span::ZERO, Verdict::plain(Cause::Unknown, overruns + skipped));
+        self.take_unreported(id, overruns, Span::ZERO, None, Verdict::plain(Cause::Unknown, overruns + skipped));
     }
 
     /// Enters what a task has missed whose worker is given up, because the tick of `hung` does not return: all that waits for
     /// that tick is blocked by it. Nothing is known of the tick itself.
     pub(crate) fn give_up(&mut self, id: u32, worker_now: Instant, hung: Option<u32>) {
         let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        let (counts, open, oldest) = task.health.give_up(worker_now);
-        if !counts.disabled {
+        let (mut counts, mut open, mut oldest) = task.health.give_up(worker_now);
+        let mut first = worker_now - oldest;
+        if counts.disabled {
+            let known = task.disabled();
+            counts.skipped += known;
+            (open, oldest) = (open.saturating_sub(known), Span::ZERO);
+            first = task.later(first, known);
+        } else {
             task.lateness.add_missed(oldest, task.facts.period, open);
         }
         self.take_counts(id, &counts);
@@ -292,16 +208,25 @@ impl Metrics {
             Some(hung) => (0, (Cause::Blocked, Some(By::Task(hung)))),
             None => (open, (Cause::Unknown, None)),
         };
-        self.take_unreported(id, 0, oldest, Verdict::plain(Cause::Unknown, own));
-        self.take_unreported(id, 0, oldest, Verdict { by, time: oldest, ..Verdict::plain(cause, open - own) });
+        let within = Some((first, worker_now));
+        self.take_unreported(id, 0, oldest, within, Verdict::plain(Cause::Unknown, own));
+        self.take_unreported(id, 0, oldest, within, Verdict { by, time: oldest, ..Verdict::plain(cause, open - own) });
     }
 
-    /// Enters what `verdict` stands for: these overruns, and skipped releases.
-    fn take_unreported(&mut self, id: u32, overruns: u64, oldest: Span, verdict: Verdict) {
+    /// Enters what `verdict` stands for: these overruns, and skipped releases, the oldest of which was `oldest` late. They came
+    /// up `within` this time, if it is known.
+    fn take_unreported(
+        &mut self,
+        id: u32,
+        overruns: u64,
+        oldest: Span,
+        within: Option<(Instant, Instant)>,
+        verdict: Verdict,
+    ) {
         let task = self.tasks.get_mut(id as usize).and_then(Option::as_mut);
         let Some(task) = task.filter(|_| verdict.count > 0) else { return };
         let skipped = verdict.count - overruns;
-        task.limiter.misses.note_unreported(overruns, skipped, oldest);
+        task.limiter.misses.note_unreported(overruns, skipped, oldest, within);
         for totals in [&mut task.totals, &mut self.totals] {
             totals.overruns += overruns;
             totals.skipped += skipped;
@@ -313,14 +238,14 @@ impl Metrics {
     /// second, which stands for all since the one before. With `last`, all that is left.
     pub(crate) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(&Event<'_>)) {
         for task in self.tasks.iter_mut().flatten() {
-            task.tell(&self.workers, now, last, &mut tell);
+            task.tell(worker_name(&self.workers, task.facts.worker), now, last, &mut tell);
         }
     }
 
     /// As [`tell`](Self::tell) with `last`, for one task.
     pub(crate) fn tell_last(&mut self, id: u32, now: Instant, tell: impl FnMut(&Event<'_>)) {
         if let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) {
-            task.tell(&self.workers, now, true, tell);
+            task.tell(worker_name(&self.workers, task.facts.worker), now, true, tell);
         }
     }
 
@@ -334,11 +259,16 @@ impl Metrics {
         self.workers.get(&worker).map_or(Distribution::default(), |worker| worker.oversleep.distribution())
     }
 
-    /// Enters what is due by now into the windows of a task, whose releases lie on a clock that shows `worker_now`. To be called
-    /// at least once a second.
+    /// Enters what is due by now into the windows of a task, whose releases lie on a clock that shows `worker_now`, and what
+    /// it misses because it was ended. To be called at least once a second.
     pub(crate) fn sample(&mut self, id: u32, worker_now: Instant) {
-        if let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) {
-            task.health.sample(self.now, worker_now);
+        let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        task.health.sample(self.now, worker_now);
+        if let Some((missed, first, until)) = task.health.missed_since_ended(worker_now) {
+            let known = task.disabled();
+            let within = Some((task.later(first, known), until));
+            let verdict = Verdict::plain(Cause::Disabled, missed.saturating_sub(known));
+            self.take_unreported(id, 0, Span::ZERO, within, verdict);
         }
     }
 
@@ -350,62 +280,22 @@ impl Metrics {
 
     /// Of one task why releases were missed, and nothing else.
     pub(crate) fn brief(&self, id: u32) -> TaskSnapshot {
-        let Some(task) = self.tasks.get(id as usize).and_then(Option::as_ref) else {
-            return TaskSnapshot::default();
-        };
-        let causes = Cause::ALL.into_iter().map(|cause| (cause.word(), task.causes[cause.index()]));
-        TaskSnapshot {
-            causes: causes.filter(|(_, count)| *count > 0).collect(),
-            blockers: task.blockers.values().cloned().collect(),
-            ..TaskSnapshot::default()
-        }
+        self.tasks.get(id as usize).and_then(Option::as_ref).map(|task| task.brief()).unwrap_or_default()
     }
 
     /// All that is known of one task, in numbers, but for how it is doing.
     pub(crate) fn snapshot(&self, id: u32) -> TaskSnapshot {
-        let Some(task) = self.tasks.get(id as usize).and_then(Option::as_ref) else {
-            return TaskSnapshot::default();
-        };
-        TaskSnapshot {
-            lateness: task.lateness.distribution(),
-            run: task.run.distribution(),
-            response: task.response.distribution(),
-            ..self.brief(id)
-        }
+        self.tasks.get(id as usize).and_then(Option::as_ref).map(|task| task.snapshot()).unwrap_or_default()
     }
 }
 
-/// All that is known of one task, in numbers.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TaskSnapshot {
-    pub lateness: Distribution, // started − release; releases given up count at the lateness they had then
-    pub run: Distribution,      // finished − started
-    pub response: Distribution, // finished − release
-    pub causes: BTreeMap<&'static str, u64>, // missed releases that each explains, if any
-    pub blockers: BTreeMap<String, u64>, // of those that are `blocked`: by which task
-    pub health: TaskHealth,     // while it runs
+fn worker_name(workers: &Workers, number: usize) -> &str {
+    workers.get(&number).map_or("?", |worker| &worker.name)
 }
 
 /// An overrun of which nothing else is known.
 #[cfg(test)]
-const RECORD: TickRecord = TickRecord {
-    release: Instant::ZERO,
-    n: 7,
-    woke: Span::ZERO,
-    oversleep: None,
-    lateness: Span::ZERO,
-    response: Span::ZERO,
-    missed: 0,
-    stepped: Span::ZERO,
-    jumped: Span::ZERO,
-    dropped: 0,
-    task: 0,
-    overrun: true,
-    over_budget: false,
-    over_limit: false,
-    outcome: crate::channels::Outcome::Done,
-    evidence: None,
-};
+const RECORD: TickRecord = TickRecord { n: 7, overrun: true, ..TickRecord::EMPTY };
 
 #[cfg(test)]
 mod tests;

@@ -104,7 +104,10 @@ impl TaskSet {
         schedule.close(now, |given_up| ended.given_up.extend(id(given_up.task).map(|id| (id, given_up))));
         for (position, account) in schedule.accounts().enumerate() {
             let counts = Counts { ran: account.ran(), skipped: account.skipped(), ..counts[position] };
-            ended.tasks.extend(id(position).map(|id| (id, counts)));
+            if let Some(slot) = &slots[position] {
+                slot.live.store(&counts, None); // nothing is due any more
+                ended.tasks.push((slot.id, counts));
+            }
         }
         ended
     }

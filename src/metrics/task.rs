@@ -1,0 +1,167 @@
+//! What the records of one task add up to: histograms, counts and causes, and what is to be reported of it.
+//!
+//! Arithmetic; time comes with the records and as an argument. May allocate.
+
+use super::health::{Health, TaskHealth};
+use super::judge::Terms;
+use super::limiter::Limiter;
+use super::{By, Cause, Distribution, Event, EventKind, Histogram, TaskFacts, Verdict};
+use crate::channels::TickRecord;
+use crate::time::{Instant, Span};
+use std::collections::BTreeMap;
+
+/// Running totals, for a glance while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Ticks run.
+    pub ticks: u64,
+    /// Ticks whose response exceeded their deadline.
+    pub overruns: u64,
+    /// Ticks whose run exceeded their budget.
+    pub over_budget: u64,
+    /// Releases given up.
+    pub skipped: u64,
+    /// Ticks that returned an error or panicked.
+    pub errors: u64,
+    /// The largest lateness.
+    pub worst: Span,
+    /// The task has been ended; of all tasks together, one of them has.
+    pub disabled: bool,
+}
+
+/// One task.
+#[derive(Debug)]
+pub(super) struct TaskMetrics {
+    pub(super) facts: TaskFacts,
+    pub(super) lateness: Histogram,
+    run: Histogram,
+    response: Histogram,
+    causes: [u64; Cause::ALL.len()],
+    blockers: BTreeMap<u32, (String, u64)>, // by number: the name, and how often it was the cause
+    usual: Span,                            // about how long a tick runs that misses nothing
+    pub(super) totals: Totals,
+    pub(super) limiter: Limiter,
+    pub(super) health: Health,
+}
+
+impl TaskMetrics {
+    /// A task of which nothing has been recorded; histograms of so many digits.
+    pub(super) fn new(facts: TaskFacts, digits: u8) -> Self {
+        Self {
+            health: Health::new(&facts),
+            facts,
+            lateness: Histogram::new(digits),
+            run: Histogram::new(digits),
+            response: Histogram::new(digits),
+            causes: [0; Cause::ALL.len()],
+            blockers: BTreeMap::new(),
+            usual: Span::ZERO,
+            totals: Totals::default(),
+            limiter: Limiter::default(),
+        }
+    }
+
+    /// What its next record is to be judged by.
+    pub(super) fn terms(&self) -> Terms {
+        Terms { deadline: self.facts.deadline, period: self.facts.period, usual: self.usual }
+    }
+
+    /// Enters a record that was taken from its channel at `now`, but for why releases were missed in it; `met`: none was. Adds
+    /// to the totals of `all` tasks, too.
+    pub(super) fn enter(&mut self, record: &TickRecord, met: bool, now: Instant, all: &mut Totals) {
+        let period = self.facts.period;
+        self.lateness.add(record.lateness);
+        let mut oldest = record.lateness;
+        if self.facts.grid_moves && record.lateness >= period {
+            // The ticks that would have run meanwhile: else a stall of any length would be one late tick.
+            let put_off = (record.lateness.nanos() / period.nanos().max(1)).unsigned_abs();
+            self.lateness.add_missed(record.lateness - period, period, put_off);
+        }
+        if record.missed > 0 {
+            let before = i128::from(period.nanos()) * i128::from(record.missed);
+            oldest = Span::from_wide(i128::from(record.lateness.nanos()) + before);
+            self.lateness.add_missed(oldest, period, record.missed);
+        }
+        if record.dropped > 0 {
+            let first = record.response - period;
+            oldest = oldest.max(first);
+            self.lateness.add_missed(first, period, record.dropped);
+        }
+        self.run.add(record.run());
+        self.response.add(record.response);
+
+        if met {
+            let more = (record.run() - self.usual).nanos();
+            self.usual += Span::from_nanos(if self.usual == Span::ZERO { more } else { more / 16 });
+        }
+        let first = record.release - Span::from_wide(i128::from(period.nanos()) * i128::from(record.missed));
+        self.limiter.note(record);
+        self.limiter.misses.note(record, first, oldest);
+        self.health.note(record, oldest, now);
+        for totals in [&mut self.totals, all] {
+            totals.ticks += 1;
+            totals.overruns += u64::from(record.overrun);
+            totals.over_budget += u64::from(record.over_budget);
+            totals.skipped += record.skipped();
+            totals.errors += u64::from(record.outcome.is_error());
+            totals.worst = totals.worst.max(oldest);
+            totals.disabled |= record.outcome.ends_task();
+        }
+    }
+
+    /// Counts why releases were missed; with the name of who it was.
+    pub(super) fn count(&mut self, verdict: &Verdict, name: Option<String>, now: Instant) {
+        self.causes[verdict.cause.index()] += verdict.count;
+        self.limiter.misses.blame(verdict.cause, name.as_deref(), verdict.count);
+        self.health.missed(verdict.cause, now);
+        if let (Cause::Blocked, Some(By::Task(by)), Some(name)) = (verdict.cause, verdict.by, name) {
+            self.blockers.entry(by).or_insert((name, 0)).1 += verdict.count;
+        }
+    }
+
+    /// The release that comes this many after `first`.
+    pub(super) fn later(&self, first: Instant, count: u64) -> Instant {
+        first.plus_nanos(i128::from(self.facts.period.nanos()) * i128::from(count))
+    }
+
+    /// How many releases have been entered that came up after it was ended.
+    pub(super) fn disabled(&self) -> u64 {
+        self.causes[Cause::Disabled.index()]
+    }
+
+    /// Hands over the events that are due, of `worker`; with `last`, all.
+    pub(super) fn tell(&mut self, worker: &str, now: Instant, last: bool, mut tell: impl FnMut(&Event<'_>)) {
+        self.limiter.tell(now, last, |kind: EventKind| tell(&Event { task: &self.facts.name, worker, kind }));
+    }
+
+    /// Why releases were missed, and nothing else.
+    pub(super) fn brief(&self) -> TaskSnapshot {
+        let causes = Cause::ALL.into_iter().map(|cause| (cause.word(), self.causes[cause.index()]));
+        TaskSnapshot {
+            causes: causes.filter(|(_, count)| *count > 0).collect(),
+            blockers: self.blockers.values().cloned().collect(),
+            ..TaskSnapshot::default()
+        }
+    }
+
+    /// All that is known of it, in numbers, but for how it is doing.
+    pub(super) fn snapshot(&self) -> TaskSnapshot {
+        TaskSnapshot {
+            lateness: self.lateness.distribution(),
+            run: self.run.distribution(),
+            response: self.response.distribution(),
+            ..self.brief()
+        }
+    }
+}
+
+/// All that is known of one task, in numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskSnapshot {
+    pub lateness: Distribution, // started − release; releases given up count at the lateness they had then
+    pub run: Distribution,      // finished − started
+    pub response: Distribution, // finished − release
+    pub causes: BTreeMap<&'static str, u64>, // missed releases that each explains, if any
+    pub blockers: BTreeMap<String, u64>, // of those that are `blocked`: by which task
+    pub health: TaskHealth,     // while it runs
+}
