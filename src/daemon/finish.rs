@@ -84,6 +84,14 @@ pub(super) fn finish(
         }
         View::default()
     });
+    if metrics.is_finished() {
+        faults.push(
+            "without the metrics thread there are no histograms, 0 records, and no more ticks in recordings".into(),
+        );
+        let ends = set.all_mut().filter_map(|running| running.end.as_ref());
+        let counts = ends.flat_map(|end| if let WorkerEnd::Finished(end) = end { &end.report.tasks[..] } else { &[] });
+        counts.for_each(|(id, counts)| recorder.lose_ticks_of(*id, counts.ran));
+    }
     // By now the metrics thread has handed on every tick that the recorder is to have.
     let (outputs, recorder) =
         recorder.close(DISK_PATIENCE, || notify::extend_timeout("writing the recordings", STOP_TAKES));

@@ -42,6 +42,7 @@ type Queue = (Arc<Traffic>, fn(&RecordedSummary) -> u64);
 struct Offered {
     path: String,
     queues: Vec<Queue>,
+    ticks: Option<Arc<Traffic>>, // one of the queues
 }
 
 impl Offered {
@@ -57,7 +58,7 @@ impl Offered {
         if let Some(ticks) = &output.ticks {
             queues.push((ticks.clone(), |recorded| recorded.ticks));
         }
-        Some(Self { path: recording.path().display().to_string(), queues })
+        Some(Self { path: recording.path().display().to_string(), queues, ticks: output.ticks.clone() })
     }
 
     /// What found no room so far.
@@ -124,6 +125,13 @@ impl RecorderThread {
     /// These tasks have ended. The recorder itself learns of it from the metrics thread, after their last ticks.
     pub(super) fn forget(&mut self, ids: &[u32]) {
         ids.iter().for_each(|id| drop(self.offered.remove(id)));
+    }
+
+    /// The metrics thread has died: counts as lost what it has not handed on of the ticks that this task ran.
+    pub(super) fn lose_ticks_of(&self, id: u32, ran: u64) {
+        if let Some(ticks) = self.offered.get(&id).and_then(|offered| offered.ticks.as_ref()) {
+            ticks.count_missing(ran.saturating_sub(ticks.sent() + ticks.dropped()));
+        }
     }
 
     /// What had become of each task's output after the latest round, and what found no room in its queues since.
