@@ -141,8 +141,11 @@ impl Timeline {
 
     /// By `at` it was known that the thread had waited `waited` for a processor since it began.
     pub(super) fn has_waited(&mut self, at: Instant, waited: Span) {
-        if self.queue.back().is_some_and(|&(known, before)| waited <= before || at < known) {
-            return;
+        match self.queue.back() {
+            Some(&(_, before)) if waited <= before => return,
+            // The clock was stepped back: the instants of the readings so far cannot be compared.
+            Some(&(known, _)) if at < known => self.queue.clear(),
+            _ => {}
         }
         if self.queue.len() == READINGS {
             self.queue.pop_front();
@@ -153,7 +156,8 @@ impl Timeline {
     /// How long the thread had waited for a processor by `at`, the end of a sleep that preceded the tick at the position: what
     /// is known of the time before, and by how much its sleeps since then ended late.
     pub(super) fn waited_before(&self, position: usize, at: Instant) -> Span {
-        let latest = self.queue.iter().rev().find(|(known, _)| *known <= at);
+        // The thread has waited since long before the first reading that is left.
+        let latest = self.queue.iter().rev().find(|(known, _)| *known <= at).or(self.queue.front());
         let Some(&(known, waited)) = latest else { return Span::ZERO };
         // From sleep to sleep: between them there may be thousands of ticks.
         let sleeps = |next: &usize| next.checked_sub(1).and_then(|before| self.wake_of(before));

@@ -102,6 +102,19 @@ fn what_the_thread_waited_before_the_sleep_does_not_count() {
 }
 
 #[test]
+fn what_the_thread_waited_before_a_step_back_of_its_clock_does_not_count() {
+    // Also if the sleep began before the first reading after the step.
+    for asked in [1_000, 100] {
+        let mut scene = Scene::new();
+        scene.0.has_waited(0, at(3_600_000_000), micros(5_000));
+        scene.0.has_waited(0, at(500), micros(5_001));
+        let late = tick(0, asked, asked + 1_910, asked + 2_000);
+        let late = seen(100, 100, 5_004, after_sleep(asked, asked + 1_900, late));
+        assert_eq!(scene.overrun(&late).0, Cause::WokenLate);
+    }
+}
+
+#[test]
 fn a_late_wake_up_is_judged_by_the_tick_that_missed_even_if_others_met_theirs_before_it() {
     for (queue, cause) in [(890, Cause::Preempted), (3, Cause::WokenLate)] {
         let mut scene = Scene::new();

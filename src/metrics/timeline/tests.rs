@@ -74,7 +74,7 @@ fn wake_up_of(
 
 /// As [`Timeline::waited_before`], tick by tick.
 fn waited_before(timeline: &Timeline, position: usize, at: Instant) -> Span {
-    let latest = timeline.queue.iter().rev().find(|(known, _)| *known <= at);
+    let latest = timeline.queue.iter().rev().find(|(known, _)| *known <= at).or(timeline.queue.front());
     let Some(&(known, waited)) = latest else { return Span::ZERO };
     let since = (0..position).rev().map(|before| timeline.piece(before)).take_while(|piece| piece.finished > known);
     let late = |piece: &Piece| piece.sleep.map_or(Span::ZERO, |(asked, woke)| woke - asked.max(known));
