@@ -118,6 +118,51 @@ fn a_tick_that_does_not_return_shows_with_all_that_it_misses() {
 }
 
 #[test]
+fn a_stop_that_waits_for_a_tick_shows_and_so_does_why_a_task_of_a_worker_that_has_ended_was_disabled() {
+    let config = "[worker.one]\npolicy = \"other\"\n[worker.two]\npolicy = \"other\"\n\
+                  [task.hanging]\nkind = \"load\"\nworker = \"one\"\nrate = 100\nfault = \"hang\"\nfault-every = 20\n\
+                  [task.a]\nkind = \"load\"\nworker = \"two\"\nrate = 100\nfault = \"panic\"\nfault-every = 5\n";
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let args = ["--stop-timeout", "1h", "--status-socket", socket.to_str().unwrap()];
+    let mut running = run_in(folder, Command::new(HERTZD), config, &args);
+    let sentence = |snapshot: &Value| snapshot["daemon"]["sentence"].as_str().unwrap_or_default().to_owned();
+    let both = |snapshot: &Value| {
+        let reason = reason(snapshot);
+        reason.contains(" of task hanging has not returned for ")
+            && reason.contains("task a is disabled: a tick panicked")
+    };
+    let before = snapshot_with(&mut running, "both show", both);
+    assert!(!sentence(&before).contains("a stop is under way"), "{before}");
+    running.signal("TERM");
+    let during = snapshot_with(&mut running, "the stop shows", |now| sentence(now).ends_with("; a stop is under way"));
+    assert!(both(&during), "{during}");
+    // Worker two has ended by now, or does so soon.
+    running.wait_for("the delayed stop is logged", |running| running.stderr().contains("stopping: waiting up to"));
+    let after = snapshot_with(&mut running, "it still runs", |_| true);
+    assert!(both(&after), "{after}");
+    assert!(task(&after, "a")["last_10s"].is_null(), "worker two has not ended: {after}");
+    running.signal("TERM");
+    assert_eq!(running.wait().status.code(), Some(143));
+}
+
+#[test]
+fn only_a_daemon_that_says_so_is_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let listener = UnixListener::bind(&socket).unwrap();
+    for (args, answer) in [(&[][..], "{}"), (&["--json"], "{}"), (&[], r#"{"daemon":{"pid":1}}"#), (&[], "[]")] {
+        let listener = listener.try_clone().unwrap();
+        let answering = std::thread::spawn(move || listener.accept().unwrap().0.write_all(answer.as_bytes()).unwrap());
+        let output = status(&socket, args);
+        answering.join().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(70), "{answer}: {output:?}");
+        assert!(said.contains(socket.to_str().unwrap()) && said.contains("does not say whether all is well"), "{said}");
+    }
+}
+
+#[test]
 fn a_task_that_fails_waits_or_was_disabled_shows_with_the_reason() {
     let panics = "[task.a]\nkind = \"load\"\nrate = 100\nfault = \"panic\"\nfault-every = 5\n";
     let disabled = unwell(panics, "task a is disabled: a tick panicked", "a");
@@ -226,6 +271,10 @@ fn no_answer_is_exit_code_69_and_says_what_was_tried() {
     };
     let none = said(&socket);
     assert!(none.contains(socket.to_str().unwrap()) && none.contains("hertzd run --status-socket"), "{none}");
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let no_socket = said(&file);
+    assert!(no_socket.contains("it is no socket") && !no_socket.contains("hertzd run"), "{no_socket}");
     let _silent = UnixListener::bind(&socket).unwrap();
     let silent = said(&socket);
     assert!(silent.contains(&format!("process {} listens there and does not answer", std::process::id())), "{silent}");

@@ -15,8 +15,9 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::Value;
 use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -70,18 +71,12 @@ impl SocketArg {
 }
 
 /// What `status` reads first. An answer of any version has a part of it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Brief {
     error: Option<String>,
-    well: bool,
+    well: Option<bool>,
     daemon: BriefDaemon,
-}
-
-impl Default for Brief {
-    fn default() -> Self {
-        Self { error: None, well: true, daemon: BriefDaemon::default() }
-    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -99,7 +94,7 @@ pub(super) struct Seen {
 /// What is known of the answer so far.
 struct Shown {
     text: String,
-    well: bool,
+    well: Option<bool>, // None: it does not say
 }
 
 /// Over after [`STATUS_WITHIN`], whether the daemon is slow or the machine too busy to read its answer. Where only the table
@@ -122,8 +117,14 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
         Err(silent(&args.socket, "the daemon has not finished its answer", duration(STATUS_WITHIN)))
     })?;
     print(&text)?;
-    // The first line has said why.
-    if well { Ok(()) } else { Err(Stop::Logged(UNWELL)) }
+    match well {
+        Some(true) => Ok(()),
+        Some(false) => Err(Stop::Logged(UNWELL)), // the first line has said why
+        None => Err(Stop::Fault(format!(
+            "what answers at {} does not say whether all is well: it is another version of hertzd, or another program",
+            args.socket.socket.display()
+        ))),
+    }
 }
 
 /// Asks the daemon; calls `so_far` with the sentence before it makes the table.
@@ -139,7 +140,7 @@ fn ask_for_status(socket: &SocketArg, json: bool, emphasis: bool, so_far: impl F
     if json {
         return Ok(Shown { text, well });
     }
-    let mut brief = views::sentence(&sentence, well, emphasis);
+    let mut brief = views::sentence(&sentence, well != Some(false), emphasis);
     brief += "(there was no time to show more: the machine is busy)\n";
     so_far(Shown { text: brief, well });
     let snapshot: Value = serde_json::from_str(&text).map_err(not_understood)?;
@@ -217,10 +218,15 @@ fn connect(SocketArg { socket }: &SocketArg, patience: Duration) -> Result<UnixS
         let start = match socket.as_os_str() == SERVICE_SOCKET {
             true => "`sudo systemctl start hertzd` starts the service; name the socket of another daemon with --socket"
                 .into(),
+            false if is_something_else(socket) => "it is no socket; name that of a daemon with --socket".into(),
             false => format!("`hertzd run --status-socket {shown}` starts one"),
         };
         Stop::Unavailable(format!("no daemon answers at {shown}: {reason}; {start}"))
     })
+}
+
+fn is_something_else(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| !metadata.file_type().is_socket())
 }
 
 fn answer(socket: &SocketArg, mut stream: UnixStream, patience: Duration) -> Result<String, Stop> {
@@ -291,7 +297,15 @@ mod tests {
         let full = ask_for_status(&socket, false, false, |shown| brief = Some(shown));
         answering.join().unwrap();
         let (brief, full) = (brief.unwrap(), full.ok().unwrap());
-        assert!(brief.text.starts_with("not well: a rains\n(there was no time ") && !brief.well, "{}", brief.text);
-        assert!(full.text.starts_with("not well: a rains\nhertzd ?, process 7") && !full.well, "{}", full.text);
+        assert!(
+            brief.text.starts_with("not well: a rains\n(there was no time ") && brief.well == Some(false),
+            "{}",
+            brief.text
+        );
+        assert!(
+            full.text.starts_with("not well: a rains\nhertzd ?, process 7") && full.well == Some(false),
+            "{}",
+            full.text
+        );
     }
 }

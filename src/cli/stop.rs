@@ -36,8 +36,8 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
         INTERNAL,
         "A fault: a task with `on-error = \"exit\"` failed or one with `on-overrun-limit = \"exit\"` reached its limit, a \
          thread died or did not stop in time, or the system refused something essential; `status`, `reload`, `check \
-         --against-running`: the daemon gives an answer that cannot be used, or that names another process than the one that \
-         listens at the socket.",
+         --against-running`: the daemon gives an answer that cannot be used or does not say whether all is well, or that names \
+         another process than the one that listens at the socket.",
     ),
     (
         PERMISSION,

@@ -43,6 +43,13 @@ pub(super) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health
     (summary.state, summary.state_reason, summary.state_since_ns) = (state, Some(reason), Some(since.nanos()));
 }
 
+/// The same for a task whose worker has ended while another one stops: of all that, only why it was disabled lasts.
+pub(super) fn show_ended(summary: &mut TaskSummary, health: &TaskHealth) {
+    if let Some((Ailment::Disabled(reason), since)) = &health.ailment {
+        (summary.state_reason, summary.state_since_ns) = (Some(reason.clone()), Some(since.nanos()));
+    }
+}
+
 /// What the start waits for at `now`, while `busy` is what the builder does; `None`: it is over.
 pub(super) fn starting(set: &RunningSet, busy: Option<Busy>, now: Instant) -> Option<String> {
     if set.epoch.is_none() {

@@ -95,8 +95,8 @@ pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<
         daemon.look_at_metrics();
         let totals = daemon.threads.metrics.totals();
         let (looks, wait) = (daemon.stall_looks(), daemon.wait);
-        let Daemon { host, set, threads, views, notices, reloads, faults, .. } = &mut daemon;
-        let status = |set: &RunningSet| present(host, set, threads, views, looks, faults, reloads).1;
+        let Daemon { host, set, threads, views, notices, faults, reloads, ending, .. } = &mut daemon;
+        let status = |set: &RunningSet| present(host, set, threads, views, looks, faults, (reloads, ending)).1;
         if let Some(fault) = notices.look(set, wait, status) {
             // The tick was waited for: what is left of the watchdog's time is for the other workers.
             daemon.ending.hurry(daemon.notices.feed_every().unwrap_or(TICK_PATIENCE));
@@ -306,8 +306,8 @@ impl<'a> Daemon<'a> {
     fn settle(&mut self) {
         self.phase = Phase::Settled;
         let looks = self.stall_looks();
-        let Self { host, set, threads, views, reloads, faults, .. } = self;
-        let (_, status) = present(host, set, threads, views, looks, faults, reloads);
+        let Self { host, set, threads, views, reloads, faults, ending, .. } = self;
+        let (_, status) = present(host, set, threads, views, looks, faults, (reloads, ending));
         self.notices.changed(&self.set, &status);
     }
 
@@ -322,8 +322,9 @@ impl<'a> Daemon<'a> {
             return Answer::HeldUp { error: "the metrics thread is held up" };
         };
         let now = KernelClock::monotonic().now();
-        let Self { host, set, threads, views, reloads, faults, .. } = self;
-        let (summary, sentence) = present(host, set, threads, views, self.stall_looks(), faults, reloads);
+        let Self { host, set, threads, views, reloads, faults, ending, .. } = self;
+        let changes = (reloads, ending);
+        let (summary, sentence) = present(host, set, threads, views, self.stall_looks(), faults, changes);
         let daemon = DaemonSummary {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -357,7 +358,7 @@ fn present(
     views: &Views,
     looks: StallLooks,
     faults: &[String],
-    reloads: &Reloads,
+    (reloads, ending): (&Reloads, &Ending),
 ) -> (Summary, String) {
     let now = KernelClock::monotonic().now();
     let (none, outputs) = (View::default(), threads.recorder.states());
@@ -369,6 +370,8 @@ fn present(
         summary.object([format!("the metrics thread is held up: the counts are {} old", now - asked)]);
     }
     let refused = if reloads.refused_last { "; the last reload was refused" } else { "" };
-    let sentence = condition::sentence(&summary, condition::starting(set, threads.builder.busy(), now)) + refused;
+    let stops = if ending.is_stopping() { "; a stop is under way" } else { "" };
+    let sentence =
+        condition::sentence(&summary, condition::starting(set, threads.builder.busy(), now)) + refused + stops;
     (summary, sentence)
 }

@@ -218,6 +218,7 @@ pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summar
         let mut summary = task_summary(&task.config, &running.config.name, progress, snapshot, output);
         match looks {
             Some(looks) if running.end.is_none() => condition::show(&mut summary, running, task.id, &health, looks),
+            Some(_) => condition::show_ended(&mut summary, &health),
             _ if running.watch.stalled().is_some_and(|(stalled, _)| stalled == task.id) => {
                 summary.state = TaskState::Stalled;
             }

@@ -67,7 +67,7 @@ impl ServiceNotices {
         if let Some(gap) = self.looks.look(now, wait, self.stalled_after()) {
             warn!(
                 gap_ns = gap.nanos(),
-                "hertzd had no processor time for {gap}: it was stopped (SIGSTOP, a frozen cgroup, a paused machine), or other \
+                "hertzd had no processor time for at least {gap}: it was stopped (SIGSTOP, a frozen cgroup, a paused machine), or other \
                  programs used all of it; stalls are measured from now on"
             );
         }

@@ -35,7 +35,7 @@ pub(crate) fn sentence(sentence: &str, well: bool, emphasis: bool) -> String {
     wrap(
         &mut text,
         if sentence.is_empty() {
-            "the daemon does not say whether all is well: it is an older version"
+            "the daemon does not say whether all is well: it is another version"
         } else {
             sentence
         },
@@ -134,9 +134,10 @@ fn remarks(task: &Value) -> Vec<String> {
         lines.push(format!("{name}: missed {missed}: {causes}; the last {} ago", Span::from_nanos(age)));
     }
     if let Some(errors @ 1..) = task["errors"].as_u64() {
-        let recent = count(&task["last_10s"]["errors"]);
+        let recent = task["last_10s"]["errors"].as_u64();
+        let recent = recent.map(|recent| format!(", {recent} of them in the last 10 s")).unwrap_or_default();
         let ticks = if errors == 1 { "tick" } else { "ticks" };
-        lines.push(format!("{name}: {errors} {ticks} failed, {recent} of them in the last 10 s"));
+        lines.push(format!("{name}: {errors} {ticks} failed{recent}"));
     }
     for (value, parts) in task["values"].as_object().into_iter().flatten() {
         let Some(last) = parts["last"].as_f64() else { continue };
@@ -225,6 +226,6 @@ mod tests {
     #[test]
     fn an_answer_of_another_version_shows_what_it_has() {
         let text = status(&json!({"daemon": {}, "tasks": [{"task": "imu"}]}), false);
-        assert!(text.contains("older version") && text.contains("imu"), "{text}");
+        assert!(text.contains("another version") && text.contains("imu"), "{text}");
     }
 }
