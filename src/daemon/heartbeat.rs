@@ -4,7 +4,7 @@
 //! running by something that no thread escapes: if it was woken for it, surely; else perhaps only its processor stood still,
 //! which the host of a virtual machine may do to one of many. Reads all clocks; nothing blocks.
 
-use crate::metrics::{Instants, Stall};
+use crate::metrics::{Instants, Stall, Sure};
 use crate::sys::clock::{KernelClock, thread_cpu_time};
 use crate::sys::usage::{self, RunQueue};
 use crate::time::{Clock, Instant, Span};
@@ -48,6 +48,13 @@ impl Heart {
         self.queue.as_ref().and_then(|_| stall(&before, &now, slept))
     }
 
+    /// Beats after the log was written, which may have waited for its reader. Returns a stop that may have befallen the process
+    /// meanwhile, of any length up to the time that the thread did not run.
+    pub(super) fn beat_after_writing(&mut self) -> Option<Stall> {
+        let stall = self.beat(None)?;
+        (stall.sure == Sure::Certain).then_some(Stall { least: Span::ZERO, sure: Sure::Writing, ..stall })
+    }
+
     fn read(&self) -> Beat {
         let at = [KernelClock::monotonic(), KernelClock::tai(), KernelClock::realtime()].map(|clock| clock.now());
         Beat {
@@ -68,8 +75,8 @@ fn stall(before: &Beat, now: &Beat, slept: Option<Span>) -> Option<Stall> {
     // A thread that is stopped gives up the processor for it, in its sleep once more.
     let stopped = now.gave_up - before.gave_up > i64::from(slept.is_some());
     let suspended_for = (suspended > SUSPENDED).then_some(suspended);
-    let certain = stopped || suspended_for.is_some();
-    let stall = |least: Span, most: Span| Some(Stall { from: before.at, to: now.at, least, most, certain });
+    let sure = if stopped || suspended_for.is_some() { Sure::Certain } else { Sure::Late };
+    let stall = |least: Span, most: Span| Some(Stall { from: before.at, to: now.at, least, most, sure });
     if let Some(suspended) = suspended_for {
         stall(suspended, suspended + passed)
     } else if least > LATE {
@@ -104,7 +111,7 @@ mod tests {
     #[test]
     fn a_sleep_that_ends_late_is_a_stall_unless_the_thread_waited_for_a_processor() {
         let found = |(before, now): (Beat, Beat)| {
-            stall(&before, &now, Some(SLEEP)).map(|stall| (stall.least, stall.most, stall.certain))
+            stall(&before, &now, Some(SLEEP)).map(|stall| (stall.least, stall.most, stall.sure == Sure::Certain))
         };
         let millis = |least, most, certain| Some((Span::from_millis(least), Span::from_millis(most), certain));
         assert_eq!(found(later(12, 0, 0, 1)), None);

@@ -106,7 +106,6 @@ impl Witnesses {
             threads.faults_cost(memory::fault_cost());
             self.tried = now;
         }
-        // What followed the taking of the records may have waited for a reader of the log: it says nothing of the process.
-        self.heart.beat(None);
+        self.heart.beat_after_writing().into_iter().for_each(|stall| threads.note_stall(stall));
     }
 }

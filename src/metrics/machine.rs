@@ -33,6 +33,18 @@ pub(crate) enum Bandwidth {
     Reserved { runtime: Span },
 }
 
+/// How sure it is that something befell the whole process, and not the metrics thread alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sure {
+    /// No thread escaped it.
+    Certain,
+    /// A sleep ended late, for no reason that the kernel counts: a pause of the whole virtual machine, or of the one processor
+    /// that the thread slept on.
+    Late,
+    /// The thread gave up its processor while it wrote the log: for a stop, or to wait for the log's reader.
+    Writing,
+}
+
 /// Something that befell the whole process: it was stopped or frozen, the machine slept or paused, a clock was stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stall {
@@ -44,9 +56,8 @@ pub(crate) struct Stall {
     pub least: Span,
     /// It lasted at most this long.
     pub most: Span,
-    /// No thread escaped it. Otherwise a thread's sleep ended late, for no reason that the kernel counts: a pause of the whole
-    /// virtual machine, or of the one processor that this thread slept on.
-    pub certain: bool,
+    /// How sure that is.
+    pub sure: Sure,
 }
 
 /// Finds out who took the processor from a worker, beside the other workers.

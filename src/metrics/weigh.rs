@@ -4,7 +4,7 @@
 //! ticks share the evidence, the least and the most that can be of one of them.
 
 use super::Cause;
-use super::machine::{Bandwidth, Stall, WorkerFacts};
+use super::machine::{Bandwidth, Stall, Sure, WorkerFacts};
 use super::parts::Parts;
 use super::timeline::Timeline;
 use crate::channels::{Evidence, TickRecord};
@@ -73,6 +73,8 @@ pub(super) struct Window {
 pub(super) enum Left {
     /// By its own will: it slept in a call, or was stopped.
     Voluntarily,
+    /// By its own will, but not while it was awake: it was woken from its sleep, and gave it up again before it went on.
+    InItsSleep,
     /// For another thread.
     Involuntarily,
     /// It did not.
@@ -162,6 +164,7 @@ impl Threads {
         // Interrupts and the host take the processor without a switch to another thread.
         let switched = evidence.involuntary > 0 || waited_for_something || queue.is_none_or(|queue| queue > OVERHEAD);
         let left = match switched {
+            _ if waited_for_something && off <= OVERHEAD => Left::InItsSleep,
             _ if waited_for_something => Left::Voluntarily,
             true => Left::Involuntarily,
             false => Left::Never,
@@ -235,15 +238,16 @@ impl Threads {
 
     /// How much of the time from `from` to `to` the process was stopped. A stop of unknown length counts only if the thread
     /// gave up the processor meanwhile; one that may have been of another processor, only if the thread lost its own as well,
-    /// and to no other thread.
+    /// and to no other thread; one while the log was written, only if the thread was woken in its sleep.
     pub(super) fn stalled(&self, clock: usize, from: Instant, to: Instant, left: Left) -> Span {
         let length = to - from;
         let within = |stall: &Stall| {
             let fits = length.nanos() / 4 >= stall.least.nanos() / 5;
-            let applies = match left {
-                Left::Voluntarily => stall.certain,
-                Left::Never => stall.least > Span::ZERO,
-                Left::Involuntarily | Left::Unknown => stall.certain && stall.least > Span::ZERO,
+            let applies = match (left, stall.sure) {
+                (Left::InItsSleep, Sure::Certain | Sure::Writing) | (Left::Voluntarily, Sure::Certain) => true,
+                (Left::Never, Sure::Certain | Sure::Late) => stall.least > Span::ZERO,
+                (Left::Involuntarily | Left::Unknown, Sure::Certain) => stall.least > Span::ZERO,
+                _ => false,
             };
             let overlap = overlap(from, to, stall.from[clock], stall.to[clock]).min(stall.most);
             if fits && applies { overlap } else { Span::ZERO }

@@ -31,7 +31,8 @@ impl Injection {
 pub(crate) struct Miss {
     pub(crate) task: String,
     pub(crate) n: u64,
-    /// Its release, and when its tick finished; for a release that was given up, its deadline.
+    /// The time that the verdict is on: from its release to the end of its tick; for releases that were given up, what held them
+    /// up.
     pub(crate) window: [i64; 2],
     pub(crate) verdict: String,
     pub(crate) blocker: Option<String>,
@@ -67,21 +68,24 @@ impl Scene {
                 let Some(note) = self.notes[name].iter().find(|note| note.n == line.n) else { continue };
                 let [given_up, overrun, after] = &line.verdicts;
                 let period = self.period(name);
-                let mut miss = |n: u64, verdict: &Verdict, finished: Option<i64>| {
-                    let release = note.release + (n.cast_signed() - line.n.cast_signed()) * period;
-                    let to = finished.unwrap_or(release + self.deadline);
+                let mut miss = |n: u64, verdict: &Verdict, window: [i64; 2]| {
                     let Verdict { cause, by, .. } = verdict.clone();
-                    misses.push(Miss { task: name.clone(), n, window: [release, to], verdict: cause, blocker: by });
+                    misses.push(Miss { task: name.clone(), n, window, verdict: cause, blocker: by });
                 };
                 if let Some(verdict) = given_up {
-                    (line.n.saturating_sub(verdict.count).max(before)..line.n).for_each(|n| miss(n, verdict, None));
+                    // One verdict on all of them, from the oldest until the tick began.
+                    let oldest = line.n.saturating_sub(verdict.count).max(before);
+                    let window = [note.release - (line.n - oldest).cast_signed() * period, note.started];
+                    (oldest..line.n).for_each(|n| miss(n, verdict, window));
                 }
                 if let Some(verdict) = overrun {
-                    miss(line.n, verdict, Some(note.finished));
+                    miss(line.n, verdict, [note.release, note.finished]);
                 }
                 before = line.n + 1;
                 if let Some(verdict) = after {
-                    (before..before + verdict.count).for_each(|n| miss(n, verdict, None));
+                    // They have the tick's own cause.
+                    let window = [note.release, note.finished];
+                    (before..before + verdict.count).for_each(|n| miss(n, verdict, window));
                     before += verdict.count;
                 }
             }
@@ -118,10 +122,12 @@ impl Scene {
             Some((task, _)) if *task == miss.task => truth(&[main.word], None),
             Some((task, _)) => truth(&["blocked"], Some(task)),
             // It waited behind a task that was hit.
-            None if main.word == "preempted" => match self.running(&miss.task, main) {
-                Some(task) => truth(&["preempted", "blocked"], Some(task)),
-                None => truth(&["preempted"], None),
-            },
+            None if main.word == "preempted" => {
+                match overlapping().filter(same).find_map(|injection| self.running(&miss.task, injection)) {
+                    Some(task) => truth(&["preempted", "blocked"], Some(task)),
+                    None => truth(&["preempted"], None),
+                }
+            }
             None => truth(&[main.word], None),
         }
     }

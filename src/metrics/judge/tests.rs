@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::channels::Evidence;
-use crate::metrics::machine::{Bandwidth, NoAccuser, Stall, WorkerFacts};
+use crate::metrics::machine::{Bandwidth, NoAccuser, Stall, Sure, WorkerFacts};
 use crate::metrics::{Program, RECORD};
 
 const TERMS: Terms = Terms { deadline: micros(1_000), period: micros(1_000), usual: Span::ZERO };
@@ -226,7 +226,7 @@ fn a_stall_of_the_process_comes_first() {
         to: [at(31_000); 3],
         least: Span::from_millis(least),
         most: Span::from_millis(most),
-        certain: true,
+        sure: Sure::Certain,
     };
     let late = TickRecord { missed: 29, ..after_sleep(1_000, 30_000, tick(0, 30_000, 30_010, 30_100)) };
     let judged = |stall, record| {
@@ -241,16 +241,25 @@ fn a_stall_of_the_process_comes_first() {
     let mut scene = Scene::new();
     scene.0.note_stall(stall(0, 40));
     assert_eq!(scene.judge(&woken(late)).before.map(|verdict| verdict.cause), Some(Cause::Stalled));
+    let writing = |record| judged(Stall { sure: Sure::Writing, ..stall(0, 40) }, record);
+    let in_sleep = |record| counted(1, 0, 0, 0, seen(100, 100, 0, record));
+    let mut scene = Scene::new();
+    scene.0.note_stall(Stall { sure: Sure::Writing, ..stall(0, 40) });
+    let found = scene.judge(&in_sleep(late)).before.map(|verdict| verdict.cause);
+    assert_eq!((found, writing(late)), (Some(Cause::Stalled), Some(Cause::WokenLate)), "woken in its sleep, or not");
     // The metrics thread was late, for no reason that is known: perhaps the processor that it slept on stood still.
-    let uncertain = |record| judged(Stall { certain: false, ..stall(25, 40) }, record);
+    let uncertain = |record| judged(Stall { sure: Sure::Late, ..stall(25, 40) }, record);
     assert_eq!(uncertain(late), Some(Cause::Stalled), "as late as this worker, which no other thread kept");
     let slept = counted(1, 0, 0, 0, seen(29_000, 100, 0, after_sleep(0, 0, tick(0, 0, 0, 29_000))));
-    let cause_in_tick = |certain| {
+    let cause_in_tick = |sure| {
         let mut scene = Scene::new();
-        scene.0.note_stall(Stall { certain, ..stall(25, 40) });
+        scene.0.note_stall(Stall { sure, ..stall(25, 40) });
         scene.overrun(&slept).0
     };
-    assert_eq!((cause_in_tick(true), cause_in_tick(false)), (Cause::Stalled, Cause::Waited));
+    assert_eq!(
+        [Sure::Certain, Sure::Late, Sure::Writing].map(cause_in_tick),
+        [Cause::Stalled, Cause::Waited, Cause::Waited]
+    );
     // Stopped in a tick; what waited behind that was stalled as well.
     let mut scene = Scene::new();
     scene.0.note_stall(stall(25, 40));
