@@ -147,6 +147,21 @@ fn a_stop_that_waits_for_a_tick_shows_and_so_does_why_a_task_of_a_worker_that_ha
 }
 
 #[test]
+fn a_reader_that_has_gone_makes_no_daemon_well() {
+    let mut running =
+        daemon(&format!("{WORKER}[task.a]\nkind = \"load\"\nrate = 100\nfault = \"panic\"\n fault-every = 5\n"));
+    snapshot_with(&mut running, "it is disabled", |now| reason(now).contains("task a is disabled"));
+    for args in [&[][..], &["--json"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let socket = running.folder().join("s");
+        let mut status = Command::new(HERTZD);
+        let ended = status.arg("status").args(args).arg("--socket").arg(socket).stdout(writer).status().unwrap();
+        assert_eq!(ended.code(), Some(1), "{args:?}");
+    }
+}
+
+#[test]
 fn only_a_daemon_that_says_so_is_well() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");

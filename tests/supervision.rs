@@ -8,7 +8,7 @@ use hertzd::time::{Clock, Instant, Span};
 use program::{HERE, HERTZD, Running, count, run_by, run_in, task};
 use std::fs;
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -175,14 +175,46 @@ fn the_workers_that_used_the_cpu_are_demoted_and_not_one_that_waits() {
     }
 }
 
+/// Makes a system call that never fails do so in the thread that the file `FAILING_THREAD` names.
+fn failing_calls(folder: &Path) -> PathBuf {
+    let library = folder.join("failing_calls.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/failing_calls.c");
+    let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
+    assert!(built.unwrap().success());
+    library
+}
+
+#[test]
+fn without_the_metrics_thread_a_worker_that_hangs_is_summed_up_by_what_it_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let (fails, socket) = (folder.path().join("fails"), folder.path().join("status.sock"));
+    let mut command = Command::new(HERTZD);
+    command.env("LD_PRELOAD", failing_calls(folder.path())).env("FAILING_THREAD", &fails);
+    let config = format!("{WELL}{}", stuck(9));
+    let args = ["--json", "--stop-timeout", "100ms", "--status-socket", socket.to_str().unwrap()];
+    let mut running = run_well(command, &config, &args);
+    running.wait_for("it is stuck", |_| {
+        let status = Command::new(HERTZD).args(["status", "--json", "--socket"]).arg(&socket).output().unwrap();
+        String::from_utf8_lossy(&status.stdout).contains("tick 9 of task stuck has not returned for ")
+    });
+    fs::write(&fails, "hertzd-metrics").unwrap();
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
+    assert!(ended.stderr.contains("the thread hertzd-metrics panicked at "), "{}", ended.describe());
+    assert!(ended.stderr.contains("the counts of worker stuck are the last that it showed"), "{}", ended.describe());
+    let summary = ended.summary();
+    let stuck = task(&summary, "stuck");
+    assert_eq!((count(stuck, "ran"), count(stuck, "met") + count(stuck, "overruns")), (9, 9), "{stuck}");
+    assert!(count(stuck, "skipped") > 0 && count(stuck, "pending") == 0, "{stuck}");
+    assert_eq!(count(stuck, "met") + count(stuck, "missed"), count(stuck, "due"), "{stuck}");
+    assert_eq!(count(&stuck["causes"], "unknown"), count(stuck, "missed"), "{stuck}");
+}
+
 /// A panic of its own cannot be asked for in such a thread; a system call that never fails, and does, makes it panic.
 #[test]
 fn the_death_of_a_thread_ends_the_run_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let library = folder.path().join("failing_calls.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/failing_calls.c");
-    let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
-    assert!(built.unwrap().success());
+    let library = failing_calls(folder.path());
     let threads = [
         "hertzd-metrics",
         "hertzd-recorder",

@@ -3,8 +3,9 @@
 
 use super::against::Against;
 use super::running::SocketArg;
+use super::stop::print_beside_verdict;
 use super::stop::{CONFIGURATION, UNWELL};
-use super::{App, ConfigArg, Source, Stop, print};
+use super::{App, ConfigArg, Source, Stop};
 use crate::config::{Config, Problems, Scheduling, Spin, TaskConfig, WorkerConfig};
 use crate::daemon::{Capacity, Finding, Looked, capacities, look};
 use crate::pacing::Overrun;
@@ -90,7 +91,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     list(&mut text, "Warnings:", &warnings);
     list(&mut text, "In use by a hertzd that runs, so a second one could not be started now; a reload can:", &taken);
     list(&mut text, finds_out, &unknown);
-    print(&text)?;
+    print_beside_verdict(&text)?;
     if too_much.is_empty() { Ok(()) } else { Err(Stop::TooMuch(too_much.join("; "))) }
 }
 

@@ -2,8 +2,7 @@
 //!
 //! Its status socket can only be read; requests are signals. Both commands block, with a limit.
 
-use super::stop::CONFIGURATION;
-use super::stop::{UNWELL, coloured};
+use super::stop::{CONFIGURATION, UNWELL, coloured, print_beside_verdict};
 use super::{Stop, print};
 use crate::daemon::DaemonSummary;
 use crate::log::journal;
@@ -116,7 +115,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
     let Shown { text, well } = latest.unwrap_or_else(|| {
         Err(silent(&args.socket, "the daemon has not finished its answer", duration(STATUS_WITHIN)))
     })?;
-    print(&text)?;
+    print_beside_verdict(&text)?;
     match well {
         Some(true) => Ok(()),
         Some(false) => Err(Stop::Logged(UNWELL)), // the first line has said why

@@ -145,6 +145,14 @@ impl From<io::Error> for Stop {
     }
 }
 
+/// As [`print`], where the exit code says more: a reader that has gone does not change it.
+pub(super) fn print_beside_verdict(text: &str) -> Result<(), Stop> {
+    match print(text) {
+        Err(Stop::StdoutClosed) => Ok(()),
+        printed => printed,
+    }
+}
+
 /// Writes to stdout. A reader that takes nothing for [`STDOUT_PATIENCE`] is given up.
 pub(super) fn print(text: &str) -> Result<(), Stop> {
     match write_within(io::stdout().lock(), text.as_bytes(), STDOUT_PATIENCE)? {

@@ -5,9 +5,9 @@ use super::change::{RunningSet, Threads};
 use super::metrics_thread::View;
 use super::recorder_thread::RecorderEnd;
 use super::summary::{self, Sources};
-use super::watch;
+use super::{plan, watch};
 use crate::log;
-use crate::metrics::{Summary, TaskSummary};
+use crate::metrics::{Summary, TaskHealth, TaskSnapshot, TaskSummary};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::notify;
@@ -82,7 +82,7 @@ pub(super) fn finish(
             let text = format!("the metrics thread did not answer within {LOG_PATIENCE} ({why})");
             faults.push(format!("{text}: no histograms, and 0 records"));
         }
-        View::default()
+        what_is_shown(&set)
     });
     if metrics.is_finished() {
         faults.push(
@@ -117,6 +117,19 @@ pub(super) fn finish(
     summary.object(fault.clone());
     log_end(&summary);
     Outcome { summary, fault }
+}
+
+/// What the workers that were given up show, without the metrics thread.
+fn what_is_shown(set: &RunningSet) -> View {
+    let given_up = set.in_force().filter(|running| running.end.is_none() && running.began.is_some());
+    let shown = given_up.flat_map(|running| {
+        let now = plan::clock(running.config.clock).now();
+        running.tasks.iter().map(move |task| {
+            let health = TaskHealth { progress: task.progress(now), ..TaskHealth::default() };
+            (task.id, TaskSnapshot { health, ..TaskSnapshot::default() })
+        })
+    });
+    View { tasks: shown.collect(), ..View::default() }
 }
 
 /// The last entry of a run: what became of all releases of the tasks in its summary.

@@ -5,11 +5,15 @@ use super::grants;
 use super::meter::Meter;
 use super::plan::{self, Epoch, Window};
 use super::stall::{Stall, StallLooks, Streak, Watch};
+use crate::channels::LiveCounts;
 use crate::config::{ClockKind, Scheduling, TaskConfig, WorkerConfig};
+use crate::metrics::Progress;
+use crate::pacing::Overrun;
 use crate::sys::clock::KernelClock;
 use crate::sys::thread::{self, Bandwidth};
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Activity, Granted, NextTask, Slot, TaskSet, Worker, WorkerEnd};
+use std::sync::Arc;
 use tracing::debug;
 
 /// From the start of a worker to its first release: long enough to be asleep by then.
@@ -23,6 +27,16 @@ pub(super) struct RunningTask {
     /// Its index in the configuration.
     pub(super) index: usize,
     pub(super) config: TaskConfig,
+    /// What its worker has counted.
+    live: Arc<LiveCounts>,
+}
+
+impl RunningTask {
+    /// What is due of it at `now` of its worker's clock and what became of that, without the metrics thread.
+    pub(super) fn progress(&self, now: Instant) -> Progress {
+        let TaskConfig { rate, deadline, overrun, .. } = self.config;
+        Progress::of(&self.live.read(), rate, deadline, overrun == Overrun::Delay, now)
+    }
 }
 
 /// A task that will run: it has been built, or runs already.
@@ -74,7 +88,7 @@ impl Running {
         let mut tasks = Vec::new();
         for WantedTask { index, config, slot } in wanted {
             let Some(slot) = slot else { unreachable!("a new worker's tasks are new") };
-            tasks.push(RunningTask { id: slot.id, index, config });
+            tasks.push(RunningTask { id: slot.id, index, config, live: slot.live.clone() });
             slots.push(slot);
         }
         Self {
@@ -128,22 +142,22 @@ impl Running {
         let mut next = Vec::new();
         let mut moved = wanted.len() != self.tasks.len();
         for (position, WantedTask { index, config, slot }) in wanted.into_iter().enumerate() {
-            let id = match slot {
+            let (id, live) = match slot {
                 Some(slot) => {
-                    let id = slot.id;
+                    let known = (slot.id, slot.live.clone());
                     next.push(NextTask::New(self.epoch.pace(&config, self.last), Box::new(slot)));
                     moved = true;
-                    id
+                    known
                 }
                 None => {
                     let same = |task: &RunningTask| task.config.name == config.name;
                     let Some(kept) = self.tasks.iter().position(same) else { unreachable!("it runs already") };
                     next.push(NextTask::Kept(kept));
                     moved |= kept != position;
-                    self.tasks[kept].id
+                    (self.tasks[kept].id, self.tasks[kept].live.clone())
                 }
             };
-            tasks.push(RunningTask { id, index, config });
+            tasks.push(RunningTask { id, index, config, live });
         }
         let (worker, count) = (&self.config.name, tasks.len());
         if moved {
