@@ -291,12 +291,27 @@ fn assert_only_rows_are_lost(ended: &Ended, disk: &Path) {
 #[test]
 fn a_file_at_its_limit_loses_rows_and_nothing_else() {
     let (folder, disk) = folder_with_disk();
-    // With SIGXFSZ ignored, a write past the limit fails as on a full disk. A block is 512 or 1,024 bytes: room for at most
-    // some 700 rows.
+    // A write past the limit fails as on a full disk. A block is 512 or 1,024 bytes: room for at most some 700 rows.
     let mut limited = Command::new("sh");
-    limited.args(["-c", "trap '' XFSZ; ulimit -f 32; exec \"$@\"", "sh", HERTZD]);
+    limited.args(["-c", "ulimit -f 32; exec \"$@\"", "sh", HERTZD]);
     let ended = run_in(folder, limited, &recording("1000"), &["--for", "2s", "--json"]).wait();
     assert_only_rows_are_lost(&ended, &disk);
+}
+
+#[test]
+fn a_log_at_its_limit_ends_no_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let [log, config] = ["log", "config.toml"].map(|name| folder.path().join(name));
+    fs::write(&config, "[task.a]\nkind = \"load\"\nrate = 1000\n").unwrap();
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 1; exec \"$@\" 2>\"$0\""]).arg(&log).args([HERTZD, "run"]).arg(&config);
+    let ended = limited.args(["--for", "300ms", "--json", "--log-level", "trace"]).output().unwrap();
+    // A line for each tick would take much more.
+    let length = fs::metadata(&log).unwrap().len();
+    assert!(length == 512 || length == 1_024, "{length}");
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    let summary: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(count(task(&summary, "a"), "due"), 300);
 }
 
 /// A tmpfs, unmounted on drop.

@@ -59,7 +59,8 @@ impl StopSignals {
     }
 }
 
-/// Gives SIGURG a handler that does nothing, which is what makes it end a sleep: without one the kernel discards it.
+/// Gives SIGURG a handler that does nothing, which is what makes it end a sleep: without one the kernel discards it. SIGXFSZ
+/// gets it as well, as it would end the process: a log or a summary that reaches RLIMIT_FSIZE takes no more, as on a full disk.
 ///
 /// SIGURG is ignored by default, so one that is sent too early kills nothing. Once per process, before
 /// [`super::thread::interrupt`].
@@ -68,8 +69,11 @@ pub(crate) fn catch_interrupts() -> io::Result<()> {
     // SAFETY: sigaction is made of integers, for which all-zero bytes are valid: an empty mask, and no SA_RESTART.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
     action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
-    // SAFETY: `action` outlives the call, and the handler, being empty, is async-signal-safe.
-    from_minus_one(unsafe { libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut()) }).map(drop)
+    for signal in [libc::SIGURG, libc::SIGXFSZ] {
+        // SAFETY: `action` outlives the call, and the handler, being empty, is async-signal-safe.
+        from_minus_one(unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) })?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
