@@ -115,6 +115,21 @@ fn a_tick_that_does_not_return_shows_with_all_that_it_misses() {
     }
     let before = count(task(&snapshot, "hanging"), "missed");
     snapshot_with(&mut running, "more is missed", |now| count(task(now, "hanging"), "missed") > before);
+
+    // A reload waits for that tick.
+    let (file, socket) = (running.folder().join("test.toml"), running.folder().join("s"));
+    let changed = fs::read_to_string(&file).unwrap() + "budget = \"1ms\"\n";
+    fs::write(&file, changed).unwrap();
+    let mut reload = Command::new(HERTZD);
+    let reload = reload.args(["reload", "--timeout", "300ms", "--socket"]).arg(&socket).output().unwrap();
+    let said = String::from_utf8(reload.stderr).unwrap();
+    assert_eq!(reload.status.code(), Some(70), "{said}");
+    assert!(
+        said.contains("has not reloaded within 300 ms, but still may: not well: worker main is stalled: "),
+        "{said}"
+    );
+    let shown = String::from_utf8(status(&socket, &[]).stdout).unwrap();
+    assert!(shown.split_whitespace().collect::<Vec<_>>().join(" ").contains("; a reload is under way"), "{shown}");
 }
 
 #[test]

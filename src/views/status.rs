@@ -63,6 +63,9 @@ fn daemon_line(daemon: &Value) -> String {
         let last = if daemon["last_reload_refused"] == true { "was refused" } else { "succeeded" };
         line += &format!("; reloads: {reloads}, refused: {refused}, the last one {last}");
     }
+    if daemon["reloads_begun"].as_u64() > daemon["reloads"].as_u64() {
+        line += "; a reload is under way";
+    }
     if let Some(activity) = daemon["busy"]["activity"].as_str() {
         line += &format!("; {activity} for {}", span(&daemon["busy"]["since_ns"]));
     }
