@@ -88,28 +88,23 @@ pub(super) struct Health {
     max_missed: f64, // a fraction
     live: Arc<LiveCounts>,
     windows: Windows,
-    latest: Option<(Outcome, Instant)>, // the first of the last ticks that failed in the same way
-    failed: Option<(Outcome, Instant)>, // the latest failure
+    failures: Option<Box<Failures>>, // once there was one: most tasks never fail
     last_cause: Option<(Cause, Instant)>,
-    given_up: Option<Progress>, // what it was when its worker was given up
+    given_up: Option<Box<Progress>>, // what it was when its worker was given up
+}
+
+/// Ticks that failed, and when they were noted.
+#[derive(Debug)]
+struct Failures {
+    lasting: Option<(Outcome, Instant)>, // the first of the last ticks that failed in the same way; None: the last one did not
+    latest: (Outcome, Instant),
 }
 
 impl Health {
     pub(super) fn new(facts: &TaskFacts) -> Self {
         let TaskFacts { rate, deadline, grid_moves, max_missed, .. } = *facts;
         let (windows, live) = (Windows::default(), facts.live.clone());
-        Self {
-            rate,
-            deadline,
-            grid_moves,
-            max_missed,
-            live,
-            windows,
-            latest: None,
-            failed: None,
-            last_cause: None,
-            given_up: None,
-        }
+        Self { rate, deadline, grid_moves, max_missed, live, windows, failures: None, last_cause: None, given_up: None }
     }
 
     /// Notes a tick, which was late by `oldest` or gave up a release that was, and was taken from the channel at `now` of a
@@ -118,12 +113,17 @@ impl Health {
         self.windows.late(oldest);
         let outcome = record.outcome;
         if outcome == Outcome::Done {
-            self.latest = None;
+            if let Some(failures) = &mut self.failures {
+                failures.lasting = None;
+            }
             return;
         }
-        self.failed = Some((outcome, now));
-        if self.latest.is_none_or(|(before, _)| before != outcome) {
-            self.latest = self.failed;
+        let latest = (outcome, now);
+        let before = self.failures.as_ref().and_then(|failures| failures.lasting);
+        let lasting = before.filter(|(before, _)| *before == outcome).or(Some(latest));
+        match &mut self.failures {
+            Some(failures) => **failures = Failures { lasting, latest },
+            None => self.failures = Some(Box::new(Failures { lasting, latest })),
         }
     }
 
@@ -134,7 +134,8 @@ impl Health {
 
     /// Enters the counts into the windows; at least once a second. `worker_now` is on the clock of the releases.
     pub(super) fn sample(&mut self, now: Instant, worker_now: Instant) -> Progress {
-        let progress = self.given_up.unwrap_or_else(|| self.progress(worker_now).0);
+        let given_up = self.given_up.as_deref().copied();
+        let progress = given_up.unwrap_or_else(|| self.progress(worker_now).0);
         let Progress { counts, due, met, missed, .. } = progress;
         self.windows.enter(now, Tally { due, met, missed, errors: counts.errors });
         progress
@@ -150,7 +151,7 @@ impl Health {
     pub(super) fn give_up(&mut self, worker_now: Instant) -> (Counts, u64, Span) {
         let (progress, next) = self.progress(worker_now);
         let Counts { skipped, overruns, .. } = progress.counts;
-        self.given_up = Some(progress.given_up());
+        self.given_up = Some(Box::new(progress.given_up()));
         (progress.counts, progress.missed - skipped - overruns, next.map_or(Span::ZERO, |next| worker_now - next))
     }
 
@@ -174,11 +175,12 @@ impl Health {
         let [short, long] = [SHORT, LONG].map(|seconds| self.windows.over(seconds, now));
         let aged = |(outcome, since): (Outcome, Instant)| Some((ailment(&outcome)?, now - since));
         let many = exceeds(short.tally.errors, short.tally.due, self.max_missed);
-        let ailment = match self.latest.and_then(aged) {
+        let failures = self.failures.as_ref();
+        let ailment = match failures.and_then(|failures| failures.lasting).and_then(aged) {
             Some(ailment) => Some(ailment),
             // Its record was dropped.
             None if progress.counts.disabled => Some((Ailment::Disabled("the reason was lost".into()), Span::ZERO)),
-            None => self.failed.filter(|_| many).and_then(aged),
+            None => failures.filter(|_| many).and_then(|failures| aged(failures.latest)),
         };
         let last_cause = self.last_cause.map(|(cause, at)| (cause, now - at));
         TaskHealth { progress, short, long, ailment, last_cause }

@@ -1,8 +1,8 @@
 //! A histogram of spans, and the few numbers that summarise it.
 //!
-//! Buckets come from hdrhistogram; minimum, maximum and mean are kept exactly beside them. For cool threads: a value
-//! larger than any before may allocate.
+//! Minimum, maximum and mean are kept exactly beside the buckets. For cool threads: a value unlike those before may allocate.
 
+use super::buckets::Buckets;
 use crate::time::Span;
 use serde::Serialize;
 
@@ -13,18 +13,17 @@ const FINEST_STEPS: u64 = 10_000;
 /// A histogram of spans.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
-    buckets: hdrhistogram::Histogram<u64>,
+    buckets: Buckets,
+    count: u64,
     min: Span,
     max: Span,
     sum: i128,
 }
 
 impl Histogram {
-    /// An empty histogram that keeps `digits` significant decimal digits (in 1..=5).
-    pub(crate) fn new(digits: u8) -> Self {
-        let buckets =
-            hdrhistogram::Histogram::new(digits.clamp(1, 5)).unwrap_or_else(|_| unreachable!("1..=5 is valid"));
-        Self { buckets, min: Span::MAX, max: -Span::MAX, sum: 0 }
+    /// An empty histogram that keeps `digits` significant decimal digits: 2 or 3.
+    pub(crate) const fn new(digits: u8) -> Self {
+        Self { buckets: Buckets::new(digits), count: 0, min: Span::MAX, max: Span::from_nanos(-i64::MAX), sum: 0 }
     }
 
     /// Enters one span. A negative one counts as zero in the percentiles, and as it is elsewhere.
@@ -47,19 +46,16 @@ impl Histogram {
     }
 
     fn add_many(&mut self, span: Span, count: u64) {
-        let nanos = u64::try_from(span.nanos()).unwrap_or(0);
-        // Fails only where there is no memory for a larger range; the span then counts at the upper edge.
-        if self.buckets.record_n(nanos, count).is_err() {
-            self.buckets.saturating_record_n(nanos, count);
-        }
+        self.buckets.add(u64::try_from(span.nanos()).unwrap_or(0), count);
+        self.count = self.count.saturating_add(count);
         self.min = self.min.min(span);
         self.max = self.max.max(span);
         self.sum += i128::from(span.nanos()) * i128::from(count);
     }
 
     /// How many spans were entered.
-    pub(crate) fn count(&self) -> u64 {
-        self.buckets.len()
+    pub(crate) const fn count(&self) -> u64 {
+        self.count
     }
 
     /// The numbers that summarise it. All zero when nothing was entered.
@@ -69,15 +65,19 @@ impl Histogram {
             return Distribution::default();
         }
         let (min, max) = (self.min.nanos(), self.max.nanos());
-        let quantile = |q| i64::try_from(self.buckets.value_at_quantile(q)).unwrap_or(i64::MAX).clamp(min, max);
+        // Of the spans this share, in ten thousandths, and at least one.
+        let rank = |share: u128| u64::try_from((u128::from(count) * share).div_ceil(10_000)).unwrap_or(count);
+        let values = self.buckets.at_ranks([5_000, 9_000, 9_900, 9_990, 9_999].map(rank));
+        let [p50, p90, p99, p99_9, p99_99] =
+            values.map(|value| i64::try_from(value).unwrap_or(i64::MAX).clamp(min, max));
         Distribution {
             count,
             min,
-            p50: quantile(0.5),
-            p90: quantile(0.9),
-            p99: quantile(0.99),
-            p99_9: quantile(0.999),
-            p99_99: quantile(0.9999),
+            p50,
+            p90,
+            p99,
+            p99_9,
+            p99_99,
             max,
             mean: Span::from_wide(self.sum / i128::from(count)).nanos(),
         }
@@ -126,6 +126,29 @@ mod tests {
         assert_eq!((got.count, got.min, got.max, got.mean), (10_000, 1_000, 10_000_000, 5_000_500));
         for (value, wanted) in [(got.p50, 5_000_000), (got.p99, 9_900_000), (got.p99_99, 9_999_000)] {
             assert!((value - wanted).abs() <= wanted / 500, "{value} {wanted}");
+        }
+    }
+
+    /// What a widely used implementation with the same buckets says.
+    #[test]
+    fn percentiles_are_those_of_hdrhistogram() {
+        for (digits, spread) in [(2, 3), (2, 12), (3, 3), (3, 12)] {
+            let mut histogram = Histogram::new(digits);
+            let mut reference = hdrhistogram::Histogram::<u64>::new(digits).unwrap();
+            let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+            for n in 0..20_000_u64 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(n | 1);
+                let nanos = (state >> 33) >> (state % spread * 2);
+                histogram.add(Span::from_nanos(i64::try_from(nanos).unwrap()));
+                reference.record(nanos).unwrap();
+                if n % 997 != 0 && n > 300 {
+                    continue;
+                }
+                let got = histogram.distribution();
+                let wanted = [0.5, 0.9, 0.99, 0.999, 0.9999].map(|q| reference.value_at_quantile(q));
+                let wanted = wanted.map(|value| i64::try_from(value).unwrap().clamp(got.min, got.max));
+                assert_eq!([got.p50, got.p90, got.p99, got.p99_9, got.p99_99], wanted, "after {n}");
+            }
         }
     }
 

@@ -23,10 +23,14 @@ struct Waiting {
     reported: Option<Instant>,
 }
 
+/// Whether `every` has passed since the last report.
+fn is_due(reported: Option<Instant>, now: Instant, every: Span) -> bool {
+    reported.is_none_or(|reported| now - reported >= every || now < reported)
+}
+
 impl Waiting {
-    /// Whether `every` has passed since the last report.
     fn is_due(&self, now: Instant, every: Span) -> bool {
-        self.reported.is_none_or(|reported| now - reported >= every || now < reported)
+        is_due(self.reported, now, every)
     }
 
     fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
@@ -82,7 +86,13 @@ impl Failures {
 pub(super) struct Limiter {
     /// What has been missed since the last report.
     pub(super) misses: Misses,
-    missed: Waiting,
+    reported: Option<Instant>,   // what was missed
+    others: Option<Box<Others>>, // once there was one: most tasks never have any
+}
+
+/// The events of a task but for those of what it missed.
+#[derive(Clone, Debug, Default)]
+struct Others {
     budget: Waiting,
     limit: Waiting,
     failed: Failures,
@@ -92,6 +102,27 @@ pub(super) struct Limiter {
 impl Limiter {
     /// Enters all of a record but what was missed.
     pub(super) fn note(&mut self, record: &TickRecord) {
+        let quiet = matches!(record.outcome, Outcome::Done | Outcome::Limited(None) | Outcome::Panicked { .. });
+        if record.over_budget || record.over_limit || !quiet {
+            self.others.get_or_insert_default().note(record);
+        }
+    }
+
+    pub(super) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
+        if (last || is_due(self.reported, now, AT_MOST_EVERY))
+            && let Some(missed) = self.misses.take()
+        {
+            self.reported = Some(now);
+            tell(EventKind::Missed(missed));
+        }
+        if let Some(others) = &mut self.others {
+            others.tell(now, last, tell);
+        }
+    }
+}
+
+impl Others {
+    fn note(&mut self, record: &TickRecord) {
         if record.over_budget {
             self.note_over_budget(record);
         }
@@ -120,11 +151,8 @@ impl Limiter {
         self.budget.kind = Some(EventKind::OverBudget { count, n, run });
     }
 
-    pub(super) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
-        if last || self.missed.is_due(now, AT_MOST_EVERY) {
-            self.missed.kind = self.misses.take().map(EventKind::Missed);
-        }
-        for waiting in [&mut self.missed, &mut self.budget, &mut self.limit] {
+    fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
+        for waiting in [&mut self.budget, &mut self.limit] {
             waiting.tell(now, last, &mut tell);
         }
         self.failed.tell(now, last, &mut tell);

@@ -3,6 +3,7 @@
 //! Here records meet: the judge sees those of all workers, and each task ([`task`]) gets its own with the verdicts. Time comes with the records and as an argument. Nothing here waits; it may allocate. Runs on the metrics thread, or
 //! inside `hertzd simulate`.
 
+mod buckets;
 mod cause;
 mod event;
 mod facts;

@@ -1,4 +1,4 @@
-//! Sliding sums over the last seconds: a slot for each second, about 1 KiB a task.
+//! Sliding sums over the last seconds: a slot for each second, half a KiB for a task of up to 255 Hz.
 //!
 //! Time is an argument, on a clock that goes on. What is entered after a gap belongs to the second of its entry.
 
@@ -33,12 +33,51 @@ impl Tally {
 
 /// What happened in one second. Smaller than a [`Tally`]: there are many.
 #[derive(Clone, Copy, Debug, Default)]
-struct Second {
-    due: u32,
-    met: u32,
-    missed: u32,
-    errors: u32,
+struct Second<Count = u32> {
+    due: Count,
+    met: Count,
+    missed: Count,
+    errors: Count,
     worst: f32, // lateness in nanoseconds
+}
+
+impl<Count> Second<Count> {
+    fn try_map<To>(self, count: impl Fn(Count) -> Option<To>) -> Option<Second<To>> {
+        let Self { due, met, missed, errors, worst } = self;
+        Some(Second { due: count(due)?, met: count(met)?, missed: count(missed)?, errors: count(errors)?, worst })
+    }
+}
+
+/// The seconds of one task, narrow as long as that is enough: most tasks are slow.
+#[derive(Clone, Debug)]
+enum Seconds {
+    Narrow(Box<[Second<u8>; SLOTS]>),
+    Wide(Box<[Second; SLOTS]>),
+}
+
+impl Seconds {
+    fn at(&self, slot: usize) -> Second {
+        match self {
+            Self::Narrow(seconds) => wide(seconds[slot]),
+            Self::Wide(seconds) => seconds[slot],
+        }
+    }
+
+    fn set(&mut self, slot: usize, second: Second) {
+        if let Self::Narrow(seconds) = self {
+            match second.try_map(|count| u8::try_from(count).ok()) {
+                Some(second) => return seconds[slot] = second,
+                None => *self = Self::Wide(Box::new(seconds.map(wide))),
+            }
+        }
+        if let Self::Wide(seconds) = self {
+            seconds[slot] = second;
+        }
+    }
+}
+
+fn wide(second: Second<u8>) -> Second {
+    second.try_map(|count| Some(count.into())).unwrap_or_default()
 }
 
 /// What happened in a window.
@@ -52,7 +91,7 @@ pub(crate) struct Window {
 /// The last minute of one task.
 #[derive(Clone, Debug)]
 pub(crate) struct Windows {
-    slots: Box<[Second; SLOTS]>,
+    slots: Seconds,
     began: Option<Instant>,
     latest: i128, // number of the second of the latest entry
     tally: Tally, // at the latest entry
@@ -60,7 +99,8 @@ pub(crate) struct Windows {
 
 impl Default for Windows {
     fn default() -> Self {
-        Self { slots: Box::new([Second::default(); SLOTS]), began: None, latest: 0, tally: Tally::default() }
+        let slots = Seconds::Narrow(Box::new([Second::default(); SLOTS]));
+        Self { slots, began: None, latest: 0, tally: Tally::default() }
     }
 }
 
@@ -68,8 +108,12 @@ impl Windows {
     /// A tick was this late.
     #[expect(clippy::cast_precision_loss, reason = "seven digits are enough for a maximum")]
     pub(crate) fn late(&mut self, lateness: Span) {
-        let worst = &mut self.slots[slot(self.latest)].worst;
-        *worst = worst.max(lateness.nanos() as f32);
+        let slot = slot(self.latest);
+        let second = self.slots.at(slot);
+        let lateness = lateness.nanos() as f32;
+        if lateness > second.worst {
+            self.slots.set(slot, Second { worst: lateness, ..second });
+        }
     }
 
     /// Enters what has been counted by `now`.
@@ -78,17 +122,19 @@ impl Windows {
         let number = now.nanos().div_euclid(NANOS_PER_SECOND.into());
         let passed = usize::try_from(number - self.latest).unwrap_or(0).min(SLOTS);
         for back in 0..passed {
-            self.slots[slot(number - back as i128)] = Second::default();
+            self.slots.set(slot(number - back as i128), Second::default());
         }
         self.latest = self.latest.max(number);
         let Tally { due, met, missed, errors } = tally.since(self.tally);
         self.tally = tally;
-        let second = &mut self.slots[slot(self.latest)];
+        let slot = slot(self.latest);
+        let mut second = self.slots.at(slot);
         let add = |sum: &mut u32, count| *sum = sum.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         add(&mut second.due, due);
         add(&mut second.met, met);
         add(&mut second.missed, missed);
         add(&mut second.errors, errors);
+        self.slots.set(slot, second);
     }
 
     /// The last `seconds` (at most [`LONG`]) and what has passed of the current one, as of the latest entry, at `now`.
@@ -96,7 +142,7 @@ impl Windows {
     pub(crate) fn over(&self, seconds: usize, now: Instant) -> Window {
         let mut window = Window::default();
         for back in 0..=seconds.min(LONG) {
-            let Second { due, met, missed, errors, worst } = self.slots[slot(self.latest - back as i128)];
+            let Second { due, met, missed, errors, worst } = self.slots.at(slot(self.latest - back as i128));
             let tally = &mut window.tally;
             tally.due += u64::from(due);
             tally.met += u64::from(met);
@@ -148,6 +194,22 @@ mod tests {
             let seen = if (60..660).contains(&tenth) { 10 } else { 0 };
             assert!((50..60).contains(&tenth) || long.tally.missed == seen, "at {tenth}: {long:?}");
         }
+    }
+
+    #[test]
+    fn a_task_that_becomes_fast_keeps_its_past() {
+        let mut windows = Windows::default();
+        let mut tally = Tally::default();
+        for (second, met, missed) in [(1, 200, 55), (2, 255, 0), (3, 256, 1), (4, 1_000_000, 70_000), (5, 1, 0)] {
+            tally.met += met;
+            tally.missed += missed;
+            tally.due += met + missed;
+            windows.late(Span::from_nanos(16_777_217 - second)); // of the second before
+            windows.enter(at(second * 1_000), tally);
+            let window = windows.over(SHORT, at(second * 1_000));
+            assert_eq!((window.tally, window.worst), (tally, Span::from_nanos(16_777_216)), "in second {second}");
+        }
+        assert_eq!(windows.over(2, at(5_000)).tally.met, 256 + 1_000_000 + 1);
     }
 
     #[test]

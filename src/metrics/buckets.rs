@@ -1,0 +1,221 @@
+//! How many values fell into each of many buckets. Takes memory for those that hold something, and as many bytes for each as
+//! its count needs.
+//!
+//! The buckets are those of HdrHistogram: each power of two is divided into equal ones, and values too small for that have one
+//! each. Pure arithmetic. Allocates where a bucket is entered for the first time, or its count outgrows its bytes.
+
+use std::ops::Range;
+
+/// Buckets that share a width, and lie side by side: few enough that a lone value costs little, enough to share a directory
+/// entry.
+const CHUNK: usize = 8;
+
+/// Where the counts of [`CHUNK`] buckets are.
+#[derive(Clone, Copy, Debug)]
+struct Chunk {
+    number: u16, // of its first bucket, divided by CHUNK
+    at: u16,     // in the bytes, divided by CHUNK
+    width: u8,   // bytes of each count: 1, 2, 4 or 8
+}
+
+impl Chunk {
+    /// Where the count of one of its buckets is, in the bytes.
+    fn place(self, within: usize) -> Range<usize> {
+        let width = usize::from(self.width);
+        let start = usize::from(self.at) * CHUNK + within * width;
+        start..start + width
+    }
+}
+
+/// Counts by bucket.
+#[derive(Clone, Debug)]
+pub(super) struct Buckets {
+    precision: u8, // each power of two is divided into 2^precision buckets
+    chunks: Vec<Chunk>,
+    bytes: Vec<u8>,
+}
+
+impl Buckets {
+    /// Empty ones, narrow enough to tell values with this many significant decimal digits (2 or 3) apart.
+    pub(super) const fn new(digits: u8) -> Self {
+        // The lower edges of these are at least 10^digits buckets above zero.
+        let precision = if digits <= 2 { 7 } else { 10 };
+        Self { precision, chunks: Vec::new(), bytes: Vec::new() }
+    }
+
+    /// Counts `count` values of this size.
+    pub(super) fn add(&mut self, value: u64, count: u64) {
+        let bucket = self.bucket_of(value);
+        let position = self.chunk(bucket / CHUNK);
+        let within = bucket % CHUNK;
+        let sum = self.count(self.chunks[position], within).saturating_add(count);
+        while bytes_for(sum) > usize::from(self.chunks[position].width) {
+            self.widen(position);
+        }
+        let place = self.chunks[position].place(within);
+        let width = place.len();
+        self.bytes[place].copy_from_slice(&sum.to_le_bytes()[..width]);
+    }
+
+    /// For each rank, in ascending order, the largest value that falls into the bucket of the value with this rank: 1 is the
+    /// smallest value. Zero for a rank that there is not.
+    pub(super) fn at_ranks<const N: usize>(&self, ranks: [u64; N]) -> [u64; N] {
+        let mut values = [0; N];
+        let (mut found, mut passed) = (0, 0_u64);
+        for &chunk in &self.chunks {
+            for within in 0..CHUNK {
+                passed = passed.saturating_add(self.count(chunk, within));
+                while found < N && ranks[found] <= passed {
+                    values[found] = self.upper_edge(usize::from(chunk.number) * CHUNK + within);
+                    found += 1;
+                }
+            }
+        }
+        values
+    }
+
+    /// The bucket that a value falls into.
+    fn bucket_of(&self, value: u64) -> usize {
+        let shift = value.max(1).ilog2().saturating_sub(self.precision.into());
+        let bucket = (u64::from(shift) << self.precision) + (value >> shift);
+        usize::try_from(bucket).unwrap_or(usize::MAX) // at most 55 << 10
+    }
+
+    /// The largest value that falls into a bucket.
+    fn upper_edge(&self, bucket: usize) -> u64 {
+        let shift = (bucket >> self.precision).saturating_sub(1);
+        let mantissa = (bucket - (shift << self.precision)) as u64;
+        (mantissa << shift) | ((1 << shift) - 1)
+    }
+
+    /// The position of a chunk, which is made where there is none.
+    fn chunk(&mut self, number: usize) -> usize {
+        let number = u16::try_from(number).unwrap_or(u16::MAX); // at most 56 << 7
+        self.chunks.binary_search_by_key(&number, |chunk| chunk.number).unwrap_or_else(|position| {
+            reserve(&mut self.chunks, 1);
+            reserve(&mut self.bytes, CHUNK);
+            let at = u16::try_from(self.bytes.len() / CHUNK).unwrap_or(u16::MAX); // at most 56 << 10
+            self.chunks.insert(position, Chunk { number, width: 1, at });
+            self.bytes.resize(self.bytes.len() + CHUNK, 0);
+            position
+        })
+    }
+
+    fn count(&self, chunk: Chunk, within: usize) -> u64 {
+        let place = chunk.place(within);
+        let mut count = [0; 8];
+        count[..place.len()].copy_from_slice(&self.bytes[place]);
+        u64::from_le_bytes(count)
+    }
+
+    /// Gives the counts of a chunk twice the bytes.
+    fn widen(&mut self, position: usize) {
+        let before = self.chunks[position];
+        let counts: [u64; CHUNK] = std::array::from_fn(|within| self.count(before, within));
+        let width = usize::from(before.width);
+        reserve(&mut self.bytes, CHUNK * width);
+        let wider = counts.iter().flat_map(|count| count.to_le_bytes().into_iter().take(2 * width));
+        drop(self.bytes.splice(before.place(0).start..before.place(CHUNK).start, wider));
+        for chunk in self.chunks.iter_mut().filter(|chunk| chunk.at > before.at) {
+            chunk.at += u16::from(before.width);
+        }
+        self.chunks[position].width *= 2;
+    }
+}
+
+/// How many bytes a count needs.
+const fn bytes_for(count: u64) -> usize {
+    match count {
+        0..=0xff => 1,
+        0x100..=0xffff => 2,
+        0x1_0000..=0xffff_ffff => 4,
+        _ => 8,
+    }
+}
+
+/// Makes room for `more`, and for an eighth of what is there: thousands of histograms that hold twice what they need would
+/// take megabytes.
+fn reserve<T>(vec: &mut Vec<T>, more: usize) {
+    if vec.capacity() - vec.len() < more {
+        vec.reserve_exact(more.max(vec.len() / 8));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same numbers again and again: an odd multiplier, the high bits.
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state >> 33
+    }
+
+    #[test]
+    fn every_bucket_ends_where_the_next_one_begins_and_is_as_narrow_as_promised() {
+        for (digits, share) in [(2, 100), (3, 1_000)] {
+            let buckets = Buckets::new(digits);
+            let mut first = 0;
+            for bucket in 0.. {
+                let last = buckets.upper_edge(bucket);
+                assert_eq!((buckets.bucket_of(first), buckets.bucket_of(last)), (bucket, bucket), "{first}..={last}");
+                assert!((last - first) * share <= first, "{first}..={last}");
+                if last == u64::MAX {
+                    break;
+                }
+                first = last + 1;
+            }
+        }
+    }
+
+    #[test]
+    fn ranks_are_those_of_the_sorted_values() {
+        for digits in [2, 3] {
+            let (mut buckets, mut state) = (Buckets::new(digits), 1);
+            // Over many powers of two; some values often, most of them once.
+            let mut values: Vec<_> = (0..3_000).map(|_| random(&mut state) >> (random(&mut state) % 30)).collect();
+            values.iter().for_each(|value| buckets.add(*value, 1));
+            for (value, count) in [(7_000, 300), (90_000, 7_000), (91_000, 9)] {
+                buckets.add(value, count);
+                values.extend(std::iter::repeat_n(value, usize::try_from(count).unwrap()));
+            }
+            values.sort_unstable();
+            let count = values.len();
+            for rank in (1..=count).step_by(37).chain([count]) {
+                let exact = values[rank - 1];
+                let [got] = buckets.at_ranks([rank as u64]);
+                assert_eq!(got, buckets.upper_edge(buckets.bucket_of(exact)), "rank {rank} of {count}");
+            }
+            assert_eq!(buckets.at_ranks([count as u64 + 1]), [0]);
+        }
+    }
+
+    #[test]
+    fn counts_stay_exact_at_any_width() {
+        let mut buckets = Buckets::new(2);
+        let large = u64::from(u32::MAX) + 5;
+        for (value, count) in [(1_000, 1), (50, 255), (51, 256), (3_000_000, 65_535), (1_000, large), (50, 1)] {
+            buckets.add(value, count);
+        }
+        let count_of = |value| {
+            let bucket = buckets.bucket_of(value);
+            let chunk = buckets.chunks.iter().find(|chunk| usize::from(chunk.number) == bucket / CHUNK).unwrap();
+            buckets.count(*chunk, bucket % CHUNK)
+        };
+        assert_eq!([50, 51, 1_000, 3_000_000].map(count_of), [256, 256, large + 1, 65_535]);
+        assert_eq!(buckets.bytes.len(), CHUNK * (2 + 8 + 2), "50 and 51 share a chunk");
+        buckets.add(1_000, u64::MAX);
+        assert_eq!(buckets.at_ranks([256 + 256 + 1, u64::MAX]), [buckets.upper_edge(buckets.bucket_of(1_000)); 2]);
+    }
+
+    #[test]
+    fn a_few_values_take_a_few_bytes() {
+        let mut buckets = Buckets::new(2);
+        for tick in 0..1_000_000 {
+            buckets.add(40_000 + tick % 20_000, 1);
+        }
+        // From 40 to 60 µs lie 103 buckets: their counts have two bytes.
+        let bytes = buckets.bytes.capacity() + size_of::<Chunk>() * buckets.chunks.capacity();
+        assert!((206..412).contains(&bytes), "{bytes}");
+    }
+}
