@@ -13,7 +13,7 @@
 //! delay         [0---------------------][1]       [2]       [3]           the grid moves
 //! ```
 
-use super::rate::Rate;
+use super::rate::{Position, Rate, Step};
 use crate::time::{Instant, Span};
 
 /// What happens to debt after a tick: how many of the releases that came up during it are kept.
@@ -41,25 +41,39 @@ pub enum Overrun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     rate: Rate,
+    step: Step, // of the rate
     origin: Instant,
     shift: i128, // from the index of a tick to its position on the grid from `origin`
 }
 
 impl Grid {
     /// `r(n) = origin + floor(n·den·10⁹/num)`.
-    pub const fn starting_at(origin: Instant, rate: Rate) -> Self {
-        Self { rate, origin, shift: 0 }
+    pub fn starting_at(origin: Instant, rate: Rate) -> Self {
+        Self { rate, step: rate.step(), origin, shift: 0 }
     }
 
     /// The grid through `zero`, with tick 0 at its first release at or after `start`: the same on every machine whose clock
     /// shows the same time.
     pub fn aligned(zero: Instant, start: Instant, rate: Rate) -> Self {
-        Self { rate, origin: zero, shift: 0 }.entered(0, start)
+        Self::starting_at(zero, rate).entered(0, start)
     }
 
     /// The release of tick `n`.
     pub fn release(&self, n: u64) -> Instant {
-        self.origin.plus_nanos(self.rate.offset(clamped(self.shift + i128::from(n))))
+        self.at(n).release(self)
+    }
+
+    /// Where tick `n` is.
+    fn at(&self, n: u64) -> OnGrid {
+        let position = clamped(self.shift + i128::from(n));
+        OnGrid { position, offset: self.rate.position(position) }
+    }
+
+    /// Where the tick after it is. Without a division, but at the limits of the numbers.
+    fn after(&self, at: OnGrid) -> OnGrid {
+        let position = at.position.saturating_add(1);
+        let offset = self.step.after(at.offset).filter(|_| position > at.position);
+        OnGrid { position, offset: offset.unwrap_or_else(|| self.rate.position(position)) }
     }
 
     /// The first tick released at `at` or later.
@@ -74,6 +88,19 @@ impl Grid {
 
     fn position_from(&self, at: Instant) -> i128 {
         self.rate.ticks_before(at.nanos().saturating_sub(self.origin.nanos())).into()
+    }
+}
+
+/// A release of a grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OnGrid {
+    position: u64, // from the grid's origin
+    offset: Position,
+}
+
+impl OnGrid {
+    const fn release(&self, grid: &Grid) -> Instant {
+        grid.origin.plus_nanos(self.offset.nanos)
     }
 }
 
@@ -96,8 +123,10 @@ pub struct Account {
     grid: Grid,
     overrun: Overrun,
     next: u64,
-    release: Instant, // of tick `next`; under `delay` not on the grid
-    end: Instant,     // releases at or after this do not exist
+    release: Instant,   // of tick `next`; under `delay` not on the grid
+    second: OnGrid,     // the tick after it; under `delay` not used
+    following: Instant, // the release of that
+    end: Instant,       // releases at or after this do not exist
     ran: u64,
     skipped: u64,
 }
@@ -105,7 +134,26 @@ pub struct Account {
 impl Account {
     /// An account that starts with tick `first`. Releases at or after `end` do not exist.
     pub fn new(grid: Grid, overrun: Overrun, first: u64, end: Instant) -> Self {
-        Self { grid, overrun, next: first, release: grid.release(first), end, ran: 0, skipped: 0 }
+        let release = grid.release(first);
+        let second = grid.at(first.saturating_add(1));
+        let following = second.release(&grid);
+        Self { grid, overrun, next: first, release, second, following, end, ran: 0, skipped: 0 }
+    }
+
+    /// Moves to tick `next` of the grid.
+    fn move_to(&mut self, next: u64) {
+        self.next = next;
+        self.release = self.grid.release(next);
+        self.second = self.grid.at(next.saturating_add(1));
+        self.following = self.second.release(&self.grid);
+    }
+
+    /// Moves to the next tick of the grid, without a division.
+    fn move_on(&mut self) {
+        self.next = self.next.saturating_add(1);
+        self.release = self.following;
+        self.second = self.grid.after(self.second);
+        self.following = self.second.release(&self.grid);
     }
 
     /// The next tick to run and its release; `None` if no release is left.
@@ -135,7 +183,16 @@ impl Account {
 
     /// One period, rounded up to a whole nanosecond.
     pub fn period(&self) -> Span {
-        self.grid.rate.period()
+        self.grid.step.period()
+    }
+
+    /// From the release of the next tick up to this instant, which is not included, [`admit`](Self::admit) gives up nothing.
+    pub fn admitted_until(&self) -> Instant {
+        match self.overrun {
+            Overrun::Drop | Overrun::KeepWorking | Overrun::CatchUp { .. } => self.following,
+            Overrun::Credit { max_debt } => (self.release + max_debt).plus_nanos(1),
+            Overrun::Delay => Instant::MAX,
+        }
     }
 
     /// Forgives, just before a tick starts, debt that came up while *something else* delayed the worker: another task, an
@@ -143,6 +200,9 @@ impl Account {
     ///
     /// Here `drop` keeps the current slot, as `keep-working` does, because the task did not cause this debt.
     pub fn admit(&mut self, now: Instant) -> u64 {
+        if now < self.admitted_until() {
+            return 0; // The common case costs no division.
+        }
         let kept = match self.overrun {
             Overrun::Drop => self.latest(now, 1),
             _ => self.kept(now),
@@ -155,15 +215,19 @@ impl Account {
     /// A `finished` before `started` (the clock was stepped back) forgives nothing and is harmless.
     pub fn settle(&mut self, started: Instant, finished: Instant) -> Settled {
         self.ran += 1;
-        self.next = self.next.saturating_add(1);
         if self.overrun == Overrun::Delay {
+            self.next = self.next.saturating_add(1);
             self.release = started + self.period();
             return Settled { credit: self.release - finished, skipped: 0 };
         }
-        self.release = self.grid.release(self.next);
+        self.move_on();
         let credit = self.release - finished;
-        // On time: the common case costs no division.
-        let skipped = if credit >= Span::ZERO { 0 } else { self.give_up_to(self.kept(finished)) };
+        // No division if it is on time, or if the policy keeps the release that it is late for.
+        let kept = match self.overrun {
+            Overrun::Drop => finished <= self.release,
+            _ => finished < self.admitted_until(),
+        };
+        let skipped = if kept { 0 } else { self.give_up_to(self.kept(finished)) };
         Settled { credit, skipped }
     }
 
@@ -188,7 +252,7 @@ impl Account {
         let grid = self.grid.entered(self.next, now + (before - period));
         self.end = if endless { self.end } else { grid.release(self.grid.first_from(self.end)) };
         self.grid = grid;
-        self.release = grid.release(self.next);
+        self.move_to(self.next);
     }
 
     /// Ends the task at `now`: gives up every release that has not run and whose slot has passed. Returns their number. A
@@ -240,8 +304,7 @@ impl Account {
         }
         let kept = kept.min(self.grid.first_from(self.end));
         let given_up = kept.saturating_sub(self.next);
-        self.next = kept.max(self.next);
-        self.release = self.grid.release(self.next);
+        self.move_to(kept.max(self.next));
         self.skipped += given_up;
         given_up
     }

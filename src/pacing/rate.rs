@@ -68,8 +68,23 @@ impl Rate {
     ///
     /// Exact while `n·den` is below 1.7·10²⁹ (at one tick per day: for 10¹³ years); saturates beyond.
     pub fn offset(self, n: u64) -> i128 {
-        let nanos = (u128::from(n) * u128::from(self.den)).saturating_mul(NANOS) / u128::from(self.num);
-        i128::try_from(nanos).unwrap_or(i128::MAX)
+        self.position(n).nanos
+    }
+
+    /// The [`offset`](Self::offset) of tick `n`, with what the next one follows from.
+    pub(super) fn position(self, n: u64) -> Position {
+        let product = (u128::from(n) * u128::from(self.den)).checked_mul(NANOS);
+        let num = u128::from(self.num);
+        let wide = product.unwrap_or(u128::MAX);
+        let rest = product.and_then(|product| u64::try_from(product % num).ok());
+        Position { nanos: i128::try_from(wide / num).unwrap_or(i128::MAX), rest }
+    }
+
+    /// From one tick to the next.
+    pub(super) fn step(self) -> Step {
+        let (scale, num) = (u128::from(self.den) * NANOS, u128::from(self.num));
+        let narrow = |nanos: u128| u64::try_from(nanos).unwrap_or(u64::MAX);
+        Step { whole: narrow(scale / num), rest: narrow(scale % num), num: self.num }
     }
 
     /// How many ticks have an [`offset`](Self::offset) below `nanos`; also the first index at or after it.
@@ -84,6 +99,40 @@ impl Rate {
             None => (nanos / scale).saturating_mul(u128::from(self.num)),
         };
         u64::try_from(count).unwrap_or(u64::MAX)
+    }
+}
+
+/// The offset of a tick, and exactly how much was rounded off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    /// `floor(n·den·10⁹/num)`.
+    pub(super) nanos: i128,
+    rest: Option<u64>, // of that division, in 0..num; `None`: the offset is saturated
+}
+
+/// One period, exactly: `whole + rest/num` nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    whole: u64, // at most 24 hours
+    rest: u64,  // in 0..num
+    num: u64,
+}
+
+impl Step {
+    /// The position of the tick after `position`, without a division. What the division of tick `n` left over is carried
+    /// along, so the result is that of dividing anew: nothing is rounded twice, and no error accumulates.
+    ///
+    /// `None` where positions saturate.
+    pub(super) fn after(self, position: Position) -> Option<Position> {
+        let rest = position.rest? + self.rest; // below 2·10¹⁵
+        let carry = u64::from(rest >= self.num);
+        let nanos = position.nanos.checked_add(i128::from(self.whole + carry))?;
+        Some(Position { nanos, rest: Some(rest - carry * self.num) })
+    }
+
+    /// One period, rounded up to a whole nanosecond.
+    pub(super) fn period(self) -> Span {
+        Span::from_wide(i128::from(self.whole + u64::from(self.rest > 0)))
     }
 }
 
@@ -116,6 +165,31 @@ mod tests {
             }
             assert_eq!(rate.ticks_before(-5), 0);
         }
+    }
+
+    #[test]
+    fn a_step_ends_where_the_division_does() {
+        for (num, den) in [
+            (1_000, 1),
+            (30_000, 1_001),
+            (44_100, 1),
+            (1, 5),
+            (1_000_000, 1),
+            (7, 3),
+            (999_999_999_999_989, 1_000_000_007),
+        ] {
+            let rate = Rate::new(num, den).unwrap();
+            assert_eq!(rate.step().period(), rate.period());
+            for first in [0, 1, 999, 1 << 40, 1 << 62] {
+                let mut position = rate.position(first);
+                for n in first..first + 3_000 {
+                    assert_eq!(position, rate.position(n), "{rate} {n}");
+                    position = rate.step().after(position).unwrap();
+                }
+            }
+        }
+        let slow = Rate::new(999_999_937, 86_000_000_000_000).unwrap();
+        assert_eq!(slow.step().after(slow.position(u64::MAX)), None, "saturated");
     }
 
     #[test]
