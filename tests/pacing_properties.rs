@@ -1,5 +1,6 @@
 //! Invariants of every set of tasks: the real loop on the virtual clock, with random rates, phases, policies, deadlines,
-//! runs, oversleeps and stalls, and with a clock that is stepped back.
+//! runs, oversleeps, spins that end late, stalls, and with a clock that is stepped back. Also: a tick that was decided before
+//! the wait for it is the one that is decided after it.
 //!
 //! This file computes every expectation from the records alone: releases from the index in wide integers, and the releases
 //! that a policy keeps by checking one after the other. proptest prints the smallest worker that fails.
@@ -9,10 +10,11 @@ mod virtual_worker;
 use hertzd::channels::TickRecord;
 use hertzd::internals::Report;
 use hertzd::internals::SimClock;
-use hertzd::pacing::{GivenUp, Overrun, Rate, Tail};
+use hertzd::pacing::{Account, GivenUp, Grid, Next, Overrun, Rate, Schedule, Tail};
 use hertzd::task::{Task, Tick, TickError};
-use hertzd::time::{Instant, Span};
+use hertzd::time::{Clock, Instant, Span, Wake};
 use proptest::prelude::*;
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 use virtual_worker::{Spec, run, spans};
 
@@ -79,6 +81,7 @@ impl Plan {
 struct Case {
     tasks: Vec<Plan>,
     oversleeps: Vec<i64>,
+    overspins: Vec<i64>,
     tail: Tail,
     epoch: i64,
     length: i64,
@@ -105,7 +108,8 @@ impl Case {
             task: Box::new(Winding { clock: clock.clone(), runs: spans(&plan.runs), ticks: Arc::clone(ticks) }),
         };
         let specs = self.tasks.iter().zip(&ticks).map(spec).collect();
-        let (report, records) = run(clock.clone(), epoch, specs, self.tail, Span::from_nanos(length));
+        let spinning = Overspinning { clock: clock.clone(), late: spans(&self.overspins), spins: Cell::new(0) };
+        let (report, records) = run(spinning, epoch, specs, self.tail, Span::from_nanos(length));
         let ticks = ticks.iter().map(|ticks| std::mem::take(&mut *ticks.lock().unwrap())).collect();
         Outcome { report, records, ticks }
     }
@@ -113,6 +117,29 @@ impl Case {
     /// From the epoch.
     fn since_epoch(&self, at: Instant) -> i128 {
         at.nanos() - i128::from(self.epoch)
+    }
+}
+
+/// A clock on which each spin ends late by the next of `late`, repeated in a cycle.
+struct Overspinning {
+    clock: SimClock,
+    late: Vec<Span>,
+    spins: Cell<usize>,
+}
+
+impl Clock for Overspinning {
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn sleep_until(&self, at: Instant) -> Wake {
+        self.clock.sleep_until(at)
+    }
+
+    fn spin_until(&self, at: Instant) -> Instant {
+        let spin = self.spins.replace(self.spins.get() + 1);
+        let late = self.late.get(spin % self.late.len().max(1)).copied().unwrap_or_default();
+        self.clock.spin_until(at + late)
     }
 }
 
@@ -235,9 +262,17 @@ fn tail() -> impl Strategy<Value = Tail> {
 fn case(runs: BoxedStrategy<Vec<i64>>) -> impl Strategy<Value = Case> {
     let tasks = prop::collection::vec(plan(runs), 1..=8);
     let oversleeps = prop_oneof![1 => Just(Vec::new()), 6 => script()];
+    let overspins = prop_oneof![2 => Just(Vec::new()), 1 => script()];
     let length = prop_oneof![3 => 0..SECOND / 5, 2 => 0..3 * SECOND];
-    (tasks, oversleeps, tail(), -SECOND..100 * SECOND, length)
-        .prop_map(|(tasks, oversleeps, tail, epoch, length)| Case { tasks, oversleeps, tail, epoch, length })
+    let case = |(tasks, (oversleeps, overspins), tail, epoch, length)| Case {
+        tasks,
+        oversleeps,
+        overspins,
+        tail,
+        epoch,
+        length,
+    };
+    (tasks, (oversleeps, overspins), tail(), -SECOND..100 * SECOND, length).prop_map(case)
 }
 
 /// Counts, indices and releases; none of it needs a clock that only goes forward.
@@ -417,6 +452,79 @@ fn the_worker_never_idles_while_a_tick_is_due(case: &Case, outcome: &Outcome) ->
     Ok(())
 }
 
+/// What happens while a worker waits for a release, and to the tick that follows.
+#[derive(Clone, Debug)]
+struct Turn {
+    late: i64,         // how late the wait ends; below zero: it is interrupted
+    run: i64,          // of the tick
+    ends: bool,        // the tick disables its task
+    step: Option<i64>, // of the clock, after the wait
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    let late = prop_oneof![4 => Just(0), 4 => 0..2_000_i64, 2 => taken(), 1 => -5_000_000..0_i64];
+    let step = prop_oneof![30 => Just(None), 1 => (-SECOND..SECOND).prop_map(Some)];
+    let ends = prop_oneof![200 => Just(false), 1 => Just(true)];
+    (late, taken(), ends, step).prop_map(|(late, run, ends, step)| Turn { late, run, ends, step })
+}
+
+/// Runs a schedule that decides before each wait beside one that decides after it.
+fn deciding_ahead_changes_nothing(tasks: &[Plan], turns: &[Turn], end: i64) -> Result<u32, TestCaseError> {
+    let end = Instant::from_nanos(end.into());
+    let account = |plan: &Plan| {
+        let grid = Grid::starting_at(Instant::from_nanos(plan.phase.into()), plan.rate());
+        (Account::new(grid, plan.overrun, 0, end), Span::from_nanos(plan.deadline))
+    };
+    let mut after = Schedule::new(tasks.iter().map(account));
+    let mut ahead = after.clone();
+    let (mut now, mut held) = (Instant::ZERO, 0);
+    for turn in turns {
+        let decided = after.next(now);
+        prop_assert_eq!(ahead.next(now), decided);
+        let due = match decided {
+            Next::Finished => break,
+            Next::Run(due) => due,
+            Next::Rest(release) => {
+                let prepared = ahead.prepare(release);
+                now = now.max(release + Span::from_nanos(turn.late));
+                match prepared {
+                    Some(prepared) if release <= now && now < prepared.until && turn.step.is_none() => {
+                        prop_assert_eq!(after.next(now), Next::Run(prepared.due));
+                        held += 1;
+                        prepared.due
+                    }
+                    prepared => {
+                        prepared.into_iter().for_each(|prepared| ahead.hand_back(prepared.due.task));
+                        if let Some(step) = turn.step {
+                            let by = Span::from_nanos(step);
+                            now = now + by;
+                            [&mut after, &mut ahead].map(|schedule| schedule.step(by, now));
+                        }
+                        continue;
+                    }
+                }
+            }
+        };
+        let (started, finished) = (now, now + Span::from_nanos(turn.run));
+        let settled = [&mut after, &mut ahead].map(|schedule| match turn.ends {
+            true => schedule.disable(due.task, started, finished),
+            false => schedule.settle(due.task, started, finished),
+        });
+        prop_assert_eq!(settled[0], settled[1]);
+        now = finished;
+    }
+    let given_up = [&mut after, &mut ahead].map(|schedule| {
+        let mut given_up = Vec::new();
+        schedule.close(now, |one| given_up.push(one));
+        given_up
+    });
+    prop_assert_eq!(&given_up[0], &given_up[1]);
+    for (after, ahead) in after.accounts().zip(ahead.accounts()) {
+        prop_assert_eq!((after.ran(), after.skipped(), after.next()), (ahead.ran(), ahead.skipped(), ahead.next()));
+    }
+    Ok(held)
+}
+
 fn facts(outcome: &Outcome) -> impl Iterator<Item = (u32, u64, Instant, Instant, Instant)> {
     outcome.records.iter().map(|record| (record.task, record.n, record.release, record.started(), record.finished()))
 }
@@ -467,6 +575,16 @@ proptest! {
         }
     }
 
+    /// The tick that was made ready before the wait is the one that is decided at its end; where it is not, it is handed back.
+    #[test]
+    fn a_prepared_tick_is_the_one_that_is_due(
+        tasks in prop::collection::vec(plan(script()), 1..=8),
+        turns in prop::collection::vec(turn(), 1..200),
+        end in prop_oneof![1 => 0..SECOND, 3 => Just(i64::MAX)],
+    ) {
+        deciding_ahead_changes_nothing(&tasks, &turns, end)?;
+    }
+
     /// A single task with frequent long stalls: the hardest case for a policy.
     #[test]
     fn stalls_of_thousands_of_periods(
@@ -482,6 +600,7 @@ proptest! {
         let deadline = period;
         let case = Case {
             oversleeps: oversleeps.collect(),
+            overspins: Vec::new(),
             tasks: vec![Plan { num, den, phase: 0, overrun, deadline, runs }],
             tail: Tail::Off,
             epoch: 0,
@@ -493,4 +612,13 @@ proptest! {
         releases_are_given_up_only_when_required(&case, &outcome)?;
         the_worker_never_idles_while_a_tick_is_due(&case, &outcome)?;
     }
+}
+
+#[test]
+fn a_prepared_tick_is_usually_run() {
+    let plan = |num, overrun| Plan { num, den: 1, phase: 0, overrun, deadline: 1_000_000, runs: Vec::new() };
+    let tasks = [plan(1_000, Overrun::Drop), plan(100, Overrun::KeepWorking), plan(70, Overrun::Delay)];
+    let turns = vec![Turn { late: 500, run: 20_000, ends: false, step: None }; 2_000];
+    let held = deciding_ahead_changes_nothing(&tasks, &turns, i64::MAX).unwrap();
+    assert!(held > 1_000, "{held}");
 }

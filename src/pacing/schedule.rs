@@ -4,9 +4,8 @@
 //! interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates after construction.
 
 use super::credit::{Account, Settled};
+use super::queue::Queue;
 use crate::time::{Instant, Span};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// A tick to run now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +39,15 @@ pub enum Next {
     Finished,
 }
 
+/// A tick that will be due; see [`Schedule::prepare`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// What [`Schedule::next`] would return.
+    pub due: Due,
+    /// From `due.release` up to this instant, which is not included.
+    pub until: Instant,
+}
+
 /// Given-up releases that no tick can report; see [`Schedule::close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenUp {
@@ -69,14 +77,12 @@ struct Entry {
     disabled: bool,
 }
 
-type Heap = BinaryHeap<Reverse<(Instant, usize)>>;
-
 /// The tasks of one worker.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Schedule {
     entries: Vec<Entry>,
-    waiting: Heap,               // by release
-    ready: Heap,                 // by absolute deadline
+    waiting: Queue,              // by release
+    ready: Queue,                // by absolute deadline
     idle_until: Option<Instant>, // the last end of a disabled task
 }
 
@@ -95,8 +101,8 @@ impl Schedule {
     pub fn with_room_for(tasks: usize) -> Self {
         Self {
             entries: Vec::with_capacity(tasks),
-            waiting: Heap::with_capacity(tasks),
-            ready: Heap::with_capacity(tasks),
+            waiting: Queue::with_room_for(tasks),
+            ready: Queue::with_room_for(tasks),
             idle_until: None,
         }
     }
@@ -124,7 +130,7 @@ impl Schedule {
         let Entry { account, disabled, .. } = &self.entries[task];
         match account.next() {
             Some(_) if *disabled => self.idle_until = self.idle_until.max(Some(account.end())),
-            Some((_, release)) => self.waiting.push(Reverse((release, task))),
+            Some((_, release)) => self.waiting.push((release, task)),
             None => {}
         }
     }
@@ -152,22 +158,23 @@ impl Schedule {
 
     /// The next release that has not come up; `None` if no release is left or a tick is due already.
     pub fn next_release(&self) -> Option<Instant> {
-        self.waiting.peek().filter(|_| self.ready.is_empty()).map(|&Reverse((release, _))| release)
+        self.waiting.first().filter(|_| self.ready.is_empty()).map(|(release, _)| release)
     }
 
     /// What to do at `now`.
     ///
-    /// A tick is returned once: run it and call [`settle`](Self::settle) or [`disable`](Self::disable). A call that is early,
+    /// A tick is returned once: run it and call [`settle`](Self::settle) or [`disable`](Self::disable), or call
+    /// [`hand_back`](Self::hand_back). A call that is early,
     /// repeated, or has a `now` that went back returns how long to rest, and changes nothing.
     pub fn next(&mut self, now: Instant) -> Next {
-        while let Some(&Reverse((release, task))) = self.waiting.peek() {
+        while let Some((release, task)) = self.waiting.first() {
             if release > now {
                 break;
             }
             self.waiting.pop();
-            self.ready.push(Reverse((release + self.entries[task].deadline, task)));
+            self.ready.push((release + self.entries[task].deadline, task));
         }
-        while let Some(Reverse((_, task))) = self.ready.pop() {
+        while let Some((_, task)) = self.ready.pop() {
             let entry = &mut self.entries[task];
             let missed = entry.account.admit(now);
             entry.missed += missed;
@@ -176,25 +183,43 @@ impl Schedule {
             };
             if missed > 0 {
                 // It has moved to a later release: another task may now have the earlier deadline.
-                self.ready.push(Reverse((release + entry.deadline, task)));
+                self.ready.push((release + entry.deadline, task));
                 continue;
             }
             if release > now {
                 // The clock went back between two calls.
-                self.waiting.push(Reverse((release, task)));
+                self.waiting.push((release, task));
                 continue;
             }
             let skipped = entry.skipped + entry.missed;
             let Entry { missed, stepped, jumped, credit, .. } = *entry;
             return Next::Run(Due { task, n, release, skipped, missed, stepped, jumped, credit });
         }
-        match self.waiting.peek() {
-            Some(&Reverse((release, _))) => Next::Rest(release),
+        match self.waiting.first() {
+            Some((release, _)) => Next::Rest(release),
             // The releases of a disabled task still come up, and are skipped.
             None => match self.idle_until {
                 Some(until) if now < until => Next::Rest(until),
                 _ => Next::Finished,
             },
+        }
+    }
+
+    /// Decides ahead of time what is due at `release`, the instant up to which [`next`](Self::next) said to rest: the
+    /// tick that a call at any instant from then up to [`Prepared::until`] would return. Like such a call it returns the tick once.
+    /// `None`: no tick is due then.
+    pub fn prepare(&mut self, release: Instant) -> Option<Prepared> {
+        let Next::Run(due) = self.next(release) else { return None };
+        // Another task that is released while this one waits may have an earlier deadline.
+        let admitted = self.entries[due.task].account.admitted_until();
+        let until = self.waiting.first().map_or(admitted, |(release, _)| release.min(admitted));
+        Some(Prepared { due, until })
+    }
+
+    /// Takes a tick of `task` back that was returned and has not begun. The next call decides as if it had not been returned.
+    pub fn hand_back(&mut self, task: usize) {
+        if let Some((_, release)) = self.entries[task].account.next() {
+            self.waiting.push((release, task));
         }
     }
 
@@ -206,7 +231,7 @@ impl Schedule {
         entry.skipped = settled.skipped;
         (entry.missed, entry.stepped, entry.jumped) = (0, Span::ZERO, Span::ZERO);
         if let Some((_, release)) = entry.account.next() {
-            self.waiting.push(Reverse((release, task)));
+            self.waiting.push((release, task));
         }
         settled
     }

@@ -3,11 +3,10 @@
 #![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
 use hertzd::channels::{TickRecord, TickSink};
-use hertzd::internals::SimClock;
 use hertzd::internals::{Control, Report, Runner, Slot, TaskSet};
 use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
 use hertzd::task::Task;
-use hertzd::time::{Instant, Span};
+use hertzd::time::{Clock, Instant, Span};
 use std::sync::Arc;
 
 /// SplitMix64: the same sequence for the same seed on every machine, so that a failing seed can be reported.
@@ -55,7 +54,7 @@ pub(crate) struct Spec {
 
 /// Runs `specs` on `clock`, whose current instant is the epoch: every release before `epoch + length`.
 pub(crate) fn run(
-    clock: SimClock,
+    clock: impl Clock,
     epoch: Instant,
     specs: Vec<Spec>,
     tail: Tail,

@@ -1,0 +1,95 @@
+//! Tasks in the order of an instant: a priority queue that costs next to nothing where instants mostly come in order.
+//!
+//! Tasks of one rate overtake each other only after a delay. So each entry that is not before the last one of a plain
+//! sequence is appended to that, and only the others go into a heap: one step is constant in the best case and log(tasks) in the
+//! worst. Time is a value; nothing blocks, and nothing allocates after construction.
+
+use crate::time::Instant;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// An instant, and the position of a task: of equal instants, the task that was declared first.
+pub(super) type Entry = (Instant, usize);
+
+/// Entries, the least first.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    sequence: VecDeque<Entry>, // ascending
+    others: BinaryHeap<Reverse<Entry>>,
+}
+
+impl Queue {
+    /// With room for `entries` entries, whatever their order.
+    pub(super) fn with_room_for(entries: usize) -> Self {
+        Self { sequence: VecDeque::with_capacity(entries), others: BinaryHeap::with_capacity(entries) }
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) {
+        if self.sequence.back().is_none_or(|last| *last <= entry) {
+            self.sequence.push_back(entry);
+        } else {
+            self.others.push(Reverse(entry));
+        }
+    }
+
+    /// The least entry.
+    pub(super) fn first(&self) -> Option<Entry> {
+        match (self.sequence.front(), self.others.peek()) {
+            (Some(&first), Some(&Reverse(other))) => Some(first.min(other)),
+            (first, other) => first.copied().or(other.map(|&Reverse(other)| other)),
+        }
+    }
+
+    /// Takes the least entry out.
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        match (self.sequence.front(), self.others.peek()) {
+            (Some(first), Some(Reverse(other))) if other < first => self.pop_other(),
+            (None, _) => self.pop_other(),
+            _ => self.sequence.pop_front(),
+        }
+    }
+
+    fn pop_other(&mut self) -> Option<Entry> {
+        self.others.pop().map(|Reverse(other)| other)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sequence.is_empty() && self.others.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.sequence.clear();
+        self.others.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_sorted_list(steps in prop::collection::vec(prop::option::of((0..40_i128, 0..9_usize)), 0..200)) {
+            let mut queue = Queue::with_room_for(200);
+            let room = (queue.sequence.capacity(), queue.others.capacity());
+            let mut sorted = Vec::new();
+            for step in steps {
+                match step {
+                    Some((nanos, task)) => {
+                        queue.push((Instant::from_nanos(nanos), task));
+                        sorted.push((Instant::from_nanos(nanos), task));
+                        sorted.sort_unstable();
+                    }
+                    None => {
+                        let least = (!sorted.is_empty()).then(|| sorted.remove(0));
+                        prop_assert_eq!(queue.pop(), least);
+                    }
+                }
+                prop_assert_eq!(queue.first(), sorted.first().copied());
+                prop_assert_eq!(queue.is_empty(), sorted.is_empty());
+            }
+            prop_assert_eq!((queue.sequence.capacity(), queue.others.capacity()), room, "it has not grown");
+        }
+    }
+}
