@@ -9,6 +9,7 @@ mod evidence;
 mod format;
 mod live;
 mod mailbox;
+mod parts;
 mod row;
 mod tick;
 

@@ -1,0 +1,111 @@
+//! A tick's record on its way: a part that every tick has, and before it parts that few have.
+//!
+//! A part and its place in the channel together are one line of the processor's caches, so that a usual tick writes one line in
+//! place of four. No clock is read; nothing waits or allocates.
+
+use super::{Evidence, Outcome, TickRecord};
+use crate::time::{Instant, Span};
+
+/// What one place of the channel holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    /// The end of a record: its times, the number of its task, and flags.
+    Tick(Times, u32, u8),
+    /// Of the record that ends next.
+    GivenUp(GivenUp),
+    /// Of the record that ends next.
+    Outcome(Outcome),
+    /// Of the record that ends next.
+    Evidence(Evidence),
+}
+
+const _: () = assert!(size_of::<Part>() <= 56, "with the place's own eight bytes it fills one line");
+
+/// The times that every record has. Nanoseconds in 64 bits hold any reading of a real clock for the next 292 years.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    release: i64,
+    n: u64,
+    woke: Span,
+    oversleep: i64, // NONE: there was no sleep
+    lateness: Span,
+    response: Span,
+}
+
+const NONE: i64 = i64::MIN;
+
+const OVERRUN: u8 = 1;
+const OVER_BUDGET: u8 = 2;
+const OVER_LIMIT: u8 = 4;
+
+/// Releases given up, and steps of the clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct GivenUp {
+    missed: u64,
+    dropped: u64,
+    stepped: Span,
+    jumped: Span,
+}
+
+/// The parts that few records have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rare {
+    given_up: GivenUp,
+    outcome: Option<Outcome>, // `None`: done
+    evidence: Option<Evidence>,
+}
+
+/// Takes a record apart.
+pub(super) fn apart(record: &TickRecord) -> (Rare, Part) {
+    let TickRecord { release, n, woke, oversleep, lateness, response, missed, stepped, jumped, dropped, .. } = *record;
+    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+    let release = (release - Instant::ZERO).nanos();
+    let times = Times { release, n, woke, oversleep: oversleep.map_or(NONE, Span::nanos), lateness, response };
+    let flags =
+        flag(record.overrun, OVERRUN) | flag(record.over_budget, OVER_BUDGET) | flag(record.over_limit, OVER_LIMIT);
+    let outcome = (record.outcome != Outcome::Done).then_some(record.outcome);
+    let given_up = GivenUp { missed, dropped, stepped, jumped };
+    (Rare { given_up, outcome, evidence: record.evidence }, Part::Tick(times, record.task, flags))
+}
+
+impl Rare {
+    /// Those that there are.
+    pub(super) fn parts(self) -> impl Iterator<Item = Part> {
+        let given_up = (self.given_up != GivenUp::default()).then_some(Part::GivenUp(self.given_up));
+        let others = [given_up, self.outcome.map(Part::Outcome), self.evidence.map(Part::Evidence)];
+        others.into_iter().flatten()
+    }
+
+    /// Takes in a part. The whole record, if this is the end of one.
+    pub(super) fn with(self, part: Part) -> Result<TickRecord, Self> {
+        match part {
+            Part::GivenUp(given_up) => Err(Self { given_up, ..self }),
+            Part::Outcome(outcome) => Err(Self { outcome: Some(outcome), ..self }),
+            Part::Evidence(evidence) => Err(Self { evidence: Some(evidence), ..self }),
+            Part::Tick(times, task, flags) => Ok(self.ended(times, task, flags)),
+        }
+    }
+
+    fn ended(self, times: Times, task: u32, flags: u8) -> TickRecord {
+        let GivenUp { missed, dropped, stepped, jumped } = self.given_up;
+        let Times { release, n, woke, oversleep, lateness, response } = times;
+        TickRecord {
+            release: Instant::from_nanos(release.into()),
+            n,
+            woke,
+            oversleep: (oversleep != NONE).then_some(Span::from_nanos(oversleep)),
+            lateness,
+            response,
+            missed,
+            stepped,
+            jumped,
+            dropped,
+            task,
+            overrun: flags & OVERRUN != 0,
+            over_budget: flags & OVER_BUDGET != 0,
+            over_limit: flags & OVER_LIMIT != 0,
+            outcome: self.outcome.unwrap_or(Outcome::Done),
+            evidence: self.evidence,
+        }
+    }
+}
