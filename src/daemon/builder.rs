@@ -301,8 +301,8 @@ impl BuilderLoop {
         let begin = config.workers.iter().enumerate().filter(|(_, worker)| begins(worker));
         let mut spawned = Vec::new();
         for (index, worker) in begin {
-            let hertz = plan::of_worker(&config.tasks, index).map(|task| config.tasks[task].rate.hertz()).sum();
-            spawned.push((worker, spawn(worker, hertz, self.done.clone())?));
+            let room = plan::records(plan::of_worker(&config.tasks, index).map(|task| &config.tasks[task]), worker);
+            spawned.push((worker, spawn(worker, room, self.done.clone())?));
         }
         // Every thread exists, and so does its stack: what is locked now is all there is.
         match self.locked {
@@ -341,8 +341,8 @@ impl BuilderLoop {
 }
 
 /// Makes a worker's thread, which then waits; and what it sends.
-fn spawn(worker: &WorkerConfig, hertz: f64, done: Sender<()>) -> Result<(Worker, Feed), Failure> {
-    let (sender, ticks) = channels::ticks(plan::room(hertz, 0.5, 4_096));
+fn spawn(worker: &WorkerConfig, room: usize, done: Sender<()>) -> Result<(Worker, Feed), Failure> {
+    let (sender, ticks) = channels::ticks(room);
     let assignment = Assignment {
         name: worker.name.clone(),
         cpus: worker.cpus.clone(),

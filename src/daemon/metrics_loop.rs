@@ -19,8 +19,11 @@ use crossbeam_channel::{Receiver, Sender};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The pause between two polls.
-const REST: Span = Span::from_millis(10);
+/// The longest pause between two polls, and the shortest.
+const RESTS: [Span; 2] = [Span::from_millis(20), Span::from_millis(1)];
+
+/// The part of a channel that may be filled in a pause: delays of the thread itself need the rest.
+const FILLED: f64 = 0.25;
 
 /// The most records that are taken from one worker at a time: half of what the judge of causes remembers.
 const AT_A_TIME: usize = 1 << 11;
@@ -108,6 +111,8 @@ pub(super) struct MetricsLoop {
     recorder: TickFeed,
     commands: Receiver<Command>,
     later: Vec<Command>, // to be done once the records are taken
+    rest: Span,          // the pause between two polls
+    slept: Span,         // the latest of them
     published: Arc<Mutex<Totals>>,
 }
 
@@ -161,6 +166,8 @@ impl MetricsLoop {
             recorder,
             commands,
             later: Vec::new(),
+            rest: RESTS[0],
+            slept: Span::ZERO,
             published,
         }
     }
@@ -181,7 +188,8 @@ impl MetricsLoop {
             }
             journal::flush();
             self.witnesses.pause(self.metrics.threads(), now);
-            pause(REST);
+            self.slept = self.rest;
+            pause(self.slept);
         }
     }
 
@@ -203,6 +211,7 @@ impl MetricsLoop {
                         self.tasks.push((id, clock));
                         self.metrics.add_task(id, facts);
                     }
+                    self.rest = self.longest_rest();
                 }
                 command => self.later.push(command),
             }
@@ -210,6 +219,25 @@ impl MetricsLoop {
         if disconnected {
             self.later.push(Command::Finish);
         }
+    }
+
+    /// By the amount that can come: the pause in which no channel is filled by more than a part.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "far from the limits, and clamped"
+    )]
+    fn longest_rest(&self) -> Span {
+        let mut hertz = BTreeMap::<usize, f64>::new();
+        for facts in self.tasks.iter().filter_map(|(id, _)| self.metrics.facts(*id)) {
+            *hertz.entry(facts.worker).or_default() += facts.rate.hertz();
+        }
+        let rest = |(number, hertz): (&usize, &f64)| {
+            let room = self.workers.get(number)?.feed.ticks.room();
+            Some(Span::from_nanos((FILLED * room as f64 / hertz * 1e9) as i64))
+        };
+        let [longest, shortest] = RESTS;
+        hertz.iter().filter_map(rest).fold(longest, Span::min).max(shortest)
     }
 
     /// Executes a command once the records are taken. False: this was the last one.
@@ -224,6 +252,7 @@ impl MetricsLoop {
                     self.panics.remove(&id);
                     self.tasks.retain(|(task, _)| *task != id);
                 }
+                self.rest = self.longest_rest();
             }
             Command::RemoveWorkers(numbers) => {
                 for number in numbers {
@@ -257,7 +286,7 @@ impl MetricsLoop {
 
     fn drain(&mut self, now: Instant) {
         self.metrics.drains_at(now);
-        self.witnesses.begin(self.metrics.threads(), now, REST);
+        self.witnesses.begin(self.metrics.threads(), now, self.slept);
         // What waits by now, and no more: workers that send faster than this would keep the thread from all else.
         let waiting = self.workers.values().map(|worker| worker.feed.ticks.waiting()).max().unwrap_or(0);
         self.metrics.threads().hurry(waiting >= AT_A_TIME);

@@ -3,13 +3,16 @@
 //! Pure. Shared by `run` and `simulate`, so that both count the same releases.
 
 use crate::channels::LiveCounts;
-use crate::config::{ClockKind, TaskConfig};
+use crate::config::{ClockKind, TakeEvidence, TaskConfig, WorkerConfig};
 use crate::metrics::TaskFacts;
 use crate::pacing::{Account, Grid, Overrun, Schedule};
 use crate::sys::clock::KernelClock;
 use crate::time::{Instant, Span};
 use crate::worker::Pace;
 use std::sync::Arc;
+
+/// With tasks that join at a reload, a worker may tick faster than when its channel was made.
+const FEWEST_RECORDS: usize = 1_024;
 
 /// Where ticks begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,9 +95,18 @@ pub(super) fn facts(task: &TaskConfig, worker: usize, live: Arc<LiveCounts>) -> 
     }
 }
 
+/// The capacity of a worker's channel of records: half a second of ticks, and twice what can be due at one instant. With few
+/// ticks it stays small, so that it stays in the processor's caches.
+pub(super) fn records<'a>(tasks: impl Iterator<Item = &'a TaskConfig>, worker: &WorkerConfig) -> usize {
+    let (count, hertz) = tasks.fold((0, 0.0), |(count, hertz), task| (count + 1, hertz + task.rate.hertz()));
+    // Evidence takes the room of another record.
+    let each = if worker.evidence == TakeEvidence::Tick { 2 } else { 1 };
+    each * room(hertz, 0.5, (2 * count).max(FEWEST_RECORDS))
+}
+
 /// The capacity of a ring that takes `hertz` items a second and is emptied many times a second: those of `seconds`, within
 /// limits.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
 pub(super) fn room(hertz: f64, seconds: f64, least: usize) -> usize {
-    ((hertz * seconds) as usize).clamp(least, 1 << 18)
+    ((hertz * seconds) as usize).max(least).min(1 << 18)
 }
