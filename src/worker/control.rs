@@ -8,16 +8,30 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 /// The hot thread is the only writer of what it shows, so each update is a plain store. Main is, until the thread has begun.
 #[derive(Debug, Default)]
 pub struct Control {
+    asked: Asked,
+    shown: Shown,
+}
+
+/// What main asks for: read before each tick and seldom written, so its cache line stays with the processor of the worker.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Asked {
     stop: AtomicBool,
-    failed: AtomicU64, // number of the task plus one; 0: none
     exchange: AtomicBool,
+    offset: AtomicI64,  // from the monotonic clock to the one that releases lie on: nanoseconds
+    adopted: AtomicI64, // the offset that the worker uses
+    failed: AtomicU64,  // number of the task plus one; 0: none
+}
+
+/// What the worker shows: written several times a tick.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Shown {
     ticks: AtomicU64,
     running: AtomicU64, // number of the running task plus one; 0: none
     tick: AtomicU64,
-    since: AtomicU64,   // of the running tick: nanoseconds of the monotonic clock
-    until: AtomicU64,   // while it rests: the release it waits for, likewise
-    offset: AtomicI64,  // from the monotonic clock to the one that releases lie on: nanoseconds
-    adopted: AtomicI64, // the offset that the worker uses
+    since: AtomicU64, // of the running tick: nanoseconds of the monotonic clock
+    until: AtomicU64, // while it rests: the release it waits for, likewise
     wakes: AtomicU64,
     spun: AtomicU64, // nanoseconds
 }
@@ -53,94 +67,99 @@ pub enum Activity {
 impl Control {
     /// Asks the worker to end before its next tick. A worker that sleeps must be interrupted as well.
     pub fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
+        self.asked.stop.store(true, Ordering::Release);
     }
 
     /// The number of the task that ended the run, as its configuration asks.
     pub fn failed(&self) -> Option<u32> {
-        u32::try_from(self.failed.load(Ordering::Acquire).checked_sub(1)?).ok()
+        u32::try_from(self.asked.failed.load(Ordering::Acquire).checked_sub(1)?).ok()
     }
 
     /// What the worker is doing. The parts are read one after the other: a tick that ends meanwhile may show with the index
     /// of the next one, a tick that lasts shows exactly.
     pub fn doing(&self) -> Doing {
         let instant = |nanos: &AtomicU64| Instant::from_nanos(nanos.load(Ordering::Relaxed).into());
-        let running = self.running.load(Ordering::Acquire);
+        let running = self.shown.running.load(Ordering::Acquire);
         let now = match u32::try_from(running.wrapping_sub(1)) {
             Ok(task) if running > 0 => {
-                Activity::Runs { task, n: self.tick.load(Ordering::Relaxed), since: instant(&self.since) }
+                Activity::Runs { task, n: self.shown.tick.load(Ordering::Relaxed), since: instant(&self.shown.since) }
             }
-            _ => Activity::Rests { until: instant(&self.until) },
+            _ => Activity::Rests { until: instant(&self.shown.until) },
         };
-        Doing { ticks: self.ticks.load(Ordering::Relaxed), now }
+        Doing { ticks: self.shown.ticks.load(Ordering::Relaxed), now }
     }
 
     /// Sleeps made so far, and time spent in spin tails.
     pub fn rested(&self) -> (u64, Span) {
-        (self.wakes.load(Ordering::Relaxed), Span::from_wide(self.spun.load(Ordering::Relaxed).into()))
+        (self.shown.wakes.load(Ordering::Relaxed), Span::from_wide(self.shown.spun.load(Ordering::Relaxed).into()))
     }
 
     /// Hands over the offset from the monotonic clock to the one that releases lie on. The worker takes it before it begins,
     /// and between two ticks; one that sleeps must be interrupted as well.
     pub fn set_offset(&self, offset: Span) {
-        self.offset.store(offset.nanos(), Ordering::Relaxed);
+        self.asked.offset.store(offset.nanos(), Ordering::Relaxed);
     }
 
     /// Whether the worker uses the offset that was handed over last.
     pub(super) fn has_adopted(&self) -> bool {
-        self.adopted.load(Ordering::Relaxed) == self.offset.load(Ordering::Relaxed)
+        self.asked.adopted.load(Ordering::Relaxed) == self.asked.offset.load(Ordering::Relaxed)
     }
 
     pub(super) fn offset(&self) -> Span {
-        Span::from_nanos(self.offset.load(Ordering::Relaxed))
+        Span::from_nanos(self.asked.offset.load(Ordering::Relaxed))
     }
 
     pub(super) fn adopted(&self, offset: Span) {
-        self.adopted.store(offset.nanos(), Ordering::Relaxed);
+        self.asked.adopted.store(offset.nanos(), Ordering::Relaxed);
     }
 
     pub(super) fn count_rest(&self, wakes: u64, spun: Span) {
-        self.wakes.store(wakes, Ordering::Relaxed);
-        self.spun.store(spun.nanos().unsigned_abs(), Ordering::Relaxed);
+        self.shown.wakes.store(wakes, Ordering::Relaxed);
+        self.shown.spun.store(spun.nanos().unsigned_abs(), Ordering::Relaxed);
     }
 
     /// Whether it is asked to stop, to exchange its tasks, or to follow a step.
     pub(super) fn asks_for_something(&self) -> bool {
-        self.stopping() || self.exchange.load(Ordering::Relaxed) || !self.has_adopted()
+        self.stopping() || self.asked.exchange.load(Ordering::Relaxed) || !self.has_adopted()
     }
 
     pub(super) fn stopping(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
+        self.asked.stop.load(Ordering::Acquire)
     }
 
     pub(super) fn fail(&self, task: u32) {
-        self.failed.store(u64::from(task) + 1, Ordering::Release);
+        self.asked.failed.store(u64::from(task) + 1, Ordering::Release);
         self.stop();
     }
 
     /// Asks for an exchange of task sets. The flag is raised after the set was sent, so that the hot thread never looks into
     /// the channel while the set is still being put there.
     pub(super) fn ask_for_exchange(&self) {
-        self.exchange.store(true, Ordering::Release);
+        self.asked.exchange.store(true, Ordering::Release);
     }
 
     pub(super) fn exchange_asked(&self) -> bool {
-        self.exchange.load(Ordering::Relaxed) && self.exchange.swap(false, Ordering::Acquire)
+        self.asked.exchange.load(Ordering::Relaxed) && self.asked.exchange.swap(false, Ordering::Acquire)
+    }
+
+    /// Tick `n` comes next: what [`begins`](Self::begins) writes is in this processor's cache then.
+    pub(super) fn prepares(&self, n: u64) {
+        self.shown.tick.store(n, Ordering::Relaxed);
     }
 
     pub(super) fn begins(&self, task: u32, n: u64, since: Instant) {
-        self.tick.store(n, Ordering::Relaxed);
-        self.since.store(low(since), Ordering::Relaxed);
-        self.running.store(u64::from(task) + 1, Ordering::Release);
+        self.shown.tick.store(n, Ordering::Relaxed);
+        self.shown.since.store(low(since), Ordering::Relaxed);
+        self.shown.running.store(u64::from(task) + 1, Ordering::Release);
     }
 
     pub(super) fn ends(&self) {
-        self.running.store(0, Ordering::Release);
-        self.ticks.store(self.ticks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.shown.running.store(0, Ordering::Release);
+        self.shown.ticks.store(self.shown.ticks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     pub(super) fn rests(&self, until: Instant) {
-        self.until.store(low(until), Ordering::Relaxed);
+        self.shown.until.store(low(until), Ordering::Relaxed);
     }
 }
 

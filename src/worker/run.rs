@@ -1,5 +1,9 @@
 //! The hot loop: wait for the next release, run what is due, hand over a record.
 //!
+//! What can be done before a release is done before it: the next tick is decided and made ready before the sleep, what it
+//! touches is warmed before the spin, and the reading that ends the wait is the tick's `started`. If the wait ended later
+//! than the decision holds, the tick is handed back and decided again, so the order is that of deciding at the start.
+//!
 //! Time comes from the monotonic [`Clock`] that the loop is generic over, so that the same lines run on the kernel's clock and
 //! on the virtual one; releases lie on a clock that is an offset ahead of it. From the first tick to the last the loop does
 //! not allocate, lock or log, and makes no system calls other than the sleep and those of its [`EvidenceSource`]. A task's
@@ -10,16 +14,18 @@ use super::control::Control;
 use super::judge::{Returned, Verdict, judge};
 use super::panic;
 use super::set::TaskSet;
+use super::slot::Slot;
 use crate::channels::{Counts, EvidenceSource, Row, TickRecord, TickSink};
-use crate::pacing::{Due, GivenUp, Next, Sleeps};
+use crate::pacing::{Due, GivenUp, Next, Prepared, Sleeps};
+use crate::sys::cache::warm;
 use crate::task::Tick;
 use crate::time::{Clock, Instant, Span, Wake};
 use crossbeam_channel::{Receiver, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// How long it spins without looking whether it is asked for something: longer than nearly all spin tails.
-const LONGEST_SPIN: Span = Span::from_millis(2);
+/// How long it spins without looking whether it is asked for something.
+const LONGEST_SPIN: Span = Span::from_micros(100);
 
 /// The result of a worker's run.
 #[derive(Debug, Default)]
@@ -53,11 +59,20 @@ pub struct Runner<C, S> {
     exchange: Option<Exchange>,
     sink: S,
     control: Arc<Control>,
+    known: Option<Instant>, // the latest reading, if next to nothing was done since
     woke: Instant,
     oversleep: Option<Span>,
     wakes: u64,
     spun: Span,
+    tail: Span, // spun before the tick that runs, and not counted yet
     witness: Option<Witness>,
+}
+
+/// A tick that lacks nothing but its start.
+struct Ready {
+    due: Due,
+    tick: Tick,
+    until: Instant, // the decision for it holds
 }
 
 /// Where the evidence comes from, and since when it counts.
@@ -82,10 +97,12 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             exchange: None,
             sink,
             control,
+            known: None,
             woke,
             oversleep: None,
             wakes: 0,
             spun: Span::ZERO,
+            tail: Span::ZERO,
             witness: None,
         }
     }
@@ -107,18 +124,33 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
     /// has not taken, to be dropped where closing a file may take its time.
     pub fn run(mut self) -> (Report, S, (Box<TaskSet>, Option<Exchange>)) {
         let began = self.clock.monotonic(self.clock.now());
-        while !self.control.stopping() {
-            self.follow_steps();
-            if self.control.exchange_asked() {
-                self.exchange();
+        loop {
+            if self.control.asks_for_something() {
+                if self.control.stopping() {
+                    break;
+                }
+                self.follow_steps();
+                if self.control.exchange_asked() {
+                    self.exchange();
+                }
+                self.known = None;
             }
-            let now = self.clock.now();
+            // Where one tick follows another, the end of the one is the start of the other.
+            let now = self.known.take().unwrap_or_else(|| self.clock.now());
             match self.set.schedule.next(now) {
-                Next::Run(due) => self.tick(due),
-                Next::Rest(release) => self.rest(now, release),
+                Next::Run(due) => {
+                    let ready = self.make_ready(due, Instant::MAX);
+                    self.tick(&ready, now);
+                }
+                Next::Rest(release) => {
+                    if let Some((ready, started)) = self.rest(now, release) {
+                        self.tick(&ready, started);
+                    }
+                }
                 Next::Finished => break,
             }
         }
+        self.count_tail();
         let now = self.clock.now();
         let elapsed = self.clock.monotonic(now) - began;
         let ended = self.set.close(now);
@@ -127,18 +159,27 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         (report, sink, (set, exchange))
     }
 
-    fn tick(&mut self, due: Due) {
-        let Due { task, n, release, skipped, missed, stepped, jumped, credit } = due;
-        let set = &mut *self.set;
-        let Some(slot) = set.slots[task].as_deref_mut() else { unreachable!("a set that runs has all its slots") };
+    /// Gets everything ready for a tick. The decision for it holds `until` then.
+    fn make_ready(&mut self, due: Due, until: Instant) -> Ready {
+        let slot = slot(&mut self.set.slots, due.task);
         slot.values.fill(f64::NAN);
-        let started = self.clock.now();
+        self.control.prepares(due.n);
+        let Due { n, release, skipped, credit, .. } = due;
+        let period = slot.period;
+        Ready { due, until, tick: Tick { n, release, started: release, lateness: Span::ZERO, skipped, credit, period } }
+    }
+
+    fn tick(&mut self, ready: &Ready, started: Instant) {
+        let Due { task, n, release, missed, stepped, jumped, .. } = ready.due;
+        let set = &mut *self.set;
+        let slot = slot(&mut set.slots, task);
         self.control.begins(slot.id, n, self.clock.monotonic(started));
         let lateness = started - release;
-        let tick = Tick { n, release, started, lateness, skipped, credit, period: slot.period };
+        let tick = Tick { started, lateness, ..ready.tick };
         let result = catch_unwind(AssertUnwindSafe(|| slot.task.tick(&tick, &mut slot.values)));
         let finished = self.clock.now();
         self.control.ends();
+        self.known = Some(finished);
 
         let returned = match &result {
             Ok(Ok(())) => Returned::Well,
@@ -176,6 +217,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         let missed_any = overrun || missed + settled.skipped > 0;
         let evidence = self.witness.as_mut().filter(|witness| missed_any || witness.each_tick).map(|witness| {
             let awake = finished - std::mem::replace(&mut witness.since, finished);
+            self.known = None; // system calls take their time
             witness.source.take(awake, std::mem::take(&mut witness.slept), missed_any)
         });
         self.sink.offer(TickRecord {
@@ -198,34 +240,71 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         });
     }
 
-    fn rest(&mut self, now: Instant, release: Instant) {
+    /// Waits at `now` for `release`. Returns the tick that is due then, and when the wait ended, which is its start; `None`:
+    /// decide again.
+    fn rest(&mut self, now: Instant, release: Instant) -> Option<(Ready, Instant)> {
+        self.count_tail();
         self.control.rests(self.clock.monotonic(release));
         let plan = self.sleeps.plan(now, release);
         self.woke = now;
+        let prepared = self.set.schedule.prepare(release);
+        let ready = prepared.map(|Prepared { due, until }| self.make_ready(due, until));
+        let mut ended = now;
         if let Some(asked) = plan.sleep_until {
             if let Some(witness) = &mut self.witness {
                 witness.source.mark(now - witness.since, witness.slept);
                 (witness.since, witness.slept) = (now, true);
             }
             let wake = self.clock.sleep_until(asked);
-            self.woke = self.clock.now();
+            ended = self.clock.now();
+            self.woke = ended;
             if let Some(witness) = &mut self.witness {
-                witness.since = self.woke;
+                witness.since = ended;
             }
             self.wakes += 1;
             if wake == Wake::Interrupted {
-                self.control.count_rest(self.wakes, self.spun);
-                return;
+                self.hand_back(ready.as_ref());
+                return None;
             }
-            self.oversleep = Some(self.woke - asked);
-            self.sleeps.learn(asked, self.woke);
+            self.oversleep = Some(ended - asked);
+            self.sleeps.learn(asked, ended);
         }
-        if plan.spin && self.woke < release {
-            let spun = self.spin_until(release) - self.woke;
-            self.sleeps.spent(spun);
-            self.spun += spun;
+        if plan.spin && ended < release {
+            self.warm(ready.as_ref());
+            ended = self.spin_until(release);
+            self.tail = ended - self.woke;
         }
-        self.control.count_rest(self.wakes, self.spun);
+        self.known = Some(ended);
+        let holds = |ready: &Ready| release <= ended && ended < ready.until;
+        match ready {
+            Some(ready) if holds(&ready) && !self.control.asks_for_something() => Some((ready, ended)),
+            ready => {
+                self.hand_back(ready.as_ref());
+                None
+            }
+        }
+    }
+
+    /// Gives up a tick that was made ready: it is decided again.
+    fn hand_back(&mut self, ready: Option<&Ready>) {
+        if let Some(ready) = ready {
+            self.set.schedule.hand_back(ready.due.task);
+        }
+    }
+
+    /// Loads what the tick and its end touch into the processor's caches, from which a sleep may have displaced it.
+    fn warm(&mut self, ready: Option<&Ready>) {
+        let Some(Ready { due, .. }) = ready else { return };
+        let set = &mut *self.set;
+        warm(&set.counts[due.task]);
+        warm(set.schedule.account(due.task));
+        let slot = slot(&mut set.slots, due.task);
+        warm(slot);
+        warm(&*slot.task);
+        warm(&*slot.values);
+        warm(&*slot.live);
+        self.control.prepares(due.n);
+        self.sink.warm();
     }
 
     /// Spins from the wake-up until `release`, or until there is something else to do between two ticks.
@@ -237,6 +316,14 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
                 return now;
             }
         }
+    }
+
+    /// Counts the latest spin tail, once the tick that it was for has run.
+    fn count_tail(&mut self) {
+        let tail = std::mem::take(&mut self.tail);
+        self.sleeps.spent(tail);
+        self.spun += tail;
+        self.control.count_rest(self.wakes, self.spun);
     }
 
     /// Between two ticks: takes over a step of the clock that releases lie on.
@@ -265,6 +352,12 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
     }
 }
 
+/// The task at this position.
+fn slot(slots: &mut [Option<Box<Slot>>], task: usize) -> &mut Slot {
+    let Some(slot) = slots[task].as_deref_mut() else { unreachable!("a set that runs has all its slots") };
+    slot
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,7 +365,6 @@ mod tests {
     use crate::pacing::{Account, Grid, Overrun, Rate, Schedule, Tail};
     use crate::sim::{NeverPreempted, Scripted, SimClock};
     use crate::task::Task;
-    use crate::worker::Slot;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[derive(Default)]
