@@ -141,9 +141,11 @@ fn main() {
             });
         }
     }
-    for (title, tail) in
-        [("off", Tail::Off), ("50us", Tail::Fixed(Span::from_micros(50))), ("auto", Tail::Auto { cpu_max: 0.05 })]
-    {
+    for (title, tail) in [
+        ("off", Tail::Off),
+        ("50us", Tail::Fixed(Span::from_micros(50))),
+        ("auto", Tail::Auto { cpu_max: 0.05, target: None }),
+    ] {
         let mut sleeps = Sleeps::new(tail);
         let mut now = Instant::ZERO;
         micro(&format!("Sleeps::plan, learn and spent, {title}"), repetitions, times, |n| {
@@ -152,11 +154,11 @@ fn main() {
             if let Some(asked) = plan.sleep_until {
                 sleeps.learn(asked, asked + Span::from_nanos(12_000 + i64::from(n % 64) * 500));
             }
-            sleeps.spent(Span::from_micros(if plan.spin { 20 } else { 0 }));
+            sleeps.spent(Span::from_micros(if plan.spin { 20 } else { 0 }), Span::ZERO);
             now = release;
         });
     }
-    let (mut sender, receiver) = hertzd::channels::ticks(4_096);
+    let (mut sender, mut receiver) = hertzd::channels::ticks(4_096);
     micro("a record into the channel and out of it, on one thread", repetitions, times, |n| {
         sender.offer(TickRecord { n: n.into(), ..TickRecord::EMPTY });
         black_box(receiver.take());

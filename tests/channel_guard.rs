@@ -38,7 +38,7 @@ struct Sent {
 fn side_by_side(
     cpu: usize,
     mut offer: impl FnMut() + Send + 'static,
-    take: impl Fn() -> bool + Send + 'static,
+    mut take: impl FnMut() -> bool + Send + 'static,
 ) -> Sent {
     let finish = Arc::new(AtomicBool::new(false));
     let finished = finish.clone();
@@ -83,11 +83,9 @@ fn side_by_side(
 }
 
 fn guarded(cpu: usize) -> Sent {
-    let (mut sender, receiver) = ticks(CAPACITY);
-    let receiver = Arc::new(receiver);
-    let other = receiver.clone();
-    let sent = side_by_side(cpu, move || sender.offer(TickRecord::EMPTY), move || other.take().is_some());
-    let traffic = receiver.traffic();
+    let (mut sender, mut receiver) = ticks(CAPACITY);
+    let traffic = receiver.traffic().clone();
+    let sent = side_by_side(cpu, move || sender.offer(TickRecord::EMPTY), move || receiver.take().is_some());
     println!("guarded: {sent:?}, dropped {}", traffic.dropped());
     assert_eq!(traffic.sent() + traffic.dropped(), sent.offered);
     assert_eq!(traffic.sent(), sent.received);

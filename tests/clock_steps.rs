@@ -317,7 +317,7 @@ fn a_step_back_of_less_than_a_period_repeats_no_release() {
 
 #[test]
 fn the_spin_allowance_is_that_of_a_clock_without_steps() {
-    let tail = Tail::Auto { cpu_max: 0.01 };
+    let tail = Tail::Auto { cpu_max: 0.01, target: None };
     let steps: Vec<_> =
         (0..20).map(|i| (Span::from_micros(20_300 + 50_000 * i), if i % 2 == 0 { HOUR } else { -HOUR })).collect();
     let ran = run(Overrun::Delay, &steps, tail, RUN, Span::from_seconds(1));
@@ -343,7 +343,8 @@ fn any_steps_at_any_instants_leave_the_counts_right_and_the_task_ticking() {
             forward += if overrun == Overrun::Delay { Span::ZERO } else { by.max(Span::ZERO) };
             steps.push((at, by));
         }
-        let tail = [Tail::Off, Tail::Fixed(Span::from_micros(80)), Tail::Auto { cpu_max: 0.05 }][case % 3];
+        let tail =
+            [Tail::Off, Tail::Fixed(Span::from_micros(80)), Tail::Auto { cpu_max: 0.05, target: None }][case % 3];
         let run_time = Span::from_micros(random.below(900));
         let case = format!("case {case}: {overrun:?}, {steps:?}, runs of {run_time}, {tail:?}");
         let ran = run(overrun, &steps, tail, run_time, Span::from_millis(300) + forward);

@@ -239,7 +239,10 @@ fn keys_set_the_values_they_state() {
     let config = parse(text).unwrap();
     let [fast, edf] = &config.workers[..] else { panic!("{:?}", config.workers) };
     assert_eq!((&fast.cpus[..], fast.scheduling), (&[0, 1][..], Scheduling::Rr { priority: 99 }));
-    assert_eq!((fast.spin, fast.clock, fast.require_realtime), (Spin::Auto { cpu_max: 0.125 }, ClockKind::Tai, true));
+    assert_eq!(
+        (fast.spin, fast.clock, fast.require_realtime),
+        (Spin::Auto { cpu_max: 0.125, target: None }, ClockKind::Tai, true)
+    );
     assert_eq!(fast.simulated_oversleep, [Span::from_micros(60), Span::ZERO]);
     // Half the period, and for each of its two tasks a tail and the 10 µs that are too short for a sleep.
     let (runtime, period) = (Span::from_micros(750 + 2 * 60), Span::from_micros(1_500));

@@ -10,7 +10,7 @@ mod virtual_worker;
 use hertzd::channels::TickRecord;
 use hertzd::internals::Report;
 use hertzd::internals::SimClock;
-use hertzd::pacing::{Account, GivenUp, Grid, Next, Overrun, Rate, Schedule, Tail};
+use hertzd::pacing::{Account, GivenUp, Grid, Next, Overrun, Rate, Schedule, Tail, Target};
 use hertzd::task::{Task, Tick, TickError};
 use hertzd::time::{Clock, Instant, Span, Wake};
 use proptest::prelude::*;
@@ -255,7 +255,10 @@ fn tail() -> impl Strategy<Value = Tail> {
     prop_oneof![
         2 => Just(Tail::Off),
         1 => (1_i64..1_000_000).prop_map(|nanos| Tail::Fixed(Span::from_nanos(nanos))),
-        1 => (1_u32..50).prop_map(|percent| Tail::Auto { cpu_max: f64::from(percent) / 100.0 }),
+        1 => (1_u32..50, prop::option::of((500_u32..1_000, 1_i64..100_000))).prop_map(|(percent, target)| {
+            let of = |(thousandths, below)| Target { thousandths, below: Span::from_nanos(below) };
+            Tail::Auto { cpu_max: f64::from(percent) / 100.0, target: target.map(of) }
+        }),
     ]
 }
 
@@ -498,7 +501,7 @@ fn deciding_ahead_changes_nothing(tasks: &[Plan], turns: &[Turn], end: i64) -> R
                         if let Some(step) = turn.step {
                             let by = Span::from_nanos(step);
                             now = now + by;
-                            [&mut after, &mut ahead].map(|schedule| schedule.step(by, now));
+                            [&mut after, &mut ahead].into_iter().for_each(|schedule| schedule.step(by, now));
                         }
                         continue;
                     }

@@ -6,7 +6,6 @@ use super::parts::{self, Part, Rare};
 use super::{Evidence, Traffic};
 use crate::time::{Instant, Span};
 use crossbeam_channel::{Receiver, Sender};
-use std::cell::Cell;
 use std::fmt;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -190,7 +189,7 @@ pub struct TickSender {
 #[derive(Debug)]
 pub struct TickReceiver {
     parts: Receiver<Part>,
-    begun: Cell<Rare>, // of the record that ends next
+    begun: Rare, // of the record that ends next
     traffic: Arc<Traffic>,
 }
 
@@ -201,7 +200,7 @@ pub fn ticks(capacity: usize) -> (TickSender, TickReceiver) {
     // One more: the channel never gets full.
     let (sender, receiver) = crossbeam_channel::bounded(room + 1);
     let traffic = Arc::new(Traffic::default());
-    let begun = Cell::default();
+    let begun = Rare::default();
     (TickSender { parts: sender, room, traffic: traffic.clone() }, TickReceiver { parts: receiver, begun, traffic })
 }
 
@@ -226,11 +225,11 @@ impl TickSink for TickSender {
 
 impl TickReceiver {
     /// Takes the next record, if any. Never blocks: the hot thread would have to wake a receiver that waits.
-    pub fn take(&self) -> Option<TickRecord> {
+    pub fn take(&mut self) -> Option<TickRecord> {
         while let Ok(part) = self.parts.try_recv() {
-            match self.begun.take().with(part) {
+            match std::mem::take(&mut self.begun).with(part) {
                 Ok(record) => return Some(record),
-                Err(begun) => self.begun.set(begun),
+                Err(begun) => self.begun = begun,
             }
         }
         None
@@ -247,7 +246,7 @@ impl TickReceiver {
     }
 
     /// How many records have gone through so far.
-    pub fn traffic(&self) -> &Traffic {
+    pub fn traffic(&self) -> &Arc<Traffic> {
         &self.traffic
     }
 }
@@ -260,7 +259,7 @@ mod tests {
     fn a_full_channel_drops_and_counts() {
         let (lateness, response) = (Span::from_nanos(20), Span::from_nanos(50));
         let record = TickRecord { lateness, response, missed: 1, dropped: 2, ..TickRecord::EMPTY };
-        let (mut sender, receiver) = ticks(8);
+        let (mut sender, mut receiver) = ticks(8);
         for n in 0..20 {
             sender.offer(TickRecord { n, ..record });
         }
@@ -293,7 +292,7 @@ mod tests {
             outcome: if n & 64 > 0 { Outcome::Limited(Some(TickError::away("x"))) } else { Outcome::Done },
             evidence: (n & 128 > 0).then_some(Evidence { run_queue: (n & 1 > 0).then_some(Span::MAX), ..evidence }),
         };
-        let (mut sender, receiver) = ticks(4);
+        let (mut sender, mut receiver) = ticks(4);
         for n in 0..256 {
             sender.offer(record(n));
             assert_eq!(receiver.take(), Some(record(n)));

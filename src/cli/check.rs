@@ -133,7 +133,10 @@ fn asked(worker: &WorkerConfig) -> String {
     let spin = match worker.spin {
         Spin::Off => "no spin tail".into(),
         Spin::Fixed(length) => format!("spin tail {length}"),
-        Spin::Auto { cpu_max } => format!("spin tail auto, at most {:.1} % of a CPU", cpu_max * 100.0),
+        Spin::Auto { cpu_max, target } => {
+            let target = target.map_or(String::new(), |target| format!(" for {target}"));
+            format!("spin tail auto{target}, at most {:.1} % of a CPU", cpu_max * 100.0)
+        }
     };
     format!("{policy}, {pinned}, {spin}")
 }

@@ -88,6 +88,7 @@ impl Value {
             Self::Cpu => "number of a CPU".into(),
             Self::Cpus => "list of CPUs".into(),
             Self::Spin => "`\"off\"`, `\"auto\"` or duration".into(),
+            Self::SpinTarget => "`p50` to `p99.9`, `<` and a duration".into(),
             Self::Kind => "name of a kind".into(),
             Self::Tables(_) => "list of tables".into(),
             Self::Any => "value".into(),

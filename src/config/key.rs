@@ -192,6 +192,8 @@ pub enum Value {
     Cpus,
     /// `"off"`, `"auto"` or a length of time.
     Spin,
+    /// A percentile and a length of time above zero: `"p99 < 1us"`.
+    SpinTarget,
     /// The name of a kind of task.
     Kind,
     /// A list of tables with these keys: `[[task.NAME.KEY]]`.

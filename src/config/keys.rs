@@ -87,6 +87,14 @@ pub(super) const SPIN_CPU_MAX: Key = Key::new(
 )
 .default("\"5%\"")
 .rules(&[Rule::when("spin", &["auto"])]);
+pub(super) const SPIN_TARGET: Key = Key::new(
+    "spin-target",
+    Value::SpinTarget,
+    "The lateness that `spin = \"auto\"` is to reach as cheaply as possible, e.g. `\"p99 < 1us\"`. If `spin-cpu-max` does not pay for \
+     it, the summary says so.",
+)
+.otherwise("as much as `spin-cpu-max` pays for, up to the 99.9th percentile of oversleeps")
+.rules(&[Rule::when("spin", &["auto"])]);
 pub(super) const CLOCK: Key = Key::new(
     "clock",
     Value::Choice(&words(&CLOCKS)),
@@ -114,7 +122,7 @@ pub(super) const REQUIRE_REALTIME: Key = Key::new(
 
 /// The keys of `[worker.NAME]`.
 pub const WORKER_KEYS: &[Key] =
-    &[CPU, CPUS, POLICY, PRIORITY, RUNTIME, SPIN, SPIN_CPU_MAX, CLOCK, EVIDENCE, REQUIRE_REALTIME];
+    &[CPU, CPUS, POLICY, PRIORITY, RUNTIME, SPIN, SPIN_CPU_MAX, SPIN_TARGET, CLOCK, EVIDENCE, REQUIRE_REALTIME];
 
 pub(super) const OVERSLEEP: Key = Key::new(
     "oversleep",

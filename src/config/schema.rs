@@ -214,6 +214,7 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
             json!({"type": "array", "minItems": 1, "uniqueItems": true, "items": {"type": "integer", "minimum": 0}})
         }
         Wanted::Spin => json!({"anyOf": [{"enum": ["off", "auto"]}, {"$ref": "#/$defs/duration-above-zero"}]}),
+        Wanted::SpinTarget => json!({"type": "string", "pattern": spin_target_pattern()}),
         Wanted::Kind => json!({"enum": kinds.names().collect::<Vec<_>>()}),
         Wanted::Tables(keys) => {
             let mut item = table(keys, kinds);
@@ -238,6 +239,11 @@ fn size_pattern() -> String {
 fn duration_pattern(number: &str) -> String {
     // The second letter for micro (Greek) is read as well as the first.
     format!(r"^\s*{number}\s*({}|μs)\s*$", units(DURATION_UNITS.iter().copied()))
+}
+
+fn spin_target_pattern() -> String {
+    let units = units(DURATION_UNITS.iter().copied());
+    format!(r"^\s*p[5-9][0-9](\.[0-9])?\s*<\s*{ABOVE_ZERO}\s*({units}|μs)\s*$")
 }
 
 fn rate_pattern() -> String {

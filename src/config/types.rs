@@ -5,7 +5,7 @@ use super::choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 use super::error::Origin;
 use super::record::RecordConfig;
 use crate::channels::Queue;
-use crate::pacing::{Overrun, Rate, Tail};
+use crate::pacing::{Overrun, Rate, Tail, Target};
 use crate::time::Span;
 use std::path::PathBuf;
 
@@ -90,6 +90,8 @@ pub enum Spin {
     Auto {
         /// The most it may cost, as a fraction of one CPU; above 0 and at most 0.5.
         cpu_max: f64,
+        /// No longer than this lateness needs; `None`: as long as `cpu_max` pays for.
+        target: Option<Target>,
     },
 }
 
@@ -99,7 +101,7 @@ impl Spin {
         match self {
             Self::Off => Tail::Off,
             Self::Fixed(length) => Tail::Fixed(length),
-            Self::Auto { cpu_max } => Tail::Auto { cpu_max },
+            Self::Auto { cpu_max, target } => Tail::Auto { cpu_max, target },
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each returns what is wanted when the value is something else, to be put behind `key = found; `.
 
-use crate::pacing::{Rate, reduced};
+use crate::pacing::{Rate, Target, reduced};
 use crate::time::Span;
 use std::time::Duration;
 use toml::de::DeValue;
@@ -46,6 +46,25 @@ pub(super) fn rate(value: &DeValue<'_>) -> Result<Rate, String> {
         DeValue::Float(number) => rate_text(number.as_str()).map_err(|_| limits()),
         DeValue::String(text) => rate_text(text.trim()),
         _ => Err("must be a rate such as 1000, \"60 Hz\" or \"30000/1001\"".to_owned()),
+    }
+}
+
+/// A percentile with at most one digit after the point, and what it is to be below.
+pub(super) fn spin_target(value: &DeValue<'_>) -> Result<Target, String> {
+    let wanted = || "must be a percentile from p50 to p99.9 and a duration, such as \"p99 < 1us\"".to_owned();
+    let DeValue::String(text) = value else { return Err(wanted()) };
+    let (percentile, below) = text.split_once('<').ok_or_else(wanted)?;
+    let digits = percentile.trim().strip_prefix('p').ok_or_else(wanted)?;
+    let (whole, tenth) = digits.split_once('.').unwrap_or((digits, "0"));
+    let digits = |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole, 2) || !digits(tenth, 1) {
+        return Err(wanted());
+    }
+    let thousandths = format!("{whole}{tenth}").parse().map_err(|_| wanted())?;
+    match duration_text(below.trim())? {
+        _ if thousandths < 500 => Err(wanted()),
+        Span::ZERO => Err("must be below a duration above zero, such as \"p99 < 1us\"".to_owned()),
+        below => Ok(Target { thousandths, below }),
     }
 }
 

@@ -143,9 +143,10 @@ fn tails(period: Span, rates: &[Rate], spin: Spin) -> Span {
 fn spin(section: &mut Section<'_>, rates: &[Rate]) -> Option<Spin> {
     let wanted = "must be \"off\", \"auto\" or a duration such as \"50us\"";
     let cpu_max = section.read(&SPIN_CPU_MAX, |value| limits::percent_of(&SPIN_CPU_MAX.value, value));
+    let target = section.read(&SPIN_TARGET, value::spin_target);
     let spin = section.read(&SPIN, |value| match value.as_str() {
         Some("off") => Ok(Spin::Off),
-        Some("auto") => Ok(Spin::Auto { cpu_max: cpu_max.unwrap_or_default() }),
+        Some("auto") => Ok(Spin::Auto { cpu_max: cpu_max.unwrap_or_default(), target }),
         // What begins like a number is a wrong duration; anything else may be a wrong word.
         Some(text) if !text.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
             Err(wanted.to_owned())

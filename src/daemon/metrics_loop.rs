@@ -341,7 +341,7 @@ impl MetricsLoop {
         for number in numbers {
             let mut count = 0;
             while count < AT_A_TIME
-                && let Some(record) = self.workers.get(&number).and_then(|worker| worker.feed.ticks.take())
+                && let Some(record) = self.workers.get_mut(&number).and_then(|worker| worker.feed.ticks.take())
             {
                 if !self.metrics.knows(record.task) {
                     // Its task was added after this round had begun.

@@ -4,7 +4,7 @@
 //! do not affect each other, so they are simulated one after the other.
 
 use super::plan::{self, Epoch, Window};
-use super::summary::{Used, asked, summary, task_summary};
+use super::summary::{Used, asked, summary, target_affordable, task_summary};
 use crate::channels::{Counts, TickRecord, TickSink};
 use crate::config::{Config, TaskConfig};
 use crate::metrics::{
@@ -111,7 +111,8 @@ pub fn simulate(
     }
     let worker = |(index, report): (usize, &Report)| {
         let cpu_time = busy(&metrics, report);
-        let used = Used { elapsed: report.elapsed, cpu_time, wakes: report.wakes, spun: report.spun };
+        let Report { elapsed, wakes, spun, fell_short, .. } = *report;
+        let used = Used { elapsed, cpu_time, wakes, spun, fell_short };
         let (cpu_share, spin_share) = used.shares();
         WorkerSummary {
             worker: config.workers[index].name.clone(),
@@ -127,7 +128,8 @@ pub fn simulate(
             cpu_share_now_ns: None,
             cpu_share,
             spin_share,
-            wakes: report.wakes,
+            spin_target_affordable: target_affordable(&config.workers[index], fell_short),
+            wakes,
             oversleep_ns: metrics.oversleep(index),
         }
     };

@@ -9,7 +9,7 @@ use super::diff::Sections;
 use super::metrics_thread::View;
 use super::running::{Running, RunningTask};
 use super::stall::StallLooks;
-use crate::config::{Scheduling, TaskConfig, WorkerConfig};
+use crate::config::{Scheduling, Spin, TaskConfig, WorkerConfig};
 use crate::log::journal;
 use crate::metrics::{
     AskedSummary, Cause, ClockStepSummary, GrantedSummary, HostSummary, JournalSummary, Progress, RecordsSummary,
@@ -19,7 +19,7 @@ use crate::recording::OutputState;
 use crate::sys::host::Host;
 use crate::sys::thread;
 use crate::time::{Instant, Span};
-use crate::worker::WorkerEnd;
+use crate::worker::{Report, WorkerEnd};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -102,6 +102,7 @@ pub(super) struct Used {
     pub(super) cpu_time: Span,
     pub(super) wakes: u64,
     pub(super) spun: Span,
+    pub(super) fell_short: bool,
 }
 
 impl Used {
@@ -251,13 +252,13 @@ fn worker_summary(
     let elapsed = running.began.map_or(Span::ZERO, |began| now - began);
     let used = match &running.end {
         Some(WorkerEnd::Finished(finished)) => {
-            let report = &finished.report;
-            Used { elapsed, cpu_time: finished.cpu, wakes: report.wakes, spun: report.spun }
+            let Report { wakes, spun, fell_short, .. } = finished.report;
+            Used { elapsed, cpu_time: finished.cpu, wakes, spun, fell_short }
         }
         _ => {
             let cpu_time = thread::cpu_time_of(running.worker.id()).unwrap_or(Span::ZERO);
             let (wakes, spun) = running.worker.rested();
-            Used { elapsed, cpu_time, wakes, spun }
+            Used { elapsed, cpu_time, wakes, spun, fell_short: running.worker.falls_short() }
         }
     };
     let granted = &running.granted;
@@ -281,9 +282,15 @@ fn worker_summary(
         cpu_share_now_ns: share_now.map(|(_, span)| span.nanos()),
         cpu_share,
         spin_share,
+        spin_target_affordable: target_affordable(&running.config, used.fell_short),
         wakes: used.wakes,
         oversleep_ns: view.oversleeps.get(&running.number).copied().unwrap_or_default(),
     }
+}
+
+/// Whether its spin tail's target can be paid; `None`: it has none.
+pub(super) fn target_affordable(config: &WorkerConfig, fell_short: bool) -> Option<bool> {
+    matches!(config.spin, Spin::Auto { target: Some(_), .. }).then_some(!fell_short)
 }
 
 /// What a worker asks for.

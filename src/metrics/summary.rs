@@ -98,6 +98,9 @@ pub struct WorkerSummary {
     pub cpu_share: f64,
     /// Time spent in spin tails, as a share of one processor.
     pub spin_share: f64,
+    /// With `spin-target`: whether `spin-cpu-max` pays for it, by the oversleeps so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spin_target_affordable: Option<bool>,
     /// Sleeps made.
     pub wakes: u64,
     /// How late the sleeps ended.

@@ -12,13 +12,17 @@
 //! | [`FixedStep`] | the same arithmetic for a caller that owns the loop, such as a game |
 
 mod bucket;
+mod budget;
 mod credit;
 mod feasible;
 mod fixed_step;
+mod margin;
+mod oversleeps;
 mod queue;
 mod rate;
 mod schedule;
 mod sleep;
+mod tail;
 mod utilisation;
 
 pub use bucket::LeakyBucket;
@@ -28,5 +32,6 @@ pub(crate) use feasible::{Interference, feasible_beside};
 pub use fixed_step::{Excess, FixedStep, Frame};
 pub use rate::Rate;
 pub use schedule::{Due, GivenUp, Next, Prepared, Schedule};
-pub use sleep::{RestPlan, Sleeps, Tail};
+pub use sleep::{RestPlan, Sleeps};
+pub use tail::{Tail, Target};
 pub(crate) use utilisation::reduced;

@@ -1,8 +1,8 @@
 //! How far to sleep and how long to spin: the margin that keeps the kernel's oversleep away from the tasks.
 //!
 //! A wake-up is 10 to 50 µs late. With a spin tail the worker sleeps until a margin before the release, and spins for the
-//! rest. `auto` learns the margin from measured oversleeps: the 99th percentile of recent ones, within limits, as long as the
-//! spinning takes no more than its share of the processor. Time is an argument; nothing blocks or allocates.
+//! rest. `auto` learns the margin from measured oversleeps (`margin.rs`) and never spends more than its share of the processor
+//! (`budget.rs`). Time is an argument; nothing blocks or allocates.
 //!
 //! ```text
 //!            requested    woke          release
@@ -11,54 +11,16 @@
 //!                └───────── margin ────────┘
 //! ```
 
+use super::budget::Budget;
+use super::margin::Margins;
+use super::oversleeps::class;
+use super::tail::{TOO_SHORT_TO_SLEEP, Tail};
 use crate::time::{Instant, Span};
-
-/// With less time left than this, spinning is cheaper and more exact than a sleep: `clock_nanosleep` costs 4 to 5 µs even if
-/// its instant has passed, and is 12 µs late at the median.
-const TOO_SHORT_TO_SLEEP: Span = Span::from_micros(10);
-
-/// The margin of `auto` before the first sleep.
-const FIRST_MARGIN: Span = Span::from_micros(60);
-
-/// The longest margin of `auto`: if the kernel is later than this, a spin tail is the wrong remedy.
-const LONGEST_MARGIN: Span = Span::from_micros(500);
-
-/// Added to the quantile: the time from the wake-up to the first reading of the clock.
-const WAKE_TO_READING: Span = Span::from_micros(2);
-
-/// Unused allowance is kept for this long, so that a rare slow task can still have its whole tail.
-const SAVED_FOR: Span = Span::from_seconds(1);
-
-/// The requested spin tail.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Tail {
-    /// Sleep until the release itself.
-    Off,
-    /// Always this long.
-    Fixed(Span),
-    /// As long as the measured oversleeps require, within `cpu_max` of the processor.
-    Auto {
-        /// Largest share of one processor spent spinning, in 0..=1.
-        cpu_max: f64,
-    },
-}
-
-impl Tail {
-    /// The most processor time that a tail takes for each of `hertz` releases a second: the margin, and what is left before it
-    /// if that is too short for a sleep. With `auto`, on average.
-    pub(crate) fn cost(self, hertz: f64) -> Span {
-        match self {
-            Self::Off => Span::ZERO,
-            Self::Fixed(margin) => margin + TOO_SHORT_TO_SLEEP,
-            Self::Auto { cpu_max } => share(Span::from_seconds(1), cpu_max / hertz),
-        }
-    }
-}
 
 /// What to do until a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestPlan {
-    /// Sleep until this instant first; `None` if there is no time for a sleep.
+    /// Sleep until this instant; `None`: there is no time for a sleep.
     pub sleep_until: Option<Instant>,
     /// Then spin until the release.
     pub spin: bool,
@@ -68,27 +30,38 @@ pub struct RestPlan {
 #[derive(Clone, Debug)]
 pub struct Sleeps {
     tail: Tail,
-    oversleeps: Recent,
-    allowance: Span, // how long `auto` may spin now
-    seen: Option<Instant>,
+    auto: Option<Box<Auto>>,
+}
+
+/// What `auto` knows.
+#[derive(Clone, Debug)]
+struct Auto {
+    margins: Margins,
+    budget: Budget,
+    class: usize, // of the sleep that was planned last
 }
 
 impl Sleeps {
-    /// A planner without measured sleeps.
+    /// A planner without measured sleeps. Allocates.
     pub fn new(tail: Tail) -> Self {
-        Self { tail, oversleeps: Recent::new(), allowance: Span::ZERO, seen: None }
+        let auto = match tail {
+            Tail::Auto { cpu_max, target } => {
+                Some(Box::new(Auto { margins: Margins::new(target), budget: Budget::new(cpu_max), class: 0 }))
+            }
+            _ => None,
+        };
+        Self { tail, auto }
     }
 
     /// What to do at `now` until `release`.
     pub fn plan(&mut self, now: Instant, release: Instant) -> RestPlan {
         let to_release = RestPlan { sleep_until: Some(release), spin: false };
-        let margin = match self.tail {
-            Tail::Off => return to_release,
-            Tail::Fixed(margin) => margin,
-            Tail::Auto { cpu_max } => self.affordable(now, cpu_max),
-        };
         let left = release - now;
-        let affordable = !matches!(self.tail, Tail::Auto { .. }) || left <= self.allowance;
+        let (margin, affordable) = match (&mut self.auto, self.tail) {
+            (Some(auto), _) => auto.margin(now, left),
+            (None, Tail::Fixed(margin)) => (margin, true),
+            (None, _) => return to_release,
+        };
         let asleep = left - margin;
         match affordable {
             false if margin == Span::ZERO || asleep <= Span::ZERO => to_release,
@@ -97,122 +70,77 @@ impl Sleeps {
         }
     }
 
-    /// Takes in a sleep that was requested until `asked` and ended at `woke`.
+    /// Takes in the sleep that was planned last: it was requested until `asked` and ended at `woke`.
     pub fn learn(&mut self, asked: Instant, woke: Instant) {
-        if matches!(self.tail, Tail::Auto { .. }) {
-            self.oversleeps.add(woke - asked);
+        if let Some(auto) = &mut self.auto {
+            auto.margins.oversleeps.add(auto.class, woke - asked);
+        }
+    }
+
+    /// The length of the sleeps that are to be tried before the first release, each taken in by [`rehearse`](Self::rehearse);
+    /// `None`: nothing is learned.
+    pub fn rehearsal(&self) -> Option<Span> {
+        self.auto.as_ref().map(|_| Span::from_micros(150))
+    }
+
+    /// Takes in a sleep of the [`rehearsal`](Self::rehearsal). Its margin applies at once.
+    pub fn rehearse(&mut self, asked: Instant, woke: Instant) {
+        if let Some(auto) = &mut self.auto {
+            auto.margins.oversleeps.add(0, woke - asked);
+            auto.margins.rehearsed();
         }
     }
 
     /// The clock was stepped by `by`: that is no time in which spinning could be saved for.
     pub fn step(&mut self, by: Span) {
-        self.seen = self.seen.map(|seen| seen + by);
-    }
-
-    /// Takes in the time spent spinning.
-    pub fn spent(&mut self, spun: Span) {
-        self.allowance = self.allowance - spun.max(Span::ZERO);
-    }
-
-    /// The margin that `auto` would use if spinning cost nothing.
-    pub fn wanted(&self) -> Span {
-        match self.oversleeps.quantile(99) {
-            Some(late) => (late + WAKE_TO_READING).min(LONGEST_MARGIN),
-            None => FIRST_MARGIN,
+        if let Some(auto) = &mut self.auto {
+            auto.budget.step(by);
+            auto.margins.step(by);
         }
     }
 
-    /// The wanted margin, or as much of it as may be spent: time awake is the margin minus the oversleep.
-    fn affordable(&mut self, now: Instant, cpu_max: f64) -> Span {
-        let elapsed = now - self.seen.replace(now).unwrap_or(now);
-        self.allowance = (self.allowance + share(elapsed, cpu_max)).min(share(SAVED_FOR, cpu_max));
-        if self.allowance <= Span::ZERO {
-            return Span::ZERO;
-        }
-        let median = self.oversleeps.quantile(50).unwrap_or(Span::ZERO);
-        self.wanted().min(median + self.allowance)
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a share of a span is a shorter span")]
-fn share(span: Span, of: f64) -> Span {
-    Span::from_nanos((span.nanos().max(0) as f64 * of) as i64)
-}
-
-/// Buckets an eighth of a power of two wide, from 256 ns to 1 ms; values outside count at the edge.
-const BUCKETS: usize = 12 * 8;
-const FIRST_BUCKET: u32 = 8;
-
-/// At this total all counts are halved, so that old values fade.
-const FADE_AT: u32 = 2_048;
-
-/// How late recent wake-ups were.
-#[derive(Clone, Debug)]
-struct Recent {
-    counts: [u32; BUCKETS],
-    total: u32,
-}
-
-impl Recent {
-    const fn new() -> Self {
-        Self { counts: [0; BUCKETS], total: 0 }
-    }
-
-    fn add(&mut self, late: Span) {
-        self.counts[bucket(late)] += 1;
-        self.total += 1;
-        if self.total >= FADE_AT {
-            self.total = 0;
-            for count in &mut self.counts {
-                *count /= 2;
-                self.total += *count;
-            }
+    /// Takes in a spin of this length, from the wake-up on, which ended `late` after the release; below zero: something else was
+    /// to be done before.
+    pub fn spent(&mut self, spun: Span, late: Span) {
+        if let Some(auto) = &mut self.auto {
+            auto.budget.spend(spun);
+            auto.margins.spun(late);
         }
     }
 
-    /// The upper edge of the bucket that holds this percentile; `None` before the first wake-up.
-    fn quantile(&self, percent: u32) -> Option<Span> {
-        let rank = (self.total * percent).div_ceil(100);
-        let mut seen = 0;
-        let bucket = self.counts.iter().position(|&count| {
-            seen += count;
-            count > 0 && seen >= rank
-        })?;
-        Some(upper_edge(bucket))
+    /// The target costs more than the share of the processor that may be spent, so it is not reached.
+    pub fn falls_short(&self) -> bool {
+        self.auto.as_ref().is_some_and(|auto| auto.margins.falls_short())
     }
 }
 
-/// Eighths of powers of two: the exponent and the three bits below the leading one.
-fn bucket(late: Span) -> usize {
-    let nanos = u64::try_from(late.nanos()).unwrap_or(0).max(1 << FIRST_BUCKET);
-    let exponent = nanos.ilog2();
-    let eighth = (nanos >> (exponent - 3)) & 7;
-    let index = u64::from(exponent - FIRST_BUCKET) * 8 + eighth;
-    usize::try_from(index).unwrap_or(BUCKETS).min(BUCKETS - 1)
-}
-
-fn upper_edge(bucket: usize) -> Span {
-    let (exponent, eighth) = (bucket / 8 + FIRST_BUCKET as usize, bucket % 8);
-    Span::from_nanos(i64::try_from((9 + eighth) << (exponent - 3)).unwrap_or(i64::MAX))
+impl Auto {
+    /// The margin for a release that is `left` away, and whether spinning all of that time can be paid.
+    fn margin(&mut self, now: Instant, left: Span) -> (Span, bool) {
+        let saved = self.budget.at(now);
+        self.margins.review(now, &self.budget);
+        self.class = class(left);
+        if saved <= Span::ZERO {
+            return (Span::ZERO, false);
+        }
+        let (margin, median) = self.margins.of(self.class);
+        // Time awake is the margin without the oversleep.
+        (margin.min(median + saved), left <= saved)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tail::Target;
     use super::*;
+    use std::collections::VecDeque;
+
+    const fn auto(cpu_max: f64) -> Tail {
+        Tail::Auto { cpu_max, target: None }
+    }
 
     fn micros(us: i64) -> Span {
         Span::from_micros(us)
-    }
-
-    #[test]
-    fn every_span_lies_below_the_upper_edge_of_its_bucket() {
-        for nanos in (0..900_000).step_by(37) {
-            let late = Span::from_nanos(nanos);
-            let edge = upper_edge(bucket(late));
-            assert!(late <= edge, "{late} {edge}");
-            assert!(nanos < 300 || edge.nanos() * 8 <= nanos * 9 + 8, "{late} {edge}");
-        }
-        assert_eq!(bucket(Span::MAX), BUCKETS - 1);
     }
 
     #[test]
@@ -226,51 +154,170 @@ mod tests {
         assert_eq!(plan(fixed, 980), RestPlan { sleep_until: None, spin: true });
     }
 
-    /// Runs `auto` at `period` with oversleeps of `late` for some virtual time; returns the share spent spinning at the end.
+    /// The result of a run on virtual time.
+    struct Ran {
+        sleeps: Sleeps,
+        share: f64,      // spent spinning
+        most: f64,       // of any ten seconds
+        late: Vec<Span>, // each tick of the second half
+    }
+
+    impl Ran {
+        fn late(&self, thousandths: usize) -> Span {
+            let mut sorted = self.late.clone();
+            sorted.sort_unstable();
+            sorted[sorted.len() * thousandths / 1_000]
+        }
+    }
+
+    /// Runs a tail at `period` with oversleeps of `late`, and spins that end `overspun` late, for this many ticks.
     #[expect(clippy::cast_precision_loss, reason = "a share is a ratio")]
-    fn spun_share(period: Span, late: impl Fn(i64) -> Span, cpu_max: f64) -> (f64, Sleeps) {
-        let mut sleeps = Sleeps::new(Tail::Auto { cpu_max });
-        let (mut now, mut spun) = (Instant::ZERO, Span::ZERO);
-        for tick in 1..20_000 {
+    fn ran(tail: Tail, period: Span, ticks: i64, late: impl Fn(i64) -> Span, overspun: impl Fn(i64) -> Span) -> Ran {
+        const WINDOW: Span = Span::from_seconds(10);
+        let mut sleeps = Sleeps::new(tail);
+        let (mut now, mut spun, mut within) = (Instant::ZERO, Span::ZERO, Span::ZERO);
+        let mut window = VecDeque::new();
+        let (mut most, mut lateness) = (0.0_f64, Vec::new());
+        for tick in 1..ticks {
             let release = Instant::ZERO + Span::from_nanos(period.nanos() * tick);
             let plan = sleeps.plan(now, release);
             if let Some(asked) = plan.sleep_until {
-                now = asked + late(tick);
+                now = now.max(asked + late(tick));
                 sleeps.learn(asked, now);
             }
             if plan.spin && now < release {
-                spun += release - now;
-                sleeps.spent(release - now);
+                let tail = release + overspun(tick) - now;
+                now = now + tail;
+                sleeps.spent(tail, now - release);
+                spun += tail;
+                within += tail;
+                window.push_back((now, tail));
             }
+            while let Some((_, tail)) = window.pop_front_if(|(at, _)| *at + WINDOW < now) {
+                within = within - tail;
+            }
+            most = most.max(within.seconds() / WINDOW.seconds());
             now = now.max(release);
+            if tick > ticks / 2 {
+                lateness.push(now - release);
+            }
         }
-        (spun.nanos() as f64 / (now - Instant::ZERO).nanos() as f64, sleeps)
+        Ran { sleeps, share: spun.nanos() as f64 / (now - Instant::ZERO).nanos() as f64, most, late: lateness }
+    }
+
+    /// An oversleep of 15 to 20 µs, but five times in a hundred of more, evenly up to 120 µs.
+    fn usual(tick: i64) -> Span {
+        let mixed = (tick.wrapping_mul(0x9e37_79b9) >> 7).rem_euclid(1_000);
+        micros(if mixed < 50 { 120 - 2 * mixed } else { 15 + mixed % 5 })
+    }
+
+    const ON_TIME: fn(i64) -> Span = |_| Span::ZERO;
+
+    #[test]
+    fn auto_covers_what_the_budget_pays_for_up_to_the_99_9th_percentile() {
+        let rich = ran(auto(0.2), micros(1_000), 60_000, usual, ON_TIME);
+        assert_eq!(rich.late(995), Span::ZERO);
+        assert!(rich.share > 0.06 && rich.share < 0.12, "no more than the 99.9th percentile: {}", rich.share);
+        // 5 % pay for 50 µs awake, less what is held back: a margin of some 60 µs.
+        let modest = ran(auto(0.05), micros(1_000), 60_000, usual, ON_TIME);
+        assert_eq!(modest.late(965), Span::ZERO);
+        assert!(modest.share > 0.03 && modest.share <= 0.05, "{}", modest.share);
+        // 1 % pay for 10 µs.
+        let poor = ran(auto(0.01), micros(1_000), 60_000, usual, ON_TIME);
+        assert_eq!(poor.late(940), Span::ZERO);
+        assert!(poor.share <= 0.01, "{}", poor.share);
     }
 
     #[test]
-    fn auto_covers_the_99th_percentile_and_forgets_the_rest() {
-        let (share, sleeps) = spun_share(micros(1_000), |tick| micros(if tick % 500 == 0 { 4_000 } else { 15 }), 0.05);
-        assert!(sleeps.wanted() >= micros(15) && sleeps.wanted() <= micros(20), "{}", sleeps.wanted());
-        assert!(share < 0.01, "{share}");
-        let (_, calmed) = spun_share(micros(1_000), |tick| micros(if tick < 10_000 { 80 } else { 10 }), 0.2);
-        assert!(calmed.wanted() < micros(20), "{}", calmed.wanted());
+    fn what_no_tail_can_cover_is_left_alone_and_what_has_passed_is_forgotten() {
+        let rarely = |tick| micros(if tick % 400 == 0 { 4_000 } else { 15 });
+        let spared = ran(auto(0.05), micros(1_000), 60_000, rarely, ON_TIME);
+        assert!(spared.share < 0.02 && spared.late(990) == Span::ZERO, "{}", spared.share);
+        let calmed = ran(auto(0.2), micros(1_000), 80_000, |tick| micros(if tick < 10_000 { 80 } else { 10 }), ON_TIME);
+        let mut sleeps = calmed.sleeps;
+        let now = Instant::ZERO + micros(80_000_000);
+        let asked = sleeps.plan(now, now + micros(1_000)).sleep_until.unwrap();
+        assert!(now + micros(1_000) - asked < micros(20), "{asked:?}");
     }
 
     #[test]
-    fn auto_never_spends_more_than_its_share() {
+    fn auto_never_spends_more_than_its_share_of_any_ten_seconds() {
         for (period, late) in [(1_000, 400), (100, 60), (20, 15), (5, 30), (2, 1)] {
             for cpu_max in [0.01, 0.05, 0.5] {
-                // Late by `late` once in twenty: the 99th percentile is far above the median.
-                let late = |tick| micros(if tick % 20 == 0 { late } else { 1 });
-                let (share, _) = spun_share(micros(period), late, cpu_max);
-                assert!(share <= cpu_max * 1.05 + 0.001, "{period} µs, at most {cpu_max}: {share}");
+                // Late by `late` once in twenty, and the first minute quieter than the rest.
+                let late = |tick| micros(if tick % 20 == 0 && tick > 3_000 { late } else { 1 });
+                let ticks = 40_000_000 / period;
+                let ran = ran(auto(cpu_max), micros(period), ticks.min(400_000), late, ON_TIME);
+                assert!(ran.most <= cpu_max, "{period} µs, at most {cpu_max}: {}", ran.most);
             }
         }
+    }
+
+    #[test]
+    fn a_target_is_reached_as_cheaply_as_possible_or_said_to_be_out_of_reach() {
+        let target =
+            |thousandths, cpu_max| Tail::Auto { cpu_max, target: Some(Target { thousandths, below: micros(1) }) };
+        let all = ran(auto(0.2), micros(1_000), 60_000, usual, ON_TIME);
+        let most = ran(target(900, 0.2), micros(1_000), 60_000, usual, ON_TIME);
+        assert!(most.late(900) < micros(1) && !most.sleeps.falls_short());
+        assert!(most.share < all.share / 4.0, "{} {}", most.share, all.share);
+        let short = ran(target(999, 0.02), micros(1_000), 60_000, usual, ON_TIME);
+        assert!(short.sleeps.falls_short() && short.most <= 0.02);
+        assert!(!all.sleeps.falls_short());
+    }
+
+    #[test]
+    fn sleeps_of_each_length_have_their_own_margin() {
+        let mut sleeps = Sleeps::new(auto(0.5));
+        let mut now = Instant::ZERO;
+        for turn in 0..4_000 {
+            let (length, late) = if turn % 10 == 0 { (10_000, 80) } else { (1_000, 10) };
+            let release = now + micros(length);
+            if let Some(asked) = sleeps.plan(now, release).sleep_until {
+                sleeps.learn(asked, asked + micros(late));
+            }
+            now = release;
+        }
+        let mut margin = |length| {
+            let release = now + micros(length);
+            release - sleeps.plan(now, release).sleep_until.unwrap()
+        };
+        assert!(margin(1_000) < micros(20) && margin(10_000) > micros(80), "{} {}", margin(1_000), margin(10_000));
+    }
+
+    #[test]
+    fn where_spins_are_interrupted_auto_spins_less() {
+        let often = |tick| if tick % 3 == 0 { micros(700) } else { Span::ZERO };
+        let undisturbed = ran(auto(0.2), micros(10_000), 20_000, usual, ON_TIME);
+        let mut disturbed = ran(auto(0.2), micros(1_000), 60_000, usual, often).sleeps;
+        let now = Instant::ZERO + micros(60_000_000);
+        let margin = |sleeps: &mut Sleeps, now: Instant| {
+            let release = now + micros(1_000);
+            release - sleeps.plan(now, release).sleep_until.unwrap()
+        };
+        let calm = margin(&mut undisturbed.sleeps.clone(), Instant::ZERO + micros(200_000_000));
+        let after = margin(&mut disturbed, now);
+        assert!(after < micros(40) && calm > micros(90), "{after} {calm}");
+    }
+
+    #[test]
+    fn a_rehearsal_sets_the_first_margin() {
+        let mut sleeps = Sleeps::new(auto(0.05));
+        let release = Instant::ZERO + micros(6_000);
+        let margin =
+            |sleeps: &Sleeps| release - sleeps.clone().plan(release - micros(1_000), release).sleep_until.unwrap();
+        sleeps.plan(Instant::ZERO, release);
+        assert_eq!(margin(&sleeps), micros(60));
+        for _ in 0..20 {
+            sleeps.rehearse(Instant::ZERO, Instant::ZERO + micros(25));
+        }
+        assert!(margin(&sleeps) > micros(25) && margin(&sleeps) < micros(31), "{}", margin(&sleeps));
+        assert_eq!(Sleeps::new(Tail::Off).rehearsal(), None);
     }
 
     #[test]
     fn time_that_goes_back_is_harmless() {
-        let mut sleeps = Sleeps::new(Tail::Auto { cpu_max: 0.05 });
+        let mut sleeps = Sleeps::new(auto(0.05));
         let later = Instant::ZERO + Span::from_seconds(10);
         sleeps.plan(later, later + micros(100));
         sleeps.learn(later, Instant::ZERO);

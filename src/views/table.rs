@@ -131,6 +131,9 @@ fn worker_line(text: &mut String, worker: &WorkerSummary) {
         worker.cpu_share * 100.0,
         worker.spin_share * 100.0,
     );
+    if worker.spin_target_affordable == Some(false) {
+        let _ = writeln!(text, "  its spin-target costs more than spin-cpu-max: raise that, or accept the lateness");
+    }
 }
 
 #[cfg(test)]

@@ -33,7 +33,8 @@ struct Shown {
     since: AtomicU64, // of the running tick: nanoseconds of the monotonic clock
     until: AtomicU64, // while it rests: the release it waits for, likewise
     wakes: AtomicU64,
-    spun: AtomicU64, // nanoseconds
+    spun: AtomicU64,   // nanoseconds
+    short: AtomicBool, // the target of the spin tail costs more than it may
 }
 
 /// What a worker is doing. Instants are on the monotonic clock.
@@ -113,7 +114,12 @@ impl Control {
         self.asked.adopted.store(offset.nanos(), Ordering::Relaxed);
     }
 
-    pub(super) fn count_rest(&self, wakes: u64, spun: Span) {
+    pub(super) fn falls_short(&self) -> bool {
+        self.shown.short.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_rest(&self, wakes: u64, spun: Span, falls_short: bool) {
+        self.shown.short.store(falls_short, Ordering::Relaxed);
         self.shown.wakes.store(wakes, Ordering::Relaxed);
         self.shown.spun.store(spun.nanos().unsigned_abs(), Ordering::Relaxed);
     }

@@ -130,7 +130,7 @@ impl Worker {
             if let Some(witness) = witness {
                 runner = runner.with_evidence(Box::new(witness), evidence == TakeEvidence::Tick);
             }
-            let (report, _ticks, tasks) = runner.run();
+            let (report, _ticks, tasks) = runner.rehearsed().run();
             let _ = finish.send(Finished { report, cpu: thread_cpu_time() - before, _tasks: tasks });
         };
         let thread = helper::spawn(&name, body)?;
@@ -222,6 +222,11 @@ impl Worker {
     /// Sleeps made so far, and time spent in spin tails.
     pub(crate) fn rested(&self) -> (u64, Span) {
         self.control.rested()
+    }
+
+    /// Whether the target of its spin tail costs more than it may.
+    pub(crate) fn falls_short(&self) -> bool {
+        self.control.falls_short()
     }
 
     /// Whether its thread has ended.

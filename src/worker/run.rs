@@ -27,6 +27,10 @@ use std::sync::Arc;
 /// How long it spins without looking whether it is asked for something.
 const LONGEST_SPIN: Span = Span::from_micros(100);
 
+/// Sleeps to learn from before the first release, at most, and the time to leave before that.
+const REHEARSALS: usize = 40;
+const BEFORE_THE_FIRST: Span = Span::from_millis(1);
+
 /// The result of a worker's run.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -38,6 +42,8 @@ pub struct Report {
     pub wakes: u64,
     /// Time spent in spin tails.
     pub spun: Span,
+    /// The target of the spin tail cost more than it may, at the end.
+    pub fell_short: bool,
     /// From the first look at the clock to the last.
     pub elapsed: Span,
 }
@@ -64,7 +70,7 @@ pub struct Runner<C, S> {
     oversleep: Option<Span>,
     wakes: u64,
     spun: Span,
-    tail: Span, // spun before the tick that runs, and not counted yet
+    tail: Option<(Span, Span)>, // spun before the tick that runs and how late, and not counted yet
     witness: Option<Witness>,
 }
 
@@ -102,7 +108,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             oversleep: None,
             wakes: 0,
             spun: Span::ZERO,
-            tail: Span::ZERO,
+            tail: None,
             witness: None,
         }
     }
@@ -118,6 +124,32 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
     #[must_use]
     pub fn exchanging(self, exchange: Exchange) -> Self {
         Self { exchange: Some(exchange), ..self }
+    }
+
+    /// Tries sleeps until shortly before the first release, so that the first spin tail is as long as this machine requires. For
+    /// a worker that has an epoch ahead.
+    #[must_use]
+    pub fn rehearsed(mut self) -> Self {
+        let (Some(length), Some(release)) = (self.sleeps.rehearsal(), self.set.schedule.next_release()) else {
+            return self;
+        };
+        self.control.rests(self.clock.monotonic(release));
+        for _ in 0..REHEARSALS {
+            let asked = self.clock.now() + length;
+            if asked + BEFORE_THE_FIRST > release || self.control.asks_for_something() {
+                break;
+            }
+            if self.clock.sleep_until(asked) == Wake::Reached {
+                self.sleeps.rehearse(asked, self.clock.now());
+            }
+        }
+        // What these sleeps did to the thread is no evidence of what happens to its ticks.
+        if let Some(witness) = &mut self.witness {
+            let now = self.clock.now();
+            witness.source.mark(now - witness.since, true);
+            witness.since = now;
+        }
+        self
     }
 
     /// Runs until no release is left or a stop is asked for. Returns its tasks as well, and with the exchange those that it
@@ -154,8 +186,9 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         let now = self.clock.now();
         let elapsed = self.clock.monotonic(now) - began;
         let ended = self.set.close(now);
+        let fell_short = self.sleeps.falls_short();
         let Self { set, exchange, sink, wakes, spun, .. } = self;
-        let report = Report { tasks: ended.tasks, given_up: ended.given_up, wakes, spun, elapsed };
+        let report = Report { tasks: ended.tasks, given_up: ended.given_up, wakes, spun, fell_short, elapsed };
         (report, sink, (set, exchange))
     }
 
@@ -272,7 +305,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         if plan.spin && ended < release {
             self.warm(ready.as_ref());
             ended = self.spin_until(release);
-            self.tail = ended - self.woke;
+            self.tail = Some((ended - self.woke, ended - release));
         }
         self.known = Some(ended);
         let holds = |ready: &Ready| release <= ended && ended < ready.until;
@@ -320,10 +353,11 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
 
     /// Counts the latest spin tail, once the tick that it was for has run.
     fn count_tail(&mut self) {
-        let tail = std::mem::take(&mut self.tail);
-        self.sleeps.spent(tail);
-        self.spun += tail;
-        self.control.count_rest(self.wakes, self.spun);
+        if let Some((spun, late)) = self.tail.take() {
+            self.sleeps.spent(spun, late);
+            self.spun += spun;
+        }
+        self.control.count_rest(self.wakes, self.spun, self.sleeps.falls_short());
     }
 
     /// Between two ticks: takes over a step of the clock that releases lie on.
