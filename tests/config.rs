@@ -9,7 +9,7 @@ use hertzd::config::{
     ClockKind, Config, Facts, Key, LimitAction, OnError, OverrunLimit, Problems, RecordConfig, RecordFormat,
     Scheduling, Section, Spin, TASK_KEYS, Value, WORKER_KEYS, schema,
 };
-use hertzd::pacing::{Overrun, Rate};
+use hertzd::pacing::{Overrun, Rate, Target};
 use hertzd::task::{Task, Tick, TickError};
 use hertzd::time::Span;
 use std::fs;
@@ -197,6 +197,7 @@ fn keys_set_the_values_they_state() {
         priority = 99
         spin = "auto"
         spin-cpu-max = "12.5%"
+        spin-target = "p99.5 < 1us"
         clock = "tai"
         require-realtime = true
         simulate.oversleep = ["60us", "0s"]
@@ -239,9 +240,10 @@ fn keys_set_the_values_they_state() {
     let config = parse(text).unwrap();
     let [fast, edf] = &config.workers[..] else { panic!("{:?}", config.workers) };
     assert_eq!((&fast.cpus[..], fast.scheduling), (&[0, 1][..], Scheduling::Rr { priority: 99 }));
+    let target = Some(Target { thousandths: 995, below: Span::from_micros(1) });
     assert_eq!(
         (fast.spin, fast.clock, fast.require_realtime),
-        (Spin::Auto { cpu_max: 0.125, target: None }, ClockKind::Tai, true)
+        (Spin::Auto { cpu_max: 0.125, target }, ClockKind::Tai, true)
     );
     assert_eq!(fast.simulated_oversleep, [Span::from_micros(60), Span::ZERO]);
     // Half the period, and for each of its two tasks a tail and the 10 µs that are too short for a sleep.

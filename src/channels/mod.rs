@@ -10,6 +10,7 @@ mod format;
 mod live;
 mod mailbox;
 mod parts;
+mod record;
 mod row;
 mod tick;
 
@@ -17,8 +18,9 @@ pub use block::{Block, BlockReceiver, BlockSender, Head, blocks};
 pub use evidence::{Evidence, EvidenceSource};
 pub use format::{AudioFormat, Column, Format, ImageFormat, SampleFormat, Shape};
 pub use live::{Counts, Live, LiveCounts};
+pub use record::{Outcome, TickError, TickRecord};
 pub use row::{Row, RowReceiver, RowSender, rows};
-pub use tick::{Outcome, TickError, TickReceiver, TickRecord, TickSender, TickSink, ticks};
+pub use tick::{TickReceiver, TickSender, TickSink, ticks};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

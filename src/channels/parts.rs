@@ -3,7 +3,8 @@
 //! A part and its place in the channel together are one line of the processor's caches, so that a usual tick writes one line in
 //! place of four. No clock is read; nothing waits or allocates.
 
-use super::{Evidence, Outcome, TickRecord};
+use super::Evidence;
+use super::record::{Outcome, TickRecord};
 use crate::time::{Instant, Span};
 
 /// What one place of the channel holds.

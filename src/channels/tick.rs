@@ -2,171 +2,12 @@
 //!
 //! No clock is read; only [`ticks`] allocates; neither side ever waits.
 
+use super::Traffic;
 use super::parts::{self, Part, Rare};
-use super::{Evidence, Traffic};
-use crate::time::{Instant, Span};
+use super::record::TickRecord;
 use crossbeam_channel::{Receiver, Sender};
-use std::fmt;
 use std::hint::black_box;
 use std::sync::Arc;
-
-/// Why a tick failed. Of fixed size, so that a failure allocates nothing.
-///
-/// ```
-/// use hertzd::TickError;
-///
-/// let error = TickError::from_io("reading", &std::io::Error::from_raw_os_error(19));
-/// assert_eq!(error.to_string(), "reading: No such device (os error 19)");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TickError {
-    what: &'static str,
-    errno: i32, // 0: none
-    away: bool,
-}
-
-impl TickError {
-    /// A failure without an error number of the system.
-    pub const fn new(what: &'static str) -> Self {
-        Self { what, errno: 0, away: false }
-    }
-
-    /// The device is not there; another thread waits for it.
-    pub(crate) const fn away(what: &'static str) -> Self {
-        Self { what, errno: 0, away: true }
-    }
-
-    /// Whether the task waits for its device.
-    pub(crate) const fn is_away(&self) -> bool {
-        self.away
-    }
-
-    /// The failure of a system call: what was attempted, and the system's reason.
-    pub fn from_io(what: &'static str, error: &std::io::Error) -> Self {
-        Self { what, errno: error.raw_os_error().unwrap_or(0), away: false }
-    }
-}
-
-impl fmt::Display for TickError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.errno {
-            0 => f.write_str(self.what),
-            errno => write!(f, "{}: {}", self.what, std::io::Error::from_raw_os_error(errno)),
-        }
-    }
-}
-
-impl std::error::Error for TickError {}
-
-/// How a tick ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It returned without an error.
-    Done,
-    /// The task returned an error, and continues.
-    Failed(TickError),
-    /// The task returned an error, and `on-error` ended it.
-    Ended(TickError),
-    /// The task panicked.
-    Panicked {
-        /// It has been disabled by that.
-        ended: bool,
-    },
-    /// The task reached its `overrun-limit`, which ended it; with the error, if the tick failed as well.
-    Limited(Option<TickError>),
-}
-
-impl Outcome {
-    /// The task returned an error or panicked.
-    pub const fn is_error(&self) -> bool {
-        !matches!(self, Self::Done | Self::Limited(None))
-    }
-
-    /// The task will not run again.
-    pub const fn ends_task(&self) -> bool {
-        matches!(self, Self::Ended(_) | Self::Panicked { ended: true } | Self::Limited(_))
-    }
-}
-
-/// One tick, as the hot thread saw it. Instants are on the worker's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TickRecord {
-    /// When the tick was meant to start.
-    pub release: Instant,
-    /// Index of the tick.
-    pub n: u64,
-    /// When the worker's last sleep ended, relative to the release; below zero with a spin tail.
-    pub woke: Span,
-    /// How late that sleep ended, if this is the first tick after it.
-    pub oversleep: Option<Span>,
-    /// Started − release.
-    pub lateness: Span,
-    /// Finished − release.
-    pub response: Span,
-    /// Releases given up before this tick, because something else delayed the worker.
-    pub missed: u64,
-    /// The largest step of the clock that releases lie on since the task's previous tick; zero: there was none.
-    pub stepped: Span,
-    /// How late such steps made this release, or the oldest that was given up before it.
-    pub jumped: Span,
-    /// Releases given up when this tick had finished.
-    pub dropped: u64,
-    /// Number of the task, unique in the process, also over reloads.
-    pub task: u32,
-    /// Its response exceeded its deadline.
-    pub overrun: bool,
-    /// Its run exceeded its budget.
-    pub over_budget: bool,
-    /// With this overrun the task reached its `overrun-limit`.
-    pub over_limit: bool,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// What happened to the thread, where a release was missed and the worker takes evidence; with `evidence = "tick"`, of
-    /// every tick.
-    pub evidence: Option<Evidence>,
-}
-
-impl TickRecord {
-    /// Tick 0 of task 0, released at the zero of its clock: it took no time, and nothing happened.
-    pub const EMPTY: Self = Self {
-        release: Instant::ZERO,
-        n: 0,
-        woke: Span::ZERO,
-        oversleep: None,
-        lateness: Span::ZERO,
-        response: Span::ZERO,
-        missed: 0,
-        stepped: Span::ZERO,
-        jumped: Span::ZERO,
-        dropped: 0,
-        task: 0,
-        overrun: false,
-        over_budget: false,
-        over_limit: false,
-        outcome: Outcome::Done,
-        evidence: None,
-    };
-
-    /// Finished − started.
-    pub fn run(&self) -> Span {
-        self.response - self.lateness
-    }
-
-    /// When the tick began.
-    pub fn started(&self) -> Instant {
-        self.release + self.lateness
-    }
-
-    /// When the tick returned.
-    pub fn finished(&self) -> Instant {
-        self.release + self.response
-    }
-
-    /// All given-up releases that this tick reports.
-    pub const fn skipped(&self) -> u64 {
-        self.missed + self.dropped
-    }
-}
 
 /// Takes records on the hot thread. An implementation must not wait, nor (outside of tests) allocate.
 pub trait TickSink {
@@ -253,7 +94,10 @@ impl TickReceiver {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Evidence;
+    use super::super::record::{Outcome, TickError};
     use super::*;
+    use crate::time::{Instant, Span};
 
     #[test]
     fn a_full_channel_drops_and_counts() {

@@ -86,6 +86,7 @@ impl Sleeps {
     /// Takes in a sleep of the [`rehearsal`](Self::rehearsal). Its margin applies at once.
     pub fn rehearse(&mut self, asked: Instant, woke: Instant) {
         if let Some(auto) = &mut self.auto {
+            auto.budget.at(woke);
             auto.margins.oversleeps.add(0, woke - asked);
             auto.margins.rehearsed();
         }
