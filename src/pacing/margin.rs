@@ -1,6 +1,6 @@
 //! The margin of `auto`: as much as the budget pays for, up to the 99.9th percentile of recent oversleeps, or what a target needs.
 //!
-//! It is reviewed ten times a second of the worker's time, between two ticks. A margin's cost is computed from the same histograms as
+//! It is reviewed up to ten times a second of the worker's time, between two ticks. A margin's cost is computed from the same histograms as
 //! the margin itself: the mean time awake before the release, times the sleeps in a second. Time is a value; nothing blocks or
 //! allocates.
 
@@ -18,8 +18,12 @@ const LONGEST_MARGIN: Span = Span::from_micros(500);
 /// Added to the oversleep: the time from the wake-up to the last reading before the release.
 const WAKE_TO_READING: Span = Span::from_micros(2);
 
-/// Time between two reviews, at least.
+/// Time between two reviews, at least; while there are few new sleeps, ten times as long.
 const REVIEW_EVERY: Span = Span::from_millis(100);
+const REVIEW_LATER: Span = Span::from_seconds(1);
+
+/// New sleeps that are enough for a review. One takes some 10,000 instructions.
+const REVIEWED: u32 = 64;
 
 /// The percentiles that are tried, in thousandths; the first is also the most that is ever covered.
 const LEVELS: [u32; 16] = [999, 998, 997, 995, 992, 990, 985, 980, 970, 950, 930, 900, 850, 800, 700, 500];
@@ -104,7 +108,8 @@ impl Margins {
     /// Reviews the margins, if it is time to.
     pub(super) fn review(&mut self, now: Instant, budget: &Budget) {
         let elapsed = now - *self.reviewed.get_or_insert(now);
-        if elapsed < REVIEW_EVERY {
+        let least = if self.oversleeps.new_ones() < REVIEWED { REVIEW_LATER } else { REVIEW_EVERY };
+        if elapsed < least {
             if elapsed < Span::ZERO {
                 self.reviewed = Some(now); // the clock went back
             }

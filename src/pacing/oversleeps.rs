@@ -40,6 +40,11 @@ impl Oversleeps {
         (0..CLASSES).filter(enough).min_by_key(|other| other.abs_diff(class)).map(|class| &self.0[class])
     }
 
+    /// Sleeps of all classes that have not been taken.
+    pub(super) fn new_ones(&self) -> u32 {
+        self.0.iter().map(|recent| recent.new).sum()
+    }
+
     /// Sleeps of a class since this was last asked.
     pub(super) fn take_new(&mut self, class: usize) -> u32 {
         std::mem::take(&mut self.0[class].new)
