@@ -22,6 +22,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The longest pause between two polls, and the shortest.
 const RESTS: [Span; 2] = [Span::from_millis(20), Span::from_millis(1)];
 
+/// While something is missed, the pause is this at most, for a while: causes are told by what happened between two polls.
+const REST_IN_TROUBLE: Span = Span::from_millis(10);
+const TROUBLE_LASTS: Span = Span::from_seconds(1);
+
 /// The part of a channel that may be filled in a pause: delays of the thread itself need the rest.
 const FILLED: f64 = 0.25;
 
@@ -113,6 +117,7 @@ pub(super) struct MetricsLoop {
     later: Vec<Command>, // to be done once the records are taken
     rest: Span,          // the pause between two polls
     slept: Span,         // the latest of them
+    troubled: Instant,   // when something was missed, for the last time
     published: Arc<Mutex<Totals>>,
 }
 
@@ -168,6 +173,7 @@ impl MetricsLoop {
             later: Vec::new(),
             rest: RESTS[0],
             slept: Span::ZERO,
+            troubled: Instant::ZERO,
             published,
         }
     }
@@ -188,7 +194,8 @@ impl MetricsLoop {
             }
             journal::flush();
             self.witnesses.pause(self.metrics.threads(), now);
-            self.slept = self.rest;
+            let troubled = now - self.troubled < TROUBLE_LASTS;
+            self.slept = if troubled { self.rest.min(REST_IN_TROUBLE) } else { self.rest };
             pause(self.slept);
         }
     }
@@ -291,7 +298,7 @@ impl MetricsLoop {
         let waiting = self.workers.values().map(|worker| worker.feed.ticks.waiting()).max().unwrap_or(0);
         self.metrics.threads().hurry(waiting >= AT_A_TIME);
         for _ in 0..=waiting / AT_A_TIME {
-            if !self.take_some() {
+            if !self.take_some(now) {
                 break;
             }
         }
@@ -316,13 +323,16 @@ impl MetricsLoop {
 
     /// Takes records and judges them; whether there are more. Some of each worker at a time, so that a fast one does not hold
     /// up the others.
-    fn take_some(&mut self) -> bool {
+    fn take_some(&mut self, now: Instant) -> bool {
         let mut taken = std::mem::take(&mut self.ahead);
         let more = self.fetch(&mut taken);
         // What another worker did while these ticks ran has been sent by now, but may not have been there when it was its turn.
         let mut ahead = Vec::new();
         self.fetch(&mut ahead);
         self.witnesses.taken(self.metrics.threads());
+        if taken.iter().any(|(_, record)| record.overrun || record.skipped() > 0) {
+            self.troubled = now;
+        }
         for (number, record) in taken {
             let verdicts = self.metrics.take(&record, &mut self.witnesses.suspects);
             if let Some(worker) = self.workers.get(&number) {
