@@ -71,6 +71,7 @@ fn used_at_mark(before: Span, looked: Span, awake: Span, slept: bool) -> Span {
 mod tests {
     use super::*;
     use crate::sys::clock::{KernelClock, pause};
+    use crate::sys::memory::fault_cost;
     use crate::time::Clock;
     use std::hint::black_box;
 
@@ -102,10 +103,11 @@ mod tests {
 
     #[test]
     fn page_faults_are_counted() {
+        // An allocation may get memory that was touched before; this maps new pages, 640 KiB in all.
         let faults = evidence_of(false, || {
-            black_box(vec![1_u8; 8 << 20]);
+            black_box(fault_cost());
         });
-        assert!(faults.minor_faults > 1, "{faults:?}");
+        assert!(faults.minor_faults >= 10, "{faults:?}");
     }
 
     #[test]
