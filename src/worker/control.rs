@@ -118,9 +118,12 @@ impl Control {
         self.shown.short.load(Ordering::Relaxed)
     }
 
-    pub(super) fn count_rest(&self, wakes: u64, spun: Span, falls_short: bool) {
-        self.shown.short.store(falls_short, Ordering::Relaxed);
+    pub(super) fn count_wakes(&self, wakes: u64) {
         self.shown.wakes.store(wakes, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_tails(&self, spun: Span, falls_short: bool) {
+        self.shown.short.store(falls_short, Ordering::Relaxed);
         self.shown.spun.store(spun.nanos().unsigned_abs(), Ordering::Relaxed);
     }
 

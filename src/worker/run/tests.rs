@@ -1,0 +1,114 @@
+//! What the loop shows and hands over, on the virtual clock.
+
+use super::*;
+use crate::channels::Evidence;
+use crate::pacing::{Account, Grid, Overrun, Rate, Schedule, Tail};
+use crate::sim::{NeverPreempted, Scripted, SimClock};
+use crate::task::{Task, TickError};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+#[derive(Default)]
+struct Keep(Vec<TickRecord>);
+
+impl TickSink for Keep {
+    fn offer(&mut self, record: TickRecord) {
+        self.0.push(record);
+    }
+}
+
+/// The records of a 1 kHz task whose ticks take these times.
+fn records(run: &[i64], each_tick: bool) -> Vec<TickRecord> {
+    let clock = SimClock::new(Instant::ZERO, vec![Span::from_micros(50)]);
+    let end = Instant::ZERO + Span::from_millis(6);
+    let rate = Rate::new(1_000, 1).unwrap();
+    let account = Account::new(Grid::starting_at(Instant::ZERO + Span::from_millis(1), rate), Overrun::Drop, 0, end);
+    let schedule = Schedule::new([(account, Span::from_millis(1))]);
+    let run = run.iter().map(|micros| Span::from_micros(*micros)).collect();
+    let task: Box<dyn Task> = Box::new(Scripted::new(clock.clone(), run));
+    let slot = Slot::of(0, task, Span::from_millis(1), rate.period());
+    let set = TaskSet::starting(schedule, vec![slot]);
+    let runner = Runner::new(clock, set, Sleeps::new(Tail::Off), Keep::default(), Arc::new(Control::default()));
+    runner.with_evidence(Box::new(NeverPreempted), each_tick).run().1.0
+}
+
+#[test]
+fn a_missed_release_comes_with_evidence_that_counts_from_the_wake_up() {
+    let ticks = records(&[300, 1_400, 300], false);
+    let awake = |record: &TickRecord| record.evidence.map(|evidence| evidence.awake);
+    // Woken 50 µs late each time; tick 1 overruns, and release 2 is skipped.
+    assert_eq!(ticks.iter().map(|tick| tick.n).collect::<Vec<_>>(), [0, 1, 3, 4]);
+    let expected = [None, Some(Span::from_micros(1_400)), None, None];
+    assert_eq!(ticks.iter().map(awake).collect::<Vec<_>>(), expected);
+    let all = records(&[300, 1_400, 300], true);
+    assert!(all.iter().all(|tick| awake(tick) == Some(tick.run())), "{all:?}");
+    let Some(Evidence { cpu, run_queue, .. }) = ticks[1].evidence else { panic!("{ticks:?}") };
+    assert_eq!((cpu, run_queue), (Span::from_micros(1_400), Some(Span::ZERO)));
+}
+
+/// A clock whose sleeps are all interrupted half-way, the third one by a stop.
+struct Interrupted(SimClock, Arc<Control>, AtomicU32);
+
+impl Clock for Interrupted {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn sleep_until(&self, at: Instant) -> Wake {
+        let left = at - self.0.now();
+        self.0.advance(Span::from_nanos(left.nanos() / 2));
+        if self.2.fetch_add(1, Ordering::Relaxed) == 2 {
+            self.1.stop();
+        }
+        Wake::Interrupted
+    }
+
+    fn spin_until(&self, at: Instant) -> Instant {
+        self.0.spin_until(at)
+    }
+}
+
+#[test]
+fn sleeps_that_were_interrupted_are_shown_as_well() {
+    let clock = SimClock::new(Instant::ZERO, Vec::new());
+    let rate = Rate::new(1_000, 1).unwrap();
+    let first = Instant::ZERO + Span::from_millis(500);
+    let account = Account::new(Grid::starting_at(first, rate), Overrun::Drop, 0, Instant::MAX);
+    let task = Box::new(Scripted::new(clock.clone(), vec![Span::from_micros(10)]));
+    let slot = Slot::of(0, task, Span::from_millis(1), rate.period());
+    let set = TaskSet::starting(Schedule::new([(account, Span::from_millis(1))]), vec![slot]);
+    let control = Arc::new(Control::default());
+    let clock = Interrupted(clock, control.clone(), AtomicU32::new(0));
+    let (report, ..) = Runner::new(clock, set, Sleeps::new(Tail::Off), Keep::default(), control.clone()).run();
+    assert_eq!((report.wakes, report.tasks[0].1.ran), (3, 0));
+    assert_eq!(control.rested(), (3, Span::ZERO));
+}
+
+/// A task that reads how many sleeps are shown while it runs.
+struct Looks(Arc<Control>, Arc<AtomicU32>);
+
+impl Task for Looks {
+    fn tick(&mut self, _: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        self.1.store(u32::try_from(self.0.rested().0).unwrap(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn the_sleep_before_a_tick_is_shown_while_it_runs() {
+    let clock = SimClock::new(Instant::ZERO, Vec::new());
+    let rate = Rate::new(1_000, 1).unwrap();
+    let first = Instant::ZERO + Span::from_millis(1);
+    let account = Account::new(Grid::starting_at(first, rate), Overrun::Drop, 0, first + Span::from_millis(3));
+    let (control, shown) = (Arc::new(Control::default()), Arc::new(AtomicU32::new(0)));
+    let slot = Slot::of(0, Box::new(Looks(control.clone(), shown.clone())), Span::from_millis(1), rate.period());
+    let set = TaskSet::starting(Schedule::new([(account, Span::from_millis(1))]), vec![slot]);
+    let (report, ..) = Runner::new(clock, set, Sleeps::new(Tail::Off), Keep::default(), control).run();
+    assert_eq!((report.wakes, report.tasks[0].1.ran, shown.load(Ordering::Relaxed)), (3, 3, 3));
+}
+
+#[test]
+fn ticks_that_follow_without_a_sleep_have_evidence_of_their_own() {
+    let ticks = records(&[1_000, 1_000], false);
+    let awake: Vec<_> = ticks.iter().filter_map(|tick| tick.evidence.map(|evidence| evidence.awake)).collect();
+    assert!(awake.len() > 1 && awake.iter().all(|awake| *awake == Span::from_millis(1)), "{ticks:?}");
+}
