@@ -138,9 +138,9 @@ policy = "other"
 [task.plain]
 kind = "load"
 worker = "plain"
-rate = 10
-run = "5ms"
-deadline = "40ms"
+rate = 50
+run = "1ms"
+deadline = "5ms" # both hogs keep it waiting: the FIFO hog for longer than this, the normal one as long as the kernel lets it
 max-missed = "20%"
 
 # It is stopped by the kernel in each period.
