@@ -45,7 +45,7 @@ pub(super) struct TaskMetrics {
 }
 
 impl TaskMetrics {
-    /// A task of which nothing has been recorded; histograms of so many digits.
+    /// A task of which nothing has been recorded; histograms of this many digits.
     pub(super) fn new(facts: TaskFacts, digits: u8) -> Self {
         Self {
             health: Health::new(&facts),

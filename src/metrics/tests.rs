@@ -128,6 +128,6 @@ fn a_report_on_a_task_that_is_given_up_covers_the_time_in_which_its_releases_cam
     let [missed] = &missed[..] else { panic!("{missed:?}") };
     assert_eq!((missed.overruns, missed.skipped), (1, 88 + 500));
     assert_eq!((missed.due, missed.within), (589, Span::from_millis(590)));
-    // What is told of before does not count again.
+    // What an earlier entry reported does not count again.
     assert_eq!(reported(&mut metrics, at(700), true), []);
 }

@@ -19,7 +19,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// With room for `entries` entries, whatever their order.
+    /// With room for `entries` entries, in any order.
     pub(super) fn with_room_for(entries: usize) -> Self {
         Self { sequence: VecDeque::with_capacity(entries), others: BinaryHeap::with_capacity(entries) }
     }

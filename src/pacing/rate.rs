@@ -120,7 +120,7 @@ pub(super) struct Step {
 
 impl Step {
     /// The position of the tick after `position`, without a division. What the division of tick `n` left over is carried
-    /// along, so the result is that of dividing anew: nothing is rounded twice, and no error accumulates.
+    /// along, so the result is that of another division: nothing is rounded twice, and no error accumulates.
     ///
     /// `None` where positions saturate.
     pub(super) fn after(self, position: Position) -> Option<Position> {

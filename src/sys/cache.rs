@@ -23,13 +23,13 @@ pub(crate) fn warm<T: ?Sized>(value: &T) {
 #[cfg(target_arch = "x86_64")]
 fn prefetch(address: *const u8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: a hint, which neither changes memory nor faults, whatever the address.
+    // SAFETY: a hint, which neither changes memory nor faults at any address.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
 #[cfg(target_arch = "aarch64")]
 fn prefetch(address: *const u8) {
-    // SAFETY: a hint, which neither changes memory nor faults, whatever the address.
+    // SAFETY: a hint, which neither changes memory nor faults at any address.
     unsafe {
         std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(readonly, nostack, preserves_flags));
     };

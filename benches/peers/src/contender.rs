@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Cyclictest,
     /// `clock_nanosleep` until an absolute instant, in a loop.
     Plain,
-    /// As `Plain`, but asleep only until so many microseconds before, and then spinning.
+    /// As `Plain`, but asleep only until this many microseconds before, and then spinning.
     Tail(u32),
     SpinSleep,
     Tokio,
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
     Spin,
     /// hertzd without a spin tail.
     HertzdOff,
-    /// With a learned one that may take so many thousandths of the CPU.
+    /// With a learned one that may take this many thousandths of the CPU.
     HertzdAuto(u32),
     /// The same again.
     HertzdAgain(u32),
