@@ -13,7 +13,7 @@
 //! delay         [0---------------------][1]       [2]       [3]           the grid moves
 //! ```
 
-use super::rate::{Position, Rate, Step};
+use super::grid::{Grid, OnGrid};
 use crate::time::{Instant, Span};
 
 /// What happens to debt after a tick: how many of the releases that came up during it are kept.
@@ -37,77 +37,6 @@ pub enum Overrun {
     Delay,
 }
 
-/// The instants of a task's releases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grid {
-    rate: Rate,
-    step: Step, // of the rate
-    origin: Instant,
-    shift: i128, // from the index of a tick to its position on the grid from `origin`
-}
-
-impl Grid {
-    /// `r(n) = origin + floor(n·den·10⁹/num)`.
-    pub fn starting_at(origin: Instant, rate: Rate) -> Self {
-        Self { rate, step: rate.step(), origin, shift: 0 }
-    }
-
-    /// The grid through `zero`, with tick 0 at its first release at or after `start`: the same on every machine whose clock
-    /// shows the same time.
-    pub fn aligned(zero: Instant, start: Instant, rate: Rate) -> Self {
-        Self::starting_at(zero, rate).entered(0, start)
-    }
-
-    /// The release of tick `n`.
-    pub fn release(&self, n: u64) -> Instant {
-        self.at(n).release(self)
-    }
-
-    /// Where tick `n` is.
-    fn at(&self, n: u64) -> OnGrid {
-        let position = clamped(self.shift + i128::from(n));
-        OnGrid { position, offset: self.rate.position(position) }
-    }
-
-    /// Where the tick after it is. Without a division, but at the limits of the numbers.
-    fn after(&self, at: OnGrid) -> OnGrid {
-        let position = at.position.saturating_add(1);
-        let offset = self.step.after(at.offset).filter(|_| position > at.position);
-        OnGrid { position, offset: offset.unwrap_or_else(|| self.rate.position(position)) }
-    }
-
-    /// The first tick released at `at` or later.
-    pub fn first_from(&self, at: Instant) -> u64 {
-        clamped(self.position_from(at) - self.shift)
-    }
-
-    /// The same instants, with tick `n` at the first of them at or after `start`.
-    fn entered(self, n: u64, start: Instant) -> Self {
-        Self { shift: self.position_from(start) - i128::from(n), ..self }
-    }
-
-    fn position_from(&self, at: Instant) -> i128 {
-        self.rate.ticks_before(at.nanos().saturating_sub(self.origin.nanos())).into()
-    }
-}
-
-/// A release of a grid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct OnGrid {
-    position: u64, // from the grid's origin
-    offset: Position,
-}
-
-impl OnGrid {
-    const fn release(&self, grid: &Grid) -> Instant {
-        grid.origin.plus_nanos(self.offset.nanos)
-    }
-}
-
-fn clamped(position: i128) -> u64 {
-    u64::try_from(position.max(0)).unwrap_or(u64::MAX)
-}
-
 /// The result of [`Account::settle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
@@ -123,10 +52,9 @@ pub struct Account {
     grid: Grid,
     overrun: Overrun,
     next: u64,
-    release: Instant,   // of tick `next`; under `delay` not on the grid
-    second: OnGrid,     // the tick after it; under `delay` not used
-    following: Instant, // the release of that
-    end: Instant,       // releases at or after this do not exist
+    release: Instant, // of tick `next`; under `delay` not on the grid
+    second: OnGrid,   // the tick after it; under `delay` not used
+    end: Instant,     // releases at or after this do not exist
     ran: u64,
     skipped: u64,
 }
@@ -136,8 +64,7 @@ impl Account {
     pub fn new(grid: Grid, overrun: Overrun, first: u64, end: Instant) -> Self {
         let release = grid.release(first);
         let second = grid.at(first.saturating_add(1));
-        let following = second.release(&grid);
-        Self { grid, overrun, next: first, release, second, following, end, ran: 0, skipped: 0 }
+        Self { grid, overrun, next: first, release, second, end, ran: 0, skipped: 0 }
     }
 
     /// Moves to tick `next` of the grid.
@@ -145,15 +72,13 @@ impl Account {
         self.next = next;
         self.release = self.grid.release(next);
         self.second = self.grid.at(next.saturating_add(1));
-        self.following = self.second.release(&self.grid);
     }
 
     /// Moves to the next tick of the grid, without a division.
     fn move_on(&mut self) {
         self.next = self.next.saturating_add(1);
-        self.release = self.following;
+        self.release = self.second.release(&self.grid);
         self.second = self.grid.after(self.second);
-        self.following = self.second.release(&self.grid);
     }
 
     /// The next tick to run and its release; `None` if no release is left.
@@ -183,13 +108,13 @@ impl Account {
 
     /// One period, rounded up to a whole nanosecond.
     pub fn period(&self) -> Span {
-        self.grid.step.period()
+        self.grid.period()
     }
 
     /// From the release of the next tick up to this instant, which is not included, [`admit`](Self::admit) gives up nothing.
     pub fn admitted_until(&self) -> Instant {
         match self.overrun {
-            Overrun::Drop | Overrun::KeepWorking | Overrun::CatchUp { .. } => self.following,
+            Overrun::Drop | Overrun::KeepWorking | Overrun::CatchUp { .. } => self.second.release(&self.grid),
             Overrun::Credit { max_debt } => (self.release + max_debt).plus_nanos(1),
             Overrun::Delay => Instant::MAX,
         }
@@ -330,6 +255,7 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rate::Rate;
     use super::*;
 
     fn at(millis: i64) -> Instant {
@@ -396,15 +322,5 @@ mod tests {
             assert_eq!(account.close(at(9_000)), 2, "{overrun:?}");
             assert_eq!((account.next(), account.due()), (None, 5));
         }
-    }
-
-    #[test]
-    fn aligned_grids_agree_whenever_they_start() {
-        let rate = Rate::new(30_000, 1_001).unwrap();
-        let early = Grid::aligned(at(250), at(1_000), rate);
-        let late = Grid::aligned(at(250), at(77_000), rate);
-        assert!(early.release(0) >= at(1_000) && early.release(0) < at(1_034));
-        let shift = early.first_from(late.release(0));
-        assert_eq!(early.release(shift + 1_000), late.release(1_000));
     }
 }

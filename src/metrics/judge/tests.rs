@@ -1,8 +1,10 @@
 //! Each rule of a verdict, with exact instants. All numbers are microseconds.
 
+mod stalls;
+
 use super::*;
 use crate::channels::Evidence;
-use crate::metrics::machine::{Bandwidth, NoAccuser, Stall, Sure, WorkerFacts};
+use crate::metrics::machine::{Bandwidth, NoAccuser, WorkerFacts};
 use crate::metrics::{Program, RECORD};
 
 const TERMS: Terms = Terms { deadline: micros(1_000), period: micros(1_000), usual: Span::ZERO };
@@ -220,55 +222,6 @@ fn ticks_that_share_evidence_are_judged_only_if_it_cannot_matter_whose_it_is() {
 }
 
 #[test]
-fn a_stall_of_the_process_comes_first() {
-    let stall = |least, most| Stall {
-        from: [at(-9_000); 3],
-        to: [at(31_000); 3],
-        least: Span::from_millis(least),
-        most: Span::from_millis(most),
-        sure: Sure::Certain,
-    };
-    let late = TickRecord { missed: 29, ..after_sleep(1_000, 30_000, tick(0, 30_000, 30_010, 30_100)) };
-    let judged = |stall, record| {
-        let mut scene = Scene::new();
-        scene.0.note_stall(stall);
-        scene.judge(&seen(100, 100, 0, record)).before.map(|verdict| verdict.cause)
-    };
-    assert_eq!(judged(stall(25, 40), late), Some(Cause::Stalled));
-    assert_eq!(judged(stall(60, 70), late), Some(Cause::WokenLate), "it was shorter than the stall");
-    assert_eq!(judged(stall(0, 40), late), Some(Cause::WokenLate), "it was not woken for a stop");
-    let woken = |record| counted(2, 0, 0, 0, seen(100, 100, 0, record));
-    let mut scene = Scene::new();
-    scene.0.note_stall(stall(0, 40));
-    assert_eq!(scene.judge(&woken(late)).before.map(|verdict| verdict.cause), Some(Cause::Stalled));
-    let writing = |record| judged(Stall { sure: Sure::Writing, ..stall(0, 40) }, record);
-    let in_sleep = |record| counted(1, 0, 0, 0, seen(100, 100, 0, record));
-    let mut scene = Scene::new();
-    scene.0.note_stall(Stall { sure: Sure::Writing, ..stall(0, 40) });
-    let found = scene.judge(&in_sleep(late)).before.map(|verdict| verdict.cause);
-    assert_eq!((found, writing(late)), (Some(Cause::Stalled), Some(Cause::WokenLate)), "woken in its sleep, or not");
-    // The metrics thread was late, for no reason that is known: perhaps the processor that it slept on stood still.
-    let uncertain = |record| judged(Stall { sure: Sure::Late, ..stall(25, 40) }, record);
-    assert_eq!(uncertain(late), Some(Cause::Stalled), "as late as this worker, which no other thread kept");
-    let slept = counted(1, 0, 0, 0, seen(29_000, 100, 0, after_sleep(0, 0, tick(0, 0, 0, 29_000))));
-    let cause_in_tick = |sure| {
-        let mut scene = Scene::new();
-        scene.0.note_stall(Stall { sure, ..stall(25, 40) });
-        scene.overrun(&slept).0
-    };
-    assert_eq!(
-        [Sure::Certain, Sure::Late, Sure::Writing].map(cause_in_tick),
-        [Cause::Stalled, Cause::Waited, Cause::Waited]
-    );
-    // Stopped in a tick; what waited behind that was stalled as well.
-    let mut scene = Scene::new();
-    scene.0.note_stall(stall(25, 40));
-    scene.judge(&TickRecord { overrun: false, ..after_sleep(0, 0, tick(1, 0, 0, 29_000)) });
-    let behind = TickRecord { missed: 28, ..tick(0, 29_000, 29_001, 29_100) };
-    assert_eq!(scene.judge(&behind).before.map(|verdict| verdict.cause), Some(Cause::Stalled));
-}
-
-#[test]
 fn a_gap_of_the_length_of_the_limit_after_much_work_is_throttled() {
     let shared = Bandwidth::Shared { runtime: Span::from_millis(950), period: Span::from_millis(1_000) };
     let judged = |bandwidth: Option<Bandwidth>, busy: i64, queue: i64, woke: i64| {
@@ -351,54 +304,6 @@ fn what_is_given_up_at_the_end_has_the_cause_of_what_held_it_up() {
     assert_eq!(scene.0.given_up(0, 0, &given_up(4_000, false)), blocked);
     assert_eq!(scene.0.given_up(0, 0, &given_up(4_000, true)), Verdict::plain(Cause::Disabled, 3));
     assert_eq!(Scene::new().0.given_up(0, 0, &given_up(4_000, false)).cause, Cause::Unknown);
-}
-
-#[test]
-fn what_a_step_of_the_clock_jumped_over_was_stalled() {
-    let mut scene = Scene::new();
-    scene.judge(&TickRecord { overrun: false, ..after_sleep(0, 0, tick(0, 0, 0, 900)) });
-    let hour = Span::from_seconds(3_600);
-    let landed = 3_600_000_000;
-    let record = TickRecord {
-        missed: 3_599_998,
-        stepped: hour,
-        jumped: hour,
-        ..tick(0, landed, landed + 1_400, landed + 1_700)
-    };
-    let verdicts = scene.judge(&seen(300, 300, 0, after_sleep(landed, landed + 1_400, record)));
-    let causes = verdicts.iter().map(|verdict| (verdict.cause, verdict.count)).collect::<Vec<_>>();
-    assert_eq!(causes, [(Cause::Stalled, 3_599_998), (Cause::Stalled, 1)]);
-}
-
-#[test]
-fn what_a_step_jumped_over_was_stalled_whether_the_worker_slept_before_its_next_tick_or_not() {
-    // The step comes half-way to the release at 1 ms. All up to the last one before it are given up, and the next tick is
-    // that one, at once, or the one that is 500 µs ahead.
-    let stepped = Span::from_seconds(3_600);
-    let step = |next, start, missed| {
-        let record = tick(0, next, start, start + 300);
-        TickRecord { missed, stepped, jumped: stepped - micros(500), overrun: false, ..record }
-    };
-    let (kept, ahead) = (3_600_000_000, 3_600_001_000);
-    let at_once = TickRecord { woke: micros(500), ..step(kept, kept + 510, 3_599_999) };
-    let asleep = after_sleep(ahead, ahead + 10, step(ahead, ahead + 10, 3_600_000));
-    for record in [at_once, asleep] {
-        let mut scene = Scene::new();
-        scene.judge(&TickRecord { overrun: false, ..after_sleep(0, 0, tick(0, 0, 0, 900)) });
-        let verdicts = scene.judge(&seen(300, 300, 0, record));
-        let causes = verdicts.iter().map(|verdict| (verdict.cause, verdict.count)).collect::<Vec<_>>();
-        assert_eq!(causes, [(Cause::Stalled, record.missed)]);
-    }
-}
-
-#[test]
-fn a_step_that_was_absorbed_is_blamed_for_nothing() {
-    let mut scene = Scene::new();
-    scene.judge(&TickRecord { overrun: false, ..after_sleep(0, 0, tick(0, 0, 0, 900)) });
-    // The clock went forward by a second while the release was far away; the wake-up was late for another reason.
-    let stepped = Span::from_seconds(1);
-    let record = TickRecord { stepped, ..tick(0, 9_000_000, 9_001_400, 9_001_700) };
-    assert_ne!(scene.overrun(&seen(300, 300, 0, after_sleep(9_000_000, 9_001_390, record))).0, Cause::Stalled);
 }
 
 #[test]

@@ -1,0 +1,102 @@
+//! The grid of one task: the exact instant of each release, and which release comes next at an instant.
+//!
+//! Exact for ever: an instant is computed from the index of its tick, or from the one before it without a rounding error of its
+//! own ([`Step`]). Time is an argument; nothing blocks or allocates.
+
+use super::rate::{Position, Rate, Step};
+use crate::time::{Instant, Span};
+
+/// The instants of a task's releases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    rate: Rate,
+    step: Step, // of the rate
+    origin: Instant,
+    shift: i128, // from the index of a tick to its position on the grid from `origin`
+}
+
+impl Grid {
+    /// `r(n) = origin + floor(n·den·10⁹/num)`.
+    pub fn starting_at(origin: Instant, rate: Rate) -> Self {
+        Self { rate, step: rate.step(), origin, shift: 0 }
+    }
+
+    /// The grid through `zero`, with tick 0 at its first release at or after `start`: the same on every machine whose clock
+    /// shows the same time.
+    pub fn aligned(zero: Instant, start: Instant, rate: Rate) -> Self {
+        Self::starting_at(zero, rate).entered(0, start)
+    }
+
+    /// The release of tick `n`.
+    pub fn release(&self, n: u64) -> Instant {
+        self.at(n).release(self)
+    }
+
+    /// Where tick `n` is.
+    pub(super) fn at(&self, n: u64) -> OnGrid {
+        let position = clamped(self.shift + i128::from(n));
+        OnGrid { position, offset: self.rate.position(position) }
+    }
+
+    /// Where the tick after it is. Without a division, but at the limits of the numbers.
+    pub(super) fn after(&self, at: OnGrid) -> OnGrid {
+        let position = at.position.saturating_add(1);
+        let offset = self.step.after(at.offset).filter(|_| position > at.position);
+        OnGrid { position, offset: offset.unwrap_or_else(|| self.rate.position(position)) }
+    }
+
+    /// The first tick released at `at` or later.
+    pub fn first_from(&self, at: Instant) -> u64 {
+        clamped(self.position_from(at) - self.shift)
+    }
+
+    /// The same instants, with tick `n` at the first of them at or after `start`.
+    pub(super) fn entered(self, n: u64, start: Instant) -> Self {
+        Self { shift: self.position_from(start) - i128::from(n), ..self }
+    }
+
+    /// One period, rounded up to a whole nanosecond.
+    pub(super) fn period(&self) -> Span {
+        self.step.period()
+    }
+
+    fn position_from(&self, at: Instant) -> i128 {
+        self.rate.ticks_before(at.nanos().saturating_sub(self.origin.nanos())).into()
+    }
+}
+
+/// A release of a grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OnGrid {
+    position: u64, // from the grid's origin
+    offset: Position,
+}
+
+impl OnGrid {
+    pub(super) const fn release(&self, grid: &Grid) -> Instant {
+        grid.origin.plus_nanos(self.offset.nanos)
+    }
+}
+
+fn clamped(position: i128) -> u64 {
+    u64::try_from(position.max(0)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + Span::from_millis(millis)
+    }
+
+    #[test]
+    fn aligned_grids_agree_whenever_they_start() {
+        let rate = Rate::new(30_000, 1_001).unwrap();
+        let early = Grid::aligned(at(250), at(1_000), rate);
+        let late = Grid::aligned(at(250), at(77_000), rate);
+        assert!(early.release(0) >= at(1_000) && early.release(0) < at(1_034));
+        let shift = early.first_from(late.release(0));
+        assert_eq!(early.release(shift + 1_000), late.release(1_000));
+    }
+}
