@@ -5,50 +5,22 @@
 //! Repetitions alternate between the sizes, so that other load on the machine affects all of them alike. The ratio to one
 //! task is then meaningful even where the nanoseconds are not.
 
+mod virtual_loop;
+
 use hertzd::channels::{EvidenceSource, TickRecord, TickSink};
 use hertzd::internals::KernelClock;
 use hertzd::internals::SimClock;
-use hertzd::internals::{Control, Runner, Slot, TaskSet, ThreadEvidence};
-use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
-use hertzd::task::{Task, Tick, TickError};
+use hertzd::internals::ThreadEvidence;
+use hertzd::pacing::{Account, Grid, Overrun, Rate, Sleeps, Tail};
 use hertzd::time::{Clock, Instant, Span};
 use std::hint::black_box;
-use std::sync::Arc;
+use virtual_loop::runner;
 
 const SIZES: [u32; 4] = [1, 10, 100, 1_000];
 
-struct Idle;
-
-impl Task for Idle {
-    fn tick(&mut self, tick: &Tick, _: &mut [f64]) -> Result<(), TickError> {
-        black_box(tick);
-        Ok(())
-    }
-}
-
-struct Nowhere;
-
-impl TickSink for Nowhere {
-    fn offer(&mut self, record: TickRecord) {
-        black_box(record);
-    }
-}
-
 /// Runs `ticks` ticks from `epoch`, one per millisecond, distributed over `tasks`. Returns nanoseconds per tick.
 fn run<C: Clock>(clock: C, epoch: Instant, tasks: u32, ticks: u32) -> f64 {
-    let rate = Rate::new(1_000, tasks.into()).unwrap();
-    let end = epoch + Span::from_millis(ticks.into());
-    // Nothing is ever given up: every run has the same ticks.
-    let overrun = Overrun::Credit { max_debt: Span::MAX };
-    let accounts = (0..tasks).map(|task| {
-        let grid = Grid::starting_at(epoch + Span::from_millis(task.into()), rate);
-        (Account::new(grid, overrun, 0, end), rate.period())
-    });
-    let schedule = Schedule::new(accounts);
-    let slots = (0..tasks).map(|id| Slot::of(id, Box::new(Idle), rate.period(), rate.period()));
-    let sleeps = Sleeps::new(Tail::Off);
-    let set = TaskSet::starting(schedule, slots.collect());
-    let runner = Runner::new(clock, set, sleeps, Nowhere, Arc::new(Control::default()));
+    let runner = runner(clock, epoch, Tail::Off, tasks, ticks);
     let real = KernelClock::monotonic();
     let begun = real.now();
     let (report, ..) = runner.run();
