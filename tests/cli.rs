@@ -43,6 +43,8 @@ fn commands_of_other_programs_are_answered_with_ours() {
         (&["stop", "my.toml"], "`hertzd stop --socket PATH`"),
         (&["start"], "`sudo systemctl start hertzd`"),
         (&["restart"], "`hertzd reload`"),
+        (&["kill"], "`sudo systemctl stop hertzd`"),
+        (&["kill", "1234"], "`hertzd stop --socket PATH`"),
         (&["top"], "`hertzd status`"),
         (&["log"], "`journalctl -u hertzd -f`"),
         (&["doctor"], "`hertzd check [CONFIG]`"),

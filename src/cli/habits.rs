@@ -18,6 +18,11 @@ const COMMANDS: &[(&[&str], &str)] = &[
         "`sudo systemctl restart hertzd` restarts the service; `hertzd reload` makes it read its configuration again \
          without a stop",
     ),
+    (
+        &["kill", "quit", "end", "shutdown", "terminate", "halt"],
+        "`sudo systemctl stop hertzd` stops the service; `hertzd stop --socket PATH` says which signal to which process stops \
+         another daemon",
+    ),
     (&["validate", "verify", "test", "lint", "configtest", "-t", "--check", "--test"], "write `hertzd check [CONFIG]`"),
     (
         &["list", "ls", "scan", "detect"],

@@ -9,8 +9,8 @@ INVOCATION=$(show InvocationID)
 same "it is active" active "$(show ActiveState)"
 same "  and enabled" enabled "$(systemctl is-enabled hertzd)"
 same "it is Type=notify" notify "$(show Type)"
-has "systemctl status shows hertzd's status text" "$(systemctl status hertzd)" "Status: \"$(show StatusText)\""
-refuse "  which is not empty" test -z "$(show StatusText)"
+# Its numbers change from one second to the next, and what a busy machine makes it miss is another matter.
+check "systemctl status shows hertzd's sentence about itself" grep -qE 'Status: "(well|not well): .+"' <(systemctl status hertzd)
 pid=$(main_pid)
 same "it runs as its own user" "hertzd hertzd" "$(ps -o user=,group= -p "$pid" | xargs)"
 same "  with CAP_SYS_NICE and CAP_IPC_LOCK only" "$((1 << 23 | 1 << 14))" "$((16#$(awk '/^CapEff/ { print $2 }' "/proc/$pid/status")))"
