@@ -167,6 +167,22 @@ impl fmt::Display for Span {
     }
 }
 
+/// How long ago something was noticed, for people: `3.20 s`, or `a moment`. What is noticed by polling cannot be dated better
+/// than that, and may be newer than the look that tells its age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Age(pub(crate) Span);
+
+impl Age {
+    /// Less than this is a moment: the cool threads poll several times within it.
+    const MOMENT: Span = Span::from_millis(100);
+}
+
+impl fmt::Display for Age {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 < Self::MOMENT { f.pad("a moment") } else { self.0.fmt(f) }
+    }
+}
+
 /// How a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
@@ -215,6 +231,12 @@ mod tests {
         assert_eq!(shown(999_999_999), "1.00 s");
         assert_eq!(shown(-2_000_000_000), "-2.00 s");
         assert_eq!(format!("{:>8}|", Span::from_micros(50)), " 50.0 µs|");
+    }
+
+    #[test]
+    fn an_age_that_is_too_short_to_be_known_is_a_moment() {
+        let shown = |millis| Age(Span::from_millis(millis)).to_string();
+        assert_eq!([-5_000, 0, 99, 100, 3_200].map(shown), ["a moment", "a moment", "a moment", "100 ms", "3.20 s"]);
     }
 
     #[test]

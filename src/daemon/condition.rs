@@ -18,18 +18,20 @@ pub(super) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health
     let TaskHealth { short, long, ailment, last_cause, .. } = health;
     (summary.last_10s, summary.last_minute) = (Some((*short).into()), Some((*long).into()));
     if let Some((cause, age)) = last_cause {
-        (summary.last_cause, summary.last_cause_age_ns) = (Some(cause.word()), Some(age.nanos()));
+        (summary.last_cause, summary.last_cause_age_ns) = (Some(cause.word()), Some(age.nanos().max(0)));
     }
     let stall = running.stall(looks).filter(|_| !summary.disabled);
     let (state, reason, since) = match (stall, ailment) {
         (Some(Stall { tick: Some((of, n)), lasting }), _) if of == id => {
             summary.stalled_tick = Some(n);
-            (TaskState::Stalled, format!("tick {n} has not returned"), lasting)
+            (TaskState::Stalled, format!("tick {n} has not returned"), Some(lasting))
         }
         (Some(Stall { tick: Some((of, n)), lasting }), _) => {
-            (TaskState::Stalled, format!("tick {n} of task {} has not returned", running.task_name(of)), lasting)
+            (TaskState::Stalled, format!("tick {n} of task {} has not returned", running.task_name(of)), Some(lasting))
         }
-        (Some(Stall { tick: None, lasting }), _) => (TaskState::Stalled, "the worker does not wake up".into(), lasting),
+        (Some(Stall { tick: None, lasting }), _) => {
+            (TaskState::Stalled, "the worker does not wake up".into(), Some(lasting))
+        }
         (None, None) => return,
         (None, Some((ailment, since))) => {
             let (state, reason) = match ailment {
@@ -40,13 +42,15 @@ pub(super) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health
             (state, reason.clone(), *since)
         }
     };
-    (summary.state, summary.state_reason, summary.state_since_ns) = (state, Some(reason), Some(since.nanos()));
+    (summary.state, summary.state_reason) = (state, Some(reason));
+    summary.state_since_ns = since.map(|since| since.nanos().max(0));
 }
 
 /// The same for a task whose worker has ended while another one stops: of all that, only why it was disabled lasts.
 pub(super) fn show_ended(summary: &mut TaskSummary, health: &TaskHealth) {
     if let Some((Ailment::Disabled(reason), since)) = &health.ailment {
-        (summary.state_reason, summary.state_since_ns) = (Some(reason.clone()), Some(since.nanos()));
+        summary.state_reason = Some(reason.clone());
+        summary.state_since_ns = since.map(|since| since.nanos().max(0));
     }
 }
 

@@ -148,7 +148,7 @@ impl RecorderThread {
                 }
             }
             if let Some(recorded) = recorded {
-                recorded.lost_age_ns = lost_at.map(|lost_at| (now - lost_at).nanos());
+                recorded.lost_age_ns = lost_at.map(|lost_at| (now - lost_at).nanos().max(0));
             }
             // Their thread may wait for a disk.
             values.values_mut().filter_map(|value| value.age_ns.as_mut()).for_each(|age| *age += (now - *at).nanos());

@@ -329,7 +329,7 @@ impl<'a> Daemon<'a> {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
             files: self.set.files.iter().map(|path| path.display().to_string()).collect(),
-            running_ns: self.set.epoch.map_or(0, |epoch| (now - epoch).nanos()),
+            running_ns: self.set.epoch.map_or(0, |epoch| (now - epoch).nanos().max(0)), // it lies ahead at first
             ready: self.notices.ready,
             reloads: self.reloads.done,
             reloads_begun: self.reloads.done + u64::from(self.set.epoch.is_some() && self.phase != Phase::Settled),
@@ -342,7 +342,7 @@ impl<'a> Daemon<'a> {
                 .threads
                 .builder
                 .busy()
-                .map(|busy| BusySummary { activity: busy.activity, since_ns: (now - busy.since).nanos() }),
+                .map(|busy| BusySummary { activity: busy.activity, since_ns: (now - busy.since).nanos().max(0) }),
             sections: self.set.sections.clone(),
             sentence,
         };

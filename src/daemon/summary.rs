@@ -273,7 +273,7 @@ fn worker_summary(
             .clock
             .as_ref()
             .and_then(|clock| clock.latest)
-            .map(|step| ClockStepSummary { by_ns: step.by.nanos(), age_ns: (now - step.at).nanos() }),
+            .map(|step| ClockStepSummary { by_ns: step.by.nanos(), age_ns: (now - step.at).nanos().max(0) }),
         granted: GrantedSummary { policy: granted.policy.into(), priority: granted.priority, memory_locked },
         refused: granted.refused.iter().map(ToString::to_string).collect(),
         asked: asked(&running.config),

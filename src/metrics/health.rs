@@ -75,7 +75,7 @@ pub(crate) struct TaskHealth {
     pub progress: Progress,
     pub short: Window,
     pub long: Window,
-    pub ailment: Option<(Ailment, Span)>, // for how long
+    pub ailment: Option<(Ailment, Option<Span>)>, // for how long, if that is known
     pub last_cause: Option<(Cause, Span)>,
 }
 
@@ -173,13 +173,13 @@ impl Health {
     pub(super) fn at(&mut self, now: Instant, worker_now: Instant) -> TaskHealth {
         let progress = self.sample(now, worker_now);
         let [short, long] = [SHORT, LONG].map(|seconds| self.windows.over(seconds, now));
-        let aged = |(outcome, since): (Outcome, Instant)| Some((ailment(&outcome)?, now - since));
+        let aged = |(outcome, since): (Outcome, Instant)| Some((ailment(&outcome)?, Some(now - since)));
         let many = exceeds(short.tally.errors, short.tally.due, self.max_missed);
         let failures = self.failures.as_ref();
         let ailment = match failures.and_then(|failures| failures.lasting).and_then(aged) {
             Some(ailment) => Some(ailment),
             // Its record was dropped.
-            None if progress.counts.disabled => Some((Ailment::Disabled("the reason was lost".into()), Span::ZERO)),
+            None if progress.counts.disabled => Some((Ailment::Disabled("the reason was lost".into()), None)),
             None => failures.filter(|_| many).and_then(|failures| aged(failures.latest)),
         };
         let last_cause = self.last_cause.map(|(cause, at)| (cause, now - at));
@@ -266,19 +266,19 @@ mod tests {
             health.note(&TickRecord { outcome, ..RECORD }, Span::ZERO, at(second * 1_000));
             health.at(at(second * 1_000), at(second * 1_000)).ailment
         };
-        let failing = |text: &str, seconds| Some((Ailment::Failing(text.into()), Span::from_seconds(seconds)));
+        let failing = |text: &str, seconds| Some((Ailment::Failing(text.into()), Some(Span::from_seconds(seconds))));
         assert_eq!(note(1, Outcome::Done), None);
         assert_eq!(note(2, Outcome::Failed(gone)), failing("gone", 0));
         assert_eq!(note(5, Outcome::Failed(gone)), failing("gone", 3));
         assert_eq!(note(6, Outcome::Panicked { ended: false }), failing("a tick panicked", 0));
-        assert_eq!(note(7, Outcome::Failed(away)), Some((Ailment::Waiting("away".into()), Span::ZERO)));
+        assert_eq!(note(7, Outcome::Failed(away)), Some((Ailment::Waiting("away".into()), Some(Span::ZERO))));
         assert_eq!(note(8, Outcome::Done), failing("away", 1).map(|(_, age)| (Ailment::Waiting("away".into()), age)));
         for second in 9..13 {
             note(second, Outcome::Done);
         }
         assert_eq!(note(13, Outcome::Done), None, "half of the last ticks were good");
         let ended = note(14, Outcome::Ended(gone));
-        assert_eq!(ended, Some((Ailment::Disabled("gone".into()), Span::ZERO)));
+        assert_eq!(ended, Some((Ailment::Disabled("gone".into()), Some(Span::ZERO))));
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
         let (mut health, live) = health(0.01);
         live.store(&Counts { ran: 1, disabled: true, ..Counts::default() }, Some(at(10)));
         let shown = health.at(at(1_000), at(1_000));
-        assert!(matches!(shown.ailment, Some((Ailment::Disabled(_), _))), "{shown:?}");
+        assert!(matches!(shown.ailment, Some((Ailment::Disabled(_), None))), "{shown:?}");
         let Progress { due, met, missed, pending, .. } = shown.progress;
         assert_eq!((due, met, missed, pending), (101, 1, 98, 2), "its releases go on being due");
     }

@@ -4,7 +4,7 @@
 //! `well` is false exactly where there is a `reason`.
 
 use super::{Summary, TaskState, TaskSummary, WorkerSummary, exceeds};
-use crate::time::Span;
+use crate::time::{Age, Span};
 
 /// What a run has failed to do so far: a clause for each, without a full stop; empty if all is well.
 pub(crate) fn trouble(summary: &Summary) -> Vec<String> {
@@ -56,14 +56,15 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
         {
             let (name, lost) = (&task.task, recorded.lost.saturating_sub(recorded.replaced));
             clauses.push(format!(
-                "the recording of task {name} has lost {lost} rows, blocks or ticks, the last {age} ago"
+                "the recording of task {name} has lost {lost} rows, blocks or ticks, the last {} ago",
+                Age(age)
             ));
         }
     }
     for worker in &summary.workers {
         let (name, asked, granted) = (&worker.worker, &worker.asked, &worker.granted);
         if let Some(step) = worker.clock_step.filter(|step| Span::from_nanos(step.age_ns) < RECENT) {
-            let (clock, by, age) = (worker.clock, Span::from_nanos(step.by_ns), Span::from_nanos(step.age_ns));
+            let (clock, by, age) = (worker.clock, Span::from_nanos(step.by_ns), Age(Span::from_nanos(step.age_ns)));
             clauses.push(format!("the clock {clock} of worker {name} was stepped by {by} {age} ago"));
         }
         if (asked.policy, asked.priority) != (granted.policy.as_str(), granted.priority) {
@@ -91,7 +92,7 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
 fn ailment(task: &TaskSummary) -> Option<String> {
     let name = &task.task;
     let reason = task.state_reason.as_deref().unwrap_or("no reason is known");
-    let since = Span::from_nanos(task.state_since_ns.unwrap_or(0));
+    let since = Age(Span::from_nanos(task.state_since_ns.unwrap_or(0)));
     match task.state {
         TaskState::Ticking | TaskState::Stalled => None, // the worker has been named
         TaskState::Failing => Some(format!("task {name} has been failing for {since}: {reason}")),

@@ -3,7 +3,7 @@
 //! A daemon of another version may leave out any part: what is missing shows as `?`, or not at all.
 
 use super::layout::{columns, most_first, short, wrap};
-use crate::time::Span;
+use crate::time::{Age, Span};
 use serde_json::Value;
 
 const HEAD: [&str; 9] = ["task", "state", "due", "met", "missed", "1 min", "10 s", "late p99", "last cause"];
@@ -52,10 +52,11 @@ fn parts<'a>(snapshot: &'a Value, name: &str) -> impl Iterator<Item = &'a Value>
 }
 
 fn daemon_line(daemon: &Value) -> String {
-    let running = span(&daemon["running_ns"]);
+    // Before the first release there is no time to tell.
+    let running = daemon["running_ns"].as_i64().filter(|nanos| *nanos > 0);
+    let running = running.map(|nanos| format!("running for {}, ", Span::from_nanos(nanos))).unwrap_or_default();
     let ready = if daemon["ready"] == true { "ready" } else { "starting" };
-    let mut line =
-        format!("hertzd {}, process {}, running for {running}, {ready}", word(&daemon["version"]), daemon["pid"]);
+    let mut line = format!("hertzd {}, process {}, {running}{ready}", word(&daemon["version"]), daemon["pid"]);
     if let Some(stale) = daemon["stale_ns"].as_i64() {
         line += &format!("; all counts are {} old", Span::from_nanos(stale));
     }
@@ -67,7 +68,7 @@ fn daemon_line(daemon: &Value) -> String {
         line += "; a reload is under way";
     }
     if let Some(activity) = daemon["busy"]["activity"].as_str() {
-        line += &format!("; {activity} for {}", span(&daemon["busy"]["since_ns"]));
+        line += &format!("; {activity} for {}", age(&daemon["busy"]["since_ns"]));
     }
     line
 }
@@ -115,10 +116,10 @@ fn remarks(task: &Value) -> Vec<String> {
     let name = word(&task["task"]);
     let mut lines = Vec::new();
     if let Some(reason) = task["state_reason"].as_str() {
-        let since = span(&task["state_since_ns"]);
-        lines.push(format!("{name}: {} for {since}: {reason}", word(&task["state"])));
+        let since = task["state_since_ns"].is_i64().then(|| format!(" for {}", age(&task["state_since_ns"])));
+        lines.push(format!("{name}: {}{}: {reason}", word(&task["state"]), since.unwrap_or_default()));
     }
-    if let Some(age) = task["last_cause_age_ns"].as_i64() {
+    if task["last_cause_age_ns"].is_i64() {
         let numbers = |part: &'static str| {
             let counts = task[part].as_object().into_iter().flatten();
             let mut counts: Vec<_> =
@@ -134,7 +135,7 @@ fn remarks(task: &Value) -> Vec<String> {
         let causes = numbers("causes").into_iter().map(|(cause, count)| format!("{count} {cause}{}", by(cause)));
         let causes = causes.collect::<Vec<_>>().join(", ");
         let missed = count(&task["missed"]);
-        lines.push(format!("{name}: missed {missed}: {causes}; the last {} ago", Span::from_nanos(age)));
+        lines.push(format!("{name}: missed {missed}: {causes}; the last {} ago", age(&task["last_cause_age_ns"])));
     }
     if let Some(errors @ 1..) = task["errors"].as_u64() {
         let recent = task["last_10s"]["errors"].as_u64();
@@ -145,13 +146,13 @@ fn remarks(task: &Value) -> Vec<String> {
     for (value, parts) in task["values"].as_object().into_iter().flatten() {
         let Some(last) = parts["last"].as_f64() else { continue };
         let unit = parts["unit"].as_str().filter(|unit| !unit.is_empty()).map(|unit| format!(" {unit}"));
-        let age = parts["age_ns"].as_i64().map(|age| format!(", {} old", Span::from_nanos(age)));
+        let age = parts["age_ns"].as_i64().map(|age| format!(", {} old", Age(Span::from_nanos(age))));
         let (unit, age) = (unit.unwrap_or_default(), age.unwrap_or_default());
         lines.push(format!("{name}: {value} {}{unit}{age}", short(last)));
     }
     let recorded = &task["recorded"];
     if let (Some(lost), Some(age)) = (recorded["lost"].as_u64(), recorded["lost_age_ns"].as_i64()) {
-        let (path, age) = (word(&recorded["path"]), Span::from_nanos(age));
+        let (path, age) = (word(&recorded["path"]), Age(Span::from_nanos(age)));
         lines.push(format!("{name}: {path} has lost {lost} rows, blocks or ticks, the last {age} ago"));
     }
     lines
@@ -163,6 +164,11 @@ fn word(value: &Value) -> String {
 
 fn span(nanos: &Value) -> String {
     nanos.as_i64().map_or("?".into(), |nanos| Span::from_nanos(nanos).to_string())
+}
+
+/// As [`span`], of what is noticed by polling.
+fn age(nanos: &Value) -> String {
+    nanos.as_i64().map_or("?".into(), |nanos| Age(Span::from_nanos(nanos)).to_string())
 }
 
 /// Up to six digits; more as `12.3M`.
@@ -224,6 +230,33 @@ mod tests {
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80));
         assert!(status(&snapshot, true).starts_with("\x1b[31mnot well"));
+    }
+
+    #[test]
+    fn what_has_just_happened_is_a_moment_ago_and_what_is_not_known_is_left_out() {
+        let mut failing = task("imu", "failing", 10);
+        failing["state_reason"] = "it rains".into();
+        failing["state_since_ns"] = 0.into();
+        failing["last_cause_age_ns"] = 0.into();
+        failing["recorded"] = json!({"path": "a.csv", "lost": 3, "lost_age_ns": 0});
+        failing["values"] = json!({"temp": {"last": 41.25, "unit": "°C", "age_ns": 0}});
+        let mut disabled = task("lost", "disabled", 10);
+        disabled["state_reason"] = "the reason was lost".into();
+        let daemon =
+            json!({"version": "0.1.0", "pid": 7, "running_ns": 0, "busy": {"activity": "opening", "since_ns": 0}});
+        let text = status(&json!({"daemon": daemon, "tasks": [failing, disabled]}), false);
+        let unwrapped = text.replace("\n  ", " ");
+        assert!(!text.contains("0 ns") && !text.contains("for ?"), "{text}");
+        for part in [
+            "process 7, starting; opening for a moment",
+            "imu: failing for a moment: it rains",
+            "the last a moment ago",
+            "°C, a moment old",
+            "3 rows, blocks or ticks, the last a moment ago",
+            "lost: disabled: the reason was lost",
+        ] {
+            assert!(unwrapped.contains(part), "{part}: {text}");
+        }
     }
 
     #[test]
