@@ -46,6 +46,38 @@ fn what_a_kind_knows_counts_as_a_budget() {
     );
 }
 
+/// While it sleeps its CPU is free for others, and its worker is not.
+#[test]
+fn a_tick_that_sleeps_takes_no_processor_time_and_holds_up_its_worker() {
+    let asleep = |priority, run| {
+        worker("a", &format!("priority = {priority}"), &format!("rate = 100\nmode = \"sleep\"\nrun = \"{run}\""))
+    };
+    let busy = worker("b", "priority = 50", "rate = 100\nrun = \"6ms\"");
+    let (printed, error, code) = hertzd("check", &(asleep(80, "8ms") + &busy), &[]);
+    let sum = "CPU 0 (a, b): 60.0 % of its time: 60.0 % by budgets and known runs, 0.0 % by spin tails; the ticks of of-a sleep, \
+               and take none\n  a: every deadline holds; tightest is of-a, with 2.00 ms left\n  b: every deadline holds";
+    assert!(code == Some(0) && printed.contains(sum), "{printed}{error}");
+    // What comes first may fall into the sleep or not: that is not known to be too much.
+    let (printed, error, code) = hertzd("check", &(asleep(40, "8ms") + &busy), &[]);
+    assert!(
+        code == Some(0) && printed.contains("a: whether the deadlines hold is unknown: its ticks sleep"),
+        "{printed}{error}"
+    );
+    // Sleeps longer than the period are too long whatever the CPU does, and so are those of a neighbour on the worker.
+    let (printed, error, code) = hertzd("check", &(asleep(40, "11ms") + &busy), &[]);
+    assert!(code == Some(1) && error.contains("a: more work than time"), "{printed}{error}");
+    let neighbour = "[task.n]\nkind = \"load\"\nworker = \"a\"\nrate = 100\nrun = \"4ms\"\n";
+    let (printed, error, code) = hertzd("check", &(asleep(80, "8ms") + neighbour), &[]);
+    assert!(code == Some(1) && error.contains("more work than time"), "{printed}{error}");
+    // The kernel counts no sleep against a runtime. A fault that burns does not sleep.
+    let limited =
+        worker("a", "policy = \"deadline\"\nruntime = \"1ms\"", "rate = 100\nmode = \"sleep\"\nrun = \"8ms\"");
+    let (printed, error, code) = hertzd("check", &limited.replace("cpu = 0", ""), &[]);
+    assert!(code == Some(0) && printed.contains("every deadline holds"), "{printed}{error}");
+    let (printed, error, _) = hertzd("check", &(asleep(80, "8ms") + "fault = \"long-run\"\n"), &[]);
+    assert!(printed.contains(": 80.0 % by budgets and known runs"), "{printed}{error}");
+}
+
 /// Each holds its deadlines alone. The worker that comes first takes half of what the other needs.
 #[test]
 fn the_verdict_on_a_cpu_is_over_all_its_workers() {

@@ -19,12 +19,13 @@ pub struct Blueprint {
     build: Option<Build>,
     look: Option<Look>,
     run: Vec<Span>,
+    sleeps: bool,
 }
 
 impl Blueprint {
     /// A blueprint that `build` turns into a task.
     pub fn new(build: impl FnOnce() -> Result<Box<dyn Task>, BuildError> + Send + 'static) -> Self {
-        Self { build: Some(Box::new(build)), look: None, run: Vec::new() }
+        Self { build: Some(Box::new(build)), look: None, run: Vec::new(), sleeps: false }
     }
 
     /// A blueprint of a task that exists already and opens nothing.
@@ -49,6 +50,17 @@ impl Blueprint {
     /// How long the ticks are known to take, cycled; empty when that is not known.
     pub fn run(&self) -> &[Span] {
         &self.run
+    }
+
+    /// Says that its ticks sleep for as long as they take: they hold up their worker, and take no processor time from others.
+    #[must_use]
+    pub fn sleeping(self) -> Self {
+        Self { sleeps: true, ..self }
+    }
+
+    /// Whether its ticks sleep for as long as they take.
+    pub fn sleeps(&self) -> bool {
+        self.sleeps
     }
 
     /// Looks at what the task would open, and changes nothing. `None`: its kind does not know how to, or this was called before.

@@ -2,7 +2,8 @@
 //!
 //! A worker that is not pinned to a single CPU is judged as if it had one of its own; that there are enough of those is judged
 //! over all of them. A task takes its budget, or as long as its kind knows that it does, if that is longer. Where neither is
-//! given it counts as no work: what fails even then, fails.
+//! given it counts as no work: what fails even then, fails. A tick that sleeps all that time holds up the tasks of its worker,
+//! and takes no processor time.
 
 use super::plan;
 use crate::config::{Config, Scheduling, TaskConfig, WorkerConfig};
@@ -69,8 +70,8 @@ struct Load<'a> {
     tasks: Vec<&'a TaskConfig>,
     /// The most processor time that its spin tail takes for a release.
     tail: Span,
-    budgets: f64, // as a share of a CPU
-    spin: f64,    // the same; it takes no more than what the budgets leave
+    budgets: f64, // processor time as a share of a CPU
+    spin: f64,    // the same; it takes no more than what the ticks leave
 }
 
 impl<'a> Load<'a> {
@@ -79,8 +80,11 @@ impl<'a> Load<'a> {
         let hertz = tasks.iter().fold(0.0, |sum, task| sum + task.rate.hertz());
         let tail = worker.spin.tail().cost(hertz);
         // Summed up from zero: the sum of no floats is -0.0.
-        let budgets = tasks.iter().fold(0.0, |sum, task| sum + usual(task).seconds() * task.rate.hertz());
-        let spin = (tail.seconds() * hertz).min((1.0 - budgets).max(0.0));
+        let share = |of: &dyn Fn(&TaskConfig) -> Span| {
+            tasks.iter().fold(0.0, |sum, task| sum + of(task).seconds() * task.rate.hertz())
+        };
+        let budgets = share(&|task| awake(task, usual));
+        let spin = (tail.seconds() * hertz).min((1.0 - share(&usual)).max(0.0));
         Self { worker, tasks, tail, budgets, spin }
     }
 
@@ -101,9 +105,14 @@ impl<'a> Load<'a> {
         self.tasks.iter().copied().filter(|task| known(task).is_none())
     }
 
+    fn sleeping(&self) -> impl Iterator<Item = &'a TaskConfig> {
+        self.tasks.iter().copied().filter(|task| task.blueprint.sleeps() && cost(task) > Span::ZERO)
+    }
+
     /// Its work and its tails, for workers that come after it.
     fn interference(&self) -> impl Iterator<Item = Interference> {
-        let each = self.tasks.iter().map(|task| Interference { rate: task.rate, cost: cost(task) + self.tail });
+        let cost = |task: &TaskConfig| awake(task, cost) + self.tail;
+        let each = self.tasks.iter().map(move |task| Interference { rate: task.rate, cost: cost(task) });
         each.filter(|one| one.cost > Span::ZERO)
     }
 }
@@ -123,6 +132,11 @@ fn usual(task: &TaskConfig) -> Span {
 
 fn cost(task: &TaskConfig) -> Span {
     known(task).unwrap_or_default()
+}
+
+/// The part of `time` that a tick is on the processor.
+fn awake(task: &TaskConfig, time: fn(&TaskConfig) -> Span) -> Span {
+    if task.blueprint.sleeps() { Span::ZERO } else { time(task) }
 }
 
 /// The verdict on a CPU that these workers have for themselves.
@@ -164,7 +178,12 @@ fn sum(loads: &[&Load<'_>]) -> String {
         true => "budgets and known runs",
         false => "budgets",
     };
-    match (without.len(), tasks.len()) {
+    let sleeping: Vec<_> = loads.iter().flat_map(|load| load.sleeping()).map(|task| task.name.as_str()).collect();
+    let asleep = match &sleeping[..] {
+        [] => String::new(),
+        names => format!("; the ticks of {} sleep, and take none", listed(names)),
+    };
+    let sum = match (without.len(), tasks.len()) {
         (0, _) => {
             let share = percent(budgets + spin);
             format!("{share} of its time: {} by {by}, {} by spin tails", percent(budgets), percent(spin))
@@ -176,7 +195,8 @@ fn sum(loads: &[&Load<'_>]) -> String {
             let by = format!("{} by {by}, {} by spin tails", percent(budgets), percent(spin));
             format!("at least {share} of its time: {by}; {unknown}")
         }
-    }
+    };
+    sum + &asleep
 }
 
 /// Whether a worker with the policy `deadline` has asked for enough; `None`: it has, or has another policy.
@@ -189,7 +209,7 @@ fn runtime(load: &Load<'_>) -> Option<Finding> {
             .map(|task| i128::from(task.rate.ticks_before(period.nanos().into())) * i128::from(of(task).nanos()));
         Span::from_wide(all.sum())
     };
-    let (budgets, tails) = (work(&cost), work(&|_| load.tail));
+    let (budgets, tails) = (work(&|task| awake(task, cost)), work(&|_| load.tail));
     let needed = budgets + tails;
     (needed > runtime).then(|| {
         Finding::fails(format!(
@@ -201,11 +221,9 @@ fn runtime(load: &Load<'_>) -> Option<Finding> {
 
 /// Whether a worker holds its deadlines while no tick exceeds its budget and `first` come first.
 fn deadlines(load: &Load<'_>, first: &[&Load<'_>]) -> Finding {
-    let demand = |task: &&TaskConfig| Demand { rate: task.rate, deadline: task.deadline, budget: cost(task) };
-    let demands: Vec<_> = load.tasks.iter().map(demand).collect();
     let above: Vec<_> = first.iter().flat_map(|other| other.interference()).collect();
     let name = |task: usize| &load.tasks[task].name;
-    match feasible_beside(&demands, &above) {
+    match verdict(load, &above) {
         Verdict::Fails { task, at, excess, .. } => {
             let beside = if above.is_empty() { "" } else { ", with what the other workers take" };
             let why = format!("the work due within {at} is {excess} too much{beside}");
@@ -232,6 +250,25 @@ fn deadlines(load: &Load<'_>, first: &[&Load<'_>]) -> Finding {
             })
         }
     }
+}
+
+/// Whether the worker meets its deadlines beside what comes `above`. What comes first while a tick sleeps may delay it, or may
+/// not: then the deadlines hold if they do with all of it, and fail if they do without it or without the sleeps.
+fn verdict(load: &Load<'_>, above: &[Interference]) -> Verdict {
+    let demands = |of: &dyn Fn(&TaskConfig) -> Span| -> Vec<_> {
+        let demand = |task: &&TaskConfig| Demand { rate: task.rate, deadline: task.deadline, budget: of(task) };
+        load.tasks.iter().map(demand).collect()
+    };
+    let all = demands(&cost);
+    let verdict = feasible_beside(&all, above);
+    let fails = |verdict: &Verdict| matches!(verdict, Verdict::Fails { .. } | Verdict::Overloaded { .. });
+    if !fails(&verdict) || above.is_empty() || load.sleeping().next().is_none() {
+        return verdict;
+    }
+    let certain = [feasible_beside(&all, &[]), feasible_beside(&demands(&|task| awake(task, cost)), above)];
+    certain.into_iter().find(fails).unwrap_or(Verdict::Unknown {
+        reason: "its ticks sleep, and what comes first may take the processor then, or after it",
+    })
 }
 
 /// Sets of CPUs whose workers demand more than all of them together have.

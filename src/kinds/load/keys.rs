@@ -74,8 +74,11 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     });
     // What is not written is not known: simulate then goes by the budget.
     let known = if section.has(&RUN) { run.clone() } else { Vec::new() };
-    let settings = LoadSettings { run, mode: mode?, fault };
+    let mode = mode?;
+    let burns = fault.is_some_and(|fault| matches!(fault.effect, Effect::LongRun | Effect::PageFaults));
+    let settings = LoadSettings { run, mode, fault };
     let build = move || Ok(Box::new(Load::new(settings, KernelClock::monotonic())) as Box<dyn Task>);
     let preview = || Ok(Preview { columns: Some(Vec::new()), ..Preview::default() });
-    Some(Blueprint::new(build).looking(preview).taking(known))
+    let blueprint = Blueprint::new(build).looking(preview).taking(known);
+    Some(if mode == Mode::Sleep && !burns { blueprint.sleeping() } else { blueprint })
 }
