@@ -94,9 +94,9 @@ pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<
         daemon.advance();
         daemon.look_at_metrics();
         let totals = daemon.threads.metrics.totals();
-        let (looks, wait) = (daemon.stall_looks(), daemon.wait);
+        let (looks, wait, now) = (daemon.stall_looks(), daemon.wait, KernelClock::monotonic().now());
         let Daemon { host, set, threads, views, notices, faults, reloads, ending, .. } = &mut daemon;
-        let status = |set: &RunningSet| present(host, set, threads, views, looks, faults, (reloads, ending)).1;
+        let status = |set: &RunningSet| present(host, set, threads, views, looks, faults, (reloads, ending), now).1;
         if let Some(fault) = notices.look(set, wait, status) {
             // The tick was waited for: what is left of the watchdog's time is for the other workers.
             daemon.ending.hurry(daemon.notices.feed_every().unwrap_or(TICK_PATIENCE));
@@ -307,7 +307,8 @@ impl<'a> Daemon<'a> {
         self.phase = Phase::Settled;
         let looks = self.stall_looks();
         let Self { host, set, threads, views, reloads, faults, ending, .. } = self;
-        let (_, status) = present(host, set, threads, views, looks, faults, (reloads, ending));
+        let now = KernelClock::monotonic().now();
+        let (_, status) = present(host, set, threads, views, looks, faults, (reloads, ending), now);
         self.notices.changed(&self.set, &status);
     }
 
@@ -324,7 +325,7 @@ impl<'a> Daemon<'a> {
         let now = KernelClock::monotonic().now();
         let Self { host, set, threads, views, reloads, faults, ending, .. } = self;
         let changes = (reloads, ending);
-        let (summary, sentence) = present(host, set, threads, views, self.stall_looks(), faults, changes);
+        let (summary, sentence) = present(host, set, threads, views, self.stall_looks(), faults, changes, now);
         let daemon = DaemonSummary {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -350,7 +351,8 @@ impl<'a> Daemon<'a> {
     }
 }
 
-/// The summary of the set that runs, with the latest view of the metrics, and the one sentence about it.
+/// The summary of the set that runs at `now`, with the latest view of the metrics, and the one sentence about it.
+#[expect(clippy::too_many_arguments, reason = "parts of the daemon, of which its callers hold others")]
 fn present(
     host: &Host,
     set: &RunningSet,
@@ -359,8 +361,8 @@ fn present(
     looks: StallLooks,
     faults: &[String],
     (reloads, ending): (&Reloads, &Ending),
+    now: Instant,
 ) -> (Summary, String) {
-    let now = KernelClock::monotonic().now();
     let (none, outputs) = (View::default(), threads.recorder.states());
     let (view, asked) = views.latest().unwrap_or((&none, now));
     let memory_locked = threads.builder.memory_locked();
