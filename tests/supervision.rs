@@ -177,11 +177,7 @@ fn the_workers_that_used_the_cpu_are_demoted_and_not_one_that_waits() {
 
 /// Makes a system call that never fails do so in the thread that the file `FAILING_THREAD` names.
 fn failing_calls(folder: &Path) -> PathBuf {
-    let library = folder.join("failing_calls.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/failing_calls.c");
-    let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
-    assert!(built.unwrap().success());
-    library
+    program::preload(folder, "failing_calls")
 }
 
 #[test]

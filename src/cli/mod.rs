@@ -19,6 +19,7 @@ mod stop;
 pub use app::{App, DEMO_CONFIG, SYSTEM_CONFIG};
 pub use stop::EXIT_CODES;
 
+use crate::sys::thread;
 use app::{ConfigArg, Source};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -75,6 +76,8 @@ enum Command {
 impl App {
     /// Runs the command line of this process; returns the exit status.
     pub fn main(self) -> ExitCode {
+        // First of all: a reload that is asked for before the handlers exist would end the process.
+        let held = thread::hold_reload().ok();
         let line = match CommandLine::try_parse() {
             Ok(line) => line,
             Err(error) => {
@@ -87,8 +90,9 @@ impl App {
                 return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
             }
         };
+        let held = held.filter(|_| matches!(line.command, Command::Run(_)));
         let done = match line.command {
-            Command::Run(args) => run::run(self, args),
+            Command::Run(args) => run::run(self, args, held),
             Command::Check(args) => check::check(&self, &args),
             Command::Simulate(args) => simulate::simulate(&self, &args),
             Command::Status(args) => running::status(&args),

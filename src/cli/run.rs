@@ -6,7 +6,7 @@ use super::{App, ConfigArg, Source, Stop, coloured, print, span, stop};
 use crate::daemon::{self, Connections, Failure, Loader, Options, Progress, Requests};
 use crate::log::LogOutput;
 use crate::sys::signals::StopSignals;
-use crate::sys::thread::helper;
+use crate::sys::thread::{Held, helper};
 use crate::time::Span;
 use crate::views::table;
 use clap::Args;
@@ -54,14 +54,16 @@ pub(super) struct RunArgs {
     log_level: Option<LogLevel>,
 }
 
-pub(super) fn run(app: App, args: RunArgs) -> Result<(), Stop> {
+/// A SIGHUP that was `held` since the start of the process arrives once there is a handler for it.
+pub(super) fn run(app: App, args: RunArgs, held: Option<Held>) -> Result<(), Stop> {
     let log = log::start(args.log_format, args.log_level)?;
-    log.end(run_logged(app, args, log))
+    log.end(run_logged(app, args, log, held))
 }
 
-fn run_logged(app: App, args: RunArgs, log: Log) -> Result<(), Stop> {
+fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(), Stop> {
     // First, so that a signal during the start is a request like any other.
     let requests = requests().map_err(|error| Stop::Fault(format!("handling signals: {error}")))?;
+    drop(held);
     let on_terminal = log.progress();
     let (length, json) = (args.length, args.json);
     let mut draw = |progress: Progress| log::progress(progress, length);

@@ -171,6 +171,15 @@ pub(crate) fn signal(pid: u32, signal: &str) {
     assert!(status.success(), "kill -{signal} {pid}");
 }
 
+/// Builds the C file `tests/program/NAME.c` into `folder`, as a library for LD_PRELOAD.
+pub(crate) fn preload(folder: &Path, name: &str) -> PathBuf {
+    let library = folder.join(name).with_extension("so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program").join(name).with_extension("c");
+    let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
+    assert!(built.unwrap().success());
+    library
+}
+
 /// The folders of a process's threads.
 pub(crate) fn threads(pid: u32) -> impl Iterator<Item = PathBuf> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();

@@ -18,6 +18,31 @@ pub(crate) fn interrupt(thread: ThreadId) {
     debug_assert!(sent.as_ref().err().is_none_or(gone), "tgkill: {sent:?}");
 }
 
+/// One signal blocked in the calling thread, and in those that it spawns meanwhile: it waits. Dropped, the mask is the one
+/// before, and a signal that waits arrives.
+#[derive(Debug)]
+pub(crate) struct Held {
+    before: libc::sigset_t,
+}
+
+/// Lets SIGHUP wait, which ends a process without a handler for it.
+pub(crate) fn hold_reload() -> io::Result<Held> {
+    // SAFETY: sigset_t is made of integers, for which all-zero bytes are valid.
+    let mut set: libc::sigset_t = unsafe { mem::zeroed() };
+    // SAFETY: `set` is an owned sigset_t.
+    from_minus_one(unsafe { libc::sigemptyset(&raw mut set) })?;
+    // SAFETY: `set` is an owned and initialised sigset_t.
+    from_minus_one(unsafe { libc::sigaddset(&raw mut set, libc::SIGHUP) })?;
+    Ok(Held { before: change_mask(libc::SIG_BLOCK, set)? })
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // It fails only for a `how` that does not exist.
+        let _ = exchange_mask(self.before);
+    }
+}
+
 /// Runs `work` with all signals blocked, so that the threads it spawns leave them to others; then restores the mask.
 ///
 /// SIGURG stays open, which [`interrupt`] needs, and so do the faults that a thread raises itself (SIGSEGV, SIGBUS, SIGILL,
@@ -39,9 +64,13 @@ pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> io::Result<T>
 
 /// Gives the calling thread the mask `new`; returns the old one.
 fn exchange_mask(new: libc::sigset_t) -> io::Result<libc::sigset_t> {
-    let mut old = new;
+    change_mask(libc::SIG_SETMASK, new)
+}
+
+fn change_mask(how: libc::c_int, set: libc::sigset_t) -> io::Result<libc::sigset_t> {
+    let mut old = set;
     // SAFETY: both sets are owned, initialised and outlive the call, and do not overlap.
-    from_code(unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const new, &raw mut old) })?;
+    from_code(unsafe { libc::pthread_sigmask(how, &raw const set, &raw mut old) })?;
     Ok(old)
 }
 
@@ -74,14 +103,22 @@ mod tests {
         interrupt(id); // a thread that has ended is ignored
     }
 
+    /// Tells of a signal whether the calling thread has it blocked.
+    fn blocked() -> impl Fn(i32) -> bool {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap().trim();
+        let mask = u64::from_str_radix(mask, 16).unwrap();
+        move |signal| mask >> (signal - 1) & 1 == 1
+    }
+
     #[test]
     fn signals_are_blocked_and_restored() {
-        let blocked = || {
-            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-            let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap().trim();
-            let mask = u64::from_str_radix(mask, 16).unwrap();
-            move |signal: i32| mask >> (signal - 1) & 1 == 1
-        };
+        apart(|| {
+            let held = hold_reload().unwrap();
+            assert!(blocked()(libc::SIGHUP) && !blocked()(libc::SIGTERM));
+            drop(held);
+            assert!(!blocked()(libc::SIGHUP));
+        });
         apart(move || {
             with_signals_blocked(|| {
                 let now = blocked();
