@@ -136,7 +136,8 @@ fn a_tick_that_does_not_return_shows_with_all_that_it_misses() {
 fn a_stop_that_waits_for_a_tick_shows_and_so_does_why_a_task_of_a_worker_that_has_ended_was_disabled() {
     let config = "[worker.one]\npolicy = \"other\"\n[worker.two]\npolicy = \"other\"\n\
                   [task.hanging]\nkind = \"load\"\nworker = \"one\"\nrate = 100\nfault = \"hang\"\nfault-every = 20\n\
-                  [task.a]\nkind = \"load\"\nworker = \"two\"\nrate = 100\nfault = \"panic\"\nfault-every = 5\n";
+                  [task.a]\nkind = \"load\"\nworker = \"two\"\nrate = 100\nfault = \"panic\"\nfault-every = 5\n\
+                  [task.steady]\nkind = \"load\"\nworker = \"two\"\nrate = 100\n";
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
     let args = ["--stop-timeout", "1h", "--status-socket", socket.to_str().unwrap()];
@@ -149,6 +150,7 @@ fn a_stop_that_waits_for_a_tick_shows_and_so_does_why_a_task_of_a_worker_that_ha
     };
     let before = snapshot_with(&mut running, "both show", both);
     assert!(!sentence(&before).contains("a stop is under way"), "{before}");
+    assert_eq!(task(&before, "steady")["state"], "ticking");
     running.signal("TERM");
     let during = snapshot_with(&mut running, "the stop shows", |now| sentence(now).ends_with("; a stop is under way"));
     assert!(both(&during), "{during}");
@@ -157,6 +159,9 @@ fn a_stop_that_waits_for_a_tick_shows_and_so_does_why_a_task_of_a_worker_that_ha
     let after = snapshot_with(&mut running, "it still runs", |_| true);
     assert!(both(&after), "{after}");
     assert!(task(&after, "a")["last_10s"].is_null(), "worker two has not ended: {after}");
+    assert_eq!((&task(&after, "a")["state"], &task(&after, "steady")["state"]), (&"disabled".into(), &"ended".into()));
+    let text = String::from_utf8(status(&running.folder().join("s"), &[]).stdout).unwrap();
+    assert!(text.contains("\nsteady: ended: its worker has ended\n"), "{text}");
     running.signal("TERM");
     assert_eq!(running.wait().status.code(), Some(143));
 }

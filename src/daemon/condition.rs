@@ -48,6 +48,9 @@ pub(super) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health
 
 /// The same for a task whose worker has ended while another one stops: of all that, only why it was disabled lasts.
 pub(super) fn show_ended(summary: &mut TaskSummary, health: &TaskHealth) {
+    if !summary.disabled {
+        (summary.state, summary.state_reason) = (TaskState::Ended, Some("its worker has ended".into()));
+    }
     if let Some((Ailment::Disabled(reason), since)) = &health.ailment {
         summary.state_reason = Some(reason.clone());
         summary.state_since_ns = since.map(|since| since.nanos().max(0));

@@ -131,6 +131,8 @@ pub enum TaskState {
     Waiting,
     /// It was ended before the run was.
     Disabled,
+    /// While the run ends: its worker has ended, and its counts are final.
+    Ended,
 }
 
 /// The result of one task. `ran + skipped = due`, and `met + missed + pending = due`; `causes` add up to `missed`.

@@ -94,7 +94,8 @@ fn ailment(task: &TaskSummary) -> Option<String> {
     let reason = task.state_reason.as_deref().unwrap_or("no reason is known");
     let since = Age(Span::from_nanos(task.state_since_ns.unwrap_or(0)));
     match task.state {
-        TaskState::Ticking | TaskState::Stalled => None, // the worker has been named
+        TaskState::Ticking | TaskState::Ended => None,
+        TaskState::Stalled => None, // the worker has been named
         TaskState::Failing => Some(format!("task {name} has been failing for {since}: {reason}")),
         TaskState::Waiting => Some(format!("task {name} has been waiting for its device for {since}")),
         TaskState::Disabled => Some(format!("task {name} is disabled: {reason}")),

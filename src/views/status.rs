@@ -19,7 +19,9 @@ pub(crate) fn status(snapshot: &Value, emphasis: bool) -> String {
     }
     text.push('\n');
     let tasks: Vec<_> = parts(snapshot, "tasks").collect();
-    let row = |task: &&Value| (cells(task), task["state"].as_str().is_some_and(|state| state != "ticking"));
+    let row = |task: &&Value| {
+        (cells(task), task["state"].as_str().is_some_and(|state| !matches!(state, "ticking" | "ended")))
+    };
     columns(&mut text, HEAD.map(String::from), &tasks.iter().map(row).collect::<Vec<_>>(), emphasis);
     let remarks: Vec<_> = tasks.iter().flat_map(|task| remarks(task)).collect();
     if !remarks.is_empty() {
