@@ -4,9 +4,9 @@
 
 mod virtual_worker;
 
-use hertzd::channels::TickRecord;
-use hertzd::internals::{Control, Report, Runner, SimClock};
-use hertzd::pacing::{Grid, Overrun, Rate, Sleeps, Tail};
+use hertzd::channels::{Live, LiveCounts, TickRecord};
+use hertzd::internals::{Control, Report, Runner, SimClock, Slot, TaskSet};
+use hertzd::pacing::{Account, Grid, Overrun, Rate, Schedule, Sleeps, Tail};
 use hertzd::task::{Task, Tick, TickError};
 use hertzd::time::{Clock, Instant, Span, Wake};
 use std::collections::VecDeque;
@@ -402,5 +402,58 @@ fn tasks_that_share_a_worker_keep_their_grids_and_phases_after_any_steps() {
             let last = starts.last().map(|last| *last - Instant::ZERO);
             assert!(last.is_some_and(|last| last + longest >= Span::from_millis(900)), "{case}: task {task}: {last:?}");
         }
+    }
+}
+
+/// Ends itself in its fourth tick.
+struct Ends;
+
+impl Task for Ends {
+    fn tick(&mut self, tick: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        assert!(tick.n < 3, "the panic that ends it");
+        Ok(())
+    }
+}
+
+/// Reads in each tick how many releases of its neighbour, which has the same grid, have come up by then.
+struct Reads {
+    of: Arc<LiveCounts>,
+    seen: Arc<Mutex<Vec<(u64, u64)>>>, // and how many of its own
+}
+
+impl Task for Reads {
+    fn tick(&mut self, tick: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        let Live { counts, next, passed, .. } = self.of.read();
+        let open = next.map_or(0, |next| (tick.started - next).nanos().div_euclid(tick.period.nanos()) + 1);
+        let due = counts.ran + counts.skipped + passed + u64::try_from(open.max(0)).unwrap();
+        self.seen.lock().unwrap().push((due, tick.n + 1));
+        Ok(())
+    }
+}
+
+#[test]
+fn the_releases_of_a_task_that_was_ended_come_up_on_the_new_time() {
+    for by in [HOUR, -HOUR] {
+        let clock = Steps::new(&[(Span::from_millis(50), by), (Span::from_millis(120), -HOUR)]);
+        let (rate, seen) = (Rate::new(1_000, 1).unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let begin = Instant::ZERO + START;
+        let end = begin + Span::from_millis(200);
+        let account = || {
+            let grid = Grid::aligned(Instant::ZERO, begin, rate);
+            (Account::new(grid, Overrun::KeepWorking, 0, end), rate.period())
+        };
+        let ends = Slot::of(0, Box::new(Ends), rate.period(), rate.period());
+        let reads = Reads { of: ends.live.clone(), seen: seen.clone() };
+        let slots = vec![ends, Slot::of(1, Box::new(reads), rate.period(), rate.period())];
+        let set = TaskSet::starting(Schedule::new([account(), account()]), slots);
+        let control = clock.control.clone();
+        let (report, ..) = Runner::new(clock, set, Sleeps::new(Tail::Off), Keep::default(), control).run();
+        let counts = |task: usize| report.tasks[task].1;
+        println!("{by}: {:?} {:?} {:?}", counts(0), counts(1), seen.lock().unwrap());
+        assert!(counts(0).disabled && counts(0).ran == 4, "{report:?}");
+        for &(due, own) in &*seen.lock().unwrap() {
+            assert!(due.abs_diff(own) <= 1, "{by}: {due} beside {own}");
+        }
+        assert!(seen.lock().unwrap().is_sorted(), "{by}: what has come up goes back");
     }
 }

@@ -37,6 +37,7 @@ pub struct LiveCounts {
     disabled: AtomicBool,
     next: AtomicI64, // nanoseconds of the clock that releases lie on; i64::MAX: no release is left
     end: AtomicI64,  // likewise: releases at or after this do not exist; i64::MAX: all do
+    passed: AtomicU64,
 }
 
 /// What [`LiveCounts`] showed at one moment.
@@ -49,6 +50,9 @@ pub struct Live {
     pub next: Option<Instant>,
     /// Releases at or after this do not exist; `None`: all do.
     pub end: Option<Instant>,
+    /// Of a task that was ended: releases that came up since, before the latest step of its clock. They are not counted, and
+    /// lie before `next`.
+    pub passed: u64,
 }
 
 /// How often a reader tries to read between two updates; an update takes nanoseconds, unless its thread is preempted.
@@ -67,6 +71,7 @@ impl Default for LiveCounts {
             disabled: AtomicBool::default(),
             next: AtomicI64::new(i64::MAX),
             end: AtomicI64::new(i64::MAX),
+            passed: AtomicU64::default(),
         }
     }
 }
@@ -80,6 +85,18 @@ impl LiveCounts {
 
     /// Shows these counts from now on. A dozen stores.
     pub(crate) fn store(&self, counts: &Counts, next: Option<Instant>) {
+        self.update(counts, next, || self.passed.store(0, Ordering::Relaxed));
+    }
+
+    /// The clock was stepped: where the grid is since. Of a task that was ended this many releases have `passed` since then.
+    pub(crate) fn step(&self, counts: &Counts, next: Option<Instant>, end: Instant, passed: u64) {
+        self.update(counts, next, || {
+            self.passed.store(passed, Ordering::Relaxed);
+            self.end.store(low(end), Ordering::Relaxed);
+        });
+    }
+
+    fn update(&self, counts: &Counts, next: Option<Instant>, others: impl FnOnce()) {
         let update = self.ended.load(Ordering::Relaxed).wrapping_add(1);
         self.begun.store(update, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -90,6 +107,7 @@ impl LiveCounts {
         self.errors.store(counts.errors, Ordering::Relaxed);
         self.disabled.store(counts.disabled, Ordering::Relaxed);
         self.next.store(next.map_or(i64::MAX, low), Ordering::Relaxed);
+        others();
         self.ended.store(update, Ordering::Release);
     }
 
@@ -119,7 +137,7 @@ impl LiveCounts {
             let nanos = nanos.load(Ordering::Relaxed);
             (nanos < i64::MAX).then(|| Instant::from_nanos(nanos.into()))
         };
-        Live { counts, next: instant(&self.next), end: instant(&self.end) }
+        Live { counts, next: instant(&self.next), end: instant(&self.end), passed: self.passed.load(Ordering::Relaxed) }
     }
 }
 
@@ -148,7 +166,7 @@ mod tests {
         });
         let mut latest = 0;
         while latest < 200_000 {
-            let Some(Live { counts, next, end }) = live.try_read() else { continue };
+            let Some(Live { counts, next, end, .. }) = live.try_read() else { continue };
             let n = counts.ran;
             let wanted = Counts { ran: n, skipped: n, overruns: n, over_budget: n, errors: n, disabled: n % 2 == 1 };
             assert_eq!((counts, next, end), (wanted, Some(Instant::from_nanos(n.into())), None));

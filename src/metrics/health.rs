@@ -29,6 +29,7 @@ impl Progress {
         let counts = live.counts;
         let before = |at| open_before(live, rate, grid_moves, at);
         let (open, late) = (before(now.plus_nanos(1)), before(now - deadline));
+        let (open, late) = (open + live.passed, late + live.passed);
         let counted = Self::finished(counts);
         Self { due: counted.due + open, missed: counted.missed + late, pending: open - late, ..counted }
     }
@@ -143,7 +144,13 @@ impl Health {
 
     fn progress(&self, worker_now: Instant) -> (Progress, Option<Instant>) {
         let live = self.live.read();
-        (Progress::of(&live, self.rate, self.deadline, self.grid_moves, worker_now), live.next)
+        (Progress::of(&live, self.rate, self.deadline, self.grid_moves, worker_now), self.first_open(&live))
+    }
+
+    /// The first release that is not counted. Before a step of the clock there was another grid: it is where it would be on this one.
+    fn first_open(&self, live: &Live) -> Option<Instant> {
+        let passed = i128::from(self.rate.period().nanos()).saturating_mul(live.passed.into());
+        Some(live.next?.plus_nanos(-passed))
     }
 
     /// Its worker is given up: from now on nothing changes. Returns what the worker counted, how many releases it left open that
@@ -160,9 +167,10 @@ impl Health {
     /// since. `None` also where the grid moves: with steps of its clock, which do not show here.
     pub(super) fn missed_since_ended(&self, worker_now: Instant) -> Option<(u64, Instant, Instant)> {
         let live = self.live.read();
-        let first = live.next.filter(|_| live.counts.disabled && !self.grid_moves && !self.is_given_up())?;
+        let first =
+            self.first_open(&live).filter(|_| live.counts.disabled && !self.grid_moves && !self.is_given_up())?;
         let until = worker_now - self.deadline.max(self.rate.period()) - SETTLED;
-        Some((open_before(&live, self.rate, false, until), first, until))
+        Some((live.passed + open_before(&live, self.rate, false, until), first, until))
     }
 
     /// Whether its worker was given up.
@@ -223,7 +231,7 @@ mod tests {
     fn releases_that_no_tick_has_finished_are_due_and_missed_once_their_deadline_has_passed() {
         let counts = Counts { ran: 7, skipped: 3, overruns: 2, ..Counts::default() };
         let of = |end, grid_moves, now| {
-            let live = Live { counts, next: Some(at(1_000)), end };
+            let live = Live { counts, next: Some(at(1_000)), end, passed: 0 };
             let Progress { due, met, missed, pending, .. } =
                 Progress::of(&live, rate(), Span::from_millis(10), grid_moves, at(now));
             assert_eq!(met + missed + pending, due);
@@ -243,8 +251,12 @@ mod tests {
         assert_eq!(of(Some(at(1_050)), false, 6_001), (15, 10, 0), "there are none after the end");
         assert_eq!(of(None, true, 1_009), (11, 5, 1));
         assert_eq!(of(None, true, 6_001), (11, 6, 0), "the grid moves with the tick");
-        let ended = Live { counts, next: None, end: Some(at(1_000)) };
+        let ended = Live { counts, end: Some(at(1_000)), ..Live::default() };
         assert_eq!(Progress::of(&ended, rate(), Span::ZERO, false, at(9_000)).due, 10);
+        let stepped = Live { counts, next: Some(at(1_000)), end: None, passed: 40 };
+        let Progress { due, missed, pending, .. } =
+            Progress::of(&stepped, rate(), Span::from_millis(10), false, at(1_010));
+        assert_eq!((due, missed, pending), (52, 45, 2), "40 of them came up before the clock was put back");
     }
 
     fn health(max_missed: f64) -> (Health, Arc<LiveCounts>) {

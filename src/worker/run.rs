@@ -367,6 +367,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         let Some(by) = self.clock.adopt(offset) else { return };
         self.control.adopted(offset);
         self.set.schedule.step(by, self.clock.now());
+        self.set.show_step();
         self.sleeps.step(by);
         self.woke = self.woke + by;
         if let Some(witness) = &mut self.witness {

@@ -91,6 +91,21 @@ impl TaskSet {
         }
     }
 
+    /// Shows where the grids are after a step of the clock. Until then each task shows the release that was to come next before.
+    pub(super) fn show_step(&mut self) {
+        let Self { schedule, slots, counts, .. } = self;
+        for (position, account) in schedule.accounts().enumerate() {
+            let Some(slot) = &slots[position] else { continue };
+            let counts = &mut counts[position];
+            // No tick reports what came up since it was ended.
+            let passed = if counts.disabled { account.skipped() - counts.skipped } else { 0 };
+            if !counts.disabled {
+                counts.skipped = account.skipped();
+            }
+            slot.live.step(counts, account.next().map(|(_, release)| release), account.end(), passed);
+        }
+    }
+
     /// The final counts of the tasks that were not kept, once another set has taken over.
     pub fn ended(&mut self) -> Ended {
         self.close(self.ended)
