@@ -3,7 +3,7 @@
 use super::tail::share;
 use crate::time::{Instant, Span};
 
-/// Of the share, this part is paid in, and this many seconds' worth is kept at most: the two together, over ten seconds, leave a
+/// Of the share, this part is paid in, and what is paid in for this time is kept at most: the two together, over ten seconds, leave a
 /// hundredth for the tail that overdraws what is left.
 const PAID_IN: f64 = 0.94;
 const KEPT: Span = Span::from_millis(500);

@@ -34,9 +34,6 @@ const WITHIN: f64 = 0.95;
 /// A margin stays unless the new one differs by more than this part of it: not every change of the machine moves it.
 const STEADY: i64 = 16;
 
-/// A spin that ended later than this was interrupted.
-const INTERRUPTED: Span = Span::from_micros(10);
-
 /// With fewer spins it is too early to say how many were interrupted.
 const ENOUGH_SPINS: u32 = 16;
 
@@ -57,7 +54,7 @@ pub(super) struct Margins {
     spins: u32,
     interrupted: u32,
     restraint: f64, // the part of the budget that is used
-    short: bool,    // the budget does not pay for the target
+    short: bool,    // the target is out of reach
 }
 
 impl Margins {
@@ -83,15 +80,15 @@ impl Margins {
         (self.margins[class], self.medians[class])
     }
 
-    /// Whether the budget does not pay for the target.
+    /// Whether the target is out of reach: the budget does not pay for its margin, or the longest margin is shorter.
     pub(super) const fn falls_short(&self) -> bool {
         self.short
     }
 
-    /// Takes in a spin, which ended `late`.
-    pub(super) fn spun(&mut self, late: Span) {
+    /// Takes in a spin, which was interrupted or not.
+    pub(super) fn spun(&mut self, interrupted: bool) {
         self.spins += 1;
-        self.interrupted += u32::from(late > INTERRUPTED);
+        self.interrupted += u32::from(interrupted);
     }
 
     /// The clock was stepped by `by`.
@@ -124,6 +121,7 @@ impl Margins {
         self.restrain();
         let affordable = budget.share() * self.restraint * WITHIN;
         let first = self.first_level();
+        self.short = self.target.is_some() && (self.cost(first) > budget.share() * WITHIN || self.too_late(first));
         self.level = first;
         self.towards = 0.0;
         let (mut cost, mut dearer) = (self.cost(first), None);
@@ -135,7 +133,6 @@ impl Margins {
             // Costs grow ever faster with the margin, so this part of the way costs no more than this part of the difference.
             self.towards = (affordable - cost) / (dearer - cost);
         }
-        self.short = self.target.is_some() && self.level > first;
         self.set();
     }
 
@@ -170,10 +167,20 @@ impl Margins {
         (0..CLASSES).map(of_class).sum()
     }
 
-    /// The margin that covers oversleeps up to `late`.
+    /// Whether sleeps of a class that there are end later than the longest margin covers, at a level.
+    fn too_late(&self, level: usize) -> bool {
+        let of_class = |class: usize| self.oversleeps.of(class).filter(|_| self.per_second[class] > 0.0);
+        (0..CLASSES).filter_map(of_class).any(|recent| self.covering(recent.quantile(LEVELS[level])) > LONGEST_MARGIN)
+    }
+
+    /// The margin that covers oversleeps up to `late`, as far as the longest one does.
     fn margin(&self, late: Span) -> Span {
+        self.covering(late).max(Span::ZERO).min(LONGEST_MARGIN)
+    }
+
+    fn covering(&self, late: Span) -> Span {
         let tolerated = self.target.map_or(Span::ZERO, |target| target.below);
-        (late + WAKE_TO_READING - tolerated).max(Span::ZERO).min(LONGEST_MARGIN)
+        late + WAKE_TO_READING - tolerated
     }
 
     fn set(&mut self) {

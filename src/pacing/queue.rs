@@ -1,8 +1,8 @@
 //! Tasks in the order of an instant: a priority queue that costs next to nothing where instants mostly come in order.
 //!
 //! Tasks of one rate overtake each other only after a delay. So each entry that is not before the last one of a plain
-//! sequence is appended to that, and only the others go into a heap: one step is constant in the best case and log(tasks) in the
-//! worst. Time is a value; nothing blocks, and nothing allocates after construction.
+//! sequence is appended to that, in place of the last one if only that is in the way, and only the others go into a heap: one step
+//! is constant in the best case and log(tasks) in the worst. Time is a value; nothing blocks, and nothing allocates after construction.
 
 use crate::time::Instant;
 use std::cmp::Reverse;
@@ -25,11 +25,17 @@ impl Queue {
     }
 
     pub(super) fn push(&mut self, entry: Entry) {
-        if self.sequence.back().is_none_or(|last| *last <= entry) {
-            self.sequence.push_back(entry);
-        } else {
-            self.others.push(Reverse(entry));
+        let after = |last: Option<&Entry>| last.is_some_and(|last| *last > entry);
+        if after(self.sequence.back()) {
+            let before_last = self.sequence.len().checked_sub(2).and_then(|index| self.sequence.get(index));
+            if after(before_last) {
+                self.others.push(Reverse(entry));
+                return;
+            }
+            // Only the last one is in the way: a task that is due long after all others would keep them out of the sequence.
+            self.others.extend(self.sequence.pop_back().map(Reverse));
         }
+        self.sequence.push_back(entry);
     }
 
     /// The least entry.

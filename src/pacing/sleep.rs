@@ -17,6 +17,9 @@ use super::oversleeps::class;
 use super::tail::{TOO_SHORT_TO_SLEEP, Tail};
 use crate::time::{Instant, Span};
 
+/// A spin that ended later than this was interrupted.
+const INTERRUPTED: Span = Span::from_micros(10);
+
 /// What to do until a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestPlan {
@@ -101,15 +104,20 @@ impl Sleeps {
     }
 
     /// Takes in a spin of this length, from the wake-up on, which ended `late` after the release; below zero: something else was
-    /// to be done before.
-    pub fn spent(&mut self, spun: Span, late: Span) {
+    /// to be done before. Returns how much of it was spent spinning: where it ended far too late, something else had the
+    /// processor, and that time is not on the account.
+    pub fn spent(&mut self, spun: Span, late: Span) -> Span {
+        let taken = (late - INTERRUPTED).max(Span::ZERO);
+        let spent = (spun - taken).max(Span::ZERO);
         if let Some(auto) = &mut self.auto {
-            auto.budget.spend(spun);
-            auto.margins.spun(late);
+            auto.budget.spend(spent);
+            auto.margins.spun(taken > Span::ZERO);
         }
+        spent
     }
 
-    /// The target costs more than the share of the processor that may be spent, so it is not reached.
+    /// The target is not reached: it costs more than the share of the processor that may be spent, or wake-ups are later than any
+    /// tail covers.
     pub fn falls_short(&self) -> bool {
         self.auto.as_ref().is_some_and(|auto| auto.margins.falls_short())
     }
@@ -187,9 +195,9 @@ mod tests {
                 sleeps.learn(asked, now);
             }
             if plan.spin && now < release {
-                let tail = release + overspun(tick) - now;
-                now = now + tail;
-                sleeps.spent(tail, now - release);
+                let whole = release + overspun(tick) - now;
+                now = now + whole;
+                let tail = sleeps.spent(whole, now - release);
                 spun += tail;
                 within += tail;
                 window.push_back((now, tail));
@@ -255,6 +263,14 @@ mod tests {
     }
 
     #[test]
+    fn a_spin_that_something_else_cut_in_two_costs_no_more_than_what_was_spun() {
+        // A stop of ten seconds within a tail, once.
+        let stopped = |tick| Span::from_seconds(if tick == 5_000 { 10 } else { 0 });
+        let ran = ran(auto(0.05), micros(1_000), 40_000, usual, stopped);
+        assert!(ran.late(900) == Span::ZERO && ran.most <= 0.05, "{} {}", ran.late(900), ran.most);
+    }
+
+    #[test]
     fn a_target_is_reached_as_cheaply_as_possible_or_said_to_be_out_of_reach() {
         let target =
             |thousandths, cpu_max| Tail::Auto { cpu_max, target: Some(Target { thousandths, below: micros(1) }) };
@@ -265,6 +281,12 @@ mod tests {
         let short = ran(target(999, 0.02), micros(1_000), 60_000, usual, ON_TIME);
         assert!(short.sleeps.falls_short() && short.most <= 0.02);
         assert!(!all.sleeps.falls_short());
+        // Later than any tail is long, more often than the target allows.
+        let far = |tick| if tick % 50 == 0 { micros(2_000) } else { usual(tick) };
+        assert!(ran(target(990, 0.6), micros(10_000), 20_000, far, ON_TIME).sleeps.falls_short());
+        // Interrupted spins are another matter: more processor time would not help.
+        let often = |tick| if tick % 3 == 0 { micros(700) } else { Span::ZERO };
+        assert!(!ran(target(900, 0.2), micros(1_000), 60_000, usual, often).sleeps.falls_short());
     }
 
     #[test]

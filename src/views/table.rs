@@ -132,7 +132,10 @@ fn worker_line(text: &mut String, worker: &WorkerSummary) {
         worker.spin_share * 100.0,
     );
     if worker.spin_target_affordable == Some(false) {
-        let _ = writeln!(text, "  its spin-target costs more than spin-cpu-max: raise that, or accept the lateness");
+        let _ = writeln!(
+            text,
+            "  its spin-target is out of reach: it needs more than spin-cpu-max, or a longer tail than there is (500 µs)"
+        );
     }
 }
 

@@ -124,13 +124,14 @@ impl Worker {
                     None => return,
                 };
             };
-            let before = thread_cpu_time();
             let clock = KernelClock::monotonic();
             let mut runner = Runner::new(clock, set, Sleeps::new(tail), ticks, shared).exchanging(exchange);
             if let Some(witness) = witness {
                 runner = runner.with_evidence(Box::new(witness), evidence == TakeEvidence::Tick);
             }
-            let (report, _ticks, tasks) = runner.rehearsed().run();
+            let runner = runner.rehearsed();
+            let before = thread_cpu_time();
+            let (report, _ticks, tasks) = runner.run();
             let _ = finish.send(Finished { report, cpu: thread_cpu_time() - before, _tasks: tasks });
         };
         let thread = helper::spawn(&name, body)?;

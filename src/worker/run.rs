@@ -16,7 +16,7 @@ use super::panic;
 use super::set::TaskSet;
 use super::slot::Slot;
 use crate::channels::{Counts, EvidenceSource, Row, TickRecord, TickSink};
-use crate::pacing::{Due, GivenUp, Next, Prepared, Sleeps};
+use crate::pacing::{Due, GivenUp, Next, Prepared, RestPlan, Sleeps};
 use crate::sys::cache::warm;
 use crate::task::Tick;
 use crate::time::{Clock, Instant, Span, Wake};
@@ -40,7 +40,7 @@ pub struct Report {
     pub given_up: Vec<(u32, GivenUp)>,
     /// Sleeps made.
     pub wakes: u64,
-    /// Time spent in spin tails.
+    /// Time spent in spin tails, without that of interruptions which made one end late.
     pub spun: Span,
     /// The target of the spin tail cost more than it may, at the end.
     pub fell_short: bool,
@@ -145,9 +145,8 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         }
         // What these sleeps did to the thread is no evidence of what happens to its ticks.
         if let Some(witness) = &mut self.witness {
-            let now = self.clock.now();
-            witness.source.mark(now - witness.since, true);
-            witness.since = now;
+            let _ = witness.source.take(Span::ZERO, true, false);
+            witness.since = self.clock.now();
         }
         self
     }
@@ -224,6 +223,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             judge(slot, returned, finished - started, response, self.clock.monotonic(finished));
         let disabled = outcome.ends_task();
         if let Err(payload) = result {
+            self.known = None; // this takes its time
             panic::pass_on(slot.id, n, payload, disabled);
         }
         let settled = match disabled {
@@ -278,9 +278,13 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
     fn rest(&mut self, now: Instant, release: Instant) -> Option<(Ready, Instant)> {
         self.count_tail();
         self.control.rests(self.clock.monotonic(release));
-        let plan = self.sleeps.plan(now, release);
         self.woke = now;
         let prepared = self.set.schedule.prepare(release);
+        let plan = match prepared {
+            Some(_) => self.sleeps.plan(now, release),
+            // Only the end of the run is waited for: nobody minds if that is late.
+            None => RestPlan { sleep_until: Some(release), spin: false },
+        };
         let ready = prepared.map(|Prepared { due, until }| self.make_ready(due, until));
         let mut ended = now;
         if let Some(asked) = plan.sleep_until {
@@ -355,8 +359,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
     /// Counts the latest spin tail, once the tick that it was for has run.
     fn count_tail(&mut self) {
         if let Some((spun, late)) = self.tail.take() {
-            self.sleeps.spent(spun, late);
-            self.spun += spun;
+            self.spun += self.sleeps.spent(spun, late);
         }
         self.control.count_tails(self.spun, self.sleeps.falls_short());
     }

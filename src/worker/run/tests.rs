@@ -112,3 +112,34 @@ fn ticks_that_follow_without_a_sleep_have_evidence_of_their_own() {
     let awake: Vec<_> = ticks.iter().filter_map(|tick| tick.evidence.map(|evidence| evidence.awake)).collect();
     assert!(awake.len() > 1 && awake.iter().all(|awake| *awake == Span::from_millis(1)), "{ticks:?}");
 }
+
+/// Keeps the longest time that it was told the thread was awake.
+struct Longest(Arc<AtomicU32>);
+
+impl EvidenceSource for Longest {
+    fn mark(&mut self, awake: Span, _: bool) {
+        self.0.fetch_max(u32::try_from(awake.nanos()).unwrap(), Ordering::Relaxed);
+    }
+
+    fn take(&mut self, awake: Span, slept: bool, _: bool) -> Evidence {
+        self.mark(awake, slept);
+        Evidence::default()
+    }
+}
+
+#[test]
+fn sleeps_of_the_rehearsal_do_not_count_as_time_awake() {
+    let clock = SimClock::new(Instant::ZERO, vec![Span::from_micros(20)]);
+    let rate = Rate::new(1_000, 1).unwrap();
+    let first = Instant::ZERO + Span::from_millis(10);
+    let account = Account::new(Grid::starting_at(first, rate), Overrun::Drop, 0, first + Span::from_millis(3));
+    let task = Box::new(Scripted::new(clock.clone(), vec![Span::from_micros(10)]));
+    let slot = Slot::of(0, task, Span::from_millis(1), rate.period());
+    let set = TaskSet::starting(Schedule::new([(account, Span::from_millis(1))]), vec![slot]);
+    let sleeps = Sleeps::new(Tail::Auto { cpu_max: 0.5, target: None });
+    let longest = Arc::new(AtomicU32::new(0));
+    let runner = Runner::new(clock, set, sleeps, Keep::default(), Arc::new(Control::default()));
+    let (report, ..) = runner.with_evidence(Box::new(Longest(longest.clone())), true).rehearsed().run();
+    assert_eq!(report.tasks[0].1.ran, 3);
+    assert!(longest.load(Ordering::Relaxed) < 200_000, "{longest:?} ns, of which the rehearsal took 6 ms");
+}
