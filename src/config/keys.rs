@@ -91,7 +91,7 @@ pub(super) const SPIN_TARGET: Key = Key::new(
     "spin-target",
     Value::SpinTarget,
     "The lateness that `spin = \"auto\"` is to reach as cheaply as possible, e.g. `\"p99 < 1us\"`. If `spin-cpu-max` does not pay for \
-     it, the summary says so.",
+     it, or wake-ups are later than the longest tail, the summary says so.",
 )
 .otherwise("as much as `spin-cpu-max` pays for, up to the 99.9th percentile of oversleeps")
 .rules(&[Rule::when("spin", &["auto"])]);
