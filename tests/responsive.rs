@@ -403,6 +403,9 @@ fn a_tick_that_never_returns_holds_up_neither_status_nor_stop() {
     let summary = ended.summary();
     assert!(count(task(&summary, "uptime"), "ran") > 0 && count(task(&summary, "beside"), "ran") > 0);
     assert!(ended.stderr.contains("stopping: waiting up to "), "{}", ended.describe());
+    // The task that the reload had ended by then, and that the summary does not describe.
+    assert!(ended.stderr.contains("beside: ended by the reload; "), "{}", ended.describe());
+    assert_eq!(ended.stderr.matches("ended by the reload").count(), 1, "{}", ended.describe());
     let (path, uptime) = (ended.folder.path().join("disk/uptime.mcap"), task(&summary, "uptime"));
     assert_eq!(ends_of(&path), (true, true));
     assert_eq!(count(&uptime["recorded"], "rows"), count(uptime, "ran"));

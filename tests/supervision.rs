@@ -259,6 +259,8 @@ fn the_death_of_a_thread_ends_the_run_at_once() {
             "hertzd-metrics" => {
                 assert_eq!(rows, count(well, "ran"), "{well}");
                 assert_eq!(count(recorded, "ticks") + lost, rows, "{well}");
+                let without = "the metrics thread has died: no histograms, 0 records, and no more ticks in recordings";
+                assert!(summary["reason"].as_str().unwrap().contains(without), "{summary}");
             }
             _ => assert_eq!((rows, lost), (count(well, "ran"), 0), "{thread}: {well}"),
         }

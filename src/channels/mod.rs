@@ -58,11 +58,6 @@ impl Traffic {
         increment(&self.sent);
     }
 
-    /// Counts items that will not be offered any more because their sender has died. To be called once it has.
-    pub(crate) fn count_missing(&self, items: u64) {
-        self.dropped.fetch_add(items, Ordering::Relaxed);
-    }
-
     /// Items that were accepted.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)

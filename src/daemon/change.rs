@@ -17,7 +17,7 @@ use crate::metrics::Progress;
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use crate::worker::{Ended, WorkerEnd};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use tracing::{error, info};
@@ -185,7 +185,7 @@ impl RunningSet {
     }
 
     /// Takes what the workers have given back since they were handed new tasks.
-    pub(super) fn take_exchanged(&mut self, builder: &Builder) {
+    fn take_exchanged(&mut self, builder: &Builder) {
         for mut old in self.workers.iter_mut().filter_map(Running::exchanged) {
             if let Some(change) = &mut self.change {
                 change.ended.push(old.ended());
@@ -218,16 +218,16 @@ impl RunningSet {
     }
 
     fn complete(&mut self, threads: &mut Threads) -> Option<Diff> {
-        let UnderWay { diff, known: mut removed, mut ended } = self.change.take()?;
+        let UnderWay { diff, known: mut removed, ended } = self.change.take()?;
+        let mut counts: Vec<_> = ended.iter().flat_map(|ended| &ended.tasks).copied().collect();
         let mut numbers = Vec::new();
         for mut running in self.leaving.drain(..) {
             numbers.push(running.number);
+            // If the run has its length, they have been handed over already.
+            running.final_counts().into_iter().for_each(|ended| threads.metrics.tasks_ended(ended));
             let worker = &running.config.name;
-            match &mut running.end {
-                Some(WorkerEnd::Finished(finished)) => {
-                    let report = std::mem::take(&mut finished.report);
-                    ended.push(Ended { tasks: report.tasks, given_up: report.given_up });
-                }
+            match &running.end {
+                Some(WorkerEnd::Finished(finished)) => counts.extend_from_slice(&finished.report.tasks),
                 Some(WorkerEnd::Died) => error!(worker, "the thread of worker {worker} died; please report this"),
                 _ => {}
             }
@@ -239,19 +239,40 @@ impl RunningSet {
         let first = *self.epoch.get_or_insert(epoch);
         let length = self.length.map(|length| first + length - epoch);
         self.workers.iter_mut().filter(|running| running.began.is_none()).for_each(|new| new.begin(epoch, length));
-        ended.iter().for_each(|ended| threads.metrics.tasks_ended(ended.clone()));
+        ended.into_iter().for_each(|ended| threads.metrics.tasks_ended(ended));
         let ids: Vec<u32> = removed.keys().copied().collect();
         threads.recorder.forget(&ids);
         threads.metrics.remove_tasks(ids);
         threads.metrics.remove_workers(numbers);
-        for (id, counts) in ended.into_iter().flat_map(|ended| ended.tasks) {
-            if let Some(task) = removed.get(&id) {
-                let Counts { ran, skipped, overruns, errors, .. } = counts;
-                let Progress { due, met, missed, .. } = Progress::finished(counts);
-                let outcome = log::outcome(due, overruns, skipped);
-                info!(task, due, met, missed, ran, skipped, overruns, errors, "{task}: ended by the reload; {outcome}");
-            }
-        }
+        counts.iter().for_each(|(id, counts)| log_ended(removed.get(id), counts));
         Some(diff)
     }
+
+    /// The run ends: a change that is under way will not be completed. Logs the tasks that it has ended so far, and that no
+    /// summary describes; the final counts of those that a worker has given back.
+    pub(super) fn abandon_change(&mut self, builder: &Builder) -> Vec<Ended> {
+        self.take_exchanged(builder);
+        let Some(UnderWay { known, ended, .. }) = self.change.take() else { return Vec::new() };
+        ended.iter().flat_map(|ended| &ended.tasks).for_each(|(id, counts)| log_ended(known.get(id), counts));
+        // A task that has moved from a worker that ended to one that stays is in the summary as it is there.
+        let staying = self.workers.iter().filter(|running| running.began.is_some());
+        let staying: BTreeSet<&String> =
+            staying.flat_map(|running| &running.tasks).map(|task| &task.config.name).collect();
+        for running in &self.leaving {
+            let Some(WorkerEnd::Finished(finished)) = &running.end else { continue };
+            for (id, counts) in &finished.report.tasks {
+                log_ended(known.get(id).filter(|name| staying.contains(name)), counts);
+            }
+        }
+        ended
+    }
+}
+
+/// Logs the final counts of a task that a reload has ended; `None`: it has not.
+fn log_ended(task: Option<&String>, counts: &Counts) {
+    let Some(task) = task else { return };
+    let Counts { ran, skipped, overruns, errors, .. } = *counts;
+    let Progress { due, met, missed, .. } = Progress::finished(*counts);
+    let outcome = log::outcome(due, overruns, skipped);
+    info!(task, due, met, missed, ran, skipped, overruns, errors, "{task}: ended by the reload; {outcome}");
 }

@@ -44,7 +44,7 @@ impl Ending {
         self.patience = self.patience.min(patience);
     }
 
-    /// Repeats the request to stop, and finishes the recordings of workers that have ended, even if the tick of another
+    /// Repeats the request to stop. Hands over the final counts of workers that have ended and finishes their recordings, even if the tick of another
     /// worker never returns.
     pub(super) fn advance(&mut self, now: Instant, set: &mut RunningSet, metrics: &MetricsThread) {
         if self.since.is_none() && set.past_length(now).is_none() {
@@ -57,6 +57,7 @@ impl Ending {
         for running in set.all_mut() {
             if running.has_ended() {
                 if self.over.insert(running.number) {
+                    running.final_counts().into_iter().for_each(|ended| metrics.tasks_ended(ended));
                     metrics.finish_tasks(running.tasks.iter().map(|task| task.id).collect());
                 }
             } else if self.since.is_some() {

@@ -13,7 +13,7 @@ use crate::sys::host::Host;
 use crate::sys::notify;
 use crate::sys::thread::helper;
 use crate::time::{Clock, Span};
-use crate::worker::{Ended, Report, WorkerEnd};
+use crate::worker::WorkerEnd;
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -46,17 +46,14 @@ pub(super) fn finish(
     mut faults: Vec<String>,
 ) -> Outcome {
     let now = KernelClock::monotonic().now();
-    let Threads { metrics, recorder, builder } = threads;
-    set.take_exchanged(&builder);
+    let Threads { metrics, mut recorder, builder } = threads;
+    set.abandon_change(&builder).into_iter().for_each(|ended| metrics.tasks_ended(ended));
     for running in set.all_mut() {
+        running.final_counts().into_iter().for_each(|ended| metrics.tasks_ended(ended));
         let worker = &running.config.name;
         match &running.end {
-            Some(WorkerEnd::Finished(finished)) => {
-                let Report { tasks, given_up, .. } = &finished.report;
-                metrics.tasks_ended(Ended { tasks: tasks.clone(), given_up: given_up.clone() });
-            }
             Some(WorkerEnd::Died) => faults.push(format!("the thread of worker {worker} died; please report this")),
-            Some(WorkerEnd::Unused) => {}
+            Some(WorkerEnd::Finished(_) | WorkerEnd::Unused) => {}
             None if running.began.is_none() => {}
             None => {
                 let running_tick = running.running_tick();
@@ -76,22 +73,18 @@ pub(super) fn finish(
         }
     }
     let log_patience = Duration::from_nanos(LOG_PATIENCE.nanos().unsigned_abs());
+    // A thread that has panicked drops its end of the channel before it is finished.
     let view = metrics.look_within(log_patience).unwrap_or_else(|error| {
-        if error.is_timeout() && !metrics.is_finished() {
+        let why = if error.is_timeout() {
             let why = "the log takes nothing, or there are too many records";
-            let text = format!("the metrics thread did not answer within {LOG_PATIENCE} ({why})");
-            faults.push(format!("{text}: no histograms, and 0 records"));
-        }
+            format!("the metrics thread did not answer within {LOG_PATIENCE} ({why})")
+        } else {
+            "the metrics thread has died".into()
+        };
+        faults.push(format!("{why}: no histograms, 0 records, and no more ticks in recordings"));
+        set.all().flat_map(|running| &running.tasks).for_each(|task| recorder.lose_ticks_of(task.id, task.ran()));
         what_is_shown(&set)
     });
-    if metrics.is_finished() {
-        faults.push(
-            "without the metrics thread there are no histograms, 0 records, and no more ticks in recordings".into(),
-        );
-        let ends = set.all_mut().filter_map(|running| running.end.as_ref());
-        let counts = ends.flat_map(|end| if let WorkerEnd::Finished(end) = end { &end.report.tasks[..] } else { &[] });
-        counts.for_each(|(id, counts)| recorder.lose_ticks_of(*id, counts.ran));
-    }
     // By now the metrics thread has handed on every tick that the recorder is to have.
     let (outputs, recorder) =
         recorder.close(DISK_PATIENCE, || notify::extend_timeout("writing the recordings", STOP_TAKES));

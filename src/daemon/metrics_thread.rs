@@ -91,11 +91,6 @@ impl MetricsThread {
         self.look(Depth::Full).recv_timeout(patience)
     }
 
-    /// Whether the thread has ended: before its time only by a panic.
-    pub(super) fn is_finished(&self) -> bool {
-        self.thread.is_finished()
-    }
-
     /// Reports everything that is left, and ends the thread. One that the log holds up for `patience` is left alone with it.
     pub(super) fn finish(self, patience: Span) {
         self.send(Command::Finish);

@@ -96,6 +96,7 @@ pub(super) struct RecorderThread {
     commands: Sender<Command>,
     states: Arc<Mutex<Vec<OutputState>>>,
     offered: BTreeMap<u32, Offered>,
+    ran: BTreeMap<u32, u64>, // ticks of tasks, where not all of them will be handed on
     rounds: Arc<AtomicU64>,
     progress: (u64, Instant), // and since when it is the same
     long_wait: LongWait,
@@ -112,8 +113,8 @@ impl RecorderThread {
         let body = move || run(&receiver, &fed, &published, &counted);
         let thread = helper::spawn("hertzd-recorder", body)?;
         let progress = (0, KernelClock::monotonic().now());
-        let (offered, long_wait) = (BTreeMap::new(), LongWait::default());
-        Ok(Self { commands, states, offered, rounds, progress, long_wait, thread })
+        let (offered, ran, long_wait) = (BTreeMap::new(), BTreeMap::new(), LongWait::default());
+        Ok(Self { commands, states, offered, ran, rounds, progress, long_wait, thread })
     }
 
     /// Records these; to be called before their tasks' first tick.
@@ -127,11 +128,10 @@ impl RecorderThread {
         ids.iter().for_each(|id| drop(self.offered.remove(id)));
     }
 
-    /// The metrics thread has died: counts as lost what it has not handed on of the ticks that this task ran.
-    pub(super) fn lose_ticks_of(&self, id: u32, ran: u64) {
-        if let Some(ticks) = self.offered.get(&id).and_then(|offered| offered.ticks.as_ref()) {
-            ticks.count_missing(ran.saturating_sub(ticks.sent() + ticks.dropped()));
-        }
+    /// The metrics thread has died or hangs: at the end, what it has not handed on of the ticks that this task ran counts as
+    /// lost.
+    pub(super) fn lose_ticks_of(&mut self, id: u32, ran: u64) {
+        self.ran.insert(id, ran);
     }
 
     /// What had become of each task's output after the latest round, and what found no room in its queues since.
@@ -197,11 +197,25 @@ impl RecorderThread {
         };
         let mut states = self.states();
         let end = match closed {
-            Ok(()) => return (states, RecorderEnd::Finished),
+            Ok(()) => RecorderEnd::Finished,
             Err(RecvTimeoutError::Disconnected) => RecorderEnd::Died,
             Err(RecvTimeoutError::Timeout) => RecorderEnd::HeldUp,
         };
-        for (id, offered) in self.offered {
+        if end != RecorderEnd::Finished {
+            self.settle(&mut states);
+        }
+        for OutputState { id, recorded, .. } in &mut states {
+            let ticks = self.offered.get(id).and_then(|offered| offered.ticks.as_ref());
+            if let (Some(recorded), Some(ticks), Some(ran)) = (recorded, ticks, self.ran.get(id)) {
+                recorded.lost += ran.saturating_sub(ticks.sent() + ticks.dropped());
+            }
+        }
+        (states, end)
+    }
+
+    /// Counts as lost, in all states, what is not known to be written.
+    fn settle(&self, states: &mut Vec<OutputState>) {
+        for (&id, offered) in &self.offered {
             let index = states.iter().position(|state| state.id == id).unwrap_or_else(|| {
                 states.push(OutputState {
                     id,
@@ -215,7 +229,6 @@ impl RecorderThread {
             });
             offered.settle(states[index].recorded.get_or_insert_default());
         }
-        (states, end)
     }
 
     fn send(&self, command: Command) {

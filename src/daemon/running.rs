@@ -12,7 +12,7 @@ use crate::pacing::Overrun;
 use crate::sys::clock::KernelClock;
 use crate::sys::thread::{self, Bandwidth};
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
-use crate::worker::{Activity, Granted, NextTask, Slot, TaskSet, Worker, WorkerEnd};
+use crate::worker::{Activity, Ended, Granted, NextTask, Report, Slot, TaskSet, Worker, WorkerEnd};
 use std::sync::Arc;
 use tracing::debug;
 
@@ -32,6 +32,11 @@ pub(super) struct RunningTask {
 }
 
 impl RunningTask {
+    /// Ticks that it has run.
+    pub(super) fn ran(&self) -> u64 {
+        self.live.read().counts.ran
+    }
+
     /// What is due of it at `now` of its worker's clock and what became of that, without the metrics thread.
     pub(super) fn progress(&self, now: Instant) -> Progress {
         let TaskConfig { rate, deadline, overrun, .. } = self.config;
@@ -73,6 +78,7 @@ pub(super) struct Running {
     pub(super) clock: Option<ClockWatch>,
     pub(super) meter: Meter,
     pub(super) end: Option<WorkerEnd>,
+    counts_taken: bool,                   // the final ones
     next_tasks: Option<Vec<RunningTask>>, // of the set that it has been handed and has not taken yet
     slots: Vec<Slot>,                     // of its tasks, until it begins
     asked_again: bool,                    // for its policy
@@ -103,6 +109,7 @@ impl Running {
             clock: None,
             meter: Meter::default(),
             end: None,
+            counts_taken: false,
             next_tasks: None,
             slots,
             asked_again: false,
@@ -287,5 +294,13 @@ impl Running {
             self.end = self.worker.take_end();
         }
         self.end.is_some()
+    }
+
+    /// The final counts of its tasks, the first time after it has ended.
+    pub(super) fn final_counts(&mut self) -> Option<Ended> {
+        let Some(WorkerEnd::Finished(finished)) = &self.end else { return None };
+        let first = !std::mem::replace(&mut self.counts_taken, true);
+        let Report { tasks, given_up, .. } = &finished.report;
+        first.then(|| Ended { tasks: tasks.clone(), given_up: given_up.clone() })
     }
 }
