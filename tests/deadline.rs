@@ -8,7 +8,7 @@ use program::{HERTZD, Running, count, is_root, nanos, run, run_in, task, thread_
 use serde_json::Value;
 use std::fs::{self, File};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The kernel's limit on real-time bandwidth, which every user may read.
 const LIMIT: &str = "/proc/sys/kernel/sched_rt_runtime_us";
@@ -33,9 +33,13 @@ fn is_granted(running: &mut Running) -> bool {
 }
 
 fn run_with_socket(config: &str) -> Running {
+    run_by_with_socket(Command::new(HERTZD), config)
+}
+
+fn run_by_with_socket(command: Command, config: &str) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("status.sock");
-    run_in(folder, Command::new(HERTZD), config, &["--json", "--status-socket", socket.to_str().unwrap()])
+    run_in(folder, command, config, &["--json", "--status-socket", socket.to_str().unwrap()])
 }
 
 fn run_client(running: &Running, args: &[&str]) -> Output {
@@ -115,22 +119,23 @@ fn cpus() -> usize {
     stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count()
 }
 
-/// Each tick needs twice the runtime: the kernel stops it until the next period. What was missed for that is `throttled`.
+/// Each tick needs twice the runtime: the kernel stops it until the next period. What was missed for that is `throttled`. What
+/// the host of this machine takes from it looks like a long run: so no share is certain here, as it is in tests/causes.rs.
 #[test]
 fn a_worker_that_overruns_its_runtime_is_throttled() {
     let _alone = alone();
     let config = "[worker.main]\npolicy = \"deadline\"\nruntime = \"5ms\"\n\
                   [task.long]\nkind = \"load\"\nworker = \"main\"\nperiod = \"20ms\"\nrun = \"10ms\"\ndeadline = \"15ms\"\n";
-    let mut running = run(config, &["--for", "6s", "--json"]);
+    let mut running = run_with_socket(config);
     if !is_granted(&mut running) {
         return;
     }
+    running.wait_for("200 releases are throttled", |running| {
+        task(&snapshot(running), "long")["causes"]["throttled"].as_u64() >= Some(200)
+    });
+    running.signal("TERM");
     let ended = running.wait();
-    let summary = ended.summary();
-    let long = task(&summary, "long");
-    println!("{long}");
-    let (missed, throttled) = (count(long, "missed"), long["causes"]["throttled"].as_u64().unwrap_or(0));
-    assert!(missed >= 200 && 100 * throttled >= 95 * missed, "{throttled} of {missed}: {}", ended.describe());
+    println!("{}", task(&ended.summary(), "long"));
 }
 
 #[test]
@@ -168,54 +173,58 @@ fn a_reload_waits_for_the_bandwidth_of_the_workers_that_end() {
     assert!(!ended.stderr.contains("at normal priority"), "{}", ended.describe());
 }
 
-/// Between the end of the old threads and the policy of the new ones their bandwidth belongs to no one; here another program
-/// takes it.
+/// Between the end of the old threads and the policy of the new ones their bandwidth belongs to no one. Here another program
+/// takes it: the new ones are held up until it has.
 #[test]
 fn a_worker_that_requires_its_policy_does_not_run_without_it_after_a_reload() {
     let _alone = alone();
     if !is_root() {
-        println!("skipped: the policy \"deadline\" is granted to root only");
+        program::skip("the policy \"deadline\" is granted to root only");
         return;
     }
-    for round in 0..20 {
-        let mut running = run_with_socket(&workers(cpus(), "9ms"));
-        if !is_granted(&mut running) {
-            return;
-        }
-        running.wait_for("all are granted", |running| running.stderr().matches("granted deadline").count() == cpus());
-        let over = AtomicBool::new(false);
-        let (output, taken) = std::thread::scope(|threads| {
-            let take = || {
+    let folder = tempfile::tempdir().unwrap();
+    let (library, path) = (folder.path().join("late_again.so"), folder.path().join("taken"));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/late_again.c");
+    let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
+    assert!(built.unwrap().success());
+    let mut command = Command::new(HERTZD);
+    command.env("LD_PRELOAD", &library).env("TAKEN", &path);
+    let mut running = run_by_with_socket(command, &workers(cpus(), "9ms"));
+    if !is_granted(&mut running) {
+        return;
+    }
+    running.wait_for("all are granted", |running| running.stderr().matches("granted deadline").count() == cpus());
+    let (over, taken) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let output = std::thread::scope(|threads| {
+        for _ in 0..cpus() {
+            threads.spawn(|| {
                 let period = Span::from_millis(10);
-                let mut taken = false;
-                while !over.load(Ordering::Acquire) {
-                    if taken {
-                        pause(period);
+                // More than is free before the old threads end.
+                while set_deadline(Span::from_millis(5), period, period).is_err() {
+                    if over.load(Ordering::Acquire) {
+                        return;
                     }
-                    // More than is free before the old threads end.
-                    taken = taken || set_deadline(Span::from_millis(5), period, period).is_ok();
+                    pause(Span::from_millis(1));
                 }
-                taken
-            };
-            let thieves: Vec<_> = (0..cpus()).map(|_| threads.spawn(take)).collect();
-            let output = reload(&running, &workers(cpus(), "8999us"));
-            over.store(true, Ordering::Release);
-            (output, thieves.into_iter().map(|thief| thief.join().unwrap()).filter(|taken| *taken).count())
-        });
-        println!("round {round}: taken {taken}, reload {}", output.status);
-        if output.status.success() {
-            let seen = snapshot(&running);
-            assert!(policies(&seen).iter().all(|(_, policy)| *policy == "deadline"), "{seen}");
-            continue;
+                if taken.fetch_add(1, Ordering::AcqRel) + 1 == cpus() {
+                    fs::write(&path, "").unwrap();
+                }
+                while !over.load(Ordering::Acquire) {
+                    pause(period);
+                }
+            });
         }
-        let ended = running.wait();
-        assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
-        let lost = "refused (Device or resource busy), and require-realtime is set; the CPUs have no bandwidth left";
-        assert!(ended.stderr.contains(lost), "{}", ended.describe());
-        assert!(!ended.stderr.contains("at normal priority"), "{}", ended.describe());
-        return;
-    }
-    panic!("the bandwidth was never taken");
+        let output = reload(&running, &workers(cpus(), "8999us"));
+        over.store(true, Ordering::Release);
+        output
+    });
+    assert_eq!(taken.into_inner(), cpus(), "{output:?}");
+    assert!(!output.status.success(), "{output:?}");
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
+    let lost = "refused (Device or resource busy), and require-realtime is set; the CPUs have no bandwidth left";
+    assert!(ended.stderr.contains(lost), "{}", ended.describe());
+    assert!(!ended.stderr.contains("at normal priority"), "{}", ended.describe());
 }
 
 fn name(thread: &std::path::Path) -> String {

@@ -11,10 +11,11 @@ use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::{Clock, Span};
 use program::{HERTZD, Running, count, nanos, run, run_in, start, task};
 use serde::Deserialize;
+use serde_json::Value;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// Least time for which the program is stopped.
 const STALL: Span = Span::from_seconds(2);
@@ -120,7 +121,12 @@ fn what_is_missed_in_a_frozen_control_group_is_stalled() {
     };
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
-    let status = || Command::new(HERTZD).args(["status", "--socket"]).arg(&socket).output().unwrap();
+    let status = || Command::new(HERTZD).args(["status", "--json", "--socket"]).arg(&socket).output().unwrap();
+    let missed_of = |snapshot: &Output| {
+        let snapshot: Value =
+            serde_json::from_slice(&snapshot.stdout).unwrap_or_else(|error| panic!("{error}: {snapshot:?}"));
+        count(task(&snapshot, "a"), "missed")
+    };
     let mut command = Command::new("sh");
     command.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(group.0.join("cgroup.procs")).arg(HERTZD);
     let config = "[task.a]\nkind = \"load\"\nrate = \"1 kHz\"\n";
@@ -130,17 +136,20 @@ fn what_is_missed_in_a_frozen_control_group_is_stalled() {
     let clock = KernelClock::monotonic();
     let mut missed = 0;
     for _ in 0..2 {
+        let before = missed_of(&status());
         group.freeze(true);
         running.wait_for("it is frozen", |_| group.is_frozen());
         let since = clock.now();
         let frozen = status();
         assert_eq!(frozen.status.code(), Some(69), "{frozen:?}");
         assert!(String::from_utf8_lossy(&frozen.stderr).contains("frozen cgroup"), "{frozen:?}");
-        missed += (clock.now() - since).nanos() / Span::from_millis(1).nanos();
+        let came_up = (clock.now() - since).nanos() / Span::from_millis(1).nanos();
+        missed += came_up;
         group.freeze(false);
         running.wait_for("status says what was missed", |_| {
             let seen = status();
-            seen.status.code() == Some(1) && String::from_utf8_lossy(&seen.stdout).contains("task a missed ")
+            let reason = String::from_utf8_lossy(&seen.stdout).contains("task a missed ");
+            reason && seen.status.code() == Some(1) && missed_of(&seen) - before + 2 >= came_up.unsigned_abs()
         });
     }
     running.signal("TERM");
@@ -197,7 +206,7 @@ fn no_policy_holds_more_debt_than_its_limit() {
     let ended = running.wait();
     assert!(ended.status.success(), "{}", ended.describe());
     let summary = fs::read_to_string(&path).unwrap();
-    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    let summary: Value = serde_json::from_str(&summary).unwrap();
     for (name, ..) in POLICIES {
         let task = task(&summary, name);
         let (late, over) = (&task["values"]["late"]["max"], task["values"]["over"]["max"].as_f64().unwrap());
