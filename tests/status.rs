@@ -85,6 +85,33 @@ fn a_start_that_is_not_over_says_what_it_waits_for() {
         output.stdout.starts_with(b"starting: waiting for the first tick on worker far in 7") && output.status.success()
     });
 
+    // A worker without a release in the length of the run has ended, and is waited for no more.
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let config =
+        format!("{far}{WORKER}[task.near]\nkind = \"load\"\nworker = \"main\"\nrate = 100\nmax-missed = \"100%\"\n");
+    let args = ["--for", "1h", "--status-socket", socket.to_str().unwrap()];
+    let mut running = run_in(folder, Command::new(HERTZD), &config, &args);
+    running.wait_for("no worker is waited for", |_| status(&socket, &[]).stdout.starts_with(b"well: 2 tasks on "));
+
+    // Nor is one, once the run is to stop.
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let config = format!(
+        "{WORKER}[task.hanging]\nkind = \"load\"\nrate = 100\nfault = \"hang\"\nfault-every = 1\nmax-missed = \"100%\"\n"
+    );
+    let args = ["--stop-timeout", "1h", "--status-socket", socket.to_str().unwrap()];
+    let mut running = run_in(folder, Command::new(HERTZD), &config, &args);
+    running.wait_until_granted();
+    running.signal("TERM");
+    let mut stopping = String::new();
+    running.wait_for("the stop shows", |_| {
+        stopping =
+            String::from_utf8(status(&socket, &[]).stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        stopping.contains("; a stop is under way")
+    });
+    assert!(!stopping.contains("starting: "), "{stopping}");
+
     // Standard input is never written.
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
@@ -181,6 +208,20 @@ fn a_reader_that_has_gone_makes_no_daemon_well() {
         let ended = status.arg("status").args(args).arg("--socket").arg(socket).stdout(writer).status().unwrap();
         assert_eq!(ended.code(), Some(1), "{args:?}");
     }
+}
+
+#[test]
+fn a_reader_that_takes_nothing_is_given_up_in_the_time_that_status_has() {
+    let mut running = daemon(&format!("{WORKER}[task.a]\nkind = \"load\"\nrate = 100\n"));
+    snapshot_with(&mut running, "it runs", |snapshot| snapshot["daemon"]["ready"] == true);
+    let (_reader, writer) = std::io::pipe().unwrap();
+    while writable(&writer, Span::ZERO) {
+        (&writer).write_all(&[b'.'; 4_096]).unwrap();
+    }
+    let socket = running.folder().join("s");
+    let output = Command::new(HERTZD).args(["status", "--socket"]).arg(socket).stdout(writer).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(70) && said.contains("stdout was not read within 2.00 s"), "{output:?}");
 }
 
 #[test]

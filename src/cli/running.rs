@@ -2,7 +2,7 @@
 //!
 //! Its status socket can only be read; requests are signals. Both commands block, with a limit.
 
-use super::stop::{CONFIGURATION, UNWELL, coloured, print_beside_verdict};
+use super::stop::{CONFIGURATION, UNWELL, coloured, print_while_time_is_left};
 use super::{Stop, print};
 use crate::daemon::DaemonSummary;
 use crate::log::journal;
@@ -28,6 +28,9 @@ const ASK_EVERY: Span = Span::from_millis(20);
 /// How long a daemon may take for an answer; `status` gives it less, with room for the start of the program.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const STATUS_WITHIN: Span = Span::from_millis(1_900);
+
+/// How long `status` may take in all, with a reader that stalls too.
+const STATUS_OVER: Span = Span::from_seconds(2);
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct SocketArg {
@@ -96,7 +99,7 @@ struct Shown {
     well: Option<bool>, // None: it does not say
 }
 
-/// Over after [`STATUS_WITHIN`], whether the daemon is slow or the machine too busy to read its answer. Where only the table
+/// Has its answer after [`STATUS_WITHIN`], whether the daemon is slow or the machine too busy to read its answer. Where only the table
 /// is missing by then, the sentence is shown without it.
 pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
     let (socket, json, emphasis) = (args.socket.clone(), args.json, coloured(&io::stdout()));
@@ -106,7 +109,8 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
         say.send(result)
     };
     let clock = KernelClock::monotonic();
-    let end = clock.now() + STATUS_WITHIN;
+    let begun = clock.now();
+    let end = begun + STATUS_WITHIN;
     std::thread::spawn(asking);
     let mut latest = None;
     while let Ok(shown) = said.recv_timeout(duration(end - clock.now())) {
@@ -115,7 +119,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
     let Shown { text, well } = latest.unwrap_or_else(|| {
         Err(silent(&args.socket, "the daemon has not finished its answer", duration(STATUS_WITHIN)))
     })?;
-    print_beside_verdict(&text)?;
+    print_while_time_is_left(&text, STATUS_OVER, || begun + STATUS_OVER - clock.now())?;
     match well {
         Some(true) => Ok(()),
         Some(false) => Err(Stop::Logged(UNWELL)), // the first line has said why

@@ -3,7 +3,7 @@
 //! [`EXIT_CODES`] is the one list of exit codes: the manual page and docs/summary.md show it.
 
 use crate::config::Problems;
-use crate::sys::fd::write_within;
+use crate::sys::fd::{PAGE, write_within};
 use crate::time::Span;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -151,6 +151,22 @@ pub(super) fn print_beside_verdict(text: &str) -> Result<(), Stop> {
         Err(Stop::StdoutClosed) => Ok(()),
         printed => printed,
     }
+}
+
+/// As [`print_beside_verdict`], by a command that may take no more than `limit`. A reader that has not taken everything when
+/// nothing is `left` of that is given up.
+pub(super) fn print_while_time_is_left(text: &str, limit: Span, left: impl Fn() -> Span) -> Result<(), Stop> {
+    for part in text.as_bytes().chunks(PAGE) {
+        match write_within(io::stdout().lock(), part, left()) {
+            Ok(true) => {}
+            Ok(false) => {
+                return Err(Stop::Fault(format!("stdout was not read within {limit}, so the output is incomplete")));
+            }
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Writes to stdout. A reader that takes nothing for [`STDOUT_PATIENCE`] is given up.

@@ -97,6 +97,9 @@ impl Prepared {
     }
 }
 
+/// What the builder does first.
+const READING: &str = "reading the configuration";
+
 /// The bandwidth that each worker gives back when it ends, by name.
 pub(super) type Held = BTreeMap<String, Bandwidth>;
 
@@ -160,7 +163,9 @@ impl Builder {
     pub(super) fn spawn(load: Loader, done: Sender<()>) -> io::Result<Self> {
         let (jobs, receiver) = unbounded();
         let (reply, prepared) = unbounded();
+        // The start asks for nothing else.
         let shared = Arc::new(Shared::default());
+        shared.begin(READING.into());
         let builder = BuilderLoop {
             load,
             done,
@@ -257,7 +262,7 @@ impl BuilderLoop {
     }
 
     fn prepare(&mut self, running: &Sections, held: &Held) -> Result<Prepared, Failure> {
-        self.shared.begin("reading the configuration".into());
+        self.shared.begin(READING.into());
         let mut config = (self.load.0)()?;
         let sections = Sections::of(&config);
         let diff = Diff::between(running, &sections);

@@ -92,10 +92,11 @@ impl RunningSet {
         !self.workers.is_empty() && self.workers.iter().all(|running| running.worker.doing().ticks > 0)
     }
 
-    /// The workers that the start waits for.
+    /// The workers that the start waits for. One that has ended, because no release is left in the length of the run, is none.
     pub(super) fn before_first_tick(&self) -> impl Iterator<Item = &Running> {
         let from_the_start = |running: &&Running| running.began.is_some() && running.began == self.epoch;
-        self.workers.iter().filter(from_the_start).filter(|running| running.worker.doing().ticks == 0)
+        let waits = |running: &&Running| running.worker.doing().ticks == 0 && !running.worker.is_finished();
+        self.workers.iter().filter(from_the_start).filter(waits)
     }
 
     /// Whether every worker can take part in a change: none has ended, none is in a tick for longer than `patience`.

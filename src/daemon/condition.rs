@@ -60,7 +60,8 @@ pub(super) fn show_ended(summary: &mut TaskSummary, health: &TaskHealth) {
 /// What the start waits for at `now`, while `busy` is what the builder does; `None`: it is over.
 pub(super) fn starting(set: &RunningSet, busy: Option<Busy>, now: Instant) -> Option<String> {
     if set.epoch.is_none() {
-        return Some(busy.map_or_else(|| "its threads are being made".into(), |busy| busy.activity));
+        // The builder has prepared everything, and main hands the tasks to their workers.
+        return Some(busy.map_or_else(|| "its workers are about to begin".into(), |busy| busy.activity));
     }
     let first_tick = |running: &Running| {
         let name = &running.config.name;
@@ -80,6 +81,9 @@ pub(super) fn sentence(summary: &Summary, starting: Option<String>) -> String {
         (Some(reason), _) => return format!("not well: {reason}"),
         (None, Some(waits)) => return format!("starting: {waits}"),
         (None, None) => {}
+    }
+    if summary.tasks.is_empty() {
+        return "well: no task has begun".into();
     }
     let workers = summary.workers.iter().map(|worker| {
         let (name, policy, priority) = (&worker.worker, &worker.granted.policy, worker.granted.priority);

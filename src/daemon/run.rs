@@ -373,7 +373,9 @@ fn present(
     }
     let refused = if reloads.refused_last { "; the last reload was refused" } else { "" };
     let stops = if ending.is_stopping() { "; a stop is under way" } else { "" };
-    let sentence =
-        condition::sentence(&summary, condition::starting(set, threads.builder.busy(), now)) + refused + stops;
+    // A start that is stopped waits for nothing any more.
+    let starting = || condition::starting(set, threads.builder.busy(), now);
+    let starting = if ending.is_stopping() { None } else { starting() };
+    let sentence = condition::sentence(&summary, starting) + refused + stops;
     (summary, sentence)
 }

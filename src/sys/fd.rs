@@ -21,7 +21,7 @@ pub fn writable(stream: impl AsFd, within: Span) -> bool {
 }
 
 /// A pipe that is writable takes this many bytes at once.
-const PAGE: usize = 4_096;
+pub(crate) const PAGE: usize = 4_096;
 
 /// Writes all of `bytes`, and waits up to `within` for each page. False: the reader took nothing for that long, and the
 /// rest is not written.
