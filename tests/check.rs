@@ -142,6 +142,12 @@ fn a_runtime_has_the_work_and_the_spin_tail_in_it() {
     assert!(code == Some(1) && error.contains(sum), "{printed}{error}");
     let (printed, error, code) = check("360us");
     assert!(code == Some(0) && printed.contains("every deadline holds"), "{printed}{error}");
+    let keys = "policy = \"deadline\"\nspin = \"off\"\nruntime = \"5ms\"";
+    let known = worker("a", keys, "rate = 50\nrun = \"10ms\"").replace("cpu = 0", "");
+    let (printed, error, code) = hertzd("check", &known, &[]);
+    let sum =
+        "less than the 10.0 ms that can come up in that time: 10.0 ms by budgets and known runs, 0 ns by spin tails";
+    assert!(code == Some(1) && error.contains(sum), "{printed}{error}");
 }
 
 #[test]

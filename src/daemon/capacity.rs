@@ -174,10 +174,7 @@ fn sum(loads: &[&Load<'_>]) -> String {
     let tasks: Vec<_> = loads.iter().flat_map(|load| &load.tasks).collect();
     let without: Vec<_> = loads.iter().flat_map(|load| load.without_budget()).map(|task| task.name.as_str()).collect();
     let unknown = format!("no budget is given for {}", listed(&without));
-    let by = match tasks.iter().any(|task| known(task) > task.budget) {
-        true => "budgets and known runs",
-        false => "budgets",
-    };
+    let by = sources(tasks.iter().copied().copied());
     let sleeping: Vec<_> = loads.iter().flat_map(|load| load.sleeping()).map(|task| task.name.as_str()).collect();
     let asleep = match &sleeping[..] {
         [] => String::new(),
@@ -199,6 +196,11 @@ fn sum(loads: &[&Load<'_>]) -> String {
     sum + &asleep
 }
 
+/// Where the times of these tasks come from.
+fn sources<'a>(mut tasks: impl Iterator<Item = &'a TaskConfig>) -> &'static str {
+    if tasks.any(|task| known(task) > task.budget) { "budgets and known runs" } else { "budgets" }
+}
+
 /// Whether a worker with the policy `deadline` has asked for enough; `None`: it has, or has another policy.
 fn runtime(load: &Load<'_>) -> Option<Finding> {
     let Scheduling::Deadline { runtime, period } = load.worker.scheduling else { return None };
@@ -210,11 +212,11 @@ fn runtime(load: &Load<'_>) -> Option<Finding> {
         Span::from_wide(all.sum())
     };
     let (budgets, tails) = (work(&|task| awake(task, cost)), work(&|_| load.tail));
-    let needed = budgets + tails;
+    let (needed, by) = (budgets + tails, sources(load.tasks.iter().copied()));
     (needed > runtime).then(|| {
         Finding::fails(format!(
             "runtime = {runtime} in every {period} is less than the {needed} that can come up in that time: {budgets} by \
-             budgets, {tails} by spin tails"
+             {by}, {tails} by spin tails"
         ))
     })
 }
