@@ -212,17 +212,23 @@ impl Results {
         println!("three tasks with evidence of the wake-up:\n{}\n", shared.table());
     }
 
-    /// The faults with fewer misses of their own kind than there must be, as the names of their jobs begin.
+    /// The faults with fewer misses of their own kind than there must be in both matrices, as the names of their jobs begin.
     fn few(&self, words: &[&String]) -> Vec<String> {
-        let [mut own, _] = self.matrices();
-        let faults =
-            jobs(words).into_iter().filter_map(|(job, _)| job.rsplit_once(' ').map(|(fault, _)| fault.to_owned()));
+        let [mut own, mut shared] = self.matrices();
+        // The arguments may select only jobs that go into one of them.
+        let all: Vec<_> = jobs(words).into_iter().map(|(job, _)| job).collect();
+        let faults = all.iter().filter_map(|job| job.rsplit_once(' ').map(|(fault, _)| fault.to_owned()));
         let few = |fault: &String| {
             let (name, user) = fault.rsplit_once(' ').unwrap();
             let user = if user == "Root" { User::Root } else { User::Ordinary };
             let scenario = scenarios(user).into_iter().find(|scenario| scenario.name == name).unwrap();
             let possible = !self.skipped.lock().unwrap().contains(name);
-            possible && own.row(&scenario.row(user, scenario.word)).judged() < ENOUGH
+            let row = scenario.row(user, scenario.word);
+            let asked = |mode: Mode| all.contains(&format!("{fault} {mode:?}"));
+            let few = |matrix: &mut Matrix, asked| asked && matrix.row(&row).judged() < ENOUGH;
+            let few =
+                [few(&mut own, asked(Mode::Alone) || asked(Mode::EachTick)), few(&mut shared, asked(Mode::Shared))];
+            possible && few.contains(&true)
         };
         faults.collect::<BTreeSet<_>>().into_iter().filter(few).collect()
     }
