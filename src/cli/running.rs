@@ -17,7 +17,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 pub(super) const SERVICE_SOCKET: &str = "/run/hertzd/status.sock";
@@ -43,8 +43,8 @@ pub(super) struct SocketArg {
 #[command(after_help = "Examples:\n  \
     hertzd status                      is all well, and how is each task doing?\n  \
     hertzd status --json | jq .reason  why not, from the whole snapshot\n\n\
-    Exit codes: 0 all is well; 1 not all is well; 69 no daemon answers. It waits\n\
-    for 2 s at most.")]
+    Exit codes: 0 all is well; 1 not all is well; 69 no daemon answers, or\n\
+    not wholly in time. It waits for 2 s at most.")]
 pub(super) struct StatusArgs {
     #[command(flatten)]
     socket: SocketArg,
@@ -99,13 +99,30 @@ struct Shown {
     well: Option<bool>, // None: it does not say
 }
 
+/// How far an answer has come.
+#[derive(Clone, Debug, Default)]
+enum Came {
+    /// No connection was made.
+    #[default]
+    Nothing,
+    /// This process listens.
+    Connection(String),
+    /// It has sent as many bytes.
+    Part(String, usize),
+    /// That was all of them.
+    All(String, usize),
+}
+
 /// Has its answer after [`STATUS_WITHIN`], whether the daemon is slow or the machine too busy to read its answer. Where only the table
 /// is missing by then, the sentence is shown without it.
 pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
     let (socket, json, emphasis) = (args.socket.clone(), args.json, coloured(&io::stdout()));
     let (say, said) = mpsc::channel();
+    let came = Arc::new(Mutex::new(Came::default()));
+    let comes = came.clone();
     let asking = move || {
-        let result = ask_for_status(&socket, json, emphasis, |brief| _ = say.send(Ok(brief)));
+        let comes = |now| *comes.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        let result = ask_for_status(&socket, json, emphasis, comes, |brief| _ = say.send(Ok(brief)));
         say.send(result)
     };
     let clock = KernelClock::monotonic();
@@ -117,7 +134,8 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
         latest = Some(shown);
     }
     let Shown { text, well } = latest.unwrap_or_else(|| {
-        Err(silent(&args.socket, "the daemon has not finished its answer", duration(STATUS_WITHIN)))
+        let came = came.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Err(late(&args.socket, &came, duration(STATUS_WITHIN)))
     })?;
     print_while_time_is_left(&text, STATUS_OVER, || begun + STATUS_OVER - clock.now())?;
     match well {
@@ -131,10 +149,16 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
 }
 
 /// Asks the daemon; calls `so_far` with the sentence before it makes the table.
-fn ask_for_status(socket: &SocketArg, json: bool, emphasis: bool, so_far: impl FnOnce(Shown)) -> Result<Shown, Stop> {
+fn ask_for_status(
+    socket: &SocketArg,
+    json: bool,
+    emphasis: bool,
+    comes: impl FnMut(Came),
+    so_far: impl FnOnce(Shown),
+) -> Result<Shown, Stop> {
     // Each step has a little less, so that it can say which one it was.
     let each = duration(STATUS_WITHIN).mul_f64(0.9);
-    let text = answer(socket, connect(socket, each)?, each)?;
+    let text = answer(socket, connect(socket, each)?, each, comes)?;
     let Brief { error, well, daemon: BriefDaemon { sentence } } =
         serde_json::from_str(&text).map_err(not_understood)?;
     if let Some(why) = error {
@@ -192,7 +216,7 @@ fn daemon(socket: &SocketArg) -> Result<(Peer, DaemonSummary), Stop> {
     let peer = Peer::of(&stream)
         .map_err(|reason| fault(format!("cannot identify the process that listens here: {reason}")))?;
     // Its answer comes after `Peer::of`: so it is still the same process.
-    let Seen { daemon, .. } = parse(&answer(socket, stream, ANSWER_WITHIN)?)?;
+    let Seen { daemon, .. } = parse(&answer(socket, stream, ANSWER_WITHIN, drop)?)?;
     match peer.calls_itself(daemon.pid) {
         Ok(true) => Ok((peer, daemon)),
         Ok(false) => {
@@ -208,7 +232,7 @@ pub(super) fn read(socket: &SocketArg) -> Result<Seen, Stop> {
 }
 
 fn fetch(socket: &SocketArg) -> Result<String, Stop> {
-    answer(socket, connect(socket, ANSWER_WITHIN)?, ANSWER_WITHIN)
+    answer(socket, connect(socket, ANSWER_WITHIN)?, ANSWER_WITHIN, drop)
 }
 
 fn connect(SocketArg { socket }: &SocketArg, patience: Duration) -> Result<UnixStream, Stop> {
@@ -216,8 +240,7 @@ fn connect(SocketArg { socket }: &SocketArg, patience: Duration) -> Result<UnixS
     let (path, (reply, answer)) = (socket.clone(), mpsc::channel());
     std::thread::spawn(move || reply.send(UnixStream::connect(path)));
     let connected = answer.recv_timeout(patience);
-    let connected = connected
-        .map_err(|_| silent(&SocketArg { socket: socket.clone() }, "the daemon takes no connection", patience))?;
+    let connected = connected.map_err(|_| late(&SocketArg { socket: socket.clone() }, &Came::Nothing, patience))?;
     connected.map_err(|reason| {
         let shown = socket.display();
         let start = match socket.as_os_str() == SERVICE_SOCKET {
@@ -234,19 +257,41 @@ fn is_something_else(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.file_type().is_socket())
 }
 
-fn answer(socket: &SocketArg, mut stream: UnixStream, patience: Duration) -> Result<String, Stop> {
-    let mut text = String::new();
-    let read = stream.set_read_timeout(Some(patience)).and_then(|()| stream.read_to_string(&mut text));
-    let shown = socket.socket.display();
+/// All that the daemon sends; `comes` learns how far that is.
+fn answer(
+    socket: &SocketArg,
+    mut stream: UnixStream,
+    patience: Duration,
+    mut comes: impl FnMut(Came),
+) -> Result<String, Stop> {
+    let who = || Peer::of(&stream).map_or("the daemon".into(), |peer| format!("process {}", peer.id()));
+    let (who, shown) = (who(), socket.socket.display());
+    let (mut text, mut piece) = (Vec::new(), vec![0; 1 << 16]);
+    comes(Came::Connection(who.clone()));
+    let read = stream.set_read_timeout(Some(patience)).and_then(|()| {
+        loop {
+            match stream.read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(count) => text.extend_from_slice(&piece[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            comes(Came::Part(who.clone(), text.len()));
+        }
+    });
     match read {
-        Ok(_) if !text.is_empty() => Ok(text),
-        Ok(_) => Err(Stop::Unavailable(format!(
+        Ok(()) if text.is_empty() => Err(Stop::Unavailable(format!(
             "no daemon answers at {shown}: it closed the connection, as one does that is starting or stopping; try again"
         ))),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            let who = Peer::of(&stream).map_or("the daemon".into(), |peer| format!("process {}", peer.id()));
-            Err(silent(socket, &format!("{who} listens there and does not answer"), patience))
+        Ok(()) => {
+            comes(Came::All(who, text.len()));
+            String::from_utf8(text)
+                .map_err(|error| Stop::Fault(format!("cannot understand the daemon's answer: {error}")))
         }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(match text.len() {
+            0 => late(socket, &Came::Connection(who), patience),
+            bytes => late(socket, &Came::Part(who, bytes), patience),
+        }),
         Err(reason) => Err(Stop::Unavailable(format!("no daemon answers at {shown}: {reason}"))),
     }
 }
@@ -256,13 +301,26 @@ fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.max(Span::ZERO).nanos().unsigned_abs())
 }
 
-/// It runs, and says nothing.
-fn silent(SocketArg { socket }: &SocketArg, what: &str, patience: Duration) -> Stop {
-    Stop::Unavailable(format!(
-        "no daemon answers at {}: {what} for {:.1} s; it hangs, or was stopped (SIGSTOP, a frozen cgroup)",
-        socket.display(),
-        patience.as_secs_f64()
-    ))
+/// No whole answer has come for so long.
+fn late(SocketArg { socket }: &SocketArg, came: &Came, patience: Duration) -> Stop {
+    let (shown, patience) = (socket.display(), format!("{:.1} s", patience.as_secs_f64()));
+    let hangs = "it hangs, was stopped (SIGSTOP, a frozen cgroup), or gets no processor time";
+    let slow = "the daemon or the machine is slow; try again";
+    Stop::Unavailable(match came {
+        Came::Nothing => {
+            format!("no daemon answers at {shown}: the daemon there has taken no connection for {patience}; {hangs}")
+        }
+        Came::Connection(who) => {
+            format!("no daemon answers at {shown}: {who} listens there and has sent nothing for {patience}; {hangs}")
+        }
+        Came::Part(who, bytes) => {
+            format!("no whole answer from {shown}: of that of {who} only {bytes} bytes came within {patience}; {slow}")
+        }
+        Came::All(who, bytes) => format!(
+            "the answer from {shown} came but was not read: there was no time for the {bytes} bytes of {who} within \
+             {patience}; the machine is busy; try again"
+        ),
+    })
 }
 
 /// Why the daemon cannot answer for now, if that is what its answer says.
@@ -299,8 +357,10 @@ mod tests {
         let answer = r#"{"well":false,"tasks":[{"task":"a"}],"daemon":{"pid":7,"sentence":"not well: a rains"}}"#;
         let answering = std::thread::spawn(move || listener.accept().unwrap().0.write_all(answer.as_bytes()).unwrap());
         let mut brief = None;
-        let full = ask_for_status(&socket, false, false, |shown| brief = Some(shown));
+        let mut all = Came::Nothing;
+        let full = ask_for_status(&socket, false, false, |now| all = now, |shown| brief = Some(shown));
         answering.join().unwrap();
+        assert!(matches!(all, Came::All(_, bytes) if bytes == answer.len()), "{all:?}");
         let (brief, full) = (brief.unwrap(), full.ok().unwrap());
         assert!(
             brief.text.starts_with("not well: a rains\n(there was no time ") && brief.well == Some(false),

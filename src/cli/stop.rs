@@ -31,7 +31,10 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
          `check`: the configuration is valid, but its deadlines cannot all hold. `status`: not all is well.",
     ),
     (USAGE, "The command line was wrong; `stop`: it only says how a daemon is stopped."),
-    (UNAVAILABLE, "`status`, `reload`, `stop`, `check --against-running`: no daemon answers at the socket."),
+    (
+        UNAVAILABLE,
+        "`status`, `reload`, `stop`, `check --against-running`: no daemon answers at the socket, or not wholly in time.",
+    ),
     (
         INTERNAL,
         "A fault: a task with `on-error = \"exit\"` failed or one with `on-overrun-limit = \"exit\"` reached its limit, a \
