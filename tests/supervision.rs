@@ -114,6 +114,25 @@ fn a_hung_tick_is_given_up_after_the_stop_timeout() {
 }
 
 #[test]
+fn a_stall_is_logged_once_when_it_is_known_and_once_when_it_is_over() {
+    let config = "[worker.main]\npolicy = \"other\"\n[task.slow]\nkind = \"load\"\nrate = 100\n\
+                  fault = \"sleep\"\nfault-every = 20\nfault-run = \"4s\"\n";
+    let mut running = program::run(config, &["--json"]);
+    running.wait_for("the stall is over", |running| {
+        running.stderr().contains("slow: tick 19, which was stalled, has returned")
+    });
+    running.signal("TERM");
+    let log = running.wait().stderr;
+    let known = log.lines().find(|line| line.contains("slow: stalled, tick 19 has not returned for ")).unwrap();
+    assert!(known.contains("ERROR") && known.contains("worker=\"main\"") && known.contains("tick=19"), "{known}");
+    assert_eq!(
+        (log.matches("slow: stalled, tick 19 ").count(), log.matches("tick 19, which was").count()),
+        (1, 1),
+        "{log}"
+    );
+}
+
+#[test]
 fn a_process_that_was_stopped_has_no_stalled_worker() {
     let mut command = Command::new(HERTZD);
     // A worker counts as stalled after 1 s.

@@ -64,12 +64,27 @@ pub(super) struct StallLooks {
 /// After this time a worker that does not advance shows as stalled.
 const SHOWN_AFTER: Span = Span::from_millis(750);
 
+/// Stalls of one worker that follow each other more closely than this are logged only once they last as long as one that
+/// keeps the watchdog from being fed.
+const LOG_EVERY: Span = Span::from_seconds(10);
+
 /// Watches one worker.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
     ticks: Option<u64>,
     moved: Option<Instant>, // the look at which they were new
     reported: Option<Activity>,
+    logged: Option<(Doing, Stall, Instant)>, // the stall that lasts, and since when
+    last_logged: Option<Instant>,
+}
+
+/// What is to be logged of a stall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// It is known now.
+    Begins(Stall),
+    /// It is over, and lasted for this long at the most.
+    Ends(Stall),
 }
 
 /// The result of a look at a worker.
@@ -77,7 +92,7 @@ pub(super) struct Watch {
 pub(super) enum Finding {
     /// It advances.
     Advances,
-    /// It does not, and that is new.
+    /// It has not for longer than the patience, and that is new.
     Stalls(Stall),
     /// It still does not.
     StallsStill,
@@ -108,6 +123,23 @@ impl Watch {
             Activity::Rests { until } => ((now - until).min(now - moved), None, Span::ZERO),
         };
         (lasting.min(watched) > patience.max(SHOWN_AFTER)).then_some(Stall { tick, lasting })
+    }
+
+    /// What is to be logged at `now`, while the worker does this, and this `stall` [lasts](Self::lasting).
+    pub(super) fn entry(&mut self, now: Instant, doing: Doing, stall: Option<Stall>, patience: Span) -> Option<Entry> {
+        if let Some((since_then, stall, since)) = self.logged {
+            // While main was stopped itself no stall shows, but it may last.
+            if since_then == doing {
+                return None;
+            }
+            self.logged = None;
+            return Some(Entry::Ends(Stall { lasting: now - since, ..stall }));
+        }
+        let is_new =
+            |stall: &Stall| self.last_logged.is_none_or(|logged| now - logged >= LOG_EVERY) || stall.lasting > patience;
+        let stall = stall.filter(is_new)?;
+        (self.logged, self.last_logged) = (Some((doing, stall, now - stall.lasting)), Some(now));
+        Some(Entry::Begins(stall))
     }
 
     /// The run ends without the worker, which does this.
@@ -202,6 +234,28 @@ mod tests {
         let late = Doing { ticks: 5, now: Activity::Rests { until: at(1_000) } };
         assert_eq!(shown(1_800, late, 9_000, 1), None, "it is not known to rest since then");
         assert_eq!(shown(1_900, late, 9_000, 1), Some(Stall { tick: None, lasting: Span::from_millis(800) }));
+    }
+
+    #[test]
+    fn a_stall_is_logged_when_it_is_known_and_when_it_is_over_but_not_each_of_many() {
+        let at = |millis| Instant::ZERO + Span::from_millis(millis);
+        let patience = Span::from_seconds(5);
+        let runs = |ticks| Doing { ticks, now: Activity::Runs { task: 3, n: 70 + ticks, since: at(1_000) } };
+        let stall = |n, millis| Stall { tick: Some((3, n)), lasting: Span::from_millis(millis) };
+        let mut watch = Watch::default();
+        assert_eq!(watch.entry(at(1_500), runs(0), None, patience), None);
+        let begins = watch.entry(at(1_800), runs(0), Some(stall(70, 800)), patience);
+        assert_eq!(begins, Some(Entry::Begins(stall(70, 800))));
+        assert_eq!(watch.entry(at(2_800), runs(0), Some(stall(70, 1_800)), patience), None);
+        assert_eq!(watch.entry(at(9_000), runs(0), None, patience), None, "main was stopped itself");
+        assert_eq!(watch.entry(at(9_500), runs(1), None, patience), Some(Entry::Ends(stall(70, 8_500))));
+        // The next one follows soon.
+        assert_eq!(watch.entry(at(10_000), runs(1), Some(stall(71, 1_000)), patience), None);
+        let begins = watch.entry(at(14_001), runs(1), Some(stall(71, 5_001)), patience);
+        assert_eq!(begins, Some(Entry::Begins(stall(71, 5_001))));
+        assert_eq!(watch.entry(at(15_000), runs(2), None, patience), Some(Entry::Ends(stall(71, 6_000))));
+        let later = watch.entry(at(25_000), runs(2), Some(stall(72, 900)), patience);
+        assert_eq!(later, Some(Entry::Begins(stall(72, 900))));
     }
 
     #[test]

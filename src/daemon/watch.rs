@@ -6,7 +6,7 @@
 use super::change::RunningSet;
 use super::clock::ClockStep;
 use super::running::Running;
-use super::stall::{Finding, Looks, Stall};
+use super::stall::{Entry, Finding, Looks, Stall, StallLooks};
 use crate::log::Message;
 use crate::sys::clock::KernelClock;
 use crate::sys::thread::helper::Death;
@@ -81,12 +81,18 @@ impl ServiceNotices {
                 report_step(running, step);
             }
             let doing = running.worker.doing();
-            match running.watch.look(now, doing, watched, patience) {
+            let finding = running.watch.look(now, doing, watched, patience);
+            let shown = running.stall(StallLooks { watched, patience });
+            match running.watch.entry(now, doing, shown, patience) {
+                None => {}
+                Some(Entry::Begins(stall)) => report_stall(running, stall, self.watchdog.and(Some(patience))),
+                Some(Entry::Ends(stall)) => report_end_of_stall(running, stall),
+            }
+            match finding {
                 Finding::Advances => {}
                 Finding::StallsStill => all_advance = false,
                 Finding::Stalls(stall) => {
                     all_advance = false;
-                    report_stall(running, stall, self.watchdog.is_some());
                     if !self.started && doing.ticks == 0 {
                         failed = Some(format!("the start failed: {}", what_stalls(running, stall)));
                     }
@@ -168,10 +174,15 @@ fn report_step(running: &Running, ClockStep { by, count, .. }: ClockStep) {
     );
 }
 
-fn report_stall(running: &Running, Stall { tick, lasting }: Stall, watchdog: bool) {
+/// A stall is known now; with a watchdog, that is not fed once it lasts for longer than `patience`.
+fn report_stall(running: &Running, Stall { tick, lasting }: Stall, patience: Option<Span>) {
     let worker = &running.config.name;
     let stalled_ns = lasting.nanos();
-    let watchdog = if watchdog { "; the watchdog is not fed until it does" } else { "" };
+    let watchdog = match patience {
+        Some(patience) if lasting > patience => "; the watchdog is not fed until it does".into(),
+        Some(patience) => format!("; after {patience} the watchdog is not fed until it does"),
+        None => String::new(),
+    };
     let message_id = Message::Stalled.id();
     match tick {
         Some((id, n)) => {
@@ -194,6 +205,24 @@ fn report_stall(running: &Running, Stall { tick, lasting }: Stall, watchdog: boo
                 "worker {worker}: stalled, it should have woken up {lasting} ago{watchdog}"
             );
         }
+    }
+}
+
+/// It was over before this look, and lasted for this long at the most.
+fn report_end_of_stall(running: &Running, Stall { tick, lasting }: Stall) {
+    let (worker, stalled_ns) = (&running.config.name, lasting.nanos());
+    match tick {
+        Some((id, n)) => {
+            let task = running.task_name(id);
+            warn!(
+                task,
+                worker,
+                tick = n,
+                stalled_ns,
+                "{task}: tick {n}, which was stalled, has returned after {lasting} at the most"
+            );
+        }
+        None => warn!(worker, stalled_ns, "worker {worker}, which was stalled, woke up {lasting} late at the most"),
     }
 }
 
