@@ -170,6 +170,11 @@ fn an_mcap_that_another_program_moves_or_cuts_off_is_followed_by_a_whole_one() {
     let part = recorded(&summary, "a");
     let all = count(part, "rows") + count(part, "ticks") + count(part, "lost");
     assert_eq!(all, 2 * count(task(&summary, "a"), "ran"), "what was lost is counted: {part}");
+    let found = |path: &Path| messages(path).iter().filter(|message| message.topic == "a/values").count() as u64;
+    let whole = found(&ended.folder.path().join("moved")) + found(&ended.folder.path().join("a.mcap"));
+    // What is left of a chunk that was cut off is no whole one, though a reader may get something out of it.
+    assert!((whole..=whole + found(aside)).contains(&count(part, "rows")), "{whole} rows in whole files: {part}");
+    assert!(count(part, "lost") > 0 && ended.status.code() == Some(1), "{}", ended.describe());
 }
 
 #[test]
@@ -206,8 +211,31 @@ fn a_csv_that_another_program_deletes_moves_or_replaces_is_logged_with_what_went
     let summary = ended.summary();
     let (of, part) = (task(&summary, "a"), recorded(&summary, "a"));
     let moved = rows(&[ended.folder.path().join("moved")]);
-    assert_eq!(gone + moved, count(part, "rows"), "{}", ended.describe());
+    assert_eq!(moved, count(part, "rows"), "{}", ended.describe());
     assert_eq!(count(part, "rows") + count(part, "lost"), count(of, "ran"), "{part}");
+    assert!(gone > 0 && gone <= count(part, "lost") && ended.status.code() == Some(1), "{}", ended.describe());
+    let reason = format!("the recording of task a lost {} rows, blocks or ticks", count(part, "lost"));
+    assert!(summary["reason"].as_str().unwrap().contains(&reason), "{summary}");
+}
+
+#[test]
+fn rows_of_a_csv_that_another_program_cuts_off_are_those_that_are_left() {
+    for (cut, by) in [(0, "emptied"), (150, "cut off in a line")] {
+        let mut running = run_until_recorded(&recording("a", "a.csv", ""), "a.csv");
+        let path = running.folder().join("a.csv");
+        running.wait_for("it has rows", |_| fs::metadata(&path).is_ok_and(|file| file.len() > 3_000));
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(cut).unwrap();
+        running.wait_for("the change is logged", |running| {
+            running.stderr().contains("another program has changed the recording")
+        });
+        let ended = stop(running);
+        let summary = ended.summary();
+        let part = recorded(&summary, "a");
+        assert_eq!(rows(&[ended.folder.path().join("a.csv")]), count(part, "rows"), "{by}: {}", ended.describe());
+        assert_eq!(count(part, "rows") + count(part, "lost"), count(task(&summary, "a"), "ran"), "{by}: {part}");
+        assert!(ended.stderr.contains(&format!("; {} rows are gone; ", count(part, "lost"))), "{}", ended.describe());
+        assert_eq!(ended.status.code(), Some(1), "{by}: {}", ended.describe());
+    }
 }
 
 #[test]

@@ -111,12 +111,17 @@ impl AppendFile {
             self.open();
         }
         let before = self.file.measure(self.header.length(), self.header.unit)?;
+        let unit = self.header.sized.then_some(self.header.unit);
+        let mut gone = WriteCounts::default();
         let follows = if self.file.length() == 0 {
+            gone = self.file.lose_cut_off(unit);
             self.file.append(&self.header.bytes)?;
+            self.file.ledger.begin(self.file.length());
             "it begins again with its header"
         } else if before.is_none() {
             return Ok(());
         } else if self.header.sized || self.file.drop_partial_line(&self.header.bytes).is_ok() {
+            gone = self.file.lose_cut_off(unit);
             "it continues behind what is left"
         } else {
             self.file.retire().inspect_err(|_| self.file.close())?;
@@ -124,8 +129,10 @@ impl AppendFile {
             "it is put aside as it is, and the next file begins"
         };
         let (path, before) = (self.file.path(), before.unwrap_or_default());
-        self.file
-            .warn(&format!("another program has changed the recording {path}, which had {before} bytes; {follows}"));
+        let gone = if gone == WriteCounts::default() { String::new() } else { format!("{gone} are gone; ") };
+        self.file.warn(&format!(
+            "another program has changed the recording {path}, which had {before} bytes; {gone}{follows}"
+        ));
         Ok(())
     }
 
@@ -137,7 +144,8 @@ impl AppendFile {
         }
         let written = self.mend().and_then(|()| self.file.append(&self.pending));
         self.pending.clear();
-        self.file.ledger.settle(written.is_ok());
+        let end = self.file.length();
+        self.file.ledger.settle(written.is_ok().then_some(end));
         let sized = match self.header.sized && written.is_ok() {
             true => wav::write_sizes(&self.file, self.header.length()),
             false => Ok(()),
@@ -220,9 +228,11 @@ impl Writer for AppendFile {
     }
 
     fn finish(&mut self) -> io::Result<()> {
+        // With something to write that is done before it is written.
+        let mended = if self.file.is_open() && self.pending.is_empty() { self.mend() } else { Ok(()) };
         let written = self.flush();
         self.file.close();
-        written.map(drop)
+        written.and(mended)
     }
 
     fn counts(&self, id: u32) -> WriteCounts {
@@ -315,7 +325,8 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "header\nline\n");
         let aside = names(folder.path()).into_iter().find(|name| name != "x.csv").unwrap();
         assert_eq!(std::fs::metadata(folder.path().join(aside)).unwrap().len(), 64 << 30);
-        assert_eq!((file.counts(0).rows, file.counts(0).lost), (5, 0));
+        // The line that was cut off, and two after which the file was cut off; the fourth is in the one put aside.
+        assert_eq!((file.counts(0).rows, file.counts(0).lost), (2, 3));
     }
 
     #[test]

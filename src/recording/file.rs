@@ -155,7 +155,7 @@ impl RecordingFile {
     pub(super) fn begun(&mut self) {
         self.files += 1;
         self.tried = None;
-        self.ledger.in_file = WriteCounts::default();
+        self.ledger.begin(self.length());
         self.open.iter_mut().for_each(|open| open.claim.keep());
         if let Some(gone) = self.gone.take() {
             self.warn(&format!("{gone}; a new file begins there"));
@@ -174,7 +174,8 @@ impl RecordingFile {
         if !deleted && open.claim.is_there() {
             return false;
         }
-        let gone = format!("the {} written to it are gone", self.ledger.in_file);
+        let gone = if deleted { self.ledger.cut(0, |_| 0) } else { WriteCounts::default() };
+        let gone = format!("the {gone} written to it are gone");
         let (what, rows) = match (deleted, self.path.exists()) {
             (true, true) => ("replaced", gone.as_str()),
             (true, false) => ("deleted", gone.as_str()),
@@ -194,6 +195,27 @@ impl RecordingFile {
     pub(super) fn is_cut_off(&self) -> bool {
         let Some(Open { claim, length, .. }) = &self.open else { return false };
         claim.file.metadata().is_ok_and(|own| own.is_file() && own.len() < *length)
+    }
+
+    /// Counts as lost what was written behind the end of the file, which another program has cut off: all units of this many
+    /// bytes, or lines. Returns that.
+    pub(super) fn lose_cut_off(&mut self, unit: Option<u64>) -> WriteCounts {
+        let Some(Open { claim, length, .. }) = &self.open else { return WriteCounts::default() };
+        if !claim.file.metadata().is_ok_and(|own| own.is_file()) {
+            return WriteCounts::default();
+        }
+        self.ledger.cut(*length, |from| match unit {
+            Some(unit) => (*length - from) / unit,
+            None => returned(lines::count(&claim.file, from, *length)).unwrap_or_default(),
+        })
+    }
+
+    /// The same of a file whose units cannot be told apart: a write counts as lost of which the end is gone.
+    #[cfg(feature = "mcap")]
+    pub(super) fn lose_partial_writes(&mut self) -> WriteCounts {
+        let Some(Open { claim, .. }) = &self.open else { return WriteCounts::default() };
+        let length = claim.file.metadata().map_or(0, |found| found.len());
+        self.ledger.cut(length, |_| 0)
     }
 
     fn claim(&self) -> Option<&Claim> {

@@ -1,4 +1,4 @@
-//! What was written of each task, and what was lost. Arithmetic only.
+//! What was written of each task and is still there, and what was lost. Arithmetic only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,6 +21,49 @@ impl WriteCounts {
     /// Whether a block, or a part of one, is among it.
     const fn has_blocks(&self) -> bool {
         self.blocks + self.samples > 0
+    }
+
+    /// Rows, blocks and ticks: what `lost` counts.
+    const fn things(&self) -> u64 {
+        self.rows + self.blocks + self.ticks
+    }
+
+    /// Rows, or frames: what a file of pieces consists of.
+    fn units(&self) -> u64 {
+        self.rows.max(self.samples)
+    }
+
+    /// The first `units` of it. A block is among them if all of it is, by the mean length.
+    fn first(&self, units: u64) -> Self {
+        let all = self.units();
+        if units >= all {
+            return *self;
+        }
+        let part = |count: u64| {
+            let scaled = u128::from(count) * u128::from(units) / u128::from(all);
+            u64::try_from(scaled).unwrap_or(count)
+        };
+        Self {
+            rows: self.rows.min(units),
+            samples: self.samples.min(units),
+            blocks: part(self.blocks),
+            bytes: part(self.bytes),
+            gaps: self.gaps,
+            ..Self::default()
+        }
+    }
+
+    /// Without a part of it.
+    fn without(&self, part: &Self) -> Self {
+        Self {
+            rows: self.rows.saturating_sub(part.rows),
+            samples: self.samples.saturating_sub(part.samples),
+            blocks: self.blocks.saturating_sub(part.blocks),
+            ticks: self.ticks.saturating_sub(part.ticks),
+            bytes: self.bytes.saturating_sub(part.bytes),
+            gaps: self.gaps.saturating_sub(part.gaps),
+            ..*self
+        }
     }
 }
 
@@ -47,10 +90,26 @@ impl AddAssign for WriteCounts {
     }
 }
 
+/// What one write has added to a file, or several in a row.
+#[derive(Debug)]
+struct Stretch {
+    end: u64, // offset in the file
+    counts: BTreeMap<u32, WriteCounts>,
+}
+
+/// The most counts of stretches that are kept; beyond that each two stretches become one. Where a file is cut off in the middle
+/// of one whose units cannot be counted, all of that one is lost.
+const MOST_COUNTS: usize = 8_192;
+
+/// Stands for tasks that are forgotten.
+const FORGOTTEN: u32 = u32::MAX;
+
 /// The counts of all tasks in a recording.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    pub(super) in_file: WriteCounts, // what was written since the file began
+    stretches: Vec<Stretch>, // of the file, in their order, since it began
+    began: u64,              // where the first of them begins
+    kept: usize,             // counts in all stretches
     settled: BTreeMap<u32, WriteCounts>,
     pending: BTreeMap<u32, WriteCounts>,
     missing: BTreeSet<u32>,   // tasks whose next block does not continue the one before
@@ -67,20 +126,89 @@ impl Ledger {
         *self.pending.entry(id).or_default() += counts;
     }
 
-    /// What was waiting has been written, or is lost.
-    pub(super) fn settle(&mut self, written: bool) {
+    /// A file begins, or continues, with what is written at this offset.
+    pub(super) fn begin(&mut self, offset: u64) {
+        (self.stretches, self.kept, self.began) = (Vec::new(), 0, offset);
+    }
+
+    /// What was written since the file began, and is there.
+    #[cfg(test)]
+    fn in_file(&self) -> WriteCounts {
+        let mut all = WriteCounts::default();
+        self.stretches.iter().flat_map(|stretch| stretch.counts.values()).for_each(|counts| all += *counts);
+        all
+    }
+
+    /// What was waiting has been written, and the file ends at this offset since; `None`: it is lost.
+    pub(super) fn settle(&mut self, end: Option<u64>) {
         let orphaned = std::mem::take(&mut self.orphaned);
-        if written {
-            self.in_file += orphaned;
+        let mut pending = std::mem::take(&mut self.pending);
+        let Some(end) = end else {
+            pending.into_iter().for_each(|(id, counts)| self.lose(id, counts));
+            return;
+        };
+        pending.iter().for_each(|(id, counts)| *self.settled.entry(*id).or_default() += *counts);
+        if orphaned != WriteCounts::default() {
+            pending.insert(FORGOTTEN, orphaned);
         }
-        for (id, counts) in std::mem::take(&mut self.pending) {
-            match written {
-                true => {
-                    self.in_file += counts;
-                    *self.settled.entry(id).or_default() += counts;
-                }
-                false => self.lose(id, counts),
+        if !pending.is_empty() {
+            let most = MOST_COUNTS.max(16 * pending.len());
+            self.kept += pending.len();
+            self.stretches.push(Stretch { end, counts: pending });
+            if self.kept > most {
+                self.thin();
             }
+        }
+    }
+
+    /// Makes one stretch of each two.
+    fn thin(&mut self) {
+        let mut all = std::mem::take(&mut self.stretches).into_iter();
+        while let Some(mut stretch) = all.next() {
+            if let Some(Stretch { end, counts }) = all.next() {
+                stretch.end = end;
+                counts.into_iter().for_each(|(id, counts)| *stretch.counts.entry(id).or_default() += counts);
+            }
+            self.stretches.push(stretch);
+        }
+        self.kept = self.stretches.iter().map(|stretch| stretch.counts.len()).sum();
+    }
+
+    /// Another program has cut off the file at this offset: what was written behind it is lost. Returns that. `left` says how
+    /// many units lie between an offset and this one.
+    pub(super) fn cut(&mut self, offset: u64, left: impl Fn(u64) -> u64) -> WriteCounts {
+        let mut gone = WriteCounts::default();
+        while let Some(last) = self.stretches.pop_if(|last| last.end > offset) {
+            self.kept -= last.counts.len();
+            let start = self.stretches.last().map_or(self.began, |before| before.end);
+            let mut units = if start < offset { left(start) } else { 0 };
+            let mut stays = BTreeMap::new();
+            for (id, counts) in last.counts {
+                let first = if units > 0 { counts.first(units) } else { WriteCounts::default() };
+                units -= first.units().min(units);
+                let lost = counts.without(&first);
+                gone += lost;
+                self.take_back(id, &lost);
+                if first != WriteCounts::default() {
+                    stays.insert(id, first);
+                }
+            }
+            if !stays.is_empty() {
+                self.kept += stays.len();
+                self.stretches.push(Stretch { end: offset, counts: stays });
+            }
+        }
+        self.began = self.began.min(offset);
+        gone
+    }
+
+    /// This was written, and is gone.
+    fn take_back(&mut self, id: u32, gone: &WriteCounts) {
+        let Some(settled) = self.settled.get_mut(&id) else { return }; // it is forgotten
+        *settled = settled.without(gone);
+        settled.lost += gone.things();
+        if gone.has_blocks() {
+            self.missing.insert(id);
         }
     }
 
@@ -89,7 +217,7 @@ impl Ledger {
         if counts.has_blocks() {
             self.missing.insert(id);
         }
-        self.settled.entry(id).or_default().lost += counts.rows + counts.blocks + counts.ticks;
+        self.settled.entry(id).or_default().lost += counts.things();
     }
 
     /// Must be called before a block of `count` samples at `index` is pended. A gap counts once a block follows it, however
@@ -127,17 +255,55 @@ mod tests {
             // As a reload does it: what the old task has put in may be written after it has left.
             ledger.block(id, 0, 10);
             ledger.pend(id, block);
-            ledger.settle(true);
+            ledger.settle(Some(u64::from(id)));
             ledger.lose(id, block);
             ledger.block(id, 90, 10);
             ledger.pend(id, block);
             ledger.forget(id);
         }
-        ledger.settle(true);
+        ledger.settle(Some(4));
         assert_eq!((ledger.of(0).blocks, ledger.of(0).gaps), (1, 0), "the task that stays");
-        assert_eq!(ledger.in_file.blocks, 7);
+        assert_eq!(ledger.in_file().blocks, 7);
+        assert_eq!(ledger.cut(0, |_| 0).blocks, 7);
+        assert_eq!((ledger.of(0).blocks, ledger.of(0).lost, ledger.in_file().blocks), (0, 1, 0));
         let Ledger { settled, pending, missing, next, orphaned, .. } = &ledger;
-        assert_eq!((settled.len(), pending.len(), missing.len(), next.len()), (1, 0, 0, 1));
+        assert_eq!((settled.len(), pending.len(), missing.len(), next.len()), (1, 0, 1, 1));
         assert_eq!(*orphaned, WriteCounts::default());
+    }
+
+    #[test]
+    fn what_is_cut_off_is_taken_back_to_the_row_or_frame() {
+        let rows = |rows| WriteCounts { rows, bytes: rows * 10, ..WriteCounts::default() };
+        for (offset, kept) in [(900, 80), (899, 79), (500, 40), (455, 35), (100, 0), (0, 0)] {
+            let mut ledger = Ledger::default();
+            ledger.begin(100);
+            for end in [300, 500, 900] {
+                ledger.pend(3, rows((end - ledger.stretches.last().map_or(100, |last| last.end)) / 10));
+                ledger.settle(Some(end));
+            }
+            let gone = ledger.cut(offset, |from| (offset - from) / 10);
+            let WriteCounts { rows, lost, bytes, .. } = ledger.of(3);
+            assert_eq!((rows, lost, gone.rows, bytes), (kept, 80 - kept, 80 - kept, kept * 10), "at {offset}");
+            assert_eq!(ledger.in_file(), WriteCounts { lost: 0, ..ledger.of(3) });
+        }
+        let mut ledger = Ledger::default();
+        ledger.pend(3, WriteCounts { blocks: 4, samples: 400, bytes: 1_600, ..WriteCounts::default() });
+        ledger.settle(Some(1_600));
+        ledger.cut(799, |from| (799 - from) / 4);
+        let WriteCounts { blocks, samples, lost, .. } = ledger.of(3);
+        assert_eq!((blocks, samples, lost), (1, 199, 3), "a block of which a part is gone is lost");
+    }
+
+    #[test]
+    fn many_stretches_become_few_and_nothing_is_forgotten() {
+        let mut ledger = Ledger::default();
+        for end in 1..=100_000 {
+            ledger.pend(3, WriteCounts { rows: 1, ..WriteCounts::default() });
+            ledger.settle(Some(end));
+        }
+        assert!(ledger.kept <= MOST_COUNTS && ledger.stretches.len() == ledger.kept, "{}", ledger.kept);
+        assert_eq!((ledger.of(3).rows, ledger.in_file().rows), (100_000, 100_000));
+        assert_eq!(ledger.cut(54_321, |from| 54_321 - from).rows, 100_000 - 54_321);
+        assert_eq!((ledger.of(3).rows, ledger.of(3).lost), (54_321, 100_000 - 54_321));
     }
 }

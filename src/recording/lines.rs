@@ -29,6 +29,24 @@ pub(super) fn last_line_end(file: &File, header: &[u8]) -> io::Result<u64> {
     })
 }
 
+/// How many lines end between two offsets.
+///
+/// # Errors
+/// The system's reason.
+pub(super) fn count(file: &File, from: u64, to: u64) -> io::Result<u64> {
+    let (mut piece, mut at, mut count) = (vec![0; 1 << 16], from, 0);
+    while at < to {
+        let most = usize::try_from(to - at).unwrap_or(usize::MAX).min(piece.len());
+        let length = file.read_at(&mut piece[..most], at)?;
+        if length == 0 {
+            break;
+        }
+        count += piece[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
+        at += length as u64;
+    }
+    Ok(count)
+}
+
 fn begins_with(file: &File, bytes: &[u8]) -> io::Result<bool> {
     let mut found = vec![0; bytes.len()];
     match file.read_exact_at(&mut found, 0) {

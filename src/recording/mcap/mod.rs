@@ -74,10 +74,15 @@ impl Mcap {
     fn end(&mut self) {
         let Some(mut chunks) = self.chunks.take() else { return };
         let written = match self.file.is_cut_off() {
-            true => Err(io::Error::other("another program has made the file shorter; a new one begins")),
+            true => {
+                let gone = self.file.lose_partial_writes();
+                let text = format!("another program has made the file shorter: {gone} are gone; a new one begins");
+                Err(io::Error::other(text))
+            }
             false => chunks.write(&mut self.file),
         };
-        self.file.ledger.settle(written.is_ok() && !self.file.is_deleted());
+        let end = self.file.length();
+        self.file.ledger.settle((written.is_ok() && !self.file.is_deleted()).then_some(end));
         if let Err(error) = written.and_then(|()| chunks.finish(&mut self.file)) {
             self.file.fail(error);
         }
@@ -142,7 +147,8 @@ impl Mcap {
         let Some(chunks) = &mut self.chunks else { return };
         match chunks.write(&mut self.file) {
             Ok(()) => {
-                self.file.ledger.settle(true);
+                let end = self.file.length();
+                self.file.ledger.settle(Some(end));
                 self.wrote = true;
             }
             Err(error) => {
