@@ -26,16 +26,7 @@ adds_up greedy
 echo "# throttled: $(summary greedy '"\(.causes.throttled) of \(.missed)"')"
 
 echo "# a frozen control group"
-setup "${WITH_SUMMARY[@]}" <<'END'
-[worker.main]
-priority = 80
-[task.steady]
-kind = "load"
-worker = "main"
-rate = 100
-max-missed = "20%"
-END
-within 60 ticked steady 100
+steady
 group=/sys/fs/cgroup$(show ControlGroup)
 frozen() { grep -q "frozen $1" "$group/cgroup.events"; }
 uptime_ms() { awk '{ printf "%d", $1 * 1000 }' /proc/uptime; }

@@ -56,6 +56,19 @@ worker()   { grep -lsx "hz-$1" "/proc/$(main_pid)"/task/*/comm | head -n 1 | cut
 WITH_SUMMARY=(ExecStart= 'ExecStart=/usr/bin/hertzd run --json' StandardOutput=append:/tmp/summary StandardError=journal)
 # summary NAME FILTER: of task NAME in that summary, by jq.
 summary()  { tail -n 1 /tmp/summary | jq -c ".tasks[] | select(.task == \"$1\") | $2"; }
+# steady: as `setup`, with nothing but a task of this name, which misses more than it may when it is stopped for 4 s; returns
+# when that has ticked for a while.
+steady() {
+    setup "${WITH_SUMMARY[@]}" <<'END'
+[worker.main]
+[task.steady]
+kind = "load"
+worker = "main"
+rate = 100
+max-missed = "20%"
+END
+    within 60 ticked steady 100
+}
 # adds_up NAME...: the final summary of these tasks adds up, and so do their entries in the journal.
 adds_up() {
     local name field sums

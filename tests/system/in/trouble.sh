@@ -30,19 +30,18 @@ recovers() {
 }
 # for_a_while RUN: a hundred ticks of this length, and then none for a minute.
 for_a_while() { awk -v run="$1" 'BEGIN { for (i = 0; i < 3000; i++) printf "%s\"%s\"", i ? ", " : "[", i < 100 ? run : "0s"; print "]" }'; }
+# late NAME WORKER RUN DEADLINE: the section of a task whose ticks take too long for a while.
+late() {
+    printf '[task.%s]\nkind = "load"\nworker = "%s"\nrate = 50\nrun = %s\ndeadline = "%s"\nmax-missed = "20%%"\n' \
+        "$1" "$2" "$(for_a_while "$3")" "$4"
+}
 last=$(($(nproc) - 1))
 
 echo "# faults of its own tasks"
 setup "${WITH_SUMMARY[@]}" <<END
 [worker.own]
 cpu = 0
-[task.long]
-kind = "load"
-worker = "own"
-rate = 50
-run = $(for_a_while 15ms)
-deadline = "10ms"
-max-missed = "20%"
+$(late long own 15ms 10ms)
 
 [worker.pair]
 cpu = $last
@@ -61,14 +60,8 @@ deadline = "5ms"
 max-missed = "20%"
 
 [worker.asleep]
-[task.sleeper]
-kind = "load"
-worker = "asleep"
-rate = 50
+$(late sleeper asleep 15ms 10ms)
 mode = "sleep"
-run = $(for_a_while 15ms)
-deadline = "10ms"
-max-missed = "20%"
 END
 all_suffer "a long run, a neighbour, a sleep in the tick" long blocked sleeper
 recovers "  they"
@@ -152,13 +145,7 @@ max-missed = "20%"
 [worker.limited]
 policy = "deadline"
 runtime = "5ms"
-[task.limited]
-kind = "load"
-worker = "limited"
-rate = 50
-run = $(for_a_while 10ms)
-deadline = "15ms"
-max-missed = "20%"
+$(late limited limited 10ms 15ms)
 END
 hertzd run /tmp/hog.toml >/dev/null 2>&1 & hogs=$!
 nice -n -20 hertzd run /tmp/normal.toml >/dev/null 2>&1 & hogs+=" $!"
@@ -171,15 +158,7 @@ adds_up low above below plain limited
 
 echo "# stopped"
 # The watchdog would restart it.
-WATCHDOG=60s setup "${WITH_SUMMARY[@]}" <<'END'
-[worker.main]
-[task.steady]
-kind = "load"
-worker = "main"
-rate = 100
-max-missed = "10%"
-END
-within 30 ticked steady 100
+WATCHDOG=60s steady
 systemctl kill --kill-whom=main -s STOP hertzd
 : >/tmp/codes
 # Twice, so that it takes long enough to miss more than it may.
