@@ -88,6 +88,11 @@ impl Timeline {
         self.pieces.len()
     }
 
+    /// Whether ticks were forgotten: if not, the thread had done nothing before the first of them.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.first > 0
+    }
+
     pub(super) fn piece(&self, position: usize) -> &Piece {
         &self.pieces[position]
     }

@@ -274,26 +274,26 @@ impl Threads {
         }
     }
 
-    /// How long our workers on the same CPU were awake, as far back as is known; scaled to all the time from `from` to `to`.
+    /// How long our workers on the same CPU were awake from `from` to `to`. Where only a part of that time is remembered, they
+    /// were as busy in the rest; before a worker's first tick it was not.
     fn busy(&self, facts: &WorkerFacts, from: Instant, to: Instant) -> Span {
-        let mut busy = Span::ZERO;
-        for thread in self.beside(facts) {
+        let of = |thread: &Thread| {
             let mut known = to;
             let mut mine = Span::ZERO;
             for (position, piece) in (0..thread.timeline.len()).rev().zip(thread.timeline.backwards()) {
                 if piece.finished < from {
-                    known = from;
-                    break;
+                    return mine;
                 }
                 let ready = thread.timeline.ready(position);
                 mine += overlap(ready, piece.finished, from, to);
                 known = known.min(ready);
             }
-            if known < to {
-                busy += share(mine, to - from, to - known.max(from));
+            match thread.timeline.is_cut_off() && from < known && known < to {
+                true => share(mine, to - from, to - known),
+                false => mine,
             }
-        }
-        busy
+        };
+        self.beside(facts).fold(Span::ZERO, |sum, thread| sum + of(thread))
     }
 
     /// The thread itself, and those of workers that are pinned to the same CPU and whose times can be compared.

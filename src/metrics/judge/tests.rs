@@ -256,6 +256,24 @@ fn a_gap_of_the_length_of_the_limit_after_much_work_is_throttled() {
     assert_eq!(causes.collect::<Vec<_>>(), [&throttled[..], &[Cause::Preempted]].concat());
 }
 
+#[test]
+fn before_its_first_tick_a_worker_was_idle_and_in_what_is_forgotten_as_busy_as_later() {
+    let bandwidth = Some(Bandwidth::Shared { runtime: Span::from_millis(950), period: Span::from_millis(1_000) });
+    // So many ticks, each 97 of 100 µs, and a wait of 49 ms.
+    let judged = |count: i64| {
+        let mut scene = Scene::with(WorkerFacts { bandwidth, ..WorkerFacts::default() });
+        for n in 0..count {
+            let tick = tick(0, n * 100, n * 100, n * 100 + 97);
+            scene.judge(&after_sleep(n * 100, n * 100, TickRecord { overrun: false, ..tick }));
+        }
+        let (asked, woke) = (count * 100, count * 100 + 50_000);
+        let last = TickRecord { missed: 40, ..tick(0, woke - 500, woke, woke + 10) };
+        scene.judge(&seen(10, 10, 49_000, after_sleep(asked, woke, last))).before.map(|verdict| verdict.cause)
+    };
+    assert_eq!(judged(600), Some(Cause::Preempted), "58 ms of work since the start");
+    assert_eq!(judged(20_000), Some(Cause::Throttled), "795 ms of work are remembered, in 819 ms");
+}
+
 /// Accuses a program of everything, and notes what it was asked.
 struct Someone(Program, Vec<(usize, u8, Span, bool)>);
 
