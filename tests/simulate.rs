@@ -345,6 +345,25 @@ fn the_causes_of_random_traces_add_up_to_what_was_missed() {
 }
 
 #[test]
+fn every_release_that_a_late_wake_up_costs_is_woken_late() {
+    let task = |keys: &str| format!("[task.a]\nkind = \"load\"\nrate = 100\n{keys}");
+    let worker = |oversleep: &str| format!("[worker.main]\n[worker.main.simulate]\noversleep = [{oversleep}]\n");
+    let causes = |oversleep: &str, keys: &str| simulate(&(worker(oversleep) + &task(keys)), &["--for", "1s"]).1;
+    // Only the first tick, which no sleep precedes, is within `max-debt`.
+    let credit = "overrun = \"credit\"\nmax-debt = \"10us\"\n";
+    let summary = causes("\"60us\"", credit);
+    assert_eq!((summary.tasks[0].ran, &summary.tasks[0].causes), (1, &BTreeMap::from([("woken-late".into(), 99)])));
+    let mixed = causes("\"60us\", \"5us\", \"7ms\"", credit);
+    assert_eq!((mixed.tasks[0].ran, mixed.tasks[0].causes["woken-late"]), (34, 66));
+    // The wake-up for the last release is past the end of the run.
+    for overrun in ["drop", "keep-working", "catch-up", "credit", "delay"] {
+        let summary = causes("\"0s\", \"985ms\"", &format!("overrun = \"{overrun}\"\n"));
+        let task = &summary.tasks[0];
+        assert_eq!(task.causes.get("unknown"), None, "{task:?}");
+    }
+}
+
+#[test]
 fn a_spin_tail_hides_the_oversleep() {
     // Least and greatest lateness after the first tick, which no sleep precedes.
     let late = |spin: &str, oversleep: &str, more: &str| {

@@ -4,7 +4,7 @@
 //! place of four. No clock is read; nothing waits or allocates.
 
 use super::Evidence;
-use super::record::{Outcome, TickRecord};
+use super::record::{IdleWake, Outcome, Sent, TickRecord};
 use crate::time::{Instant, Span};
 
 /// What one place of the channel holds.
@@ -12,6 +12,8 @@ use crate::time::{Instant, Span};
 pub(super) enum Part {
     /// The end of a record: its times, the number of its task, and flags.
     Tick(Times, u32, u8),
+    /// The end of an idle wake-up: asked, woke, ended, and flags.
+    IdleWake([i64; 3], u8),
     /// Of the record that ends next.
     GivenUp(GivenUp),
     /// Of the record that ends next.
@@ -38,6 +40,7 @@ const NONE: i64 = i64::MIN;
 const OVERRUN: u8 = 1;
 const OVER_BUDGET: u8 = 2;
 const OVER_LIMIT: u8 = 4;
+const AFTER_LOSS: u8 = 8;
 
 /// Releases given up, and steps of the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,14 +59,30 @@ pub(super) struct Rare {
     evidence: Option<Evidence>,
 }
 
+fn nanos(at: Instant) -> i64 {
+    (at - Instant::ZERO).nanos()
+}
+
+fn flag(set: bool, flag: u8) -> u8 {
+    if set { flag } else { 0 }
+}
+
+/// Takes an idle wake-up apart.
+pub(super) fn wake_apart(wake: &IdleWake) -> (Rare, Part) {
+    let IdleWake { asked, woke, ended, after_loss, evidence } = *wake;
+    let end = Part::IdleWake([asked, woke, ended].map(nanos), flag(after_loss, AFTER_LOSS));
+    (Rare { evidence, ..Rare::default() }, end)
+}
+
 /// Takes a record apart.
 pub(super) fn apart(record: &TickRecord) -> (Rare, Part) {
     let TickRecord { release, n, woke, oversleep, lateness, response, missed, stepped, jumped, dropped, .. } = *record;
-    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-    let release = (release - Instant::ZERO).nanos();
+    let release = nanos(release);
     let times = Times { release, n, woke, oversleep: oversleep.map_or(NONE, Span::nanos), lateness, response };
-    let flags =
-        flag(record.overrun, OVERRUN) | flag(record.over_budget, OVER_BUDGET) | flag(record.over_limit, OVER_LIMIT);
+    let flags = flag(record.overrun, OVERRUN)
+        | flag(record.over_budget, OVER_BUDGET)
+        | flag(record.over_limit, OVER_LIMIT)
+        | flag(record.after_loss, AFTER_LOSS);
     let outcome = (record.outcome != Outcome::Done).then_some(record.outcome);
     let given_up = GivenUp { missed, dropped, stepped, jumped };
     (Rare { given_up, outcome, evidence: record.evidence }, Part::Tick(times, record.task, flags))
@@ -77,13 +96,18 @@ impl Rare {
         others.into_iter().flatten()
     }
 
-    /// Takes in a part. The whole record, if this is the end of one.
-    pub(super) fn with(self, part: Part) -> Result<TickRecord, Self> {
+    /// Takes in a part. The whole, if this is the end of it.
+    pub(super) fn with(self, part: Part) -> Result<Sent, Self> {
         match part {
             Part::GivenUp(given_up) => Err(Self { given_up, ..self }),
             Part::Outcome(outcome) => Err(Self { outcome: Some(outcome), ..self }),
             Part::Evidence(evidence) => Err(Self { evidence: Some(evidence), ..self }),
-            Part::Tick(times, task, flags) => Ok(self.ended(times, task, flags)),
+            Part::Tick(times, task, flags) => Ok(Sent::Tick(self.ended(times, task, flags))),
+            Part::IdleWake(instants, flags) => {
+                let [asked, woke, ended] = instants.map(|nanos| Instant::from_nanos(nanos.into()));
+                let (after_loss, evidence) = (flags & AFTER_LOSS != 0, self.evidence);
+                Ok(Sent::IdleWake(IdleWake { asked, woke, ended, after_loss, evidence }))
+            }
         }
     }
 
@@ -105,6 +129,7 @@ impl Rare {
             overrun: flags & OVERRUN != 0,
             over_budget: flags & OVER_BUDGET != 0,
             over_limit: flags & OVER_LIMIT != 0,
+            after_loss: flags & AFTER_LOSS != 0,
             outcome: self.outcome.unwrap_or(Outcome::Done),
             evidence: self.evidence,
         }

@@ -82,6 +82,31 @@ impl Outcome {
     }
 }
 
+/// A wake-up after which no tick ran: it came so late that the releases it was for were given up, or no more were left.
+/// Instants are on the worker's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleWake {
+    /// When the sleep was to end.
+    pub asked: Instant,
+    /// When it did.
+    pub woke: Instant,
+    /// When the worker had decided to run nothing.
+    pub ended: Instant,
+    /// As in [`TickRecord::after_loss`].
+    pub after_loss: bool,
+    /// What happened to the thread; `None`: the worker takes no evidence.
+    pub evidence: Option<Evidence>,
+}
+
+/// What a worker did: a tick, or less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It ran a tick.
+    Tick(TickRecord),
+    /// It woke up and ran none.
+    IdleWake(IdleWake),
+}
+
 /// One tick, as the hot thread saw it. Instants are on the worker's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TickRecord {
@@ -113,6 +138,8 @@ pub struct TickRecord {
     pub over_budget: bool,
     /// With this overrun the task reached its `overrun-limit`.
     pub over_limit: bool,
+    /// Records of the same worker right before this one were dropped: what the worker did meanwhile is not known.
+    pub after_loss: bool,
     /// How it ended.
     pub outcome: Outcome,
     /// What happened to the thread, where a release was missed and the worker takes evidence; with `evidence = "tick"`, of
@@ -137,6 +164,7 @@ impl TickRecord {
         overrun: false,
         over_budget: false,
         over_limit: false,
+        after_loss: false,
         outcome: Outcome::Done,
         evidence: None,
     };

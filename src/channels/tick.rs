@@ -4,7 +4,7 @@
 
 use super::Traffic;
 use super::parts::{self, Part, Rare};
-use super::record::TickRecord;
+use super::record::{IdleWake, Sent, TickRecord};
 use crossbeam_channel::{Receiver, Sender};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -13,6 +13,10 @@ use std::sync::Arc;
 pub trait TickSink {
     /// Takes `record`, or counts it as dropped.
     fn offer(&mut self, record: TickRecord);
+
+    /// Takes a wake-up after which no tick ran. It says why releases were given up, and is not counted. What keeps only ticks
+    /// ignores it.
+    fn woke_idle(&mut self, _wake: IdleWake) {}
 
     /// A record comes soon: loads what taking it touches into the processor's caches, where that can be done.
     fn warm(&self) {}
@@ -23,6 +27,7 @@ pub trait TickSink {
 pub struct TickSender {
     parts: Sender<Part>,
     room: usize,
+    lost: bool, // what came before the next record
     traffic: Arc<Traffic>,
 }
 
@@ -42,19 +47,23 @@ pub fn ticks(capacity: usize) -> (TickSender, TickReceiver) {
     let (sender, receiver) = crossbeam_channel::bounded(room + 1);
     let traffic = Arc::new(Traffic::default());
     let begun = Rare::default();
-    (TickSender { parts: sender, room, traffic: traffic.clone() }, TickReceiver { parts: receiver, begun, traffic })
+    (
+        TickSender { parts: sender, room, lost: false, traffic: traffic.clone() },
+        TickReceiver { parts: receiver, begun, traffic },
+    )
 }
 
 impl TickSink for TickSender {
-    fn offer(&mut self, record: TickRecord) {
-        // The channel must never be near full when `try_send` is called. When the next slot is one that the receiver
-        // has claimed but not yet released, crossbeam spins until it is; a FIFO thread that has preempted the receiver
-        // on its own CPU then spins until real-time throttling ends it, a second at a time (crossbeam#997;
-        // tests/channel_guard.rs shows it). With one sender and one receiver at most one slot is in that state.
+    fn offer(&mut self, mut record: TickRecord) {
+        record.after_loss = self.lost;
         let (rare, tick) = parts::apart(&record);
-        let taken = self.parts.len() + rare.parts().count() < self.room
-            && rare.parts().chain([tick]).all(|part| self.parts.try_send(part).is_ok());
+        let taken = self.send(rare, tick);
         self.traffic.count(taken);
+    }
+
+    fn woke_idle(&mut self, wake: IdleWake) {
+        let (rare, end) = parts::wake_apart(&IdleWake { after_loss: self.lost, ..wake });
+        self.send(rare, end);
     }
 
     fn warm(&self) {
@@ -64,12 +73,35 @@ impl TickSink for TickSender {
     }
 }
 
+impl TickSender {
+    /// Sends the parts of a record, if there is room.
+    fn send(&mut self, rare: Rare, end: Part) -> bool {
+        // The channel must never be near full when `try_send` is called. When the next slot is one that the receiver
+        // has claimed but not yet released, crossbeam spins until it is; a FIFO thread that has preempted the receiver
+        // on its own CPU then spins until real-time throttling ends it, a second at a time (crossbeam#997;
+        // tests/channel_guard.rs shows it). With one sender and one receiver at most one slot is in that state.
+        let taken = self.parts.len() + rare.parts().count() < self.room
+            && rare.parts().chain([end]).all(|part| self.parts.try_send(part).is_ok());
+        self.lost = !taken;
+        taken
+    }
+}
+
 impl TickReceiver {
-    /// Takes the next record, if any. Never blocks: the hot thread would have to wake a receiver that waits.
+    /// Takes the next record of a tick, if any, and passes over idle wake-ups. Never blocks, as [`receive`](Self::receive).
     pub fn take(&mut self) -> Option<TickRecord> {
+        loop {
+            if let Sent::Tick(record) = self.receive()? {
+                return Some(record);
+            }
+        }
+    }
+
+    /// Takes what was sent next, if anything. Never blocks: the hot thread would have to wake a receiver that waits.
+    pub fn receive(&mut self) -> Option<Sent> {
         while let Ok(part) = self.parts.try_recv() {
             match std::mem::take(&mut self.begun).with(part) {
-                Ok(record) => return Some(record),
+                Ok(sent) => return Some(sent),
                 Err(begun) => self.begun = begun,
             }
         }
@@ -133,6 +165,7 @@ mod tests {
             overrun: n & 8 > 0,
             over_budget: n & 16 > 0,
             over_limit: n & 32 > 0,
+            after_loss: false,
             outcome: if n & 64 > 0 { Outcome::Limited(Some(TickError::away("x"))) } else { Outcome::Done },
             evidence: (n & 128 > 0).then_some(Evidence { run_queue: (n & 1 > 0).then_some(Span::MAX), ..evidence }),
         };
@@ -143,5 +176,25 @@ mod tests {
             assert_eq!(receiver.take(), None);
         }
         assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (256, 0));
+    }
+
+    #[test]
+    fn idle_wake_ups_come_in_order_and_what_follows_a_loss_says_so() {
+        let at = |nanos| Instant::from_nanos(nanos);
+        let evidence = Some(Evidence { awake: Span::MAX, run_queue: Some(Span::from_nanos(7)), ..Evidence::default() });
+        let wake = IdleWake { asked: at(1), woke: at(2), ended: at(3), after_loss: false, evidence };
+        let (mut sender, mut receiver) = ticks(4);
+        sender.offer(TickRecord::EMPTY);
+        sender.woke_idle(wake); // takes two places
+        sender.woke_idle(wake); // no room
+        sender.offer(TickRecord { n: 1, ..TickRecord::EMPTY });
+        let empty = TickRecord::EMPTY;
+        let after_loss = Sent::Tick(TickRecord { n: 1, after_loss: true, ..empty });
+        let sent: Vec<_> = std::iter::from_fn(|| receiver.receive()).collect();
+        assert_eq!(sent, [Sent::Tick(empty), Sent::IdleWake(wake), after_loss]);
+        sender.woke_idle(IdleWake { evidence: None, ..wake });
+        sender.offer(empty);
+        assert_eq!(receiver.take(), Some(empty), "nothing was lost since");
+        assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (3, 0), "only ticks are counted");
     }
 }

@@ -7,7 +7,7 @@
 use super::tick_feed::{TickFeed, waiting};
 use super::tick_trace;
 use super::witnesses::Witnesses;
-use crate::channels::{TickReceiver, TickRecord, Traffic};
+use crate::channels::{Sent, TickReceiver, Traffic};
 use crate::config::WorkerConfig;
 use crate::log::{Output, PanicEvent, journal};
 use crate::metrics::{Distribution, Metrics, TaskFacts, TaskSnapshot, Totals};
@@ -105,7 +105,7 @@ impl View {
 pub(super) struct MetricsLoop {
     metrics: Metrics,
     witnesses: Witnesses,
-    ahead: Vec<(usize, TickRecord)>, // observed and not judged yet, with the numbers of their workers
+    ahead: Vec<(usize, Sent)>, // observed and not judged yet, with the numbers of their workers
     workers: BTreeMap<usize, WorkerFeed>,
     panics: BTreeMap<u32, PanicLimit>,
     before: (u64, u64),             // records sent and dropped by workers that have ended
@@ -330,10 +330,21 @@ impl MetricsLoop {
         let mut ahead = Vec::new();
         self.fetch(&mut ahead);
         self.witnesses.taken(self.metrics.threads());
-        if taken.iter().any(|(_, record)| record.overrun || record.skipped() > 0) {
+        let troubled = |sent: &Sent| match sent {
+            Sent::Tick(record) => record.overrun || record.skipped() > 0,
+            Sent::IdleWake(_) => true,
+        };
+        if taken.iter().any(|(_, sent)| troubled(sent)) {
             self.troubled = now;
         }
-        for (number, record) in taken {
+        for (number, sent) in taken {
+            let record = match sent {
+                Sent::Tick(record) => record,
+                Sent::IdleWake(wake) => {
+                    self.metrics.take_idle(number, &wake);
+                    continue;
+                }
+            };
             let verdicts = self.metrics.take(&record, &mut self.witnesses.suspects);
             if let Some(worker) = self.workers.get(&number) {
                 tick_trace::log(&record, &verdicts, &self.metrics, &worker.name);
@@ -345,20 +356,22 @@ impl MetricsLoop {
     }
 
     /// Moves records from the channels; whether there are more.
-    fn fetch(&mut self, taken: &mut Vec<(usize, TickRecord)>) -> bool {
+    fn fetch(&mut self, taken: &mut Vec<(usize, Sent)>) -> bool {
         let mut more = false;
         let numbers: Vec<_> = self.workers.keys().copied().collect();
         for number in numbers {
             let mut count = 0;
             while count < AT_A_TIME
-                && let Some(record) = self.workers.get_mut(&number).and_then(|worker| worker.feed.ticks.take())
+                && let Some(sent) = self.workers.get_mut(&number).and_then(|worker| worker.feed.ticks.receive())
             {
-                if !self.metrics.knows(record.task) {
+                if let Sent::Tick(record) = &sent
+                    && !self.metrics.knows(record.task)
+                {
                     // Its task was added after this round had begun.
                     self.receive();
                 }
-                self.metrics.observe(&record);
-                taken.push((number, record));
+                self.metrics.observe(number, &sent);
+                taken.push((number, sent));
                 count += 1;
             }
             more |= count == AT_A_TIME;

@@ -5,7 +5,7 @@
 
 use super::plan::{self, Epoch, Window};
 use super::summary::{Used, asked, summary, target_affordable, task_summary};
-use crate::channels::{Counts, TickRecord, TickSink};
+use crate::channels::{Counts, IdleWake, Sent, TickRecord, TickSink};
 use crate::config::{Config, TaskConfig};
 use crate::metrics::{
     GrantedSummary, Metrics, NoAccuser, Progress, RecordsSummary, Summary, WorkerFacts, WorkerSummary,
@@ -91,6 +91,7 @@ pub fn simulate(
         let slots = tasks().map(|task| scripted(config, task, &clock)).collect();
         let control = Arc::new(Control::default());
         let sink = Lines {
+            worker: index,
             names: &names,
             metrics: &mut metrics,
             line: &mut *line,
@@ -171,6 +172,7 @@ fn busy(metrics: &Metrics, report: &Report) -> Span {
 
 /// Takes the loop's records straight into the metrics, and prints them.
 struct Lines<'a> {
+    worker: usize,
     names: &'a [&'a str], // by number
     metrics: &'a mut Metrics,
     line: &'a mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
@@ -182,7 +184,7 @@ struct Lines<'a> {
 impl TickSink for Lines<'_> {
     fn offer(&mut self, record: TickRecord) {
         self.records.sent += 1;
-        self.metrics.observe(&record);
+        self.metrics.observe(self.worker, &Sent::Tick(record));
         self.metrics.take(&record, &mut NoAccuser);
         let line = SimulatedTick {
             task: self.names[record.task as usize],
@@ -198,5 +200,10 @@ impl TickSink for Lines<'_> {
                 self.control.stop();
             }
         }
+    }
+
+    fn woke_idle(&mut self, wake: IdleWake) {
+        self.metrics.observe(self.worker, &Sent::IdleWake(wake));
+        self.metrics.take_idle(self.worker, &wake);
     }
 }

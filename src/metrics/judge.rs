@@ -7,7 +7,7 @@ use super::machine::Accuser;
 use super::parts::Parts;
 use super::weigh::{Left, Run, Thread, Threads, Window, mostly, overlap};
 use super::{By, Cause, Verdict, Verdicts};
-use crate::channels::TickRecord;
+use crate::channels::{Evidence, IdleWake, TickRecord};
 use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
 
@@ -27,6 +27,29 @@ impl Threads {
         }
     }
 
+    /// Enters that a worker woke up and ran no tick, before that or any record is judged.
+    pub(super) fn observe_idle(&mut self, worker: usize, wake: &IdleWake) {
+        if let Some(thread) = self.by_worker.get_mut(&worker) {
+            thread.timeline.add_idle(wake);
+        }
+    }
+
+    /// Finds out why a wake-up came late after which no tick ran. In order with the records of the worker.
+    pub(super) fn judge_idle(&mut self, worker: usize, wake: &IdleWake) {
+        let position = self.by_worker.get_mut(&worker).and_then(|thread| thread.timeline.next(None, wake.ended));
+        if let (Some(position), Some(evidence)) = (position, &wake.evidence) {
+            self.weigh(worker, position, wake.woke, evidence);
+            self.has_waited_by(worker, wake.ended, evidence);
+        }
+    }
+
+    /// The worker's evidence says how long its thread had waited for a processor by `at`.
+    fn has_waited_by(&mut self, worker: usize, at: Instant, evidence: &Evidence) {
+        if let Some(waited) = evidence.run_queue {
+            self.has_waited(worker, at, waited);
+        }
+    }
+
     /// The verdicts on a record. The records of a worker are judged once each, in the order in which they were observed.
     pub(super) fn judge(
         &mut self,
@@ -35,16 +58,15 @@ impl Threads {
         terms: Terms,
         accuser: &mut dyn Accuser,
     ) -> Verdicts {
-        let position = self.by_worker.get_mut(&worker).and_then(|thread| thread.timeline.next(record));
+        let next = |thread: &mut Thread| thread.timeline.next(Some(record.task), record.started());
+        let position = self.by_worker.get_mut(&worker).and_then(next);
         if !record.overrun && record.skipped() == 0 {
             return Verdicts::default();
         }
         let Some(position) = position else { return verdicts(record, None, None) };
-        let runs = record.evidence.map(|evidence| self.weigh(worker, position, record, &evidence));
-        if let (Some(waited), Some(thread)) =
-            (record.evidence.and_then(|evidence| evidence.run_queue), self.by_worker.get_mut(&worker))
-        {
-            thread.timeline.has_waited(record.finished(), waited);
+        let runs = record.evidence.map(|evidence| self.weigh(worker, position, record.release, &evidence));
+        if let Some(evidence) = &record.evidence {
+            self.has_waited_by(worker, record.finished(), evidence);
         }
         let deadline = if record.overrun { terms.deadline } else { terms.period };
         let delays = |from| {
@@ -121,13 +143,13 @@ impl Threads {
         for position in (0..=last).rev().take(self.look_back()) {
             let piece = timeline.piece(position);
             let part = |low: Instant, high: Instant| overlap(low, high, from, to);
-            if position < last || with_last {
+            if let Some(ran) = piece.task.filter(|_| position < last || with_last) {
                 let time = part(piece.started, piece.finished);
                 let stalled = self.stalled(facts.clock, piece.started, piece.finished, Left::Unknown).min(time);
                 let (cause, by) = match piece.missed {
                     Some((machine @ (Cause::Stalled | Cause::Throttled), by)) => (machine, by),
                     _ if mostly(stalled, time) => (Cause::Stalled, None),
-                    _ if piece.task != task => (Cause::Blocked, Some(By::Task(piece.task))),
+                    _ if ran != task => (Cause::Blocked, Some(By::Task(ran))),
                     None | Some((Cause::RanLong, _)) => (Cause::OwnDebt, None),
                     Some(root) => root,
                 };
@@ -138,7 +160,7 @@ impl Threads {
             let ready = timeline.ready(position);
             let explained_before = if piece.sleep.is_none() { explained } else { Span::ZERO };
             parts.add(piece.gap, None, part(ready, piece.started) - explained_before);
-            covered = ready;
+            let mut asleep_from = ready;
             if let Some((asked, woke)) = piece.sleep {
                 let late = match piece.late {
                     // The thread's own evidence is missing, that of the whole process is not.
@@ -148,11 +170,14 @@ impl Threads {
                     late => late,
                 };
                 parts.add(late, None, part(asked, woke));
-                // It chose to sleep while the release had come up: a record is missing.
-                let before = position.checked_sub(1).map_or(asked, |before| timeline.piece(before).finished);
-                parts.add(Cause::Unknown, None, part(before, asked) - explained);
-                covered = before.min(asked);
+                asleep_from = asked;
             }
+            let before = position.checked_sub(1).map(|before| timeline.piece(before).finished);
+            if piece.after_loss {
+                parts.add(Cause::Unknown, None, part(before.unwrap_or(from), asleep_from) - explained);
+            }
+            // It sleeps only while nothing is due: what had come up until then had been given up.
+            covered = before.unwrap_or(asleep_from).min(asleep_from);
             if covered <= from || piece.stepped {
                 return;
             }

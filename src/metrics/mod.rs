@@ -40,7 +40,7 @@ pub(crate) use task::{TaskSnapshot, Totals};
 pub(crate) use weigh::Threads;
 pub(crate) use well::{trouble, trouble_now};
 
-use crate::channels::{Counts, TickRecord};
+use crate::channels::{Counts, IdleWake, Sent, TickRecord};
 use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
@@ -117,12 +117,22 @@ impl Metrics {
         self.now = now;
     }
 
-    /// Looks at a record that [`take`](Self::take) enters later. All records of all workers that may bear on it come first:
-    /// who held up whom shows only in both.
-    pub(crate) fn observe(&mut self, record: &TickRecord) {
-        if let Some(task) = self.tasks.get(record.task as usize).and_then(Option::as_ref) {
-            self.threads.observe(task.facts.worker, record);
+    /// Looks at what [`take`](Self::take) or [`take_idle`](Self::take_idle) enters later. All that all workers sent and that may
+    /// bear on it comes first: who held up whom shows only in both.
+    pub(crate) fn observe(&mut self, worker: usize, sent: &Sent) {
+        match sent {
+            Sent::Tick(record) if self.knows(record.task) => self.threads.observe(worker, record),
+            Sent::Tick(_) => {}
+            Sent::IdleWake(wake) => self.threads.observe_idle(worker, wake),
         }
+    }
+
+    /// Enters a wake-up that was observed, in order with the records of its worker.
+    pub(crate) fn take_idle(&mut self, worker: usize, wake: &IdleWake) {
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            worker.oversleep.add(wake.woke - wake.asked);
+        }
+        self.threads.judge_idle(worker, wake);
     }
 
     /// Enters a record that was observed; that of an unknown task is ignored. Returns why releases were missed in it. The

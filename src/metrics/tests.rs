@@ -1,7 +1,7 @@
 //! Metrics as a whole: what was missed adds up, also where no record reports it.
 
 use super::*;
-use crate::channels::{Outcome, TickError};
+use crate::channels::{Outcome, Sent, TickError};
 use crate::pacing::Rate;
 use crate::time::Span;
 
@@ -12,7 +12,7 @@ fn what_dropped_records_missed_is_reported_with_an_unknown_cause() {
     metrics.add_task(0, TaskFacts::at(Rate::new(1_000, 1).unwrap()));
     let response = Span::from_millis(3);
     let record = TickRecord { dropped: 2, response, ..RECORD };
-    metrics.observe(&record);
+    metrics.observe(0, &Sent::Tick(record));
     metrics.take(&record, &mut NoAccuser);
     metrics.take_given_up(
         0,
@@ -72,7 +72,7 @@ fn what_a_disabled_task_misses_is_reported_as_it_comes_and_no_release_twice() {
         let next = Instant::ZERO + rate.period();
         let counts = Counts { ran: 1, errors: 1, disabled: true, ..Counts::default() };
         live.store(&counts, Some(next));
-        metrics.observe(&record);
+        metrics.observe(0, &Sent::Tick(record));
         metrics.take(&record, &mut NoAccuser);
         let (mut sum, mut reports, mut time) = (0, 0, Span::ZERO);
         let mut add = |missed: Vec<Missed>| {
@@ -120,7 +120,7 @@ fn a_report_on_a_task_that_is_given_up_covers_the_time_in_which_its_releases_cam
     // One overrun of 90 ms, then a tick that does not return for half a second.
     let (response, dropped) = (Span::from_millis(90), 88);
     let record = TickRecord { response, dropped, ..RECORD };
-    metrics.observe(&record);
+    metrics.observe(0, &Sent::Tick(record));
     metrics.take(&record, &mut NoAccuser);
     live.store(&Counts { ran: 1, overruns: 1, skipped: dropped, ..Counts::default() }, Some(at(89)));
     metrics.give_up(0, at(590), Some(0));

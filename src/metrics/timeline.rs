@@ -3,7 +3,7 @@
 //! Pure; instants are on the worker's clock. Its size is bounded: what is older than the bound is unknown.
 
 use super::{By, Cause};
-use crate::channels::TickRecord;
+use crate::channels::{Evidence, IdleWake, TickRecord};
 use crate::time::{Instant, Span};
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ const READINGS: usize = 128;
 /// A tick, and the sleep before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
-    pub(super) task: u32,
+    pub(super) task: Option<u32>, // `None`: it ran no tick
     /// When the sleep before it was to end, and when it did; `None`: it followed without a sleep.
     pub(super) sleep: Option<(Instant, Instant)>,
     pub(super) started: Instant,
@@ -34,6 +34,8 @@ pub(super) struct Piece {
     pub(super) gap: Cause,
     /// The clock was stepped before it: instants before it cannot be compared with its own.
     pub(super) stepped: bool,
+    /// What came right before it is not known.
+    pub(super) after_loss: bool,
     /// Why it was missed, if it was.
     pub(super) missed: Option<(Cause, Option<By>)>,
 }
@@ -50,38 +52,61 @@ pub(super) struct Timeline {
 impl Timeline {
     /// Adds the next tick of the worker.
     pub(super) fn add(&mut self, record: &TickRecord) {
+        let woke = record.release + record.woke;
+        let sleep = record.oversleep.map(|oversleep| (woke - oversleep, woke));
+        let piece = self.next_piece(sleep, record.started(), record.finished(), record.evidence.as_ref());
+        let (task, stepped, after_loss) = (Some(record.task), record.stepped != Span::ZERO, record.after_loss);
+        self.pieces.push_back(Piece { task, stepped, after_loss, ..piece });
+    }
+
+    /// Adds the next wake-up of the worker after which it ran no tick.
+    pub(super) fn add_idle(&mut self, wake: &IdleWake) {
+        let IdleWake { asked, woke, ended, after_loss, ref evidence } = *wake;
+        let piece = self.next_piece(Some((asked, woke)), ended, ended, evidence.as_ref());
+        self.pieces.push_back(Piece { after_loss, ..piece });
+    }
+
+    /// Makes room for a piece, and says what is known of it.
+    fn next_piece(
+        &mut self,
+        sleep: Option<(Instant, Instant)>,
+        started: Instant,
+        finished: Instant,
+        evidence: Option<&Evidence>,
+    ) -> Piece {
         if self.pieces.len() == TICKS {
             self.pieces.pop_front();
             self.first += 1;
             self.judged = self.judged.saturating_sub(1);
         }
-        let woke = record.release + record.woke;
-        let off = record.evidence.map(|evidence| (evidence.awake - evidence.cpu).max(Span::ZERO));
-        let (wake, before) = match record.oversleep {
+        let off = evidence.map(|evidence| (evidence.awake - evidence.cpu).max(Span::ZERO));
+        let (wake, before) = match sleep {
             Some(_) => (Some(self.first + self.pieces.len() as u64), Some(Span::ZERO)),
             None => self.pieces.back().map_or((None, None), |piece| (piece.wake, piece.off)),
         };
-        self.pieces.push_back(Piece {
-            task: record.task,
-            sleep: record.oversleep.map(|oversleep| (woke - oversleep, woke)),
-            started: record.started(),
-            finished: record.finished(),
+        Piece {
+            task: None,
+            sleep,
+            started,
+            finished,
             owed: Span::ZERO,
             wake,
             off: off.zip(before).map(|(off, before)| before + off),
             late: Cause::Unknown,
             gap: Cause::Unknown,
-            stepped: record.stepped != Span::ZERO,
+            stepped: false,
+            after_loss: false,
             missed: None,
-        });
+        }
     }
 
-    /// The position of the next tick to judge, if it is that of `record`; each is handed out once.
-    pub(super) fn next(&mut self, record: &TickRecord) -> Option<usize> {
+    /// The position of the next piece to judge, if it is this task's tick that started then (`None`: it ran no tick); each is
+    /// handed out once.
+    pub(super) fn next(&mut self, task: Option<u32>, started: Instant) -> Option<usize> {
         let position = self.judged;
         let piece = self.pieces.get(position)?;
         self.judged += 1;
-        (piece.task == record.task && piece.started == record.started()).then_some(position)
+        (piece.task == task && piece.started == started).then_some(position)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -106,13 +131,13 @@ impl Timeline {
         self.pieces.iter().rev()
     }
 
-    /// When the thread was awake and had nothing else to do than to start this tick.
+    /// When the thread was awake and had nothing else to do than to start this tick, as far as that is known.
     pub(super) fn ready(&self, position: usize) -> Instant {
         let piece = &self.pieces[position];
         match (piece.sleep, position.checked_sub(1)) {
             (Some((_, woke)), _) => woke,
-            (None, Some(before)) => self.pieces[before].finished,
-            (None, None) => piece.started,
+            (None, Some(before)) if !piece.after_loss => self.pieces[before].finished,
+            (None, _) => piece.started,
         }
     }
 

@@ -6,8 +6,8 @@
 use super::Cause;
 use super::machine::{Bandwidth, Stall, Sure, WorkerFacts};
 use super::parts::Parts;
-use super::timeline::Timeline;
-use crate::channels::{Evidence, TickRecord};
+use super::timeline::{Piece, Timeline};
+use crate::channels::Evidence;
 use crate::time::{Instant, Span};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -139,19 +139,20 @@ impl Threads {
         }
     }
 
-    /// Uses the evidence of a tick: enters why its worker was woken late, and returns the least and the most of what was off
-    /// the processor that can have been in its run.
+    /// Uses the evidence of a tick that was released then: enters why its worker was woken late, and returns the least and the
+    /// most of what was off the processor that can have been in its run.
     pub(super) fn weigh(
         &mut self,
         worker: usize,
         position: usize,
-        record: &TickRecord,
+        release: Instant,
         evidence: &Evidence,
     ) -> ([Run; 2], Window) {
         let Some(Thread { facts, timeline }) = self.by_worker.get(&worker) else {
             unreachable!("its record has a position")
         };
-        let (started, finished, run) = (record.started(), record.finished(), record.run());
+        let Piece { started, finished, .. } = *timeline.piece(position);
+        let run = finished - started;
         let since = finished - evidence.awake;
         let first = timeline.first_since(since, position);
         let (wake, earlier) = timeline.wake_up_of(first, since, self.look_back());
@@ -204,7 +205,7 @@ impl Threads {
         };
         let pages = evidence.major_faults > 0 && evidence.major_faults.saturating_mul(2) >= evidence.voluntary;
         let asleep = if pages { Cause::PageFault } else { Cause::Waited };
-        let ready = timeline.ready(position).max(record.release);
+        let ready = timeline.ready(position).max(release);
         let gap = Some(started - ready).filter(|gap| *gap > OVERHEAD).map_or(Span::ZERO, |gap| gap.min(off));
         let gap_cause = match mostly(preempted, off) {
             _ if off <= OVERHEAD => Cause::Unknown,

@@ -15,7 +15,7 @@ use super::judge::{Returned, Verdict, judge};
 use super::panic;
 use super::set::TaskSet;
 use super::slot::Slot;
-use crate::channels::{Counts, EvidenceSource, Row, TickRecord, TickSink};
+use crate::channels::{Counts, Evidence, EvidenceSource, IdleWake, Row, TickRecord, TickSink};
 use crate::pacing::{Due, GivenUp, Next, Prepared, RestPlan, Sleeps};
 use crate::sys::cache::warm;
 use crate::task::Tick;
@@ -174,6 +174,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
                     self.tick(&ready, now);
                 }
                 Next::Rest(release) => {
+                    let now = self.idle(now);
                     if let Some((ready, started)) = self.rest(now, release) {
                         self.tick(&ready, started);
                     }
@@ -182,7 +183,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             }
         }
         self.count_tail();
-        let now = self.clock.now();
+        let now = self.idle(self.clock.now());
         let elapsed = self.clock.monotonic(now) - began;
         let ended = self.set.close(now);
         let fell_short = self.sleeps.falls_short();
@@ -247,12 +248,9 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         let account = set.schedule.account(task);
         (counts.ran, counts.skipped) = (account.ran(), account.skipped());
         slot.live.store(counts, account.next().map(|(_, release)| release));
+        let id = slot.id;
         let missed_any = overrun || missed + settled.skipped > 0;
-        let evidence = self.witness.as_mut().filter(|witness| missed_any || witness.each_tick).map(|witness| {
-            let awake = finished - std::mem::replace(&mut witness.since, finished);
-            self.known = None; // system calls take their time
-            witness.source.take(awake, std::mem::take(&mut witness.slept), missed_any)
-        });
+        let evidence = self.evidence(finished, missed_any);
         self.sink.offer(TickRecord {
             release,
             n,
@@ -264,13 +262,32 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             stepped,
             jumped,
             dropped: settled.skipped,
-            task: slot.id,
+            task: id,
             overrun,
             over_budget,
             over_limit,
+            after_loss: false, // the sink knows
             outcome,
             evidence,
         });
+    }
+
+    /// Takes evidence at `now`, if something was `missed` or it is taken of each tick.
+    fn evidence(&mut self, now: Instant, missed: bool) -> Option<Evidence> {
+        let witness = self.witness.as_mut().filter(|witness| missed || witness.each_tick)?;
+        let awake = now - std::mem::replace(&mut witness.since, now);
+        self.known = None; // system calls take their time
+        Some(witness.source.take(awake, std::mem::take(&mut witness.slept), missed))
+    }
+
+    /// There is no tick to run at `now`: reports the latest sleep if no tick came after it either, because it ended too late.
+    /// Returns the time after that.
+    fn idle(&mut self, now: Instant) -> Instant {
+        let Some(oversleep) = self.oversleep.take() else { return now };
+        let woke = self.woke;
+        let evidence = self.evidence(now, true);
+        self.sink.woke_idle(IdleWake { asked: woke - oversleep, woke, ended: now, after_loss: false, evidence });
+        self.clock.now()
     }
 
     /// Waits at `now` for `release`. Returns the tick that is due then, and when the wait ended, which is its start; `None`:

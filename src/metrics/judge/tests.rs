@@ -1,5 +1,6 @@
 //! Each rule of a verdict, with exact instants. All numbers are microseconds.
 
+mod idle;
 mod stalls;
 
 use super::*;
@@ -322,15 +323,6 @@ fn what_is_given_up_at_the_end_has_the_cause_of_what_held_it_up() {
     assert_eq!(scene.0.given_up(0, 0, &given_up(4_000, false)), blocked);
     assert_eq!(scene.0.given_up(0, 0, &given_up(4_000, true)), Verdict::plain(Cause::Disabled, 3));
     assert_eq!(Scene::new().0.given_up(0, 0, &given_up(4_000, false)).cause, Cause::Unknown);
-}
-
-#[test]
-fn where_a_record_is_missing_nothing_is_known() {
-    let mut scene = Scene::new();
-    scene.judge(&after_sleep(0, 0, tick(1, 0, 0, 100)));
-    // Something must have run from 100 to 2900: the worker sleeps only when nothing is due.
-    let record = seen(100, 100, 0, after_sleep(2_900, 2_910, tick(0, 1_000, 2_920, 3_010)));
-    assert_eq!(scene.overrun(&record).0, Cause::Unknown);
 }
 
 #[test]

@@ -8,11 +8,15 @@ use crate::task::{Task, TickError};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[derive(Default)]
-struct Keep(Vec<TickRecord>);
+struct Keep(Vec<TickRecord>, Vec<IdleWake>);
 
 impl TickSink for Keep {
     fn offer(&mut self, record: TickRecord) {
         self.0.push(record);
+    }
+
+    fn woke_idle(&mut self, wake: IdleWake) {
+        self.1.push(wake);
     }
 }
 
@@ -142,4 +146,25 @@ fn sleeps_of_the_rehearsal_do_not_count_as_time_awake() {
     let (report, ..) = runner.with_evidence(Box::new(Longest(longest.clone())), true).rehearsed().run();
     assert_eq!(report.tasks[0].1.ran, 3);
     assert!(longest.load(Ordering::Relaxed) < 200_000, "{longest:?} ns, of which the rehearsal took 6 ms");
+}
+
+#[test]
+fn a_wake_up_that_is_too_late_for_any_tick_is_reported_with_evidence() {
+    // Of four releases, 1 ms apart, those woken for later than `max-debt` are given up; the last wake-up is past the end.
+    let clock = SimClock::new(Instant::ZERO, [50, 5, 900, 3_000].map(Span::from_micros).to_vec());
+    let at = |micros| Instant::ZERO + Span::from_micros(micros);
+    let rate = Rate::new(1_000, 1).unwrap();
+    let overrun = Overrun::Credit { max_debt: Span::from_micros(10) };
+    let account = Account::new(Grid::starting_at(at(1_000), rate), overrun, 0, at(5_000));
+    let task = Box::new(Scripted::new(clock.clone(), Vec::new()));
+    let slot = Slot::of(0, task, Span::from_millis(1), rate.period());
+    let set = TaskSet::starting(Schedule::new([(account, Span::from_millis(1))]), vec![slot]);
+    let runner = Runner::new(clock, set, Sleeps::new(Tail::Off), Keep::default(), Arc::new(Control::default()));
+    let (report, Keep(ticks, idle), _) = runner.with_evidence(Box::new(NeverPreempted), false).run();
+    assert_eq!(ticks.iter().map(|tick| (tick.n, tick.missed)).collect::<Vec<_>>(), [(1, 1)]);
+    let wakes = idle.iter().map(|wake| (wake.asked, wake.woke, wake.evidence.is_some()));
+    let expected = [(1_000, 1_050), (3_000, 3_900), (4_000, 7_000)].map(|(asked, woke)| (at(asked), at(woke), true));
+    assert_eq!(wakes.collect::<Vec<_>>(), expected);
+    assert_eq!(report.given_up.iter().map(|(_, given_up)| given_up.count).sum::<u64>(), 2);
+    assert_eq!(report.tasks[0].1.skipped, 3);
 }
