@@ -76,37 +76,47 @@ impl Threads {
             parts
         };
         let late = delays(record.release);
-        let of = |run: Option<(Run, Window)>| {
-            let mut parts = late.clone();
-            match run {
-                Some((run, window)) => run.enter(&mut parts, window, terms.usual, deadline),
-                None => parts.add(Cause::Unknown, None, record.run() - terms.usual),
+        // Work that takes longer than `alone` is to blame whatever else there was; what befell the machine, if it explains `excess`.
+        let verdict = |alone: Span, excess: Span| {
+            let of = |run: Option<(Run, Window)>| {
+                let mut parts = late.clone();
+                match run {
+                    Some((run, window)) => run.enter(&mut parts, window, terms.usual, alone),
+                    None => parts.add(Cause::Unknown, None, record.run() - terms.usual),
+                }
+                parts.winner(excess)
+            };
+            match runs {
+                // Where other ticks share the evidence, the verdict must be the same whichever of them it is of.
+                Some(([least, most], window)) => {
+                    let (least, most) = (of(Some((least, window))), of(Some((most, window))));
+                    if least.0 == most.0 { most } else { (Cause::Unknown, None, most.2) }
+                }
+                None => of(None),
             }
-            parts.winner(record.response - deadline)
         };
-        let mut own = match runs {
-            // Where other ticks share the evidence, the verdict must be the same whichever of them it is of.
-            Some(([least, most], window)) => {
-                let (least, most) = (of(Some((least, window))), of(Some((most, window))));
-                if least.0 == most.0 { most } else { (Cause::Unknown, None, most.2) }
-            }
-            None => of(None),
-        };
+        let mut own = verdict(deadline, record.response - deadline);
+        // A tick whose work alone is too long is at fault for itself, but not for what else made others wait.
+        let mut behind = verdict(Span::MAX, record.response - terms.period);
         let mut before = (record.missed > 0).then(|| {
             let oldest = -i128::from(terms.period.nanos()) * i128::from(record.missed);
             delays(record.release.plus_nanos(oldest)).winner(Span::MAX)
         });
-        for (cause, by, time) in before.iter_mut().chain([&mut own]) {
+        let same = own.0 == behind.0;
+        for (cause, by, time) in before.iter_mut().chain([&mut own]).chain((!same).then_some(&mut behind)) {
             if *cause == Cause::Preempted && by.is_none() {
                 let from = record.finished() - record.response.max(*time);
                 let switched = runs.is_none_or(|(_, window)| window.switched);
                 *by = self.who(worker, (from, record.finished()), *time, switched, accuser);
             }
         }
-        if let Some(thread) = self.by_worker.get_mut(&worker) {
-            thread.timeline.piece_mut(position).missed = Some((own.0, own.1));
+        if same {
+            behind.1 = own.1; // who it was is asked once
         }
-        verdicts(record, before, Some(own))
+        if let Some(thread) = self.by_worker.get_mut(&worker) {
+            thread.timeline.piece_mut(position).missed = Some((behind.0, behind.1));
+        }
+        verdicts(record, before, Some((own, behind)))
     }
 
     /// The verdict on releases of a task that no record reports, given up when its worker had ended at `given_up.at`.
@@ -215,18 +225,20 @@ impl Threads {
 
 type Winner = (Cause, Option<By>, Span);
 
-/// The verdicts on a record, from those on what preceded the tick and on the tick; `None`: nothing is known.
-fn verdicts(record: &TickRecord, before: Option<Winner>, own: Option<Winner>) -> Verdicts {
+/// The verdicts on a record, from those on what preceded the tick, on the tick, and on what waited behind it; `None`: nothing
+/// is known.
+fn verdicts(record: &TickRecord, before: Option<Winner>, tick: Option<(Winner, Winner)>) -> Verdicts {
     let unknown = (Cause::Unknown, None, Span::ZERO);
     let verdict = |winner: Option<Winner>, count| {
         let (cause, by, time) = winner.unwrap_or(unknown);
         (count > 0).then_some(Verdict { cause, by, time, count })
     };
     // What waits behind the task's own long run is its debt.
-    let after = own.map(|(cause, by, time)| match cause {
+    let after = tick.map(|(_, (cause, by, time))| match cause {
         Cause::RanLong => (Cause::OwnDebt, None, time),
         _ => (cause, by, time),
     });
+    let own = tick.map(|(own, _)| own);
     Verdicts {
         before: verdict(before, record.missed),
         overrun: verdict(own, u64::from(record.overrun)),

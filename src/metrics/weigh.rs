@@ -172,12 +172,14 @@ impl Threads {
         };
 
         // The wake-up.
+        // Who waits for a processor is not stopped.
+        let waited = queue.unwrap_or(Span::ZERO).max(Span::ZERO);
         let mut late = Span::ZERO;
         let mut late_cause = Cause::Unknown;
         if let Some((asked, woke)) = sleep {
             late = woke - asked;
             late_cause = match queue {
-                _ if mostly(self.stalled(facts.clock, asked, woke, left), late) => Cause::Stalled,
+                _ if mostly(self.stalled(facts.clock, asked, woke, left).min(late - waited), late) => Cause::Stalled,
                 Some(queue) if mostly(queue - off, late) => {
                     if self.throttled(facts, woke, late, used) {
                         Cause::Throttled
@@ -206,10 +208,12 @@ impl Threads {
         let pages = evidence.major_faults > 0 && evidence.major_faults.saturating_mul(2) >= evidence.voluntary;
         let asleep = if pages { Cause::PageFault } else { Cause::Waited };
         let ready = timeline.ready(position).max(release);
+        let stalled =
+            |from, to| self.stalled(facts.clock, from, to, left).min(off - (waited - in_late).max(Span::ZERO));
         let gap = Some(started - ready).filter(|gap| *gap > OVERHEAD).map_or(Span::ZERO, |gap| gap.min(off));
         let gap_cause = match mostly(preempted, off) {
             _ if off <= OVERHEAD => Cause::Unknown,
-            _ if mostly(self.stalled(facts.clock, ready, started, left), started - ready) => Cause::Stalled,
+            _ if gap > Span::ZERO && mostly(stalled(ready, started).min(gap), started - ready) => Cause::Stalled,
             true => preempting,
             false => Cause::Unknown,
         };
@@ -220,8 +224,7 @@ impl Threads {
         let faults = times(self.fault, evidence.minor_faults) + asking;
         let fault_matters = times(DEAR_FAULT, evidence.minor_faults) >= run;
         let window = Window { off, preempted, others, faults, asleep, preempting, switched };
-        let stalled = self.stalled(facts.clock, started, finished, left);
-        let runs = window.runs(run, off - gap, stalled);
+        let runs = window.runs(run, off - gap, stalled(started, finished).max(Span::ZERO));
         let owed = match facts.bandwidth {
             Some(Bandwidth::Reserved { runtime }) => (used - runtime).max(Span::ZERO),
             _ => Span::ZERO,

@@ -1,6 +1,7 @@
 //! Each rule of a verdict, with exact instants. All numbers are microseconds.
 
 mod idle;
+mod rules;
 mod stalls;
 
 use super::*;

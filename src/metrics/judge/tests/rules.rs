@@ -1,0 +1,48 @@
+//! Which of several causes is to blame.
+
+use super::*;
+use crate::metrics::machine::{Stall, Sure};
+
+#[test]
+fn what_a_stop_in_a_long_tick_skipped_is_not_the_ticks_debt() {
+    // Deadline and period are 1 ms. The tick works for 1.5 ms, and is off the processor for 20 ms.
+    let shared = Bandwidth::Shared { runtime: micros(2_000), period: micros(25_000) };
+    for (bandwidth, cause) in [(Some(shared), Cause::Throttled), (None, Cause::Preempted)] {
+        let mut scene = Scene::with(WorkerFacts { bandwidth, ..WorkerFacts::default() });
+        scene.judge(&TickRecord { overrun: false, ..after_sleep(-2_000, -2_000, tick(0, -2_000, -2_000, -100)) });
+        let long = tick(0, 0, 0, 21_500);
+        let record = counted(0, 1, 0, 0, seen(21_500, 1_500, 20_000, after_sleep(0, 0, long)));
+        let verdicts = scene.judge(&TickRecord { dropped: 20, ..record });
+        let found = verdicts.iter().map(|verdict| (verdict.cause, verdict.count)).collect::<Vec<_>>();
+        assert_eq!(found, [(Cause::RanLong, 1), (cause, 20)]);
+        // And what waits behind it, waits for the same reason.
+        let next = seen(100, 100, 20_000, tick(0, 20_400, 21_501, 21_601));
+        assert_eq!(scene.overrun(&next).0, cause);
+    }
+}
+
+#[test]
+fn a_thread_that_waited_for_a_processor_was_not_stopped_meanwhile() {
+    // The metrics thread stood still as long as the worker, which waited: so it was throttled, or preempted.
+    let stall = Stall {
+        from: [at(-9_000); 3],
+        to: [at(31_000); 3],
+        least: Span::from_millis(25),
+        most: Span::from_millis(40),
+        sure: Sure::Certain,
+    };
+    let judged = |queue, record| {
+        let mut scene = Scene::new();
+        scene.0.note_stall(stall);
+        scene.overrun(&counted(0, 1, 0, 0, seen(29_000, 100, queue, record))).0
+    };
+    let in_tick = after_sleep(0, 0, tick(0, 0, 0, 29_000));
+    assert_eq!((judged(28_900, in_tick), judged(0, in_tick)), (Cause::Preempted, Cause::Stalled));
+    let late = TickRecord { overrun: true, ..after_sleep(0, 29_000, tick(0, 0, 29_000, 29_100)) };
+    let judged = |queue| {
+        let mut scene = Scene::new();
+        scene.0.note_stall(stall);
+        scene.overrun(&counted(0, 1, 0, 0, seen(100, 100, queue, late))).0
+    };
+    assert_eq!((judged(28_900), judged(0)), (Cause::Preempted, Cause::Stalled));
+}
