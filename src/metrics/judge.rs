@@ -5,6 +5,7 @@
 
 use super::machine::Accuser;
 use super::parts::Parts;
+use super::timeline::LOOK_BACK;
 use super::weigh::{Left, Run, Thread, Threads, Window, mostly, overlap};
 use super::{By, Cause, Verdict, Verdicts};
 use crate::channels::{Evidence, IdleWake, TickRecord};
@@ -69,10 +70,12 @@ impl Threads {
             self.has_waited_by(worker, record.finished(), evidence);
         }
         let deadline = if record.overrun { terms.deadline } else { terms.period };
+        let look_back = self.look_back(record.skipped().max(1));
         let delays = |from| {
             let mut parts = Parts::default();
             parts.add(Cause::Stalled, None, record.jumped.min(record.started() - from));
-            self.delays(worker, record.task, (position, false), from, record.started(), &mut parts);
+            let window = (from, record.started());
+            self.delays(worker, record.task, (position, false), window, look_back, &mut parts);
             parts
         };
         let late = delays(record.release);
@@ -129,28 +132,28 @@ impl Threads {
         parts.add(Cause::Stalled, None, given_up.jumped.min(given_up.oldest));
         let last = self.by_worker.get(&worker).and_then(|thread| thread.timeline.len().checked_sub(1));
         if let Some(last) = last {
-            let from = given_up.at - given_up.oldest;
-            self.delays(worker, task, (last, true), from, given_up.at, &mut parts);
+            let window = (given_up.at - given_up.oldest, given_up.at);
+            self.delays(worker, task, (last, true), window, LOOK_BACK, &mut parts);
         }
         let (cause, by, time) = parts.winner(Span::MAX);
         Verdict { cause, by, time, count }
     }
 
-    /// Divides the time from `from` to `to`, in which `task` waited, by what held it up. Looks back from the tick at the
-    /// position, whose own run counts only with `true`.
+    /// Divides the time from `from` to `to`, in which `task` waited, by what held it up. Looks back over `look_back` ticks from
+    /// the one at the position, whose own run counts only with `true`, and over the history before all that are kept.
     fn delays(
         &self,
         worker: usize,
         task: u32,
         (last, with_last): (usize, bool),
-        from: Instant,
-        to: Instant,
+        (from, to): (Instant, Instant),
+        look_back: usize,
         parts: &mut Parts,
     ) {
         let Some(Thread { facts, timeline }) = self.by_worker.get(&worker) else { return };
         let mut covered = if with_last { timeline.piece(last).finished } else { timeline.piece(last).started };
         parts.add(Cause::Unknown, None, overlap(covered, to, from, to));
-        for position in (0..=last).rev().take(self.look_back()) {
+        for position in (0..=last).rev().take(look_back) {
             let piece = timeline.piece(position);
             let part = |low: Instant, high: Instant| overlap(low, high, from, to);
             if let Some(ran) = piece.task.filter(|_| position < last || with_last) {
@@ -160,8 +163,7 @@ impl Threads {
                     Some((machine @ (Cause::Stalled | Cause::Throttled), by)) => (machine, by),
                     _ if mostly(stalled, time) => (Cause::Stalled, None),
                     _ if ran != task => (Cause::Blocked, Some(By::Task(ran))),
-                    None | Some((Cause::RanLong, _)) => (Cause::OwnDebt, None),
-                    Some(root) => root,
+                    missed => (piece.behind(), missed.and_then(|(_, by)| by)),
                 };
                 parts.add(cause, by, time);
             }
@@ -182,7 +184,7 @@ impl Threads {
                 parts.add(late, None, part(asked, woke));
                 asleep_from = asked;
             }
-            let before = position.checked_sub(1).map(|before| timeline.piece(before).finished);
+            let before = timeline.finished_before(position);
             if piece.after_loss {
                 parts.add(Cause::Unknown, None, part(before.unwrap_or(from), asleep_from) - explained);
             }
@@ -190,6 +192,9 @@ impl Threads {
             covered = before.unwrap_or(asleep_from).min(asleep_from);
             if covered <= from || piece.stepped {
                 return;
+            }
+            if position == 0 && timeline.history().end().is_some() {
+                return timeline.history().delays(task, from, parts);
             }
         }
         parts.add(Cause::Unknown, None, overlap(from, covered, from, to));

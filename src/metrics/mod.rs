@@ -9,6 +9,7 @@ mod event;
 mod facts;
 mod health;
 mod histogram;
+mod history;
 mod judge;
 mod limiter;
 mod machine;

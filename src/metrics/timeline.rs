@@ -2,12 +2,16 @@
 //!
 //! Pure; instants are on the worker's clock. Its size is bounded: what is older than the bound is unknown.
 
+use super::history::{History, Spent};
 use super::{By, Cause};
 use crate::channels::{Evidence, IdleWake, TickRecord};
 use crate::time::{Instant, Span};
 use std::collections::VecDeque;
 
-/// The most ticks that are kept: more than come in between two rounds of the metrics thread.
+/// How many ticks that have been judged are kept, and a verdict looks back. Of those before, [`History`] has the sums.
+pub(super) const LOOK_BACK: usize = 4_096;
+
+/// The most ticks that are kept in all: more than come in between two rounds of the metrics thread.
 const TICKS: usize = 1 << 13;
 
 /// The most readings of the run queue that are kept.
@@ -40,12 +44,23 @@ pub(super) struct Piece {
     pub(super) missed: Option<(Cause, Option<By>)>,
 }
 
+impl Piece {
+    /// Why a tick of the same task waits while this one runs.
+    pub(super) fn behind(&self) -> Cause {
+        match self.missed {
+            None | Some((Cause::RanLong, _)) => Cause::OwnDebt,
+            Some((root, _)) => root,
+        }
+    }
+}
+
 /// What one thread did.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     pieces: VecDeque<Piece>,
-    first: u64,    // the number of the piece at the front; each has one more than the one before
-    judged: usize, // of the pieces, from the front
+    first: u64,       // the number of the piece at the front; each has one more than the one before
+    judged: usize,    // of the pieces, from the front
+    history: History, // of what was before the first
     queue: VecDeque<(Instant, Span)>, // by when it was known how long the thread had waited for a processor in all
 }
 
@@ -75,9 +90,7 @@ impl Timeline {
         evidence: Option<&Evidence>,
     ) -> Piece {
         if self.pieces.len() == TICKS {
-            self.pieces.pop_front();
-            self.first += 1;
-            self.judged = self.judged.saturating_sub(1);
+            self.forget_first();
         }
         let off = evidence.map(|evidence| (evidence.awake - evidence.cpu).max(Span::ZERO));
         let (wake, before) = match sleep {
@@ -103,10 +116,45 @@ impl Timeline {
     /// The position of the next piece to judge, if it is this task's tick that started then (`None`: it ran no tick); each is
     /// handed out once.
     pub(super) fn next(&mut self, task: Option<u32>, started: Instant) -> Option<usize> {
+        if self.judged >= LOOK_BACK {
+            self.forget_first();
+        }
         let position = self.judged;
         let piece = self.pieces.get(position)?;
         self.judged += 1;
         (piece.task == task && piece.started == started).then_some(position)
+    }
+
+    /// Leaves the first piece to history.
+    fn forget_first(&mut self) {
+        let before = self.finished_before(0);
+        let ready = self.ready(0);
+        let Some(piece) = self.pieces.pop_front() else { return };
+        self.first += 1;
+        self.judged = self.judged.saturating_sub(1);
+        if piece.stepped {
+            self.history.forget();
+        }
+        let asleep_from = piece.sleep.map_or(ready, |(asked, _)| asked);
+        let from = before.filter(|_| !piece.stepped).unwrap_or(asleep_from).min(asleep_from);
+        let lost = if piece.after_loss { asleep_from - from } else { Span::ZERO };
+        let ran = piece.task.map(|task| (Spent::Run(task, piece.behind()), piece.finished - piece.started));
+        let held_up = [
+            (Spent::HeldUp(piece.late), ready - asleep_from),
+            (Spent::HeldUp(piece.gap), piece.started - ready),
+            (Spent::HeldUp(Cause::Unknown), lost),
+        ];
+        self.history.add(from, piece.finished, held_up.into_iter().chain(ran));
+    }
+
+    /// What was before the first piece.
+    pub(super) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// When what came before the piece at the position had ended; `None`: it is the first that is known.
+    pub(super) fn finished_before(&self, position: usize) -> Option<Instant> {
+        position.checked_sub(1).map(|before| self.pieces[before].finished).or(self.history.end())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -134,9 +182,9 @@ impl Timeline {
     /// When the thread was awake and had nothing else to do than to start this tick, as far as that is known.
     pub(super) fn ready(&self, position: usize) -> Instant {
         let piece = &self.pieces[position];
-        match (piece.sleep, position.checked_sub(1)) {
+        match (piece.sleep, self.finished_before(position)) {
             (Some((_, woke)), _) => woke,
-            (None, Some(before)) if !piece.after_loss => self.pieces[before].finished,
+            (None, Some(before)) if !piece.after_loss => before,
             (None, _) => piece.started,
         }
     }

@@ -6,7 +6,7 @@
 use super::Cause;
 use super::machine::{Bandwidth, Stall, Sure, WorkerFacts};
 use super::parts::Parts;
-use super::timeline::{Piece, Timeline};
+use super::timeline::{LOOK_BACK, Piece, Timeline};
 use crate::channels::Evidence;
 use crate::time::{Instant, Span};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,10 +15,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// slow as it likes. (After a step back of `tai` or `realtime` that time comes again.)
 const STALLS: usize = 64;
 
-/// How many ticks a verdict looks back; what lies before is unknown.
-const LOOK_BACK: usize = 4_096;
-
-/// The same while many records wait: so that the judge takes them faster than they come.
+/// How many ticks a verdict looks back for each release that it is on while many records wait, so that the judge takes them
+/// faster than they come. What lies before is unknown.
 const SHORT_LOOK_BACK: usize = 16;
 
 /// The loop takes less than this between two ticks.
@@ -113,8 +111,10 @@ impl Threads {
         self.hurried = hurried;
     }
 
-    pub(super) fn look_back(&self) -> usize {
-        if self.hurried { SHORT_LOOK_BACK } else { LOOK_BACK }
+    /// How many ticks a verdict on this many releases looks back.
+    pub(super) fn look_back(&self, releases: u64) -> usize {
+        let worth = usize::try_from(releases).unwrap_or(usize::MAX).saturating_mul(SHORT_LOOK_BACK);
+        if self.hurried { worth.min(LOOK_BACK) } else { LOOK_BACK }
     }
 
     pub(super) fn add_worker(&mut self, number: usize, facts: WorkerFacts) {
@@ -155,7 +155,7 @@ impl Threads {
         let run = finished - started;
         let since = finished - evidence.awake;
         let first = timeline.first_since(since, position);
-        let (wake, earlier) = timeline.wake_up_of(first, since, self.look_back());
+        let (wake, earlier) = timeline.wake_up_of(first, since, self.look_back(1));
         let sleep = timeline.piece(wake).sleep.filter(|(_, woke)| *woke >= since || wake < first);
         let before = sleep.map_or(since, |(asked, _)| asked);
         let queue = evidence.run_queue.map(|waited| waited - earlier - timeline.waited_before(wake, before));

@@ -46,3 +46,48 @@ fn a_thread_that_waited_for_a_processor_was_not_stopped_meanwhile() {
     };
     assert_eq!((judged(28_900), judged(0)), (Cause::Preempted, Cause::Stalled));
 }
+
+#[test]
+fn who_starves_a_task_is_named_however_many_ticks_that_takes() {
+    // Task 1 runs 100,000 ticks of 21 µs, and two of 1 ms of task 2 come between.
+    let mut scene = Scene::new();
+    let mut now = 0;
+    for n in 0..100_000 {
+        let (task, run) = if n % 50_000 == 7 { (2, 1_000) } else { (1, 21) };
+        scene.judge(&TickRecord { overrun: false, ..tick(task, now, now, now + run) });
+        now += run;
+    }
+    for hurried in [false, true] {
+        scene.0.hurry(hurried);
+        let (count, oldest, at, jumped) = (2_000, micros(now), at(now), Span::ZERO);
+        let given_up = GivenUp { task: 0, count, oldest, at, jumped, disabled: false };
+        let verdict = scene.0.given_up(0, 0, &given_up);
+        assert_eq!((verdict.cause, verdict.by), (Cause::Blocked, Some(By::Task(1))));
+        assert_eq!(verdict.time, micros(now), "all of it, also what is kept no longer");
+    }
+    // A verdict on so many releases is worth the look also while records wait.
+    let record = TickRecord { missed: 2_000, ..tick(0, now - 1_000, now, now + 10) };
+    scene.0.hurry(true);
+    let before = scene.judge(&seen(10, 10, 0, record)).before.map(|verdict| (verdict.cause, verdict.by));
+    assert_eq!(before, Some((Cause::Blocked, Some(By::Task(1)))));
+}
+
+#[test]
+fn what_held_a_task_up_long_ago_is_told_apart_from_other_tasks() {
+    // Woken 900 of every 1000 µs late, for 20,000 wake-ups.
+    let mut scene = Scene::new();
+    for n in 0..20_000 {
+        let (asked, woke) = (1_000 * n, 1_000 * n + 900);
+        scene.judge(&seen(
+            50,
+            50,
+            0,
+            TickRecord { overrun: true, ..after_sleep(asked, woke, tick(1, woke, woke, woke + 50)) },
+        ));
+    }
+    let now = 20_000_000;
+    let given_up =
+        GivenUp { task: 0, count: 20_000, oldest: micros(now), at: at(now), jumped: Span::ZERO, disabled: false };
+    let verdict = scene.0.given_up(0, 0, &given_up);
+    assert_eq!((verdict.cause, verdict.time), (Cause::WokenLate, micros(900 * 20_000)));
+}
