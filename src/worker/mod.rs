@@ -14,6 +14,7 @@ mod run;
 mod set;
 mod setup;
 mod slot;
+mod witness;
 
 pub use control::Control;
 pub(crate) use control::{Activity, Doing};
@@ -33,7 +34,7 @@ use crate::sys::thread::{self, Bandwidth, ThreadId, helper};
 use crate::time::{Instant, Span};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use orders::{Order, Orders};
-use run::Exchange;
+use set::Exchange;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;

@@ -13,14 +13,14 @@ use super::clock::ReleaseClock;
 use super::control::Control;
 use super::judge::{Returned, Verdict, judge};
 use super::panic;
-use super::set::TaskSet;
+use super::set::{Exchange, TaskSet};
 use super::slot::Slot;
+use super::witness::Witness;
 use crate::channels::{Counts, Evidence, EvidenceSource, IdleWake, Row, TickRecord, TickSink};
 use crate::pacing::{Due, GivenUp, Next, Prepared, RestPlan, Sleeps};
 use crate::sys::cache::warm;
 use crate::task::Tick;
 use crate::time::{Clock, Instant, Span, Wake};
-use crossbeam_channel::{Receiver, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -48,15 +48,6 @@ pub struct Report {
     pub elapsed: Span,
 }
 
-/// The hot end of the exchange of task sets.
-#[derive(Debug)]
-pub struct Exchange {
-    /// Where the new set is, once [`Control`] says so.
-    pub incoming: Receiver<Box<TaskSet>>,
-    /// Where the old one goes.
-    pub outgoing: Sender<Box<TaskSet>>,
-}
-
 /// One worker's loop, ready to run.
 pub struct Runner<C, S> {
     clock: ReleaseClock<C>,
@@ -79,14 +70,6 @@ struct Ready {
     due: Due,
     tick: Tick,
     until: Instant, // the decision for it holds
-}
-
-/// Where the evidence comes from, and since when it counts.
-struct Witness {
-    source: Box<dyn EvidenceSource>,
-    each_tick: bool,
-    since: Instant, // the mark, or the end of the sleep after it
-    slept: bool,    // since the mark
 }
 
 impl<C: Clock, S: TickSink> Runner<C, S> {
@@ -116,8 +99,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
     /// Lets it take evidence from `source` of each missed release, or, if `each_tick`, of each tick.
     #[must_use]
     pub fn with_evidence(self, source: Box<dyn EvidenceSource>, each_tick: bool) -> Self {
-        let witness = Witness { source, each_tick, since: self.woke, slept: false };
-        Self { witness: Some(witness), ..self }
+        Self { witness: Some(Witness::new(source, each_tick, self.woke)), ..self }
     }
 
     /// Lets the set be exchanged while the loop runs.
@@ -145,8 +127,8 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         }
         // What these sleeps did to the thread is no evidence of what happens to its ticks.
         if let Some(witness) = &mut self.witness {
-            let _ = witness.source.take(Span::ZERO, true, false);
-            witness.since = self.clock.now();
+            witness.start_over();
+            witness.woke(self.clock.now());
         }
         self
     }
@@ -274,10 +256,9 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
 
     /// Takes evidence at `now`, if something was `missed` or it is taken of each tick.
     fn evidence(&mut self, now: Instant, missed: bool) -> Option<Evidence> {
-        let witness = self.witness.as_mut().filter(|witness| missed || witness.each_tick)?;
-        let awake = now - std::mem::replace(&mut witness.since, now);
-        self.known = None; // system calls take their time
-        Some(witness.source.take(awake, std::mem::take(&mut witness.slept), missed))
+        let evidence = self.witness.as_mut()?.take(now, missed);
+        self.known = self.known.filter(|_| evidence.is_none()); // it took its time
+        evidence
     }
 
     /// There is no tick to run at `now`: reports the latest sleep if no tick came after it either, because it ended too late.
@@ -306,14 +287,13 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         let mut ended = now;
         if let Some(asked) = plan.sleep_until {
             if let Some(witness) = &mut self.witness {
-                witness.source.mark(now - witness.since, witness.slept);
-                (witness.since, witness.slept) = (now, true);
+                witness.goes_to_sleep(now);
             }
             let wake = self.clock.sleep_until(asked);
             ended = self.clock.now();
             self.woke = ended;
             if let Some(witness) = &mut self.witness {
-                witness.since = ended;
+                witness.woke(ended);
             }
             self.wakes += 1;
             self.control.count_wakes(self.wakes); // now: the tick may never return
@@ -391,7 +371,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         self.sleeps.step(by);
         self.woke = self.woke + by;
         if let Some(witness) = &mut self.witness {
-            witness.since = witness.since + by;
+            witness.step(by);
         }
     }
 

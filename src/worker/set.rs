@@ -8,6 +8,7 @@ use super::slot::Slot;
 use crate::channels::Counts;
 use crate::pacing::{Account, GivenUp, Grid, Overrun, Rate, Schedule};
 use crate::time::{Instant, Span};
+use crossbeam_channel::{Receiver, Sender};
 
 /// What decides when a task is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +127,15 @@ impl TaskSet {
         }
         ended
     }
+}
+
+/// The hot end of the exchange of task sets.
+#[derive(Debug)]
+pub struct Exchange {
+    /// Where the new set is, once [`Control`] says so.
+    pub incoming: Receiver<Box<TaskSet>>,
+    /// Where the old one goes.
+    pub outgoing: Sender<Box<TaskSet>>,
 }
 
 fn show_beginning(slot: &Slot, account: &Account) {
