@@ -38,13 +38,16 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
     (
         INTERNAL,
         "A fault: a task with `on-error = \"exit\"` failed or one with `on-overrun-limit = \"exit\"` reached its limit, a \
-         thread died or did not stop in time, or the system refused something essential; `status`, `reload`, `check \
-         --against-running`: the daemon gives an answer that cannot be used or does not say whether all is well, or that names \
-         another process than the one that listens at the socket.",
+         thread died or did not stop in time, a reload lost the bandwidth of a worker with `require-realtime` to another \
+         program, or the system refused something essential; `status`, `reload`, `stop`, `check --against-running`: the daemon \
+         gives an answer that cannot be used or does not say whether all is well, or that names another process than the one \
+         that listens at the socket; `reload`: the daemon has not reloaded within `--timeout`, but still may; stdout is not read \
+         for 10 s (`status`: within its 2 s).",
     ),
     (
         PERMISSION,
-        "The kernel refused the policy, and `require-realtime` is set; `reload`: the daemon belongs to another user.",
+        "The kernel refused the policy at the start, and `require-realtime` is set; `reload`: the daemon belongs to another \
+         user.",
     ),
     (
         CONFIGURATION,

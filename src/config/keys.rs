@@ -114,8 +114,9 @@ pub(super) const EVIDENCE: Key = Key::new(
 pub(super) const REQUIRE_REALTIME: Key = Key::new(
     "require-realtime",
     Value::Bool,
-    "Whether to refuse to start, with exit code 77, or to reload, when the kernel does not grant the policy. Otherwise the \
-     refusal is logged and the worker runs without it.",
+    "Whether to refuse to start, with exit code 77, or to reload, when the kernel does not grant the policy. A worker that \
+     loses the bandwidth of `\"deadline\"` to another program while a reload restarts it ends the run, with exit code 70. \
+     Otherwise the refusal is logged and the worker runs without it.",
 )
 .default("false")
 .rules(&[Rule::unless("policy", &["other"])]);
