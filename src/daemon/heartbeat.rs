@@ -49,10 +49,11 @@ impl Heart {
     }
 
     /// Beats after the log was written, which may have waited for its reader. Returns a stop that may have befallen the process
-    /// meanwhile, of any length up to the time that the thread did not run.
+    /// meanwhile, of any length up to the time that the thread did not run; a suspension of the machine is certain.
     pub(super) fn beat_after_writing(&mut self) -> Option<Stall> {
+        let before = self.last;
         let stall = self.beat(None)?;
-        (stall.sure == Sure::Certain).then_some(Stall { least: Span::ZERO, sure: Sure::Writing, ..stall })
+        while_writing(stall, suspended(&before, &self.last))
     }
 
     fn read(&self) -> Beat {
@@ -67,14 +68,28 @@ impl Heart {
     }
 }
 
+/// For how long the machine was suspended between two beats, if it was.
+fn suspended(before: &Beat, now: &Beat) -> Option<Span> {
+    let suspended = (now.boot - before.boot) - (now.at[0] - before.at[0]);
+    (suspended > SUSPENDED).then_some(suspended)
+}
+
+/// What is known of this stall if the log was written meanwhile.
+fn while_writing(stall: Stall, suspended: Option<Span>) -> Option<Stall> {
+    match (stall.sure, suspended) {
+        (_, Some(_)) => Some(stall),
+        (Sure::Certain, None) => Some(Stall { least: Span::ZERO, sure: Sure::Writing, ..stall }),
+        _ => None,
+    }
+}
+
 fn stall(before: &Beat, now: &Beat, slept: Option<Span>) -> Option<Stall> {
     let passed = now.at[0] - before.at[0];
-    let suspended = (now.boot - before.boot) - passed;
     let most = passed - (now.used - before.used) - (now.waited - before.waited);
     let least = most - slept.unwrap_or(Span::ZERO);
     // A thread that is stopped gives up the processor for it, in its sleep once more.
     let stopped = now.gave_up - before.gave_up > i64::from(slept.is_some());
-    let suspended_for = (suspended > SUSPENDED).then_some(suspended);
+    let suspended_for = suspended(before, now);
     let sure = if stopped || suspended_for.is_some() { Sure::Certain } else { Sure::Late };
     let stall = |least: Span, most: Span| Some(Stall { from: before.at, to: now.at, least, most, sure });
     if let Some(suspended) = suspended_for {
@@ -128,5 +143,12 @@ mod tests {
         now.boot = now.boot + Span::from_seconds(60);
         let found = stall(&before, &now, Some(SLEEP)).unwrap();
         assert_eq!((found.least, found.from, found.to), (Span::from_seconds(60), before.at, now.at));
+        // Also while the log was written, which explains any other gap as well.
+        let writing = |now: &Beat| {
+            let stall = while_writing(stall(&before, now, None)?, suspended(&before, now))?;
+            Some((stall.least, stall.sure == Sure::Certain))
+        };
+        assert_eq!(writing(&now), Some((Span::from_seconds(60), true)));
+        assert_eq!(writing(&later(60, 0, 0, 1).1), Some((Span::ZERO, false)));
     }
 }

@@ -17,7 +17,7 @@ use crate::time::{Clock, Instant, Span};
 use crate::worker::Granted;
 use std::collections::BTreeMap;
 
-/// What a page fault costs is found out at most this often, while ticks are late with many.
+/// What a page fault costs is found out again at most this often, while ticks with many are late.
 const TRY_EVERY: Span = Span::from_seconds(1);
 
 /// All that is watched.

@@ -159,9 +159,26 @@ impl Misses {
             return None;
         }
         let mut missed = std::mem::take(&mut self.missed);
-        let begun = self.begun.take().filter(|_| !std::mem::take(&mut self.timeless));
+        let timeless = std::mem::take(&mut self.timeless);
+        let begun = self.begun.take().filter(|_| !timeless);
         missed.within = begun.map_or(Span::ZERO, |begun| self.until - begun).max(Span::ZERO);
         missed.shares.sort_by_key(|share| std::cmp::Reverse(share.count));
         Some(missed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::RECORD;
+
+    #[test]
+    fn what_came_up_at_an_unknown_time_hides_that_of_its_own_report_only() {
+        let mut misses = Misses::default();
+        misses.note_unreported(0, 3, Span::ZERO, None);
+        assert_eq!(misses.take().map(|missed| (missed.skipped, missed.within)), Some((3, Span::ZERO)));
+        let first = RECORD.finished() - Span::from_millis(7);
+        misses.note(&RECORD, first, Span::ZERO);
+        assert_eq!(misses.take().map(|missed| (missed.overruns, missed.within)), Some((1, Span::from_millis(7))));
     }
 }

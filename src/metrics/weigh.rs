@@ -28,6 +28,9 @@ const ASKING: Span = Span::from_micros(50);
 /// More than a page fault without a disk costs on any machine.
 const DEAR_FAULT: Span = Span::from_micros(20);
 
+/// Fewer page faults without a disk are no reason to find out again what one costs.
+const MANY_FAULTS: u32 = 16;
+
 /// The threads of all workers, and what befell the process.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
@@ -222,7 +225,7 @@ impl Threads {
         // To ask a disk for pages takes processor time too, on fast disks more than the disk takes.
         let asking = if pages { times(ASKING, evidence.major_faults) } else { Span::ZERO };
         let faults = times(self.fault, evidence.minor_faults) + asking;
-        let fault_matters = times(DEAR_FAULT, evidence.minor_faults) >= run;
+        let fault_matters = evidence.minor_faults >= MANY_FAULTS && times(DEAR_FAULT, evidence.minor_faults) >= run;
         let window = Window { off, preempted, others, faults, asleep, preempting, switched };
         let runs = window.runs(run, off - gap, stalled(started, finished).max(Span::ZERO));
         let owed = match facts.bandwidth {

@@ -1,6 +1,7 @@
-//! Locked memory, an allocator that keeps freed memory, and the request for CPUs that do not sleep deeply.
+//! Locked memory, an allocator that keeps freed memory, the request for CPUs that do not sleep deeply, and what a page fault costs.
 //!
-//! For start-up only: these calls read /proc, allocate and may take milliseconds. No clock is read.
+//! No thread in real time calls this: it reads /proc, maps memory and may take milliseconds. All but [`fault_cost`], which reads
+//! the processor time of its thread, is for start-up and reads no clock.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -60,7 +61,8 @@ pub(crate) fn locked_bytes() -> u64 {
 }
 
 /// Processor time of the calling thread that a page of new memory costs, by trying it: its first touch, and giving it back.
-/// The middle one of some trials. Zero if that fails.
+/// The middle one of some trials, about 0.1 ms in all; giving pages back interrupts the other threads of the process. Zero if
+/// that fails.
 pub(crate) fn fault_cost() -> Span {
     let mut costs = [(); 5].map(|()| try_faults());
     costs.sort_unstable();

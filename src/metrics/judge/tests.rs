@@ -338,3 +338,15 @@ fn while_many_records_wait_a_verdict_looks_back_less_and_is_unknown_rather_than_
     assert_eq!(last(false), Some((Cause::Blocked, Some(By::Task(1)))));
     assert_eq!(last(true), Some((Cause::Unknown, None)));
 }
+
+#[test]
+fn only_a_late_tick_with_many_page_faults_asks_what_one_costs() {
+    let asks = |faults, run| {
+        let mut scene = Scene::new();
+        let late = TickRecord { overrun: true, ..after_sleep(0, 0, tick(0, 0, 0, run)) };
+        scene.judge(&counted(0, 0, faults, 0, seen(run, run, 0, late)));
+        scene.0.fault_matters()
+    };
+    assert_eq!([asks(1, 15), asks(15, 100), asks(16, 100), asks(64, 1_100)], [false, false, true, true]);
+    assert!(!asks(64, 20_000), "they were a small part of it");
+}
