@@ -8,6 +8,9 @@ use crate::time::{Instant, Span};
 const PAID_IN: f64 = 0.94;
 const KEPT: Span = Span::from_millis(500);
 
+/// What was paid in for this time is there from the start: then a run of a second keeps to the share as well.
+const AT_FIRST: Span = Span::from_millis(60);
+
 /// Savings of processor time.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
@@ -17,9 +20,9 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Nothing saved yet.
-    pub(super) const fn new(most: f64) -> Self {
-        Self { most, saved: Span::ZERO, seen: None }
+    /// Next to nothing saved yet.
+    pub(super) fn new(most: f64) -> Self {
+        Self { most, saved: share(AT_FIRST, most), seen: None }
     }
 
     /// The share that can be spent for long.

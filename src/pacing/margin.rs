@@ -18,12 +18,15 @@ const LONGEST_MARGIN: Span = Span::from_micros(500);
 /// Added to the oversleep: the time from the wake-up to the last reading before the release.
 const WAKE_TO_READING: Span = Span::from_micros(2);
 
-/// Time between two reviews, at least; while there are few new sleeps, ten times as long.
+/// Time between two reviews, at least; while there are few new sleeps, ten times as long. The first ones come sooner: until
+/// then only the rehearsal is known.
 const REVIEW_EVERY: Span = Span::from_millis(100);
 const REVIEW_LATER: Span = Span::from_seconds(1);
+const REVIEW_FIRST: Span = Span::from_millis(10);
 
 /// New sleeps that are enough for a review. One takes some 10,000 instructions.
 const REVIEWED: u32 = 64;
+const REVIEWED_FIRST: u32 = 16;
 
 /// The percentiles that are tried, in thousandths; the first is also the most that is ever covered.
 const LEVELS: [u32; 16] = [999, 998, 997, 995, 992, 990, 985, 980, 970, 950, 930, 900, 850, 800, 700, 500];
@@ -51,6 +54,8 @@ pub(super) struct Margins {
     medians: [Span; CLASSES],
     per_second: [f64; CLASSES], // sleeps
     reviewed: Option<Instant>,
+    after: Span, // the next review comes
+    enough: u32, // sleeps for it
     spins: u32,
     interrupted: u32,
     restraint: f64, // the part of the budget that is used
@@ -68,6 +73,8 @@ impl Margins {
             medians: [Span::ZERO; CLASSES],
             per_second: [0.0; CLASSES],
             reviewed: None,
+            after: REVIEW_FIRST,
+            enough: REVIEWED_FIRST,
             spins: 0,
             interrupted: 0,
             restraint: 1.0,
@@ -105,7 +112,7 @@ impl Margins {
     /// Reviews the margins, if it is time to.
     pub(super) fn review(&mut self, now: Instant, budget: &Budget) {
         let elapsed = now - *self.reviewed.get_or_insert(now);
-        let least = if self.oversleeps.new_ones() < REVIEWED { REVIEW_LATER } else { REVIEW_EVERY };
+        let least = if self.oversleeps.new_ones() < self.enough { REVIEW_LATER } else { self.after };
         if elapsed < least {
             if elapsed < Span::ZERO {
                 self.reviewed = Some(now); // the clock went back
@@ -113,6 +120,8 @@ impl Margins {
             return;
         }
         self.reviewed = Some(now);
+        self.after = (self.after + self.after).min(REVIEW_EVERY);
+        self.enough = (2 * self.enough).min(REVIEWED);
         for class in 0..CLASSES {
             let rate = f64::from(self.oversleeps.take_new(class)) / elapsed.seconds();
             let known = &mut self.per_second[class];

@@ -238,6 +238,23 @@ mod tests {
     }
 
     #[test]
+    fn a_tail_that_was_rehearsed_with_shorter_sleeps_is_right_after_a_few() {
+        // The rehearsal's sleeps are 150 µs long, from which this machine wakes up sooner than from a millisecond.
+        let mut sleeps = Sleeps::new(auto(0.05));
+        sleeps.plan(Instant::ZERO, Instant::ZERO + micros(6_000));
+        (0..20).for_each(|_| sleeps.rehearse(Instant::ZERO, Instant::ZERO + micros(15)));
+        let on_time = (1..=100).filter(|tick| {
+            let (now, release) = (Instant::ZERO + micros((tick - 1) * 1_000), Instant::ZERO + micros(tick * 1_000));
+            let asked = sleeps.plan(now, release).sleep_until.unwrap();
+            let woke = asked + micros(45 + tick % 5);
+            sleeps.learn(asked, woke);
+            sleeps.spent((release - woke).max(Span::ZERO), Span::ZERO);
+            woke <= release
+        });
+        assert!(on_time.count() >= 75);
+    }
+
+    #[test]
     fn what_no_tail_can_cover_is_left_alone_and_what_has_passed_is_forgotten() {
         let rarely = |tick| micros(if tick % 400 == 0 { 4_000 } else { 15 });
         let spared = ran(auto(0.05), micros(1_000), 60_000, rarely, ON_TIME);
