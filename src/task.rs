@@ -60,7 +60,19 @@ pub trait Task: Send {
     /// # Errors
     /// An error is counted and logged; the next tick runs as usual, unless `on-error` says otherwise.
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError>;
+
+    /// Where the code of [`tick`](Self::tick) is, so that a worker can load it before the release. Not to be implemented.
+    #[doc(hidden)]
+    fn code(&self) -> Code {
+        let tick: fn(&mut Self, &Tick, &mut [f64]) -> Result<(), TickError> = Self::tick;
+        Code(tick as *const ())
+    }
 }
+
+/// The address of a function's code; never read here.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Code(pub(crate) *const ());
 
 /// What a task learns about the tick that it runs. Instants are on the worker's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,9 @@ const LINE: usize = 64;
 /// The most that is asked for at a time: more than a task's state usually has.
 const MOST: usize = 1 << 10;
 
+/// The same of a function's code, which may end before that: nothing faults.
+const CODE: usize = 1 << 9;
+
 /// Lets the processor load `value` into its caches while the thread goes on; of a large one the first part. Where that cannot be
 /// asked for, nothing happens.
 pub(crate) fn warm<T: ?Sized>(value: &T) {
@@ -17,6 +20,13 @@ pub(crate) fn warm<T: ?Sized>(value: &T) {
     // Values seldom begin where a line does: the last byte may lie on one more.
     if size > 0 {
         prefetch(start.wrapping_add(size - 1));
+    }
+}
+
+/// The same for the code of a function, of which the first part is loaded into the caches that code and data share.
+pub(crate) fn warm_code(function: *const ()) {
+    for offset in (0..CODE).step_by(LINE) {
+        prefetch(function.cast::<u8>().wrapping_add(offset));
     }
 }
 

@@ -18,7 +18,7 @@ use super::slot::Slot;
 use super::witness::Witness;
 use crate::channels::{Counts, Evidence, EvidenceSource, IdleWake, Row, TickRecord, TickSink};
 use crate::pacing::{Due, GivenUp, Next, Prepared, RestPlan, Sleeps};
-use crate::sys::cache::warm;
+use crate::sys::cache::{warm, warm_code};
 use crate::task::Tick;
 use crate::time::{Clock, Instant, Span, Wake};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -184,6 +184,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         Ready { due, until, tick: Tick { n, release, started: release, lateness: Span::ZERO, skipped, credit, period } }
     }
 
+    #[inline(never)] // its code has one address, which is loaded ahead
     fn tick(&mut self, ready: &Ready, started: Instant) {
         let Due { task, n, release, missed, stepped, jumped, .. } = ready.due;
         let set = &mut *self.set;
@@ -336,6 +337,8 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         let slot = slot(&mut set.slots, due.task);
         warm(slot);
         warm(&*slot.task);
+        warm_code(slot.task.code().0);
+        warm_code(Self::tick as *const ());
         warm(&*slot.values);
         warm(&*slot.live);
         self.control.prepares(due.n);
