@@ -41,6 +41,7 @@ const OVERRUN: u8 = 1;
 const OVER_BUDGET: u8 = 2;
 const OVER_LIMIT: u8 = 4;
 const AFTER_LOSS: u8 = 8;
+const SLEPT: u8 = 16;
 
 /// Releases given up, and steps of the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,8 +70,10 @@ fn flag(set: bool, flag: u8) -> u8 {
 
 /// Takes an idle wake-up apart.
 pub(super) fn wake_apart(wake: &IdleWake) -> (Rare, Part) {
-    let IdleWake { asked, woke, ended, after_loss, evidence } = *wake;
-    let end = Part::IdleWake([asked, woke, ended].map(nanos), flag(after_loss, AFTER_LOSS));
+    let IdleWake { sleep, ended, after_loss, evidence } = *wake;
+    let (asked, woke) = sleep.unwrap_or((ended, ended));
+    let flags = flag(after_loss, AFTER_LOSS) | flag(sleep.is_some(), SLEPT);
+    let end = Part::IdleWake([asked, woke, ended].map(nanos), flags);
     (Rare { evidence, ..Rare::default() }, end)
 }
 
@@ -106,7 +109,8 @@ impl Rare {
             Part::IdleWake(instants, flags) => {
                 let [asked, woke, ended] = instants.map(|nanos| Instant::from_nanos(nanos.into()));
                 let (after_loss, evidence) = (flags & AFTER_LOSS != 0, self.evidence);
-                Ok(Sent::IdleWake(IdleWake { asked, woke, ended, after_loss, evidence }))
+                let sleep = (flags & SLEPT != 0).then_some((asked, woke));
+                Ok(Sent::IdleWake(IdleWake { sleep, ended, after_loss, evidence }))
             }
         }
     }

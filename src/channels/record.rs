@@ -82,14 +82,12 @@ impl Outcome {
     }
 }
 
-/// A wake-up after which no tick ran: it came so late that the releases it was for were given up, or no more were left.
-/// Instants are on the worker's clock.
+/// The worker goes back to sleep, though no tick says why releases were given up: its wake-up came too late for any, or the
+/// ticks that it ran were of other tasks and in time. Instants are on the worker's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleWake {
-    /// When the sleep was to end.
-    pub asked: Instant,
-    /// When it did.
-    pub woke: Instant,
+    /// When its latest sleep was to end, and when it did; `None`: a tick came after that.
+    pub sleep: Option<(Instant, Instant)>,
     /// When the worker had decided to run nothing.
     pub ended: Instant,
     /// As in [`TickRecord::after_loss`].
@@ -103,7 +101,7 @@ pub struct IdleWake {
 pub enum Sent {
     /// It ran a tick.
     Tick(TickRecord),
-    /// It woke up and ran none.
+    /// It gave up releases, and ran none of their task.
     IdleWake(IdleWake),
 }
 

@@ -182,7 +182,7 @@ mod tests {
     fn idle_wake_ups_come_in_order_and_what_follows_a_loss_says_so() {
         let at = |nanos| Instant::from_nanos(nanos);
         let evidence = Some(Evidence { awake: Span::MAX, run_queue: Some(Span::from_nanos(7)), ..Evidence::default() });
-        let wake = IdleWake { asked: at(1), woke: at(2), ended: at(3), after_loss: false, evidence };
+        let wake = IdleWake { sleep: Some((at(1), at(2))), ended: at(3), after_loss: false, evidence };
         let (mut sender, mut receiver) = ticks(4);
         sender.offer(TickRecord::EMPTY);
         sender.woke_idle(wake); // takes two places
@@ -192,7 +192,10 @@ mod tests {
         let after_loss = Sent::Tick(TickRecord { n: 1, after_loss: true, ..empty });
         let sent: Vec<_> = std::iter::from_fn(|| receiver.receive()).collect();
         assert_eq!(sent, [Sent::Tick(empty), Sent::IdleWake(wake), after_loss]);
-        sender.woke_idle(IdleWake { evidence: None, ..wake });
+        let without = IdleWake { sleep: None, evidence: None, ..wake };
+        sender.woke_idle(without);
+        assert_eq!(receiver.receive(), Some(Sent::IdleWake(without)));
+        sender.woke_idle(without);
         sender.offer(empty);
         assert_eq!(receiver.take(), Some(empty), "nothing was lost since");
         assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (3, 0), "only ticks are counted");

@@ -39,7 +39,7 @@ impl Threads {
     pub(super) fn judge_idle(&mut self, worker: usize, wake: &IdleWake) {
         let position = self.by_worker.get_mut(&worker).and_then(|thread| thread.timeline.next(None, wake.ended));
         if let (Some(position), Some(evidence)) = (position, &wake.evidence) {
-            self.weigh(worker, position, wake.woke, evidence);
+            self.weigh(worker, position, wake.ended - evidence.awake, evidence);
             self.has_waited_by(worker, wake.ended, evidence);
         }
     }
@@ -61,13 +61,18 @@ impl Threads {
     ) -> Verdicts {
         let next = |thread: &mut Thread| thread.timeline.next(Some(record.task), record.started());
         let position = self.by_worker.get_mut(&worker).and_then(next);
-        if !record.overrun && record.skipped() == 0 {
-            return Verdicts::default();
-        }
-        let Some(position) = position else { return verdicts(record, None, None) };
-        let runs = record.evidence.map(|evidence| self.weigh(worker, position, record.release, &evidence));
-        if let Some(evidence) = &record.evidence {
+        let missed = record.overrun || record.skipped() > 0;
+        // The evidence of a tick that missed nothing itself may be of releases that another task gave up.
+        let evidence = record.evidence.filter(|evidence| missed || evidence.run_queue.is_some());
+        let Some(position) = position.filter(|_| missed || evidence.is_some()) else {
+            return verdicts(record, None, None);
+        };
+        let runs = evidence.map(|evidence| self.weigh(worker, position, record.release, &evidence));
+        if let Some(evidence) = &evidence {
             self.has_waited_by(worker, record.finished(), evidence);
+        }
+        if !missed {
+            return Verdicts::default();
         }
         let deadline = if record.overrun { terms.deadline } else { terms.period };
         let look_back = self.look_back(record.skipped().max(1));

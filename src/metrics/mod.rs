@@ -130,8 +130,8 @@ impl Metrics {
 
     /// Enters a wake-up that was observed, in order with the records of its worker.
     pub(crate) fn take_idle(&mut self, worker: usize, wake: &IdleWake) {
-        if let Some(worker) = self.workers.get_mut(&worker) {
-            worker.oversleep.add(wake.woke - wake.asked);
+        if let (Some((asked, woke)), Some(worker)) = (wake.sleep, self.workers.get_mut(&worker)) {
+            worker.oversleep.add(woke - asked);
         }
         self.threads.judge_idle(worker, wake);
     }

@@ -76,8 +76,8 @@ impl Timeline {
 
     /// Adds the next wake-up of the worker after which it ran no tick.
     pub(super) fn add_idle(&mut self, wake: &IdleWake) {
-        let IdleWake { asked, woke, ended, after_loss, ref evidence } = *wake;
-        let piece = self.next_piece(Some((asked, woke)), ended, ended, evidence.as_ref());
+        let IdleWake { sleep, ended, after_loss, ref evidence } = *wake;
+        let piece = self.next_piece(sleep, ended, ended, evidence.as_ref());
         self.pieces.push_back(Piece { after_loss, ..piece });
     }
 

@@ -84,6 +84,7 @@ pub struct Schedule {
     waiting: Queue,              // by release
     ready: Queue,                // by absolute deadline
     idle_until: Option<Instant>, // the last end of a disabled task
+    gave_up: bool,               // since that was asked
 }
 
 impl Schedule {
@@ -104,6 +105,7 @@ impl Schedule {
             waiting: Queue::with_room_for(tasks),
             ready: Queue::with_room_for(tasks),
             idle_until: None,
+            gave_up: false,
         }
     }
 
@@ -178,6 +180,7 @@ impl Schedule {
             let entry = &mut self.entries[task];
             let missed = entry.account.admit(now);
             entry.missed += missed;
+            self.gave_up |= missed > 0;
             let Some((n, release)) = entry.account.next() else {
                 continue;
             };
@@ -203,6 +206,11 @@ impl Schedule {
                 _ => Next::Finished,
             },
         }
+    }
+
+    /// Whether [`next`](Self::next) gave up releases of any task since this was asked.
+    pub fn gave_up(&mut self) -> bool {
+        std::mem::take(&mut self.gave_up)
     }
 
     /// Decides ahead of time what is due at `release`, the instant up to which [`next`](Self::next) said to rest: the

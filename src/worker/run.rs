@@ -232,7 +232,8 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         (counts.ran, counts.skipped) = (account.ran(), account.skipped());
         slot.live.store(counts, account.next().map(|(_, release)| release));
         let id = slot.id;
-        let missed_any = overrun || missed + settled.skipped > 0;
+        let gave_up = set.schedule.gave_up(); // also of other tasks
+        let missed_any = overrun || missed + settled.skipped > 0 || gave_up;
         let evidence = self.evidence(finished, missed_any);
         self.sink.offer(TickRecord {
             release,
@@ -262,13 +263,16 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         evidence
     }
 
-    /// There is no tick to run at `now`: reports the latest sleep if no tick came after it either, because it ended too late.
-    /// Returns the time after that.
+    /// There is no tick to run at `now`: reports what no tick reports, a sleep that ended too late for any, or that releases
+    /// were given up since the latest evidence. Returns the time after that.
     fn idle(&mut self, now: Instant) -> Instant {
-        let Some(oversleep) = self.oversleep.take() else { return now };
-        let woke = self.woke;
+        let gave_up = self.set.schedule.gave_up();
+        let sleep = self.oversleep.take().map(|oversleep| (self.woke - oversleep, self.woke));
+        if sleep.is_none() && !gave_up {
+            return now;
+        }
         let evidence = self.evidence(now, true);
-        self.sink.woke_idle(IdleWake { asked: woke - oversleep, woke, ended: now, after_loss: false, evidence });
+        self.sink.woke_idle(IdleWake { sleep, ended: now, after_loss: false, evidence });
         self.clock.now()
     }
 

@@ -162,9 +162,36 @@ fn a_wake_up_that_is_too_late_for_any_tick_is_reported_with_evidence() {
     let runner = Runner::new(clock, set, Sleeps::new(Tail::Off), Keep::default(), Arc::new(Control::default()));
     let (report, Keep(ticks, idle), _) = runner.with_evidence(Box::new(NeverPreempted), false).run();
     assert_eq!(ticks.iter().map(|tick| (tick.n, tick.missed)).collect::<Vec<_>>(), [(1, 1)]);
-    let wakes = idle.iter().map(|wake| (wake.asked, wake.woke, wake.evidence.is_some()));
-    let expected = [(1_000, 1_050), (3_000, 3_900), (4_000, 7_000)].map(|(asked, woke)| (at(asked), at(woke), true));
+    let wakes = idle.iter().map(|wake| (wake.sleep, wake.evidence.is_some()));
+    let expected =
+        [(1_000, 1_050), (3_000, 3_900), (4_000, 7_000)].map(|(asked, woke)| (Some((at(asked), at(woke))), true));
     assert_eq!(wakes.collect::<Vec<_>>(), expected);
     assert_eq!(report.given_up.iter().map(|(_, given_up)| given_up.count).sum::<u64>(), 2);
     assert_eq!(report.tasks[0].1.skipped, 3);
+}
+
+#[test]
+fn what_another_task_gave_up_is_reported_with_evidence_though_no_tick_missed_anything() {
+    // Both are released each millisecond, and woken for 50 µs late. Only the second allows that.
+    let clock = SimClock::new(Instant::ZERO, vec![Span::from_micros(50)]);
+    let at = |micros| Instant::ZERO + Span::from_micros(micros);
+    let rate = Rate::new(1_000, 1).unwrap();
+    let task = |overrun, deadline, id| {
+        let account = Account::new(Grid::starting_at(at(1_000), rate), overrun, 0, at(3_000));
+        let scripted = Box::new(Scripted::new(clock.clone(), vec![Span::from_micros(10)]));
+        ((account, Span::from_micros(deadline)), Slot::of(id, scripted, Span::from_millis(1), rate.period()))
+    };
+    for (deadline, with_tick) in [(400, true), (600, false)] {
+        let (strict, strict_slot) = task(Overrun::Credit { max_debt: Span::from_micros(10) }, deadline, 0);
+        let (other, other_slot) = task(Overrun::KeepWorking, 500, 1);
+        let set = TaskSet::starting(Schedule::new([strict, other]), vec![strict_slot, other_slot]);
+        let control = Arc::new(Control::default());
+        let runner = Runner::new(clock.clone(), set, Sleeps::new(Tail::Off), Keep::default(), control);
+        let (_, Keep(ticks, idle), _) = runner.with_evidence(Box::new(NeverPreempted), false).run();
+        assert!(ticks.iter().all(|tick| tick.task == 1 && !tick.overrun), "{ticks:?}");
+        // The strict task is decided on before the other runs, or after it.
+        assert_eq!(ticks.first().map(|tick| tick.evidence.is_some()), Some(with_tick), "{ticks:?}");
+        assert_eq!(idle.first().is_some_and(|wake| wake.sleep.is_none() && wake.evidence.is_some()), !with_tick);
+        clock.advance(Span::ZERO - (clock.now() - Instant::ZERO));
+    }
 }

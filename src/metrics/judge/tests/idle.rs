@@ -8,7 +8,7 @@ fn woke_idle(scene: &mut Scene, asked: i64, woke: i64, queue: Option<i64>) {
     let awake = micros(2);
     let evidence =
         queue.map(|queue| Evidence { awake, cpu: awake, run_queue: Some(micros(queue)), ..Evidence::default() });
-    let wake = IdleWake { asked: at(asked), woke: at(woke), ended: at(woke + 2), after_loss: false, evidence };
+    let wake = IdleWake { sleep: Some((at(asked), at(woke))), ended: at(woke + 2), after_loss: false, evidence };
     scene.0.observe_idle(0, &wake);
     scene.0.judge_idle(0, &wake);
 }
@@ -70,5 +70,30 @@ fn where_a_record_is_missing_nothing_is_known() {
         let record = seen(100, 100, 0, tick(0, 1_000, 2_920, 3_010));
         let record = if sleep { after_sleep(2_900, 2_910, record) } else { record };
         assert_eq!(scene.overrun(&TickRecord { after_loss: true, ..record }).0, Cause::Unknown, "{sleep}");
+    }
+}
+
+#[test]
+fn a_late_wake_up_that_another_task_survived_is_judged_by_the_evidence_of_that_task_or_of_none() {
+    for (queue, cause) in [(0, Cause::WokenLate), (300, Cause::Preempted)] {
+        for own in [true, false] {
+            let mut scene = Scene::new();
+            scene.0.has_waited(0, at(-5), Span::ZERO);
+            // Task 1 is woken for 300 µs late and meets its deadline; a release of task 0 is given up.
+            let met = after_sleep(0, 300, tick(1, 0, 301, 400));
+            let met = if own { seen(100, 100, queue, met) } else { met };
+            assert_eq!(scene.judge(&met), Verdicts::default());
+            if !own {
+                let awake = micros(102);
+                let run_queue = Some(micros(queue));
+                let evidence = Some(Evidence { awake, cpu: awake, run_queue, ..Evidence::default() });
+                let wake = IdleWake { sleep: None, ended: at(402), after_loss: false, evidence };
+                scene.0.observe_idle(0, &wake);
+                scene.0.judge_idle(0, &wake);
+            }
+            let next = TickRecord { missed: 1, ..after_sleep(1_000, 1_000, tick(0, 1_000, 1_001, 1_100)) };
+            let before = scene.judge(&seen(99, 99, queue, next)).before;
+            assert_eq!(before.map(|verdict| (verdict.cause, verdict.time)), Some((cause, micros(300))), "{own}");
+        }
     }
 }
