@@ -212,9 +212,10 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
     drop(disk);
 }
 
-/// The metrics thread writes what was missed into the log, and waits for the disk that it is on.
+/// The metrics thread writes what was missed into the log, and waits for the disk that it is on. Main logs as well, and does not
+/// wait behind it.
 #[test]
-fn a_log_on_a_frozen_file_system_is_a_reason_until_it_is_thawed() {
+fn a_log_on_a_frozen_file_system_is_a_reason_until_it_is_thawed_and_holds_up_no_stop() {
     let (folder, path) = folder_with_disk();
     let Some(disk) = Disk::mount(folder.path(), path) else {
         program::skip("making and mounting a file system needs root, loop devices and mkfs.ext4");
@@ -233,9 +234,23 @@ fn a_log_on_a_frozen_file_system_is_a_reason_until_it_is_thawed() {
         seen["reason"].as_str().is_some_and(|text| text.contains(reason)) && seen["daemon"]["stale_ns"].is_u64()
     });
     assert_eq!(run_client(&running, &["status"]).status.code(), Some(1));
+    running.signal("HUP");
+    wait_for_snapshot(&mut running, "a reload, which is logged", |seen| seen["daemon"]["reloads"] == 1);
     drop(thawed);
     wait_for_snapshot(&mut running, "it is well again", |seen| seen["well"] == true);
     assert_eq!(run_client(&running, &["status"]).status.code(), Some(0));
+
+    assert!(disk.fsfreeze("--freeze"), "it was not frozen");
+    let thawed = Thawed(&disk);
+    wait_for_snapshot(&mut running, "the reason", |seen| {
+        seen["reason"].as_str().is_some_and(|text| text.contains(reason))
+    });
+    running.signal("TERM");
+    running.wait_for("it ends", |running| matches!(state(running.pid(), running.pid()), None | Some('Z')));
+    drop(thawed);
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
+    assert!(ended.stdout.contains("\na "), "the summary: {}", ended.describe());
 }
 
 /// Both files take several writes of 3 s each after the signal: together longer than a disk that hangs is waited for.

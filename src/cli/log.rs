@@ -4,14 +4,17 @@ use super::{Stop, coloured};
 use crate::daemon::Progress;
 use crate::log::journal::{self, JournalLayer};
 use crate::log::{Entry, JsonLayer};
+use crate::sys::clock::pause;
 use crate::sys::fd::{columns, writable, write_within};
 use crate::time::Span;
 use clap::ValueEnum;
 use std::error::Error;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use std::sync::Mutex;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, TryLockError};
 use tracing::Level;
 use tracing::field::{Field, Visit};
 use tracing_subscriber::field::{RecordFields, VisitOutput};
@@ -70,28 +73,59 @@ const PATIENCE: Span = Span::from_millis(100);
 /// How long the reason for the end waits for that reader.
 const LAST_PATIENCE: Span = Span::from_seconds(1);
 
+/// How long a line waits for that of another thread, which the file system of the log may hold up. Longer than a thread that
+/// writes waits for its processor on a busy machine.
+const TURN_PATIENCE: Span = Span::from_millis(500);
+
 /// Whether the latest line found no reader, and how many lines are missing since the last one that did.
 static STALLED: AtomicBool = AtomicBool::new(false);
 static MISSING: AtomicU64 = AtomicU64::new(0);
 
+/// stderr for one thread at a time; `None` if it cannot be opened again. Not that of std: its lock waits without a limit.
+static STDERR: LazyLock<Mutex<Option<File>>> =
+    LazyLock::new(|| Mutex::new(io::stderr().as_fd().try_clone_to_owned().map(File::from).ok()));
+
+/// stderr, if no other thread writes to it, or is done `within` this time.
+fn turn(within: Span) -> Option<MutexGuard<'static, Option<File>>> {
+    const TRY_EVERY: Span = Span::from_millis(1);
+    let mut waited = Span::ZERO;
+    loop {
+        match STDERR.try_lock() {
+            Ok(stderr) => return Some(stderr),
+            Err(TryLockError::Poisoned(stderr)) => return Some(stderr.into_inner()),
+            Err(TryLockError::WouldBlock) if waited >= within => return None,
+            Err(TryLockError::WouldBlock) => {
+                pause(TRY_EVERY);
+                waited += TRY_EVERY;
+            }
+        }
+    }
+}
+
 /// Writes to stderr, over the progress line if there is one. Whole lines at a time.
 ///
-/// A reader that has stalled (a full pipe, a terminal held with Ctrl-S) holds up no thread: lines that find no room are
-/// counted, and their number is written before the next line that does.
+/// A reader that has stalled (a full pipe, a terminal held with Ctrl-S) holds up no thread, and a file on a file system that
+/// hangs only the first one that writes there: lines that find no room are counted, and their number is written before the next
+/// line that does.
 #[derive(Clone, Copy, Debug)]
 struct Stderr {
     over_progress: bool,
 }
 
 impl Stderr {
-    /// Writes `line`, if there is room for it within `patience`.
-    fn write_within(self, line: &[u8], patience: Span) -> io::Result<()> {
-        let mut stderr = io::stderr().lock();
-        if !writable(&stderr, patience) {
-            STALLED.store(true, Ordering::Relaxed);
-            MISSING.fetch_add(1, Ordering::Relaxed);
-            return Ok(());
-        }
+    /// Writes `line`, if it is its turn within the first of these times, and there is room for it within the second.
+    fn write_within(self, line: &[u8], turns: Span, patience: Span) -> io::Result<()> {
+        let mut stderr = turn(turns);
+        let stderr = stderr.as_mut().map(|stderr| stderr.as_mut());
+        let stderr = match stderr {
+            Some(None) => return Ok(()), // there is none
+            Some(Some(stderr)) if writable(&*stderr, patience) => stderr,
+            _ => {
+                STALLED.store(true, Ordering::Relaxed);
+                MISSING.fetch_add(1, Ordering::Relaxed);
+                return Ok(());
+            }
+        };
         STALLED.store(false, Ordering::Relaxed);
         if self.over_progress {
             stderr.write_all(CLEAR.as_bytes())?;
@@ -100,14 +134,15 @@ impl Stderr {
             0 => {}
             missing => writeln!(stderr, "{missing} lines of the log are missing here: stderr was not read")?,
         }
-        write_within(&mut stderr, line, PATIENCE).map(drop)
+        write_within(stderr, line, PATIENCE).map(drop)
     }
 }
 
 impl Write for Stderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let patience = if STALLED.load(Ordering::Relaxed) { Span::ZERO } else { PATIENCE };
-        self.write_within(line, patience)?;
+        let stalled = STALLED.load(Ordering::Relaxed);
+        let [turns, patience] = if stalled { [Span::ZERO; 2] } else { [TURN_PATIENCE, PATIENCE] };
+        self.write_within(line, turns, patience)?;
         Ok(line.len())
     }
 
@@ -201,7 +236,7 @@ pub(super) fn start(format: LogFormat, level: Option<LogLevel>) -> Result<Log, S
             .fmt_fields(WithoutIds)
             .with_writer(Stderr { over_progress: progress })
             .boxed(),
-        Kind::Json => JsonLayer(Mutex::new(Stderr { over_progress: false })).boxed(),
+        Kind::Json => JsonLayer(|| Stderr { over_progress: false }).boxed(),
         Kind::Journal(layer) => layer.boxed(),
     };
     // An own daemon may have started its logging already; then that is used.
@@ -256,7 +291,7 @@ fn close_journal() {
 
 fn last_line(text: &str) {
     // Without stderr there is no other place for it.
-    let _ = Stderr { over_progress: false }.write_within(text.as_bytes(), LAST_PATIENCE);
+    let _ = Stderr { over_progress: false }.write_within(text.as_bytes(), LAST_PATIENCE, LAST_PATIENCE);
 }
 
 pub(super) fn progress(progress: Progress, of: Option<Span>) {
@@ -270,10 +305,11 @@ pub(super) fn progress(progress: Progress, of: Option<Span>) {
 /// Draws a progress line, over the one before. It is cut to the terminal's width: of a line that wraps, only the last part
 /// would be cleared.
 pub(super) fn draw(text: &str) {
-    let mut stderr = io::stderr().lock();
-    if writable(&stderr, Span::ZERO) {
+    if let Some(stderr) = turn(Span::ZERO).as_mut().and_then(|stderr| stderr.as_mut())
+        && writable(&*stderr, Span::ZERO)
+    {
         // The last column stays free: some terminals wrap when it is written.
-        let room = columns(&stderr).unwrap_or(80).saturating_sub(1);
+        let room = columns(&*stderr).unwrap_or(80).saturating_sub(1);
         let _ = write!(stderr, "{CLEAR}{}", text.chars().take(room).collect::<String>());
         let _ = stderr.flush();
     }

@@ -5,21 +5,20 @@
 use super::Entry;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
 /// Writes every event as one line of JSON: `time` (RFC 3339, UTC, microseconds), `level` (`error`, `warn`, `info`,
 /// `debug`, `trace`), `message`, then the event's fields in their order. Numbers and booleans keep their type. One write a line.
 #[derive(Debug)]
-pub(crate) struct JsonLayer<W>(pub(crate) Mutex<W>);
+pub(crate) struct JsonLayer<F>(pub(crate) F);
 
-impl<W: Write + 'static, S: Subscriber> Layer<S> for JsonLayer<W> {
+/// `F` makes a writer for each line: threads take their turns in there.
+impl<W: Write, F: Fn() -> W + 'static, S: Subscriber> Layer<S> for JsonLayer<F> {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let line = Entry::of(event).json_line();
-        let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // There is nowhere to report that the log cannot be written.
-        let _ = writer.write_all(line.as_bytes());
+        let _ = (self.0)().write_all(line.as_bytes());
     }
 }
 
@@ -50,7 +49,7 @@ mod tests {
     use crate::log::Message;
     use crate::time::Instant;
     use std::io;
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
     use tracing::Level;
     use tracing_subscriber::layer::SubscriberExt;
 
@@ -71,7 +70,8 @@ mod tests {
     #[test]
     fn every_line_is_an_object_with_the_fields_as_they_are() {
         let written = Shared::default();
-        let subscriber = tracing_subscriber::registry().with(JsonLayer(Mutex::new(written.clone())));
+        let writer = written.clone();
+        let subscriber = tracing_subscriber::registry().with(JsonLayer(move || writer.clone()));
         tracing::subscriber::with_default(subscriber, || {
             let (task, error) = ("im\"u\n", io::Error::other("gone"));
             tracing::warn!(
