@@ -3,8 +3,7 @@
 use super::Stop;
 use super::running::{SocketArg, read};
 use crate::config::Config;
-use crate::daemon::{Change, DaemonSummary, Diff, Sections};
-use std::collections::BTreeMap;
+use crate::daemon::{Change, DaemonSummary, Diff, Keys, Sections};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -69,12 +68,9 @@ impl Against {
 }
 
 /// Why a section restarts: `: rate, budget changed`.
-fn why(what: &str, old: Option<&BTreeMap<String, String>>, new: Option<&BTreeMap<String, String>>) -> String {
+fn why(what: &str, old: Option<&Keys>, new: Option<&Keys>) -> String {
     let (Some(old), Some(new)) = (old, new) else { return String::new() };
-    let mut keys: Vec<_> = old.keys().chain(new.keys()).filter(|key| old.get(*key) != new.get(*key)).collect();
-    keys.sort();
-    keys.dedup();
-    let names: Vec<_> = keys.into_iter().map(String::as_str).collect();
+    let names: Vec<_> = old.differing(new).into_iter().collect();
     match names[..] {
         [] if what == "task" => " with its worker".to_owned(),
         [] => String::new(),

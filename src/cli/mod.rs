@@ -23,7 +23,7 @@ use crate::sys::thread;
 use app::{ConfigArg, Source};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
-use stop::{Stop, USAGE, coloured, print, span};
+use stop::{Stop, USAGE, coloured, print, print_json, span};
 
 #[derive(Debug, Parser)]
 #[command(

@@ -2,7 +2,7 @@
 
 use super::fail_if::FailIf;
 use super::log::{self, Log, LogFormat, LogLevel};
-use super::{App, ConfigArg, Source, Stop, coloured, print, span, stop};
+use super::{App, ConfigArg, Source, Stop, coloured, print, print_json, span, stop};
 use crate::daemon::{self, Connections, Failure, Loader, Options, Progress, Requests};
 use crate::log::LogOutput;
 use crate::sys::signals::StopSignals;
@@ -87,7 +87,7 @@ fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(
 
     fail_if.judge(&mut outcome.summary)?;
     let printed = match json {
-        true => serde_json::to_string(&outcome.summary).map_err(Stop::from).and_then(|text| print(&(text + "\n"))),
+        true => print_json(&outcome.summary),
         false => print(&table(&outcome.summary, coloured(&io::stdout()))),
     };
     match outcome.fault {

@@ -76,6 +76,7 @@ impl Blueprint {
     /// # Errors
     /// What could not be opened, and why; or that it has been built before.
     pub fn build(&mut self) -> Result<Box<dyn Task>, BuildError> {
+        self.look = None; // what it would have opened is open now
         match self.build.take() {
             Some(build) => build(),
             None => Err(BuildError { key: "kind", message: "this task has been built already".into() }),

@@ -13,7 +13,7 @@ use super::metrics_thread::{Feed, NewTask};
 use super::plan;
 use super::running::{WaitingWorker, WantedTask};
 use crate::channels;
-use crate::config::{Config, WorkerConfig};
+use crate::config::{Config, Origin, WorkerConfig};
 use crate::log::Message;
 use crate::recording::{Recordings, TaskOutput};
 use crate::sys::clock::KernelClock;
@@ -74,7 +74,7 @@ pub(super) struct Prepared {
     /// In the order of declaration.
     pub(super) workers: Vec<WantedWorker>,
     pub(super) outputs: Vec<TaskOutput>,
-    pub(super) sections: Sections,
+    pub(super) sections: Arc<Sections>,
     pub(super) files: Vec<PathBuf>,
     pub(super) diff: Diff,
 }
@@ -82,7 +82,8 @@ pub(super) struct Prepared {
 impl Prepared {
     /// The tasks that begin, as the metrics have to know them. `numbers` are those of the workers, in their order.
     pub(super) fn new_tasks(&self, numbers: &[usize]) -> Vec<NewTask> {
-        let recorded = |id| self.outputs.iter().find(|output| output.id == id)?.ticks.clone();
+        let recorded: BTreeMap<_, _> =
+            self.outputs.iter().filter_map(|output| Some((output.id, output.ticks.clone()?))).collect();
         let tasks = self.workers.iter().zip(numbers).flat_map(|(worker, number)| {
             worker.tasks.iter().filter_map(move |task| Some((task.slot.as_ref()?, task, worker, *number)))
         });
@@ -91,7 +92,7 @@ impl Prepared {
                 id: slot.id,
                 clock: plan::clock(worker.config.clock),
                 facts: plan::facts(&task.config, number, slot.live.clone()),
-                recorded: recorded(slot.id),
+                recorded: recorded.get(&slot.id).cloned(),
             })
             .collect()
     }
@@ -104,7 +105,7 @@ const READING: &str = "reading the configuration";
 pub(super) type Held = BTreeMap<String, Bandwidth>;
 
 enum Job {
-    Prepare(Sections, Held),
+    Prepare(Arc<Sections>, Held),
     Close(Box<dyn Any + Send>),
     Finish(Sender<()>),
 }
@@ -181,7 +182,7 @@ impl Builder {
     }
 
     /// Reads the configuration, and prepares what differs from these sections, whose workers hold this.
-    pub(super) fn prepare(&self, running: Sections, held: Held) {
+    pub(super) fn prepare(&self, running: Arc<Sections>, held: Held) {
         self.send(Job::Prepare(running, held));
     }
 
@@ -264,7 +265,7 @@ impl BuilderLoop {
     fn prepare(&mut self, running: &Sections, held: &Held) -> Result<Prepared, Failure> {
         self.shared.begin(READING.into());
         let mut config = (self.load.0)()?;
-        let sections = Sections::of(&config);
+        let sections = Arc::new(Sections::of(&config));
         let diff = Diff::between(running, &sections);
         for file in &config.files {
             debug!("read {}", file.display());
@@ -279,7 +280,10 @@ impl BuilderLoop {
         let Config { workers, tasks, files } = config;
         let mut outputs = Vec::new();
         let mut of_worker: Vec<Vec<WantedTask>> = workers.iter().map(|_| Vec::new()).collect();
-        for (index, config) in tasks.into_iter().enumerate() {
+        // From here on nothing is refused.
+        let nowhere = Origin::default();
+        for (index, mut config) in tasks.into_iter().enumerate() {
+            config.forget_section(&nowhere);
             let slot = built.remove(&index).map(|Built { slot, output }| {
                 outputs.extend(output);
                 slot
@@ -302,7 +306,7 @@ impl BuilderLoop {
         diff: &Diff,
         held: &Held,
     ) -> Result<BTreeMap<String, (WaitingWorker, Feed)>, Failure> {
-        let begins = |worker: &WorkerConfig| diff.workers.get(&worker.name) != Some(&Change::Kept);
+        let begins = |worker: &WorkerConfig| diff.workers.get(worker.name.as_str()) != Some(&Change::Kept);
         let begin = config.workers.iter().enumerate().filter(|(_, worker)| begins(worker));
         let mut spawned = Vec::new();
         for (index, worker) in begin {
@@ -345,7 +349,7 @@ impl BuilderLoop {
     }
 }
 
-/// Makes a worker's thread, which then waits; and what it sends.
+/// Makes a worker's thread, which then waits; and what it sends, up to this many records ahead of the metrics thread.
 fn spawn(worker: &WorkerConfig, room: usize, done: Sender<()>) -> Result<(Worker, Feed), Failure> {
     let (sender, ticks) = channels::ticks(room);
     let assignment = Assignment {

@@ -20,6 +20,7 @@ use crate::worker::{Ended, WorkerEnd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tracing::{error, info};
 
 /// A worker that has ended may still be on its way out of the kernel, which needs processor time for that.
@@ -39,7 +40,7 @@ pub(super) struct RunningSet {
     pub(super) workers: Vec<Running>,
     /// Workers that a change ends.
     pub(super) leaving: Vec<Running>,
-    pub(super) sections: Sections,
+    pub(super) sections: Arc<Sections>,
     /// The files that the configuration was read from.
     pub(super) files: Vec<PathBuf>,
     /// Where the run began, on the monotonic clock; `None`: it has not.

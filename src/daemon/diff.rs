@@ -3,65 +3,50 @@
 //! Names are identity. A worker whose section has changed restarts, and its tasks with it; a task is kept exactly if its
 //! section and its worker are unchanged.
 
+use super::digest::{Digest, Keys, Names};
 use crate::config::{Config, Scheduling, TaskConfig};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 /// The sections of a configuration: what each says, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Sections {
     /// A digest of what `[worker.NAME]` says.
-    pub workers: BTreeMap<String, String>,
+    pub workers: BTreeMap<Arc<str>, Digest>,
     /// A digest of what `[task.NAME]` says, and the task's worker.
-    pub tasks: BTreeMap<String, (String, String)>,
+    pub tasks: BTreeMap<Arc<str>, (Digest, Arc<str>)>,
     /// A digest of what each key of `[worker.NAME]` says, by name of the worker and key.
     #[serde(default)]
-    pub worker_keys: BTreeMap<String, BTreeMap<String, String>>,
+    pub worker_keys: BTreeMap<Arc<str>, Keys>,
     /// The same of `[task.NAME]`.
     #[serde(default)]
-    pub task_keys: BTreeMap<String, BTreeMap<String, String>>,
+    pub task_keys: BTreeMap<Arc<str>, Keys>,
 }
 
 impl Sections {
     /// The sections of `config`.
     pub(crate) fn of(config: &Config) -> Self {
-        let workers = config.workers.iter().map(|worker| {
+        let mut names = Names::default();
+        let mut sections = Self::default();
+        for worker in &config.workers {
             // A deadline worker's bandwidth depends on its tasks' rates too.
             let says = match worker.scheduling {
                 Scheduling::Deadline { .. } => format!("{}{:?}", worker.identity, worker.scheduling),
                 _ => worker.identity.clone(),
             };
-            (worker.name.clone(), digest(&says))
-        });
-        let task = |task: &TaskConfig| {
-            let worker = config.workers[task.worker].name.clone();
-            (task.name.clone(), (digest(&task.identity), worker))
-        };
-        Self {
-            workers: workers.collect(),
-            tasks: config.tasks.iter().map(task).collect(),
-            worker_keys: config.workers.iter().map(|worker| (worker.name.clone(), keys(&worker.identity))).collect(),
-            task_keys: config.tasks.iter().map(|task| (task.name.clone(), keys(&task.identity))).collect(),
+            let name = names.shared(&worker.name);
+            sections.workers.insert(name.clone(), Digest::of(&says));
+            sections.worker_keys.insert(name, Keys::of(&worker.identity, &mut names));
         }
+        for TaskConfig { name, worker, identity, .. } in &config.tasks {
+            let name: Arc<str> = name.as_str().into();
+            let worker = names.shared(&config.workers[*worker].name);
+            sections.tasks.insert(name.clone(), (Digest::of(identity), worker));
+            sections.task_keys.insert(name, Keys::of(identity, &mut names));
+        }
+        sections
     }
-}
-
-/// A digest of each line of an identity, `key = value`, by its key.
-fn keys(identity: &str) -> BTreeMap<String, String> {
-    identity
-        .lines()
-        .filter_map(|line| line.split_once(" = "))
-        .map(|(key, value)| (key.to_owned(), digest(value)))
-        .collect()
-}
-
-/// Tells texts apart without showing them: everyone may read the status socket, but not every configuration. The same for
-/// the same build of hertzd.
-fn digest(text: &str) -> String {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
 }
 
 /// What happens to a section.
@@ -92,16 +77,16 @@ impl fmt::Display for Change {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Diff {
     /// By name.
-    pub workers: BTreeMap<String, Change>,
+    pub workers: BTreeMap<Arc<str>, Change>,
     /// By name.
-    pub tasks: BTreeMap<String, Change>,
+    pub tasks: BTreeMap<Arc<str>, Change>,
 }
 
 impl Diff {
     /// From `old` to `new`.
     pub(crate) fn between(old: &Sections, new: &Sections) -> Self {
         let workers = compare(&old.workers, &new.workers, |_| true);
-        let kept_worker = |worker: &String| workers.get(worker) == Some(&Change::Kept);
+        let kept_worker = |worker: &Arc<str>| workers.get(worker) == Some(&Change::Kept);
         let tasks = compare(&old.tasks, &new.tasks, |(_, worker)| kept_worker(worker));
         Self { workers, tasks }
     }
@@ -113,11 +98,11 @@ impl Diff {
 }
 
 fn compare<T: PartialEq>(
-    old: &BTreeMap<String, T>,
-    new: &BTreeMap<String, T>,
+    old: &BTreeMap<Arc<str>, T>,
+    new: &BTreeMap<Arc<str>, T>,
     may_stay: impl Fn(&T) -> bool,
-) -> BTreeMap<String, Change> {
-    let fate = |name: &String| match (old.get(name), new.get(name)) {
+) -> BTreeMap<Arc<str>, Change> {
+    let fate = |name: &Arc<str>| match (old.get(name), new.get(name)) {
         (Some(old), Some(new)) if old == new && may_stay(new) => Change::Kept,
         (Some(_), Some(_)) => Change::Restarted,
         (Some(_), None) => Change::Removed,
@@ -132,10 +117,10 @@ mod tests {
 
     fn sections(workers: &[(&str, &str)], tasks: &[(&str, &str, &str)]) -> Sections {
         Sections {
-            workers: workers.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect(),
+            workers: workers.iter().map(|(name, text)| ((*name).into(), Digest::of(text))).collect(),
             tasks: tasks
                 .iter()
-                .map(|(name, text, worker)| (name.to_string(), (text.to_string(), worker.to_string())))
+                .map(|(name, text, worker)| ((*name).into(), (Digest::of(text), (*worker).into())))
                 .collect(),
             ..Sections::default()
         }

@@ -17,8 +17,8 @@ use crate::worker::WorkerEnd;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// How long a stop waits, in this order: for the ticks that run, unless [`Options`](super::Options) say otherwise; for a log
-/// that takes nothing, twice; for a file system that a recording is on and that makes no progress; for the builder.
+/// How long a stop waits: for the ticks that run, unless [`Options`](super::Options) say otherwise; for a log that takes nothing,
+/// before and after it waits for a file system that a recording is on and that makes no progress; for the builder.
 /// docs/running.md adds them up.
 pub(super) const TICK_PATIENCE: Span = Span::from_seconds(2);
 const LOG_PATIENCE: Span = Span::from_seconds(2);
@@ -97,11 +97,12 @@ pub(super) fn finish(
         warn!(lost, "{text}");
         faults.push(text);
     }
+    // What it holds makes room for the summary.
+    metrics.finish(LOG_PATIENCE);
     let memory_locked = builder.memory_locked();
     let sources = Sources { host, set: &set, memory_locked, view: &view, outputs: &outputs, now };
     let mut summary = summary::of_set(&sources, None);
     builder.close(set);
-    metrics.finish(LOG_PATIENCE);
     if let BuilderEnd::HeldUp(activity) = builder.finish(BUILDER_PATIENCE) {
         warn!("the builder thread is stuck while {activity}; exiting without it");
     }

@@ -16,7 +16,7 @@ use crate::sys::thread::ThreadId;
 use crate::time::{Clock, Instant, Span};
 use crate::worker::{Ended, Granted, Panic};
 use crossbeam_channel::{Receiver, Sender};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The longest pause between two polls, and the shortest.
@@ -89,15 +89,26 @@ pub(super) enum Depth {
 /// What the metrics show at one moment.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    pub(super) tasks: BTreeMap<u32, TaskSnapshot>, // by number
+    pub(super) tasks: Vec<(u32, TaskSnapshot)>, // in the order of their numbers
     pub(super) oversleeps: BTreeMap<usize, Distribution>,
     pub(super) sent: u64,
     pub(super) dropped: u64,
 }
 
 impl View {
-    pub(super) fn task(&self, id: u32) -> TaskSnapshot {
-        self.tasks.get(&id).cloned().unwrap_or_default()
+    pub(super) fn task(&self, id: u32) -> Option<&TaskSnapshot> {
+        self.position(id).map(|position| &self.tasks[position].1)
+    }
+
+    /// Takes the distributions over from an earlier one, which keeps none.
+    pub(super) fn inherit_spans(&mut self, mut earlier: Self) {
+        for (id, task) in &mut self.tasks {
+            task.spans = earlier.position(*id).and_then(|position| earlier.tasks[position].1.spans.take());
+        }
+    }
+
+    fn position(&self, id: u32) -> Option<usize> {
+        self.tasks.binary_search_by_key(&id, |(id, _)| *id).ok()
     }
 }
 
@@ -109,7 +120,7 @@ pub(super) struct MetricsLoop {
     workers: BTreeMap<usize, WorkerFeed>,
     panics: BTreeMap<u32, PanicLimit>,
     before: (u64, u64),             // records sent and dropped by workers that have ended
-    tasks: Vec<(u32, KernelClock)>, // and the clock of its releases
+    tasks: Vec<(u32, KernelClock)>, // in this order; and the clock of its releases
     sampled: Instant,               // all of them, for the last time
     output: Box<dyn Output>,
     recorder: TickFeed,
@@ -218,6 +229,7 @@ impl MetricsLoop {
                         self.tasks.push((id, clock));
                         self.metrics.add_task(id, facts);
                     }
+                    self.tasks.sort_unstable_by_key(|(id, _)| *id);
                     self.rest = self.longest_rest();
                 }
                 command => self.later.push(command),
@@ -252,13 +264,14 @@ impl MetricsLoop {
         match command {
             Command::FinishTasks(ids) => ids.into_iter().for_each(|id| self.recorder.finish(id)),
             Command::RemoveTasks(ids) => {
-                for id in ids {
-                    self.metrics.tell_last(id, now, |event| self.output.event(event));
-                    self.metrics.remove_task(id);
-                    self.recorder.remove(id);
-                    self.panics.remove(&id);
-                    self.tasks.retain(|(task, _)| *task != id);
+                let ids: BTreeSet<_> = ids.into_iter().collect();
+                for id in &ids {
+                    self.metrics.tell_last(*id, now, |event| self.output.event(event));
+                    self.metrics.remove_task(*id);
+                    self.recorder.remove(*id);
+                    self.panics.remove(id);
                 }
+                self.tasks.retain(|(task, _)| !ids.contains(task));
                 self.rest = self.longest_rest();
             }
             Command::RemoveWorkers(numbers) => {
@@ -275,6 +288,7 @@ impl MetricsLoop {
                 tasks.iter().for_each(|(id, counts)| self.metrics.take_counts(*id, counts));
             }
             Command::GiveUp(ids, hung) => {
+                let ids: BTreeSet<_> = ids.into_iter().collect();
                 for (id, clock) in self.tasks.iter().filter(|(id, _)| ids.contains(id)) {
                     self.metrics.give_up(*id, clock.now(), hung);
                 }

@@ -13,6 +13,7 @@ use crate::sys::clock::KernelClock;
 use crate::sys::thread::{self, Bandwidth};
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Activity, Ended, Granted, NextTask, Report, Slot, TaskSet, Worker, WorkerEnd};
+use std::collections::HashMap;
 use std::sync::Arc;
 use tracing::debug;
 
@@ -90,8 +91,8 @@ impl Running {
     /// A worker that is to begin with these tasks.
     pub(super) fn new(config: WorkerConfig, waiting: WaitingWorker, wanted: Vec<WantedTask>) -> Self {
         let WaitingWorker { number, worker, granted } = waiting;
-        let mut slots = Vec::new();
-        let mut tasks = Vec::new();
+        let mut slots = Vec::with_capacity(wanted.len());
+        let mut tasks = Vec::with_capacity(wanted.len());
         for WantedTask { index, config, slot } in wanted {
             let Some(slot) = slot else { unreachable!("a new worker's tasks are new") };
             tasks.push(RunningTask { id: slot.id, index, config, live: slot.live.clone() });
@@ -145,9 +146,11 @@ impl Running {
     /// the others begin at their next release on the grid.
     pub(super) fn exchange(&mut self, config: WorkerConfig, wanted: Vec<WantedTask>) {
         self.config = config;
-        let mut tasks = Vec::new();
-        let mut next = Vec::new();
+        let mut tasks = Vec::with_capacity(wanted.len());
+        let mut next = Vec::with_capacity(wanted.len());
         let mut moved = wanted.len() != self.tasks.len();
+        let positions: HashMap<&str, usize> =
+            self.tasks.iter().enumerate().map(|(position, task)| (task.config.name.as_str(), position)).collect();
         for (position, WantedTask { index, config, slot }) in wanted.into_iter().enumerate() {
             let (id, live) = match slot {
                 Some(slot) => {
@@ -157,8 +160,7 @@ impl Running {
                     known
                 }
                 None => {
-                    let same = |task: &RunningTask| task.config.name == config.name;
-                    let Some(kept) = self.tasks.iter().position(same) else { unreachable!("it runs already") };
+                    let Some(&kept) = positions.get(config.name.as_str()) else { unreachable!("it runs already") };
                     next.push(NextTask::Kept(kept));
                     moved |= kept != position;
                     (self.tasks[kept].id, self.tasks[kept].live.clone())

@@ -16,6 +16,7 @@ use crate::sys::host::Host;
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Control, Report, Runner, Slot, TaskSet};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -135,13 +136,10 @@ pub fn simulate(
         }
     };
     let workers = reports.iter().enumerate().map(worker).collect();
-    let counts = |id: u32| {
-        let mut all = reports.iter().flat_map(|report| &report.tasks);
-        all.find(|(of, _)| *of == id).map_or(Counts::default(), |(_, counts)| *counts)
-    };
+    let counts: BTreeMap<u32, Counts> = reports.iter().flat_map(|report| report.tasks.iter().copied()).collect();
     let task = |(task, id)| {
-        let progress = Progress::finished(counts(id));
-        task_summary(task, &config.workers[task.worker].name, progress, metrics.snapshot(id), None)
+        let progress = Progress::finished(counts.get(&id).copied().unwrap_or_default());
+        task_summary(task, &config.workers[task.worker].name, progress, &metrics.snapshot(id), None)
     };
     let tasks = config.tasks.iter().zip(0..).map(task).collect();
     Ok(summary(false, &Host::read(), workers, tasks, records))
@@ -164,7 +162,7 @@ fn scripted(config: &Config, index: usize, clock: &SimClock) -> Slot {
 /// Virtual processor time: the ticks' runs and the spin tails.
 fn busy(metrics: &Metrics, report: &Report) -> Span {
     let runs = report.tasks.iter().map(|(id, counts)| {
-        let run = metrics.snapshot(*id).run;
+        let run = metrics.snapshot(*id).spans().run;
         i128::from(run.mean) * i128::from(counts.ran)
     });
     report.spun + Span::from_wide(runs.sum())

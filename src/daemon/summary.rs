@@ -9,11 +9,12 @@ use super::diff::Sections;
 use super::metrics_thread::View;
 use super::running::{Running, RunningTask};
 use super::stall::StallLooks;
+use crate::channels::Counts;
 use crate::config::{Scheduling, Spin, TaskConfig, WorkerConfig};
 use crate::log::journal;
 use crate::metrics::{
     AskedSummary, Cause, ClockStepSummary, GrantedSummary, HostSummary, JournalSummary, Progress, RecordsSummary,
-    Summary, TaskSnapshot, TaskState, TaskSummary, WorkerSummary, trouble, trouble_now,
+    Spans, Summary, TaskSnapshot, TaskState, TaskSummary, WorkerSummary, trouble, trouble_now,
 };
 use crate::recording::OutputState;
 use crate::sys::host::Host;
@@ -21,7 +22,8 @@ use crate::sys::thread;
 use crate::time::{Instant, Span};
 use crate::worker::{Report, WorkerEnd};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What the status socket sends.
 #[derive(Debug, Serialize)]
@@ -83,7 +85,7 @@ pub(crate) struct DaemonSummary {
     #[serde(default)]
     pub sentence: String,
     /// The sections that run, by name.
-    pub sections: Sections,
+    pub sections: Arc<Sections>,
 }
 
 /// What the daemon is doing beside its tasks.
@@ -147,11 +149,11 @@ pub(super) fn task_summary(
     config: &TaskConfig,
     worker: &str,
     progress: Progress,
-    snapshot: TaskSnapshot,
+    snapshot: &TaskSnapshot,
     output: Option<OutputState>,
 ) -> TaskSummary {
     let Progress { counts, due, met, missed, pending } = progress;
-    let mut causes = snapshot.causes;
+    let mut causes = snapshot.causes.clone();
     // The counts know of every release; the causes miss those of which there is no record, or none yet.
     let unexplained = missed.saturating_sub(causes.values().sum());
     // Nothing but the clock tells of what a disabled task misses while it runs.
@@ -163,6 +165,7 @@ pub(super) fn task_summary(
             *causes.entry(cause.word()).or_default() += count;
         }
     }
+    let Spans { lateness, run, response } = snapshot.spans();
     let (values, recorded) = output.map(|output| (output.values, output.recorded)).unwrap_or_default();
     TaskSummary {
         task: config.name.clone(),
@@ -179,11 +182,11 @@ pub(super) fn task_summary(
         over_budget: counts.over_budget,
         errors: counts.errors,
         disabled: counts.disabled,
-        lateness_ns: snapshot.lateness,
-        run_ns: snapshot.run,
-        response_ns: snapshot.response,
+        lateness_ns: lateness,
+        run_ns: run,
+        response_ns: response,
         causes,
-        blockers: snapshot.blockers,
+        blockers: snapshot.blockers.clone(),
         max_missed: config.max_missed,
         values,
         recorded,
@@ -211,15 +214,26 @@ pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summar
     let mut names = BTreeSet::new();
     let mut tasks: Vec<_> = tasks.filter(|(_, task)| names.insert(&task.config.name)).collect();
     tasks.sort_unstable_by_key(|(_, task)| task.index);
+    let ended = set.in_force().filter_map(|running| match &running.end {
+        Some(WorkerEnd::Finished(finished)) => Some(&finished.report.tasks),
+        _ => None,
+    });
+    let finals: BTreeMap<u32, Counts> = ended.flatten().copied().collect();
+    let none = TaskSnapshot::default();
     let task = |(running, task): (&Running, &RunningTask)| {
-        let snapshot = view.task(task.id);
+        let snapshot = view.task(task.id).unwrap_or(&none);
         let output =
             outputs.binary_search_by_key(&task.id, |output| output.id).ok().map(|index| outputs[index].clone());
-        let (progress, health) = (progress(running, task.id, &snapshot, looks.is_some()), snapshot.health.clone());
+        let progress = match finals.get(&task.id) {
+            Some(counts) => Progress::finished(*counts),
+            None => progress(running, snapshot, looks.is_some()),
+        };
         let mut summary = task_summary(&task.config, &running.config.name, progress, snapshot, output);
         match looks {
-            Some(looks) if running.end.is_none() => condition::show(&mut summary, running, task.id, &health, looks),
-            Some(_) => condition::show_ended(&mut summary, &health),
+            Some(looks) if running.end.is_none() => {
+                condition::show(&mut summary, running, task.id, &snapshot.health, looks);
+            }
+            Some(_) => condition::show_ended(&mut summary, &snapshot.health),
             _ if running.watch.stalled().is_some_and(|(stalled, _)| stalled == task.id) => {
                 summary.state = TaskState::Stalled;
             }
@@ -231,12 +245,10 @@ pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summar
     summary(looks.is_some(), host, workers, tasks.into_iter().map(task).collect(), records)
 }
 
-fn progress(running: &Running, id: u32, snapshot: &TaskSnapshot, runs: bool) -> Progress {
+/// Of a task whose final counts are not known.
+fn progress(running: &Running, snapshot: &TaskSnapshot, runs: bool) -> Progress {
     match &running.end {
-        Some(WorkerEnd::Finished(finished)) => {
-            let mut tasks = finished.report.tasks.iter();
-            Progress::finished(tasks.find(|(of, _)| *of == id).map(|(_, counts)| *counts).unwrap_or_default())
-        }
+        Some(WorkerEnd::Finished(_)) => Progress::finished(Counts::default()),
         _ if runs => snapshot.health.progress,
         _ => snapshot.health.progress.given_up(),
     }

@@ -3,7 +3,6 @@
 //! Time is an argument; nothing waits.
 
 use super::metrics_thread::{Depth, MetricsThread, View};
-use crate::metrics::TaskSnapshot;
 use crate::time::{Instant, Span};
 use crossbeam_channel::{Receiver, RecvError, never};
 
@@ -37,15 +36,10 @@ impl Views {
     /// It came, or never will.
     pub(super) fn take(&mut self, view: Result<View, RecvError>) {
         let (Some((_, depth, asked)), Ok(mut view)) = (self.pending.take(), view) else { return };
-        match (depth, &self.latest) {
+        match (depth, self.latest.take()) {
             (Depth::Full, _) => self.full = Some(asked),
             (Depth::Brief, None) => {}
-            (Depth::Brief, Some((before, _))) => {
-                for (id, task) in &mut view.tasks {
-                    let TaskSnapshot { lateness, run, response, .. } = before.task(*id);
-                    (task.lateness, task.run, task.response) = (lateness, run, response);
-                }
-            }
+            (Depth::Brief, Some((before, _))) => view.inherit_spans(before),
         }
         self.latest = Some((view, asked));
     }

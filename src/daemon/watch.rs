@@ -110,11 +110,14 @@ impl ServiceNotices {
             // The kernel may give the number of a thread that has ended to another one.
             let granted = |running: &&mut Running| running.began.is_some() && !running.worker.is_finished();
             set.all_mut().filter(granted).for_each(check_grant);
-            let status = status(set);
-            // The first release may be as far ahead as a task's phase, or the next full hour of an aligned clock.
-            match !self.ready && set.epoch.is_some() && all_advance {
-                true => notify::extend_timeout(&status, Span::from_seconds(30)),
-                false => notify::status(&status),
+            // The sentence about ten thousand tasks takes milliseconds.
+            if notify::is_heard() {
+                let status = status(set);
+                // The first release may be as far ahead as a task's phase, or the next full hour of an aligned clock.
+                match !self.ready && set.epoch.is_some() && all_advance {
+                    true => notify::extend_timeout(&status, Span::from_seconds(30)),
+                    false => notify::status(&status),
+                }
             }
         }
         failed

@@ -37,7 +37,7 @@ pub(crate) use summary::{
     ValueSummary, WorkerSummary,
 };
 pub use summary::{Summary, TaskState, TaskSummary};
-pub(crate) use task::{TaskSnapshot, Totals};
+pub(crate) use task::{Spans, TaskSnapshot, Totals};
 pub(crate) use weigh::Threads;
 pub(crate) use well::{trouble, trouble_now};
 

@@ -146,22 +146,31 @@ impl TaskMetrics {
 
     /// All that is known of it, in numbers, but for how it is doing.
     pub(super) fn snapshot(&self) -> TaskSnapshot {
-        TaskSnapshot {
-            lateness: self.lateness.distribution(),
-            run: self.run.distribution(),
-            response: self.response.distribution(),
-            ..self.brief()
-        }
+        let [lateness, run, response] = [&self.lateness, &self.run, &self.response].map(Histogram::distribution);
+        TaskSnapshot { spans: Some(Box::new(Spans { lateness, run, response })), ..self.brief() }
     }
 }
 
 /// All that is known of one task, in numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskSnapshot {
+    pub spans: Option<Box<Spans>>, // on request only: with many tasks they take long, and much memory
+    pub causes: BTreeMap<&'static str, u64>, // missed releases that each explains, if any
+    pub blockers: BTreeMap<String, u64>, // of those that are `blocked`: by which task
+    pub health: TaskHealth,        // while it runs
+}
+
+/// The distributions of one task.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spans {
     pub lateness: Distribution, // started − release; releases given up count at the lateness they had then
     pub run: Distribution,      // finished − started
     pub response: Distribution, // finished − release
-    pub causes: BTreeMap<&'static str, u64>, // missed releases that each explains, if any
-    pub blockers: BTreeMap<String, u64>, // of those that are `blocked`: by which task
-    pub health: TaskHealth,     // while it runs
+}
+
+impl TaskSnapshot {
+    /// The distributions; all zero where they were not asked for.
+    pub(crate) fn spans(&self) -> Spans {
+        self.spans.as_deref().copied().unwrap_or_default()
+    }
 }

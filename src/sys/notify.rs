@@ -25,6 +25,11 @@ pub(crate) fn status(status: &str) {
     send(&[NotifyState::Status(status)]);
 }
 
+/// Whether there is a service manager that listens.
+pub(crate) fn is_heard() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some()
+}
+
 /// Notifies the service manager that the start or the stop goes on, and asks it to wait for `longer` from now before it
 /// gives up.
 pub(crate) fn extend_timeout(status: &str, longer: Span) {

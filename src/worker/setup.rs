@@ -11,8 +11,9 @@ use crate::time::Span;
 use std::fmt;
 use std::io;
 
-/// How much of its stack a worker touches beforehand. Its threads have 2 MiB.
-const STACK_READY: usize = 512 * 1024;
+/// How much of its stack a worker touches beforehand, and so keeps in memory: several times what the kinds of hertzd use. Its
+/// threads have 2 MiB.
+const STACK_READY: usize = 128 * 1024;
 
 /// How often a bandwidth is asked for that is to be given back.
 const TRY_EVERY: Span = Span::from_millis(5);
