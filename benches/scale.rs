@@ -1,0 +1,224 @@
+//! What hertzd costs as it grows: processor time per tick, memory, and the time of a start, a `status` and a `check`, from 1 to
+//! 100,000 tasks and from 1 to 16 workers. Prints the page docs/measurements/scale.md.
+//!
+//!     cargo bench --bench scale
+//!     cargo bench --bench scale -- 1 100 10000     only these numbers of tasks, on one worker
+//!
+//! Every run is a `hertzd run` of its own, with all tasks due at the same instants. The runs take turns, so that other load on
+//! the machine meets all of them alike; the medians of the rounds are printed.
+
+use hertzd::internals::{Host, KernelClock, pause};
+use hertzd::time::{Clock, Span};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+const HERTZD: &str = env!("CARGO_BIN_EXE_hertzd");
+
+/// All tasks together, in ticks a second: the same in every run.
+const TICKS: u64 = 20_000;
+
+/// Tasks in a file: it may have 1 MiB.
+const IN_A_FILE: u64 = 10_000;
+
+/// A run.
+#[derive(Clone, Copy)]
+struct Size {
+    tasks: u64,
+    workers: u64,
+    ticks: u64, // a second
+}
+
+/// What was measured of one, in the order of the columns.
+type Row = Vec<f64>;
+
+const COLUMNS: [(&str, usize); 10] = [
+    ("a tick, ns", 0),
+    ("its record, ns", 0),
+    ("peak, MB", 1),
+    ("at the end, MB", 1),
+    ("above 8 MB, KB a task", 1),
+    ("records lost", 0),
+    ("missed, %", 2),
+    ("start and stop, s", 2),
+    ("`status`, s", 2),
+    ("`check`, s", 2),
+];
+
+/// What /proc says of a process. It lives on as the last that was read.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    peak: f64,     // VmHWM, in kB
+    resident: f64, // VmRSS, in kB
+    metrics: f64,  // processor time of the metrics thread, in nanoseconds
+}
+
+fn write_config(folder: &Path, size: Size) -> PathBuf {
+    let path = folder.join("scale.toml");
+    let more = folder.join("scale.d");
+    fs::create_dir(&more).expect("a new folder");
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    for worker in 0..size.workers {
+        let _ = writeln!(text, "[worker.w{worker}]");
+    }
+    fs::write(&path, text).expect("a new file");
+    for (part, first) in (0..size.tasks).step_by(usize::try_from(IN_A_FILE).unwrap_or(1)).enumerate() {
+        let mut text = String::new();
+        for task in first..size.tasks.min(first + IN_A_FILE) {
+            let period = 1_000_000_000 * size.tasks / size.ticks;
+            let worker = task % size.workers;
+            let _ = writeln!(text, "[task.t{task}]\nkind = \"load\"\nperiod = \"{period}ns\"\nworker = \"w{worker}\"");
+        }
+        fs::write(more.join(format!("{part:03}.toml")), text).expect("a new file");
+    }
+    path
+}
+
+fn look(child: &Child, seen: &mut Seen) {
+    let process = PathBuf::from(format!("/proc/{}", child.id()));
+    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+    let number =
+        |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok());
+    // A process that has ended, and was not waited for, has no memory.
+    let (Some(peak), Some(resident)) = (number("VmHWM:"), number("VmRSS:")) else { return };
+    (seen.peak, seen.resident) = (peak, resident);
+    for thread in fs::read_dir(process.join("task")).into_iter().flatten().flatten() {
+        let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+        let used = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        if let ("hertzd-metrics", Some(Ok(used))) = (name.trim(), used.split(' ').next().map(str::parse)) {
+            seen.metrics = used;
+        }
+    }
+}
+
+/// Runs `hertzd` to its end, and says how long that took.
+fn timed(arguments: &[&str]) -> Span {
+    let clock = KernelClock::monotonic();
+    let begun = clock.now();
+    let done = Command::new(HERTZD).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    assert!(done.expect("hertzd starts").code().is_some_and(|code| code <= 1), "{arguments:?}");
+    clock.now() - begun
+}
+
+fn run(size: Size, length: Span) -> (Row, Value) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = write_config(folder.path(), size);
+    let (config, socket) = (config.display().to_string(), folder.path().join("status.sock").display().to_string());
+    let check = timed(&["check", &config]);
+    let clock = KernelClock::monotonic();
+    let begun = clock.now();
+    let summary = folder.path().join("summary.json");
+    let mut child = Command::new(HERTZD)
+        .args(["run", &config, "--json", "--for", &format!("{length}"), "--status-socket", &socket])
+        .stdout(fs::File::create(&summary).expect("a new file"))
+        .stderr(fs::File::create(folder.path().join("log")).expect("a new file"))
+        .spawn()
+        .expect("hertzd starts");
+    let (mut seen, mut status) = (Seen::default(), None);
+    while child.try_wait().expect("it can be waited for").is_none() {
+        look(&child, &mut seen);
+        // Past the middle: the start of the largest takes a while.
+        if status.is_none() && clock.now() - begun > Span::from_nanos(length.nanos() * 3 / 4) {
+            status = Some(timed(&["status", "--socket", &socket]));
+        }
+        pause(Span::from_millis(10));
+    }
+    let wall = clock.now() - begun;
+    let text = fs::read_to_string(&summary).expect("its summary");
+    let log = || fs::read_to_string(folder.path().join("log")).unwrap_or_default();
+    let summary: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {}", log()));
+    let sum = |list: &str, key: &str| -> f64 {
+        summary[list].as_array().into_iter().flatten().filter_map(|one| one[key].as_f64()).sum()
+    };
+    let (due, ran, missed) = (sum("tasks", "due"), sum("tasks", "ran"), sum("tasks", "missed"));
+    let row = vec![
+        sum("workers", "cpu_share") * length.seconds() * 1e9 / ran,
+        seen.metrics / ran,
+        seen.peak / 1e3 * 1.024,
+        seen.resident / 1e3 * 1.024,
+        (seen.peak * 1.024 - 8e3).max(0.0) / (size.tasks as f64),
+        summary["records"]["dropped"].as_f64().unwrap_or(f64::NAN),
+        100.0 * missed / due,
+        (wall - length).seconds(),
+        status.map_or(f64::NAN, Span::seconds),
+        check.seconds(),
+    ];
+    (row, summary)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// The machine, in one paragraph.
+fn facts(summary: &Value) -> String {
+    let host = Host::read();
+    let line = |file: &str, key: &str| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let value = text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or(": unknown").to_owned();
+        value.trim_start_matches([':', '\t', ' ']).to_owned()
+    };
+    let granted = &summary["workers"][0]["granted"];
+    let load = line("/proc/loadavg", "");
+    let load = load.split(' ').next().unwrap_or_default();
+    let steal = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let steal = steal.lines().next().and_then(|line| line.split_whitespace().nth(8)).unwrap_or("unknown").to_owned();
+    format!(
+        "hertzd {}; {}, {} CPUs, {} of memory; Linux {}, preemption {}, clock source {}. Workers have the policy {} {}, memory \
+         locked: {}. Load average {load}, steal {steal} ticks since boot.",
+        env!("CARGO_PKG_VERSION"),
+        line("/proc/cpuinfo", "model name"),
+        host.cpus,
+        line("/proc/meminfo", "MemTotal"),
+        host.kernel,
+        host.preempt,
+        host.clocksource,
+        granted["policy"].as_str().unwrap_or("unknown"),
+        granted["priority"],
+        granted["memory_locked"],
+    )
+}
+
+fn main() {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    // Without it this is `cargo test --benches`, a short run that only checks that it works.
+    let measure = arguments.iter().any(|argument| argument == "--bench");
+    let alone = |tasks| Size { tasks, workers: 1, ticks: TICKS };
+    let chosen: Vec<_> = arguments.iter().filter_map(|argument| argument.parse().ok()).map(alone).collect();
+    let slow = Size { tasks: 1, workers: 1, ticks: 1_000 };
+    let sizes = match (measure, chosen.is_empty()) {
+        (_, false) => chosen,
+        (true, true) => {
+            let alone = [1, 10, 100, 1_000, 10_000, 100_000].map(alone);
+            let shared = [2, 4, 8, 16].map(|workers| Size { tasks: 10_000, workers, ticks: TICKS });
+            [slow].into_iter().chain(alone).chain(shared).collect()
+        }
+        (false, true) => vec![slow, Size { tasks: 20, workers: 2, ticks: 200 }],
+    };
+    let (rounds, length) = if measure { (5, Span::from_seconds(10)) } else { (1, Span::from_seconds(1)) };
+    let mut rows: Vec<Vec<Row>> = sizes.iter().map(|_| Vec::new()).collect();
+    let mut latest = Value::Null;
+    for round in 1..=rounds {
+        for (rows, size) in rows.iter_mut().zip(&sizes) {
+            eprintln!("round {round} of {rounds}: {} tasks, {} workers", size.tasks, size.workers);
+            let (row, summary) = run(*size, length);
+            rows.push(row);
+            latest = summary;
+        }
+    }
+    println!("{}\n", facts(&latest));
+    println!("{rounds} rounds of {length} each, in turns; medians.\n");
+    let titles = COLUMNS.map(|(title, _)| title).join(" | ");
+    println!("| tasks | workers | ticks a second | {titles} |\n|{}", " ---: |".repeat(3 + COLUMNS.len()));
+    for (rows, Size { tasks, workers, ticks }) in rows.iter().zip(&sizes) {
+        let cells = COLUMNS.iter().enumerate().map(|(column, (_, digits))| {
+            let value = median(rows.iter().map(|row| row[column]).collect());
+            format!("{value:.digits$}")
+        });
+        println!("| {tasks} | {workers} | {ticks} | {} |", cells.collect::<Vec<_>>().join(" | "));
+    }
+}
