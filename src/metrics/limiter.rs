@@ -108,6 +108,11 @@ impl Limiter {
         }
     }
 
+    /// Whether [`tell`](Self::tell) has to be called: there is something to report, or to forget.
+    pub(super) fn waits(&self) -> bool {
+        self.misses.any() || self.others.as_ref().is_some_and(|others| others.wait())
+    }
+
     pub(super) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
         if (last || is_due(self.reported, now, AT_MOST_EVERY))
             && let Some(missed) = self.misses.take()
@@ -140,6 +145,11 @@ impl Others {
             // The text of a panic takes another way.
             Outcome::Done | Outcome::Limited(None) | Outcome::Panicked { .. } => {}
         }
+    }
+
+    fn wait(&self) -> bool {
+        let Self { budget, limit, failed, ended } = self;
+        [budget, limit, &failed.waiting, ended].iter().any(|waiting| waiting.kind.is_some()) || failed.reason.is_some()
     }
 
     fn note_over_budget(&mut self, record: &TickRecord) {

@@ -153,6 +153,11 @@ impl Misses {
         }
     }
 
+    /// Whether anything was missed since the last report.
+    pub(super) fn any(&self) -> bool {
+        self.missed.count() > 0
+    }
+
     /// Takes what has been missed, if anything.
     pub(super) fn take(&mut self) -> Option<Missed> {
         if self.missed.count() == 0 {

@@ -62,6 +62,7 @@ struct WorkerMetrics {
 pub(crate) struct Metrics {
     workers: Workers,
     tasks: Vec<Option<Box<TaskMetrics>>>, // by number; None: it has ended
+    waiting: Vec<u32>,                    // tasks that have something to tell, each once
     totals: Totals,
     threads: Threads,
     now: Instant, // of the drain under way
@@ -150,6 +151,10 @@ impl Metrics {
         }
         let verdicts = self.threads.judge(task.facts.worker, record, task.terms(), accuser);
         task.enter(record, verdicts == Verdicts::default(), self.now, &mut self.totals);
+        if !task.waits && task.limiter.waits() {
+            task.waits = true;
+            self.waiting.push(record.task);
+        }
         verdicts.iter().for_each(|verdict| self.count(record.task, verdict));
         verdicts
     }
@@ -239,6 +244,9 @@ impl Metrics {
         let Some(task) = task.filter(|_| verdict.count > 0) else { return };
         let skipped = verdict.count - overruns;
         task.limiter.misses.note_unreported(overruns, skipped, oldest, within);
+        if !std::mem::replace(&mut task.waits, true) {
+            self.waiting.push(id);
+        }
         for totals in [&mut task.totals, &mut self.totals] {
             totals.overruns += overruns;
             totals.skipped += skipped;
@@ -247,11 +255,16 @@ impl Metrics {
     }
 
     /// Hands the events that are due at `now` (any clock that goes on) to `tell`: of each kind at most one per task and
-    /// second, which stands for all since the one before. With `last`, all that is left.
+    /// second, which stands for all since the one before. With `last`, all that is left. Costs time for those only that have
+    /// something to tell.
     pub(crate) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(&Event<'_>)) {
-        for task in self.tasks.iter_mut().flatten() {
+        self.waiting.sort_unstable();
+        self.waiting.retain(|id| {
+            let Some(task) = self.tasks.get_mut(*id as usize).and_then(Option::as_mut) else { return false };
             task.tell(worker_name(&self.workers, task.facts.worker), now, last, &mut tell);
-        }
+            task.waits = task.limiter.waits();
+            task.waits
+        });
     }
 
     /// As [`tell`](Self::tell) with `last`, for one task.

@@ -36,11 +36,12 @@ pub(super) struct TaskMetrics {
     pub(super) lateness: Histogram,
     run: Histogram,
     response: Histogram,
-    causes: [u64; Cause::ALL.len()],
-    blockers: BTreeMap<u32, (String, u64)>, // by number: the name, and how often it was the cause
-    usual: Span,                            // about how long a tick runs that misses nothing
+    causes: Option<Box<[u64; Cause::ALL.len()]>>, // once anything was missed
+    blockers: BTreeMap<u32, (String, u64)>,       // by number: the name, and how often it was the cause
+    usual: Span,                                  // about how long a tick runs that misses nothing
     pub(super) totals: Totals,
     pub(super) limiter: Limiter,
+    pub(super) waits: bool, // it is in the list of those that have something to tell
     pub(super) health: Health,
 }
 
@@ -53,11 +54,12 @@ impl TaskMetrics {
             lateness: Histogram::new(digits),
             run: Histogram::new(digits),
             response: Histogram::new(digits),
-            causes: [0; Cause::ALL.len()],
+            causes: None,
             blockers: BTreeMap::new(),
             usual: Span::ZERO,
             totals: Totals::default(),
             limiter: Limiter::default(),
+            waits: false,
         }
     }
 
@@ -111,7 +113,7 @@ impl TaskMetrics {
 
     /// Counts why releases were missed; with the name of who it was.
     pub(super) fn count(&mut self, verdict: &Verdict, name: Option<String>, now: Instant) {
-        self.causes[verdict.cause.index()] += verdict.count;
+        self.causes.get_or_insert_default()[verdict.cause.index()] += verdict.count;
         self.limiter.misses.blame(verdict.cause, name.as_deref(), verdict.count);
         self.health.missed(verdict.cause, now);
         if let (Cause::Blocked, Some(By::Task(by)), Some(name)) = (verdict.cause, verdict.by, name) {
@@ -124,9 +126,13 @@ impl TaskMetrics {
         first.plus_nanos(i128::from(self.facts.period.nanos()) * i128::from(count))
     }
 
+    fn of(&self, cause: Cause) -> u64 {
+        self.causes.as_ref().map_or(0, |causes| causes[cause.index()])
+    }
+
     /// How many releases have been entered that came up after it was ended.
     pub(super) fn disabled(&self) -> u64 {
-        self.causes[Cause::Disabled.index()]
+        self.of(Cause::Disabled)
     }
 
     /// Hands over the events that are due, of `worker`; with `last`, all.
@@ -136,7 +142,7 @@ impl TaskMetrics {
 
     /// Why releases were missed, and nothing else.
     pub(super) fn brief(&self) -> TaskSnapshot {
-        let causes = Cause::ALL.into_iter().map(|cause| (cause.word(), self.causes[cause.index()]));
+        let causes = Cause::ALL.into_iter().map(|cause| (cause.word(), self.of(cause)));
         TaskSnapshot {
             causes: causes.filter(|(_, count)| *count > 0).collect(),
             blockers: self.blockers.values().cloned().collect(),
