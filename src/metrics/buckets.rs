@@ -31,6 +31,7 @@ impl Chunk {
 #[derive(Clone, Debug)]
 pub(super) struct Buckets {
     precision: u8, // each power of two is divided into 2^precision buckets
+    latest: u16,   // position of the chunk that was entered last
     chunks: Vec<Chunk>,
     bytes: Vec<u8>,
 }
@@ -40,7 +41,7 @@ impl Buckets {
     pub(super) const fn new(digits: u8) -> Self {
         // The lower edges of these are at least 10^digits buckets above zero.
         let precision = if digits <= 2 { 7 } else { 10 };
-        Self { precision, chunks: Vec::new(), bytes: Vec::new() }
+        Self { precision, latest: 0, chunks: Vec::new(), bytes: Vec::new() }
     }
 
     /// Counts `count` values of this size.
@@ -53,8 +54,14 @@ impl Buckets {
             self.widen(position);
         }
         let place = self.chunks[position].place(within);
-        let width = place.len();
-        self.bytes[place].copy_from_slice(&sum.to_le_bytes()[..width]);
+        // Copies of a length that is known are single instructions; of any length, calls.
+        let bytes = sum.to_le_bytes();
+        match &mut self.bytes[place] {
+            [only] => *only = bytes[0],
+            two @ [_, _] => two.copy_from_slice(&bytes[..2]),
+            four @ [_, _, _, _] => four.copy_from_slice(&bytes[..4]),
+            all => all.copy_from_slice(&bytes),
+        }
     }
 
     /// For each rank, in ascending order, the largest value that falls into the bucket of the value with this rank: 1 is the
@@ -91,6 +98,16 @@ impl Buckets {
     /// The position of a chunk, which is made where there is none.
     fn chunk(&mut self, number: usize) -> usize {
         let number = u16::try_from(number).unwrap_or(u16::MAX); // at most 56 << 7
+        // Most values are like the one before.
+        if self.chunks.get(usize::from(self.latest)).is_some_and(|chunk| chunk.number == number) {
+            return self.latest.into();
+        }
+        let position = self.found(number);
+        self.latest = u16::try_from(position).unwrap_or(0); // at most as many as numbers
+        position
+    }
+
+    fn found(&mut self, number: u16) -> usize {
         self.chunks.binary_search_by_key(&number, |chunk| chunk.number).unwrap_or_else(|position| {
             reserve(&mut self.chunks, 1);
             reserve(&mut self.bytes, CHUNK);
@@ -102,10 +119,13 @@ impl Buckets {
     }
 
     fn count(&self, chunk: Chunk, within: usize) -> u64 {
-        let place = chunk.place(within);
-        let mut count = [0; 8];
-        count[..place.len()].copy_from_slice(&self.bytes[place]);
-        u64::from_le_bytes(count)
+        match self.bytes[chunk.place(within)] {
+            [only] => only.into(),
+            [a, b] => u16::from_le_bytes([a, b]).into(),
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+            [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            _ => 0, // there is no other width
+        }
     }
 
     /// Gives the counts of a chunk twice the bytes.
