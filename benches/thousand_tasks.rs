@@ -41,13 +41,16 @@ fn run(spin: &str, spread: bool, seconds: i64) -> Summary {
 }
 
 fn report(title: &str, summary: &Summary) {
-    let sum = |part: fn(&hertzd::internals::TaskSummary) -> u64| summary.tasks.iter().map(part).sum::<u64>();
+    let sum =
+        |part: fn(&hertzd::internals::TaskSummary) -> u64| summary.tasks.iter().map(|task| part(task)).sum::<u64>();
     let (due, ran, skipped) = (sum(|task| task.due), sum(|task| task.ran), sum(|task| task.skipped));
     assert_eq!(ran + skipped, due);
     let worker = &summary.workers[0];
     let mut medians: Vec<_> = summary.tasks.iter().map(|task| task.lateness_ns.p50).collect();
     medians.sort_unstable();
-    let worst = |part: fn(&hertzd::internals::TaskSummary) -> i64| summary.tasks.iter().map(part).max().unwrap_or(0);
+    let worst = |part: fn(&hertzd::internals::TaskSummary) -> i64| {
+        summary.tasks.iter().map(|task| part(task)).max().unwrap_or(0)
+    };
     println!("{title} ({} {}):", worker.granted.policy, worker.granted.priority);
     println!("  due {due}, ran {ran}, skipped {skipped}, overruns {}", sum(|task| task.overruns));
     println!(

@@ -190,7 +190,11 @@ fn calls_while(config: impl Fn(usize) -> String + Send + 'static, until: Until) 
         assert_eq!(task.ran + task.skipped, task.due, "{}", task.task);
         println!("{}: ran {}, skipped {}, overruns {}", task.task, task.ran, task.skipped, task.overruns);
     }
-    (seen.ticks.load(Ordering::Relaxed), seen.calls.load(Ordering::Relaxed), tasks)
+    (
+        seen.ticks.load(Ordering::Relaxed),
+        seen.calls.load(Ordering::Relaxed),
+        tasks.into_iter().map(|task| *task).collect(),
+    )
 }
 
 #[test]

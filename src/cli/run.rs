@@ -5,6 +5,7 @@ use super::log::{self, Log, LogFormat, LogLevel};
 use super::{App, ConfigArg, Source, Stop, coloured, print, print_json, span, stop};
 use crate::daemon::{self, Connections, Failure, Loader, Options, Progress, Requests};
 use crate::log::LogOutput;
+use crate::sys::memory::limit_arenas;
 use crate::sys::signals::StopSignals;
 use crate::sys::thread::{Held, helper};
 use crate::time::Span;
@@ -56,6 +57,8 @@ pub(super) struct RunArgs {
 
 /// A SIGHUP that was `held` since the start of the process arrives once there is a handler for it.
 pub(super) fn run(app: App, args: RunArgs, held: Option<Held>) -> Result<(), Stop> {
+    // Before there is a second thread: it would have an arena of its own by then.
+    limit_arenas();
     let log = log::start(args.log_format, args.log_level)?;
     log.end(run_logged(app, args, log, held))
 }

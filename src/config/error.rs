@@ -121,7 +121,7 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 /// Where a section is written, so that a later failure can be shown there.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Origin {
     pub(super) source: Arc<Source>,
     pub(super) table: String,

@@ -146,14 +146,6 @@ pub struct TaskConfig {
     pub section: Origin,
 }
 
-impl TaskConfig {
-    /// Forgets the section's text, which only the start of the task and the comparison with another configuration need. `nowhere`
-    /// stands for where it was written.
-    pub(crate) fn forget_section(&mut self, nowhere: &Origin) {
-        (self.identity, self.section) = (String::new(), nowhere.clone());
-    }
-}
-
 /// How many overruns of a task are tolerated, as a [`LeakyBucket`](crate::pacing::LeakyBucket) counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverrunLimit {

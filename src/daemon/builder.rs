@@ -10,10 +10,10 @@ use super::diff::{Change, Diff, Sections};
 use super::failure::Failure;
 use super::grants;
 use super::metrics_thread::{Feed, NewTask};
-use super::plan;
+use super::plan::{self, TaskTerms};
 use super::running::{WaitingWorker, WantedTask};
 use crate::channels;
-use crate::config::{Config, Origin, WorkerConfig};
+use crate::config::{Config, WorkerConfig};
 use crate::log::Message;
 use crate::recording::{Recordings, TaskOutput};
 use crate::sys::clock::KernelClock;
@@ -91,7 +91,7 @@ impl Prepared {
             .map(|(slot, task, worker, number)| NewTask {
                 id: slot.id,
                 clock: plan::clock(worker.config.clock),
-                facts: plan::facts(&task.config, number, slot.live.clone()),
+                facts: plan::facts(&task.terms, number, slot.live.clone()),
                 recorded: recorded.get(&slot.id).cloned(),
             })
             .collect()
@@ -281,14 +281,12 @@ impl BuilderLoop {
         let mut outputs = Vec::new();
         let mut of_worker: Vec<Vec<WantedTask>> = workers.iter().map(|_| Vec::new()).collect();
         // From here on nothing is refused.
-        let nowhere = Origin::default();
-        for (index, mut config) in tasks.into_iter().enumerate() {
-            config.forget_section(&nowhere);
+        for (index, config) in tasks.into_iter().enumerate() {
             let slot = built.remove(&index).map(|Built { slot, output }| {
                 outputs.extend(output);
                 slot
             });
-            of_worker[config.worker].push(WantedTask { index, config, slot });
+            of_worker[config.worker].push(WantedTask { index, terms: TaskTerms::of(&config), slot });
         }
         let wanted = |(config, tasks): (WorkerConfig, Vec<WantedTask>)| {
             let fresh = fresh.remove(&config.name);

@@ -147,7 +147,7 @@ impl RunningSet {
             });
         }
         self.leaving = old.into_values().collect();
-        let known = self.all().flat_map(Running::known_tasks).map(|task| (task.id, task.config.name.clone())).collect();
+        let known = self.all().flat_map(Running::known_tasks).map(|task| (task.id, task.terms.name.clone())).collect();
         (self.sections, self.files) = (sections, files);
         self.change = Some(UnderWay { diff, known, ended: Vec::new() });
     }
@@ -199,6 +199,11 @@ impl RunningSet {
     /// The workers that run, while a change is under way as well; those that wait only at the start.
     pub(super) fn in_force(&self) -> impl Iterator<Item = &Running> {
         self.all().filter(|running| self.epoch.is_none() || running.began.is_some())
+    }
+
+    /// How many tasks they have.
+    pub(super) fn tasks(&self) -> usize {
+        self.in_force().map(|running| running.tasks.len()).sum()
     }
 
     /// For how long the run has been longer than its length; `None`: it is not.
@@ -259,7 +264,7 @@ impl RunningSet {
         // A task that has moved from a worker that ended to one that stays is in the summary as it is there.
         let staying = self.workers.iter().filter(|running| running.began.is_some());
         let staying: BTreeSet<&String> =
-            staying.flat_map(|running| &running.tasks).map(|task| &task.config.name).collect();
+            staying.flat_map(|running| &running.tasks).map(|task| &task.terms.name).collect();
         for running in &self.leaving {
             let Some(WorkerEnd::Finished(finished)) = &running.end else { continue };
             for (id, counts) in &finished.report.tasks {

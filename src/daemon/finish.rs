@@ -128,7 +128,7 @@ fn what_is_shown(set: &RunningSet) -> View {
 
 /// The last entry of a run: what became of all releases of the tasks in its summary.
 fn log_end(summary: &Summary) {
-    let sum = |of: fn(&TaskSummary) -> u64| summary.tasks.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&TaskSummary) -> u64| summary.tasks.iter().map(|task| of(task)).sum::<u64>();
     let (due, met, missed) = (sum(|task| task.due), sum(|task| task.met), sum(|task| task.missed));
     let (ticks, overruns, skipped) = (sum(|task| task.ran), sum(|task| task.overruns), sum(|task| task.skipped));
     info!(due, met, missed, ticks, overruns, skipped, "stopped: {}", log::outcome(due, overruns, skipped));

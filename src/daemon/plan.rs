@@ -5,7 +5,7 @@
 use crate::channels::LiveCounts;
 use crate::config::{ClockKind, TakeEvidence, TaskConfig, WorkerConfig};
 use crate::metrics::TaskFacts;
-use crate::pacing::{Account, Grid, Overrun, Schedule};
+use crate::pacing::{Account, Grid, Overrun, Rate, Schedule};
 use crate::sys::clock::KernelClock;
 use crate::time::{Instant, Span};
 use crate::worker::Pace;
@@ -13,6 +13,24 @@ use std::sync::Arc;
 
 /// With tasks that join at a reload, a worker may tick faster than when its channel was made.
 const FEWEST_RECORDS: usize = 1_024;
+
+/// What stays of a task's section once the task has been built: thousands of whole sections would take megabytes.
+#[derive(Clone, Debug)]
+pub(super) struct TaskTerms {
+    pub(super) name: String,
+    pub(super) rate: Rate,
+    phase: Span,
+    pub(super) overrun: Overrun,
+    pub(super) deadline: Span,
+    pub(super) max_missed: f64,
+}
+
+impl TaskTerms {
+    pub(super) fn of(config: &TaskConfig) -> Self {
+        let TaskConfig { rate, phase, overrun, deadline, max_missed, .. } = *config;
+        Self { name: config.name.clone(), rate, phase, overrun, deadline, max_missed }
+    }
+}
 
 /// Where ticks begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +60,7 @@ impl Epoch {
     }
 
     /// The pace of a task that joins a worker with this epoch, which ends at `end`.
-    pub(super) fn pace(self, task: &TaskConfig, end: Instant) -> Pace {
+    pub(super) fn pace(self, task: &TaskTerms, end: Instant) -> Pace {
         let zero = match self {
             Self::At(epoch) => epoch + task.phase,
             Self::Aligned(_) => Instant::ZERO + task.phase,
@@ -52,8 +70,8 @@ impl Epoch {
 }
 
 /// The schedule that a worker with these tasks starts with.
-pub(super) fn schedule<'a>(tasks: impl Iterator<Item = &'a TaskConfig>, epoch: Epoch, window: Window) -> Schedule {
-    let open = |task: &TaskConfig| {
+pub(super) fn schedule<'a>(tasks: impl Iterator<Item = &'a TaskTerms>, epoch: Epoch, window: Window) -> Schedule {
+    let open = |task: &TaskTerms| {
         let (grid, start) = match epoch {
             Epoch::At(epoch) => {
                 let start = epoch.plus_nanos(task.rate.offset(window.first_tick));
@@ -82,7 +100,7 @@ pub(super) fn clock(kind: ClockKind) -> KernelClock {
 }
 
 /// What the metrics need to know of a task, whose worker has this number and shows these counts of it.
-pub(super) fn facts(task: &TaskConfig, worker: usize, live: Arc<LiveCounts>) -> TaskFacts {
+pub(super) fn facts(task: &TaskTerms, worker: usize, live: Arc<LiveCounts>) -> TaskFacts {
     TaskFacts {
         name: task.name.clone(),
         worker,
@@ -109,4 +127,27 @@ pub(super) fn records<'a>(tasks: impl Iterator<Item = &'a TaskConfig>, worker: &
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
 pub(super) fn room(hertz: f64, seconds: f64, least: usize) -> usize {
     ((hertz * seconds) as usize).max(least).min(1 << 18)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channels::{TickRecord, TickSink, ticks};
+    use crate::config::{Config, Facts, Kinds};
+    use std::fmt::Write as _;
+
+    #[test]
+    fn a_channel_has_room_for_a_tick_of_every_task_at_once_each_of_which_has_given_up_releases() {
+        for count in [1, 10_000] {
+            let mut text = String::new();
+            for task in 0..count {
+                writeln!(text, "[task.t{task}]\nkind = \"load\"\nperiod = \"1h\"").unwrap();
+            }
+            let facts = Facts { online_cpus: vec![0], cpu_set_size: 1_024 };
+            let config = Config::parse(text, "test.toml", &Kinds::builtin(), &facts).unwrap();
+            let (mut sender, receiver) = ticks(records(config.tasks.iter(), &config.workers[0]));
+            (0..count).for_each(|task| sender.offer(TickRecord { task, missed: 1, ..TickRecord::EMPTY }));
+            assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (count.into(), 0));
+        }
+    }
 }

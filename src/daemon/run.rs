@@ -25,7 +25,7 @@ use crate::metrics::Summary;
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::thread::helper::{self, Death};
-use crate::sys::{memory, notify, signals, thread};
+use crate::sys::{notify, signals, thread};
 use crate::time::{Clock, Instant, Span};
 use crate::worker::WorkerEnd;
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
@@ -124,7 +124,6 @@ impl<'a> Daemon<'a> {
         let status = options.status_socket.as_deref().map(StatusSocket::listen).transpose();
         let status = status.map_err(|reason| Failure::System("the status socket", reason))?;
         signals::catch_interrupts().map_err(|reason| Failure::System("handling signals", reason))?;
-        memory::limit_arenas();
         let output = std::mem::replace(&mut connections.output, Box::new(LogOutput));
         let (done, ended) = unbounded();
         // These threads, and those that the builder makes, leave signals to main.
@@ -188,23 +187,26 @@ impl<'a> Daemon<'a> {
             default(Duration::from_nanos(self.wait.nanos().unsigned_abs())) => {}
         }
         let now = KernelClock::monotonic().now();
-        let Self { views, waiting, threads, .. } = self;
+        let Self { views, waiting, threads, set, .. } = self;
         let answer = |(_, since): &mut (Sender<Answer>, Instant)| views.are_full_since(*since) || views.are_late(now);
         if let Some((query, _)) = waiting.take_if(answer) {
             let _ = query.send(self.snapshot());
         } else if waiting.is_some() {
-            views.ask(&threads.metrics, Depth::Full, now);
+            views.ask(&threads.metrics, Depth::Full, set.tasks(), now);
         }
         Ok(())
     }
 
-    /// Asks the metrics thread for a view once a second, and reads the workers' processor time.
+    /// Reads the workers' processor time. Asks the metrics thread for a view once a second, if anyone may want to read it: those
+    /// of ten thousand tasks take megabytes.
     fn look_at_metrics(&mut self) {
         let now = KernelClock::monotonic().now();
         self.set.all_mut().for_each(|running| running.measure(now));
         if now - self.looked >= LOOK_EVERY {
             self.looked = now;
-            self.views.ask(&self.threads.metrics, Depth::Brief, now);
+            if self.status.is_some() || notify::is_heard() {
+                self.views.ask(&self.threads.metrics, Depth::Brief, self.set.tasks(), now);
+            }
         }
     }
 

@@ -3,10 +3,10 @@
 use super::clock::{ClockStep, ClockWatch};
 use super::grants;
 use super::meter::Meter;
-use super::plan::{self, Epoch, Window};
+use super::plan::{self, Epoch, TaskTerms, Window};
 use super::stall::{Stall, StallLooks, Streak, Watch};
 use crate::channels::LiveCounts;
-use crate::config::{ClockKind, Scheduling, TaskConfig, WorkerConfig};
+use crate::config::{ClockKind, Scheduling, WorkerConfig};
 use crate::metrics::Progress;
 use crate::pacing::Overrun;
 use crate::sys::clock::KernelClock;
@@ -27,7 +27,7 @@ pub(super) struct RunningTask {
     pub(super) id: u32,
     /// Its index in the configuration.
     pub(super) index: usize,
-    pub(super) config: TaskConfig,
+    pub(super) terms: TaskTerms,
     /// What its worker has counted.
     live: Arc<LiveCounts>,
 }
@@ -40,8 +40,8 @@ impl RunningTask {
 
     /// What is due of it at `now` of its worker's clock and what became of that, without the metrics thread.
     pub(super) fn progress(&self, now: Instant) -> Progress {
-        let TaskConfig { rate, deadline, overrun, .. } = self.config;
-        Progress::of(&self.live.read(), rate, deadline, overrun == Overrun::Delay, now)
+        let TaskTerms { rate, deadline, overrun, .. } = &self.terms;
+        Progress::of(&self.live.read(), *rate, *deadline, *overrun == Overrun::Delay, now)
     }
 }
 
@@ -49,7 +49,7 @@ impl RunningTask {
 pub(super) struct WantedTask {
     /// Its index in the configuration.
     pub(super) index: usize,
-    pub(super) config: TaskConfig,
+    pub(super) terms: TaskTerms,
     /// `None`: the task of this name goes on.
     pub(super) slot: Option<Slot>,
 }
@@ -93,9 +93,9 @@ impl Running {
         let WaitingWorker { number, worker, granted } = waiting;
         let mut slots = Vec::with_capacity(wanted.len());
         let mut tasks = Vec::with_capacity(wanted.len());
-        for WantedTask { index, config, slot } in wanted {
+        for WantedTask { index, terms, slot } in wanted {
             let Some(slot) = slot else { unreachable!("a new worker's tasks are new") };
-            tasks.push(RunningTask { id: slot.id, index, config, live: slot.live.clone() });
+            tasks.push(RunningTask { id: slot.id, index, terms, live: slot.live.clone() });
             slots.push(slot);
         }
         Self {
@@ -137,7 +137,7 @@ impl Running {
             }
         };
         self.last = length.map_or(Instant::MAX, |length| self.epoch.start() + length);
-        let tasks = self.tasks.iter().map(|task| &task.config);
+        let tasks = self.tasks.iter().map(|task| &task.terms);
         let schedule = plan::schedule(tasks, self.epoch, Window { first_tick: 0, length });
         self.worker.start(TaskSet::starting(schedule, std::mem::take(&mut self.slots)), epoch);
     }
@@ -150,23 +150,23 @@ impl Running {
         let mut next = Vec::with_capacity(wanted.len());
         let mut moved = wanted.len() != self.tasks.len();
         let positions: HashMap<&str, usize> =
-            self.tasks.iter().enumerate().map(|(position, task)| (task.config.name.as_str(), position)).collect();
-        for (position, WantedTask { index, config, slot }) in wanted.into_iter().enumerate() {
+            self.tasks.iter().enumerate().map(|(position, task)| (task.terms.name.as_str(), position)).collect();
+        for (position, WantedTask { index, terms, slot }) in wanted.into_iter().enumerate() {
             let (id, live) = match slot {
                 Some(slot) => {
                     let known = (slot.id, slot.live.clone());
-                    next.push(NextTask::New(self.epoch.pace(&config, self.last), Box::new(slot)));
+                    next.push(NextTask::New(self.epoch.pace(&terms, self.last), Box::new(slot)));
                     moved = true;
                     known
                 }
                 None => {
-                    let Some(&kept) = positions.get(config.name.as_str()) else { unreachable!("it runs already") };
+                    let Some(&kept) = positions.get(terms.name.as_str()) else { unreachable!("it runs already") };
                     next.push(NextTask::Kept(kept));
                     moved |= kept != position;
                     (self.tasks[kept].id, self.tasks[kept].live.clone())
                 }
             };
-            tasks.push(RunningTask { id, index, config, live });
+            tasks.push(RunningTask { id, index, terms, live });
         }
         let (worker, count) = (&self.config.name, tasks.len());
         if moved {
@@ -268,7 +268,7 @@ impl Running {
         }
         let deadline = |id| {
             let task = self.known_tasks().find(|task| task.id == id);
-            task.map_or(patience, |task| task.config.deadline.min(patience))
+            task.map_or(patience, |task| task.terms.deadline.min(patience))
         };
         self.watch.lasting(KernelClock::monotonic().now(), self.worker.doing(), watched, deadline)
     }
@@ -287,7 +287,7 @@ impl Running {
 
     /// The name of its task with this number.
     pub(super) fn task_name(&self, id: u32) -> &str {
-        self.known_tasks().find(|task| task.id == id).map_or("?", |task| &task.config.name)
+        self.known_tasks().find(|task| task.id == id).map_or("?", |task| &task.terms.name)
     }
 
     /// Whether its thread has ended. Fetches how, the first time.

@@ -3,7 +3,7 @@
 //! No thread is started, no file opened, no real time read: a script of how long its ticks take replaces each task. Workers
 //! do not affect each other, so they are simulated one after the other.
 
-use super::plan::{self, Epoch, Window};
+use super::plan::{self, Epoch, TaskTerms, Window};
 use super::summary::{Used, asked, summary, target_affordable, task_summary};
 use crate::channels::{Counts, IdleWake, Sent, TickRecord, TickSink};
 use crate::config::{Config, TaskConfig};
@@ -74,15 +74,16 @@ pub fn simulate(
         .iter()
         .enumerate()
         .for_each(|(index, worker)| metrics.add_worker(index, worker.name.clone(), WorkerFacts::default()));
-    for (task, id) in config.tasks.iter().zip(0..) {
-        metrics.add_task(id, plan::facts(task, task.worker, Arc::default()));
+    let terms: Vec<_> = config.tasks.iter().map(TaskTerms::of).collect();
+    for ((task, terms), id) in config.tasks.iter().zip(&terms).zip(0..) {
+        metrics.add_task(id, plan::facts(terms, task.worker, Arc::default()));
     }
     let names: Vec<_> = config.tasks.iter().map(|task| task.name.as_str()).collect();
     let mut reports = Vec::new();
     let mut records = RecordsSummary::default();
     for (index, worker) in config.workers.iter().enumerate() {
         let tasks = || plan::of_worker(&config.tasks, index);
-        let schedule = plan::schedule(tasks().map(|task| &config.tasks[task]), Epoch::At(Instant::ZERO), window);
+        let schedule = plan::schedule(tasks().map(|task| &terms[task]), Epoch::At(Instant::ZERO), window);
         // An epoch is where a run begins; with a first tick the wait from there until its release is passed over.
         let began = match options.first_tick {
             0 => Instant::ZERO,
@@ -137,12 +138,11 @@ pub fn simulate(
     };
     let workers = reports.iter().enumerate().map(worker).collect();
     let counts: BTreeMap<u32, Counts> = reports.iter().flat_map(|report| report.tasks.iter().copied()).collect();
-    let task = |(task, id)| {
+    let task = |((task, terms), id): ((&TaskConfig, _), _)| {
         let progress = Progress::finished(counts.get(&id).copied().unwrap_or_default());
-        task_summary(task, &config.workers[task.worker].name, progress, &metrics.snapshot(id), None)
+        task_summary(terms, &config.workers[task.worker].name, progress, &metrics.snapshot(id), None)
     };
-    let tasks = config.tasks.iter().zip(0..).map(task).collect();
-    Ok(summary(false, &Host::read(), workers, tasks, records))
+    Ok(summary(false, &Host::read(), workers, config.tasks.iter().zip(&terms).zip(0..).map(task), records))
 }
 
 /// The stand-in for a task; its number is its index in the configuration.

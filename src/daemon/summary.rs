@@ -7,10 +7,11 @@ use super::change::RunningSet;
 use super::condition;
 use super::diff::Sections;
 use super::metrics_thread::View;
+use super::plan::TaskTerms;
 use super::running::{Running, RunningTask};
 use super::stall::StallLooks;
 use crate::channels::Counts;
-use crate::config::{Scheduling, Spin, TaskConfig, WorkerConfig};
+use crate::config::{Scheduling, Spin, WorkerConfig};
 use crate::log::journal;
 use crate::metrics::{
     AskedSummary, Cause, ClockStepSummary, GrantedSummary, HostSummary, JournalSummary, Progress, RecordsSummary,
@@ -120,7 +121,7 @@ pub(super) fn summary(
     runs: bool,
     host: &Host,
     workers: Vec<WorkerSummary>,
-    tasks: Vec<TaskSummary>,
+    tasks: impl Iterator<Item = TaskSummary>,
     records: RecordsSummary,
 ) -> Summary {
     let journal = JournalSummary { sent: journal::sent(), lost: journal::lost() };
@@ -135,7 +136,7 @@ pub(super) fn summary(
             clocksource: host.clocksource.clone(),
         },
         workers,
-        tasks,
+        tasks: tasks.map(Box::new).collect(),
         records,
         journal: (journal.sent + journal.lost > 0).then_some(journal),
     };
@@ -146,7 +147,7 @@ pub(super) fn summary(
 
 /// The summary of one task.
 pub(super) fn task_summary(
-    config: &TaskConfig,
+    terms: &TaskTerms,
     worker: &str,
     progress: Progress,
     snapshot: &TaskSnapshot,
@@ -168,9 +169,9 @@ pub(super) fn task_summary(
     let Spans { lateness, run, response } = snapshot.spans();
     let (values, recorded) = output.map(|output| (output.values, output.recorded)).unwrap_or_default();
     TaskSummary {
-        task: config.name.clone(),
+        task: terms.name.clone(),
         worker: worker.into(),
-        rate: config.rate.to_string(),
+        rate: terms.rate.to_string(),
         state: if counts.disabled { TaskState::Disabled } else { TaskState::Ticking },
         due,
         met,
@@ -187,7 +188,7 @@ pub(super) fn task_summary(
         response_ns: response,
         causes,
         blockers: snapshot.blockers.clone(),
-        max_missed: config.max_missed,
+        max_missed: terms.max_missed,
         values,
         recorded,
         ..TaskSummary::default()
@@ -212,7 +213,7 @@ pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summar
     let tasks = set.in_force().flat_map(|running| running.tasks.iter().map(move |task| (running, task)));
     // A task that moves to another worker may run on both until the change is over.
     let mut names = BTreeSet::new();
-    let mut tasks: Vec<_> = tasks.filter(|(_, task)| names.insert(&task.config.name)).collect();
+    let mut tasks: Vec<_> = tasks.filter(|(_, task)| names.insert(&task.terms.name)).collect();
     tasks.sort_unstable_by_key(|(_, task)| task.index);
     let ended = set.in_force().filter_map(|running| match &running.end {
         Some(WorkerEnd::Finished(finished)) => Some(&finished.report.tasks),
@@ -228,7 +229,7 @@ pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summar
             Some(counts) => Progress::finished(*counts),
             None => progress(running, snapshot, looks.is_some()),
         };
-        let mut summary = task_summary(&task.config, &running.config.name, progress, snapshot, output);
+        let mut summary = task_summary(&task.terms, &running.config.name, progress, snapshot, output);
         match looks {
             Some(looks) if running.end.is_none() => {
                 condition::show(&mut summary, running, task.id, &snapshot.health, looks);
@@ -242,7 +243,7 @@ pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summar
         summary
     };
     let records = RecordsSummary { sent: view.sent, dropped: view.dropped };
-    summary(looks.is_some(), host, workers, tasks.into_iter().map(task).collect(), records)
+    summary(looks.is_some(), host, workers, tasks.into_iter().map(task), records)
 }
 
 /// Of a task whose final counts are not known.

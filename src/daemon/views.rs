@@ -21,10 +21,9 @@ pub(super) struct Views {
 }
 
 impl Views {
-    /// Asks for a view, unless one is under way.
-    pub(super) fn ask(&mut self, metrics: &MetricsThread, depth: Depth, now: Instant) {
-        let few = self.latest.as_ref().is_none_or(|(view, _)| view.tasks.len() <= FEW_TASKS);
-        let depth = if few { Depth::Full } else { depth };
+    /// Asks for a view of this many tasks, unless one is under way.
+    pub(super) fn ask(&mut self, metrics: &MetricsThread, depth: Depth, tasks: usize, now: Instant) {
+        let depth = if tasks <= FEW_TASKS { Depth::Full } else { depth };
         self.pending.get_or_insert_with(|| (metrics.look(depth), depth, now));
     }
 

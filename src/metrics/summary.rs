@@ -22,7 +22,7 @@ pub struct Summary {
     /// In the order of declaration.
     pub workers: Vec<WorkerSummary>,
     /// In the order of declaration.
-    pub tasks: Vec<TaskSummary>,
+    pub tasks: Vec<Box<TaskSummary>>,
     /// Records handed over by the workers.
     pub records: RecordsSummary,
     /// Entries written to the journal, where the log goes there.

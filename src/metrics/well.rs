@@ -40,7 +40,7 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
         let cause = held_up.clone().find(|task| task.stalled_tick.is_some()).or_else(|| held_up.next());
         if let Some(stalled_ns) = worker.stalled_ns {
             let since = Span::from_nanos(stalled_ns);
-            clauses.push(match cause {
+            clauses.push(match cause.map(|task| &**task) {
                 Some(TaskSummary { task, stalled_tick: Some(n), .. }) => {
                     format!("worker {name} is stalled: tick {n} of task {task} has not returned for {since}")
                 }

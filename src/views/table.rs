@@ -184,7 +184,7 @@ mod tests {
             reason: None,
             host: HostSummary { kernel, cpus: 128, preempt, clocksource },
             workers: vec![worker],
-            tasks,
+            tasks: tasks.into_iter().map(Box::new).collect(),
             records: RecordsSummary { sent: 10_450, dropped: 0 },
             journal: None,
         }

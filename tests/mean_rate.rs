@@ -1,0 +1,92 @@
+//! The mean rate over a minute: releases follow the index exactly, whatever the rate and however late the ticks are.
+//!
+//! The worker's real loop on the virtual clock. Expectations are computed from the index in wide integers.
+
+mod virtual_worker;
+
+use hertzd::channels::{TickRecord, TickSink};
+use hertzd::internals::{Control, Runner, SimClock};
+use hertzd::pacing::{Grid, Overrun, Rate, Sleeps, Tail};
+use hertzd::task::{Task, Tick, TickError};
+use hertzd::time::{Instant, Span};
+use std::sync::Arc;
+use virtual_worker::{Spec, spans, task_set};
+
+const SECOND: i128 = 1_000_000_000;
+
+const MINUTE: Span = Span::from_seconds(60);
+
+/// Rates as fractions, from 1 Hz to 48 kHz: those of video and sound, and one whose period has a long fraction.
+const RATES: [(u64, u64); 9] = [
+    (1, 1),
+    (30_000, 1_001),
+    (50, 1),
+    (48_000 * 147, 160 * 1_024),
+    (1_000, 1),
+    (10_007, 3),
+    (20_000, 1),
+    (44_100, 1),
+    (48_000, 1),
+];
+
+struct Nothing;
+
+impl Task for Nothing {
+    fn tick(&mut self, _: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        Ok(())
+    }
+}
+
+/// Compares each release with its index.
+struct Compare {
+    epoch: Instant,
+    rate: (i128, i128),
+    ticks: i128,
+    latest: i128,
+    lateness: [Span; 2], // of the first tick and of the latest
+}
+
+impl TickSink for Compare {
+    fn offer(&mut self, record: TickRecord) {
+        let (num, den) = self.rate;
+        let n = i128::from(record.n);
+        assert_eq!(n, self.ticks, "no release is left out");
+        self.latest = (record.release - self.epoch).nanos().into();
+        assert_eq!(self.latest, n * den * SECOND / num, "tick {n} at {num}/{den}");
+        self.lateness = [if n == 0 { record.lateness } else { self.lateness[0] }, record.lateness];
+        self.ticks += 1;
+    }
+}
+
+#[test]
+fn the_mean_rate_over_a_minute_is_exact_to_a_nanosecond_in_all() {
+    // Each sleep ends late, by less than the shortest period, in a pattern that no rate shares.
+    let oversleeps = spans(&[1_700, 0, 9_300, 400, 12_900, 60, 5_100]);
+    for (num, den) in RATES {
+        let epoch = Instant::from_nanos(7 * SECOND + 123_456_789);
+        let rate = Rate::new(num, den).unwrap();
+        let spec = Spec {
+            rate,
+            phase: Span::ZERO,
+            overrun: Overrun::KeepWorking,
+            deadline: rate.period(),
+            task: Box::new(Nothing),
+        };
+        let set = task_set(vec![spec], |spec| Grid::starting_at(epoch, spec.rate), epoch + MINUTE);
+        let clock = SimClock::new(epoch, oversleeps.clone());
+        let (num, den) = (i128::from(num), i128::from(den));
+        let sink = Compare { epoch, rate: (num, den), ticks: 0, latest: 0, lateness: [Span::ZERO; 2] };
+        let runner = Runner::new(clock, set, Sleeps::new(Tail::Off), sink, Arc::new(Control::default()));
+        let (report, Compare { ticks, latest, lateness: [first, last], .. }, _) = runner.run();
+        // All that are due: the first at or after the end would be tick `ticks`.
+        assert_eq!(ticks, (60 * num + den - 1) / den);
+        assert_eq!(report.tasks[0].1.ran, u64::try_from(ticks).unwrap());
+        // The mean period, times the periods passed, times num: below 1 ns in the whole minute, so far below 1 ns a tick.
+        let periods = ticks - 1;
+        let error = periods * den * SECOND - latest * num;
+        assert!((0..num).contains(&error), "{num}/{den}: {error} / {num} ns in {periods} periods");
+        // Between starts the same, but for how late the two were: that does not add up.
+        let worst = oversleeps.iter().max().copied().unwrap();
+        assert!(first <= worst && last <= worst, "{num}/{den}: {first}, {last}");
+    }
+}
