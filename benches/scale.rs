@@ -4,11 +4,14 @@
 //!     cargo bench --bench scale
 //!     cargo bench --bench scale -- 1 100 10000     only these numbers of tasks, on one worker
 //!
+//! Last come tasks of several rates on one worker for a minute: how many releases were due, and how far the mean rate of their
+//! starts can be off.
+//!
 //! Every run is a `hertzd run` of its own, with all tasks due at the same instants. The runs take turns, so that other load on
 //! the machine meets all of them alike; the medians of the rounds are printed.
 
 use hertzd::internals::{Host, KernelClock, pause};
-use hertzd::time::{Clock, Span};
+use hertzd::time::{Clock, Instant, Span};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
@@ -34,11 +37,12 @@ struct Size {
 /// What was measured of one, in the order of the columns.
 type Row = Vec<f64>;
 
-const COLUMNS: [(&str, usize); 10] = [
-    ("a tick, ns", 0),
-    ("its record, ns", 0),
+const COLUMNS: [(&str, usize); 11] = [
+    ("worker, ns a tick", 0),
+    ("metrics thread", 0),
+    ("process", 0),
     ("peak, MB", 1),
-    ("at the end, MB", 1),
+    ("locked, MB", 1),
     ("above 8 MB, KB a task", 1),
     ("records lost", 0),
     ("missed, %", 2),
@@ -50,9 +54,17 @@ const COLUMNS: [(&str, usize); 10] = [
 /// What /proc says of a process. It lives on as the last that was read.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    peak: f64,     // VmHWM, in kB
-    resident: f64, // VmRSS, in kB
-    metrics: f64,  // processor time of the metrics thread, in nanoseconds
+    peak: f64,               // VmHWM, in kB
+    locked: f64,             // VmLck, in kB
+    used: [Option<Used>; 2], // a while after the start, and by the last look
+}
+
+/// Processor time in nanoseconds by an instant.
+#[derive(Clone, Copy)]
+struct Used {
+    at: Instant,
+    metrics: f64,
+    process: f64,
 }
 
 fn write_config(folder: &Path, size: Size) -> PathBuf {
@@ -77,21 +89,27 @@ fn write_config(folder: &Path, size: Size) -> PathBuf {
     path
 }
 
-fn look(child: &Child, seen: &mut Seen) {
+/// Looks at its memory, and while it is `steady` at the processor time it has used.
+fn look(child: &Child, seen: &mut Seen, steady: bool) {
     let process = PathBuf::from(format!("/proc/{}", child.id()));
     let status = fs::read_to_string(process.join("status")).unwrap_or_default();
     let number =
         |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok());
     // A process that has ended, and was not waited for, has no memory.
-    let (Some(peak), Some(resident)) = (number("VmHWM:"), number("VmRSS:")) else { return };
-    (seen.peak, seen.resident) = (peak, resident);
+    let (Some(peak), Some(locked)) = (number("VmHWM:"), number("VmLck:")) else { return };
+    (seen.peak, seen.locked) = (peak, locked);
+    if !steady {
+        return;
+    }
+    let mut used = Used { at: KernelClock::monotonic().now(), metrics: 0.0, process: 0.0 };
     for thread in fs::read_dir(process.join("task")).into_iter().flatten().flatten() {
         let name = fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
-        let used = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-        if let ("hertzd-metrics", Some(Ok(used))) = (name.trim(), used.split(' ').next().map(str::parse)) {
-            seen.metrics = used;
-        }
+        let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        let Some(Ok(time)) = text.split(' ').next().map(str::parse::<f64>) else { return };
+        used.process += time;
+        used.metrics += if name.trim() == "hertzd-metrics" { time } else { 0.0 };
     }
+    seen.used = [seen.used[0].or(Some(used)), Some(used)];
 }
 
 /// Runs `hertzd` to its end, and says how long that took.
@@ -119,9 +137,10 @@ fn run(size: Size, length: Span) -> (Row, Value) {
         .expect("hertzd starts");
     let (mut seen, mut status) = (Seen::default(), None);
     while child.try_wait().expect("it can be waited for").is_none() {
-        look(&child, &mut seen);
-        // Past the middle: the start of the largest takes a while.
-        if status.is_none() && clock.now() - begun > Span::from_nanos(length.nanos() * 3 / 4) {
+        // The start of the largest takes a while, and so does its status.
+        let tenths = (clock.now() - begun).nanos() / (length.nanos() / 10);
+        look(&child, &mut seen, (4..7).contains(&tenths));
+        if status.is_none() && tenths >= 7 {
             status = Some(timed(&["status", "--socket", &socket]));
         }
         pause(Span::from_millis(10));
@@ -134,11 +153,19 @@ fn run(size: Size, length: Span) -> (Row, Value) {
         summary[list].as_array().into_iter().flatten().filter_map(|one| one[key].as_f64()).sum()
     };
     let (due, ran, missed) = (sum("tasks", "due"), sum("tasks", "ran"), sum("tasks", "missed"));
+    let [process, metrics] = match seen.used {
+        [Some(first), Some(last)] => {
+            let ticks = (last.at - first.at).seconds() * size.ticks as f64;
+            [last.process - first.process, last.metrics - first.metrics].map(|used| used / ticks)
+        }
+        _ => [f64::NAN; 2],
+    };
     let row = vec![
         sum("workers", "cpu_share") * length.seconds() * 1e9 / ran,
-        seen.metrics / ran,
+        metrics,
+        process,
         seen.peak / 1e3 * 1.024,
-        seen.resident / 1e3 * 1.024,
+        seen.locked / 1e3 * 1.024,
         (seen.peak * 1.024 - 8e3).max(0.0) / (size.tasks as f64),
         summary["records"]["dropped"].as_f64().unwrap_or(f64::NAN),
         100.0 * missed / due,
@@ -147,6 +174,36 @@ fn run(size: Size, length: Span) -> (Row, Value) {
         check.seconds(),
     ];
     (row, summary)
+}
+
+/// Rates on one worker for a minute.
+const RATES: [&str; 8] = ["1", "30000/1001", "1000", "44100/16", "48000/16", "5000", "44100/6", "10000"];
+
+/// Runs tasks of these rates, and prints what was due and how far the mean rate of the starts can be off: the first and the last
+/// start are as late as any was, at most, and the releases between them follow the index exactly.
+fn minute(length: Span) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("rates.toml");
+    let mut text = "[worker.main]\n".to_owned();
+    for (task, rate) in RATES.iter().enumerate() {
+        let _ = writeln!(text, "[task.t{task}]\nkind = \"load\"\nrate = \"{rate}\"");
+    }
+    fs::write(&config, text).expect("a new file");
+    let output = Command::new(HERTZD).args(["run", "--json", "--for", &format!("{length}")]).arg(&config).output();
+    let summary: Value = serde_json::from_slice(&output.expect("hertzd starts").stdout).expect("its summary");
+    println!("\nRates on one worker, for {length}:\n");
+    println!(
+        "| rate | due | ran | lateness p50, µs | max, µs | mean rate of starts off by, ns a tick |\n|{}",
+        " ---: |".repeat(6)
+    );
+    for (rate, task) in RATES.iter().zip(summary["tasks"].as_array().expect("a list")) {
+        let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
+        let [due, ran] = ["due", "ran"].map(|key| number(&task[key]));
+        let lateness = |key: &str| number(&task["lateness_ns"][key]);
+        let off = (lateness("max") - lateness("min")) / (due - 1.0).max(1.0);
+        let [p50, max] = ["p50", "max"].map(|key| lateness(key) / 1e3);
+        println!("| {rate} | {due} | {ran} | {p50:.2} | {max:.1} | at most {off:.2} |");
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -189,6 +246,7 @@ fn main() {
     let measure = arguments.iter().any(|argument| argument == "--bench");
     let alone = |tasks| Size { tasks, workers: 1, ticks: TICKS };
     let chosen: Vec<_> = arguments.iter().filter_map(|argument| argument.parse().ok()).map(alone).collect();
+    let all = chosen.is_empty();
     let slow = Size { tasks: 1, workers: 1, ticks: 1_000 };
     let sizes = match (measure, chosen.is_empty()) {
         (_, false) => chosen,
@@ -220,5 +278,8 @@ fn main() {
             format!("{value:.digits$}")
         });
         println!("| {tasks} | {workers} | {ticks} | {} |", cells.collect::<Vec<_>>().join(" | "));
+    }
+    if all {
+        minute(if measure { Span::from_seconds(60) } else { Span::from_seconds(1) });
     }
 }

@@ -16,7 +16,7 @@ const SECOND: i128 = 1_000_000_000;
 
 const MINUTE: Span = Span::from_seconds(60);
 
-/// Rates as fractions, from 1 Hz to 48 kHz: those of video and sound, and one whose period has a long fraction.
+/// Rates as fractions, from 1 Hz to 20 kHz: those of video and of blocks of sound, and some whose periods have long fractions.
 const RATES: [(u64, u64); 9] = [
     (1, 1),
     (30_000, 1_001),
@@ -24,9 +24,9 @@ const RATES: [(u64, u64); 9] = [
     (48_000 * 147, 160 * 1_024),
     (1_000, 1),
     (10_007, 3),
+    (44_100, 16),
+    (48_000, 11),
     (20_000, 1),
-    (44_100, 1),
-    (48_000, 1),
 ];
 
 struct Nothing;
