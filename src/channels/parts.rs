@@ -15,7 +15,7 @@ pub(super) enum Part {
     /// The end of an idle wake-up: asked, woke, ended, and flags.
     IdleWake([i64; 3], u8),
     /// Of the record that ends next.
-    GivenUp(GivenUp),
+    Skips(Skips),
     /// Of the record that ends next.
     Outcome(Outcome),
     /// Of the record that ends next.
@@ -45,7 +45,7 @@ const SLEPT: u8 = 16;
 
 /// Releases given up, and steps of the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct GivenUp {
+pub(super) struct Skips {
     missed: u64,
     dropped: u64,
     stepped: Span,
@@ -55,7 +55,7 @@ pub(super) struct GivenUp {
 /// The parts that few records have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rare {
-    given_up: GivenUp,
+    skips: Skips,
     outcome: Option<Outcome>, // `None`: done
     evidence: Option<Evidence>,
 }
@@ -87,22 +87,22 @@ pub(super) fn apart(record: &TickRecord) -> (Rare, Part) {
         | flag(record.over_limit, OVER_LIMIT)
         | flag(record.after_loss, AFTER_LOSS);
     let outcome = (record.outcome != Outcome::Done).then_some(record.outcome);
-    let given_up = GivenUp { missed, dropped, stepped, jumped };
-    (Rare { given_up, outcome, evidence: record.evidence }, Part::Tick(times, record.task, flags))
+    let skips = Skips { missed, dropped, stepped, jumped };
+    (Rare { skips, outcome, evidence: record.evidence }, Part::Tick(times, record.task, flags))
 }
 
 impl Rare {
     /// Those that there are.
     pub(super) fn parts(self) -> impl Iterator<Item = Part> {
-        let given_up = (self.given_up != GivenUp::default()).then_some(Part::GivenUp(self.given_up));
-        let others = [given_up, self.outcome.map(Part::Outcome), self.evidence.map(Part::Evidence)];
+        let skips = (self.skips != Skips::default()).then_some(Part::Skips(self.skips));
+        let others = [skips, self.outcome.map(Part::Outcome), self.evidence.map(Part::Evidence)];
         others.into_iter().flatten()
     }
 
     /// Takes in a part. The whole, if this is the end of it.
     pub(super) fn with(self, part: Part) -> Result<Sent, Self> {
         match part {
-            Part::GivenUp(given_up) => Err(Self { given_up, ..self }),
+            Part::Skips(skips) => Err(Self { skips, ..self }),
             Part::Outcome(outcome) => Err(Self { outcome: Some(outcome), ..self }),
             Part::Evidence(evidence) => Err(Self { evidence: Some(evidence), ..self }),
             Part::Tick(times, task, flags) => Ok(Sent::Tick(self.ended(times, task, flags))),
@@ -116,7 +116,7 @@ impl Rare {
     }
 
     fn ended(self, times: Times, task: u32, flags: u8) -> TickRecord {
-        let GivenUp { missed, dropped, stepped, jumped } = self.given_up;
+        let Skips { missed, dropped, stepped, jumped } = self.skips;
         let Times { release, n, woke, oversleep, lateness, response } = times;
         TickRecord {
             release: Instant::from_nanos(release.into()),

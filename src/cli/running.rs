@@ -94,7 +94,7 @@ pub(super) struct Seen {
 }
 
 /// What is known of the answer so far.
-struct Shown {
+struct StatusText {
     text: String,
     well: Option<bool>, // None: it does not say
 }
@@ -133,7 +133,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
     while let Ok(shown) = said.recv_timeout(duration(end - clock.now())) {
         latest = Some(shown);
     }
-    let Shown { text, well } = latest.unwrap_or_else(|| {
+    let StatusText { text, well } = latest.unwrap_or_else(|| {
         let came = came.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Err(late(&args.socket, &came, duration(STATUS_WITHIN)))
     })?;
@@ -154,8 +154,8 @@ fn ask_for_status(
     json: bool,
     emphasis: bool,
     comes: impl FnMut(Came),
-    so_far: impl FnOnce(Shown),
-) -> Result<Shown, Stop> {
+    so_far: impl FnOnce(StatusText),
+) -> Result<StatusText, Stop> {
     // Each step has a little less, so that it can say which one it was.
     let each = duration(STATUS_WITHIN).mul_f64(0.9);
     let text = answer(socket, connect(socket, each)?, each, comes)?;
@@ -165,13 +165,13 @@ fn ask_for_status(
         return Err(Stop::Unwell(format!("the daemon runs but cannot answer yet: {why}; try again")));
     }
     if json {
-        return Ok(Shown { text, well });
+        return Ok(StatusText { text, well });
     }
     let mut brief = views::sentence(&sentence, well != Some(false), emphasis);
     brief += "(there was no time to show more: the machine is busy)\n";
-    so_far(Shown { text: brief, well });
+    so_far(StatusText { text: brief, well });
     let snapshot: Value = serde_json::from_str(&text).map_err(not_understood)?;
-    Ok(Shown { text: views::status(&snapshot, emphasis), well })
+    Ok(StatusText { text: views::status(&snapshot, emphasis), well })
 }
 
 pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {

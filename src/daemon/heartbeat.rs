@@ -4,7 +4,7 @@
 //! running by something that no thread escapes: if it was woken for it, surely; else perhaps only its processor stood still,
 //! which the host of a virtual machine may do to one of many. Reads all clocks; nothing blocks.
 
-use crate::metrics::{Instants, Stall, Sure};
+use crate::metrics::{Certainty, Instants, Stall};
 use crate::sys::clock::{KernelClock, thread_cpu_time};
 use crate::sys::usage::{self, RunQueue};
 use crate::time::{Clock, Instant, Span};
@@ -76,9 +76,9 @@ fn suspended(before: &Beat, now: &Beat) -> Option<Span> {
 
 /// What is known of this stall if the log was written meanwhile.
 fn while_writing(stall: Stall, suspended: Option<Span>) -> Option<Stall> {
-    match (stall.sure, suspended) {
+    match (stall.certainty, suspended) {
         (_, Some(_)) => Some(stall),
-        (Sure::Certain, None) => Some(Stall { least: Span::ZERO, sure: Sure::Writing, ..stall }),
+        (Certainty::Certain, None) => Some(Stall { least: Span::ZERO, certainty: Certainty::Writing, ..stall }),
         _ => None,
     }
 }
@@ -90,8 +90,8 @@ fn stall(before: &Beat, now: &Beat, slept: Option<Span>) -> Option<Stall> {
     // A thread that is stopped gives up the processor for it, in its sleep once more.
     let stopped = now.gave_up - before.gave_up > i64::from(slept.is_some());
     let suspended_for = suspended(before, now);
-    let sure = if stopped || suspended_for.is_some() { Sure::Certain } else { Sure::Late };
-    let stall = |least: Span, most: Span| Some(Stall { from: before.at, to: now.at, least, most, sure });
+    let certainty = if stopped || suspended_for.is_some() { Certainty::Certain } else { Certainty::Late };
+    let stall = |least: Span, most: Span| Some(Stall { from: before.at, to: now.at, least, most, certainty });
     if let Some(suspended) = suspended_for {
         stall(suspended, suspended + passed)
     } else if least > LATE {
@@ -126,7 +126,8 @@ mod tests {
     #[test]
     fn a_sleep_that_ends_late_is_a_stall_unless_the_thread_waited_for_a_processor() {
         let found = |(before, now): (Beat, Beat)| {
-            stall(&before, &now, Some(SLEEP)).map(|stall| (stall.least, stall.most, stall.sure == Sure::Certain))
+            stall(&before, &now, Some(SLEEP))
+                .map(|stall| (stall.least, stall.most, stall.certainty == Certainty::Certain))
         };
         let millis = |least, most, certain| Some((Span::from_millis(least), Span::from_millis(most), certain));
         assert_eq!(found(later(12, 0, 0, 1)), None);
@@ -146,7 +147,7 @@ mod tests {
         // Also while the log was written, which explains any other gap as well.
         let writing = |now: &Beat| {
             let stall = while_writing(stall(&before, now, None)?, suspended(&before, now))?;
-            Some((stall.least, stall.sure == Sure::Certain))
+            Some((stall.least, stall.certainty == Certainty::Certain))
         };
         assert_eq!(writing(&now), Some((Span::from_seconds(60), true)));
         assert_eq!(writing(&later(60, 0, 0, 1).1), Some((Span::ZERO, false)));

@@ -6,7 +6,7 @@
 use super::machine::Accuser;
 use super::parts::Parts;
 use super::timeline::LOOK_BACK;
-use super::weigh::{Left, Run, Thread, Threads, Window, mostly, overlap};
+use super::weigh::{Run, Switched, Thread, Threads, Window, mostly, overlap};
 use super::{By, Cause, Verdict, Verdicts};
 use crate::channels::{Evidence, IdleWake, TickRecord};
 use crate::pacing::GivenUp;
@@ -163,7 +163,7 @@ impl Threads {
             let part = |low: Instant, high: Instant| overlap(low, high, from, to);
             if let Some(ran) = piece.task.filter(|_| position < last || with_last) {
                 let time = part(piece.started, piece.finished);
-                let stalled = self.stalled(facts.clock, piece.started, piece.finished, Left::Unknown).min(time);
+                let stalled = self.stalled(facts.clock, piece.started, piece.finished, Switched::Unknown).min(time);
                 let (cause, by) = match piece.missed {
                     Some((machine @ (Cause::Stalled | Cause::Throttled), by)) => (machine, by),
                     _ if mostly(stalled, time) => (Cause::Stalled, None),
@@ -181,7 +181,9 @@ impl Threads {
             if let Some((asked, woke)) = piece.sleep {
                 let late = match piece.late {
                     // The thread's own evidence is missing, that of the whole process is not.
-                    Cause::Unknown if mostly(self.stalled(facts.clock, asked, woke, Left::Unknown), woke - asked) => {
+                    Cause::Unknown
+                        if mostly(self.stalled(facts.clock, asked, woke, Switched::Unknown), woke - asked) =>
+                    {
                         Cause::Stalled
                     }
                     late => late,

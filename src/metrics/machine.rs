@@ -35,7 +35,7 @@ pub(crate) enum Bandwidth {
 
 /// How sure it is that something befell the whole process, and not the metrics thread alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sure {
+pub(crate) enum Certainty {
     /// No thread escaped it.
     Certain,
     /// A sleep ended late, for no reason that the kernel counts: a pause of the whole virtual machine, or of the one processor
@@ -57,7 +57,7 @@ pub(crate) struct Stall {
     /// It lasted at most this long.
     pub most: Span,
     /// How sure that is.
-    pub sure: Sure,
+    pub certainty: Certainty,
 }
 
 /// Finds out who took the processor from a worker, beside the other workers.

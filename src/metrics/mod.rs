@@ -28,7 +28,9 @@ pub(crate) use event::EventKind;
 pub(crate) use facts::TaskFacts;
 pub(crate) use health::{Ailment, Progress, TaskHealth, exceeds};
 pub(crate) use histogram::{Distribution, Histogram};
-pub(crate) use machine::{Accuser, Bandwidth, Instants, MONOTONIC, NoAccuser, REALTIME, Stall, Sure, TAI, WorkerFacts};
+pub(crate) use machine::{
+    Accuser, Bandwidth, Certainty, Instants, MONOTONIC, NoAccuser, REALTIME, Stall, TAI, WorkerFacts,
+};
 #[cfg(test)]
 pub(crate) use missed::LateTick;
 pub(crate) use missed::{Missed, Share};

@@ -4,7 +4,7 @@
 //! ticks share the evidence, the least and the most that can be of one of them.
 
 use super::Cause;
-use super::machine::{Bandwidth, Stall, Sure, WorkerFacts};
+use super::machine::{Bandwidth, Certainty, Stall, WorkerFacts};
 use super::parts::Parts;
 use super::timeline::{LOOK_BACK, Piece, Timeline};
 use crate::channels::Evidence;
@@ -69,9 +69,9 @@ pub(super) struct Window {
     pub(super) switched: bool, // the processor ran another thread meanwhile
 }
 
-/// Why a thread left the processor while it was awake.
+/// How a thread was switched away from its processor while it was awake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum Switched {
     /// By its own will: it slept in a call, or was stopped.
     Voluntarily,
     /// By its own will, but not while it was awake: it was woken from its sleep, and gave it up again before it went on.
@@ -167,11 +167,11 @@ impl Threads {
         let used = evidence.cpu + position.checked_sub(1).map_or(Span::ZERO, |before| timeline.piece(before).owed);
         // Interrupts and the host take the processor without a switch to another thread.
         let switched = evidence.involuntary > 0 || waited_for_something || queue.is_none_or(|queue| queue > OVERHEAD);
-        let left = match switched {
-            _ if waited_for_something && off <= OVERHEAD => Left::InItsSleep,
-            _ if waited_for_something => Left::Voluntarily,
-            true => Left::Involuntarily,
-            false => Left::Never,
+        let how_switched = match switched {
+            _ if waited_for_something && off <= OVERHEAD => Switched::InItsSleep,
+            _ if waited_for_something => Switched::Voluntarily,
+            true => Switched::Involuntarily,
+            false => Switched::Never,
         };
 
         // The wake-up.
@@ -182,7 +182,9 @@ impl Threads {
         if let Some((asked, woke)) = sleep {
             late = woke - asked;
             late_cause = match queue {
-                _ if mostly(self.stalled(facts.clock, asked, woke, left).min(late - waited), late) => Cause::Stalled,
+                _ if mostly(self.stalled(facts.clock, asked, woke, how_switched).min(late - waited), late) => {
+                    Cause::Stalled
+                }
                 Some(queue) if mostly(queue - off, late) => {
                     if self.throttled(facts, woke, late, used) {
                         Cause::Throttled
@@ -212,7 +214,7 @@ impl Threads {
         let asleep = if pages { Cause::PageFault } else { Cause::Waited };
         let ready = timeline.ready(position).max(release);
         let stalled =
-            |from, to| self.stalled(facts.clock, from, to, left).min(off - (waited - in_late).max(Span::ZERO));
+            |from, to| self.stalled(facts.clock, from, to, how_switched).min(off - (waited - in_late).max(Span::ZERO));
         let gap = Some(started - ready).filter(|gap| *gap > OVERHEAD).map_or(Span::ZERO, |gap| gap.min(off));
         let gap_cause = match mostly(preempted, off) {
             _ if off <= OVERHEAD => Cause::Unknown,
@@ -246,14 +248,15 @@ impl Threads {
     /// How much of the time from `from` to `to` the process was stopped. A stop of unknown length counts only if the thread
     /// gave up the processor meanwhile; one that may have been of another processor, only if the thread lost its own as well,
     /// and to no other thread; one while the log was written, only if the thread was woken in its sleep.
-    pub(super) fn stalled(&self, clock: usize, from: Instant, to: Instant, left: Left) -> Span {
+    pub(super) fn stalled(&self, clock: usize, from: Instant, to: Instant, switched: Switched) -> Span {
         let length = to - from;
         let within = |stall: &Stall| {
             let fits = length.nanos() / 4 >= stall.least.nanos() / 5;
-            let applies = match (left, stall.sure) {
-                (Left::InItsSleep, Sure::Certain | Sure::Writing) | (Left::Voluntarily, Sure::Certain) => true,
-                (Left::Never, Sure::Certain | Sure::Late) => stall.least > Span::ZERO,
-                (Left::Involuntarily | Left::Unknown, Sure::Certain) => stall.least > Span::ZERO,
+            let applies = match (switched, stall.certainty) {
+                (Switched::InItsSleep, Certainty::Certain | Certainty::Writing)
+                | (Switched::Voluntarily, Certainty::Certain) => true,
+                (Switched::Never, Certainty::Certain | Certainty::Late) => stall.least > Span::ZERO,
+                (Switched::Involuntarily | Switched::Unknown, Certainty::Certain) => stall.least > Span::ZERO,
                 _ => false,
             };
             let overlap = overlap(from, to, stall.from[clock], stall.to[clock]).min(stall.most);

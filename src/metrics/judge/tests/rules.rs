@@ -1,7 +1,7 @@
 //! Which of several causes is to blame.
 
 use super::*;
-use crate::metrics::machine::{Stall, Sure};
+use crate::metrics::machine::{Certainty, Stall};
 
 #[test]
 fn what_a_stop_in_a_long_tick_skipped_is_not_the_ticks_debt() {
@@ -29,7 +29,7 @@ fn a_thread_that_waited_for_a_processor_was_not_stopped_meanwhile() {
         to: [at(31_000); 3],
         least: Span::from_millis(25),
         most: Span::from_millis(40),
-        sure: Sure::Certain,
+        certainty: Certainty::Certain,
     };
     let judged = |queue, record| {
         let mut scene = Scene::new();

@@ -1,7 +1,7 @@
 //! What held up the whole process, or moved its clock.
 
 use super::*;
-use crate::metrics::machine::{Stall, Sure};
+use crate::metrics::machine::{Certainty, Stall};
 
 #[test]
 fn a_stall_of_the_process_comes_first() {
@@ -10,7 +10,7 @@ fn a_stall_of_the_process_comes_first() {
         to: [at(31_000); 3],
         least: Span::from_millis(least),
         most: Span::from_millis(most),
-        sure: Sure::Certain,
+        certainty: Certainty::Certain,
     };
     let late = TickRecord { missed: 29, ..after_sleep(1_000, 30_000, tick(0, 30_000, 30_010, 30_100)) };
     let judged = |stall, record| {
@@ -25,23 +25,23 @@ fn a_stall_of_the_process_comes_first() {
     let mut scene = Scene::new();
     scene.0.note_stall(stall(0, 40));
     assert_eq!(scene.judge(&woken(late)).before.map(|verdict| verdict.cause), Some(Cause::Stalled));
-    let writing = |record| judged(Stall { sure: Sure::Writing, ..stall(0, 40) }, record);
+    let writing = |record| judged(Stall { certainty: Certainty::Writing, ..stall(0, 40) }, record);
     let in_sleep = |record| counted(1, 0, 0, 0, seen(100, 100, 0, record));
     let mut scene = Scene::new();
-    scene.0.note_stall(Stall { sure: Sure::Writing, ..stall(0, 40) });
+    scene.0.note_stall(Stall { certainty: Certainty::Writing, ..stall(0, 40) });
     let found = scene.judge(&in_sleep(late)).before.map(|verdict| verdict.cause);
     assert_eq!((found, writing(late)), (Some(Cause::Stalled), Some(Cause::WokenLate)), "woken in its sleep, or not");
     // The metrics thread was late, for no reason that is known: perhaps the processor that it slept on stood still.
-    let uncertain = |record| judged(Stall { sure: Sure::Late, ..stall(25, 40) }, record);
+    let uncertain = |record| judged(Stall { certainty: Certainty::Late, ..stall(25, 40) }, record);
     assert_eq!(uncertain(late), Some(Cause::Stalled), "as late as this worker, which no other thread kept");
     let slept = counted(1, 0, 0, 0, seen(29_000, 100, 0, after_sleep(0, 0, tick(0, 0, 0, 29_000))));
-    let cause_in_tick = |sure| {
+    let cause_in_tick = |certainty| {
         let mut scene = Scene::new();
-        scene.0.note_stall(Stall { sure, ..stall(25, 40) });
+        scene.0.note_stall(Stall { certainty, ..stall(25, 40) });
         scene.overrun(&slept).0
     };
     assert_eq!(
-        [Sure::Certain, Sure::Late, Sure::Writing].map(cause_in_tick),
+        [Certainty::Certain, Certainty::Late, Certainty::Writing].map(cause_in_tick),
         [Cause::Stalled, Cause::Waited, Cause::Waited]
     );
     // Stopped in a tick; what waited behind that was stalled as well.
