@@ -8,10 +8,35 @@ use crate::task::{Task, Tick, TickError};
 use crate::time::{Clock, Instant, Span, Wake};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// What was recorded, in the order of time: each span with the nanoseconds from the beginning of the recording to it.
+pub(crate) type Recorded = Vec<(i128, Span)>;
+
+/// The one that was in force at `at`: the latest at or before it, or the first.
+fn in_force(recorded: &Recorded, at: i128) -> Span {
+    let after = recorded.partition_point(|(since, _)| *since <= at);
+    recorded.get(after.saturating_sub(1)).map_or(Span::ZERO, |(_, span)| *span)
+}
+
+/// The one that is nearest to `at`; of two, the earlier.
+fn nearest(recorded: &Recorded, at: i128) -> Span {
+    let after = recorded.partition_point(|(since, _)| *since < at);
+    let around = recorded.get(after.saturating_sub(1)..).unwrap_or_default().iter().take(2);
+    around.min_by_key(|(since, _)| since.abs_diff(at)).map_or(Span::ZERO, |(_, span)| *span)
+}
+
+/// How late sleeps end.
+#[derive(Clone, Debug)]
+pub(crate) enum Oversleeps {
+    /// By the next of these, cycled; if there are none, on time.
+    Cycled(Vec<Span>),
+    /// As the recorded sleep did that was to end nearest to it, counted from [`Instant::ZERO`].
+    Recorded(Recorded),
+}
+
 #[derive(Debug)]
 struct State {
     now: Instant,
-    oversleeps: Vec<Span>,
+    oversleeps: Oversleeps,
     sleeps: usize,
 }
 
@@ -23,6 +48,11 @@ impl SimClock {
     /// A clock that shows `now`. Each sleep ends late by the next of `oversleeps`, repeated in a cycle; if there are none,
     /// sleeps end on time.
     pub fn new(now: Instant, oversleeps: Vec<Span>) -> Self {
+        Self::playing(now, Oversleeps::Cycled(oversleeps))
+    }
+
+    /// A clock that shows `now`, whose sleeps end as late as `oversleeps` says.
+    pub(crate) fn playing(now: Instant, oversleeps: Oversleeps) -> Self {
         Self(Arc::new(Mutex::new(State { now, oversleeps, sleeps: 0 })))
     }
 
@@ -44,9 +74,10 @@ impl Clock for SimClock {
 
     fn sleep_until(&self, at: Instant) -> Wake {
         let mut state = self.state();
-        let late = match state.oversleeps.len() {
-            0 => Span::ZERO,
-            count => state.oversleeps[state.sleeps % count],
+        let late = match &state.oversleeps {
+            Oversleeps::Cycled(spans) if spans.is_empty() => Span::ZERO,
+            Oversleeps::Cycled(spans) => spans[state.sleeps % spans.len()],
+            Oversleeps::Recorded(recorded) => nearest(recorded, at.nanos()),
         };
         state.sleeps += 1;
         state.now = state.now.max(at + late);
@@ -72,27 +103,74 @@ impl EvidenceSource for NeverPreempted {
     }
 }
 
+/// How long ticks take.
+#[derive(Clone, Debug)]
+pub(crate) enum Runs {
+    /// The next of these, cycled; if there are none, no time.
+    Cycled(Vec<Span>),
+    /// As long as the recorded tick that was in force, counted from the release of tick 0, the instant beside them.
+    Recorded(Instant, Recorded),
+}
+
 /// Replaces a task on the virtual clock: its ticks take the scripted time and do nothing.
 #[derive(Debug)]
 pub struct Scripted {
     clock: SimClock,
-    run: Vec<Span>,
+    runs: Runs,
     ticks: usize,
 }
 
 impl Scripted {
     /// A task whose ticks take the times in `run`, repeated in a cycle; if it is empty, no time.
     pub fn new(clock: SimClock, run: Vec<Span>) -> Self {
-        Self { clock, run, ticks: 0 }
+        Self::playing(clock, Runs::Cycled(run))
+    }
+
+    /// A task whose ticks take as long as `runs` says.
+    pub(crate) fn playing(clock: SimClock, runs: Runs) -> Self {
+        Self { clock, runs, ticks: 0 }
     }
 }
 
 impl Task for Scripted {
-    fn tick(&mut self, _: &Tick, _: &mut [f64]) -> Result<(), TickError> {
-        if !self.run.is_empty() {
-            self.clock.advance(self.run[self.ticks % self.run.len()]);
-            self.ticks += 1;
-        }
+    fn tick(&mut self, tick: &Tick, _: &mut [f64]) -> Result<(), TickError> {
+        let run = match &self.runs {
+            Runs::Cycled(spans) if spans.is_empty() => return Ok(()),
+            Runs::Cycled(spans) => spans[self.ticks % spans.len()],
+            Runs::Recorded(zero, recorded) => in_force(recorded, tick.release.nanos() - zero.nanos()),
+        };
+        self.ticks += 1;
+        self.clock.advance(run);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us(micros: i64) -> Span {
+        Span::from_micros(micros)
+    }
+
+    #[test]
+    fn a_recording_is_played_by_its_times_not_in_its_order() {
+        let recorded = vec![(0, us(1)), (1_000, us(2)), (3_000, us(3))];
+        let at =
+            |instants: [i128; 6], of: fn(&Recorded, i128) -> Span| instants.map(|at| of(&recorded, at).nanos() / 1_000);
+        assert_eq!(at([-5, 0, 999, 1_000, 2_999, 9_000], in_force), [1, 1, 1, 2, 2, 3]);
+        assert_eq!(at([-5, 500, 501, 1_999, 2_000, 2_001], nearest), [1, 1, 2, 2, 2, 3]);
+        assert_eq!((in_force(&Vec::new(), 7), nearest(&Vec::new(), 7)), (Span::ZERO, Span::ZERO));
+    }
+
+    #[test]
+    fn a_recorded_sleep_ends_late_at_its_own_time() {
+        let second = 1_000_000_000;
+        let recorded = vec![(second, us(10)), (2 * second, us(5_000)), (3 * second, us(20))];
+        let clock = SimClock::playing(Instant::ZERO, Oversleeps::Recorded(recorded));
+        for (asked, woke) in [(1_900_000, 1_905_000), (2_600_000, 2_600_020)] {
+            clock.sleep_until(Instant::ZERO + us(asked));
+            assert_eq!(clock.now(), Instant::ZERO + us(woke));
+        }
     }
 }

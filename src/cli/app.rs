@@ -43,15 +43,28 @@ impl App {
         Self { demo: text, ..self }
     }
 
+    pub(super) fn demo_text(&self) -> &'static str {
+        self.demo
+    }
+
+    /// Reads a configuration from its text.
+    pub(super) fn parse(&self, text: &str, name: &str) -> Result<Config, Problems> {
+        Config::parse(text, name, &self.kinds, &facts())
+    }
+
     pub(super) fn load(&self, source: &Source) -> Result<Config, Problems> {
-        let host = Host::read();
-        let facts = Facts { online_cpus: host.online_cpus, cpu_set_size: cpu_set_size() };
+        let facts = facts();
         match source {
             Source::File(path) => Config::load(path, &self.kinds, &facts),
             Source::StandardInput => Config::read(std::io::stdin().lock(), STDIN_NAME, &self.kinds, &facts),
             Source::Demo => Config::parse(self.demo, DEMO_NAME, &self.kinds, &facts),
         }
     }
+}
+
+/// What a configuration is judged by on this machine.
+fn facts() -> Facts {
+    Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() }
 }
 
 #[derive(Debug, Args)]

@@ -102,7 +102,7 @@ fn list(text: &mut String, heading: &str, lines: &[String]) {
 }
 
 /// The deadlines that a CPU cannot hold, with the sum; `None`: there is none.
-fn too_much(Capacity { label, sum, findings }: &Capacity) -> Option<String> {
+pub(super) fn too_much(Capacity { label, sum, findings }: &Capacity) -> Option<String> {
     let fails: Vec<_> = findings.iter().filter(|finding| finding.fails).map(|finding| finding.text.as_str()).collect();
     (!fails.is_empty()).then(|| format!("{label}: {sum}; {}", fails.join("; ")))
 }

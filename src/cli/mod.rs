@@ -10,6 +10,7 @@ mod fail_if;
 mod generate;
 mod habits;
 mod log;
+mod plan;
 mod run;
 mod running;
 mod schema;
@@ -35,7 +36,8 @@ use stop::{Stop, USAGE, coloured, print, print_json, span};
     after_help = "Examples:\n  \
         hertzd run --for 10s                         run the demo for ten seconds\n  \
         hertzd check my.toml && hertzd run my.toml   check a configuration, then run it\n  \
-        hertzd simulate my.toml --for 1h             an hour in seconds\n\n\
+        hertzd simulate my.toml --for 1h             an hour in seconds\n  \
+        hertzd plan my.toml > planned.toml           workers, CPUs and phases\n\n\
         Without CONFIG, /etc/hertzd/hertzd.toml is used, or the embedded demo if\n\
         that is missing. Exit codes: 0 everything that was asked for happened; 1 it\n\
         ran, but not all is well; 64 wrong usage; 69 no daemon answers; 70 a fault;\n\
@@ -56,6 +58,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Run the same loop on a virtual clock: every tick to the nanosecond, an hour in seconds
     Simulate(simulate::SimulateArgs),
+    /// Print the configuration with the workers, CPUs and phases that keep responses lowest
+    Plan(plan::PlanArgs),
     /// Show how the running daemon is doing
     Status(running::StatusArgs),
     /// Make the running daemon read its configuration again, and print the outcome
@@ -95,6 +99,7 @@ impl App {
             Command::Run(args) => run::run(self, args, held),
             Command::Check(args) => check::check(&self, &args),
             Command::Simulate(args) => simulate::simulate(&self, &args),
+            Command::Plan(args) => plan::plan(&self, &args),
             Command::Status(args) => running::status(&args),
             Command::Reload(args) => running::reload(&args),
             Command::Devices(args) => devices::devices(&self, &args),

@@ -2,29 +2,38 @@
 
 use super::fail_if::FailIf;
 use super::{App, ConfigArg, Source, Stop, coloured, log, print, span, stop};
-use crate::daemon::{self, SimulateOptions, SimulatedTick};
-use crate::metrics::Summary;
+use crate::config::Config;
+use crate::daemon::{self, ModelError, Models, Repeats, SimulateOptions, SimulatedTick, Simulation};
+use crate::metrics::{PastSummary, Summary};
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use crate::views::table;
 use clap::Args;
+use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    hertzd simulate my.toml --for 200ms               each tick, then the summary\n  \
-    hertzd simulate my.toml --for 1h --summary-only   only the summary\n  \
-    hertzd simulate --first-tick 1000000000000        the demo far in the future\n\n\
+    hertzd simulate my.toml --for 200ms              each tick, then the summary\n  \
+    hertzd simulate my.toml --for 1w --summary-only  only the summary\n  \
+    hertzd simulate --first-tick 1000000000000       the demo far in the future\n  \
+    hertzd simulate my.toml --runs day.mcap --oversleep day.mcap --for 1h\n                                                   \
+        with times that were measured\n  \
+    hertzd simulate other.toml --replay day.mcap --summary-only\n                                                   \
+        that day under another policy\n\n\
     [task.NAME.simulate] run = [\"18ms\", \"3ms\"] sets how long ticks take, used in\n\
     turn, cyclically; [worker.NAME.simulate] oversleep = [\"60us\"] how late each\n\
     sleep ends. Instants count from the epoch. Workers are independent, and\n\
-    simulated one after the other.")]
+    simulated one after the other. With --summary-only, what a worker does over\n\
+    and over is run once and counted; the numbers are the same.\n\
+    docs/planning.md says more.")]
 pub(super) struct SimulateArgs {
     #[command(flatten)]
     config: ConfigArg,
-    /// Simulate exactly the releases of the first DURATION (10s, 1h 30m)
-    #[arg(long = "for", value_name = "DURATION", value_parser = span, default_value = "10s", allow_hyphen_values = true)]
-    length: Span,
+    /// Simulate exactly the releases of the first DURATION (10s, 1h 30m) [default: 10s; with --replay the whole recording]
+    #[arg(long = "for", value_name = "DURATION", value_parser = span, allow_hyphen_values = true)]
+    length: Option<Span>,
     /// Print one JSON object per tick, and the JSON summary on the last line
     #[arg(long)]
     json: bool,
@@ -34,6 +43,18 @@ pub(super) struct SimulateArgs {
     /// Print the summary only
     #[arg(long)]
     summary_only: bool,
+    /// With --summary-only: run every tick, also what repeats itself
+    #[arg(long, requires = "summary_only")]
+    in_full: bool,
+    /// Let sleeps end as late as FILE says: an MCAP recording, or JSON such as `run --json` prints
+    #[arg(long, value_name = "FILE")]
+    oversleep: Option<PathBuf>,
+    /// Let ticks run as long as in this MCAP recording, one after the other
+    #[arg(long, value_name = "RECORDING")]
+    runs: Option<PathBuf>,
+    /// Play this MCAP recording: each tick runs as long, and each sleep ends as late, as it did at that time
+    #[arg(long, value_name = "RECORDING", conflicts_with_all = ["oversleep", "runs", "first_tick"])]
+    replay: Option<PathBuf>,
     #[command(flatten)]
     fail_if: FailIf,
 }
@@ -41,13 +62,19 @@ pub(super) struct SimulateArgs {
 pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     let config = app.load(&Source::of(&args.config))?;
     args.fail_if.check(&config).map_err(Stop::Usage)?;
-    if let Some((highest, task)) = daemon::highest_first_tick(&config, args.length)
+    let models = models(args, &config).map_err(|error| Stop::Usage(error.to_string()))?;
+    let length = args.length.or(models.replayed_length()).unwrap_or(Span::from_seconds(10));
+    if let Some((highest, task)) = daemon::highest_first_tick(&config, length)
         && args.first_tick > highest
     {
         return Err(Stop::Usage(format!(
             "--first-tick {}: task.{task} could not count its ticks or their nanoseconds; start at {highest} at most",
             args.first_tick
         )));
+    }
+    for note in models.notes(&config) {
+        // Where stderr is closed there is no other place for it.
+        let _ = writeln!(io::stderr(), "note: {note}");
     }
     let mut stdout = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let width = config.tasks.iter().map(|task| task.name.len()).max().unwrap_or(0).max("task".len());
@@ -72,15 +99,56 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
         let text = format!("{:<width$}  {:>8}  {release:>16}  {late:>10}  {run:>10}  {skipped}", tick.task, tick.n);
         writeln!(stdout, "{}", text.trim_end())
     };
-    let options = SimulateOptions { length: args.length, first_tick: args.first_tick };
-    let simulated = daemon::simulate(&config, options, &mut line);
+    let options = SimulateOptions { length, first_tick: args.first_tick };
+    let simulation = Simulation { config: &config, options, models: &models };
+    let simulated = match args.summary_only && !args.in_full {
+        true => simulation.sum_up(&mut line),
+        false => simulation.play(&mut line).map(|summary| (summary, Vec::new())),
+    };
     progress.clear();
-    let mut summary = simulated.map_err(|error| args.fail_if.unjudged(error.into()))?;
+    let (mut summary, repeats) = simulated.map_err(|error| args.fail_if.unjudged(error.into()))?;
     args.fail_if.judge(&mut summary)?;
-    stop::ended(print_summary(args, stdout, &summary), summary.reason)
+    let after = after_the_table(&summary, &repeats);
+    stop::ended(print_summary(args, stdout, &summary, &after), summary.reason)
 }
 
-fn print_summary(args: &SimulateArgs, mut stdout: impl Write, summary: &Summary) -> Result<(), Stop> {
+/// What the options ask to play.
+fn models(args: &SimulateArgs, config: &Config) -> Result<Models, ModelError> {
+    if let Some(path) = &args.replay {
+        return Models::replaying(path, config);
+    }
+    let mut models = Models::default();
+    if let Some(path) = &args.oversleep {
+        models = models.oversleeping(path)?;
+    }
+    match &args.runs {
+        Some(path) => models.running(path),
+        None => Ok(models),
+    }
+}
+
+/// What was recorded beside what was replayed, and what was counted without being run.
+fn after_the_table(summary: &Summary, repeats: &[Option<Repeats>]) -> String {
+    let mut text = String::new();
+    for task in &summary.tasks {
+        if let Some(PastSummary { due, missed }) = task.as_recorded {
+            let (task, now, of) = (&task.task, task.missed, task.due);
+            let _ = writeln!(text, "{task}: missed {missed} of {due} when it was recorded, {now} of {of} as replayed");
+        }
+    }
+    for (worker, repeats) in summary.workers.iter().zip(repeats) {
+        if let Some(Repeats { from, every, counted }) = repeats {
+            let worker = &worker.worker;
+            let _ = writeln!(
+                text,
+                "worker {worker}: from {from} on it does the same every {every}; {counted} times of that were counted, not run"
+            );
+        }
+    }
+    text
+}
+
+fn print_summary(args: &SimulateArgs, mut stdout: impl Write, summary: &Summary, after: &str) -> Result<(), Stop> {
     if args.json {
         serde_json::to_writer(&mut stdout, summary)?;
         stdout.write_all(b"\n")?;
@@ -91,7 +159,7 @@ fn print_summary(args: &SimulateArgs, mut stdout: impl Write, summary: &Summary)
     }
     stdout.flush()?;
     drop(stdout);
-    print(&table(summary, coloured(&io::stdout())))
+    print(&(table(summary, coloured(&io::stdout())) + after))
 }
 
 /// A progress line on stderr for long simulations, unless the ticks themselves are on the terminal.

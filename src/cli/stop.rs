@@ -29,7 +29,8 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
         UNWELL,
         "`run`, `simulate`: it ran, but a task was disabled (by an error, a panic or its `overrun-limit`), a recording lost \
          rows, blocks or ticks, or a rule of `--fail-if` was broken. The reason is on stderr, and in the summary. \
-         `check`: the configuration is valid, but its deadlines cannot all hold. `status`: not all is well.",
+         `check`: the configuration is valid, but its deadlines cannot all hold. `plan`: those of the planned one cannot. \
+         `status`: not all is well.",
     ),
     (USAGE, "The command line was wrong; `stop`: it only says how a daemon is stopped."),
     (

@@ -113,7 +113,7 @@ pub(super) fn number(value: &DeValue<'_>) -> Result<f64, String> {
 }
 
 /// A length of time as a configuration would say it: exact, in the largest unit that leaves it whole.
-pub(super) fn written(span: Span) -> String {
+pub(crate) fn written(span: Span) -> String {
     let units =
         [("h", 3_600_000_000_000), ("min", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
     let fits = units.into_iter().find(|(_, scale)| span.nanos() % scale == 0);

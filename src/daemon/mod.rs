@@ -18,6 +18,8 @@
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
 //! | `views`, `meter` | what main knows of the tasks and of the workers' processor time |
 //! | `plan`, `simulate` | schedules; the same on the virtual clock |
+//! | `layout` | which workers, CPUs and phases keep responses lowest |
+//! | `models`, `repeat` | what the virtual clock plays; how a schedule that repeats itself is counted |
 //! | `look` | before the start: what it would open |
 //! | `capacity` | before the start: whether the deadlines can hold |
 //!
@@ -39,13 +41,16 @@ mod failure;
 mod finish;
 mod grants;
 mod heartbeat;
+pub(crate) mod layout;
 mod look;
 mod meter;
 mod metrics_loop;
 mod metrics_thread;
+mod models;
 mod plan;
 mod recorder_thread;
 mod reloads;
+mod repeat;
 mod requests;
 mod run;
 mod running;
@@ -68,8 +73,10 @@ pub(crate) use diff::{Change, Diff, Sections};
 pub(crate) use digest::Keys;
 pub(crate) use failure::Failure;
 pub(crate) use look::{Looked, look};
+pub(crate) use models::{ModelError, Models};
+pub(crate) use repeat::Repeats;
 pub use requests::Requests;
 pub use run::run;
 pub use simulate::{SimulateOptions, simulate};
-pub(crate) use simulate::{SimulatedTick, highest_first_tick};
+pub(crate) use simulate::{SimulatedTick, Simulation, highest_first_tick};
 pub(crate) use summary::DaemonSummary;

@@ -1,14 +1,15 @@
 //! The same schedules and the same hot loop, on the virtual clock.
 //!
-//! No thread is started, no file opened, no real time read: a script of how long its ticks take replaces each task. Workers
-//! do not affect each other, so they are simulated one after the other.
+//! No thread is started, no file opened, no real time read: a script of how long its ticks take, or a recording, replaces each
+//! task. Workers do not affect each other, so they are simulated one after the other.
 
+use super::models::Models;
 use super::plan::{self, Epoch, TaskTerms, Window};
 use super::summary::{Used, asked, summary, target_affordable, task_summary};
 use crate::channels::{Counts, IdleWake, Sent, TickRecord, TickSink};
 use crate::config::{Config, TaskConfig};
 use crate::metrics::{
-    GrantedSummary, Metrics, NoAccuser, Progress, RecordsSummary, Summary, WorkerFacts, WorkerSummary,
+    GrantedSummary, Metrics, NoAccuser, Progress, RecordsSummary, Summary, TaskSummary, WorkerFacts, WorkerSummary,
 };
 use crate::pacing::Sleeps;
 use crate::sim::{NeverPreempted, Scripted, SimClock};
@@ -67,96 +68,141 @@ pub fn simulate(
     options: SimulateOptions,
     line: &mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
 ) -> io::Result<Summary> {
-    let window = Window { first_tick: options.first_tick, length: Some(options.length) };
-    let mut metrics = Metrics::default();
-    config
-        .workers
-        .iter()
-        .enumerate()
-        .for_each(|(index, worker)| metrics.add_worker(index, worker.name.clone(), WorkerFacts::default()));
-    let terms: Vec<_> = config.tasks.iter().map(TaskTerms::of).collect();
-    for ((task, terms), id) in config.tasks.iter().zip(&terms).zip(0..) {
-        metrics.add_task(id, plan::facts(terms, task.worker, Arc::default()));
+    Simulation { config, options, models: &Models::default() }.play(line)
+}
+
+/// A configuration on the virtual clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Simulation<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) options: SimulateOptions,
+    pub(crate) models: &'a Models,
+}
+
+/// A virtual worker's loop.
+pub(super) type VirtualRunner<'a> = Runner<SimClock, Lines<'a>>;
+
+impl Simulation<'_> {
+    /// Runs all of it and hands every tick to `line`.
+    ///
+    /// # Errors
+    /// As [`simulate`].
+    pub(crate) fn play(&self, line: &mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>) -> io::Result<Summary> {
+        let mut metrics = self.metrics();
+        let mut records = RecordsSummary::default();
+        let mut reports = Vec::new();
+        for worker in 0..self.config.workers.len() {
+            let (report, played) = self.worker(worker, self.options.length, &mut metrics, &mut *line, |_| {})?;
+            records.sent += played.sent;
+            reports.push(report);
+        }
+        Ok(self.summary(&mut metrics, &reports, records))
     }
-    let names: Vec<_> = config.tasks.iter().map(|task| task.name.as_str()).collect();
-    let mut reports = Vec::new();
-    let mut records = RecordsSummary::default();
-    for (index, worker) in config.workers.iter().enumerate() {
-        let tasks = || plan::of_worker(&config.tasks, index);
-        let schedule = plan::schedule(tasks().map(|task| &terms[task]), Epoch::At(Instant::ZERO), window);
+
+    /// With nothing entered yet.
+    pub(super) fn metrics(&self) -> Metrics {
+        let mut metrics = Metrics::default();
+        for (index, worker) in self.config.workers.iter().enumerate() {
+            metrics.add_worker(index, worker.name.clone(), WorkerFacts::default());
+        }
+        for (task, id) in self.config.tasks.iter().zip(0..) {
+            metrics.add_task(id, plan::facts(&TaskTerms::of(task), task.worker, Arc::default()));
+        }
+        metrics
+    }
+
+    /// The indices of a worker's tasks.
+    pub(super) fn tasks(&self, worker: usize) -> impl Iterator<Item = usize> {
+        plan::of_worker(&self.config.tasks, worker)
+    }
+
+    /// Runs one worker for `length`; `watch` sees its loop before each tick and each rest.
+    pub(super) fn worker<'a>(
+        &'a self,
+        index: usize,
+        length: Span,
+        metrics: &'a mut Metrics,
+        line: &'a mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
+        watch: impl FnMut(&mut VirtualRunner<'a>),
+    ) -> io::Result<(Report, Played)> {
+        let Self { config, options, models } = *self;
+        let window = Window { first_tick: options.first_tick, length: Some(length) };
+        let terms: Vec<_> = self.tasks(index).map(|task| TaskTerms::of(&config.tasks[task])).collect();
+        let schedule = plan::schedule(terms.iter(), Epoch::At(Instant::ZERO), window);
         // An epoch is where a run begins; with a first tick the wait from there until its release is passed over.
         let began = match options.first_tick {
             0 => Instant::ZERO,
             _ => schedule.next_release().unwrap_or(Instant::ZERO),
         };
-        let clock = SimClock::new(began, worker.simulated_oversleep.clone());
-        let slots = tasks().map(|task| scripted(config, task, &clock)).collect();
+        let clock = SimClock::playing(began, models.oversleeps(config, index));
+        let slots = self.tasks(index).map(|task| self.scripted(task, &clock)).collect();
         let control = Arc::new(Control::default());
         let sink = Lines {
             worker: index,
-            names: &names,
-            metrics: &mut metrics,
-            line: &mut *line,
+            config,
+            metrics,
+            line,
             control: control.clone(),
-            records: &mut records,
+            played: Played::of(config),
             broken: None,
         };
         let set = TaskSet::starting(schedule, slots);
-        let runner = Runner::new(clock, set, Sleeps::new(worker.spin.tail()), sink, control);
-        let (report, sink, _) = runner.with_evidence(Box::new(NeverPreempted), false).run();
-        if let Some(error) = sink.broken {
-            return Err(error);
+        let runner = Runner::new(clock, set, Sleeps::new(config.workers[index].spin.tail()), sink, control);
+        let (report, sink, _) = runner.with_evidence(Box::new(NeverPreempted), false).run_watched(watch);
+        match sink.broken {
+            Some(error) => Err(error),
+            None => Ok((report, sink.played)),
         }
-        for (id, given_up) in &report.given_up {
+    }
+
+    /// Sums up what the workers did, each with its report.
+    pub(super) fn summary(&self, metrics: &mut Metrics, reports: &[Report], records: RecordsSummary) -> Summary {
+        let Self { config, models, .. } = *self;
+        for (id, given_up) in reports.iter().flat_map(|report| &report.given_up) {
             metrics.take_given_up(*id, *given_up);
         }
-        reports.push(report);
+        let worker = |(index, report): (usize, &Report)| {
+            let cpu_time = busy(metrics, report);
+            let Report { elapsed, wakes, spun, fell_short, .. } = *report;
+            let used = Used { elapsed, cpu_time, wakes, spun, fell_short };
+            let (cpu_share, spin_share) = used.shares();
+            WorkerSummary {
+                worker: config.workers[index].name.clone(),
+                cpu: None,
+                clock: config.workers[index].clock.word(),
+                clock_steps: 0,
+                clock_step: None,
+                granted: GrantedSummary { policy: "virtual".into(), priority: 0, memory_locked: false },
+                refused: Vec::new(),
+                asked: asked(&config.workers[index]),
+                stalled_ns: None,
+                cpu_share_now: None,
+                cpu_share_now_ns: None,
+                cpu_share,
+                spin_share,
+                spin_target_affordable: target_affordable(&config.workers[index], fell_short),
+                wakes,
+                oversleep_ns: metrics.oversleep(index),
+            }
+        };
+        let workers = reports.iter().enumerate().map(worker).collect();
+        let counts: BTreeMap<u32, Counts> = reports.iter().flat_map(|report| report.tasks.iter().copied()).collect();
+        let task = |(task, id): (&TaskConfig, u32)| {
+            let progress = Progress::finished(counts.get(&id).copied().unwrap_or_default());
+            let name = &config.workers[task.worker].name;
+            let summary = task_summary(&TaskTerms::of(task), name, progress, &metrics.snapshot(id), None);
+            TaskSummary { as_recorded: models.as_recorded(&task.name), ..summary }
+        };
+        summary(false, &Host::read(), workers, config.tasks.iter().zip(0..).map(task), records)
     }
-    let worker = |(index, report): (usize, &Report)| {
-        let cpu_time = busy(&metrics, report);
-        let Report { elapsed, wakes, spun, fell_short, .. } = *report;
-        let used = Used { elapsed, cpu_time, wakes, spun, fell_short };
-        let (cpu_share, spin_share) = used.shares();
-        WorkerSummary {
-            worker: config.workers[index].name.clone(),
-            cpu: None,
-            clock: config.workers[index].clock.word(),
-            clock_steps: 0,
-            clock_step: None,
-            granted: GrantedSummary { policy: "virtual".into(), priority: 0, memory_locked: false },
-            refused: Vec::new(),
-            asked: asked(&config.workers[index]),
-            stalled_ns: None,
-            cpu_share_now: None,
-            cpu_share_now_ns: None,
-            cpu_share,
-            spin_share,
-            spin_target_affordable: target_affordable(&config.workers[index], fell_short),
-            wakes,
-            oversleep_ns: metrics.oversleep(index),
-        }
-    };
-    let workers = reports.iter().enumerate().map(worker).collect();
-    let counts: BTreeMap<u32, Counts> = reports.iter().flat_map(|report| report.tasks.iter().copied()).collect();
-    let task = |((task, terms), id): ((&TaskConfig, _), _)| {
-        let progress = Progress::finished(counts.get(&id).copied().unwrap_or_default());
-        task_summary(terms, &config.workers[task.worker].name, progress, &metrics.snapshot(id), None)
-    };
-    Ok(summary(false, &Host::read(), workers, config.tasks.iter().zip(&terms).zip(0..).map(task), records))
-}
 
-/// The stand-in for a task; its number is its index in the configuration.
-fn scripted(config: &Config, index: usize, clock: &SimClock) -> Slot {
-    let task = &config.tasks[index];
-    // What the script says, what the kind knows, else the longest run allowed.
-    let known = || match task.blueprint.run() {
-        [] => task.budget.into_iter().collect(),
-        run => run.to_vec(),
-    };
-    let run = task.simulated_run.clone().unwrap_or_else(known);
-    let id = u32::try_from(index).unwrap_or(u32::MAX);
-    let scripted = Box::new(Scripted::new(clock.clone(), run));
-    Slot { budget: task.budget, ..Slot::of(id, scripted, task.deadline, task.rate.period()) }
+    /// The stand-in for a task; its number is its index in the configuration.
+    fn scripted(&self, index: usize, clock: &SimClock) -> Slot {
+        let task = &self.config.tasks[index];
+        let id = u32::try_from(index).unwrap_or(u32::MAX);
+        let scripted = Box::new(Scripted::playing(clock.clone(), self.models.runs(task)));
+        Slot { budget: task.budget, ..Slot::of(id, scripted, task.deadline, task.rate.period()) }
+    }
 }
 
 /// Virtual processor time: the ticks' runs and the spin tails.
@@ -168,24 +214,51 @@ fn busy(metrics: &Metrics, report: &Report) -> Span {
     report.spun + Span::from_wide(runs.sum())
 }
 
+/// What went through the sink.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Played {
+    /// Records.
+    pub(super) sent: u64,
+    /// Of each task, by number.
+    pub(super) counts: Vec<Counts>,
+}
+
+impl Played {
+    fn of(config: &Config) -> Self {
+        Self { sent: 0, counts: vec![Counts::default(); config.tasks.len()] }
+    }
+}
+
 /// Takes the loop's records straight into the metrics, and prints them.
-struct Lines<'a> {
+pub(super) struct Lines<'a> {
     worker: usize,
-    names: &'a [&'a str], // by number
-    metrics: &'a mut Metrics,
+    config: &'a Config,
+    pub(super) metrics: &'a mut Metrics,
     line: &'a mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
     control: Arc<Control>,
-    records: &'a mut RecordsSummary,
+    pub(super) played: Played,
     broken: Option<io::Error>,
+}
+
+impl Lines<'_> {
+    /// Ends the run before its next tick.
+    pub(super) fn stop(&self) {
+        self.control.stop();
+    }
 }
 
 impl TickSink for Lines<'_> {
     fn offer(&mut self, record: TickRecord) {
-        self.records.sent += 1;
+        self.played.sent += 1;
+        let counts = &mut self.played.counts[record.task as usize];
+        counts.ran += 1;
+        counts.skipped += record.skipped();
+        counts.overruns += u64::from(record.overrun);
+        counts.over_budget += u64::from(record.over_budget);
         self.metrics.observe(self.worker, &Sent::Tick(record));
         self.metrics.take(&record, &mut NoAccuser);
         let line = SimulatedTick {
-            task: self.names[record.task as usize],
+            task: &self.config.tasks[record.task as usize].name,
             n: record.n,
             release_ns: record.release.nanos(),
             started_ns: record.started().nanos(),
@@ -195,7 +268,7 @@ impl TickSink for Lines<'_> {
         if self.broken.is_none() {
             self.broken = (self.line)(line).err();
             if self.broken.is_some() {
-                self.control.stop();
+                self.stop();
             }
         }
     }

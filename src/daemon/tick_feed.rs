@@ -63,6 +63,8 @@ impl TickFeed {
             lateness: record.lateness,
             response: record.response,
             skipped: record.skipped(),
+            woke: record.woke,
+            oversleep: record.oversleep,
             cause,
         };
         traffic.count(self.sender.len() < ROOM && self.sender.send(Fed::Tick(tick)).is_ok());

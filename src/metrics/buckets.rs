@@ -46,7 +46,28 @@ impl Buckets {
 
     /// Counts `count` values of this size.
     pub(super) fn add(&mut self, value: u64, count: u64) {
-        let bucket = self.bucket_of(value);
+        self.add_to(self.bucket_of(value), count);
+    }
+
+    /// Counts `times` more times what was counted between `from` and `to`, two earlier states of these.
+    pub(super) fn repeat(&mut self, from: &Self, to: &Self, times: u64) {
+        for (bucket, count) in to.counts() {
+            let place = from.chunks.binary_search_by_key(&(bucket / CHUNK), |chunk| chunk.number.into());
+            let before = place.map_or(0, |position| from.count(from.chunks[position], bucket % CHUNK));
+            if count > before {
+                self.add_to(bucket, (count - before).saturating_mul(times));
+            }
+        }
+    }
+
+    /// The buckets that hold something, in ascending order, each with its count.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
+        let all = self.chunks.iter().flat_map(|&chunk| (0..CHUNK).map(move |within| (chunk, within)));
+        all.map(|(chunk, within)| (usize::from(chunk.number) * CHUNK + within, self.count(chunk, within)))
+            .filter(|(_, count)| *count > 0)
+    }
+
+    fn add_to(&mut self, bucket: usize, count: u64) {
         let position = self.chunk(bucket / CHUNK);
         let within = bucket % CHUNK;
         let sum = self.count(self.chunks[position], within).saturating_add(count);

@@ -27,13 +27,13 @@ pub(super) enum Spent {
 }
 
 /// The stretches of one worker.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct History {
     stretches: VecDeque<Stretch>, // the oldest first
     stepped: bool,                // before the first of them the clock was stepped
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Stretch {
     from: Instant,
     to: Instant,

@@ -15,6 +15,7 @@ mod limiter;
 mod machine;
 mod missed;
 mod parts;
+mod repeat;
 mod summary;
 mod task;
 mod timeline;
@@ -34,9 +35,10 @@ pub(crate) use machine::{
 #[cfg(test)]
 pub(crate) use missed::LateTick;
 pub(crate) use missed::{Missed, Share};
+pub(crate) use repeat::{Mark, REMEMBERED};
 pub(crate) use summary::{
-    AskedSummary, ClockStepSummary, GrantedSummary, HostSummary, JournalSummary, RecordedSummary, RecordsSummary,
-    ValueSummary, WorkerSummary,
+    AskedSummary, ClockStepSummary, GrantedSummary, HostSummary, JournalSummary, PastSummary, RecordedSummary,
+    RecordsSummary, ValueSummary, WorkerSummary,
 };
 pub use summary::{Summary, TaskState, TaskSummary};
 pub(crate) use task::{Spans, TaskSnapshot, Totals};

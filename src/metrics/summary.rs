@@ -205,6 +205,18 @@ pub struct TaskSummary {
     /// The recording, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<RecordedSummary>,
+    /// Under `simulate --replay`: what became of the task's releases when the recording was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_recorded: Option<PastSummary>,
+}
+
+/// What a recording tells of a task's releases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PastSummary {
+    /// Releases that came up.
+    pub due: u64,
+    /// Releases given up, and ticks that finished after their deadline.
+    pub missed: u64,
 }
 
 /// What became of a task's releases in the last seconds.

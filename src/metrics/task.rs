@@ -34,11 +34,11 @@ pub struct Totals {
 pub(super) struct TaskMetrics {
     pub(super) facts: TaskFacts,
     pub(super) lateness: Histogram,
-    run: Histogram,
-    response: Histogram,
-    causes: Option<Box<[u64; Cause::ALL.len()]>>, // once anything was missed
-    blockers: BTreeMap<u32, (String, u64)>,       // by number: the name, and how often it was the cause
-    usual: Span,                                  // about how long a tick runs that misses nothing
+    pub(super) run: Histogram,
+    pub(super) response: Histogram,
+    pub(super) causes: Option<Box<[u64; Cause::ALL.len()]>>, // once anything was missed
+    pub(super) blockers: BTreeMap<u32, (String, u64)>,       // by number: the name, and how often it was the cause
+    pub(super) usual: Span,                                  // about how long a tick runs that misses nothing
     pub(super) totals: Totals,
     pub(super) limiter: Limiter,
     pub(super) waits: bool, // it is in the list of those that have something to tell

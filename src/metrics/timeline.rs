@@ -6,6 +6,7 @@ use super::history::{History, Spent};
 use super::{By, Cause};
 use crate::channels::{Evidence, IdleWake, TickRecord};
 use crate::time::{Instant, Span};
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 /// How many ticks that have been judged are kept, and a verdict looks back. Of those before, [`History`] has the sums.
@@ -18,7 +19,7 @@ const TICKS: usize = 1 << 13;
 const READINGS: usize = 128;
 
 /// A tick, and the sleep before it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Piece {
     pub(super) task: Option<u32>, // `None`: it ran no tick
     /// When the sleep before it was to end, and when it did; `None`: it followed without a sleep.
@@ -55,12 +56,13 @@ impl Piece {
 }
 
 /// What one thread did.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Timeline {
     pieces: VecDeque<Piece>,
     first: u64,       // the number of the piece at the front; each has one more than the one before
     judged: usize,    // of the pieces, from the front
     history: History, // of what was before the first
+    asked: Cell<u64>, // how often that was asked for
     queue: VecDeque<(Instant, Span)>, // by when it was known how long the thread had waited for a processor in all
 }
 
@@ -149,12 +151,41 @@ impl Timeline {
 
     /// What was before the first piece.
     pub(super) fn history(&self) -> &History {
+        self.asked.set(self.asked.get() + 1);
         &self.history
     }
 
     /// When what came before the piece at the position had ended; `None`: it is the first that is known.
     pub(super) fn finished_before(&self, position: usize) -> Option<Instant> {
         position.checked_sub(1).map(|before| self.pieces[before].finished).or(self.history.end())
+    }
+
+    /// Whether verdicts on it are those on `other`, `by` later: the same ticks, and the same readings but for the instants of
+    /// those that are older than all ticks. History, which grows, was not asked for in between.
+    pub(super) fn is(&self, other: &Self, by: Span) -> bool {
+        self.judged == other.judged
+            && self.asked == other.asked
+            && self.history.end() == other.history.end().map(|end| end + by)
+            && self.readings(Span::ZERO).eq(other.readings(by))
+            && self.pieces_later(Span::ZERO).eq(other.pieces_later(by))
+    }
+
+    /// The readings, `by` later; `None`: from before the oldest tick.
+    fn readings(&self, by: Span) -> impl Iterator<Item = (Option<Instant>, Span)> {
+        let begins = |piece: &Piece| piece.sleep.map_or(piece.started, |(asked, _)| asked);
+        let oldest = self.pieces.front().map_or(Instant::ZERO, begins);
+        self.queue.iter().map(move |&(known, waited)| ((known >= oldest).then_some(known + by), waited))
+    }
+
+    /// The ticks, `by` later, with the first of them as number 0.
+    fn pieces_later(&self, by: Span) -> impl Iterator<Item = Piece> {
+        self.pieces.iter().map(move |piece| Piece {
+            sleep: piece.sleep.map(|(asked, woke)| (asked + by, woke + by)),
+            started: piece.started + by,
+            finished: piece.finished + by,
+            wake: piece.wake.and_then(|wake| wake.checked_sub(self.first)),
+            ..*piece
+        })
     }
 
     pub(super) fn len(&self) -> usize {

@@ -100,6 +100,25 @@ impl Rate {
         };
         u64::try_from(count).unwrap_or(u64::MAX)
     }
+
+    /// The shortest time above zero that is a whole number of nanoseconds and a whole number of periods: shifted by it, the
+    /// grid of releases lies on itself, rounding included.
+    pub(crate) fn repeats_after(self) -> u128 {
+        // num and den have no factor in common.
+        reduced(u128::from(self.den) * NANOS, self.num.into()).0
+    }
+}
+
+/// The shortest time by which the grids of all these rates can be shifted so that each lies on itself; `None` if there is no
+/// rate, or that is more than 292 years.
+pub(crate) fn hyperperiod(mut rates: impl Iterator<Item = Rate>) -> Option<i128> {
+    let least_common_multiple = |length: u128, rate: Rate| {
+        let other = rate.repeats_after();
+        let (_, factor) = reduced(length, other);
+        length.checked_mul(factor).filter(|length| i64::try_from(*length).is_ok())
+    };
+    let length = rates.try_fold(1, least_common_multiple)?;
+    i128::try_from(length).ok().filter(|length| *length > 1)
 }
 
 /// The offset of a tick, and exactly how much was rounded off.
@@ -190,6 +209,20 @@ mod tests {
         }
         let slow = Rate::new(999_999_937, 86_000_000_000_000).unwrap();
         assert_eq!(slow.step().after(slow.position(u64::MAX)), None, "saturated");
+    }
+
+    #[test]
+    fn a_grid_repeats_after_whole_nanoseconds_and_whole_periods() {
+        for (num, den, nanos) in
+            [(1_000, 1, 1_000_000), (30_000, 1_001, 100_100_000), (60, 1, 50_000_000), (3, 7, 7_000_000_000)]
+        {
+            let rate = Rate::new(num, den).unwrap();
+            assert_eq!(rate.repeats_after(), nanos, "{rate}");
+            let ticks = rate.ticks_before(i128::try_from(nanos).unwrap());
+            for n in [0, 1, 2, 7, 1_000] {
+                assert_eq!(rate.offset(n + ticks), rate.offset(n) + i128::try_from(nanos).unwrap(), "{rate} {n}");
+            }
+        }
     }
 
     #[test]

@@ -38,10 +38,12 @@ impl Content {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedTick {
     pub task: u32,
-    pub n: u64,               // index of the tick
-    pub release: Instant,     // when it was meant to start, on the worker's clock
-    pub lateness: Span,       // started − release
-    pub response: Span,       // finished − release
-    pub skipped: u64,         // releases given up before it and after it
-    pub cause: Option<Cause>, // why it ended after its deadline; `None`: it did not
+    pub n: u64,                  // index of the tick
+    pub release: Instant,        // when it was meant to start, on the worker's clock
+    pub lateness: Span,          // started − release
+    pub response: Span,          // finished − release
+    pub skipped: u64,            // releases given up before it and after it
+    pub woke: Span,              // when the worker's latest sleep ended, relative to the release
+    pub oversleep: Option<Span>, // how late that was, if this is the first tick after it
+    pub cause: Option<Cause>,    // why it ended after its deadline; `None`: it did not
 }

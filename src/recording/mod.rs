@@ -20,7 +20,10 @@ mod lines;
 mod look;
 #[cfg(feature = "mcap")]
 mod mcap;
+mod past;
 mod progress;
+#[cfg(feature = "mcap")]
+mod read;
 mod recorder;
 mod recordings;
 mod rotation;
@@ -35,6 +38,11 @@ mod writer;
 pub(crate) use claim::{Identity, in_use};
 pub(crate) use content::{Content, RecordedTick};
 pub(crate) use look::{Seen, look};
+#[cfg(test)]
+pub(crate) use past::PastTick;
+pub(crate) use past::{Past, PastTask};
 pub(crate) use progress::{progress, writing};
+#[cfg(feature = "mcap")]
+pub(crate) use read::read;
 pub(crate) use recorder::{OutputState, Recorder, TaskOutput};
 pub(crate) use recordings::Recordings;

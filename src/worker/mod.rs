@@ -20,6 +20,7 @@ pub use control::Control;
 pub(crate) use control::{Activity, Doing};
 pub use evidence::ThreadEvidence;
 pub(crate) use panic::Panic;
+pub(crate) use run::LoopState;
 pub use run::{Report, Runner};
 pub use set::TaskSet;
 pub(crate) use set::{Ended, NextTask, Pace};

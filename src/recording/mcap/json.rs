@@ -50,17 +50,26 @@ pub(super) fn schema(name: &str, title: &str, columns: &[Column]) -> Schema {
 
 pub(super) fn tick_schema() -> Schema {
     let overrun = json!({"type": "boolean", "description": "Its response exceeded its deadline."});
-    tick_object("hertzd.Tick", "A tick of a task", "overrun", overrun)
+    let sleep = [
+        integer("woke_ns", "End of the worker's sleep - release, if this is the first tick after it."),
+        integer("oversleep_ns", "End of that sleep - the instant asked for."),
+    ];
+    tick_object("hertzd.Tick", "A tick of a task", ("overrun", overrun), sleep)
 }
 
 pub(super) fn overrun_schema() -> Schema {
     let cause = json!({"type": "string", "description": "What took the largest part of its response."});
-    tick_object("hertzd.Overrun", "A tick that ended after its deadline", "cause", cause)
+    tick_object("hertzd.Overrun", "A tick that ended after its deadline", ("cause", cause), [])
 }
 
-/// The numbers of a tick and one more property.
-fn tick_object(name: &str, title: &str, more: &str, property: Value) -> Schema {
-    let properties = Map::from_iter([
+/// The numbers of a tick, one more property, and those that only some have.
+fn tick_object<const SOME: usize>(
+    name: &str,
+    title: &str,
+    (more, property): (&str, Value),
+    some: [(String, Value); SOME],
+) -> Schema {
+    let mut properties = Map::from_iter([
         integer("n", "Index of the tick."),
         integer("lateness_ns", "Started - release."),
         integer("run_ns", "Finished - started."),
@@ -68,13 +77,19 @@ fn tick_object(name: &str, title: &str, more: &str, property: Value) -> Schema {
         integer("skipped", "Releases given up before it and after it."),
         (more.to_owned(), property),
     ]);
+    properties.extend(some);
     object_schema(name, title, &properties, &["n", "lateness_ns", "run_ns", "response_ns", "skipped", more])
 }
 
 /// Writes a tick.
 pub(super) fn tick(message: &mut Vec<u8>, tick: &RecordedTick) {
     let (numbers, overrun) = (numbers(tick), tick.cause.is_some());
-    let _ = write!(message, "{{{numbers},\"overrun\":{overrun}}}");
+    let _ = write!(message, "{{{numbers},\"overrun\":{overrun}");
+    if let Some(oversleep) = tick.oversleep {
+        let (woke, oversleep) = (tick.woke.nanos(), oversleep.nanos());
+        let _ = write!(message, ",\"woke_ns\":{woke},\"oversleep_ns\":{oversleep}");
+    }
+    message.push(b'}');
 }
 
 /// Writes an overrun, if it was one.

@@ -75,9 +75,12 @@ fn values_samples_ticks_and_overruns_are_json() {
         lateness: Span::from_nanos(100),
         response: Span::from_nanos(350),
         skipped: 2,
+        woke: Span::from_nanos(80),
+        oversleep: None,
         cause: None,
     };
     mcap.lock().tick(&tick, UTC + 3);
+    mcap.lock().tick(&RecordedTick { oversleep: Some(Span::from_nanos(90)), ..tick }, UTC + 3);
     mcap.lock().tick(&RecordedTick { cause: Some(Cause::OwnDebt), ..tick }, UTC + 4);
     mcap.finish().unwrap();
 
@@ -87,20 +90,23 @@ fn values_samples_ticks_and_overruns_are_json() {
     let mut overrun = tick(true);
     overrun.as_object_mut().unwrap().remove("overrun");
     overrun["cause"] = json!("own-debt");
+    let mut slept = tick(false);
+    (slept["woke_ns"], slept["oversleep_ns"]) = (json!(80), json!(90));
     let wanted = [
         ("t/values", 7, 1, json!({"a\"b": 21.0})),
         ("t/values", 8, 2, json!({"y": 1e-7})),
         ("t/samples", 40, 10, json!({"a\"b": 1.0, "y": 2.0})),
         ("t/samples", 41, 20, json!({"a\"b": -1.5, "y": 1e22})),
         ("t/ticks", 5, 3, tick(false)),
+        ("t/ticks", 5, 3, slept),
         ("t/ticks", 5, 4, tick(true)),
         ("t/overruns", 5, 4, overrun),
     ];
     assert_eq!(seen, wanted);
     assert!(messages.iter().all(|m| m.encoding == "json"));
-    assert_eq!(count(&path), Some(7));
+    assert_eq!(count(&path), Some(8));
     let counts = mcap.counts(0);
-    assert_eq!((counts.rows, counts.blocks, counts.samples, counts.ticks, counts.lost), (2, 1, 2, 2, 0));
+    assert_eq!((counts.rows, counts.blocks, counts.samples, counts.ticks, counts.lost), (2, 1, 2, 3, 0));
 
     // The schemas say what is in the messages, in the few words that viewers understand.
     let summary = summary(&path);

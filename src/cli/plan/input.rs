@@ -1,0 +1,181 @@
+//! What a plan starts from: the tasks that it may place, with the longest run that is known of each, and what is written for
+//! them and stays. Pure.
+
+use crate::config::{Config, Scheduling, TaskConfig, WorkerConfig};
+use crate::daemon::Models;
+use crate::daemon::layout::{CpuLayout, Placed, PlannedWorker};
+use crate::time::Span;
+use std::collections::BTreeMap;
+
+/// Where the longest run of a task is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    Budget,
+    /// The longest of this many recorded ticks.
+    Recording(usize),
+    /// What its kind knows, where that is more than its budget.
+    Kind,
+    /// The script that `hertzd simulate` plays; `hertzd check` does not count it.
+    Script,
+    /// It has no budget and was not recorded: it counts as no work.
+    Nowhere,
+}
+
+#[derive(Debug)]
+pub(super) struct Input {
+    /// The tasks that are placed, and the index of each in the configuration.
+    pub(super) placed: Vec<Placed>,
+    pub(super) tasks: Vec<usize>,
+    pub(super) from: Vec<From>,
+    /// The CPUs that may be used.
+    pub(super) cpus: Vec<usize>,
+    /// Workers that stay as they are: the kernel chooses their CPU, or every other program may delay them.
+    pub(super) kept: Vec<String>,
+    /// Tasks and workers whose phases and CPUs were written down, so they stay.
+    pub(super) written: Written,
+    /// Two workers that interrupt each other have the same priority, so which comes first is not known.
+    pub(super) tied: bool,
+}
+
+/// What a configuration says and a plan does not change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Written {
+    /// Tasks with a phase.
+    pub(super) phases: Vec<String>,
+    /// Workers with a CPU or several.
+    pub(super) cpus: Vec<String>,
+}
+
+impl Written {
+    /// `has_phase` says which tasks have one.
+    pub(super) fn of(config: &Config, has_phase: impl Fn(&str) -> bool) -> Self {
+        let tasks = config.tasks.iter().filter(|task| has_phase(&task.name));
+        let workers = config.workers.iter().filter(|worker| !worker.cpus.is_empty() && priority(worker).is_some());
+        Self {
+            phases: tasks.map(|task| task.name.clone()).collect(),
+            cpus: workers.map(|worker| worker.name.clone()).collect(),
+        }
+    }
+}
+
+impl Input {
+    /// # Errors
+    /// Why there is nothing to plan.
+    pub(super) fn of(config: &Config, models: &Models, cpus: &[usize], written: Written) -> Result<Self, String> {
+        let is_kept = |worker: &WorkerConfig| priority(worker).is_none();
+        let kept: Vec<_> =
+            config.workers.iter().filter(|worker| is_kept(worker)).map(|worker| worker.name.clone()).collect();
+        let tasks: Vec<usize> =
+            (0..config.tasks.len()).filter(|task| !is_kept(&config.workers[config.tasks[*task].worker])).collect();
+        if tasks.is_empty() {
+            return Err("no worker has policy = \"fifo\" or \"rr\", so no CPU, priority or order can be planned".into());
+        }
+        // The positions of the CPUs that each worker may use.
+        let on = |worker: &WorkerConfig| {
+            let stays = written.cpus.contains(&worker.name);
+            stays.then(|| (0..cpus.len()).filter(|position| worker.cpus.contains(&cpus[*position])).collect::<Vec<_>>())
+        };
+        let on: Vec<_> = config.workers.iter().map(on).collect();
+        if let Some((worker, _)) = config.workers.iter().zip(&on).find(|(_, on)| on.as_ref().is_some_and(Vec::is_empty))
+        {
+            let (name, all) = (&worker.name, list(&worker.cpus));
+            return Err(format!(
+                "worker.{name} is to stay on CPU {all}, which --cpus leaves out; add it, or use --free"
+            ));
+        }
+        let settings: Vec<_> = config.workers.iter().map(settings).collect();
+        let known: Vec<_> = tasks.iter().map(|task| longest_run(&config.tasks[*task], models)).collect();
+        let placed = tasks.iter().zip(&known).map(|(task, (run, _))| {
+            let task = &config.tasks[*task];
+            let own = &settings[task.worker];
+            Placed {
+                rate: task.rate,
+                deadline: task.deadline,
+                run: *run,
+                budget: task.budget.max(task.blueprint.run().iter().max().copied()).unwrap_or_default(),
+                settings: settings.iter().position(|other| other == own).unwrap_or(0),
+                phase: written.phases.contains(&task.name).then_some(task.phase),
+                on: on[task.worker].clone(),
+                tail: config.workers[task.worker].spin.tail(),
+            }
+        });
+        let mut priorities: Vec<_> =
+            config.workers.iter().filter_map(|worker| Some((worker.cpus.clone(), priority(worker)?))).collect();
+        priorities.retain(|(cpus, _)| cpus.len() == 1);
+        priorities.sort();
+        let tied = priorities.windows(2).any(|pair| pair[0] == pair[1]);
+        let (placed, from) = (placed.collect(), known.iter().map(|(_, from)| *from).collect());
+        Ok(Self { placed, tasks, from, cpus: cpus.to_vec(), kept, written, tied })
+    }
+
+    /// The layout that the configuration has now, on the CPUs that may be used; `None`: it has another, or one that leaves
+    /// something to the kernel.
+    pub(super) fn now_on_these(&self, config: &Config) -> Option<Vec<CpuLayout>> {
+        let mut all = vec![CpuLayout::default(); self.cpus.len()];
+        for (cpu, layout, _) in self.now(config) {
+            let position = self.cpus.iter().position(|known| Some(*known) == cpu)?;
+            all[position] = layout;
+        }
+        (!self.tied).then_some(all)
+    }
+
+    /// The layout that the configuration has now: CPU by CPU, each with its number, and workers that are not pinned to one CPU as
+    /// if they had one of their own.
+    pub(super) fn now(&self, config: &Config) -> Vec<(Option<usize>, CpuLayout, Vec<usize>)> {
+        let mut by_cpu: BTreeMap<(bool, usize), Vec<usize>> = BTreeMap::new();
+        for (index, worker) in config.workers.iter().enumerate().filter(|(_, worker)| priority(worker).is_some()) {
+            let key = match worker.cpus[..] {
+                [cpu] => (false, cpu),
+                _ => (true, index),
+            };
+            by_cpu.entry(key).or_default().push(index);
+        }
+        let layout = |((free, cpu), mut workers): ((bool, usize), Vec<usize>)| {
+            workers.sort_by_key(|worker| std::cmp::Reverse(priority(&config.workers[*worker])));
+            let of = |worker: &usize| {
+                let its = |(_, task): &(usize, &usize)| config.tasks[**task].worker == *worker;
+                let tasks = self.tasks.iter().enumerate().filter(its);
+                PlannedWorker { tasks: tasks.map(|(position, task)| (position, config.tasks[*task].phase)).collect() }
+            };
+            ((!free).then_some(cpu), CpuLayout { workers: workers.iter().map(of).collect() }, workers)
+        };
+        by_cpu.into_iter().map(layout).collect()
+    }
+}
+
+/// The real-time priority of a worker whose CPU may be chosen; `None`: it stays as it is.
+pub(super) fn priority(worker: &WorkerConfig) -> Option<u8> {
+    match worker.scheduling {
+        Scheduling::Fifo { priority } | Scheduling::Rr { priority } => Some(priority),
+        Scheduling::Deadline { .. } | Scheduling::Other => None,
+    }
+}
+
+/// All that a worker's tasks must agree on: what a plan does not change.
+fn settings(worker: &WorkerConfig) -> String {
+    let policy = match worker.scheduling {
+        Scheduling::Fifo { .. } => "fifo",
+        Scheduling::Rr { .. } => "rr",
+        Scheduling::Deadline { .. } => "deadline",
+        Scheduling::Other => "other",
+    };
+    let WorkerConfig { spin, clock, evidence, require_realtime, simulated_oversleep, .. } = worker;
+    format!("{policy} {spin:?} {clock:?} {evidence:?} {require_realtime} {simulated_oversleep:?}")
+}
+
+fn longest_run(task: &TaskConfig, models: &Models) -> (Span, From) {
+    let kind = task.blueprint.run().iter().max().copied();
+    let script = task.simulated_run.iter().flatten().max().copied();
+    match (models.longest_run(&task.name), task.budget, kind, script) {
+        (Some((run, ticks)), ..) => (run, From::Recording(ticks)),
+        (None, Some(budget), kind, _) if kind <= Some(budget) => (budget, From::Budget),
+        (None, _, Some(run), _) => (run, From::Kind),
+        (None, None, None, Some(run)) => (run, From::Script),
+        (None, _, None, _) => (Span::ZERO, From::Nowhere),
+    }
+}
+
+/// `1, 4`.
+pub(super) fn list<T: ToString>(all: &[T]) -> String {
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,200 @@
+//! The comments above a plan: worst responses and loads, before and after, and what is not known. Pure.
+
+use super::document::NamedWorker;
+use super::input::{From, Input, list};
+use crate::cli::Source;
+use crate::config::Config;
+use crate::daemon::Capacity;
+use crate::daemon::layout::{ALL, CpuLayout, Layout, MANY_TICKS, Placed, on_cpu};
+use crate::time::Span;
+use std::fmt::Write as _;
+
+pub(super) struct Report<'a> {
+    pub(super) source: &'a Source,
+    pub(super) config: &'a Config,
+    pub(super) input: &'a Input,
+    pub(super) layout: &'a Layout,
+    pub(super) named: &'a [Vec<NamedWorker>],
+}
+
+/// Where a task runs, and its worst response there.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    place: String,
+    worst: Span,
+}
+
+impl Report<'_> {
+    pub(super) fn text(&self, before: &[Capacity], after: &[Capacity]) -> String {
+        let Self { source, config, input, layout, named } = self;
+        let now = input.now(config);
+        let mut only: Option<Span> = None;
+        let mut old = vec![Place::default(); input.placed.len()];
+        for (cpu, cpu_layout, workers) in &now {
+            let names: Vec<_> = workers
+                .iter()
+                .map(|worker| match cpu {
+                    Some(cpu) => format!("{} on CPU {cpu}", config.workers[*worker].name),
+                    None => format!("{} on no certain CPU", config.workers[*worker].name),
+                })
+                .collect();
+            enter(&input.placed, cpu_layout, &names, &mut old, &mut only);
+        }
+        let mut new = vec![Place::default(); input.placed.len()];
+        for (cpu_layout, named) in layout.cpus.iter().zip(*named) {
+            let names: Vec<_> = named.iter().map(|worker| format!("{} on CPU {}", worker.name, worker.cpu)).collect();
+            enter(&input.placed, cpu_layout, &names, &mut new, &mut only);
+        }
+
+        let mut text = String::new();
+        // Writing to a String does not fail, here and below.
+        let how = match layout.all_tried {
+            true => "every way to spread the tasks over the CPUs was tried".to_owned(),
+            false => format!("with more than {ALL} tasks a good way is looked for, not the best"),
+        };
+        let _ = writeln!(text, "# hertzd plan {source}\n#\n# On CPU {}; {how}.", list(&input.cpus));
+        let _ = match layout.changed {
+            true => writeln!(
+                text,
+                "# Below is the whole configuration as planned, to paste or to save in place of that one."
+            ),
+            false => writeln!(
+                text,
+                "# Nothing that was tried is better than this layout, so below is the configuration as it is."
+            ),
+        };
+        if config.files.len() > 1 {
+            let drop_ins = config.files[1..].iter().map(|path| path.display()).collect::<Vec<_>>();
+            let _ = writeln!(
+                text,
+                "# It includes what its drop-ins say, which would override the plan: {}.",
+                list(&drop_ins)
+            );
+        }
+        for (what, names) in [("phases of tasks", &input.written.phases), ("CPUs of workers", &input.written.cpus)] {
+            if !names.is_empty() {
+                let _ = writeln!(
+                    text,
+                    "# Kept, as they are written down ({what}): {}. --free lets the plan change them.",
+                    list(names)
+                );
+            }
+        }
+        let _ = writeln!(text, "#");
+        let mut rows =
+            vec![["task", "longest run", "deadline", "worst response before", "", "and after", ""].map(str::to_owned)];
+        for (position, task) in input.tasks.iter().enumerate() {
+            let (placed, old, new) = (&input.placed[position], &old[position], &new[position]);
+            let run = match input.from[position] {
+                From::Nowhere => "unknown".to_owned(),
+                _ => placed.run.to_string(),
+            };
+            let (before, after) = (old.worst.to_string(), new.worst.to_string());
+            rows.push([
+                config.tasks[*task].name.clone(),
+                run,
+                placed.deadline.to_string(),
+                before,
+                old.place.clone(),
+                after,
+                new.place.clone(),
+            ]);
+        }
+        table(&mut text, &rows);
+        for (heading, capacities) in [("Before", before), ("After", after)] {
+            let _ = writeln!(text, "#\n# {heading}, as `hertzd check` says it:");
+            for Capacity { label, sum, findings } in capacities {
+                let _ = writeln!(text, "#   {label}: {sum}");
+                findings.iter().for_each(|finding| _ = writeln!(text, "#     {}", finding.text));
+            }
+        }
+        let _ = writeln!(text, "#\n# What this does not know:");
+        for line in self.unknown(only) {
+            let _ = writeln!(text, "# - {line}");
+        }
+        text + "\n"
+    }
+
+    fn unknown(&self, only: Option<Span>) -> Vec<String> {
+        let Self { config, input, named, .. } = self;
+        let names = |of: &dyn Fn(From) -> bool| -> String {
+            let wanted = input.tasks.iter().zip(&input.from).filter(|(_, from)| of(**from));
+            wanted.map(|(task, _)| config.tasks[*task].name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let mut lines = vec![
+            "How late the kernel wakes a worker: that comes on top of every response. `hertzd simulate --oversleep FILE` plays it.".to_owned(),
+            "What hertzd itself takes for a tick, interrupts, other programs, and tasks that slow each other down through the memory.".to_owned(),
+            "Ticks shorter than the longest run: where ticks wait at all, a shorter one can let another begin first, which makes a third wait longer.".to_owned(),
+        ];
+        let unknown = names(&|from| from == From::Nowhere);
+        if !unknown.is_empty() {
+            lines.push(format!("How long these run, which count as no work: {unknown}. Give each a budget, or record it and use --runs."));
+        }
+        let recorded: Vec<_> = input
+            .from
+            .iter()
+            .filter_map(|from| match from {
+                From::Recording(ticks) => Some(*ticks),
+                _ => None,
+            })
+            .collect();
+        let scripted = names(&|from| from == From::Script);
+        if !scripted.is_empty() {
+            lines.push(format!("Whether these run as long as their scripts for `hertzd simulate`, which `hertzd check` counts as no work: {scripted}."));
+        }
+        if let Some(least) = recorded.iter().min() {
+            lines.push(format!(
+                "Runs longer than those recorded (the longest of {least} ticks or more): {}.",
+                names(&|from| matches!(from, From::Recording(_)))
+            ));
+        }
+        if !input.kept.is_empty() {
+            lines.push(format!(
+                "Workers whose policy leaves the CPU to the kernel; they stay as they are and count nowhere: {}.",
+                list(&input.kept)
+            ));
+        }
+        if input.tied {
+            lines.push(
+                "Before: workers with the same priority share a CPU; the first one counts as the higher.".to_owned(),
+            );
+        }
+        if named.iter().any(|workers| workers.len() > 1) {
+            let lower = named.iter().flat_map(|workers| workers.iter().skip(1)).map(|worker| &worker.name);
+            lines.push(format!(
+                "The spin tails of workers that interrupt others. And `hertzd simulate` lets no worker interrupt another, so it shows shorter responses on: {}.",
+                list(&lower.collect::<Vec<_>>())
+            ));
+            lines.push("A reload: workers that it restarts get a new epoch, and no longer have these phases to the others on their CPU. A restart of hertzd sets them again.".to_owned());
+        }
+        if let Some(only) = only {
+            lines.push(format!(
+                "What comes after {only} of some CPU: its periods meet each other anew for longer than was looked at."
+            ));
+        }
+        lines
+    }
+}
+
+/// Enters where the tasks of a CPU run, and their worst responses.
+fn enter(tasks: &[Placed], cpu: &CpuLayout, names: &[String], into: &mut [Place], only: &mut Option<Span>) {
+    let responses = on_cpu(tasks, cpu, MANY_TICKS);
+    *only = match (*only, responses.only) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
+    for ((worker, worst), name) in cpu.workers.iter().zip(&responses.worst).zip(names) {
+        for ((task, _), worst) in worker.tasks.iter().zip(worst) {
+            into[*task] = Place { place: name.clone(), worst: *worst };
+        }
+    }
+}
+
+fn table<const COLUMNS: usize>(text: &mut String, rows: &[[String; COLUMNS]]) {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    for row in rows {
+        let cells: Vec<_> =
+            row.iter().enumerate().map(|(column, cell)| format!("{cell:<width$}", width = width(column))).collect();
+        let _ = writeln!(text, "# {}", cells.join("  ").trim_end());
+    }
+}

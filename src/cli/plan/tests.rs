@@ -1,0 +1,90 @@
+//! What a plan promises, against the simulation of the text that it prints.
+
+use super::*;
+use crate::config::{Config, Facts, Kinds};
+use crate::daemon::layout::{MANY_TICKS, on_cpu};
+use crate::daemon::{SimulateOptions, Simulation};
+use crate::time::Span;
+use std::fmt::Write as _;
+
+#[test]
+fn lists_of_cpus() {
+    assert_eq!(cpu_list("4-6,1, 5"), Ok(CpuList(vec![1, 4, 5, 6])));
+    assert!(cpu_list("1,x").unwrap_err().contains("\"x\" is no CPU"));
+    assert!(cpu_list("3-1").unwrap_err().contains("smaller number first"));
+    assert!(cpu_list("").is_err());
+}
+
+fn parsed(text: &str) -> Config {
+    let facts = Facts { online_cpus: vec![0, 1, 2], cpu_set_size: 1_024 };
+    let parsed = Config::parse(text, "test", &Kinds::builtin(), &facts);
+    parsed.unwrap_or_else(|problems| panic!("{}\n{text}", problems.render(false)))
+}
+
+/// The configuration as planned, and the worst response that each task is promised if nothing interrupts its worker.
+fn planned(text: &str, cpus: &[usize], free: bool) -> (String, Vec<(String, Span)>) {
+    let config = parsed(text);
+    let mut document = Document::parse(&[text.to_owned()]).unwrap();
+    let written = if free { Written::default() } else { Written::of(&config, |task| document.has_phase(task)) };
+    let input = Input::of(&config, &Models::default(), cpus, written).unwrap();
+    let layout = lay_out(&input.placed, cpus.len(), input.now_on_these(&config));
+    if layout.changed {
+        document.lay_out(&config, &input, &layout);
+    }
+    let mut promised = Vec::new();
+    for cpu in &layout.cpus {
+        let responses = on_cpu(&input.placed, cpu, MANY_TICKS);
+        assert_eq!(responses.only, None, "{text}");
+        for (worker, worst) in cpu.workers.iter().zip(&responses.worst).take(1) {
+            let name = |task: usize| config.tasks[input.tasks[task]].name.clone();
+            promised.extend(worker.tasks.iter().zip(worst).map(|((task, _), worst)| (name(*task), *worst)));
+        }
+    }
+    (document.text(), promised)
+}
+
+/// The worst response of each task, in every tick of a run.
+fn simulated(text: &str, length: Span) -> Vec<(String, Span)> {
+    let config = parsed(text);
+    let options = SimulateOptions { length, first_tick: 0 };
+    let summary = Simulation { config: &config, options, models: &Models::default() }.play(&mut |_| Ok(())).unwrap();
+    summary.tasks.iter().map(|task| (task.task.clone(), Span::from_nanos(task.response_ns.max))).collect()
+}
+
+#[test]
+fn a_simulation_of_every_tick_shows_the_worst_responses_that_were_promised() {
+    let mut state = 1_u64;
+    let mut below = |end: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % end
+    };
+    let mut compared = 0;
+    for _ in 0..25 {
+        let mut text = String::new();
+        for task in 0..=below(5) {
+            let (hertz, longest) = [(1_000, 200), (500, 300), (250, 900), (100, 1_500), (50, 4_000)][below(5)];
+            let (run, policy) = (10 + 10 * below(longest / 10), ["drop", "keep-working", "credit"][below(3)]);
+            let phase = if below(3) == 0 { format!("phase = \"{}us\"\n", below(1_000)) } else { String::new() };
+            let _ = write!(
+                text,
+                "[task.t{task}]\nkind = \"load\"\nrate = {hertz}\nrun = \"{run}us\"\nbudget = \"{run}us\"\n\
+                 overrun = \"{policy}\"\n{phase}"
+            );
+        }
+        let cpus = &[0, 1, 2][..=below(3)];
+        let free = below(2) == 0;
+        let (toml, promised) = planned(&text, cpus, free);
+        let (again, _) = planned(&toml, cpus, free);
+        assert_eq!(toml, again, "a plan of a plan finds nothing better");
+        let seen = simulated(&toml, Span::from_millis(300));
+        let period = |name: &str| parsed(&toml).tasks.iter().find(|task| task.name == name).unwrap().rate.period();
+        // With a response above its period a task would skip releases, as its policy says.
+        if promised.iter().all(|(name, worst)| *worst <= period(name)) {
+            for promise in promised {
+                assert!(seen.contains(&promise), "promised {promise:?}, seen {seen:?}:\n{toml}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared >= 40, "{compared}");
+}

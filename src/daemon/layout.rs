@@ -1,0 +1,308 @@
+//! Which layout of workers, CPUs and phases keeps each task's worst response lowest. Pure and deterministic.
+//!
+//! A layout is judged by the time that each task waits at the worst, as a share of its deadline: first the largest, then the next,
+//! and so on; then by the load of the fullest CPU, then by the number of workers. A layout that `hertzd check` would object to
+//! comes after all others.
+//!
+//! Up to [`ALL`] tasks, every way to spread them over the CPUs is tried; else each task, the one with the largest load first,
+//! goes to the CPU with the least load, and single tasks are then moved while that is better. On a CPU, tasks with shorter
+//! deadlines may get a worker that interrupts the others. Phases are chosen task by task, the shortest period first. A phase or a
+//! CPU that a task comes with stays.
+
+mod phases;
+mod placed;
+
+use crate::pacing::{Demand, Interference, Load, Responses, Verdict, feasible_beside, responses};
+use crate::time::Span;
+use phases::with_phases;
+pub(crate) use placed::{CpuLayout, Placed, PlannedWorker};
+use std::collections::BTreeMap;
+
+/// Tasks for which every way is tried.
+pub(crate) const ALL: usize = 7;
+
+/// The most tasks that are planned.
+pub(crate) const MOST: usize = 256;
+
+/// Ticks that are looked at to compare two layouts, and for the result.
+const TICKS: usize = 4_000;
+pub(crate) const MANY_TICKS: usize = 5_000_000;
+
+/// Layouts of single CPUs that are looked at when not all are.
+const LOOKS: usize = 400;
+
+/// A layout of all CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) cpus: Vec<CpuLayout>,
+    /// Every way to spread the tasks was tried.
+    pub(crate) all_tried: bool,
+    /// It is another one than before.
+    pub(crate) changed: bool,
+}
+
+/// How good a layout is: less is better, the first difference decides.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Score {
+    objections: usize,
+    waits: Vec<u64>, // in thousandths of the deadline, the largest first
+    load: u64,       // of the fullest CPU, in thousandths
+    workers: usize,
+}
+
+/// The best layout that was found, on this many CPUs: that of `now`, if none that was tried is better.
+pub(crate) fn plan(tasks: &[Placed], cpus: usize, now: Option<Vec<CpuLayout>>) -> Layout {
+    let mut search = Search { tasks, known: BTreeMap::new() };
+    let all_tried = tasks.len() <= ALL;
+    let sets = if all_tried { search.every_way(cpus) } else { search.spread(cpus) };
+    let found = search.score(&sets);
+    let of_now = now.map(|cpus| (Score::of(cpus.iter().map(|cpu| judge(tasks, cpu))), cpus));
+    if let Some((_, cpus)) = of_now.filter(|(score, _)| *score <= found) {
+        return Layout { cpus, all_tried, changed: false };
+    }
+    let cpus = sets.into_iter().map(|set| search.cpu(&set).0).collect();
+    Layout { cpus, all_tried, changed: true }
+}
+
+/// The worst responses on a CPU.
+pub(crate) fn on_cpu(tasks: &[Placed], cpu: &CpuLayout, ticks: usize) -> Responses {
+    let load = |(task, phase): &(usize, Span)| {
+        let Placed { rate, deadline, run, .. } = tasks[*task];
+        Load { rate, phase: *phase, deadline, run }
+    };
+    let loads: Vec<Vec<_>> = cpu.workers.iter().map(|worker| worker.tasks.iter().map(load).collect()).collect();
+    responses(&loads, ticks)
+}
+
+impl Score {
+    /// That of several CPUs together.
+    fn of(cpus: impl Iterator<Item = Self>) -> Self {
+        let mut total = Self { objections: 0, waits: Vec::new(), load: 0, workers: 0 };
+        for score in cpus {
+            total.objections += score.objections;
+            total.waits.extend(score.waits);
+            total.load = total.load.max(score.load);
+            total.workers += score.workers;
+        }
+        total.waits.sort_unstable_by(|a, b| b.cmp(a));
+        total
+    }
+}
+
+struct Search<'a> {
+    tasks: &'a [Placed],
+    known: BTreeMap<Vec<usize>, (CpuLayout, Score)>,
+}
+
+impl Search<'_> {
+    /// Each way to spread the tasks over CPUs; the first of the best.
+    fn every_way(&mut self, cpus: usize) -> Vec<Vec<usize>> {
+        let mut best: Option<(Score, Vec<Vec<usize>>)> = None;
+        let mut on = vec![0; self.tasks.len()];
+        loop {
+            let sets: Vec<Vec<usize>> =
+                (0..cpus).map(|cpu| (0..on.len()).filter(|task| on[*task] == cpu).collect()).collect();
+            if let Some(sets) = self.assigned(sets) {
+                let score = self.score(&sets);
+                if best.as_ref().is_none_or(|(before, _)| score < *before) {
+                    best = Some((score, sets));
+                }
+            }
+            // The next one. But for the CPUs that tasks may use, CPUs do not differ: a task may go to those that tasks before
+            // it use, and to one more.
+            let may_go_on = |task: usize| {
+                let used = on[..task].iter().max().map_or(0, |most| most + 1);
+                on[task] < used.min(cpus - 1)
+            };
+            let Some(task) = (0..on.len()).rev().find(|task| may_go_on(*task)) else { break };
+            on[task] += 1;
+            on[task + 1..].fill(0);
+        }
+        best.map(|(_, sets)| sets).unwrap_or_default()
+    }
+
+    /// These sets, each at the position of a CPU that all its tasks may use; `None`: there is no such order.
+    fn assigned(&self, sets: Vec<Vec<usize>>) -> Option<Vec<Vec<usize>>> {
+        if self.tasks.iter().all(|task| task.on.is_none()) {
+            return Some(sets);
+        }
+        let mut cpu_of = vec![usize::MAX; sets.len()];
+        self.assign(&sets, 0, &mut cpu_of).then(|| {
+            let mut by_cpu = vec![Vec::new(); sets.len()];
+            for (set, cpu) in sets.into_iter().zip(cpu_of).filter(|(set, _)| !set.is_empty()) {
+                by_cpu[cpu] = set;
+            }
+            by_cpu
+        })
+    }
+
+    /// Finds CPUs for the sets from position `next` on, beside those of the sets before it.
+    fn assign(&self, sets: &[Vec<usize>], next: usize, cpu_of: &mut [usize]) -> bool {
+        let Some(set) = sets.get(next) else { return true };
+        if set.is_empty() {
+            return self.assign(sets, next + 1, cpu_of);
+        }
+        (0..sets.len()).any(|cpu| {
+            let is_free = !cpu_of[..next].contains(&cpu);
+            cpu_of[next] = cpu;
+            let found =
+                is_free && set.iter().all(|task| self.may_use(*task, cpu)) && self.assign(sets, next + 1, cpu_of);
+            if !found {
+                cpu_of[next] = usize::MAX;
+            }
+            found
+        })
+    }
+
+    fn may_use(&self, task: usize, cpu: usize) -> bool {
+        self.tasks[task].on.as_ref().is_none_or(|on| on.contains(&cpu))
+    }
+
+    /// The task with the largest load first, each to the CPU with the least; then better ones by moving single tasks.
+    fn spread(&mut self, cpus: usize) -> Vec<Vec<usize>> {
+        let mut order: Vec<_> = (0..self.tasks.len()).collect();
+        order.sort_by(|a, b| load(&self.tasks[*b]).total_cmp(&load(&self.tasks[*a])).then(a.cmp(b)));
+        let mut sets = vec![Vec::new(); cpus];
+        let mut loads = vec![0.0_f64; cpus];
+        for task in order {
+            let usable = (0..cpus).filter(|cpu| self.may_use(task, *cpu));
+            let least = usable.min_by(|a, b| loads[*a].total_cmp(&loads[*b]).then(a.cmp(b))).unwrap_or(0);
+            loads[least] += load(&self.tasks[task]);
+            sets[least].push(task);
+        }
+        sets.iter_mut().for_each(|set| set.sort_unstable());
+        let mut score = self.score(&sets);
+        loop {
+            let before = score.clone();
+            for task in 0..self.tasks.len() {
+                for to in 0..cpus {
+                    let Some(from) = sets.iter().position(|set| set.contains(&task)) else { continue };
+                    if from == to || !self.may_use(task, to) || self.known.len() >= LOOKS {
+                        continue;
+                    }
+                    let mut moved = sets.clone();
+                    moved[from].retain(|other| *other != task);
+                    moved[to].push(task);
+                    moved[to].sort_unstable();
+                    let better = self.score(&moved);
+                    if better < score {
+                        (sets, score) = (moved, better);
+                    }
+                }
+            }
+            if score == before || self.known.len() >= LOOKS {
+                return sets;
+            }
+        }
+    }
+
+    /// How good it is to give each CPU one of these sets.
+    fn score(&mut self, sets: &[Vec<usize>]) -> Score {
+        Score::of(sets.iter().map(|set| self.cpu(set).1))
+    }
+
+    /// The best that was found for these tasks on one CPU.
+    fn cpu(&mut self, set: &[usize]) -> (CpuLayout, Score) {
+        if let Some(known) = self.known.get(set) {
+            return known.clone();
+        }
+        let ways = self.workers(set);
+        let judged = ways.into_iter().map(|groups| {
+            let layout = with_phases(self.tasks, &groups);
+            let score = judge(self.tasks, &layout);
+            (layout, score)
+        });
+        let best = judged.min_by(|(_, a), (_, b)| a.cmp(b)).unwrap_or_else(|| unreachable!("one worker is one way"));
+        self.known.insert(set.to_vec(), best.clone());
+        best
+    }
+
+    /// Ways to give tasks to workers of one CPU: by their deadlines, to one, two or three of them.
+    fn workers(&self, set: &[usize]) -> Vec<Vec<Vec<usize>>> {
+        let mut by_deadline = set.to_vec();
+        by_deadline.sort_by_key(|task| (self.tasks[*task].deadline, *task));
+        let count = by_deadline.len();
+        // Between tasks with different deadlines; of many, about a dozen.
+        let cuts =
+            (1..count).filter(|cut| self.tasks[by_deadline[cut - 1]].deadline < self.tasks[by_deadline[*cut]].deadline);
+        let cuts: Vec<_> = cuts.collect();
+        let cuts: Vec<_> = cuts.iter().copied().step_by(cuts.len().div_ceil(12).max(1)).collect();
+        let mut ways = vec![vec![by_deadline.clone()]];
+        for (index, cut) in cuts.iter().enumerate() {
+            let (first, rest) = by_deadline.split_at(*cut);
+            ways.push(vec![first.to_vec(), rest.to_vec()]);
+            for second in cuts.iter().skip(index + 1).filter(|_| count <= ALL) {
+                let (middle, last) = rest.split_at(second - cut);
+                ways.push(vec![first.to_vec(), middle.to_vec(), last.to_vec()]);
+            }
+        }
+        for groups in &mut ways {
+            *groups = groups.iter().flat_map(|group| self.by_settings(group)).collect();
+        }
+        ways
+    }
+
+    /// Tasks that cannot share a worker get one each, in the order of their deadlines.
+    fn by_settings(&self, group: &[usize]) -> Vec<Vec<usize>> {
+        let mut groups: Vec<(usize, Vec<usize>)> = Vec::new();
+        for task in group {
+            let settings = self.tasks[*task].settings;
+            match groups.iter_mut().find(|(of, _)| *of == settings) {
+                Some((_, tasks)) => tasks.push(*task),
+                None => groups.push((settings, vec![*task])),
+            }
+        }
+        groups
+            .into_iter()
+            .map(|(_, mut tasks)| {
+                tasks.sort_unstable();
+                tasks
+            })
+            .collect()
+    }
+}
+
+fn load(task: &Placed) -> f64 {
+    task.run.seconds() * task.rate.hertz()
+}
+
+/// How good the layout of a CPU is.
+fn judge(tasks: &[Placed], cpu: &CpuLayout) -> Score {
+    let share: f64 =
+        cpu.workers.iter().flat_map(|worker| &worker.tasks).fold(0.0, |sum, (task, _)| sum + load(&tasks[*task]));
+    let worst = on_cpu(tasks, cpu, TICKS).worst;
+    let waits = cpu.workers.iter().zip(&worst).flat_map(|(worker, worst)| worker.tasks.iter().zip(worst));
+    let thousandths = |((task, _), worst): (&(usize, Span), &Span)| {
+        let Placed { run, deadline, .. } = &tasks[*task];
+        let wait = i128::from((*worst - *run).max(Span::ZERO).nanos());
+        u64::try_from((wait * 1_000).div_euclid(i128::from(deadline.nanos().max(1)))).unwrap_or(u64::MAX)
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a few CPUs at the most")]
+    let load = (share * 1_000.0) as u64;
+    Score {
+        objections: objections(tasks, cpu),
+        waits: waits.map(thousandths).collect(),
+        load,
+        workers: cpu.workers.iter().filter(|worker| !worker.tasks.is_empty()).count(),
+    }
+}
+
+/// How many of the workers `hertzd check` would say of that their deadlines cannot hold.
+fn objections(tasks: &[Placed], cpu: &CpuLayout) -> usize {
+    let mut above: Vec<Interference> = Vec::new();
+    let mut objections = 0;
+    for worker in &cpu.workers {
+        let placed = || worker.tasks.iter().map(|(task, _)| &tasks[*task]);
+        let demands: Vec<_> =
+            placed().map(|task| Demand { rate: task.rate, deadline: task.deadline, budget: task.budget }).collect();
+        let verdict = feasible_beside(&demands, &above);
+        objections += usize::from(matches!(verdict, Verdict::Fails { .. } | Verdict::Overloaded { .. }));
+        let hertz = placed().fold(0.0, |sum, task| sum + task.rate.hertz());
+        let each = placed().map(|task| Interference { rate: task.rate, cost: task.budget + task.tail.cost(hertz) });
+        above.extend(each.filter(|one| one.cost > Span::ZERO));
+    }
+    objections
+}
+
+#[cfg(test)]
+mod tests;

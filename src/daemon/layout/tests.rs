@@ -1,0 +1,119 @@
+//! Small sets whose best layout is known, and many tasks.
+
+use super::*;
+use crate::pacing::{Rate, Tail};
+
+fn task(hertz: u64, deadline: i64, run: i64) -> Placed {
+    let us = Span::from_micros;
+    let (rate, run) = (Rate::new(hertz, 1).unwrap(), us(run));
+    Placed { rate, deadline: us(deadline), run, budget: run, settings: 0, phase: None, on: None, tail: Tail::Off }
+}
+
+/// The worst responses, by task, in microseconds.
+fn worst(tasks: &[Placed], layout: &Layout) -> Vec<i64> {
+    let mut all = vec![0; tasks.len()];
+    for cpu in &layout.cpus {
+        let responses = on_cpu(tasks, cpu, MANY_TICKS);
+        assert_eq!(responses.only, None);
+        for (worker, worst) in cpu.workers.iter().zip(&responses.worst) {
+            worker.tasks.iter().zip(worst).for_each(|((task, _), worst)| all[*task] = worst.nanos() / 1_000);
+        }
+    }
+    all
+}
+
+#[test]
+fn phases_keep_apart_what_fits_between() {
+    let tasks = [task(1_000, 1_000, 200), task(100, 10_000, 300), task(50, 20_000, 300)];
+    let layout = plan(&tasks, 1, None);
+    assert_eq!(worst(&tasks, &layout), [200, 300, 300]);
+    assert_eq!(layout.cpus[0].workers.len(), 1, "{layout:?}");
+}
+
+#[test]
+fn a_run_longer_than_another_period_is_interrupted_or_gets_a_cpu() {
+    let tasks = [task(1_000, 1_000, 200), task(10, 100_000, 5_000)];
+    let one = plan(&tasks, 1, None);
+    assert_eq!(one.cpus[0].workers.len(), 2, "{one:?}");
+    assert_eq!(worst(&tasks, &one)[0], 200);
+    let two = plan(&tasks, 2, None);
+    assert_eq!(worst(&tasks, &two), [200, 5_000]);
+    assert!(two.cpus.iter().all(|cpu| cpu.workers.len() == 1), "{two:?}");
+}
+
+#[test]
+fn tasks_with_other_settings_get_a_worker_of_their_own() {
+    let mut tasks = vec![task(1_000, 1_000, 100); 4];
+    tasks[2].settings = 1;
+    for cpu in plan(&tasks, 1, None).cpus {
+        for worker in cpu.workers {
+            let settings: Vec<_> = worker.tasks.iter().map(|(index, _)| tasks[*index].settings).collect();
+            assert!(settings.iter().all(|other| *other == settings[0]), "{worker:?}");
+        }
+    }
+}
+
+#[test]
+fn many_tasks_are_planned_the_same_each_time_and_no_cpu_is_overloaded() {
+    let hertz = [1_000, 500, 250, 200, 100, 50, 20, 10];
+    let tasks: Vec<_> = (0..24)
+        .map(|nth| {
+            let hertz = hertz[nth % hertz.len()];
+            task(hertz, 1_000_000 / i64::try_from(hertz).unwrap(), 60 + 10 * i64::try_from(nth).unwrap())
+        })
+        .collect();
+    let layout = plan(&tasks, 4, None);
+    assert_eq!(layout, plan(&tasks, 4, None));
+    assert!(!layout.all_tried);
+    let mut placed: Vec<_> = layout.cpus.iter().flat_map(|cpu| &cpu.workers).flat_map(|worker| &worker.tasks).collect();
+    placed.sort();
+    assert_eq!(placed.iter().map(|(task, _)| *task).collect::<Vec<_>>(), (0..24).collect::<Vec<_>>());
+    assert!(placed.iter().all(|(index, phase)| *phase < tasks[*index].rate.period()));
+    for (task, worst) in tasks.iter().zip(worst(&tasks, &layout)) {
+        assert!(worst * 1_000 <= task.deadline.nanos(), "{task:?}: {worst} µs");
+    }
+}
+
+#[test]
+fn a_phase_and_a_cpu_that_were_given_stay() {
+    let mut tasks = [task(1_000, 1_000, 200), task(1_000, 1_000, 300), task(100, 10_000, 400)];
+    tasks[0].phase = Some(Span::from_micros(450));
+    tasks[2].on = Some(vec![1]);
+    for cpus in [2, 3] {
+        let layout = plan(&tasks, cpus, None);
+        let places = || {
+            layout.cpus.iter().enumerate().flat_map(|(cpu, on)| {
+                on.workers
+                    .iter()
+                    .flat_map(move |worker| worker.tasks.iter().map(move |(task, phase)| (*task, cpu, *phase)))
+            })
+        };
+        assert!(places().any(|(task, cpu, _)| (task, cpu) == (2, 1)), "{layout:?}");
+        assert!(places().any(|(task, _, phase)| (task, phase) == (0, Span::from_micros(450))), "{layout:?}");
+        assert_eq!(worst(&tasks, &layout), [200, 300, 400]);
+    }
+    // Many of them, two of which are on the last CPU: the others leave it room.
+    let mut many = vec![task(100, 10_000, 1_500); 12];
+    many[3].on = Some(vec![2]);
+    many[7].on = Some(vec![2]);
+    let layout = plan(&many, 3, None);
+    let on_last: Vec<_> =
+        layout.cpus[2].workers.iter().flat_map(|worker| &worker.tasks).map(|(task, _)| *task).collect();
+    assert!(on_last.contains(&3) && on_last.contains(&7), "{layout:?}");
+    assert_eq!(worst(&many, &layout), [1_500; 12]);
+}
+
+#[test]
+fn what_is_as_good_stays() {
+    let tasks = [task(1_000, 1_000, 200), task(1_000, 1_000, 300)];
+    let phases = [Span::from_micros(17), Span::from_micros(500)];
+    let worker = |tasks: &[usize]| PlannedWorker { tasks: tasks.iter().map(|task| (*task, phases[*task])).collect() };
+    let now = vec![CpuLayout { workers: vec![worker(&[0])] }, CpuLayout { workers: vec![worker(&[1])] }];
+    let layout = plan(&tasks, 2, Some(now.clone()));
+    assert_eq!((layout.changed, layout.cpus), (false, now));
+    // On phases at which they wait for each other it does not.
+    let met = CpuLayout { workers: vec![PlannedWorker { tasks: vec![(0, Span::ZERO), (1, Span::ZERO)] }] };
+    let layout = plan(&tasks, 1, Some(vec![met]));
+    assert!(layout.changed);
+    assert_eq!(worst(&tasks, &layout), [200, 300]);
+}

@@ -1,0 +1,147 @@
+//! How late sleeps end, as JSON says it: values, counts, or the percentiles of a summary. Pure.
+
+use crate::time::Span;
+use serde_json::Value;
+
+/// How late sleeps end.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Written {
+    /// Of any worker.
+    Any(Vec<Span>),
+    /// Of workers with these names.
+    Workers(Vec<(String, Vec<Span>)>),
+}
+
+/// How many values stand for a distribution: the 99.99th percentile is one of them.
+const DRAWS: u64 = 10_000;
+
+/// From one of them to the next. It has no factor in common with their number, so each comes once in a round, and large and
+/// small ones alternate.
+const STRIDE: u64 = 6_181;
+
+/// What a file in JSON says of oversleeps.
+pub(super) fn from_json(value: &Value) -> Result<Written, String> {
+    if let Some(workers) = value.get("workers").and_then(Value::as_array) {
+        let one =
+            |worker: &Value| Some((worker.get("worker")?.as_str()?.to_owned(), spans(worker.get("oversleep_ns")?)));
+        let all = workers
+            .iter()
+            .filter_map(one)
+            .map(|(name, spans)| Ok((name, spans?)))
+            .collect::<Result<Vec<_>, String>>()?;
+        return match all.is_empty() {
+            true => Err("none of its workers has oversleep_ns".into()),
+            false => Ok(Written::Workers(all)),
+        };
+    }
+    spans(value.get("oversleep_ns").unwrap_or(value)).map(Written::Any)
+}
+
+/// Values, counts of values, or the numbers that summarise a histogram.
+fn spans(value: &Value) -> Result<Vec<Span>, String> {
+    let nanos = |value: &Value| {
+        value.as_i64().map(Span::from_nanos).ok_or_else(|| format!("{value} is no whole number of nanoseconds"))
+    };
+    if let Some(values) = value.as_array() {
+        return match values.is_empty() {
+            true => Err("its list of oversleeps is empty".into()),
+            false => values.iter().map(nanos).collect(),
+        };
+    }
+    if let Some(counts) = value.get("counts").and_then(Value::as_array) {
+        let pair = |pair: &Value| match pair.as_array().map(Vec::as_slice) {
+            Some([at, count]) => Ok((nanos(at)?, count.as_u64().ok_or_else(|| format!("{count} is no count"))?)),
+            _ => Err(format!("{pair} is no pair of nanoseconds and a count")),
+        };
+        let mut counts = counts.iter().map(pair).collect::<Result<Vec<_>, String>>()?;
+        counts.sort_unstable();
+        return drawn(&counts);
+    }
+    if value.get("count").is_some_and(|count| count.as_u64() == Some(0)) {
+        return Err("it tells of no sleep".into());
+    }
+    let names = [("p50", 5_000), ("p90", 4_000), ("p99", 900), ("p99_9", 90), ("p99_99", 9), ("max", 1)];
+    let known = |(name, count)| match value.get(name) {
+        Some(at) => Ok((nanos(at)?, count)),
+        None => Err(format!(
+            "it has no oversleep_ns with {name}; write a list of nanoseconds, {{\"counts\": [[ns, count], …]}}, or what `run --json` prints"
+        )),
+    };
+    drawn(&names.into_iter().map(known).collect::<Result<Vec<_>, String>>()?)
+}
+
+/// A round of values with this distribution, of which the largest is one. Always the same, in an order that mixes them.
+fn drawn(counts: &[(Span, u64)]) -> Result<Vec<Span>, String> {
+    let total: u64 = counts.iter().map(|(_, count)| count).sum();
+    if total == 0 {
+        return Err("it tells of no sleep".into());
+    }
+    let draws = total.min(DRAWS);
+    let at_rank = |rank: u64| {
+        let mut left = rank;
+        let found = counts.iter().find(|(_, count)| {
+            let here = left <= *count;
+            left = left.saturating_sub(*count);
+            here
+        });
+        found.map_or(Span::ZERO, |(at, _)| *at)
+    };
+    // The last of each of `draws` equal parts, so that the largest is among them.
+    let rank =
+        |draw: u64| u64::try_from((u128::from(draw) + 1) * u128::from(total) / u128::from(draws)).unwrap_or(total);
+    let stride = if draws == DRAWS { STRIDE } else { 1 };
+    Ok((0..draws).map(|nth| at_rank(rank(nth * stride % draws))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parsed(value: &Value) -> Result<Vec<i64>, String> {
+        match from_json(value)? {
+            Written::Any(spans) => Ok(spans.iter().map(|span| span.nanos()).collect()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_list_is_played_as_it_is() {
+        assert_eq!(parsed(&json!([12_000, -5])), Ok(vec![12_000, -5]));
+        assert_eq!(parsed(&json!({"version": 1, "oversleep_ns": [7]})), Ok(vec![7]));
+    }
+
+    #[test]
+    fn counts_and_percentiles_become_values_with_that_distribution() {
+        let counts = json!({"oversleep_ns": {"counts": [[90_000, 1], [10_000, 98], [20_000, 1]]}});
+        let mut values = parsed(&counts).unwrap();
+        values.sort_unstable();
+        assert_eq!((values.len(), values[97], values[98], values[99]), (100, 10_000, 20_000, 90_000));
+
+        let summary = json!({"count": 5_000_000, "min": 1, "p50": 10, "p90": 20, "p99": 30, "p99_9": 40, "p99_99": 50, "max": 60});
+        let mut values = parsed(&json!({"oversleep_ns": summary})).unwrap();
+        let first = values.clone();
+        assert_eq!(first, parsed(&json!({"oversleep_ns": summary})).unwrap());
+        let late = |part: &[i64]| part.iter().filter(|value| **value > 10).count();
+        assert!((4_900..5_100).contains(&(2 * late(&first[..5_000]))), "large ones are spread");
+        values.sort_unstable();
+        let ranks = [4_999, 5_000, 8_999, 9_000, 9_899, 9_900, 9_990, 9_999];
+        assert_eq!(ranks.map(|rank| values[rank]), [10, 20, 20, 30, 30, 40, 50, 60]);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_said() {
+        for (value, reason) in [
+            (json!([]), "its list of oversleeps is empty"),
+            (json!(["12us"]), "\"12us\" is no whole number of nanoseconds"),
+            (json!({"counts": [[1]]}), "[1] is no pair"),
+            (json!({"counts": []}), "it tells of no sleep"),
+            (json!({"oversleep_ns": {"count": 0, "p50": 0}}), "it tells of no sleep"),
+            (json!({"tasks": []}), "it has no oversleep_ns with p50"),
+            (json!({"workers": [{"worker": "a"}]}), "none of its workers has oversleep_ns"),
+        ] {
+            let error = from_json(&value).unwrap_err();
+            assert!(error.starts_with(reason), "{value}: {error}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What is entered between two instants, entered again without its records: for a simulation that repeats itself.
+//!
+//! Arithmetic on histograms and counts. Time is an argument; nothing blocks.
+
+use super::histogram::Histogram;
+use super::task::TaskMetrics;
+use super::timeline::{LOOK_BACK, Timeline};
+use super::{Cause, Metrics};
+use crate::time::Span;
+use std::collections::BTreeMap;
+
+/// No verdict depends on more ticks than these, but for what it has learned about the tasks.
+pub(crate) const REMEMBERED: u64 = LOOK_BACK as u64;
+
+/// All that is known of a worker and its tasks at an instant.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    oversleep: Histogram,
+    timeline: Timeline,
+    tasks: Vec<(u32, TaskMark)>,
+}
+
+#[derive(Clone, Debug)]
+struct TaskMark {
+    lateness: Histogram,
+    run: Histogram,
+    response: Histogram,
+    causes: Option<Box<[u64; Cause::ALL.len()]>>,
+    blockers: BTreeMap<u32, (String, u64)>,
+    usual: Span,
+}
+
+impl Mark {
+    /// Whether verdicts on the same records, `by` later, are the same as they were after `earlier`.
+    pub(crate) fn judges_as(&self, earlier: &Self, by: Span) -> bool {
+        let usual = |mark: &Self| mark.tasks.iter().map(|(id, task)| (*id, task.usual)).collect::<Vec<_>>();
+        usual(self) == usual(earlier) && self.timeline.is(&earlier.timeline, by)
+    }
+}
+
+impl Metrics {
+    /// Where a worker and its tasks are now; `None`: there is no such worker.
+    pub(crate) fn mark(&self, worker: usize) -> Option<Mark> {
+        let of_worker = |(id, task): (u32, &Option<Box<TaskMetrics>>)| {
+            let task = task.as_deref().filter(|task| task.facts.worker == worker)?;
+            let TaskMetrics { lateness, run, response, causes, blockers, usual, .. } = task;
+            let (lateness, run, response) = (lateness.clone(), run.clone(), response.clone());
+            Some((
+                id,
+                TaskMark { lateness, run, response, causes: causes.clone(), blockers: blockers.clone(), usual: *usual },
+            ))
+        };
+        Some(Mark {
+            oversleep: self.workers.get(&worker)?.oversleep.clone(),
+            timeline: self.threads.by_worker.get(&worker)?.timeline.clone(),
+            tasks: (0..).zip(&self.tasks).filter_map(of_worker).collect(),
+        })
+    }
+
+    /// Enters `times` more times what a worker and its tasks did between two marks. Minima and maxima do not change by that,
+    /// and events are not repeated.
+    pub(crate) fn repeat(&mut self, worker: usize, from: &Mark, to: &Mark, times: u64) {
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            worker.oversleep.repeat(&from.oversleep, &to.oversleep, times);
+        }
+        for ((id, from), (_, to)) in from.tasks.iter().zip(&to.tasks) {
+            let Some(task) = self.tasks.get_mut(*id as usize).and_then(Option::as_mut) else { continue };
+            task.lateness.repeat(&from.lateness, &to.lateness, times);
+            task.run.repeat(&from.run, &to.run, times);
+            task.response.repeat(&from.response, &to.response, times);
+            let none = || Box::new([0; Cause::ALL.len()]);
+            if let Some(to) = &to.causes {
+                let from = from.causes.clone().unwrap_or_else(none);
+                let counts = task.causes.get_or_insert_with(none).iter_mut();
+                counts.zip(to.iter().zip(from.iter())).for_each(|(count, (to, from))| *count += (to - from) * times);
+            }
+            for (by, (name, count)) in &to.blockers {
+                let before = from.blockers.get(by).map_or(0, |(_, count)| *count);
+                task.blockers.entry(*by).or_insert_with(|| (name.clone(), 0)).1 += (count - before) * times;
+            }
+        }
+    }
+
+    /// Takes a worker, its tasks and all that is known of them from `other`, where they have the same numbers.
+    pub(crate) fn take_over(&mut self, number: usize, mut other: Self) {
+        self.workers.extend(other.workers.remove_entry(&number));
+        self.threads.by_worker.extend(other.threads.by_worker.remove_entry(&number));
+        for (mine, other) in self.tasks.iter_mut().zip(other.tasks) {
+            if other.as_ref().is_some_and(|task| task.facts.worker == number) {
+                *mine = other;
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The worst response of each task when every tick takes its longest run: the schedule itself, tick by tick.
+//!
+//! Workers of one CPU interrupt each other by their priority. A worker runs what is due by earliest deadline, then in the order
+//! of declaration, and each tick to its end. Every release runs: what a policy would skip is late here. Time comes in as rates and
+//! spans; all arithmetic is in integers. A call allocates a few words per task.
+
+use super::Rate;
+use super::rate::hyperperiod;
+use crate::time::Span;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What a task takes from its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) rate: Rate,
+    pub(crate) phase: Span,
+    pub(crate) deadline: Span,
+    /// The longest run of a tick.
+    pub(crate) run: Span,
+}
+
+/// The worst responses of the tasks of one CPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Responses {
+    /// Of each worker, those of its tasks; zero for a task without a tick in the time that was looked at.
+    pub(crate) worst: Vec<Vec<Span>>,
+    /// The time from the start that was looked at, if that is not all: what comes later may be worse.
+    pub(crate) only: Option<Span>,
+}
+
+/// Releases and ticks of one worker.
+struct Worker {
+    waiting: BinaryHeap<Reverse<(i128, usize, u64)>>, // release, task, tick
+    ready: BinaryHeap<Reverse<(i128, usize, i128)>>,  // deadline, task, release
+    running: Option<(usize, i128, i128)>,             // task, release, time left
+}
+
+impl Worker {
+    fn of(loads: &[Load]) -> Self {
+        let first = |(task, load): (usize, &Load)| Reverse((i128::from(load.phase.nanos()), task, 0));
+        Self { waiting: loads.iter().enumerate().map(first).collect(), ready: BinaryHeap::new(), running: None }
+    }
+
+    fn release(&mut self, loads: &[Load], now: i128) {
+        while let Some(&Reverse((release, task, n))) = self.waiting.peek() {
+            if release > now {
+                return;
+            }
+            let load = &loads[task];
+            self.waiting.pop();
+            self.ready.push(Reverse((release + i128::from(load.deadline.nanos()), task, release)));
+            self.waiting.push(Reverse((i128::from(load.phase.nanos()) + load.rate.offset(n + 1), task, n + 1)));
+        }
+    }
+
+    fn next_release(&self) -> i128 {
+        self.waiting.peek().map_or(i128::MAX, |Reverse((release, ..))| *release)
+    }
+}
+
+/// The worst responses of workers on one CPU, those that come first in front; at most `ticks` ticks are looked at. A schedule
+/// that can hold repeats itself after the longest phase and one hyperperiod; another one is looked at.
+pub(crate) fn responses(workers: &[Vec<Load>], ticks: usize) -> Responses {
+    let loads = || workers.iter().flatten();
+    let phase = loads().map(|load| load.phase).max().unwrap_or_default();
+    let whole = hyperperiod(loads().map(|load| load.rate)).map(|length| i128::from(phase.nanos()) + 2 * length);
+    let end = whole.unwrap_or(i128::MAX);
+    let mut worst: Vec<Vec<Span>> = workers.iter().map(|loads| vec![Span::ZERO; loads.len()]).collect();
+    let mut all: Vec<_> = workers.iter().map(|loads| Worker::of(loads)).collect();
+    let (mut now, mut ran) = (0, 0);
+    while ran < ticks {
+        for (worker, loads) in all.iter_mut().zip(workers) {
+            worker.release(loads, now);
+        }
+        let busy = |worker: &Worker| worker.running.is_some() || !worker.ready.is_empty();
+        let next = all.iter().map(Worker::next_release).min().unwrap_or(i128::MAX);
+        let Some(index) = all.iter().position(busy) else {
+            if next >= end {
+                return Responses { worst, only: None };
+            }
+            now = next;
+            continue;
+        };
+        let interrupted = all[..index].iter().map(Worker::next_release).min().unwrap_or(i128::MAX);
+        let worker = &mut all[index];
+        let running = worker.running.take().or_else(|| {
+            let Reverse((_, task, release)) = worker.ready.pop()?;
+            Some((task, release, i128::from(workers[index][task].run.nanos())))
+        });
+        let Some((task, release, left)) = running else { unreachable!("it is busy") };
+        if release >= end {
+            return Responses { worst, only: None };
+        }
+        if now + left > interrupted {
+            worker.running = Some((task, release, left - (interrupted - now)));
+            now = interrupted;
+            continue;
+        }
+        now += left;
+        ran += 1;
+        let response = Span::from_wide(now - release);
+        let slot = &mut worst[index][task];
+        *slot = response.max(*slot);
+    }
+    Responses { worst, only: Some(Span::from_wide(now)) }
+}
+
+/// How long two tasks wait for each other at the worst, if there were no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Between {
+    /// The first for the second, and the second for the first.
+    pub(crate) waits: [Span; 2],
+    /// Time that is left between the end of a tick of one and the release of the other, at the least; negative: ticks meet.
+    pub(crate) gap: Span,
+}
+
+/// What two tasks of one CPU do to each other. With `interrupts`, the first interrupts the second; else they are of one worker.
+///
+/// The distances between their releases are all those that differ from the phases' by whole multiples of the greatest common
+/// divisor of the periods, which is a fraction of nanoseconds.
+pub(crate) fn between(first: &Load, second: &Load, interrupts: bool) -> Between {
+    let (unit, common) = common_divisor(first.rate, second.rate);
+    let scaled = |span: Span| i128::from(span.nanos()).saturating_mul(unit);
+    // From a release of the second to the next of the first, and on to the next of the second.
+    let after = (scaled(first.phase) - scaled(second.phase)).rem_euclid(common);
+    let before = common - after;
+    let (run_first, run_second) = (scaled(first.run), scaled(second.run));
+    let span = |scaled: i128| Span::from_wide(scaled.div_euclid(unit));
+    let gap = span((after - run_second).min(before - run_first));
+    let met = |run: i128, distance: i128| span((run - distance).max(0));
+    // Released together, the one with the earlier deadline runs first.
+    let tie = after == 0;
+    let waits = match interrupts {
+        true if tie || after < run_second => [Span::ZERO, first.run],
+        true => [Span::ZERO, met(run_first, before)],
+        false if tie && first.deadline <= second.deadline => [Span::ZERO.max(met(run_second, common)), first.run],
+        false if tie => [second.run, met(run_first, common)],
+        false => [met(run_second, after), met(run_first, before)],
+    };
+    Between { waits, gap: if tie { gap.min(-Span::from_nanos(1)) } else { gap } }
+}
+
+/// The greatest common divisor of two periods, and the fraction of a nanosecond that it is counted in.
+pub(crate) fn common_divisor(first: Rate, second: Rate) -> (i128, i128) {
+    let parts = |rate: Rate| {
+        let whole = i128::try_from(rate.repeats_after()).unwrap_or(i128::MAX);
+        let (num, den) = (i128::from(rate.num()), i128::from(rate.den()));
+        (whole, whole.saturating_mul(num) / (den * 1_000_000_000)) // whole nanoseconds, and how many periods they are
+    };
+    let ((first, first_parts), (second, second_parts)) = (parts(first), parts(second));
+    let unit = first_parts.saturating_mul(second_parts);
+    let (mut a, mut b) = (first.saturating_mul(second_parts), second.saturating_mul(first_parts));
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    (unit, a)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(hertz: u64, phase: i64, deadline: i64, run: i64) -> Load {
+        let us = Span::from_micros;
+        Load { rate: Rate::new(hertz, 1).unwrap(), phase: us(phase), deadline: us(deadline), run: us(run) }
+    }
+
+    fn worst(workers: &[Vec<Load>]) -> Vec<Vec<i64>> {
+        let responses = responses(workers, 1_000_000);
+        assert_eq!(responses.only, None);
+        responses.worst.iter().map(|worst| worst.iter().map(|span| span.nanos() / 1_000).collect()).collect()
+    }
+
+    #[test]
+    fn a_worker_runs_by_deadline_and_lets_no_tick_be_interrupted() {
+        // Released together: 1 kHz first, then 100 Hz, which holds up the second tick at 1 kHz.
+        let (fast, slow) = (load(1_000, 0, 1_000, 200), load(100, 0, 10_000, 1_500));
+        assert_eq!(worst(&[vec![fast, slow]]), [[900, 1_700]]);
+        // A worker of its own interrupts it twice: 200 before, 200 after a millisecond.
+        assert_eq!(worst(&[vec![fast], vec![slow]]), [[200], [1_900]]);
+        // On phases that keep two tasks apart no one waits.
+        let (short, apart) = (load(1_000, 0, 1_000, 200), load(100, 300, 10_000, 600));
+        assert_eq!(worst(&[vec![short, apart]]), [[200, 600]]);
+    }
+
+    #[test]
+    fn what_was_not_looked_at_is_said() {
+        let responses = responses(&[vec![load(1_000, 0, 1_000, 200)]], 1);
+        assert_eq!(responses.only, Some(Span::from_micros(200)));
+    }
+
+    #[test]
+    fn two_tasks_wait_for_each_other_as_the_schedule_says() {
+        for (first, second) in [(1_000, 100), (100, 1_000), (300, 500), (7, 30), (1_000, 1_000)] {
+            for phase in [0, 100, 250, 400, 990] {
+                let (first, second) = (load(first, phase, 1_000_000, 150), load(second, 300, 2_000_000, 220));
+                for interrupts in [false, true] {
+                    let workers = if interrupts { vec![vec![first], vec![second]] } else { vec![vec![first, second]] };
+                    let seen = worst(&workers).concat();
+                    let Between { waits, gap } = between(&first, &second, interrupts);
+                    let waits = waits.map(|wait| wait.nanos() / 1_000);
+                    assert_eq!(seen, [150 + waits[0], 220 + waits[1]], "{first:?} {second:?} {interrupts}");
+                    assert_eq!(gap < Span::ZERO, waits != [0, 0], "{first:?} {second:?} {interrupts} {gap}");
+                }
+            }
+        }
+    }
+
+    /// The same, microsecond by microsecond: periods of whole microseconds that divide a millisecond, on phases below that.
+    fn stepped(workers: &[Vec<Load>]) -> Vec<Vec<i64>> {
+        let micros = |span: Span| span.nanos() / 1_000;
+        let mut worst: Vec<Vec<i64>> = workers.iter().map(|loads| vec![0; loads.len()]).collect();
+        let mut ready: Vec<Vec<(i64, usize, i64)>> = vec![Vec::new(); workers.len()]; // deadline, task, release
+        let mut running: Vec<Option<(usize, i64, i64)>> = vec![None; workers.len()];
+        for now in 0..20_000 {
+            for (worker, loads) in workers.iter().enumerate() {
+                for (task, load) in loads.iter().enumerate() {
+                    let since = now - micros(load.phase);
+                    if since >= 0 && since % micros(load.rate.period()) == 0 {
+                        ready[worker].push((now + micros(load.deadline), task, now));
+                    }
+                }
+            }
+            let Some(worker) = (0..workers.len()).find(|w| running[*w].is_some() || !ready[*w].is_empty()) else {
+                continue;
+            };
+            let (task, release, left) = running[worker].take().unwrap_or_else(|| {
+                let first = *ready[worker].iter().min().unwrap();
+                ready[worker].retain(|other| *other != first);
+                (first.1, first.2, micros(workers[worker][first.1].run))
+            });
+            if left > 1 {
+                running[worker] = Some((task, release, left - 1));
+            } else {
+                worst[worker][task] = worst[worker][task].max(now + 1 - release);
+            }
+        }
+        worst
+    }
+
+    #[test]
+    fn random_workers_respond_as_they_do_microsecond_by_microsecond() {
+        let mut state = 1_u64;
+        let mut below = |end: i64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            i64::try_from(state >> 33).unwrap() % end
+        };
+        let mut compared = 0;
+        while compared < 60 {
+            let mut workers: Vec<Vec<Load>> = Vec::new();
+            for _ in 0..=below(3) {
+                let mut task = || {
+                    let period: i64 = [100, 200, 250, 500, 1_000][usize::try_from(below(5)).unwrap()];
+                    load(1_000_000 / period.unsigned_abs(), below(period), 1 + below(2 * period), 1 + below(period / 4))
+                };
+                workers.push((0..3).map(|_| task()).collect());
+            }
+            let used: f64 = workers.iter().flatten().map(|load| load.run.seconds() * load.rate.hertz()).sum();
+            if used < 0.99 {
+                assert_eq!(worst(&workers), stepped(&workers), "{workers:?}");
+                compared += 1;
+            }
+        }
+    }
+}

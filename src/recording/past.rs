@@ -1,0 +1,123 @@
+//! The ticks that a recording tells of. Pure.
+
+use crate::time::{Instant, Span};
+
+/// What a recording tells of the ticks of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Past {
+    /// In the order in which they first appear; each has a tick.
+    pub(crate) tasks: Vec<PastTask>,
+    /// The file ends in the middle: its run was killed, or still writes it.
+    pub(crate) cut_off: bool,
+}
+
+/// The ticks of one task, in the order of their indices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PastTask {
+    pub(crate) name: String,
+    pub(crate) ticks: Vec<PastTick>,
+    /// How many ticks came before it began again, as after a reload that changed it; they are left out.
+    pub(crate) before: u64,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PastTick {
+    pub(crate) n: u64,
+    pub(crate) release: Instant, // UTC
+    pub(crate) run: Span,
+    pub(crate) response: Span,
+    pub(crate) skipped: u64,
+    pub(crate) overrun: bool,
+    /// The sleep just before it: when it was to end, relative to the release, and how late it did.
+    pub(crate) sleep: Option<(Span, Span)>,
+}
+
+impl Past {
+    /// The task with this name.
+    pub(crate) fn task(&self, name: &str) -> Option<&PastTask> {
+        self.tasks.iter().find(|task| task.name == name)
+    }
+
+    /// Puts each task onto the grid that `offset` says, from tick 0 to a tick: recorded times are rounded, and UTC goes a little
+    /// faster or slower than the clock of releases. A task that had another rate when it was recorded, by more than a
+    /// thousandth, stays as it is.
+    pub(crate) fn align(&mut self, offset: impl Fn(&str, u64) -> Option<i128>) {
+        for task in &mut self.tasks {
+            let (Some(first), Some(last)) = (task.ticks.first().copied(), task.ticks.last().copied()) else { continue };
+            let exact = |n: u64| Some(offset(&task.name, n)? - offset(&task.name, first.n)?);
+            let (Some(wanted), recorded) = (exact(last.n), last.release.nanos() - first.release.nanos()) else {
+                continue;
+            };
+            if (wanted - recorded).abs() > wanted / 1_000 {
+                continue;
+            }
+            for tick in &mut task.ticks {
+                tick.release = exact(tick.n).map_or(tick.release, |offset| first.release.plus_nanos(offset));
+            }
+        }
+    }
+
+    /// About when the run began: the release that the first tick 0 had, or would have had.
+    pub(crate) fn beginning(&self) -> Option<Instant> {
+        self.tasks.iter().map(PastTask::beginning).min()
+    }
+
+    /// From the beginning to the last release and one period of that task; zero without a tick.
+    pub(crate) fn length(&self) -> Span {
+        let end = |task: &PastTask| task.ticks.last().map_or(Instant::ZERO, |last| last.release + task.period());
+        let end = self.tasks.iter().map(end).max();
+        end.zip(self.beginning()).map_or(Span::ZERO, |(end, beginning)| end - beginning)
+    }
+
+    /// Every sleep that it tells of: the instant it was to end at, since the beginning, and how late it did.
+    pub(crate) fn sleeps<'a>(&'a self, of: impl Fn(&str) -> bool + 'a) -> impl Iterator<Item = (i128, Span)> + 'a {
+        let beginning = self.beginning().unwrap_or_default();
+        let tasks = self.tasks.iter().filter(move |task| of(&task.name));
+        tasks.flat_map(|task| &task.ticks).filter_map(move |tick| {
+            let (asked, late) = tick.sleep?;
+            Some(((tick.release + asked).nanos() - beginning.nanos(), late))
+        })
+    }
+}
+
+impl PastTask {
+    /// The mean distance of two releases, and zero for a single tick: recorded times are rounded, so the error is a few
+    /// nanoseconds over all ticks.
+    pub(crate) fn period(&self) -> Span {
+        let (Some(first), Some(last)) = (self.ticks.first(), self.ticks.last()) else { return Span::ZERO };
+        let ticks = i128::from(last.n.saturating_sub(first.n));
+        if ticks == 0 {
+            Span::ZERO
+        } else {
+            Span::from_wide(i128::from((last.release - first.release).nanos()) / ticks)
+        }
+    }
+
+    /// The release that tick 0 had, or would have had.
+    pub(crate) fn beginning(&self) -> Instant {
+        self.ticks.first().map_or(Instant::ZERO, |first| first.release.plus_nanos(-self.offset(first.n)))
+    }
+
+    /// From tick 0 to tick `n`.
+    fn offset(&self, n: u64) -> i128 {
+        let (Some(first), Some(last)) = (self.ticks.first(), self.ticks.last()) else { return 0 };
+        let (ticks, nanos) =
+            (i128::from(last.n.saturating_sub(first.n)), i128::from((last.release - first.release).nanos()));
+        if ticks == 0 { 0 } else { i128::from(n).saturating_mul(nanos) / ticks }
+    }
+
+    /// How long the ticks ran, each from a little before the release that it had since tick 0 (an eighth of a period: recorded
+    /// times are rounded).
+    pub(crate) fn runs(&self) -> Vec<(i128, Span)> {
+        let early = i128::from(self.period().nanos() / 8);
+        self.ticks.iter().map(|tick| (self.offset(tick.n) - early, tick.run)).collect()
+    }
+
+    /// Releases that came up, and those that were missed: given up, or finished after their deadline.
+    pub(crate) fn due_and_missed(&self) -> (u64, u64) {
+        self.ticks.iter().fold((0, 0), |(due, missed), tick| {
+            (due + 1 + tick.skipped, missed + tick.skipped + u64::from(tick.overrun))
+        })
+    }
+}

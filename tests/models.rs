@@ -1,0 +1,164 @@
+//! `hertzd simulate` with what was measured, and what repeats itself: the built binary, on the virtual clock.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+fn hertzd(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hertzd")).args(args).env_remove("HERTZD_LOG").output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A file in a folder of its own.
+fn file(name: &str, text: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+fn word(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Four tasks that meet each other: a run longer than another's period, and a period that does not divide the others.
+const MEETING: &str = r#"
+# Above the section.
+[worker.main]
+policy = "fifo"          # beside the key
+priority = 70
+
+[task.fast]
+kind = "load"
+rate = "1 kHz"
+run = "100us"
+budget = "100us"
+
+# About the slow one.
+[task.slow]
+kind = "load"
+rate = "10 Hz"
+run = "3ms"
+budget = "3ms"
+overrun = "credit"
+
+[task.middle]
+kind = "load"
+rate = "100 Hz"
+phase = "0s"             # will move
+run = "400us"
+budget = "400us"
+"#;
+
+/// The summary as text, without what differs where the tail learns.
+fn summary(path: &Path, length: &str, more: &[&str], learns: bool) -> Value {
+    let output = hertzd(&[&["simulate", word(path), "--for", length, "--summary-only", "--json"], more].concat());
+    let mut summary: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    for worker in summary["workers"].as_array_mut().unwrap().iter_mut().filter(|_| learns) {
+        for key in ["cpu_share", "spin_share", "wakes", "oversleep_ns"] {
+            worker[key].take();
+        }
+    }
+    summary
+}
+
+#[test]
+fn what_is_counted_is_what_runs_in_full() {
+    for (config, learns) in
+        [(MEETING.to_owned(), false), (MEETING.replace("priority = 70", "priority = 70\nspin = \"auto\""), true)]
+    {
+        let (_folder, path) = file("my.toml", &config);
+        for (length, more) in [("100s", &[][..]), ("99990001us", &["--first-tick", "1000000000000"]), ("30ms", &[])] {
+            let counted = summary(&path, length, more, learns);
+            assert_eq!(counted, summary(&path, length, &[more, &["--in-full"]].concat(), learns), "{length} {more:?}");
+        }
+    }
+}
+
+#[test]
+fn most_of_a_long_run_is_counted_and_not_run() {
+    let (_folder, path) = file("my.toml", MEETING);
+    let output = hertzd(&["simulate", word(&path), "--for", "1w", "--summary-only"]);
+    let table = text(&output.stdout);
+    assert!(table.contains(" times of that were counted, not run"), "{table}");
+    let row = table.lines().find(|line| line.starts_with("middle")).unwrap();
+    assert!(row.contains("60480000"), "{table}");
+    // A year has no more ticks that are run than a week.
+    let output = hertzd(&["simulate", word(&path), "--for", "365days", "--summary-only", "--json"]);
+    let year: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(year["tasks"][0]["due"], 365 * 86_400_u64 * 1_000);
+}
+
+#[test]
+fn oversleeps_of_a_file_end_the_sleeps() {
+    let (_folder, path) = file("my.toml", MEETING);
+    let (_models, model) = file("late.json", r#"{"version": 1, "oversleep_ns": {"counts": [[5000, 3], [250000, 1]]}}"#);
+    let played = summary(&path, "1s", &["--oversleep", word(&model)], false);
+    let oversleep = &played["workers"][0]["oversleep_ns"];
+    assert_eq!((&oversleep["min"], &oversleep["max"]), (&5_000.into(), &250_000.into()), "{played}");
+    // What `run --json` and `simulate --json` print is such a file, too.
+    let (_again, again) = file("summary.json", &played.to_string());
+    let again = summary(&path, "20s", &["--oversleep", word(&again)], false);
+    assert_eq!(again["workers"][0]["oversleep_ns"]["max"], 250_000);
+    let output = hertzd(&["simulate", word(&path), "--oversleep", word(&path)]);
+    assert!(
+        output.status.code() == Some(64) && text(&output.stderr).contains("name an MCAP recording, or JSON"),
+        "{output:?}"
+    );
+}
+
+#[cfg(feature = "mcap")]
+#[test]
+fn a_recording_sets_run_times_and_oversleeps_and_is_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, recording) = (folder.path().join("my.toml"), folder.path().join("day.mcap"));
+    let config = |more: &str| {
+        let text =
+            format!("[worker.w]\npolicy = \"other\"\n[task.a]\nkind = \"load\"\nrate = 100\nrun = \"200us\"\n{more}");
+        fs::write(&path, text).unwrap();
+    };
+    config(&format!("record = \"{}\"\n", word(&recording)));
+    let output = hertzd(&["run", word(&path), "--for", "1s", "--json"]);
+    let run: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let run = &run["tasks"][0];
+    assert_eq!(run["recorded"]["lost"], 0, "{run}");
+
+    // The same times, one after the other.
+    config("");
+    let ran = run["ran"].as_u64().unwrap();
+    let length = format!("{}ms", 10 * ran);
+    let played = summary(&path, &length, &["--runs", word(&recording), "--oversleep", word(&recording)], false);
+    let simulated = &played["tasks"][0];
+    if simulated["ran"] == run["ran"] {
+        assert_eq!(simulated["run_ns"], run["run_ns"]);
+    }
+    assert!(simulated["run_ns"]["min"].as_i64() >= Some(200_000), "{played}");
+    assert!(played["workers"][0]["oversleep_ns"]["max"].as_i64() > Some(0), "{played}");
+
+    // All of it, at its own times: as many releases as there were, and the recording's own count beside.
+    let output = hertzd(&["simulate", word(&path), "--replay", word(&recording), "--summary-only", "--json"]);
+    let replayed: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let task = &replayed["tasks"][0];
+    // What was given up after the last tick is in no recording.
+    let met = |of: &Value| of["due"].as_u64().unwrap() - of["missed"].as_u64().unwrap();
+    assert_eq!(met(&task["as_recorded"]), met(run), "{replayed}");
+    assert!(task["as_recorded"]["due"].as_u64() <= run["due"].as_u64(), "{replayed}");
+    assert!(text(&output.stderr).contains("recorded sleeps set how late sleeps end"), "{output:?}");
+
+    // A plan by it.
+    config("budget = \"9ms\"\n[task.b]\nkind = \"load\"\nworker = \"v\"\nrate = 100\nrun = \"1ms\"\n[worker.v]\n");
+    let text_of_both = fs::read_to_string(&path)
+        .unwrap()
+        .replace("rate = 100\nrun = \"200us\"", "worker = \"w\"\nrate = 100\nrun = \"200us\"")
+        .replace("policy = \"other\"\n", "");
+    fs::write(&path, text_of_both).unwrap();
+    let plan = hertzd(&["plan", word(&path), "--runs", word(&recording)]);
+    let plan_text = text(&plan.stdout);
+    assert!(plan_text.contains(&format!("(the longest of {ran} ticks or more): a.")), "{plan:?}");
+}

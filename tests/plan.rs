@@ -1,0 +1,177 @@
+//! `hertzd plan`: the built binary, on the virtual clock.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+fn hertzd(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hertzd")).args(args).env_remove("HERTZD_LOG").output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A file in a folder of its own.
+fn file(name: &str, text: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+fn word(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// The first CPU that is online: it is there on every machine.
+fn cpu() -> String {
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    online.split([',', '-', '\n']).next().unwrap().to_owned()
+}
+
+/// Four tasks that meet each other: a run longer than another's period, and a period that does not divide the others.
+const MEETING: &str = r#"
+# Above the section.
+[worker.main]
+policy = "fifo"          # beside the key
+priority = 70
+
+[task.fast]
+kind = "load"
+rate = "1 kHz"
+run = "100us"
+budget = "100us"
+
+# About the slow one.
+[task.slow]
+kind = "load"
+rate = "10 Hz"
+run = "3ms"
+budget = "3ms"
+overrun = "credit"
+
+[task.middle]
+kind = "load"
+rate = "100 Hz"
+phase = "0s"             # may move
+run = "400us"
+budget = "400us"
+"#;
+
+/// The worst response of each task when it is simulated for two seconds, in nanoseconds.
+fn worst(path: &Path) -> Vec<(String, i64)> {
+    let output = hertzd(&["simulate", word(path), "--for", "2s", "--summary-only", "--json"]);
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let worst =
+        |task: &Value| (task["task"].as_str().unwrap().to_owned(), task["response_ns"]["max"].as_i64().unwrap());
+    summary["tasks"].as_array().unwrap().iter().map(worst).collect()
+}
+
+#[test]
+fn a_plan_passes_check_keeps_the_rest_and_is_the_same_each_time() {
+    let (_folder, path) = file("my.toml", MEETING);
+    let output = hertzd(&["plan", word(&path), "--free", "--cpus", &cpu()]);
+    let plan = text(&output.stdout);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(plan, text(&hertzd(&["plan", word(&path), "--free", "--cpus", &cpu()]).stdout));
+    assert_eq!(plan.matches("[worker.").count(), 2, "{plan}");
+    for kept in
+        ["# Above the section.", "# beside the key", "# About the slow one.", "# may move", "overrun = \"credit\""]
+    {
+        assert_eq!(plan.matches(kept).count(), 1, "{kept}: {plan}");
+    }
+    let (_planned_folder, planned) = file("planned.toml", &plan);
+    let check = hertzd(&["check", "--no-open", word(&planned)]);
+    assert!(check.status.success(), "{check:?}\n{plan}");
+    // A plan of the plan finds nothing better.
+    let again = text(&hertzd(&["plan", word(&planned), "--free", "--cpus", &cpu()]).stdout);
+    assert!(again.contains("# Nothing that was tried is better than this layout"), "{again}");
+    assert!(again.ends_with(&plan), "{plan}\n{again}");
+}
+
+#[test]
+fn what_is_written_down_stays_unless_the_plan_is_free() {
+    let config =
+        MEETING.replace("phase = \"0s\"", "phase = \"123us\"").replace("priority = 70", &format!("cpu = {}", cpu()));
+    let (_folder, path) = file("my.toml", &config);
+    let plan = text(&hertzd(&["plan", word(&path)]).stdout);
+    for line in [
+        "(phases of tasks): middle. --free lets the plan change them.",
+        "(CPUs of workers): main. --free lets the plan change them.",
+        "phase = \"123us\"",
+    ] {
+        assert!(plan.contains(line), "{line}: {plan}");
+    }
+    let pinned = plan.lines().filter(|line| line.starts_with("cpu = ")).collect::<Vec<_>>();
+    assert!(pinned.iter().all(|line| *line == format!("cpu = {}", cpu())), "{plan}");
+    let free = text(&hertzd(&["plan", word(&path), "--free"]).stdout);
+    assert!(!free.contains("Kept, as") && !free.contains("\"123us\""), "{free}");
+}
+
+#[test]
+fn the_responses_of_a_plan_for_one_worker_are_those_of_the_real_loop() {
+    // Without the slow task all fit between each other, on one worker: the simulation runs the same workers.
+    let text_of_all = MEETING.replace("\"3ms\"", "\"300us\"");
+    let (_folder, path) = file("my.toml", &text_of_all);
+    let plan = text(&hertzd(&["plan", word(&path), "--cpus", &cpu()]).stdout);
+    assert!(plan.contains("[worker.main]") && plan.matches("[worker.").count() == 1, "{plan}");
+    let (_planned_folder, planned) = file("planned.toml", &plan);
+    // Before, all are released together: fast waits for slow's tick, or that of middle.
+    assert_eq!(worst(&path), [("fast".into(), 100_000), ("slow".into(), 800_000), ("middle".into(), 500_000)]);
+    assert_eq!(worst(&planned), [("fast".into(), 100_000), ("slow".into(), 300_000), ("middle".into(), 400_000)]);
+    for (task, after) in [("fast", "100 µs"), ("slow", "300 µs"), ("middle", "400 µs")] {
+        let row = plan.lines().find(|line| line.starts_with(&format!("# {task} "))).unwrap();
+        assert!(
+            row.ends_with(&format!(
+                "{after}{}main on CPU {}",
+                " ".repeat(row.rfind("main").unwrap() - row.rfind(after).unwrap() - after.len()),
+                cpu()
+            )),
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn a_plan_says_what_it_does_not_know_and_what_cannot_hold() {
+    let (_folder, path) =
+        file("my.toml", "[task.a]\nkind = \"sensor\"\nrate = 10\npath = \"/proc/uptime\"\nname = \"x\"\n");
+    let plan = text(&hertzd(&["plan", word(&path)]).stdout);
+    assert!(plan.contains("which count as no work: a. Give each a budget"), "{plan}");
+
+    let task = |name: &str| format!("[task.{name}]\nkind = \"load\"\nrate = 100\nrun = \"6ms\"\nbudget = \"6ms\"\n");
+    let (_folder, path) = file("my.toml", &(task("a") + &task("b")));
+    let output = hertzd(&["plan", word(&path), "--cpus", &cpu()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        text(&output.stderr)
+            .contains("120.0 % of its time: 120.0 % by budgets, 0.0 % by spin tails; more work than time")
+            && text(&output.stdout).contains("[task.b]"),
+        "{output:?}"
+    );
+
+    for (args, reason) in [
+        (&["--cpus", "99999"][..], "CPU 99999 is not online"),
+        (&["--runs", "/dev/null"], "this is no MCAP file"),
+        (&["--runs", "/nowhere.mcap"], "/nowhere.mcap: No such file"),
+    ] {
+        let output = hertzd(&[&["plan", word(&path)], args].concat());
+        assert!(output.status.code() == Some(64) && text(&output.stderr).contains(reason), "{args:?}: {output:?}");
+    }
+    let (_folder, path) =
+        file("my.toml", "[worker.w]\npolicy = \"other\"\n[task.a]\nkind = \"load\"\nrate = 100\nrun = \"1ms\"\n");
+    let output = hertzd(&["plan", word(&path)]);
+    assert!(output.status.code() == Some(64) && text(&output.stderr).contains("no worker has policy"), "{output:?}");
+}
+
+#[test]
+fn drop_ins_are_part_of_a_plan() {
+    let (folder, path) = file("my.toml", MEETING);
+    fs::create_dir(folder.path().join("my.d")).unwrap();
+    fs::write(folder.path().join("my.d/10.toml"), "[task.slow]\nbudget = \"4ms\"\n").unwrap();
+    let plan = text(&hertzd(&["plan", word(&path)]).stdout);
+    assert!(plan.contains("budget = \"4ms\"") && !plan.contains("budget = \"3ms\""), "{plan}");
+}
