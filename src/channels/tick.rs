@@ -40,7 +40,7 @@ pub struct TickReceiver {
 }
 
 /// A channel that holds up to `capacity` records (at least 4). One with evidence, with releases that were given up, or of a tick
-/// that failed takes the room of two, or of up to four if all three apply.
+/// that failed takes the room of two, or of up to four if all three apply; an idle wake-up takes that of one, or of two.
 pub fn ticks(capacity: usize) -> (TickSender, TickReceiver) {
     let room = capacity.max(4);
     // One more: the channel never gets full.
@@ -113,7 +113,7 @@ impl TickReceiver {
         self.parts.len()
     }
 
-    /// How many records it can hold.
+    /// How many parts of records it can hold.
     pub(crate) fn room(&self) -> usize {
         self.parts.capacity().unwrap_or(usize::MAX) - 1
     }

@@ -173,6 +173,7 @@ impl Builder {
             recordings: Recordings::default(),
             next_task: 0,
             next_worker: 0,
+            rooms: BTreeMap::new(),
             locked: None,
             _latency: None,
             shared: shared.clone(),
@@ -229,6 +230,7 @@ struct BuilderLoop {
     recordings: Recordings,
     next_task: u32,
     next_worker: usize,
+    rooms: BTreeMap<String, usize>,      // of the channel of each worker, by name
     locked: Option<Result<(), Refusal>>, // None: not tried yet
     _latency: Option<File>,              // open, it keeps the CPUs from deep sleep
     shared: Arc<Shared>,
@@ -296,6 +298,19 @@ impl BuilderLoop {
         Ok(Prepared { workers, outputs, sections, files, diff })
     }
 
+    /// A worker that goes on keeps its channel of records, whatever joins it.
+    fn warn_of_channel(&self, worker: &str, wanted: usize) {
+        if let Some(room) = self.rooms.get(worker).filter(|room| **room < wanted) {
+            warn!(
+                worker,
+                room,
+                wanted,
+                "{worker}: with its new tasks the channel of its records should have room for {wanted} parts in place of {room}: \
+                 records of a burst may be dropped; to enlarge it, restart the worker by a change of a key of its section"
+            );
+        }
+    }
+
     /// Makes and sets up the threads of the workers that begin, by name; they then wait. Those that end give back what they
     /// held.
     fn start_workers(
@@ -304,12 +319,15 @@ impl BuilderLoop {
         diff: &Diff,
         held: &Held,
     ) -> Result<BTreeMap<String, (WaitingWorker, Feed)>, Failure> {
-        let begins = |worker: &WorkerConfig| diff.workers.get(worker.name.as_str()) != Some(&Change::Kept);
-        let begin = config.workers.iter().enumerate().filter(|(_, worker)| begins(worker));
         let mut spawned = Vec::new();
-        for (index, worker) in begin {
+        for (index, worker) in config.workers.iter().enumerate() {
             let room = plan::records(plan::of_worker(&config.tasks, index).map(|task| &config.tasks[task]), worker);
+            if diff.workers.get(worker.name.as_str()) == Some(&Change::Kept) {
+                self.warn_of_channel(&worker.name, room);
+                continue;
+            }
             spawned.push((worker, spawn(worker, room, self.done.clone())?));
+            self.rooms.insert(worker.name.clone(), room);
         }
         // Every thread exists, and so does its stack: what is locked now is all there is.
         match self.locked {

@@ -12,7 +12,7 @@ use crate::worker::Pace;
 use std::sync::Arc;
 
 /// With tasks that join at a reload, a worker may tick faster than when its channel was made.
-const FEWEST_RECORDS: usize = 1_024;
+const FEWEST_PARTS: usize = 1_024;
 
 /// What stays of a task's section once the task has been built: thousands of whole sections would take megabytes.
 #[derive(Clone, Debug)]
@@ -113,13 +113,17 @@ pub(super) fn facts(task: &TaskTerms, worker: usize, live: Arc<LiveCounts>) -> T
     }
 }
 
-/// The capacity of a worker's channel of records: half a second of ticks, and twice what can be due at one instant. With few
-/// ticks it stays small, so that it stays in the processor's caches.
+/// The capacity of a worker's channel, in parts of records: half a second of ticks, and a tick of each task at once that missed
+/// something. With few ticks it stays small, so that it stays in the processor's caches.
 pub(super) fn records<'a>(tasks: impl Iterator<Item = &'a TaskConfig>, worker: &WorkerConfig) -> usize {
     let (count, hertz) = tasks.fold((0, 0.0), |(count, hertz), task| (count + 1, hertz + task.rate.hertz()));
-    // Evidence takes the room of another record.
-    let each = if worker.evidence == TakeEvidence::Tick { 2 } else { 1 };
-    each * room(hertz, 0.5, (2 * count).max(FEWEST_RECORDS))
+    // A tick has one part, another if it has evidence, and one more if releases before it were given up.
+    let (usually, missing) = match worker.evidence {
+        TakeEvidence::Off => (1, 2),
+        TakeEvidence::Wake => (1, 3),
+        TakeEvidence::Tick => (2, 3),
+    };
+    (usually * room(hertz, 0.5, FEWEST_PARTS)).max(missing * count)
 }
 
 /// The capacity of a ring that takes `hertz` items a second and is emptied many times a second: those of `seconds`, within
@@ -132,7 +136,7 @@ pub(super) fn room(hertz: f64, seconds: f64, least: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channels::{TickRecord, TickSink, ticks};
+    use crate::channels::{Evidence, TickRecord, TickSink, ticks};
     use crate::config::{Config, Facts, Kinds};
     use std::fmt::Write as _;
 
@@ -146,7 +150,8 @@ mod tests {
             let facts = Facts { online_cpus: vec![0], cpu_set_size: 1_024 };
             let config = Config::parse(text, "test.toml", &Kinds::builtin(), &facts).unwrap();
             let (mut sender, receiver) = ticks(records(config.tasks.iter(), &config.workers[0]));
-            (0..count).for_each(|task| sender.offer(TickRecord { task, missed: 1, ..TickRecord::EMPTY }));
+            let missed = TickRecord { missed: 1, evidence: Some(Evidence::default()), ..TickRecord::EMPTY };
+            (0..count).for_each(|task| sender.offer(TickRecord { task, ..missed }));
             assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (count.into(), 0));
         }
     }
