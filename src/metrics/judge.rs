@@ -5,7 +5,6 @@
 
 use super::machine::Accuser;
 use super::parts::Parts;
-use super::timeline::LOOK_BACK;
 use super::weigh::{Run, Switched, Thread, Threads, Window, mostly, overlap};
 use super::{By, Cause, Verdict, Verdicts};
 use crate::channels::{Evidence, IdleWake, TickRecord};
@@ -138,7 +137,7 @@ impl Threads {
         let last = self.by_worker.get(&worker).and_then(|thread| thread.timeline.len().checked_sub(1));
         if let Some(last) = last {
             let window = (given_up.at - given_up.oldest, given_up.at);
-            self.delays(worker, task, (last, true), window, LOOK_BACK, &mut parts);
+            self.delays(worker, task, (last, true), window, last + 1, &mut parts);
         }
         let (cause, by, time) = parts.winner(Span::MAX);
         Verdict { cause, by, time, count }

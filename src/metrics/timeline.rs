@@ -1,6 +1,6 @@
 //! What a worker's thread did, tick by tick, as far back as a verdict may look.
 //!
-//! Pure; instants are on the worker's clock. Its size is bounded: what is older than the bound is unknown.
+//! Pure; instants are on the worker's clock. Its size is bounded: of what is older than the bound, [`History`] has the sums.
 
 use super::history::{History, Spent};
 use super::{By, Cause};
@@ -71,16 +71,26 @@ impl Timeline {
     pub(super) fn add(&mut self, record: &TickRecord) {
         let woke = record.release + record.woke;
         let sleep = record.oversleep.map(|oversleep| (woke - oversleep, woke));
-        let piece = self.next_piece(sleep, record.started(), record.finished(), record.evidence.as_ref());
-        let (task, stepped, after_loss) = (Some(record.task), record.stepped != Span::ZERO, record.after_loss);
-        self.pieces.push_back(Piece { task, stepped, after_loss, ..piece });
+        let (started, finished) = (record.started(), record.finished());
+        let stepped = self.was_stepped(record.stepped, sleep.is_some(), started);
+        let piece = self.next_piece(sleep, started, finished, record.evidence.as_ref(), record.after_loss);
+        self.pieces.push_back(Piece { task: Some(record.task), stepped, ..piece });
     }
 
     /// Adds the next wake-up of the worker after which it ran no tick.
     pub(super) fn add_idle(&mut self, wake: &IdleWake) {
         let IdleWake { sleep, ended, after_loss, ref evidence } = *wake;
-        let piece = self.next_piece(sleep, ended, ended, evidence.as_ref());
-        self.pieces.push_back(Piece { after_loss, ..piece });
+        let piece = self.next_piece(sleep, ended, ended, evidence.as_ref(), after_loss);
+        self.pieces.push_back(piece);
+    }
+
+    /// Whether the clock was stepped right before a tick that started then, not only since the tick before of the same task: of
+    /// the tasks of a worker each notices a step at its own next tick.
+    fn was_stepped(&self, by: Span, slept: bool, started: Instant) -> bool {
+        let Some(before) = self.pieces.back() else { return by != Span::ZERO };
+        let since = started - before.finished;
+        // A part of the step may have been time that the worker slept.
+        if by > Span::ZERO { since + since >= by } else { by < Span::ZERO && (slept || since < Span::ZERO) }
     }
 
     /// Makes room for a piece, and says what is known of it.
@@ -90,6 +100,7 @@ impl Timeline {
         started: Instant,
         finished: Instant,
         evidence: Option<&Evidence>,
+        after_loss: bool,
     ) -> Piece {
         if self.pieces.len() == TICKS {
             self.forget_first();
@@ -97,6 +108,8 @@ impl Timeline {
         let off = evidence.map(|evidence| (evidence.awake - evidence.cpu).max(Span::ZERO));
         let (wake, before) = match sleep {
             Some(_) => (Some(self.first + self.pieces.len() as u64), Some(Span::ZERO)),
+            // What was lost may have slept.
+            None if after_loss => (None, None),
             None => self.pieces.back().map_or((None, None), |piece| (piece.wake, piece.off)),
         };
         Piece {
@@ -110,7 +123,7 @@ impl Timeline {
             late: Cause::Unknown,
             gap: Cause::Unknown,
             stepped: false,
-            after_loss: false,
+            after_loss,
             missed: None,
         }
     }

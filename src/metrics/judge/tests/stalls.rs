@@ -99,3 +99,19 @@ fn a_step_that_was_absorbed_is_blamed_for_nothing() {
     let record = TickRecord { stepped, ..tick(0, 9_000_000, 9_001_400, 9_001_700) };
     assert_ne!(scene.overrun(&seen(300, 300, 0, after_sleep(9_000_000, 9_001_390, record))).0, Cause::Stalled);
 }
+
+#[test]
+fn a_step_long_ago_hides_nothing_from_a_task_that_notices_it_only_now() {
+    let second = Span::from_seconds(1);
+    for stepped in [second, Span::ZERO - second] {
+        let mut scene = Scene::new();
+        let noticed = |tick| TickRecord { stepped, overrun: false, ..tick };
+        scene.judge(&noticed(after_sleep(1_000_000, 1_000_000, tick(0, 1_000_000, 1_000_000, 1_000_100))));
+        scene.judge(&noticed(tick(1, 1_000_100, 1_000_100, 1_090_000)));
+        // A rare task ticks for the first time since; what waits behind it waits for the one before.
+        scene.judge(&noticed(tick(2, 1_090_000, 1_090_000, 1_091_000)));
+        let late = TickRecord { missed: 90, ..tick(0, 1_091_000, 1_091_000, 1_091_100) };
+        let verdict = scene.judge(&seen(100, 100, 0, late)).before.unwrap();
+        assert_eq!((verdict.cause, verdict.by), (Cause::Blocked, Some(By::Task(1))), "{stepped}");
+    }
+}
