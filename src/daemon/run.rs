@@ -32,11 +32,11 @@ use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use std::time::Duration;
 use tracing::error;
 
-/// How often progress is shown.
-const PROGRESS_EVERY: Span = Span::from_millis(250);
+/// How often main looks whether all is well, and shows progress, without a watchdog that wants to be fed more often.
+const LOOK_EVERY: Span = Span::from_millis(250);
 
-/// How often main looks whether all is well, without a watchdog that wants to be fed more often.
-const LOOK_EVERY: Span = Span::from_seconds(1);
+/// How often main asks for a view of the metrics that nobody has asked for.
+const VIEW_EVERY: Span = Span::from_seconds(1);
 
 /// How often main looks whether the clock of a worker was stepped, where it can be.
 const CLOCKS_EVERY: Span = Span::from_millis(50);
@@ -202,7 +202,7 @@ impl<'a> Daemon<'a> {
     fn look_at_metrics(&mut self) {
         let now = KernelClock::monotonic().now();
         self.set.all_mut().for_each(|running| running.measure(now));
-        if now - self.looked >= LOOK_EVERY {
+        if now - self.looked >= VIEW_EVERY {
             self.looked = now;
             if self.status.is_some() || notify::is_heard() {
                 self.views.ask(&self.threads.metrics, Depth::Brief, self.set.tasks(), now);
@@ -217,9 +217,7 @@ impl<'a> Daemon<'a> {
     /// How long to wait for an event before looking around.
     fn patience(&self) -> Span {
         let starts = || self.set.epoch.is_some_and(|epoch| KernelClock::monotonic().now() - epoch < QUICK_START);
-        let often = self.connections.progress.is_some() || !self.notices.ready || self.waiting.is_some();
-        let usual = if often { PROGRESS_EVERY } else { LOOK_EVERY };
-        let usual = if self.set.follows_clocks() { CLOCKS_EVERY } else { usual };
+        let usual = if self.set.follows_clocks() { CLOCKS_EVERY } else { LOOK_EVERY };
         let busy = self.ending.is_stopping()
             || self.set.sleeps_over_a_step()
             || self.phase == Phase::Changing

@@ -72,9 +72,11 @@ const LOG_EVERY: Span = Span::from_seconds(10);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
     ticks: Option<u64>,
-    moved: Option<Instant>, // the look at which they were new
+    moved: Option<Instant>,  // the look at which they were new
+    before: Option<Instant>, // the look before that
+    looked: Option<Instant>,
     reported: Option<Activity>,
-    logged: Option<(Doing, Stall, Instant)>, // the stall that lasts, and since when
+    logged: Option<(Doing, Stall, Instant)>, // the stall that lasts, and since when at the earliest
     last_logged: Option<Instant>,
 }
 
@@ -138,7 +140,12 @@ impl Watch {
         let is_new =
             |stall: &Stall| self.last_logged.is_none_or(|logged| now - logged >= LOG_EVERY) || stall.lasting > patience;
         let stall = stall.filter(is_new)?;
-        (self.logged, self.last_logged) = (Some((doing, stall, now - stall.lasting)), Some(now));
+        // The latest tick before a rest ended after the look at which it had not.
+        let since = match (doing.now, self.before) {
+            (Activity::Rests { until }, Some(before)) => until.max(before).min(now - stall.lasting),
+            _ => now - stall.lasting,
+        };
+        (self.logged, self.last_logged) = (Some((doing, stall, since)), Some(now));
         Some(Entry::Begins(stall))
     }
 
@@ -151,8 +158,9 @@ impl Watch {
     /// stall, which is reported once. Only what lies within the latest `watched` counts.
     pub(super) fn look(&mut self, now: Instant, doing: Doing, watched: Span, patience: Span) -> Finding {
         // A worker that is always behind never rests, and what it shows between two ticks is a rest of long ago.
+        let before = self.looked.replace(now);
         if self.ticks.replace(doing.ticks) != Some(doing.ticks) {
-            self.moved = Some(now);
+            (self.moved, self.before) = (Some(now), before);
             self.reported = None;
             return Finding::Advances;
         }
@@ -256,6 +264,27 @@ mod tests {
         assert_eq!(watch.entry(at(15_000), runs(2), None, patience), Some(Entry::Ends(stall(71, 6_000))));
         let later = watch.entry(at(25_000), runs(2), Some(stall(72, 900)), patience);
         assert_eq!(later, Some(Entry::Begins(stall(72, 900))));
+    }
+
+    #[test]
+    fn what_a_rest_lasted_at_the_most_is_never_too_little() {
+        let at = |millis| Instant::ZERO + Span::from_millis(millis);
+        let patience = Span::from_seconds(5);
+        let rests = |ticks, until| Doing { ticks, now: Activity::Rests { until: at(until) } };
+        let mut watch = Watch::default();
+        watch.look(at(1_000), rests(4, 1_010), Span::MAX, patience);
+        // It ticked soon after that look, and was due again at 1,020; or had been behind since 300.
+        for (ticks, until, most) in [(5, 1_020, 1_480), (6, 300, 1_500)] {
+            let doing = rests(ticks, until);
+            watch.look(at(1_250), doing, Span::MAX, patience);
+            let stall = watch.lasting(at(2_250), doing, Span::MAX, |_| patience);
+            assert_eq!(stall, Some(Stall { tick: None, lasting: Span::from_millis(1_000) }));
+            watch.last_logged = None;
+            assert!(matches!(watch.entry(at(2_250), doing, stall, patience), Some(Entry::Begins(_))));
+            let Some(Entry::Ends(over)) = watch.entry(at(2_500), rests(9, 2_510), None, patience) else { panic!() };
+            assert_eq!(over.lasting, Span::from_millis(most));
+            watch.look(at(1_000), rests(4, 1_010), Span::MAX, patience);
+        }
     }
 
     #[test]
