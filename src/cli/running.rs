@@ -304,7 +304,7 @@ fn duration(span: Span) -> Duration {
 /// No whole answer has come for so long.
 fn late(SocketArg { socket }: &SocketArg, came: &Came, patience: Duration) -> Stop {
     let (shown, patience) = (socket.display(), format!("{:.1} s", patience.as_secs_f64()));
-    let hangs = "it hangs, was stopped (SIGSTOP, a frozen cgroup), or gets no processor time";
+    let hangs = "it hangs, was stopped (SIGSTOP, a frozen cgroup), gets no processor time, or has very many to answer";
     let slow = "the daemon or the machine is slow; try again";
     Stop::Unavailable(match came {
         Came::Nothing => {

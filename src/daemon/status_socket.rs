@@ -1,7 +1,7 @@
 //! The status socket: one JSON snapshot per connection, and nothing is ever read from it.
 //!
-//! Its thread waits in `accept`, asks main for the snapshot, writes it as JSON and closes. A reader that is slow gets the rest from a
-//! thread of its own, so that it holds up no other.
+//! Its thread waits in `accept`, asks main for the snapshot, writes it as JSON and closes. All who have connected by then get the
+//! same. A reader that is slow gets the rest from a thread of its own, so that it holds up no other.
 
 use crate::sys::clock::pause;
 use crate::sys::thread::helper;
@@ -22,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Readers that are waited for at a time; further ones that are slow get a part of the snapshot.
 const SLOW_READERS: usize = 16;
+
+/// Readers that get the same snapshot, beside the first.
+const READERS: usize = 255;
 
 /// The status socket and its thread; dropped, it is gone. Snapshots are of type `S`.
 #[derive(Debug)]
@@ -69,11 +72,12 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
                 if asked_to_end.load(Ordering::Acquire) {
                     return;
                 }
-                let Ok(stream) = stream else {
+                let Ok(first) = stream else {
                     // Out of file descriptors, most likely: trying again at once would only burn the processor.
                     pause(Span::from_millis(100));
                     continue;
                 };
+                let readers = std::iter::once(first).chain(waiting(&listener)).collect::<Vec<_>>();
                 // Nothing is logged here: a log on a slow disk would hold up the answer.
                 let (reply, answer) = bounded(1);
                 if ask.send(reply).is_err() {
@@ -84,7 +88,8 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
                 };
                 // Thousands of tasks take a while: that is not for main to do.
                 let text = serde_json::to_string(&snapshot);
-                send(stream, text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")) + "\n", &slow);
+                let text = Arc::new(text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")) + "\n");
+                readers.into_iter().for_each(|reader| send(reader, &text, &slow));
             }
         };
         helper::spawn("hertzd-status", body)?;
@@ -92,15 +97,26 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
     }
 }
 
+/// Who has connected as well, and waits.
+fn waiting(listener: &UnixListener) -> Vec<UnixStream> {
+    if listener.set_nonblocking(true).is_err() {
+        return Vec::new();
+    }
+    let streams = listener.incoming().map_while(Result::ok).take(READERS).collect();
+    // Else the next wait is none; then the pause after an error keeps that from burning the processor.
+    let _ = listener.set_nonblocking(false);
+    streams
+}
+
 /// Writes what the reader takes at once, and the rest on another thread; closes the connection. `slow` counts those threads.
-fn send(mut stream: UnixStream, text: String, slow: &Arc<AtomicUsize>) {
+fn send(mut stream: UnixStream, text: &Arc<String>, slow: &Arc<AtomicUsize>) {
     // An error below means that the reader has gone, or that it takes nothing: both end the connection.
     let sent = stream.set_nonblocking(true).and_then(|()| stream.write(text.as_bytes())).unwrap_or(0);
     if sent == text.len() || stream.set_nonblocking(false).is_err() || slow.load(Ordering::Relaxed) >= SLOW_READERS {
         return;
     }
     slow.fetch_add(1, Ordering::Relaxed);
-    let counted = slow.clone();
+    let (counted, text) = (slow.clone(), text.clone());
     let rest = move || {
         let timeout = stream.set_write_timeout(Some(PATIENCE));
         let _ = timeout.and_then(|()| stream.write_all(&text.as_bytes()[sent..]));
@@ -150,6 +166,24 @@ mod tests {
         answering.join().unwrap();
         drop(socket);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn all_who_wait_get_the_same_snapshot() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("status.sock");
+        let socket = StatusSocket::listen(&path).unwrap();
+        let first = UnixStream::connect(&path).unwrap();
+        let query = socket.queries.recv().unwrap();
+        let others: Vec<_> = (0..40).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let answers = ["one", "two"];
+        query.send(answers[0]).unwrap();
+        socket.queries.recv().unwrap().send(answers[1]).unwrap();
+        for (reader, answer) in std::iter::once((first, "one")).chain(others.into_iter().map(|other| (other, "two"))) {
+            let mut text = String::new();
+            { reader }.read_to_string(&mut text).unwrap();
+            assert_eq!(text, format!("\"{answer}\"\n"));
+        }
     }
 
     #[test]
