@@ -23,7 +23,11 @@ pub(crate) fn status(snapshot: &Value, emphasis: bool) -> String {
         (cells(task), task["state"].as_str().is_some_and(|state| !matches!(state, "ticking" | "ended")))
     };
     columns(&mut text, HEAD.map(String::from), &tasks.iter().map(row).collect::<Vec<_>>(), emphasis);
-    let remarks: Vec<_> = tasks.iter().flat_map(|task| remarks(task)).collect();
+    let stalled = |task: &Value| {
+        let mut workers = snapshot["workers"].as_array().into_iter().flatten();
+        workers.any(|worker| worker["worker"] == task["worker"] && worker["stalled_ns"].is_i64())
+    };
+    let remarks: Vec<_> = tasks.iter().flat_map(|task| remarks(task, stalled(task))).collect();
     if !remarks.is_empty() {
         text.push('\n');
     }
@@ -113,15 +117,15 @@ fn cells(task: &Value) -> [String; HEAD.len()] {
     ]
 }
 
-/// What the table has no room for.
-fn remarks(task: &Value) -> Vec<String> {
+/// What the table has no room for. While its worker does not advance, what was missed meanwhile is not judged yet.
+fn remarks(task: &Value, stalled: bool) -> Vec<String> {
     let name = word(&task["task"]);
     let mut lines = Vec::new();
     if let Some(reason) = task["state_reason"].as_str() {
         let since = task["state_since_ns"].is_i64().then(|| format!(" for {}", age(&task["state_since_ns"])));
         lines.push(format!("{name}: {}{}: {reason}", word(&task["state"]), since.unwrap_or_default()));
     }
-    if task["last_cause_age_ns"].is_i64() {
+    if task["missed"].as_u64().is_some_and(|missed| missed > 0) {
         let numbers = |part: &'static str| {
             let counts = task[part].as_object().into_iter().flatten();
             let mut counts: Vec<_> =
@@ -132,12 +136,15 @@ fn remarks(task: &Value) -> Vec<String> {
         let blockers: Vec<_> = numbers("blockers").into_iter().map(|(task, _)| task).collect();
         let by = |cause: &str| match cause == "blocked" && !blockers.is_empty() {
             true => format!(" by {}", blockers.join(" and ")),
+            false if stalled && cause == "unknown" => " so far".into(),
             false => String::new(),
         };
         let causes = numbers("causes").into_iter().map(|(cause, count)| format!("{count} {cause}{}", by(cause)));
         let causes = causes.collect::<Vec<_>>().join(", ");
         let missed = count(&task["missed"]);
-        lines.push(format!("{name}: missed {missed}: {causes}; the last {} ago", age(&task["last_cause_age_ns"])));
+        let last = &task["last_cause_age_ns"];
+        let last = if last.is_i64() { format!("; last cause found {} ago", age(last)) } else { String::new() };
+        lines.push(format!("{name}: missed {missed}: {causes}{last}"));
     }
     if let Some(errors @ 1..) = task["errors"].as_u64() {
         let recent = task["last_10s"]["errors"].as_u64();
@@ -224,7 +231,7 @@ mod tests {
             "imu",
             "ticking",
             "woken-late",
-            "imu: missed 500: 40 woken-late, 7 blocked by report and log; the last 3.20 s ago",
+            "imu: missed 500: 40 woken-late, 7 blocked by report and log; last cause found 3.20 s ago",
             "failing for 12.0 s: reading: No such",
             "temp 41.25 °C, 100 ms old",
         ] {
@@ -232,6 +239,16 @@ mod tests {
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80));
         assert!(status(&snapshot, true).starts_with("\x1b[31mnot well"));
+    }
+
+    #[test]
+    fn what_a_stalled_worker_missed_is_unknown_so_far() {
+        let mut task = task("imu", "ticking", 0);
+        (task["missed"], task["causes"], task["worker"]) = (5.into(), json!({"unknown": 5}), "main".into());
+        task["last_cause_age_ns"] = Value::Null;
+        let status = |worker: Value| status(&json!({"tasks": [task], "workers": [worker]}), false);
+        assert!(status(json!({"worker": "main", "stalled_ns": 900_000_000})).contains("missed 5: 5 unknown so far\n"));
+        assert!(status(json!({"worker": "main"})).contains("missed 5: 5 unknown\n"));
     }
 
     #[test]
@@ -252,7 +269,7 @@ mod tests {
         for part in [
             "process 7, starting; opening for a moment",
             "imu: failing for a moment: it rains",
-            "the last a moment ago",
+            "last cause found a moment ago",
             "°C, a moment old",
             "3 rows, blocks or ticks, the last a moment ago",
             "lost: disabled: the reason was lost",
