@@ -1,59 +1,11 @@
 //! `hertzd simulate` with what was measured, and what repeats itself: the built binary, on the virtual clock.
 
+mod on_virtual_clock;
+
+use on_virtual_clock::{MEETING, file, hertzd, text, word};
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use tempfile::TempDir;
-
-fn hertzd(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_hertzd")).args(args).env_remove("HERTZD_LOG").output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// A file in a folder of its own.
-fn file(name: &str, text: &str) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(name);
-    fs::write(&path, text).unwrap();
-    (folder, path)
-}
-
-fn word(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-/// Four tasks that meet each other: a run longer than another's period, and a period that does not divide the others.
-const MEETING: &str = r#"
-# Above the section.
-[worker.main]
-policy = "fifo"          # beside the key
-priority = 70
-
-[task.fast]
-kind = "load"
-rate = "1 kHz"
-run = "100us"
-budget = "100us"
-
-# About the slow one.
-[task.slow]
-kind = "load"
-rate = "10 Hz"
-run = "3ms"
-budget = "3ms"
-overrun = "credit"
-
-[task.middle]
-kind = "load"
-rate = "100 Hz"
-phase = "0s"             # will move
-run = "400us"
-budget = "400us"
-"#;
+use std::path::Path;
 
 /// The summary as text, without what differs where the tail learns.
 fn summary(path: &Path, length: &str, more: &[&str], learns: bool) -> Value {

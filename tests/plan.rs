@@ -1,65 +1,17 @@
 //! `hertzd plan`: the built binary, on the virtual clock.
 
+mod on_virtual_clock;
+
+use on_virtual_clock::{MEETING, file, hertzd, text, word};
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use tempfile::TempDir;
-
-fn hertzd(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_hertzd")).args(args).env_remove("HERTZD_LOG").output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// A file in a folder of its own.
-fn file(name: &str, text: &str) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(name);
-    fs::write(&path, text).unwrap();
-    (folder, path)
-}
-
-fn word(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
+use std::path::Path;
 
 /// The first CPU that is online: it is there on every machine.
 fn cpu() -> String {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     online.split([',', '-', '\n']).next().unwrap().to_owned()
 }
-
-/// Four tasks that meet each other: a run longer than another's period, and a period that does not divide the others.
-const MEETING: &str = r#"
-# Above the section.
-[worker.main]
-policy = "fifo"          # beside the key
-priority = 70
-
-[task.fast]
-kind = "load"
-rate = "1 kHz"
-run = "100us"
-budget = "100us"
-
-# About the slow one.
-[task.slow]
-kind = "load"
-rate = "10 Hz"
-run = "3ms"
-budget = "3ms"
-overrun = "credit"
-
-[task.middle]
-kind = "load"
-rate = "100 Hz"
-phase = "0s"             # may move
-run = "400us"
-budget = "400us"
-"#;
 
 /// The worst response of each task when it is simulated for two seconds, in nanoseconds.
 fn worst(path: &Path) -> Vec<(String, i64)> {
