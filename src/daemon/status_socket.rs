@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use serde::Serialize;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +30,7 @@ const READERS: usize = 255;
 #[derive(Debug)]
 pub(super) struct StatusSocket<S> {
     path: PathBuf,
+    own: (u64, u64), // device and inode of the socket that was bound
     ending: Arc<AtomicBool>,
     /// Requests for a snapshot; it goes into the channel.
     pub(super) queries: Receiver<Sender<S>>,
@@ -62,6 +63,7 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
             Err(_) => {}
         }
         let listener = UnixListener::bind(path)?;
+        let own = device_and_inode(path)?;
         // It can only be read from, and shows nothing of the configuration's text.
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
         let (ask, queries) = unbounded::<Sender<S>>();
@@ -93,7 +95,7 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
             }
         };
         helper::spawn("hertzd-status", body)?;
-        Ok(Self { path: path.into(), ending, queries })
+        Ok(Self { path: path.into(), own, ending, queries })
     }
 }
 
@@ -106,6 +108,11 @@ fn waiting(listener: &UnixListener) -> Vec<UnixStream> {
     // Else the next wait is none; then the pause after an error keeps that from burning the processor.
     let _ = listener.set_nonblocking(false);
     streams
+}
+
+/// What tells this socket from another one at the same path.
+fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
 /// Writes what the reader takes at once, and the rest on another thread; closes the connection. `slow` counts those threads.
@@ -130,9 +137,12 @@ fn send(mut stream: UnixStream, text: &Arc<String>, slow: &Arc<AtomicUsize>) {
 impl<S> Drop for StatusSocket<S> {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Release);
-        // Wakes the thread, which ends by itself: it may be busy with a slow reader, and is not waited for.
-        let _ = UnixStream::connect(&self.path);
-        let _ = fs::remove_file(&self.path);
+        // Someone may have removed this socket, and another daemon may listen there since.
+        if device_and_inode(&self.path).is_ok_and(|found| found == self.own) {
+            // Wakes the thread, which ends by itself: it may be busy with a slow reader, and is not waited for.
+            let _ = UnixStream::connect(&self.path);
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -200,6 +210,20 @@ mod tests {
         UnixStream::connect(&path).unwrap().read_to_end(&mut read).unwrap();
         assert_eq!(read.len(), (1 << 20) + "\"\"\n".len());
         drop(idle);
+    }
+
+    #[test]
+    fn the_socket_of_another_daemon_at_that_path_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("status.sock");
+        let first = StatusSocket::<()>::listen(&path).unwrap();
+        // Moved and not removed: a file system may give the next socket the inode of one that is gone.
+        fs::rename(&path, folder.path().join("moved.sock")).unwrap();
+        let second = StatusSocket::<()>::listen(&path).unwrap();
+        drop(first);
+        assert!(path.exists(), "the second one's");
+        drop(second);
+        assert!(!path.exists());
     }
 
     #[test]
