@@ -46,6 +46,30 @@ fn what_a_kind_knows_counts_as_a_budget() {
     );
 }
 
+/// The tick that goes wrong takes `fault-run` in place of `run`.
+#[test]
+fn a_fault_counts_with_the_time_that_it_takes() {
+    let faulty = |priority, fault: &str, run| {
+        let task = format!("rate = 100\nrun = \"50us\"\nfault = \"{fault}\"\nfault-run = \"{run}\"");
+        worker("a", &format!("priority = {priority}"), &task)
+    };
+    for fault in ["long-run", "page-faults", "sleep", "error", "panic"] {
+        let (printed, error, code) = hertzd("check", &faulty(80, fault, "22ms"), &[]);
+        assert!(code == Some(1) && error.contains("as long as the longest"), "{fault}: {printed}{error}");
+    }
+    let (printed, error, code) = hertzd("check", &faulty(80, "long-run", "2ms"), &[]);
+    assert!(code == Some(0) && printed.contains("tightest is of-a, with 8.00 ms left"), "{printed}{error}");
+    // A fault that burns takes the time from others, one that sleeps does not.
+    let busy = worker("b", "priority = 50", "rate = 100\nrun = \"6ms\"");
+    let (printed, error, code) = hertzd("check", &(faulty(80, "long-run", "5ms") + &busy), &[]);
+    assert!(code == Some(1) && error.contains("b: "), "{printed}{error}");
+    let (printed, error, code) = hertzd("check", &(faulty(80, "sleep", "5ms") + &busy), &[]);
+    assert!(code == Some(0) && printed.contains("b: every deadline holds"), "{printed}{error}");
+    // Even where the other ticks take a time that is not known.
+    let (_, error, code) = hertzd("check", &faulty(80, "long-run", "22ms").replace("run = \"50us\"\n", ""), &[]);
+    assert!(code == Some(1) && error.contains("more work than time"), "{error}");
+}
+
 /// While it sleeps its CPU is free for others, and its worker is not.
 #[test]
 fn a_tick_that_sleeps_takes_no_processor_time_and_holds_up_its_worker() {

@@ -19,13 +19,23 @@ pub struct Blueprint {
     build: Option<Build>,
     look: Option<Look>,
     run: Vec<Span>,
+    now_and_then: Option<Exceptional>,
     sleeps: bool,
+}
+
+/// A tick that takes another time than the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exceptional {
+    /// How long it takes.
+    pub run: Span,
+    /// It sleeps for all of it.
+    pub sleeps: bool,
 }
 
 impl Blueprint {
     /// A blueprint that `build` turns into a task.
     pub fn new(build: impl FnOnce() -> Result<Box<dyn Task>, BuildError> + Send + 'static) -> Self {
-        Self { build: Some(Box::new(build)), look: None, run: Vec::new(), sleeps: false }
+        Self { build: Some(Box::new(build)), look: None, run: Vec::new(), now_and_then: None, sleeps: false }
     }
 
     /// A blueprint of a task that exists already and opens nothing.
@@ -50,6 +60,17 @@ impl Blueprint {
     /// How long the ticks are known to take, cycled; empty when that is not known.
     pub fn run(&self) -> &[Span] {
         &self.run
+    }
+
+    /// Says how long a tick takes now and then in place of [`taking`](Self::taking); `hertzd check` reckons with the longest.
+    #[must_use]
+    pub fn now_and_then(self, tick: Exceptional) -> Self {
+        Self { now_and_then: Some(tick), ..self }
+    }
+
+    /// How long a tick takes now and then.
+    pub fn exceptional(&self) -> Option<Exceptional> {
+        self.now_and_then
     }
 
     /// Says that its ticks sleep for as long as they take: they hold up their worker, and take no processor time from others.

@@ -44,7 +44,7 @@ mod types;
 mod value;
 mod worker;
 
-pub use blueprint::{Blueprint, BuildError, Preview};
+pub use blueprint::{Blueprint, BuildError, Exceptional, Preview};
 pub use choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 pub use error::{Origin, Problem, Problems};
 pub use getters::NumberOrName;

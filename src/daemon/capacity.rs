@@ -102,7 +102,7 @@ impl<'a> Load<'a> {
     }
 
     fn without_budget(&self) -> impl Iterator<Item = &'a TaskConfig> {
-        self.tasks.iter().copied().filter(|task| known(task).is_none())
+        self.tasks.iter().copied().filter(|task| regular(task).is_none())
     }
 
     fn sleeping(&self) -> impl Iterator<Item = &'a TaskConfig> {
@@ -111,7 +111,7 @@ impl<'a> Load<'a> {
 
     /// Its work and its tails, for workers that come after it.
     fn interference(&self) -> impl Iterator<Item = Interference> {
-        let cost = |task: &TaskConfig| awake(task, cost) + self.tail;
+        let cost = |task: &TaskConfig| work(task) + self.tail;
         let each = self.tasks.iter().map(move |task| Interference { rate: task.rate, cost: cost(task) });
         each.filter(|one| one.cost > Span::ZERO)
     }
@@ -119,6 +119,11 @@ impl<'a> Load<'a> {
 
 /// The longest that a tick may take, or is known to.
 fn known(task: &TaskConfig) -> Option<Span> {
+    regular(task).max(task.blueprint.exceptional().map(|tick| tick.run))
+}
+
+/// The same without a tick that takes another time now and then.
+fn regular(task: &TaskConfig) -> Option<Span> {
     task.budget.max(task.blueprint.run().iter().copied().max())
 }
 
@@ -132,6 +137,14 @@ fn usual(task: &TaskConfig) -> Span {
 
 fn cost(task: &TaskConfig) -> Span {
     known(task).unwrap_or_default()
+}
+
+/// The most processor time that a tick takes.
+fn work(task: &TaskConfig) -> Span {
+    match task.blueprint.exceptional() {
+        Some(tick) if tick.sleeps => awake(task, |task| regular(task).unwrap_or_default()),
+        _ => awake(task, cost),
+    }
 }
 
 /// The part of `time` that a tick is on the processor.
@@ -204,14 +217,14 @@ fn sources<'a>(mut tasks: impl Iterator<Item = &'a TaskConfig>) -> &'static str 
 /// Whether a worker with the policy `deadline` has asked for enough; `None`: it has, or has another policy.
 fn runtime(load: &Load<'_>) -> Option<Finding> {
     let Scheduling::Deadline { runtime, period } = load.worker.scheduling else { return None };
-    let work = |of: &dyn Fn(&TaskConfig) -> Span| {
+    let sum = |of: &dyn Fn(&TaskConfig) -> Span| {
         let all = load
             .tasks
             .iter()
             .map(|task| i128::from(task.rate.ticks_before(period.nanos().into())) * i128::from(of(task).nanos()));
         Span::from_wide(all.sum())
     };
-    let (budgets, tails) = (work(&|task| awake(task, cost)), work(&|_| load.tail));
+    let (budgets, tails) = (sum(&work), sum(&|_| load.tail));
     let (needed, by) = (budgets + tails, sources(load.tasks.iter().copied()));
     (needed > runtime).then(|| {
         Finding::fails(format!(
@@ -264,10 +277,10 @@ fn verdict(load: &Load<'_>, above: &[Interference]) -> Verdict {
     let all = demands(&cost);
     let verdict = feasible_beside(&all, above);
     let fails = |verdict: &Verdict| matches!(verdict, Verdict::Fails { .. } | Verdict::Overloaded { .. });
-    if !fails(&verdict) || above.is_empty() || load.sleeping().next().is_none() {
+    if !fails(&verdict) || above.is_empty() || load.tasks.iter().all(|task| work(task) == cost(task)) {
         return verdict;
     }
-    let certain = [feasible_beside(&all, &[]), feasible_beside(&demands(&|task| awake(task, cost)), above)];
+    let certain = [feasible_beside(&all, &[]), feasible_beside(&demands(&work), above)];
     certain.into_iter().find(fails).unwrap_or(Verdict::Unknown {
         reason: "its ticks sleep, and what comes first may take the processor then, or after it",
     })

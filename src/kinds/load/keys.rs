@@ -2,7 +2,7 @@
 
 use super::Load;
 use super::settings::{Effect, Fault, LoadSettings, Mode};
-use crate::config::{Blueprint, Key, Kind, Preview, Rule, Section, Value, words};
+use crate::config::{Blueprint, Exceptional, Key, Kind, Preview, Rule, Section, Value, words};
 use crate::sys::clock::KernelClock;
 use crate::task::Task;
 use crate::time::Span;
@@ -79,6 +79,14 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let settings = LoadSettings { run, mode, fault };
     let build = move || Ok(Box::new(Load::new(settings, KernelClock::monotonic())) as Box<dyn Task>);
     let preview = || Ok(Preview { columns: Some(Vec::new()), ..Preview::default() });
-    let blueprint = Blueprint::new(build).looking(preview).taking(known);
+    let mut blueprint = Blueprint::new(build).looking(preview).taking(known);
+    if let Some(fault) = fault.filter(|fault| fault.effect != Effect::Hang && fault.run > Span::ZERO) {
+        let sleeps = match fault.effect {
+            Effect::Sleep => true,
+            Effect::LongRun | Effect::PageFaults => false,
+            Effect::Error | Effect::Panic | Effect::Hang => mode == Mode::Sleep,
+        };
+        blueprint = blueprint.now_and_then(Exceptional { run: fault.run, sleeps });
+    }
     Some(if mode == Mode::Sleep && !burns { blueprint.sleeping() } else { blueprint })
 }
