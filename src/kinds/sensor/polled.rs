@@ -12,6 +12,9 @@ use std::path::Path;
 
 impl OpenDevice for OpenSensor {}
 
+const TOO_LARGE: TickError =
+    TickError::new("a value is infinite: after `scale` and `offset` it is too large for a floating-point number");
+
 /// A sensor that polls files.
 #[derive(Debug)]
 pub(super) struct Polled {
@@ -47,14 +50,17 @@ impl Task for Polled {
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let OpenSensor { files, conversions } = self.device.device()?;
-        let counters = &mut self.counters;
+        let (counters, mut too_large) = (&mut self.counters, false);
         let read = files.read(|column, number| {
             let (scale, offset) = conversions[column];
-            values[column] = match &mut counters[column] {
-                Some(counter) => counter.rate(number, tick.started).map_or(f64::NAN, |rate| rate * scale),
-                None => number.value() * scale + offset,
+            let value = match &mut counters[column] {
+                Some(counter) => counter.rate(number, tick.started).map(|rate| rate * scale),
+                None => Some(number.value() * scale + offset),
             };
+            too_large |= value.is_some_and(|value| !value.is_finite());
+            values[column] = value.filter(|value| value.is_finite()).unwrap_or(f64::NAN);
         });
+        let read = read.and(if too_large { Err((TOO_LARGE, false)) } else { Ok(()) });
         read.map_err(|(error, lost)| {
             if lost {
                 self.device.lose();

@@ -86,6 +86,22 @@ fn values_are_scaled_and_follow_the_file() {
 }
 
 #[test]
+fn a_value_that_its_scale_makes_infinite_fails_the_tick() {
+    let file = file("1e300\n");
+    let mut settings = at(&file, LineSelector::Number(1), 1);
+    settings.values[0].scale = Some(1e300);
+    let mut sensor = open(settings, "test").unwrap();
+    for content in ["1e300\n", "-1e300\n"] {
+        fs::write(&file, content).unwrap();
+        let (values, done) = tick_at(&mut *sensor, Instant::ZERO);
+        assert!(done.unwrap_err().to_string().contains("a value is infinite"));
+        assert!(values[0].is_nan(), "{values:?}");
+    }
+    fs::write(&file, "2\n").unwrap();
+    assert!((tick(&mut *sensor).unwrap() - 2e300).abs() < 1e290);
+}
+
+#[test]
 fn real_files() {
     for (path, line, field) in [
         ("/proc/uptime", LineSelector::Number(1), 1),
