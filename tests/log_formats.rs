@@ -2,8 +2,10 @@
 
 use hertzd::internals::Message;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A task that never meets its deadline.
 const LATE: &str = "
@@ -163,6 +165,35 @@ fn at_the_level_trace_each_tick_is_a_line_with_the_causes_of_what_was_missed() {
     for tick in ticks {
         assert_eq!(tick["skipped_after"].is_u64(), tick["cause_after"].is_string(), "{tick}");
         assert!(tick["message"].as_str().unwrap().starts_with("slow: tick ") && tick["run_ns"].is_u64(), "{tick}");
+    }
+}
+
+/// As docs/running.md says.
+#[test]
+fn neither_a_lost_log_nor_a_reader_that_has_gone_changes_the_exit_code() {
+    let config = |run| format!("[worker.main]\npolicy = \"other\"\n[task.x]\nkind = \"load\"\nrate = 100\n{run}\n");
+    for (keys, code) in [("", 0), ("fault = \"error\"\nfault-every = 1\non-error = \"disable\"", 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.toml");
+        std::fs::write(&path, config(keys)).unwrap();
+        let ends_with = |stdout: Stdio, stderr: Stdio, arguments: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_hertzd"));
+            command.arg("run").arg(&path).args(["--for", "100ms"]).args(arguments);
+            command.env_remove("HERTZD_LOG").env_remove("JOURNAL_STREAM");
+            command.stdout(stdout).stderr(stderr).status().unwrap().code()
+        };
+        let full = || File::options().write(true).open("/dev/full").unwrap();
+        let closed = || Stdio::from(io::pipe().unwrap().1); // its reader is gone
+        let none = Stdio::null;
+        assert_eq!(ends_with(none(), none(), &[]), Some(code));
+        assert_eq!(ends_with(none(), full().into(), &[]), Some(code), "lines of the log are lost");
+        // The test must not write to a journal.
+        if !Path::new("/run/systemd/journal/socket").exists() {
+            assert_eq!(ends_with(none(), none(), &["--log-format", "journal"]), Some(code), "without a journal");
+        }
+        assert_eq!(ends_with(closed(), none(), &[]), Some(code), "the reader had enough");
+        assert_eq!(ends_with(closed(), none(), &["--json"]), Some(code), "the reader had enough");
+        assert_eq!(ends_with(full().into(), none(), &[]), Some(70), "the summary could not be written");
     }
 }
 

@@ -24,7 +24,12 @@ pub(super) const CONFIGURATION: u8 = 78;
 
 /// Every exit code, and when a command ends with it.
 pub const EXIT_CODES: [(u8, &str); 9] = [
-    (0, "Everything that was asked for happened: the end of `--for`, or stopped by SIGINT or SIGTERM."),
+    (
+        0,
+        "Everything that was asked for happened: the end of `--for`, or stopped by SIGINT or SIGTERM. Two things change no exit \
+         code: lines of the log that were lost (stderr on a full disk, `--log-format journal` without a journal), and a reader of \
+         stdout that closes it early, as `head` does: it is taken to have had enough.",
+    ),
     (
         UNWELL,
         "`run`, `simulate`: it ran, but a task was disabled (by an error, a panic or its `overrun-limit`), a recording lost \
