@@ -88,6 +88,76 @@ fn unchanged_tasks_miss_nothing() {
     assert!(ticks.iter().copied().eq(0..steady["ran"].as_u64().unwrap()), "the index has no gap");
 }
 
+/// The loss of a recording, seen in the status.
+fn lost(seen: &Value) -> u64 {
+    seen["tasks"][0]["recorded"]["lost"].as_u64().unwrap_or(0)
+}
+
+/// Deletes the file while it is written, and returns the status that tells of it.
+fn lose_rows(running: &mut Running, file: &str) -> Value {
+    running.wait_for("rows are written", |running| {
+        snapshot(running)["tasks"][0]["recorded"]["rows"].as_u64().is_some_and(|rows| rows > 0)
+    });
+    fs::remove_file(running.folder().join(file)).unwrap();
+    running.wait_for("the loss is noticed", |running| lost(&snapshot(running)) > 0);
+    snapshot(running)
+}
+
+#[test]
+fn what_a_recording_lost_is_told_after_a_reload_that_restarts_it() {
+    let config = "[task.load]\nkind = \"load\"\nrate = 100\nrecord = \"@HERE@/del.csv\"\n";
+    let mut running = run_with_socket(config, &["--json", "--fail-if", "load.recorded.lost > 0"]);
+    let before = lost(&lose_rows(&mut running, "del.csv"));
+    for rate in [101, 102] {
+        edit(&running, &config.replace("100", &rate.to_string()));
+        assert!(run_client(&running, &["reload"]).status.success());
+        let wanted = format!("{rate}/1");
+        let restarted = |running: &Running| {
+            let seen = snapshot(running);
+            // At no time is it forgotten.
+            assert!(seen["well"] == false && lost(&seen) >= before, "{seen}");
+            let recorded = &seen["tasks"][0]["recorded"];
+            let is_new = seen["tasks"][0]["rate"] == wanted.as_str() && recorded["rows"].as_u64() > Some(0);
+            is_new && recorded["lost_before_reload"].as_u64() >= Some(before)
+        };
+        running.wait_for("it is recorded again", restarted);
+    }
+    let sentence = snapshot(&running)["daemon"]["sentence"].as_str().unwrap().to_owned();
+    assert!(sentence.contains("the recording of task load has lost"), "{sentence}");
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("load: its recording lost"), "{}", ended.stderr);
+    let broken = ended.stderr.contains("--fail-if 'load.recorded.lost > 0': load.recorded.lost is");
+    assert!(broken, "{}", ended.stderr);
+    let summary = ended.summary();
+    assert!(lost(&summary) >= before && summary["well"] == false, "{summary}");
+}
+
+#[test]
+fn what_a_recording_lost_is_told_after_a_reload_that_ends_it() {
+    let kept = "[task.kept]\nkind = \"load\"\nrate = 10\n";
+    let recorded = "[task.gone]\nkind = \"load\"\nrate = 100\nrecord = \"@HERE@/del.csv\"\n";
+    for stays in [String::new(), recorded.lines().take(3).collect::<Vec<_>>().join("\n")] {
+        let mut running = run_with_socket(&format!("{recorded}{kept}"), &["--json"]);
+        let before = lost(&lose_rows(&mut running, "del.csv"));
+        edit(&running, &format!("{stays}\n{kept}"));
+        assert!(run_client(&running, &["reload"]).status.success());
+        let seen = snapshot(&running);
+        let ended = &seen["recordings_ended"][0];
+        assert!(ended["task"] == "gone" && ended["lost"].as_u64() >= Some(before), "{seen}");
+        assert!(ended["path"].as_str().unwrap().ends_with("/del.csv") && seen["well"] == false, "{seen}");
+        let sentence = seen["daemon"]["sentence"].as_str().unwrap();
+        assert!(sentence.contains("the recording of task gone, which a reload ended, has lost"), "{sentence}");
+        running.signal("TERM");
+        let ended = running.wait();
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        let summary = ended.summary();
+        assert!(summary["recordings_ended"][0]["lost"].as_u64() >= Some(before), "{summary}");
+        assert!(summary["reason"].as_str().unwrap().contains("task gone, which a reload ended, lost"), "{summary}");
+    }
+}
+
 #[test]
 fn a_faulty_file_changes_nothing_and_is_reported() {
     let running = run_with_socket(&config(50), &["--json"]);

@@ -89,7 +89,7 @@ pub(super) fn finish(
     let (outputs, recorder) =
         recorder.close(DISK_PATIENCE, || notify::extend_timeout("writing the recordings", STOP_TAKES));
     if recorder == RecorderEnd::HeldUp {
-        let recorded = outputs.iter().filter_map(|output| output.recorded.as_ref());
+        let recorded = outputs.states.iter().filter_map(|output| output.recorded.as_ref());
         let lost: u64 = recorded.map(|recorded| recorded.lost).sum();
         let text = format!(
             "recordings: a file system has not responded for {DISK_PATIENCE}; {lost} rows, blocks and ticks are lost"

@@ -8,7 +8,7 @@ use super::busy::{Busy, LongWait};
 use super::tick_feed::{Fed, ROOM, waiting};
 use crate::channels::Traffic;
 use crate::metrics::RecordedSummary;
-use crate::recording::{self, OutputState, Recorder, TaskOutput};
+use crate::recording::{self, OutputState, PastLoss, Recorder, TaskOutput};
 use crate::sys::clock::{KernelClock, pause, utc_offset};
 use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
@@ -40,6 +40,7 @@ type Queue = (Arc<Traffic>, fn(&RecordedSummary) -> u64);
 /// What a task with a recording hands over, counted by its own side of the queues.
 #[derive(Debug)]
 struct Offered {
+    task: String,
     path: String,
     queues: Vec<Queue>,
     ticks: Option<Arc<Traffic>>, // one of the queues
@@ -58,7 +59,8 @@ impl Offered {
         if let Some(ticks) = &output.ticks {
             queues.push((ticks.clone(), |recorded| recorded.ticks));
         }
-        Some(Self { path: recording.path().display().to_string(), queues, ticks: output.ticks.clone() })
+        let task = output.content.task.clone();
+        Some(Self { task, path: recording.path().display().to_string(), queues, ticks: output.ticks.clone() })
     }
 
     /// What found no room so far.
@@ -80,6 +82,14 @@ impl Offered {
     }
 }
 
+/// What became of the tasks' outputs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outputs {
+    pub(super) states: Vec<OutputState>,
+    /// What the recordings lost of tasks that have ended, by the task's name.
+    pub(super) past: BTreeMap<String, PastLoss>,
+}
+
 /// How the recorder ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecorderEnd {
@@ -94,7 +104,7 @@ pub(super) enum RecorderEnd {
 #[derive(Debug)]
 pub(super) struct RecorderThread {
     commands: Sender<Command>,
-    states: Arc<Mutex<Vec<OutputState>>>,
+    outputs: Arc<Mutex<Outputs>>,
     offered: BTreeMap<u32, Offered>,
     ran: BTreeMap<u32, u64>, // ticks of tasks, where not all of them will be handed on
     rounds: Arc<AtomicU64>,
@@ -106,15 +116,15 @@ pub(super) struct RecorderThread {
 impl RecorderThread {
     pub(super) fn spawn(fed: Receiver<Fed>) -> io::Result<Self> {
         let (commands, receiver) = unbounded();
-        let states = Arc::new(Mutex::new(Vec::new()));
-        let published = states.clone();
+        let outputs = Arc::<Mutex<Outputs>>::default();
+        let published = outputs.clone();
         let rounds = Arc::new(AtomicU64::new(0));
         let counted = rounds.clone();
         let body = move || run(&receiver, &fed, &published, &counted);
         let thread = helper::spawn("hertzd-recorder", body)?;
         let progress = (0, KernelClock::monotonic().now());
         let (offered, ran, long_wait) = (BTreeMap::new(), BTreeMap::new(), LongWait::default());
-        Ok(Self { commands, states, offered, ran, rounds, progress, long_wait, thread })
+        Ok(Self { commands, outputs, offered, ran, rounds, progress, long_wait, thread })
     }
 
     /// Records these; to be called before their tasks' first tick.
@@ -135,10 +145,10 @@ impl RecorderThread {
     }
 
     /// What had become of each task's output after the latest round, and what found no room in its queues since.
-    pub(super) fn states(&self) -> Vec<OutputState> {
-        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    pub(super) fn outputs(&self) -> Outputs {
+        let mut outputs = self.outputs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let now = KernelClock::monotonic().now();
-        for OutputState { id, recorded, dropped, values, at, lost_at } in &mut states {
+        for OutputState { id, recorded, dropped, values, at, lost_at, .. } in &mut outputs.states {
             if let (Some(recorded), Some(offered)) = (recorded.as_mut(), self.offered.get(id)) {
                 let since = offered.dropped().saturating_sub(*dropped);
                 recorded.lost += since;
@@ -154,7 +164,7 @@ impl RecorderThread {
             values.values_mut().filter_map(|value| value.age_ns.as_mut()).for_each(|age| *age += (now - *at).nanos());
             *at = now;
         }
-        states
+        outputs
     }
 
     /// Logs when the recorder makes no progress for long. Main has looked without a gap since `watched`: while it was stopped
@@ -177,7 +187,7 @@ impl RecorderThread {
     /// Finishes all recordings with all that was handed over before, and ends the thread; what became of each task's
     /// output. A disk that makes no progress is waited for during `patience`, a slow one until it has taken everything;
     /// `waits` is called several times a second.
-    pub(super) fn close(self, patience: Span, waits: impl Fn()) -> (Vec<OutputState>, RecorderEnd) {
+    pub(super) fn close(self, patience: Span, waits: impl Fn()) -> (Outputs, RecorderEnd) {
         let (reply, answer) = bounded(1);
         self.send(Command::Close(reply));
         let clock = KernelClock::monotonic();
@@ -195,22 +205,22 @@ impl RecorderThread {
             }
             waits();
         };
-        let mut states = self.states();
+        let mut outputs = self.outputs();
         let end = match closed {
             Ok(()) => RecorderEnd::Finished,
             Err(RecvTimeoutError::Disconnected) => RecorderEnd::Died,
             Err(RecvTimeoutError::Timeout) => RecorderEnd::HeldUp,
         };
         if end != RecorderEnd::Finished {
-            self.settle(&mut states);
+            self.settle(&mut outputs.states);
         }
-        for OutputState { id, recorded, .. } in &mut states {
+        for OutputState { id, recorded, .. } in &mut outputs.states {
             let ticks = self.offered.get(id).and_then(|offered| offered.ticks.as_ref());
             if let (Some(recorded), Some(ticks), Some(ran)) = (recorded, ticks, self.ran.get(id)) {
                 recorded.lost += ran.saturating_sub(ticks.sent() + ticks.dropped());
             }
         }
-        (states, end)
+        (outputs, end)
     }
 
     /// Counts as lost, in all states, what is not known to be written.
@@ -219,6 +229,7 @@ impl RecorderThread {
             let index = states.iter().position(|state| state.id == id).unwrap_or_else(|| {
                 states.push(OutputState {
                     id,
+                    task: offered.task.clone(),
                     values: BTreeMap::new(),
                     recorded: None,
                     dropped: 0,
@@ -237,7 +248,7 @@ impl RecorderThread {
     }
 }
 
-fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, states: &Mutex<Vec<OutputState>>, rounds: &AtomicU64) {
+fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, outputs: &Mutex<Outputs>, rounds: &AtomicU64) {
     let mut recorder = Recorder::default();
     let mut last = BTreeSet::new();
     loop {
@@ -264,7 +275,8 @@ fn run(commands: &Receiver<Command>, fed: &Receiver<Fed>, states: &Mutex<Vec<Out
         if close.is_some() || disconnected {
             recorder.finish();
         }
-        *states.lock().unwrap_or_else(PoisonError::into_inner) = recorder.states();
+        let published = Outputs { states: recorder.states(), past: recorder.past().clone() };
+        *outputs.lock().unwrap_or_else(PoisonError::into_inner) = published;
         rounds.fetch_add(1, Ordering::Relaxed);
         if let Some(reply) = close {
             let _ = reply.send(());

@@ -363,7 +363,7 @@ fn present(
     (reloads, ending): (&Reloads, &Ending),
     now: Instant,
 ) -> (Summary, String) {
-    let (none, outputs) = (View::default(), threads.recorder.states());
+    let (none, outputs) = (View::default(), threads.recorder.outputs());
     let (view, asked) = views.latest().unwrap_or((&none, now));
     let memory_locked = threads.builder.memory_locked();
     let mut summary = summary::of_set(&Sources { host, set, memory_locked, view, outputs: &outputs, now }, Some(looks));

@@ -8,16 +8,18 @@ use super::condition;
 use super::diff::Sections;
 use super::metrics_thread::View;
 use super::plan::TaskTerms;
+use super::recorder_thread::Outputs;
 use super::running::{Running, RunningTask};
 use super::stall::StallLooks;
 use crate::channels::Counts;
 use crate::config::{Scheduling, Spin, WorkerConfig};
 use crate::log::journal;
 use crate::metrics::{
-    AskedSummary, Cause, ClockStepSummary, GrantedSummary, HostSummary, JournalSummary, Progress, RecordsSummary,
-    Spans, Summary, TaskSnapshot, TaskState, TaskSummary, WorkerSummary, trouble, trouble_now,
+    AskedSummary, Cause, ClockStepSummary, EndedRecordingSummary, GrantedSummary, HostSummary, JournalSummary,
+    Progress, RecordsSummary, Spans, Summary, TaskSnapshot, TaskState, TaskSummary, WorkerSummary, trouble,
+    trouble_now,
 };
-use crate::recording::OutputState;
+use crate::recording::{OutputState, PastLoss};
 use crate::sys::host::Host;
 use crate::sys::thread;
 use crate::time::{Instant, Span};
@@ -122,6 +124,7 @@ pub(super) fn summary(
     host: &Host,
     workers: Vec<WorkerSummary>,
     tasks: impl Iterator<Item = TaskSummary>,
+    recordings_ended: Vec<EndedRecordingSummary>,
     records: RecordsSummary,
 ) -> Summary {
     let journal = JournalSummary { sent: journal::sent(), lost: journal::lost() };
@@ -137,6 +140,7 @@ pub(super) fn summary(
         },
         workers,
         tasks: tasks.map(Box::new).collect(),
+        recordings_ended,
         records,
         journal: (journal.sent + journal.lost > 0).then_some(journal),
     };
@@ -201,7 +205,7 @@ pub(super) struct Sources<'a> {
     pub(super) set: &'a RunningSet,
     pub(super) memory_locked: bool,
     pub(super) view: &'a View,
-    pub(super) outputs: &'a [OutputState],
+    pub(super) outputs: &'a Outputs,
     pub(super) now: Instant,
 }
 
@@ -221,10 +225,16 @@ pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summar
     });
     let finals: BTreeMap<u32, Counts> = ended.flatten().copied().collect();
     let none = TaskSnapshot::default();
+    let Outputs { states, past } = outputs;
+    let mut past = past.clone();
+    // The recorder still has some that a reload has ended, and that are not among the tasks any more.
+    let shown: BTreeSet<u32> = tasks.iter().map(|(_, task)| task.id).collect();
+    for state in states.iter().filter(|state| !shown.contains(&state.id)) {
+        PastLoss::add(&mut past, state);
+    }
     let task = |(running, task): (&Running, &RunningTask)| {
         let snapshot = view.task(task.id).unwrap_or(&none);
-        let output =
-            outputs.binary_search_by_key(&task.id, |output| output.id).ok().map(|index| outputs[index].clone());
+        let output = states.binary_search_by_key(&task.id, |output| output.id).ok().map(|index| states[index].clone());
         let progress = match finals.get(&task.id) {
             Some(counts) => Progress::finished(*counts),
             None => progress(running, snapshot, looks.is_some()),
@@ -242,8 +252,26 @@ pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summar
         }
         summary
     };
+    let mut tasks: Vec<_> = tasks.into_iter().map(task).collect();
+    tasks.iter_mut().for_each(|task| add_past(task, &mut past, now));
+    let ended = past.into_iter().map(|(task, PastLoss { path, lost, lost_at })| EndedRecordingSummary {
+        task,
+        path,
+        lost,
+        lost_age_ns: (now - lost_at).nanos().max(0),
+    });
     let records = RecordsSummary { sent: view.sent, dropped: view.dropped };
-    summary(looks.is_some(), host, workers, tasks.into_iter().map(task), records)
+    summary(looks.is_some(), host, workers, tasks.into_iter(), ended.collect(), records)
+}
+
+/// Adds what the recording of this task lost before a reload restarted it.
+fn add_past(task: &mut TaskSummary, past: &mut BTreeMap<String, PastLoss>, now: Instant) {
+    let Some(recorded) = &mut task.recorded else { return };
+    let Some(PastLoss { lost, lost_at, .. }) = past.remove(&task.task) else { return };
+    recorded.lost += lost;
+    recorded.lost_before_reload = lost;
+    let age = (now - lost_at).nanos().max(0);
+    recorded.lost_age_ns = Some(recorded.lost_age_ns.map_or(age, |since| since.min(age)));
 }
 
 /// Of a task whose final counts are not known.

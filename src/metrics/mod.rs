@@ -37,8 +37,8 @@ pub(crate) use missed::LateTick;
 pub(crate) use missed::{Missed, Share};
 pub(crate) use repeat::{Mark, REMEMBERED};
 pub(crate) use summary::{
-    AskedSummary, ClockStepSummary, GrantedSummary, HostSummary, JournalSummary, PastSummary, RecordedSummary,
-    RecordsSummary, ValueSummary, WorkerSummary,
+    AskedSummary, ClockStepSummary, EndedRecordingSummary, GrantedSummary, HostSummary, JournalSummary, PastSummary,
+    RecordedSummary, RecordsSummary, ValueSummary, WorkerSummary,
 };
 pub use summary::{Summary, TaskState, TaskSummary};
 pub(crate) use task::{Spans, TaskSnapshot, Totals};

@@ -23,6 +23,9 @@ pub struct Summary {
     pub workers: Vec<WorkerSummary>,
     /// In the order of declaration.
     pub tasks: Vec<Box<TaskSummary>>,
+    /// Recordings that lost something before a reload ended them, of tasks that are gone or are no longer recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recordings_ended: Vec<EndedRecordingSummary>,
     /// Records handed over by the workers.
     pub records: RecordsSummary,
     /// Entries written to the journal, where the log goes there.
@@ -265,8 +268,10 @@ pub struct RecordedSummary {
     pub path: String,
     /// Rows of values written; in a CSV of samples, lines.
     pub rows: u64,
-    /// Rows, blocks and ticks that found no room, in memory or on the disk.
+    /// Rows, blocks and ticks that found no room, in memory or on the disk, in this run.
     pub lost: u64,
+    /// Of those, the ones that the task's recording lost before a reload restarted it; all else counts from there.
+    pub lost_before_reload: u64,
     /// Of those, the ones that a newer one replaced, as `queue = "mailbox"` asks for.
     pub replaced: u64,
     /// Blocks of sound, pictures or samples written.
@@ -284,6 +289,19 @@ pub struct RecordedSummary {
     /// While it runs: time since something was lost, other than what was replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_age_ns: Option<i64>,
+}
+
+/// What the recordings of a task lost that a reload has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct EndedRecordingSummary {
+    /// The task.
+    pub task: String,
+    /// The file; of several the latest.
+    pub path: String,
+    /// Rows, blocks and ticks, other than what was replaced.
+    pub lost: u64,
+    /// Time since something was lost.
+    pub lost_age_ns: i64,
 }
 
 /// Entries written to the journal.

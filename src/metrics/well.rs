@@ -3,7 +3,7 @@
 //!
 //! `well` is false exactly where there is a `reason`.
 
-use super::{Summary, TaskState, TaskSummary, WorkerSummary, exceeds};
+use super::{EndedRecordingSummary, Summary, TaskState, TaskSummary, WorkerSummary, exceeds};
 use crate::time::{Age, Span};
 
 /// What a run has failed to do so far: a clause for each, without a full stop; empty if all is well.
@@ -20,6 +20,9 @@ pub(crate) fn trouble(summary: &Summary) -> Vec<String> {
             let lost = recorded.lost - recorded.replaced;
             clauses.push(format!("the recording of task {name} lost {lost} rows, blocks or ticks"));
         }
+    }
+    for EndedRecordingSummary { task, lost, .. } in &summary.recordings_ended {
+        clauses.push(format!("the recording of task {task}, which a reload ended, lost {lost} rows, blocks or ticks"));
     }
     clauses
 }
@@ -57,6 +60,15 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
             let (name, lost) = (&task.task, recorded.lost.saturating_sub(recorded.replaced));
             clauses.push(format!(
                 "the recording of task {name} has lost {lost} rows, blocks or ticks, the last {} ago",
+                Age(age)
+            ));
+        }
+    }
+    for EndedRecordingSummary { task, lost, lost_age_ns, .. } in &summary.recordings_ended {
+        let age = Span::from_nanos(*lost_age_ns);
+        if age < RECENT {
+            clauses.push(format!(
+                "the recording of task {task}, which a reload ended, has lost {lost} rows, blocks or ticks, the last {} ago",
                 Age(age)
             ));
         }

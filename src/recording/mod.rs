@@ -44,5 +44,5 @@ pub(crate) use past::{Past, PastTask};
 pub(crate) use progress::{progress, writing};
 #[cfg(feature = "mcap")]
 pub(crate) use read::read;
-pub(crate) use recorder::{OutputState, Recorder, TaskOutput};
+pub(crate) use recorder::{OutputState, PastLoss, Recorder, TaskOutput};
 pub(crate) use recordings::Recordings;

@@ -40,11 +40,39 @@ pub(crate) struct TaskOutput {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OutputState {
     pub id: u32,
+    pub task: String,
     pub values: BTreeMap<String, ValueSummary>, // its values, by name
     pub recorded: Option<RecordedSummary>,      // the recording, if there is one
     pub dropped: u64,                           // of what is lost, that which found no room in the queues
     pub at: Instant,                            // when this was so, on the monotonic clock
     pub lost_at: Option<Instant>,               // when the recording lost something for the last time
+}
+
+/// What the recordings of a task lost that have ended, other than what was replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PastLoss {
+    pub path: String, // of the latest of them
+    pub lost: u64,
+    pub lost_at: Instant, // the last of it
+}
+
+impl PastLoss {
+    /// Adds what another recording of the task lost, and returns how much that is.
+    pub(crate) fn add(past: &mut BTreeMap<String, Self>, state: &OutputState) -> u64 {
+        let Some(recorded) = &state.recorded else { return 0 };
+        let lost = recorded.lost.saturating_sub(recorded.replaced);
+        if lost > 0 {
+            let (path, lost_at) = (recorded.path.clone(), state.lost_at.unwrap_or(state.at));
+            past.entry(state.task.clone())
+                .and_modify(|known| {
+                    known.path.clone_from(&path);
+                    known.lost += lost;
+                    known.lost_at = known.lost_at.max(lost_at);
+                })
+                .or_insert(Self { path, lost, lost_at });
+        }
+        lost
+    }
 }
 
 #[derive(Debug)]
@@ -81,7 +109,8 @@ pub(crate) struct Recorder {
     to_utc: i128, // what to add to the monotonic clock, at the latest drain
     row: Vec<f64>,
     ticks: Vec<RecordedTick>,
-    early: Vec<RecordedTick>, // of tasks that were not known at the drain before
+    early: Vec<RecordedTick>,         // of tasks that were not known at the drain before
+    past: BTreeMap<String, PastLoss>, // by the task's name
 }
 
 impl Recorder {
@@ -108,8 +137,19 @@ impl Recorder {
             return;
         }
         self.finish_of(|id| ids.contains(&id));
-        for DrainedTask { output, .. } in self.tasks.extract_if(.., |task| ids.contains(&task.output.id)) {
-            output.recording.iter().for_each(|recording| recording.leave(output.id));
+        for ended in self.tasks.extract_if(.., |task| ids.contains(&task.output.id)) {
+            let state = ended.state();
+            let lost = PastLoss::add(&mut self.past, &state);
+            if let (1.., Some(recorded)) = (lost, &state.recorded) {
+                let (task, path) = (&state.task, &recorded.path);
+                warn!(
+                    task,
+                    path,
+                    lost,
+                    "{task}: its recording lost {lost} rows, blocks or ticks before the reload ended it: {path}"
+                );
+            }
+            ended.output.recording.iter().for_each(|recording| recording.leave(ended.output.id));
         }
     }
 
@@ -205,6 +245,11 @@ impl Recorder {
         self.finish_of(|_| true);
     }
 
+    /// What the recordings lost of tasks that were removed, by the task's name.
+    pub(crate) fn past(&self) -> &BTreeMap<String, PastLoss> {
+        &self.past
+    }
+
     /// What was recorded of each task so far.
     pub(crate) fn states(&self) -> Vec<OutputState> {
         self.tasks.iter().map(DrainedTask::state).collect()
@@ -255,6 +300,7 @@ impl DrainedTask {
         let (recorded, dropped) = (self.recorded(), self.dropped());
         OutputState {
             id: self.output.id,
+            task: self.output.content.task.clone(),
             values: values.collect(),
             recorded,
             dropped,
@@ -292,6 +338,7 @@ impl DrainedTask {
             path: recording.path().display().to_string(),
             rows: counts.rows,
             lost: counts.lost + self.dropped(),
+            lost_before_reload: 0,
             replaced: self.queues().map(Traffic::replaced).sum(),
             blocks: counts.blocks,
             samples: counts.samples,

@@ -111,7 +111,11 @@ fn remarks(text: &mut String, task: &TaskSummary) {
         let written: Vec<_> = things.iter().filter(|(n, _)| *n > 0).map(|(n, of)| format!("{n} {of}")).collect();
         let written = if written.is_empty() { "nothing".into() } else { written.join(", ") };
         let gaps = if recorded.gaps > 0 { format!(", {} gaps", recorded.gaps) } else { String::new() };
-        let _ = writeln!(text, "{}: {written} in {}, {} lost{gaps}", task.task, recorded.path, recorded.lost);
+        let before = match recorded.lost_before_reload {
+            0 => String::new(),
+            before => format!(" ({before} of them before a reload)"),
+        };
+        let _ = writeln!(text, "{}: {written} in {}, {} lost{before}{gaps}", task.task, recorded.path, recorded.lost);
     }
 }
 
@@ -186,6 +190,7 @@ mod tests {
             workers: vec![worker],
             tasks: tasks.into_iter().map(Box::new).collect(),
             records: RecordsSummary { sent: 10_450, dropped: 0 },
+            recordings_ended: Vec::new(),
             journal: None,
         }
     }
