@@ -7,7 +7,7 @@ use crate::daemon::{self, Connections, Failure, Loader, Options, Progress, Reque
 use crate::log::LogOutput;
 use crate::sys::memory::limit_arenas;
 use crate::sys::signals::StopSignals;
-use crate::sys::thread::{Held, helper};
+use crate::sys::thread::{self, Held, helper};
 use crate::time::Span;
 use crate::views::table;
 use clap::Args;
@@ -44,7 +44,7 @@ pub(super) struct RunArgs {
     /// Listen here for `hertzd status` [default: status.sock in $RUNTIME_DIRECTORY, else nowhere]
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
-    /// How long a stop waits for a tick that does not return; then the run ends with exit status 70
+    /// How long a stop, or the end of --for, waits for a worker that does not advance; then the exit status is 70
     #[arg(long, value_name = "DURATION", value_parser = stop_timeout, default_value = "2s")]
     stop_timeout: Span,
     /// What the log looks like, and where it goes
@@ -60,7 +60,10 @@ pub(super) fn run(app: App, args: RunArgs, held: Option<Held>) -> Result<(), Sto
     // Before there is a second thread: it would have an arena of its own by then.
     limit_arenas();
     let log = log::start(args.log_format, args.log_level)?;
-    log.end(run_logged(app, args, log, held))
+    let ended = log.end(run_logged(app, args, log, held));
+    // One that was given up because it gets no processor time would keep the process from its end.
+    thread::let_all_end();
+    ended
 }
 
 fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(), Stop> {

@@ -212,13 +212,19 @@ impl RunningSet {
         (past >= Span::ZERO).then_some(past)
     }
 
+    /// How long until the end of the run for a worker that has not ended; zero once it is over; `None`: nothing is left, or
+    /// there is no such end.
+    pub(super) fn until_end(&self, now: Instant) -> Option<Span> {
+        self.length?;
+        let ticking = self.all().filter(|running| running.began.is_some() && !running.worker.is_finished());
+        ticking.map(|running| (-running.past_end(now)).max(Span::ZERO)).min()
+    }
+
     /// Whether every worker has ended. Once the run has its length, one that waits to begin counts as ended, and so does
-    /// one whose tick has lasted for a time that `is_too_long`.
+    /// one that has kept the end waiting for a time that `is_too_long`, without advancing.
     pub(super) fn has_ended(&mut self, now: Instant, is_too_long: impl Fn(Span) -> bool) -> bool {
         let over = self.past_length(now).is_some();
-        let hangs = |running: &Running| {
-            running.began.is_none() || running.running_tick().is_some_and(|(.., lasting)| is_too_long(lasting))
-        };
+        let hangs = |running: &Running| running.began.is_none() || is_too_long(running.overdue(now));
         // Every worker is asked: that also fetches how it ended.
         self.all_mut().filter_map(|running| (!(running.has_ended() || over && hangs(running))).then_some(())).count()
             == 0

@@ -14,7 +14,7 @@ pub struct Options {
     pub length: Option<Span>,
     /// Where to listen for requests for a snapshot; `None`: nowhere.
     pub status_socket: Option<PathBuf>,
-    /// How long a stop waits for a tick that does not return; then the run ends with a fault.
+    /// How long a stop, or the end of the length, waits for a worker that does not advance; then the run ends with a fault.
     pub stop_timeout: Span,
 }
 

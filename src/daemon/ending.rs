@@ -1,30 +1,32 @@
-//! The end of a run: workers are asked to stop, the recordings of those that have ended are finished, and a tick that does
-//! not return is waited for, for a limited time.
+//! The end of a run: workers are asked to stop, the recordings of those that have ended are finished, and one that does not end,
+//! because its tick does not return or it gets no processor time, is waited for, for a limited time.
 //!
 //! Time is an argument. Nothing here waits: main calls it every few milliseconds while a run ends.
 
 use super::change::RunningSet;
 use super::finish::STOP_TAKES;
 use super::metrics_thread::MetricsThread;
+use super::running::Running;
 use crate::sys::notify;
 use crate::time::{Instant, Span};
 use std::collections::BTreeSet;
 use tracing::warn;
 
-/// A stop that takes longer than this logs which ticks it waits for.
+/// A stop that takes longer than this, or a worker that keeps the end of a run waiting for longer, without advancing: then what is
+/// waited for is logged.
 const QUICK_STOP: Span = Span::from_millis(200);
 
 /// How far the end of a run is.
 #[derive(Debug)]
 pub(super) struct Ending {
-    patience: Span,         // with ticks that do not return
+    patience: Span,         // with workers that do not advance
     since: Option<Instant>, // a stop was asked for
     delayed: bool,          // which has been logged
     over: BTreeSet<usize>,  // workers that have ended
 }
 
 impl Ending {
-    /// None is under way. A tick that has not returned for `patience` will be given up.
+    /// None is under way. A worker that has kept it waiting for `patience` will be given up.
     pub(super) fn new(patience: Span) -> Self {
         Self { patience, since: None, delayed: false, over: BTreeSet::new() }
     }
@@ -36,10 +38,12 @@ impl Ending {
 
     /// Asks the workers to stop from now on.
     pub(super) fn stop(&mut self, now: Instant) {
-        self.since.get_or_insert(now);
+        if self.since.is_none() {
+            (self.since, self.delayed) = (Some(now), false);
+        }
     }
 
-    /// From now on, ticks are waited for no longer than this.
+    /// From now on, workers are waited for no longer than this.
     pub(super) fn hurry(&mut self, patience: Span) {
         self.patience = self.patience.min(patience);
     }
@@ -50,9 +54,12 @@ impl Ending {
         if self.since.is_none() && set.past_length(now).is_none() {
             return;
         }
-        if !self.delayed && self.since.is_some_and(|since| now - since > QUICK_STOP) {
-            self.delayed = true;
-            log_delayed_stop(set, self.patience);
+        if !self.delayed {
+            self.delayed = match self.since {
+                Some(since) if now - since > QUICK_STOP => log_delayed_stop(set, self.patience),
+                Some(_) => false,
+                None => log_delayed_end(now, set, self.patience),
+            };
         }
         for running in set.all_mut() {
             if running.has_ended() {
@@ -69,8 +76,7 @@ impl Ending {
     /// Whether nothing is left to wait for: every worker has ended, or what is left is given up. Main has looked without a
     /// gap for `watched`: while it was stopped itself, no tick could return.
     pub(super) fn is_over(&self, now: Instant, watched: Span, set: &mut RunningSet) -> bool {
-        let past_length = set.past_length(now).map(|past| past.min(watched));
-        let ended = set.has_ended(now, |lasting| past_length.is_some_and(|past| past.min(lasting) > self.patience));
+        let ended = set.has_ended(now, |overdue| overdue.min(watched) > self.patience);
         match self.since {
             Some(since) => ended || (now - since).min(watched) > self.patience,
             // A reload may still be under way: it would begin nothing any more.
@@ -78,23 +84,54 @@ impl Ending {
         }
     }
 
-    /// How long a tick that does not return is waited for.
+    /// What the status adds: that a stop is under way, or for which workers a run waits that is over.
+    pub(super) fn status(&self, now: Instant, set: &RunningSet) -> String {
+        if self.since.is_some() {
+            return "; a stop is under way".into();
+        }
+        let workers: Vec<_> = keep_waiting(now, set).map(|running| running.config.name.as_str()).collect();
+        match workers[..] {
+            [] => String::new(),
+            [worker] => format!("; the run is over and waits for worker {worker}"),
+            _ => format!("; the run is over and waits for workers {}", workers.join(", ")),
+        }
+    }
+
+    /// How long a worker that does not advance is waited for.
     pub(super) fn patience(&self) -> Span {
         self.patience
     }
 }
 
-/// A stop takes long: logs which ticks it waits for, and for how long at most. The service manager waits for as long.
-fn log_delayed_stop(set: &mut RunningSet, patience: Span) {
+/// The workers that have kept the end of the run waiting for longer than a usual tick may.
+fn keep_waiting(now: Instant, set: &RunningSet) -> impl Iterator<Item = &Running> {
+    let usual = |running: &Running| {
+        let deadline = running.running_tick().and_then(|(task, ..)| running.deadline_of(task));
+        deadline.unwrap_or(Span::ZERO).max(QUICK_STOP)
+    };
+    set.all().filter(move |running| running.overdue(now) > usual(running))
+}
+
+/// A stop takes long: logs what it waits for, and for how long at most. The service manager waits for as long.
+fn log_delayed_stop(set: &RunningSet, patience: Span) -> bool {
     notify::extend_timeout("waiting for a tick that has not returned", patience + STOP_TAKES);
-    for running in set.all_mut().filter(|running| !running.worker.is_finished()) {
-        let Some((id, n, _)) = running.running_tick() else { continue };
-        let (task, worker) = (running.task_name(id), &running.config.name);
-        warn!(
-            task,
-            worker,
-            tick = n,
-            "stopping: waiting up to {patience} for tick {n} of task {task}; a second Ctrl-C or SIGTERM ends hertzd at once"
-        );
-    }
+    let ends = "a second Ctrl-C or SIGTERM ends hertzd at once";
+    let waits = |running: &&Running| running.began.is_some() && !running.worker.is_finished();
+    set.all().filter(waits).for_each(|running| log_wait(running, "stopping", patience, ends));
+    true
+}
+
+/// A run that is over does not end: logs what it waits for, and for how long at most. Whether there is such a thing.
+fn log_delayed_end(now: Instant, set: &RunningSet, patience: Span) -> bool {
+    let ends = "Ctrl-C or SIGTERM, sent twice, ends hertzd at once";
+    keep_waiting(now, set).map(|running| log_wait(running, "the run is over", patience, ends)).count() > 0
+}
+
+fn log_wait(running: &Running, what: &str, patience: Span, ends: &str) {
+    let worker = &running.config.name;
+    let Some((id, n, _)) = running.running_tick() else {
+        return warn!(worker, "{what}: waiting up to {patience} for worker {worker}, which does not wake up; {ends}");
+    };
+    let task = running.task_name(id);
+    warn!(task, worker, tick = n, "{what}: waiting up to {patience} for tick {n} of task {task}; {ends}");
 }

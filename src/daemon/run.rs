@@ -224,6 +224,8 @@ impl<'a> Daemon<'a> {
             || (!self.notices.ready && starts());
         let span = if busy { NUDGE_EVERY } else { usual.min(self.notices.feed_every().unwrap_or(LOOK_EVERY)) };
         let span = self.cpu_limit.look_every().map_or(span, |every| span.min(every));
+        let until_end = self.set.until_end(KernelClock::monotonic().now());
+        let span = until_end.map_or(span, |left| span.min(left.max(NUDGE_EVERY)));
         self.until_reload().map_or(span, |left| span.min(left))
     }
 
@@ -372,10 +374,10 @@ fn present(
         summary.object([format!("the metrics thread is held up: the counts are {} old", now - asked)]);
     }
     let refused = if reloads.refused_last { "; the last reload was refused" } else { "" };
-    let stops = if ending.is_stopping() { "; a stop is under way" } else { "" };
+    let ends = ending.status(now, set);
     // A start that is stopped waits for nothing any more.
     let starting = || condition::starting(set, threads.builder.busy(), now);
     let starting = if ending.is_stopping() { None } else { starting() };
-    let sentence = condition::sentence(&summary, starting) + refused + stops;
+    let sentence = condition::sentence(&summary, starting) + refused + &ends;
     (summary, sentence)
 }

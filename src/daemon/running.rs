@@ -266,11 +266,27 @@ impl Running {
         if self.began.is_none() || self.worker.is_finished() {
             return None;
         }
-        let deadline = |id| {
-            let task = self.known_tasks().find(|task| task.id == id);
-            task.map_or(patience, |task| task.terms.deadline.min(patience))
-        };
+        let deadline = |id| self.deadline_of(id).map_or(patience, |deadline| deadline.min(patience));
         self.watch.lasting(KernelClock::monotonic().now(), self.worker.doing(), watched, deadline)
+    }
+
+    /// How long ago its run has had its length; negative before that.
+    pub(super) fn past_end(&self, now: Instant) -> Span {
+        now + self.clock.as_ref().map_or(Span::ZERO, |clock| clock.offset) - self.last
+    }
+
+    /// For how long the end of the run has been waiting for it at `now`, while it does not advance; not above zero: it has
+    /// ended, or advances.
+    pub(super) fn overdue(&self, now: Instant) -> Span {
+        if self.began.is_none() || self.worker.is_finished() {
+            return Span::ZERO;
+        }
+        self.past_end(now).min(self.watch.still_for(now, self.worker.doing()))
+    }
+
+    /// The deadline of the task with this number.
+    pub(super) fn deadline_of(&self, id: u32) -> Option<Span> {
+        self.known_tasks().find(|task| task.id == id).map(|task| task.terms.deadline)
     }
 
     /// Reads its processor time, when it is time for that.

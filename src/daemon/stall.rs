@@ -109,6 +109,11 @@ impl Watch {
         }
     }
 
+    /// Whether it was reported, between two ticks, that the worker does not wake up.
+    pub(super) fn sleeps_on(&self) -> bool {
+        matches!(self.reported, Some(Activity::Rests { .. }))
+    }
+
     /// What keeps the worker from advancing at `now`, if it has not for [`SHOWN_AFTER`]: a shorter time than that after which
     /// it is reported. A tick may also last until its deadline, `deadline_of` its task. Only what lies within the latest
     /// `watched` counts.
@@ -125,6 +130,15 @@ impl Watch {
             Activity::Rests { until } => ((now - until).min(now - moved), None, Span::ZERO),
         };
         (lasting.min(watched) > patience.max(SHOWN_AFTER)).then_some(Stall { tick, lasting })
+    }
+
+    /// For how long the worker has not advanced at `now`: nothing while it rests until a release that is to come.
+    pub(super) fn still_for(&self, now: Instant, doing: Doing) -> Span {
+        let Some(moved) = self.moved.filter(|_| self.ticks == Some(doing.ticks)) else { return Span::ZERO };
+        match doing.now {
+            Activity::Runs { since, .. } => now - since,
+            Activity::Rests { until } => (now - until).min(now - moved),
+        }
     }
 
     /// What is to be logged at `now`, while the worker does this, and this `stall` [lasts](Self::lasting).
@@ -239,7 +253,11 @@ mod tests {
         assert_eq!(shown(2_900, runs, 9_000, 2_000), None, "it may take that long");
         assert_eq!(shown(3_001, runs, 9_000, 2_000), stall(2_001));
         assert_eq!(shown(3_001, Doing { ticks: 6, ..runs }, 9_000, 1), None, "it has advanced since the look");
+        assert_eq!(watch.still_for(at(1_300), runs), Span::from_millis(300));
+        assert_eq!(watch.still_for(at(1_300), Doing { ticks: 6, ..runs }), Span::ZERO);
         let late = Doing { ticks: 5, now: Activity::Rests { until: at(1_000) } };
+        assert_eq!(watch.still_for(at(1_300), late), Span::from_millis(200), "since the look");
+        assert!(watch.still_for(at(900), late) < Span::ZERO, "nothing is due");
         assert_eq!(shown(1_800, late, 9_000, 1), None, "it is not known to rest since then");
         assert_eq!(shown(1_900, late, 9_000, 1), Some(Stall { tick: None, lasting: Span::from_millis(800) }));
     }

@@ -248,6 +248,9 @@ pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summar
             _ if running.watch.stalled().is_some_and(|(stalled, _)| stalled == task.id) => {
                 summary.state = TaskState::Stalled;
             }
+            _ if running.end.is_none() && running.watch.sleeps_on() && !summary.disabled => {
+                summary.state = TaskState::Stalled;
+            }
             _ => {}
         }
         summary

@@ -1,18 +1,19 @@
 //! Signals as requests: stop and reload for a cool thread to wait for, and the one that ends another thread's sleep.
 //!
 //! No clock is read. [`StopSignals::wait`] blocks; the rest is for start-up and may allocate. The handlers themselves
-//! (signal-hook's, and an empty one) only write to a pipe or a flag. They run on any thread that has not blocked the
+//! (signal-hook's, and an empty one) only write to a pipe or a flag, but for the second request to stop, which ends the process. They run on any thread that has not blocked the
 //! signal, so block signals in the threads that must not be disturbed ([`super::thread::with_signals_blocked`]).
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{io, mem};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU};
-use signal_hook::flag;
 use signal_hook::iterator::Signals;
+use signal_hook::{flag, low_level};
 
 use super::from_minus_one;
+use super::thread::let_all_end;
 
 /// A request from outside to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,15 @@ impl StopSignals {
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGXCPU])?;
         let asked = Arc::new(AtomicBool::new(false));
         for signal in stops {
-            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked))?;
+            let asked_before = Arc::clone(&asked);
+            let end = move || {
+                if asked_before.load(Ordering::SeqCst) {
+                    let_all_end();
+                    low_level::exit(128 + signal);
+                }
+            };
+            // SAFETY: `end` reads a flag and makes system calls, all of which is async-signal-safe.
+            unsafe { low_level::register(signal, end) }?;
             flag::register(signal, Arc::clone(&asked))?;
         }
         Ok(Self { signals })

@@ -1,14 +1,16 @@
 //! What the kernel grants the calling thread: its CPUs here, its scheduling policy in `policy`, its signal mask in `mask`,
-//! where one thread can also end another's sleep.
+//! where one thread can also end another's sleep. In `leave`, what lets all of them end.
 //!
 //! All of it is for setting a thread up and may allocate; nothing blocks. A setter acts on the calling thread only, and
 //! threads spawned from it inherit CPUs, FIFO or RR, and the mask: spawn first, then promote.
 
 pub(crate) mod helper;
+mod leave;
 mod limit;
 mod mask;
 mod policy;
 
+pub(crate) use leave::let_all_end;
 pub(crate) use limit::{realtime_limit, set_realtime_limit};
 pub(crate) use mask::{Held, hold_reload, interrupt, with_signals_blocked};
 pub(crate) use policy::{Bandwidth, demote, scheduling, scheduling_of, set_rr};
@@ -76,8 +78,12 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
         // SAFETY: `cpu` is below CPU_SETSIZE, checked above.
         unsafe { libc::CPU_SET(cpu, &mut set) };
     }
-    // SAFETY: `set` is initialised, outlives the call, and its size is passed with it; 0 is the calling thread.
-    from_minus_one(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }).map(drop)
+    set_affinity(ThreadId(0), &set)
+}
+
+fn set_affinity(thread: ThreadId, set: &libc::cpu_set_t) -> io::Result<()> {
+    // SAFETY: `set` outlives the call, and its size is passed with it; the id names a thread, 0 the calling one.
+    from_minus_one(unsafe { libc::sched_setaffinity(thread.0, size_of_val(set), set) }).map(drop)
 }
 
 /// The CPUs the calling thread may run on, ascending.

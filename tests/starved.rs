@@ -1,0 +1,115 @@
+//! A worker that gets no processor time any more: another program keeps its CPU to itself. The end of a run does not wait for it
+//! without limit, nor does the end of the process. In a program of its own, as no other test can use that CPU meanwhile.
+
+mod program;
+
+use hertzd::internals::{KernelClock, affinity, pause, pin, set_fifo};
+use hertzd::time::{Clock, Span};
+use program::{Ended, HERTZD, Running, run_in, task};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// One hog at a time.
+static CPU: Mutex<()> = Mutex::new(());
+
+/// After this time the hog ends by itself, whatever the test does.
+const HOGS_FOR: Span = Span::from_seconds(10);
+
+/// A thread that keeps a CPU from all others.
+struct Hog {
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Hog {
+    fn on(cpu: usize) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = over.clone();
+        let thread = std::thread::spawn(move || {
+            pin(&[cpu]).unwrap();
+            set_fifo(99).unwrap();
+            let clock = KernelClock::monotonic();
+            let end = clock.now() + HOGS_FOR;
+            while clock.now() < end && !is_over.load(Ordering::Relaxed) {}
+        });
+        Self { over, thread }
+    }
+
+    /// Ends it; whether it was still there.
+    fn end(self) -> bool {
+        let there = !self.thread.is_finished();
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+        there
+    }
+}
+
+/// Starts a run whose worker has a CPU of its own, starves it, and hands both to `meanwhile` until the run ends. `None`: this
+/// machine does not allow that. What it returns is reaped while the worker is still starved.
+fn run_starved(args: &[&str], meanwhile: impl FnOnce(&mut Running)) -> Option<Ended> {
+    let _one = CPU.lock().unwrap_or_else(PoisonError::into_inner);
+    let (own, Some(hogged)) = (affinity().unwrap()[0], affinity().unwrap().get(1).copied()) else {
+        program::skip("there is one CPU only");
+        return None;
+    };
+    if let Err(error) = std::thread::spawn(|| set_fifo(99)).join().unwrap() {
+        program::skip(&format!("no real-time policy is granted: {error}"));
+        return None;
+    }
+    // This thread and all of hertzd but the worker.
+    pin(&[own]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let args = [&["--json", "--status-socket", socket.to_str().unwrap()], args].concat();
+    let config = format!("[worker.main]\ncpu = {hogged}\n[task.a]\nkind = \"load\"\nrate = 100\n");
+    let mut running = run_in(folder, Command::new(HERTZD), &config, &args);
+    running.wait_until_granted();
+    let hog = Hog::on(hogged);
+    meanwhile(&mut running);
+    let ended = running.wait();
+    assert!(hog.end(), "the process ended with the hog: {}", ended.describe());
+    Some(ended)
+}
+
+#[test]
+fn the_end_of_a_run_gives_up_a_worker_that_gets_no_processor_time() {
+    let Some(ended) = run_starved(&["--for", "1s", "--stop-timeout", "500ms"], |_| {}) else { return };
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
+    // It may have lost its CPU within a tick.
+    let given_up = ["worker main did not stop within 500 ms", " of task a has not returned for "];
+    assert!(given_up.iter().any(|text| ended.stderr.contains(text)), "{}", ended.describe());
+    assert!(ended.stderr.contains("the run is over: waiting up to 500 ms for "), "{}", ended.describe());
+    assert!(ended.stderr.contains("; Ctrl-C or SIGTERM, sent twice, ends hertzd at once"), "{}", ended.describe());
+    assert_eq!(task(&ended.summary(), "a")["state"], "stalled", "{}", ended.describe());
+}
+
+#[test]
+fn a_stop_gives_up_a_worker_that_gets_no_processor_time() {
+    let stop = |running: &mut Running| {
+        pause(Span::from_millis(100));
+        running.signal("TERM");
+    };
+    let Some(ended) = run_starved(&["--stop-timeout", "500ms"], stop) else { return };
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
+    assert!(ended.stderr.contains("stopping: waiting up to 500 ms for "), "{}", ended.describe());
+    assert_eq!(task(&ended.summary(), "a")["state"], "stalled", "{}", ended.describe());
+}
+
+#[test]
+fn status_says_what_a_run_that_is_over_waits_for_and_a_second_signal_ends_it() {
+    let Some(ended) = run_starved(&["--for", "1s", "--stop-timeout", "90s"], |running| {
+        let socket = running.folder().join("s");
+        running.wait_for("status says so", |_| {
+            let status = Command::new(HERTZD).args(["status", "--json", "--socket"]).arg(&socket).output().unwrap();
+            String::from_utf8_lossy(&status.stdout).contains("; the run is over and waits for worker main\"")
+        });
+        running.signal("TERM");
+        running.wait_for("it stops", |running| running.stderr().contains("stopping: waiting up to 90.0 s for "));
+        running.signal("TERM");
+    }) else {
+        return;
+    };
+    assert_eq!(ended.status.code(), Some(143), "{}", ended.describe());
+}
