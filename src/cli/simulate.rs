@@ -19,9 +19,9 @@ use std::path::PathBuf;
     hertzd simulate my.toml --for 1w --summary-only  only the summary\n  \
     hertzd simulate --first-tick 1000000000000       the demo far in the future\n  \
     hertzd simulate my.toml --runs day.mcap --oversleep day.mcap --for 1h\n                                                   \
-        with times that were measured\n  \
+        with measured times\n  \
     hertzd simulate other.toml --replay day.mcap --summary-only\n                                                   \
-        that day under another policy\n\n\
+        that day, otherwise\n\n\
     [task.NAME.simulate] run = [\"18ms\", \"3ms\"] sets how long ticks take, used in\n\
     turn, cyclically; [worker.NAME.simulate] oversleep = [\"60us\"] how late each\n\
     sleep ends. Instants count from the epoch. Workers are independent, and\n\
