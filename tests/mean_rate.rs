@@ -1,4 +1,4 @@
-//! The mean rate over a minute: releases follow the index exactly, whatever the rate and however late the ticks are.
+//! The mean rate over a minute: releases follow the index exactly, at any rate and however late the ticks are.
 //!
 //! The worker's real loop on the virtual clock. Expectations are computed from the index in wide integers.
 

@@ -298,7 +298,7 @@ impl BuilderLoop {
         Ok(Prepared { workers, outputs, sections, files, diff })
     }
 
-    /// A worker that goes on keeps its channel of records, whatever joins it.
+    /// A worker that goes on keeps its channel of records, also if more tasks join it.
     fn warn_of_channel(&self, worker: &str, wanted: usize) {
         if let Some(room) = self.rooms.get(worker).filter(|room| **room < wanted) {
             warn!(

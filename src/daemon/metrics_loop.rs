@@ -6,11 +6,12 @@
 
 use super::tick_feed::{TickFeed, waiting};
 use super::tick_trace;
+use super::view::{Depth, View};
 use super::witnesses::Witnesses;
 use crate::channels::{Sent, TickReceiver, Traffic};
 use crate::config::WorkerConfig;
 use crate::log::{Output, PanicEvent, journal};
-use crate::metrics::{Distribution, Metrics, TaskFacts, TaskSnapshot, Totals};
+use crate::metrics::{Metrics, TaskFacts, Totals};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::ThreadId;
 use crate::time::{Clock, Instant, Span};
@@ -75,41 +76,6 @@ pub(super) enum Command {
     GiveUp(Vec<u32>, Option<u32>),
     Look(Depth, Sender<View>),
     Finish,
-}
-
-/// How much a look takes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Depth {
-    /// Everything.
-    Full,
-    /// No distributions, whose percentiles take long where there are many tasks.
-    Brief,
-}
-
-/// What the metrics show at one moment.
-#[derive(Debug, Default)]
-pub(super) struct View {
-    pub(super) tasks: Vec<(u32, TaskSnapshot)>, // in the order of their numbers
-    pub(super) oversleeps: BTreeMap<usize, Distribution>,
-    pub(super) sent: u64,
-    pub(super) dropped: u64,
-}
-
-impl View {
-    pub(super) fn task(&self, id: u32) -> Option<&TaskSnapshot> {
-        self.position(id).map(|position| &self.tasks[position].1)
-    }
-
-    /// Takes the distributions over from an earlier one, which keeps none.
-    pub(super) fn inherit_spans(&mut self, mut earlier: Self) {
-        for (id, task) in &mut self.tasks {
-            task.spans = earlier.position(*id).and_then(|position| earlier.tasks[position].1.spans.take());
-        }
-    }
-
-    fn position(&self, id: u32) -> Option<usize> {
-        self.tasks.binary_search_by_key(&id, |(id, _)| *id).ok()
-    }
 }
 
 /// What the metrics thread does, until it is asked to finish.

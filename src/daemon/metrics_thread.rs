@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub(super) use super::metrics_loop::{Depth, Feed, NewTask, NewWorker, View};
+pub(super) use super::metrics_loop::{Feed, NewTask, NewWorker};
+pub(super) use super::view::{Depth, View};
 
 /// Main's end of the metrics thread. Only [`look_within`](Self::look_within) and [`finish`](Self::finish) wait.
 #[derive(Debug)]

@@ -61,6 +61,7 @@ mod summary;
 mod suspects;
 mod tick_feed;
 mod tick_trace;
+mod view;
 mod views;
 mod watch;
 mod witnesses;

@@ -3,6 +3,10 @@
 //! Of the tasks that are due, the one with the earliest deadline runs; of several, the one declared first. Tasks are never
 //! interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates after construction.
 
+mod ahead;
+
+pub(crate) use ahead::Ahead;
+
 use super::credit::{Account, Settled};
 use super::queue::Queue;
 use crate::time::{Instant, Span};
@@ -63,18 +67,6 @@ pub struct GivenUp {
     pub jumped: Span,
     /// The task was ended before, so they were not late.
     pub disabled: bool,
-}
-
-/// All that decides how a task goes on, but for its grid; see [`Schedule::ahead`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ahead {
-    next: Option<Span>, // to the next release
-    credit: Span,
-    skipped: u64,
-    missed: u64,
-    stepped: Span,
-    jumped: Span,
-    disabled: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -284,17 +276,6 @@ impl Schedule {
             }
             entry.missed = 0;
         }
-    }
-
-    /// How each task goes on from `at`, and whether [`gave_up`](Self::gave_up) would say so. Where this is the same at two
-    /// instants, and the grids lie the same, so is all that follows.
-    pub(crate) fn ahead(&self, at: Instant) -> (bool, Vec<Ahead>) {
-        let ahead = |entry: &Entry| {
-            let Entry { credit, skipped, missed, stepped, jumped, disabled, .. } = *entry;
-            let next = entry.account.next().map(|(_, release)| release - at);
-            Ahead { next, credit, skipped, missed, stepped, jumped, disabled }
-        };
-        (self.gave_up, self.entries.iter().map(ahead).collect())
     }
 
     /// The account of the task at `position`.

@@ -20,6 +20,7 @@ mod lines;
 mod look;
 #[cfg(feature = "mcap")]
 mod mcap;
+mod output;
 mod past;
 mod progress;
 #[cfg(feature = "mcap")]
@@ -38,11 +39,12 @@ mod writer;
 pub(crate) use claim::{Identity, in_use};
 pub(crate) use content::{Content, RecordedTick};
 pub(crate) use look::{Seen, look};
+pub(crate) use output::{OutputState, PastLoss, TaskOutput};
 #[cfg(test)]
 pub(crate) use past::PastTick;
 pub(crate) use past::{Past, PastTask};
 pub(crate) use progress::{progress, writing};
 #[cfg(feature = "mcap")]
 pub(crate) use read::read;
-pub(crate) use recorder::{OutputState, PastLoss, Recorder, TaskOutput};
+pub(crate) use recorder::Recorder;
 pub(crate) use recordings::Recordings;

@@ -3,17 +3,17 @@
 //!
 //! It runs on a thread of its own, since a slow disk may block it. Time is an argument of [`Recorder::drain`].
 
-use super::content::{Content, RecordedTick};
+use super::content::RecordedTick;
 use super::file::Moment;
+use super::output::{OutputState, PastLoss, TaskOutput};
 use super::progress;
 use super::recordings::Recording;
-use crate::channels::{BlockReceiver, RowReceiver, Traffic};
+use crate::channels::{BlockReceiver, Traffic};
 use crate::metrics::{RecordedSummary, ValueSummary};
 use crate::sys::clock::KernelClock;
 use crate::task::Column;
 use crate::time::{Clock, Instant, Span};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use tracing::{info, warn};
 
 /// Failures to write are logged at most this often.
@@ -23,57 +23,6 @@ const LOG_EVERY: Span = Span::from_seconds(10);
 /// that is faster than the disk does not hold up the others.
 const BYTES_AT_A_TIME: usize = 64 << 20;
 const ROWS_AT_A_TIME: usize = 1 << 18;
-
-/// What one task produces, on its way to the recorder.
-#[derive(Debug)]
-pub(crate) struct TaskOutput {
-    pub id: u32,
-    pub clock: KernelClock,            // the clock its releases are on
-    pub content: Content,              // what there is to record
-    pub rows: RowReceiver,             // the cool end of its queue of rows
-    pub blocks: Option<BlockReceiver>, // the cool end of its queue of blocks; `None`: they are not recorded
-    pub recording: Option<Recording>,  // where it is recorded, if anywhere
-    pub ticks: Option<Arc<Traffic>>,   // its ticks on their way to the recorder; `None`: they are not recorded
-}
-
-/// What was recorded of one task.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct OutputState {
-    pub id: u32,
-    pub task: String,
-    pub values: BTreeMap<String, ValueSummary>, // its values, by name
-    pub recorded: Option<RecordedSummary>,      // the recording, if there is one
-    pub dropped: u64,                           // of what is lost, that which found no room in the queues
-    pub at: Instant,                            // when this was so, on the monotonic clock
-    pub lost_at: Option<Instant>,               // when the recording lost something for the last time
-}
-
-/// What the recordings of a task lost that have ended, other than what was replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PastLoss {
-    pub path: String, // of the latest of them
-    pub lost: u64,
-    pub lost_at: Instant, // the last of it
-}
-
-impl PastLoss {
-    /// Adds what another recording of the task lost, and returns how much that is.
-    pub(crate) fn add(past: &mut BTreeMap<String, Self>, state: &OutputState) -> u64 {
-        let Some(recorded) = &state.recorded else { return 0 };
-        let lost = recorded.lost.saturating_sub(recorded.replaced);
-        if lost > 0 {
-            let (path, lost_at) = (recorded.path.clone(), state.lost_at.unwrap_or(state.at));
-            past.entry(state.task.clone())
-                .and_modify(|known| {
-                    known.path.clone_from(&path);
-                    known.lost += lost;
-                    known.lost_at = known.lost_at.max(lost_at);
-                })
-                .or_insert(Self { path, lost, lost_at });
-        }
-        lost
-    }
-}
 
 #[derive(Debug)]
 struct DrainedTask {
@@ -374,6 +323,7 @@ fn names<'a>(users: impl Iterator<Item = &'a DrainedTask>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::content::Content;
     use super::*;
     use crate::channels::{Queue, Row, RowSender, rows};
     use crate::recording::Recordings;

@@ -1,8 +1,9 @@
 //! Signals as requests: stop and reload for a cool thread to wait for, and the one that ends another thread's sleep.
 //!
 //! No clock is read. [`StopSignals::wait`] blocks; the rest is for start-up and may allocate. The handlers themselves
-//! (signal-hook's, and an empty one) only write to a pipe or a flag, but for the second request to stop, which ends the process. They run on any thread that has not blocked the
-//! signal, so block signals in the threads that must not be disturbed ([`super::thread::with_signals_blocked`]).
+//! (signal-hook's, and an empty one) only write to a pipe or a flag, but for the second request to stop, which ends the
+//! process. They run on any thread that has not blocked the signal, so block signals in the threads that must not be
+//! disturbed ([`super::thread::with_signals_blocked`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -9,6 +9,7 @@
 //! not allocate, lock or log, and makes no system calls other than the sleep and those of its [`EvidenceSource`]. A task's
 //! panic is the one exception. The report after the last tick may allocate.
 
+mod rest;
 mod state;
 
 pub(crate) use state::LoopState;
@@ -21,19 +22,11 @@ use super::set::{Exchange, TaskSet};
 use super::slot::Slot;
 use super::witness::Witness;
 use crate::channels::{Counts, Evidence, EvidenceSource, IdleWake, Row, TickRecord, TickSink};
-use crate::pacing::{Due, GivenUp, Next, Prepared, RestPlan, Sleeps};
-use crate::sys::cache::{warm, warm_code};
+use crate::pacing::{Due, GivenUp, Next, Sleeps};
 use crate::task::Tick;
-use crate::time::{Clock, Instant, Span, Wake};
+use crate::time::{Clock, Instant, Span};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-
-/// How long it spins without looking whether it is asked for something.
-const LONGEST_SPIN: Span = Span::from_micros(100);
-
-/// Sleeps to learn from before the first release, at most, and the time to leave before that.
-const REHEARSALS: usize = 40;
-const BEFORE_THE_FIRST: Span = Span::from_millis(1);
 
 /// The result of a worker's run.
 #[derive(Debug, Default)]
@@ -110,31 +103,6 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
     #[must_use]
     pub fn exchanging(self, exchange: Exchange) -> Self {
         Self { exchange: Some(exchange), ..self }
-    }
-
-    /// Tries sleeps until shortly before the first release, so that the first spin tail is as long as this machine requires. For
-    /// a worker that has an epoch ahead.
-    #[must_use]
-    pub fn rehearsed(mut self) -> Self {
-        let (Some(length), Some(release)) = (self.sleeps.rehearsal(), self.set.schedule.next_release()) else {
-            return self;
-        };
-        self.control.rests(self.clock.monotonic(release));
-        for _ in 0..REHEARSALS {
-            let asked = self.clock.now() + length;
-            if asked + BEFORE_THE_FIRST > release || self.control.asks_for_something() {
-                break;
-            }
-            if self.clock.sleep_until(asked) == Wake::Reached {
-                self.sleeps.rehearse(asked, self.clock.now());
-            }
-        }
-        // What these sleeps did to the thread is no evidence of what happens to its ticks.
-        if let Some(witness) = &mut self.witness {
-            witness.start_over();
-            witness.woke(self.clock.now());
-        }
-        self
     }
 
     /// Runs until no release is left or a stop is asked for. Returns its tasks as well, and with the exchange those that it
@@ -287,90 +255,6 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         let evidence = self.evidence(now, true);
         self.sink.woke_idle(IdleWake { sleep, ended: now, after_loss: false, evidence });
         self.clock.now()
-    }
-
-    /// Waits at `now` for `release`. Returns the tick that is due then, and when the wait ended, which is its start; `None`:
-    /// decide again.
-    fn rest(&mut self, now: Instant, release: Instant) -> Option<(Ready, Instant)> {
-        self.count_tail();
-        self.control.rests(self.clock.monotonic(release));
-        self.woke = now;
-        let prepared = self.set.schedule.prepare(release);
-        let plan = match prepared {
-            Some(_) => self.sleeps.plan(now, release),
-            // Only the end of the run is waited for: nobody minds if that is late.
-            None => RestPlan { sleep_until: Some(release), spin: false },
-        };
-        let ready = prepared.map(|Prepared { due, until }| self.make_ready(due, until));
-        let mut ended = now;
-        if let Some(asked) = plan.sleep_until {
-            if let Some(witness) = &mut self.witness {
-                witness.goes_to_sleep(now);
-            }
-            let wake = self.clock.sleep_until(asked);
-            ended = self.clock.now();
-            self.woke = ended;
-            if let Some(witness) = &mut self.witness {
-                witness.woke(ended);
-            }
-            self.wakes += 1;
-            self.control.count_wakes(self.wakes); // now: the tick may never return
-            if wake == Wake::Interrupted {
-                self.hand_back(ready.as_ref());
-                return None;
-            }
-            self.oversleep = Some(ended - asked);
-            self.sleeps.learn(asked, ended);
-        }
-        if plan.spin && ended < release {
-            self.warm(ready.as_ref());
-            ended = self.spin_until(release);
-            self.tail = Some((ended - self.woke, ended - release));
-        }
-        self.known = Some(ended);
-        let holds = |ready: &Ready| release <= ended && ended < ready.until;
-        match ready {
-            Some(ready) if holds(&ready) && !self.control.asks_for_something() => Some((ready, ended)),
-            ready => {
-                self.hand_back(ready.as_ref());
-                None
-            }
-        }
-    }
-
-    /// Gives up a tick that was made ready: it is decided again.
-    fn hand_back(&mut self, ready: Option<&Ready>) {
-        if let Some(ready) = ready {
-            self.set.schedule.hand_back(ready.due.task);
-        }
-    }
-
-    /// Loads what the tick and its end touch into the processor's caches, from which a sleep may have displaced it.
-    fn warm(&mut self, ready: Option<&Ready>) {
-        let Some(Ready { due, .. }) = ready else { return };
-        let set = &mut *self.set;
-        warm(&set.counts[due.task]);
-        warm(set.schedule.account(due.task));
-        let slot = slot(&mut set.slots, due.task);
-        warm(slot);
-        warm(&*slot.task);
-        warm_code(slot.task.code().0);
-        warm_code(Self::tick as *const ());
-        warm(&*slot.values);
-        warm(&*slot.live);
-        self.control.prepares(due.n);
-        self.sink.warm();
-    }
-
-    /// Spins from the wake-up until `release`, or until there is something else to do between two ticks.
-    fn spin_until(&self, release: Instant) -> Instant {
-        let mut now = self.woke;
-        loop {
-            now = self.clock.spin_until(release.min(now + LONGEST_SPIN));
-            if now >= release || self.control.asks_for_something() {
-                return now;
-            }
-        }
     }
 
     /// Counts the latest spin tail, once the tick that it was for has run.

@@ -1,4 +1,4 @@
-//! The end of the process, whatever its threads do.
+//! The end of the process, also where a thread of it gets no processor time.
 //!
 //! A process has ended once each of its threads has, and a thread needs processor time for that: one that is pinned to a CPU
 //! which another program keeps for itself would hold up the end for as long.

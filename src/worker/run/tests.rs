@@ -5,6 +5,7 @@ use crate::channels::Evidence;
 use crate::pacing::{Account, Grid, Overrun, Rate, Schedule, Tail};
 use crate::sim::{NeverPreempted, Scripted, SimClock};
 use crate::task::{Task, TickError};
+use crate::time::Wake;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[derive(Default)]
@@ -117,7 +118,7 @@ fn ticks_that_follow_without_a_sleep_have_evidence_of_their_own() {
     assert!(awake.len() > 1 && awake.iter().all(|awake| *awake == Span::from_millis(1)), "{ticks:?}");
 }
 
-/// Keeps the longest time that it was told the thread was awake.
+/// Keeps the longest time for which the thread was awake.
 struct Longest(Arc<AtomicU32>);
 
 impl EvidenceSource for Longest {

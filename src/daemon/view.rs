@@ -1,0 +1,39 @@
+//! What the metrics thread answers to a look at its counts. Plain values.
+
+use crate::metrics::{Distribution, TaskSnapshot};
+use std::collections::BTreeMap;
+
+/// How much a look takes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// Everything.
+    Full,
+    /// No distributions, whose percentiles take long where there are many tasks.
+    Brief,
+}
+
+/// What the metrics show at one moment.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    pub(super) tasks: Vec<(u32, TaskSnapshot)>, // in the order of their numbers
+    pub(super) oversleeps: BTreeMap<usize, Distribution>,
+    pub(super) sent: u64,
+    pub(super) dropped: u64,
+}
+
+impl View {
+    pub(super) fn task(&self, id: u32) -> Option<&TaskSnapshot> {
+        self.position(id).map(|position| &self.tasks[position].1)
+    }
+
+    /// Takes the distributions over from an earlier one, which keeps none.
+    pub(super) fn inherit_spans(&mut self, mut earlier: Self) {
+        for (id, task) in &mut self.tasks {
+            task.spans = earlier.position(*id).and_then(|position| earlier.tasks[position].1.spans.take());
+        }
+    }
+
+    fn position(&self, id: u32) -> Option<usize> {
+        self.tasks.binary_search_by_key(&id, |(id, _)| *id).ok()
+    }
+}

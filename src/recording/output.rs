@@ -1,0 +1,61 @@
+//! What a task hands to the recorder, and what the recorder says of it. Plain values.
+
+use super::content::Content;
+use super::recordings::Recording;
+use crate::channels::{BlockReceiver, RowReceiver, Traffic};
+use crate::metrics::{RecordedSummary, ValueSummary};
+use crate::sys::clock::KernelClock;
+use crate::time::Instant;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What one task produces, on its way to the recorder.
+#[derive(Debug)]
+pub(crate) struct TaskOutput {
+    pub id: u32,
+    pub clock: KernelClock,            // the clock its releases are on
+    pub content: Content,              // what there is to record
+    pub rows: RowReceiver,             // the cool end of its queue of rows
+    pub blocks: Option<BlockReceiver>, // the cool end of its queue of blocks; `None`: they are not recorded
+    pub recording: Option<Recording>,  // where it is recorded, if anywhere
+    pub ticks: Option<Arc<Traffic>>,   // its ticks on their way to the recorder; `None`: they are not recorded
+}
+
+/// What was recorded of one task.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OutputState {
+    pub id: u32,
+    pub task: String,
+    pub values: BTreeMap<String, ValueSummary>, // its values, by name
+    pub recorded: Option<RecordedSummary>,      // the recording, if there is one
+    pub dropped: u64,                           // of what is lost, that which found no room in the queues
+    pub at: Instant,                            // when this was so, on the monotonic clock
+    pub lost_at: Option<Instant>,               // when the recording lost something for the last time
+}
+
+/// What the recordings of a task lost that have ended, other than what was replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PastLoss {
+    pub path: String, // of the latest of them
+    pub lost: u64,
+    pub lost_at: Instant, // the last of it
+}
+
+impl PastLoss {
+    /// Adds what another recording of the task lost, and returns how much that is.
+    pub(crate) fn add(past: &mut BTreeMap<String, Self>, state: &OutputState) -> u64 {
+        let Some(recorded) = &state.recorded else { return 0 };
+        let lost = recorded.lost.saturating_sub(recorded.replaced);
+        if lost > 0 {
+            let (path, lost_at) = (recorded.path.clone(), state.lost_at.unwrap_or(state.at));
+            past.entry(state.task.clone())
+                .and_modify(|known| {
+                    known.path.clone_from(&path);
+                    known.lost += lost;
+                    known.lost_at = known.lost_at.max(lost_at);
+                })
+                .or_insert(Self { path, lost, lost_at });
+        }
+        lost
+    }
+}

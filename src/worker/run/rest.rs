@@ -1,0 +1,128 @@
+//! The wait for a release: the sleep, what is made ready meanwhile, and the spin tail.
+//!
+//! For the hot thread: nothing here allocates, locks or logs, and the sleep and the evidence of it are the only system calls. Time
+//! comes from the loop's clock.
+
+use super::{Ready, Runner, slot};
+use crate::channels::TickSink;
+use crate::pacing::{Prepared, RestPlan};
+use crate::sys::cache::{warm, warm_code};
+use crate::time::{Clock, Instant, Span, Wake};
+
+/// How long it spins without looking whether it is asked for something.
+const LONGEST_SPIN: Span = Span::from_micros(100);
+
+/// Sleeps to learn from before the first release, at most, and the time to leave before that.
+const REHEARSALS: usize = 40;
+const BEFORE_THE_FIRST: Span = Span::from_millis(1);
+
+impl<C: Clock, S: TickSink> Runner<C, S> {
+    /// Tries sleeps until shortly before the first release, so that the first spin tail is as long as this machine requires. For
+    /// a worker that has an epoch ahead.
+    #[must_use]
+    pub fn rehearsed(mut self) -> Self {
+        let (Some(length), Some(release)) = (self.sleeps.rehearsal(), self.set.schedule.next_release()) else {
+            return self;
+        };
+        self.control.rests(self.clock.monotonic(release));
+        for _ in 0..REHEARSALS {
+            let asked = self.clock.now() + length;
+            if asked + BEFORE_THE_FIRST > release || self.control.asks_for_something() {
+                break;
+            }
+            if self.clock.sleep_until(asked) == Wake::Reached {
+                self.sleeps.rehearse(asked, self.clock.now());
+            }
+        }
+        // What these sleeps did to the thread is no evidence of what happens to its ticks.
+        if let Some(witness) = &mut self.witness {
+            witness.start_over();
+            witness.woke(self.clock.now());
+        }
+        self
+    }
+
+    /// Waits at `now` for `release`. Returns the tick that is due then, and when the wait ended, which is its start; `None`:
+    /// decide again.
+    pub(super) fn rest(&mut self, now: Instant, release: Instant) -> Option<(Ready, Instant)> {
+        self.count_tail();
+        self.control.rests(self.clock.monotonic(release));
+        self.woke = now;
+        let prepared = self.set.schedule.prepare(release);
+        let plan = match prepared {
+            Some(_) => self.sleeps.plan(now, release),
+            // Only the end of the run is waited for, which may be noticed late.
+            None => RestPlan { sleep_until: Some(release), spin: false },
+        };
+        let ready = prepared.map(|Prepared { due, until }| self.make_ready(due, until));
+        let mut ended = now;
+        if let Some(asked) = plan.sleep_until {
+            if let Some(witness) = &mut self.witness {
+                witness.goes_to_sleep(now);
+            }
+            let wake = self.clock.sleep_until(asked);
+            ended = self.clock.now();
+            self.woke = ended;
+            if let Some(witness) = &mut self.witness {
+                witness.woke(ended);
+            }
+            self.wakes += 1;
+            self.control.count_wakes(self.wakes); // now: the tick may never return
+            if wake == Wake::Interrupted {
+                self.hand_back(ready.as_ref());
+                return None;
+            }
+            self.oversleep = Some(ended - asked);
+            self.sleeps.learn(asked, ended);
+        }
+        if plan.spin && ended < release {
+            self.warm(ready.as_ref());
+            ended = self.spin_until(release);
+            self.tail = Some((ended - self.woke, ended - release));
+        }
+        self.known = Some(ended);
+        let holds = |ready: &Ready| release <= ended && ended < ready.until;
+        match ready {
+            Some(ready) if holds(&ready) && !self.control.asks_for_something() => Some((ready, ended)),
+            ready => {
+                self.hand_back(ready.as_ref());
+                None
+            }
+        }
+    }
+
+    /// Gives up a tick that was made ready: it is decided again.
+    fn hand_back(&mut self, ready: Option<&Ready>) {
+        if let Some(ready) = ready {
+            self.set.schedule.hand_back(ready.due.task);
+        }
+    }
+
+    /// Loads what the tick and its end touch into the processor's caches, from which a sleep may have displaced it.
+    fn warm(&mut self, ready: Option<&Ready>) {
+        let Some(Ready { due, .. }) = ready else { return };
+        let set = &mut *self.set;
+        warm(&set.counts[due.task]);
+        warm(set.schedule.account(due.task));
+        let slot = slot(&mut set.slots, due.task);
+        warm(slot);
+        warm(&*slot.task);
+        warm_code(slot.task.code().0);
+        warm_code(Self::tick as *const ());
+        warm(&*slot.values);
+        warm(&*slot.live);
+        self.control.prepares(due.n);
+        self.sink.warm();
+    }
+
+    /// Spins from the wake-up until `release`, or until there is something else to do between two ticks.
+    fn spin_until(&self, release: Instant) -> Instant {
+        let mut now = self.woke;
+        loop {
+            now = self.clock.spin_until(release.min(now + LONGEST_SPIN));
+            if now >= release || self.control.asks_for_something() {
+                return now;
+            }
+        }
+    }
+}
