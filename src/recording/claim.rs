@@ -1,8 +1,8 @@
 //! The file of a recording: found by its path, locked against other processes, and removed if nothing came of it.
 //!
-//! A lock belongs to the open file, so the kernel releases it when the process ends. It is taken with the file's folder
-//! locked for that moment: no other hertzd finds the path without a locked file while one file follows another. May block,
-//! and waits up to 0.2 s for a lock.
+//! A lock belongs to the open file, so the kernel releases it when the process ends. It is tried with the file's folder
+//! locked for that moment: no other hertzd finds the path without a locked file while one file follows another. A lock
+//! counts only if the file is still at the path. May block, and waits up to 0.2 s for a file's lock, 0.5 s for a folder's.
 
 use crate::sys::clock::pause;
 use crate::sys::lock::{self, Holder};
@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 /// is found: the lock may have been released a moment ago.
 const ATTEMPTS: u32 = 50;
 const BETWEEN: Span = Span::from_millis(2);
+
+/// The same of a folder, which every hertzd locks for an instant only; but that may get no processor time meanwhile.
+const ATTEMPTS_AT_FOLDER: u32 = 250;
 
 /// Symbolic links that are followed, as many as the kernel does.
 const MOST_LINKS: u32 = 40;
@@ -91,6 +94,15 @@ pub(super) struct Claim {
     made: bool,
 }
 
+/// What came of trying to lock a file. A file system that knows no locks is used without.
+enum Attempt {
+    Claimed(Claim),
+    /// Someone else has locked this file.
+    Locked(File),
+    /// It has another name by now, or none.
+    Moved,
+}
+
 impl Claim {
     /// Opens and locks the file at `path`, which has no symbolic links; makes it if there is none.
     pub(super) fn take(path: &Path) -> io::Result<Self> {
@@ -99,15 +111,38 @@ impl Claim {
 
     /// The same after `put_aside` has moved away what is there. Nobody else gets the path in between.
     pub(super) fn after(path: &Path, put_aside: impl FnOnce() -> io::Result<()>) -> io::Result<Self> {
-        let _folder = File::open(folder_of(path)).ok().filter(|folder| locked(folder).is_ok());
+        let mut folder = lock_folder(path);
         put_aside()?;
+        for attempt in 1..=2 * ATTEMPTS {
+            let locked = match Self::attempt(path)? {
+                Attempt::Claimed(claim) => return Ok(claim),
+                Attempt::Locked(file) => Some(file),
+                Attempt::Moved => None,
+            };
+            // The holder needs the folder when its next file begins: it is not locked while this waits.
+            let again = folder.take().is_some();
+            let holder = locked.filter(|_| attempt >= ATTEMPTS).and_then(|file| lock::holder(&file.metadata().ok()?));
+            if holder.is_some() {
+                return Err(in_use(holder.as_ref()));
+            }
+            pause(BETWEEN);
+            folder = again.then(|| lock_folder(path)).flatten();
+        }
+        Err(in_use(None))
+    }
+
+    fn attempt(path: &Path) -> io::Result<Attempt> {
         let found = fs::metadata(path);
         if found.as_ref().is_ok_and(|found| !found.is_file()) {
             return Err(no_file());
         }
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        locked(&file)?;
-        Ok(Self { file, path: path.into(), made: found.is_err() })
+        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Ok(Attempt::Locked(file));
+        }
+        // Its holder may have given the file another name, and then have closed it.
+        let claim = Self { file, path: path.into(), made: found.is_err() };
+        Ok(if claim.is_there() { Attempt::Claimed(claim) } else { Attempt::Moved })
     }
 
     /// The file stays when this is dropped.
@@ -130,21 +165,16 @@ impl Drop for Claim {
     }
 }
 
-/// Locks a file or folder. A file system that knows no locks is used without.
-fn locked(file: &File) -> io::Result<()> {
-    let mut holder = None;
-    for attempt in 1..=2 * ATTEMPTS {
-        match file.try_lock() {
-            Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
-            Err(TryLockError::WouldBlock) if attempt >= ATTEMPTS => holder = lock::holder(&file.metadata()?),
-            Err(TryLockError::WouldBlock) => {}
+/// Locks the folder of a file for as long as the result lives. `None`: a program of another kind keeps it locked.
+fn lock_folder(path: &Path) -> Option<File> {
+    let folder = File::open(folder_of(path)).ok()?;
+    let is_free = |attempt| {
+        if attempt > 0 {
+            pause(BETWEEN);
         }
-        if holder.is_some() {
-            break;
-        }
-        pause(BETWEEN);
-    }
-    Err(in_use(holder.as_ref()))
+        !matches!(folder.try_lock(), Err(TryLockError::WouldBlock))
+    };
+    (0..ATTEMPTS_AT_FOLDER).any(is_free).then_some(folder)
 }
 
 /// Another process has locked the file.
@@ -162,4 +192,36 @@ pub(super) fn no_file() -> io::Error {
 /// The folder that a path is in.
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// Several try to get in while one file follows another, as a slow machine makes them: each waits for the lock longer
+    /// than a file lasts.
+    #[test]
+    fn nobody_gets_a_path_whose_files_follow_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.csv");
+        let mut own = Claim::take(&path).unwrap();
+        own.keep();
+        thread::scope(|scope| {
+            let refused = || (0..2).map(|_| Claim::take(&path).unwrap_err().to_string()).collect::<Vec<_>>();
+            let others: Vec<_> = (0..2).map(|_| scope.spawn(refused)).collect();
+            let mut files = 0;
+            while !others.iter().all(thread::ScopedJoinHandle::is_finished) {
+                let finished = folder.path().join(format!("x.{files}.csv"));
+                own = Claim::after(&path, || fs::rename(&path, finished)).unwrap();
+                own.keep();
+                assert!(own.is_there());
+                files += 1;
+                pause(BETWEEN);
+            }
+            for refused in others.into_iter().flat_map(|other| other.join().unwrap()) {
+                assert!(refused.contains(&format!("(pid {})", std::process::id())), "{refused}");
+            }
+        });
+    }
 }
