@@ -46,7 +46,7 @@ fn commands_of_other_programs_are_answered_with_ours() {
         (&["kill"], "`sudo systemctl stop hertzd`"),
         (&["kill", "1234"], "`hertzd stop --socket PATH`"),
         (&["top"], "`hertzd status`"),
-        (&["log"], "`journalctl -u hertzd -f`"),
+        (&["logs"], "`hertzd log`"),
         (&["doctor"], "`hertzd check [CONFIG]`"),
         (&["-d"], "`hertzd run [CONFIG]`"),
         (&["validate", "my.toml"], "`hertzd check [CONFIG]`"),
@@ -66,7 +66,8 @@ fn commands_of_other_programs_are_answered_with_ours() {
 
 #[test]
 fn the_help_of_every_command_fits_80_columns() {
-    for command in ["", "run", "check", "simulate", "plan", "status", "reload", "devices", "schema", "stop", "version"]
+    for command in
+        ["", "run", "check", "simulate", "plan", "status", "log", "reload", "devices", "schema", "stop", "version"]
     {
         let help =
             stdout(&hertzd(&[command, "--help"].iter().copied().filter(|word| !word.is_empty()).collect::<Vec<_>>()));

@@ -28,7 +28,10 @@ const COMMANDS: &[(&[&str], &str)] = &[
         &["list", "ls", "scan", "detect"],
         "`hertzd devices` lists the sensors, buses, lines, cards and cameras of this machine",
     ),
-    (&["log", "logs", "journal"], "the service logs to the journal: `journalctl -u hertzd -f`"),
+    (
+        &["logs", "journal", "events"],
+        "`hertzd log` shows what the daemon has logged; `hertzd log --follow` goes on with it",
+    ),
     (
         &["top", "stats", "info", "show", "health"],
         "`hertzd status` shows how each task is doing; `watch hertzd status` repeats it",

@@ -7,8 +7,10 @@ mod app;
 mod check;
 mod devices;
 mod fail_if;
+mod follow;
 mod generate;
 mod habits;
+mod journal;
 mod log;
 mod plan;
 mod run;
@@ -62,6 +64,8 @@ enum Command {
     Plan(plan::PlanArgs),
     /// Show how the running daemon is doing
     Status(running::StatusArgs),
+    /// Show the daemon's entries in the journal: when, which task, why, and what happened
+    Log(journal::LogArgs),
     /// Make the running daemon read its configuration again, and print the outcome
     Reload(running::ReloadArgs),
     /// List the sensors, buses, GPIO lines, sound cards and cameras of this machine, ready to paste
@@ -100,7 +104,9 @@ impl App {
             Command::Check(args) => check::check(&self, &args),
             Command::Simulate(args) => simulate::simulate(&self, &args),
             Command::Plan(args) => plan::plan(&self, &args),
+            Command::Status(args) if args.follow => follow::follow(&args.socket),
             Command::Status(args) => running::status(&args),
+            Command::Log(args) => journal::log(&args),
             Command::Reload(args) => running::reload(&args),
             Command::Devices(args) => devices::devices(&self, &args),
             Command::Schema => schema::schema(&self.kinds),

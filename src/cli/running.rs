@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -42,15 +42,21 @@ pub(super) struct SocketArg {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     hertzd status                      is all well, and how is each task doing?\n  \
-    hertzd status --json | jq .reason  why not, from the whole snapshot\n\n\
+    hertzd status --json | jq .reason  why not, from the whole snapshot\n  \
+    hertzd status --follow | jq -c .tasks[].missed\n                                     \
+    a snapshot a second, for programs\n\n\
     Exit codes: 0 all is well; 1 not all is well; 69 no daemon answers, or\n\
-    not wholly in time. It waits for 2 s at most.")]
+    not wholly in time. It waits for 2 s at most. --follow: 0 when the daemon\n\
+    has ended or its lines are no longer read; 69 there is none, or it hangs.")]
 pub(super) struct StatusArgs {
     #[command(flatten)]
-    socket: SocketArg,
+    pub(super) socket: SocketArg,
     /// Print the snapshot as it comes, in JSON
     #[arg(long)]
     json: bool,
+    /// Print a snapshot every second, each as one line of JSON, until the daemon ends
+    #[arg(long)]
+    pub(super) follow: bool,
 }
 
 #[derive(Debug, Args)]
@@ -69,6 +75,13 @@ pub(super) struct ReloadArgs {
 impl SocketArg {
     pub(super) fn is(&self, path: &str) -> bool {
         self.socket.as_os_str() == path
+    }
+
+    /// Whether anyone listens there. Never waits, unlike a connection to a daemon whose queue of them is full: a datagram socket
+    /// is refused at once.
+    pub(super) fn is_listened_at(&self) -> bool {
+        let refused = UnixDatagram::unbound().and_then(|socket| socket.connect(&self.socket));
+        refused.is_err_and(|error| error.raw_os_error() == Some(libc::EPROTOTYPE))
     }
 }
 
@@ -231,7 +244,7 @@ pub(super) fn read(socket: &SocketArg) -> Result<Seen, Stop> {
     parse(&fetch(socket)?)
 }
 
-fn fetch(socket: &SocketArg) -> Result<String, Stop> {
+pub(super) fn fetch(socket: &SocketArg) -> Result<String, Stop> {
     answer(socket, connect(socket, ANSWER_WITHIN)?, ANSWER_WITHIN, drop)
 }
 
@@ -339,7 +352,7 @@ fn parse(text: &str) -> Result<Seen, Stop> {
     serde_json::from_str(text).map_err(not_understood)
 }
 
-fn not_understood(error: serde_json::Error) -> Stop {
+pub(super) fn not_understood(error: serde_json::Error) -> Stop {
     Stop::Fault(format!("cannot understand the daemon's answer: {error}"))
 }
 

@@ -26,8 +26,8 @@ pub(super) const CONFIGURATION: u8 = 78;
 pub const EXIT_CODES: [(u8, &str); 9] = [
     (
         0,
-        "Everything that was asked for happened: the end of `--for`, or stopped by SIGINT or SIGTERM. Two things change no exit \
-         code: lines of the log that were lost (stderr on a full disk, `--log-format journal` without a journal), and a reader of \
+        "Everything that was asked for happened: the end of `--for`, or stopped by SIGINT or SIGTERM. `status --follow` and `log --follow` end \
+         with it once the daemon has ended (the former) or their lines are no longer read. Two things change no exit code: lines of the log that were lost (stderr on a full disk, `--log-format journal` without a journal), and a reader of \
          stdout that closes it early, as `head` does: it is taken to have had enough.",
     ),
     (
@@ -40,7 +40,8 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
     (USAGE, "The command line was wrong; `stop`: it only says how a daemon is stopped."),
     (
         UNAVAILABLE,
-        "`status`, `reload`, `stop`, `check --against-running`: no daemon answers at the socket, or not wholly in time.",
+        "`status`, `reload`, `stop`, `check --against-running`, `log` with `--socket`: no daemon answers at the socket, or not wholly \
+         in time. `log`: there is no journal to read, or the daemon does not log there.",
     ),
     (
         INTERNAL,
@@ -48,13 +49,13 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
          thread died or did not stop in time, a reload lost the bandwidth of a worker with `require-realtime` to another \
          program, or the system refused something essential; `status`, `reload`, `stop`, `check --against-running`: the daemon \
          gives an answer that cannot be used or does not say whether all is well, or that names another process than the one \
-         that listens at the socket; `reload`: the daemon has not reloaded within `--timeout`, but still may; stdout is not read \
+         that listens at the socket; `log`: journalctl failed; `reload`: the daemon has not reloaded within `--timeout`, but still may; stdout is not read \
          for 10 s (`status`: within its 2 s).",
     ),
     (
         PERMISSION,
         "The kernel refused the policy at the start, and `require-realtime` is set; `reload`: the daemon belongs to another \
-         user.",
+         user; `log`: the journal shows nothing of a daemon that logs there, because its entries may not be read.",
     ),
     (
         CONFIGURATION,

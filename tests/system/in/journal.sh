@@ -39,3 +39,12 @@ has "  and all causes" " $(jq -r .HERTZD_CAUSES <<<"$entry") " " $(jq -r .HERTZD
 has "  in one sentence" "$(jq -r .MESSAGE <<<"$entry")" "spiky: missed $(jq -r .HERTZD_MISSED <<<"$entry") of "
 check "  and has the numbers" jq -e '.HERTZD_TICK and .HERTZD_LATENESS_NS and (.HERTZD_RUN_NS | tonumber) >= 13000000' <<<"$entry"
 has "journalctl -x explains it" "$(journalctl -q -x -n 1 MESSAGE_ID=$OVERRUN HERTZD_TASK=spiky)" "The overrun that finished latest was tick"
+
+# hertzd log, by way of the real journalctl.
+journalctl --sync
+same "hertzd log shows what the journal has of a task" "$(entries HERTZD_TASK=steady | wc -l)" \
+    "$(hertzd log --task steady --since 1h --json | jq -s 'length')"
+has "  by cause as well" "$(hertzd log --cause blocked --since 1h)" " blocked  "
+same "  and its numbers add up to the summary's" "$(summary spiky .missed)" \
+    "$(hertzd log --task spiky --since 1h --json | jq -s 'map(.missed // 0) | add')"
+check "  a time that journalctl does not know is refused" test "$(hertzd log --since nonsense >/dev/null 2>&1; echo $?)" = 70

@@ -1,0 +1,126 @@
+//! `hertzd status --follow`: a snapshot a second, each on a line of its own, for programs. Blocks.
+
+use super::running::{self, SocketArg};
+use super::{Stop, print};
+use crate::sys::clock::KernelClock;
+use crate::time::{Clock, Instant, Span};
+use serde_json::Value;
+use std::io::{self, Write};
+
+/// From one line to the next.
+const EVERY: Span = Span::from_seconds(1);
+
+/// What is known of the daemon that is followed.
+#[derive(Debug, Default)]
+struct Followed {
+    pid: Option<u64>, // once it has answered
+    missed: bool,     // its latest answer did not come
+}
+
+/// What to do after an answer.
+#[derive(Debug)]
+enum Next {
+    /// Print this line.
+    Line(String),
+    /// Ask again: it knows nothing of its tasks yet, or was just about to stop.
+    Again,
+    /// It has ended, in these words.
+    Ended(String),
+}
+
+/// Prints a line a second until the daemon has ended or no one reads.
+pub(super) fn follow(socket: &SocketArg) -> Result<(), Stop> {
+    let clock = KernelClock::monotonic();
+    let (begun, mut followed) = (clock.now(), Followed::default());
+    loop {
+        match followed.next(running::fetch(socket), || socket.is_listened_at())? {
+            Next::Line(line) => print(&line)?,
+            Next::Again => {}
+            Next::Ended(how) => {
+                // Where stderr is not read there is no other place for it.
+                let _ = writeln!(io::stderr(), "hertzd: {how}");
+                return Ok(());
+            }
+        }
+        let next = after(begun, clock.now());
+        while clock.now() < next {
+            clock.sleep_until(next);
+        }
+    }
+}
+
+/// The next instant for a line: they stay on whole seconds since `begun`, however long an answer takes.
+fn after(begun: Instant, now: Instant) -> Instant {
+    let passed = (now - begun).nanos().max(0) / EVERY.nanos();
+    begun + Span::from_nanos((passed + 1) * EVERY.nanos())
+}
+
+impl Followed {
+    /// What to do after this answer; `listens` says whether anyone still listens at the socket.
+    ///
+    /// # Errors
+    /// There was no daemon from the beginning, it is there and does not answer, or its answer cannot be used.
+    fn next(&mut self, answer: Result<String, Stop>, listens: impl FnOnce() -> bool) -> Result<Next, Stop> {
+        let text = match (answer, self.pid) {
+            (Ok(text), _) => text,
+            (Err(Stop::Unavailable(_)), Some(pid)) if !listens() => {
+                return Ok(Next::Ended(format!("process {pid} answers no more: it has ended")));
+            }
+            // A daemon that stops closes connections without an answer, before its socket goes.
+            (Err(Stop::Unavailable(_)), Some(_)) if !std::mem::replace(&mut self.missed, true) => {
+                return Ok(Next::Again);
+            }
+            (Err(stop), _) => return Err(stop),
+        };
+        self.missed = false;
+        let snapshot: Value = serde_json::from_str(&text).map_err(running::not_understood)?;
+        if snapshot["error"].is_string() {
+            return Ok(Next::Again);
+        }
+        let Some(now) = snapshot["daemon"]["pid"].as_u64() else {
+            return Err(Stop::Fault("the answer names no process: it is not from a hertzd of this version".into()));
+        };
+        let pid = *self.pid.get_or_insert(now);
+        match now == pid {
+            true => Ok(Next::Line(text.trim_end().to_owned() + "\n")),
+            false => Ok(Next::Ended(format!("process {pid} has ended; process {now} listens in its place"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(pid: u64) -> Result<String, Stop> {
+        Ok(format!("{{\"daemon\":{{\"pid\":{pid}}}}}\n"))
+    }
+
+    fn nothing() -> Result<String, Stop> {
+        Err(Stop::Unavailable("no daemon answers".into()))
+    }
+
+    #[test]
+    fn lines_stay_on_whole_seconds() {
+        let at = |millis| Instant::ZERO + Span::from_millis(millis);
+        for (now, next) in [(250, 1_250), (400, 1_250), (1_250, 2_250), (4_251, 5_250), (100, 1_250)] {
+            assert_eq!(after(at(250), at(now)), at(next), "{now}");
+        }
+    }
+
+    #[test]
+    fn it_goes_on_until_that_daemon_has_ended() {
+        let mut followed = Followed::default();
+        assert!(matches!(followed.next(nothing(), || false), Err(Stop::Unavailable(_))), "there was none");
+        let held_up = Ok("{\"error\":\"the tasks are being set up\"}\n".into());
+        assert!(matches!(followed.next(held_up, || true), Ok(Next::Again)));
+        assert!(matches!(followed.next(answer(7), || true), Ok(Next::Line(line)) if line.ends_with("}\n")));
+        assert!(matches!(followed.next(nothing(), || true), Ok(Next::Again)), "it may be about to stop");
+        assert!(matches!(followed.next(answer(7), || true), Ok(Next::Line(_))));
+        assert!(matches!(followed.next(nothing(), || true), Ok(Next::Again)));
+        assert!(matches!(followed.next(nothing(), || true), Err(Stop::Unavailable(_))), "it hangs");
+        assert!(matches!(followed.next(nothing(), || false), Ok(Next::Ended(how)) if how.contains("process 7 ")));
+        assert!(matches!(followed.next(answer(8), || true), Ok(Next::Ended(how)) if how.contains("process 8 ")));
+        assert!(matches!(followed.next(Ok("[]".into()), || true), Err(Stop::Fault(_))));
+    }
+}

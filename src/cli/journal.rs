@@ -1,0 +1,222 @@
+//! `hertzd log`: what the daemon has logged, as the journal has it. Reads it by way of journalctl, and blocks.
+
+use super::running::{SERVICE_SOCKET, SocketArg, fetch};
+use super::stop::coloured;
+use super::{Stop, print};
+use crate::metrics::Cause;
+use crate::views::{self, Widths};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The reader of the journal that systemd comes with.
+const READER: &str = "journalctl";
+const UNIT: &str = "hertzd.service";
+
+/// Entries that are shown where nothing says how many, or since when.
+const LINES: usize = 100;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    hertzd log                               the latest 100 entries\n  \
+    hertzd log --since 10m --cause blocked   what was blocked in ten minutes\n  \
+    hertzd log --task imu --follow           go on with what comes\n\n\
+    Each line: when (UTC), the task, the cause of most of what it missed, and\n\
+    what happened. Only root and members of systemd-journal and adm can read\n\
+    the journal of the service. Without a journal this says where the log goes\n\
+    instead, and exits with 69.")]
+pub(super) struct LogArgs {
+    #[command(flatten)]
+    socket: SocketArg,
+    /// Only entries about this task
+    #[arg(long, value_name = "NAME")]
+    task: Option<String>,
+    /// Only entries that count this cause among others
+    #[arg(long, value_name = "CAUSE", value_parser = PossibleValuesParser::new(Cause::ALL.map(Cause::word)), hide_possible_values = true)]
+    cause: Option<String>,
+    /// Only entries since then: 10m (ago), today, "2026-11-22 10:00", as journalctl takes it
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only the latest entries, this many [default: 100 without --since]
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    lines: Option<usize>,
+    /// Go on with entries as they come
+    #[arg(short, long)]
+    follow: bool,
+    /// Print each entry as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn log(args: &LogArgs) -> Result<(), Stop> {
+    // That of the service is found without a daemon, and shows those before it as well.
+    let of = match args.socket.is(SERVICE_SOCKET) {
+        true => vec!["-u".into(), UNIT.into()],
+        false => vec![format!("_PID={}", logging(&args.socket)?)],
+    };
+    let mut reader = match reader(args).args(of).spawn() {
+        Ok(reader) => Reading(reader),
+        Err(error) => return Err(no_reader(&args.socket, &error)),
+    };
+    let shown = show(args, &mut reader);
+    if !matches!(shown, Ok(_) | Err(Stop::StdoutClosed)) || args.follow {
+        return shown.map(drop);
+    }
+    let ended = reader.0.wait().map_err(|error| Stop::Fault(format!("waiting for {READER}: {error}")))?;
+    match shown? {
+        _ if !ended.success() => {
+            Err(Stop::Fault(format!("{READER} could not read the journal ({ended}); it has said why")))
+        }
+        0 => nothing(args),
+        _ => Ok(()),
+    }
+}
+
+/// journalctl, with all but whose entries are wanted.
+fn reader(args: &LogArgs) -> Command {
+    let mut command = Command::new(READER);
+    // Long fields are left out without --all; --quiet leaves out remarks that are not about this.
+    command.args(["--output=json", "--all", "--quiet", "--no-pager"]).stdin(Stdio::null()).stdout(Stdio::piped());
+    if let Some(since) = &args.since {
+        // A length of time is meant to end now; all else journalctl knows better.
+        let ago = super::span(since).map(|ago| format!("-{}us", ago.nanos() / 1_000));
+        command.arg(format!("--since={}", ago.unwrap_or_else(|_| since.clone())));
+    }
+    if args.follow {
+        command.arg("--follow");
+    }
+    // It counts entries before their causes are looked at.
+    if args.follow || args.cause.is_none() {
+        let lines = args.lines.or((args.since.is_none()).then_some(if args.follow { 10 } else { LINES }));
+        command.arg(lines.map_or("--lines=all".into(), |lines| format!("--lines={lines}")));
+    }
+    command.args(args.task.iter().map(|task| format!("HERTZD_TASK={task}")));
+    command
+}
+
+/// Prints what it reads; how many entries that was.
+fn show(args: &LogArgs, reader: &mut Reading) -> Result<usize, Stop> {
+    let emphasis = coloured(&io::stdout());
+    let (mut widths, mut count) = (Widths::default(), 0);
+    let mut line = |entry: &Value| match args.json {
+        true => views::entry_json(entry, utc),
+        false => views::entry_line(entry, &mut widths, utc, emphasis),
+    };
+    let latest = match (args.follow, args.lines) {
+        (true, _) => None,
+        (false, None) => args.since.is_none().then_some(LINES),
+        (false, lines) => lines,
+    };
+    let mut kept = VecDeque::new();
+    let failed = |error: io::Error| Stop::Fault(format!("reading from {READER}: {error}"));
+    for text in reader.lines() {
+        let text = text.map_err(failed)?;
+        let entry: Value = serde_json::from_str(&text)
+            .map_err(|error| Stop::Fault(format!("cannot understand what {READER} prints: {error}")))?;
+        if args.cause.as_ref().is_some_and(|cause| !views::has_cause(&entry, cause)) {
+            continue;
+        }
+        count += 1;
+        let Some(latest) = latest else {
+            print(&line(&entry))?;
+            continue;
+        };
+        kept.push_back(entry);
+        if kept.len() > latest {
+            kept.pop_front();
+        }
+    }
+    kept.iter().try_for_each(|entry| print(&line(entry)))?;
+    Ok(count)
+}
+
+fn utc(micros: u64) -> String {
+    humantime::format_rfc3339_micros(UNIX_EPOCH + Duration::from_micros(micros)).to_string()
+}
+
+/// No entry was found.
+fn nothing(args: &LogArgs) -> Result<(), Stop> {
+    let filtered = args.task.is_some() || args.cause.is_some() || args.since.is_some();
+    if !filtered && args.socket.is_listened_at() {
+        let process = logging(&args.socket)?;
+        return Err(Stop::Permission(format!(
+            "process {process} logs to the journal, but no entry of it can be read: run this as root, or as a member of the \
+             group systemd-journal"
+        )));
+    }
+    let such = if filtered { " such" } else { "" };
+    // Where stderr is not read there is no other place for it.
+    let _ = writeln!(
+        io::stderr(),
+        "hertzd: the journal shows no{such} entry of {UNIT}; a daemon started by hand logs to its standard error"
+    );
+    Ok(())
+}
+
+/// The process that listens at the socket, if it logs to the journal.
+///
+/// # Errors
+/// No daemon answers; or its log goes elsewhere, and where.
+fn logging(socket: &SocketArg) -> Result<u64, Stop> {
+    let snapshot: Value = serde_json::from_str(&fetch(socket)?).map_err(super::running::not_understood)?;
+    let Some(process) = snapshot["daemon"]["pid"].as_u64() else {
+        return Err(Stop::Fault(format!("the daemon runs but cannot answer yet: {}; try again", snapshot["error"])));
+    };
+    if snapshot["journal"].is_object() {
+        return Ok(process);
+    }
+    Err(Stop::Unavailable(format!("process {process} does not log to the journal: {}", where_it_logs(process))))
+}
+
+/// There is nothing to read the journal with: says where the log is instead.
+fn no_reader(socket: &SocketArg, error: &io::Error) -> Stop {
+    let hint = match socket.is_listened_at().then(|| logging(socket)) {
+        Some(Ok(process)) => format!("process {process} logs to the journal: install systemd's {READER}"),
+        Some(Err(stop)) => stop.reason().map(|(text, _)| text).unwrap_or_default(),
+        None => "without systemd hertzd logs to its standard error: look where what starts it sends that".into(),
+    };
+    Stop::Unavailable(format!("cannot run {READER}, which reads the journal: {error}; {hint}"))
+}
+
+/// Where the standard error of a process leads.
+fn where_it_logs(process: u64) -> String {
+    let path = match fs::read_link(format!("/proc/{process}/fd/2")) {
+        Ok(path) => path.display().to_string(),
+        Err(error) => {
+            return format!(
+                "its log goes to its standard error, and where that leads cannot be seen ({error}): run this as root or as its \
+                 user"
+            );
+        }
+    };
+    match path.split_once(':').map_or(&*path, |(kind, _)| kind) {
+        "/dev/null" => "its standard error is /dev/null, so its log is lost".into(),
+        "pipe" | "socket" => "its log goes to the program that reads its standard error".into(),
+        path if path.starts_with("/dev/pts/") || path.starts_with("/dev/tty") => {
+            format!("its log goes to the terminal {path}")
+        }
+        path => format!("its log goes to {path}"),
+    }
+}
+
+/// A reader that is ended with whoever reads from it.
+struct Reading(Child);
+
+impl Reading {
+    fn lines(&mut self) -> impl Iterator<Item = io::Result<String>> {
+        self.0.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines())
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        // Both fail where it has ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
