@@ -96,7 +96,8 @@ pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<
         let totals = daemon.threads.metrics.totals();
         let (looks, wait, now) = (daemon.stall_looks(), daemon.wait, KernelClock::monotonic().now());
         let Daemon { host, set, threads, views, notices, faults, reloads, ending, .. } = &mut daemon;
-        let status = |set: &RunningSet| present(host, set, threads, views, looks, faults, (reloads, ending), now).1;
+        let status =
+            |set: &RunningSet| sentence(|| present(host, set, threads, views, looks, faults, (reloads, ending), now));
         if let Some(fault) = notices.look(set, wait, status) {
             // The tick was waited for: what is left of the watchdog's time is for the other workers.
             daemon.ending.hurry(daemon.notices.feed_every().unwrap_or(TICK_PATIENCE));
@@ -310,7 +311,7 @@ impl<'a> Daemon<'a> {
         let looks = self.stall_looks();
         let Self { host, set, threads, views, reloads, faults, ending, .. } = self;
         let now = KernelClock::monotonic().now();
-        let (_, status) = present(host, set, threads, views, looks, faults, (reloads, ending), now);
+        let status = sentence(|| present(host, set, threads, views, looks, faults, (reloads, ending), now));
         self.notices.changed(&self.set, &status);
     }
 
@@ -351,6 +352,11 @@ impl<'a> Daemon<'a> {
         };
         Answer::Snapshot(Box::new(Snapshot { summary, daemon }))
     }
+}
+
+/// The sentence for the service manager; empty where there is none, as summing up ten thousand tasks takes megabytes.
+fn sentence(present: impl FnOnce() -> (Summary, String)) -> String {
+    if notify::is_heard() { present().1 } else { String::new() }
 }
 
 /// The summary of the set that runs at `now`, with the latest view of the metrics, and the one sentence about it.

@@ -193,7 +193,8 @@ impl Simulation<'_> {
             let summary = task_summary(&TaskTerms::of(task), name, progress, &metrics.snapshot(id), None);
             TaskSummary { as_recorded: models.as_recorded(&task.name), ..summary }
         };
-        summary(false, &Host::read(), workers, config.tasks.iter().zip(0..).map(task), Vec::new(), records)
+        let tasks = config.tasks.iter().zip(0..).map(|each| Box::new(task(each))).collect();
+        summary(false, &Host::read(), workers, tasks, Vec::new(), records)
     }
 
     /// The stand-in for a task; its number is its index in the configuration.

@@ -123,7 +123,7 @@ pub(super) fn summary(
     runs: bool,
     host: &Host,
     workers: Vec<WorkerSummary>,
-    tasks: impl Iterator<Item = TaskSummary>,
+    tasks: Vec<Box<TaskSummary>>,
     recordings_ended: Vec<EndedRecordingSummary>,
     records: RecordsSummary,
 ) -> Summary {
@@ -139,7 +139,7 @@ pub(super) fn summary(
             clocksource: host.clocksource.clone(),
         },
         workers,
-        tasks: tasks.map(Box::new).collect(),
+        tasks,
         recordings_ended,
         records,
         journal: (journal.sent + journal.lost > 0).then_some(journal),
@@ -255,7 +255,8 @@ pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summar
         }
         summary
     };
-    let mut tasks: Vec<_> = tasks.into_iter().map(task).collect();
+    // Each goes to its place at once: two copies of ten thousand would be the most memory that the process ever has.
+    let mut tasks: Vec<_> = tasks.into_iter().map(|each| Box::new(task(each))).collect();
     tasks.iter_mut().for_each(|task| add_past(task, &mut past, now));
     let ended = past.into_iter().map(|(task, PastLoss { path, lost, lost_at })| EndedRecordingSummary {
         task,
@@ -264,7 +265,7 @@ pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summar
         lost_age_ns: (now - lost_at).nanos().max(0),
     });
     let records = RecordsSummary { sent: view.sent, dropped: view.dropped };
-    summary(looks.is_some(), host, workers, tasks.into_iter(), ended.collect(), records)
+    summary(looks.is_some(), host, workers, tasks, ended.collect(), records)
 }
 
 /// Adds what the recording of this task lost before a reload restarted it.

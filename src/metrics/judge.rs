@@ -121,7 +121,7 @@ impl Threads {
             behind.1 = own.1; // who it was is asked once
         }
         if let Some(thread) = self.by_worker.get_mut(&worker) {
-            thread.timeline.piece_mut(position).missed = Some((behind.0, behind.1));
+            thread.timeline.change(position, |piece| piece.missed = Some((behind.0, behind.1)));
         }
         verdicts(record, before, Some((own, behind)))
     }

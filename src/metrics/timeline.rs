@@ -2,10 +2,15 @@
 //!
 //! Pure; instants are on the worker's clock. Its size is bounded: of what is older than the bound, [`History`] has the sums.
 
+mod piece;
+
+pub(super) use piece::Piece;
+
+use super::Cause;
 use super::history::{History, Spent};
-use super::{By, Cause};
 use crate::channels::{Evidence, IdleWake, TickRecord};
 use crate::time::{Instant, Span};
+use piece::Stored;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
@@ -15,50 +20,16 @@ pub(super) const LOOK_BACK: usize = 4_096;
 /// The most ticks that are kept in all: more than come in between two rounds of the metrics thread.
 const TICKS: usize = 1 << 13;
 
+/// Room is made for this many more at a time: doubled, most of it would stay empty.
+const STEP: usize = 512;
+
 /// The most readings of the run queue that are kept.
 const READINGS: usize = 128;
-
-/// A tick, and the sleep before it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Piece {
-    pub(super) task: Option<u32>, // `None`: it ran no tick
-    /// When the sleep before it was to end, and when it did; `None`: it followed without a sleep.
-    pub(super) sleep: Option<(Instant, Instant)>,
-    pub(super) started: Instant,
-    pub(super) finished: Instant,
-    /// How much more than its reserved runtime the thread had used by its end, if the ticks up to it have evidence: the kernel
-    /// looks only at its timer ticks, and takes it off the runtime that follows.
-    pub(super) owed: Span,
-    /// The tick that the thread woke up for, itself if it slept before it: a number as [`Timeline::first`] has it.
-    wake: Option<u64>,
-    /// How long the thread was awake but not on the processor in the ticks from that one to this; `None`: one of them has no
-    /// evidence of its own.
-    off: Option<Span>,
-    /// Why that sleep ended late, and why the tick did not start at once after it, as far as there is evidence.
-    pub(super) late: Cause,
-    pub(super) gap: Cause,
-    /// The clock was stepped before it: instants before it cannot be compared with its own.
-    pub(super) stepped: bool,
-    /// What came right before it is not known.
-    pub(super) after_loss: bool,
-    /// Why it was missed, if it was.
-    pub(super) missed: Option<(Cause, Option<By>)>,
-}
-
-impl Piece {
-    /// Why a tick of the same task waits while this one runs.
-    pub(super) fn behind(&self) -> Cause {
-        match self.missed {
-            None | Some((Cause::RanLong, _)) => Cause::OwnDebt,
-            Some((root, _)) => root,
-        }
-    }
-}
 
 /// What one thread did.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timeline {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<Stored>,
     first: u64,       // the number of the piece at the front; each has one more than the one before
     judged: usize,    // of the pieces, from the front
     history: History, // of what was before the first
@@ -74,20 +45,27 @@ impl Timeline {
         let (started, finished) = (record.started(), record.finished());
         let stepped = self.was_stepped(record.stepped, sleep.is_some(), started);
         let piece = self.next_piece(sleep, started, finished, record.evidence.as_ref(), record.after_loss);
-        self.pieces.push_back(Piece { task: Some(record.task), stepped, ..piece });
+        self.push(&Piece { task: Some(record.task), stepped, ..piece });
     }
 
     /// Adds the next wake-up of the worker after which it ran no tick.
     pub(super) fn add_idle(&mut self, wake: &IdleWake) {
         let IdleWake { sleep, ended, after_loss, ref evidence } = *wake;
         let piece = self.next_piece(sleep, ended, ended, evidence.as_ref(), after_loss);
-        self.pieces.push_back(piece);
+        self.push(&piece);
+    }
+
+    fn push(&mut self, piece: &Piece) {
+        if self.pieces.len() == self.pieces.capacity() {
+            self.pieces.reserve_exact(STEP);
+        }
+        self.pieces.push_back(Stored::of(piece));
     }
 
     /// Whether the clock was stepped right before a tick that started then, not only since the tick before of the same task: of
     /// the tasks of a worker each notices a step at its own next tick.
     fn was_stepped(&self, by: Span, slept: bool, started: Instant) -> bool {
-        let Some(before) = self.pieces.back() else { return by != Span::ZERO };
+        let Some(before) = self.pieces.back().map(Stored::piece) else { return by != Span::ZERO };
         let since = started - before.finished;
         // A part of the step may have been time that the worker slept.
         if by > Span::ZERO { since + since >= by } else { by < Span::ZERO && (slept || since < Span::ZERO) }
@@ -110,7 +88,7 @@ impl Timeline {
             Some(_) => (Some(self.first + self.pieces.len() as u64), Some(Span::ZERO)),
             // What was lost may have slept.
             None if after_loss => (None, None),
-            None => self.pieces.back().map_or((None, None), |piece| (piece.wake, piece.off)),
+            None => self.pieces.back().map(Stored::piece).map_or((None, None), |piece| (piece.wake, piece.off)),
         };
         Piece {
             task: None,
@@ -135,7 +113,7 @@ impl Timeline {
             self.forget_first();
         }
         let position = self.judged;
-        let piece = self.pieces.get(position)?;
+        let piece = self.pieces.get(position)?.piece();
         self.judged += 1;
         (piece.task == task && piece.started == started).then_some(position)
     }
@@ -144,7 +122,7 @@ impl Timeline {
     fn forget_first(&mut self) {
         let before = self.finished_before(0);
         let ready = self.ready(0);
-        let Some(piece) = self.pieces.pop_front() else { return };
+        let Some(piece) = self.pieces.pop_front().map(|piece| piece.piece()) else { return };
         self.first += 1;
         self.judged = self.judged.saturating_sub(1);
         if piece.stepped {
@@ -170,7 +148,7 @@ impl Timeline {
 
     /// When what came before the piece at the position had ended; `None`: it is the first that is known.
     pub(super) fn finished_before(&self, position: usize) -> Option<Instant> {
-        position.checked_sub(1).map(|before| self.pieces[before].finished).or(self.history.end())
+        position.checked_sub(1).map(|before| self.pieces[before].finished()).or(self.history.end())
     }
 
     /// Whether verdicts on it are those on `other`, `by` later: the same ticks, and the same readings but for the instants of
@@ -185,19 +163,19 @@ impl Timeline {
 
     /// The readings, `by` later; `None`: from before the oldest tick.
     fn readings(&self, by: Span) -> impl Iterator<Item = (Option<Instant>, Span)> {
-        let begins = |piece: &Piece| piece.sleep.map_or(piece.started, |(asked, _)| asked);
-        let oldest = self.pieces.front().map_or(Instant::ZERO, begins);
+        let begins = |piece: Piece| piece.sleep.map_or(piece.started, |(asked, _)| asked);
+        let oldest = self.pieces.front().map(Stored::piece).map_or(Instant::ZERO, begins);
         self.queue.iter().map(move |&(known, waited)| ((known >= oldest).then_some(known + by), waited))
     }
 
     /// The ticks, `by` later, with the first of them as number 0.
     fn pieces_later(&self, by: Span) -> impl Iterator<Item = Piece> {
-        self.pieces.iter().map(move |piece| Piece {
+        self.pieces.iter().map(Stored::piece).map(move |piece| Piece {
             sleep: piece.sleep.map(|(asked, woke)| (asked + by, woke + by)),
             started: piece.started + by,
             finished: piece.finished + by,
             wake: piece.wake.and_then(|wake| wake.checked_sub(self.first)),
-            ..*piece
+            ..piece
         })
     }
 
@@ -210,38 +188,41 @@ impl Timeline {
         self.first > 0
     }
 
-    pub(super) fn piece(&self, position: usize) -> &Piece {
-        &self.pieces[position]
+    pub(super) fn piece(&self, position: usize) -> Piece {
+        self.pieces[position].piece()
     }
 
-    pub(super) fn piece_mut(&mut self, position: usize) -> &mut Piece {
-        &mut self.pieces[position]
+    /// Makes the piece at the position what `change` makes of it.
+    pub(super) fn change(&mut self, position: usize, change: impl FnOnce(&mut Piece)) {
+        let mut piece = self.piece(position);
+        change(&mut piece);
+        self.pieces[position] = Stored::of(&piece);
     }
 
     /// The ticks, the latest first.
-    pub(super) fn backwards(&self) -> impl Iterator<Item = &Piece> {
-        self.pieces.iter().rev()
+    pub(super) fn backwards(&self) -> impl Iterator<Item = Piece> {
+        self.pieces.iter().rev().map(Stored::piece)
     }
 
     /// When the thread was awake and had nothing else to do than to start this tick, as far as that is known.
     pub(super) fn ready(&self, position: usize) -> Instant {
         let piece = &self.pieces[position];
-        match (piece.sleep, self.finished_before(position)) {
+        match (piece.sleep(), self.finished_before(position)) {
             (Some((_, woke)), _) => woke,
-            (None, Some(before)) if !piece.after_loss => before,
-            (None, _) => piece.started,
+            (None, Some(before)) if !piece.after_loss() => before,
+            (None, _) => piece.started(),
         }
     }
 
     /// The first tick whose end lies after `since`, up to `position`.
     pub(super) fn first_since(&self, since: Instant, position: usize) -> usize {
-        let earlier = (0..position).rev().take_while(|&before| self.pieces[before].finished > since);
+        let earlier = (0..position).rev().take_while(|&before| self.pieces[before].finished() > since);
         earlier.last().unwrap_or(position)
     }
 
     /// The position of the tick that the thread woke up for before it came to the one at the position, if that is remembered.
     fn wake_of(&self, position: usize) -> Option<usize> {
-        usize::try_from(self.pieces[position].wake?.checked_sub(self.first)?).ok()
+        usize::try_from(self.pieces[position].wake()?.checked_sub(self.first)?).ok()
     }
 
     /// The tick after the latest sleep before the one at `first`, whose evidence begins at `since`, and how long the thread
@@ -250,11 +231,11 @@ impl Timeline {
     pub(super) fn wake_up_of(&self, first: usize, since: Instant, look_back: usize) -> (usize, Span) {
         let itself = (first, Span::ZERO);
         let Some(before) = first.checked_sub(1) else { return itself };
-        if self.pieces[first].sleep.is_some_and(|(_, woke)| woke >= since) {
+        if self.pieces[first].sleep().is_some_and(|(_, woke)| woke >= since) {
             return itself;
         }
-        match (self.wake_of(before), self.pieces[before].off) {
-            (Some(wake), Some(off)) if first - wake <= look_back && self.pieces[wake].late == Cause::Unknown => {
+        match (self.wake_of(before), self.piece(before).off) {
+            (Some(wake), Some(off)) if first - wake <= look_back && self.piece(wake).late == Cause::Unknown => {
                 (wake, off)
             }
             _ => itself,
@@ -284,8 +265,8 @@ impl Timeline {
         // From sleep to sleep: between them there may be thousands of ticks.
         let sleeps = |next: &usize| next.checked_sub(1).and_then(|before| self.wake_of(before));
         let since = std::iter::successors(sleeps(&position), sleeps).map(|wake| &self.pieces[wake]);
-        let since = since.take_while(|piece| piece.finished > known);
-        let late = |piece: &Piece| piece.sleep.map_or(Span::ZERO, |(asked, woke)| woke - asked.max(known));
+        let since = since.take_while(|piece| piece.finished() > known);
+        let late = |piece: &Stored| piece.sleep().map_or(Span::ZERO, |(asked, woke)| woke - asked.max(known));
         since.fold(waited, |sum, piece| sum + late(piece).max(Span::ZERO))
     }
 }

@@ -154,7 +154,7 @@ impl Threads {
         let Some(Thread { facts, timeline }) = self.by_worker.get(&worker) else {
             unreachable!("its record has a position")
         };
-        let Piece { started, finished, .. } = *timeline.piece(position);
+        let Piece { started, finished, .. } = timeline.piece(position);
         let run = finished - started;
         let since = finished - evidence.awake;
         let first = timeline.first_since(since, position);
@@ -236,10 +236,10 @@ impl Threads {
         };
 
         let Some(Thread { timeline, .. }) = self.by_worker.get_mut(&worker) else { unreachable!("found above") };
-        (first..=position).for_each(|position| timeline.piece_mut(position).gap = gap_cause);
-        timeline.piece_mut(position).owed = owed;
+        (first..=position).for_each(|position| timeline.change(position, |piece| piece.gap = gap_cause));
+        timeline.change(position, |piece| piece.owed = owed);
         if sleep.is_some() {
-            timeline.piece_mut(wake).late = late_cause;
+            timeline.change(wake, |piece| piece.late = late_cause);
         }
         self.fault_matters |= fault_matters;
         (runs, window)

@@ -77,7 +77,7 @@ fn waited_before(timeline: &Timeline, position: usize, at: Instant) -> Span {
     let latest = timeline.queue.iter().rev().find(|(known, _)| *known <= at).or(timeline.queue.front());
     let Some(&(known, waited)) = latest else { return Span::ZERO };
     let since = (0..position).rev().map(|before| timeline.piece(before)).take_while(|piece| piece.finished > known);
-    let late = |piece: &Piece| piece.sleep.map_or(Span::ZERO, |(asked, woke)| woke - asked.max(known));
+    let late = |piece: Piece| piece.sleep.map_or(Span::ZERO, |(asked, woke)| woke - asked.max(known));
     since.fold(waited, |sum, piece| sum + late(piece).max(Span::ZERO))
 }
 
@@ -89,7 +89,7 @@ fn compare(steps: &[Step], look_backs: &[usize]) -> usize {
         timeline.add(record);
         if *found && record.oversleep.is_some() {
             let last = timeline.len() - 1;
-            timeline.piece_mut(last).late = Cause::WokenLate;
+            timeline.change(last, |piece| piece.late = Cause::WokenLate);
         }
         if n % 50 == 0 {
             timeline.has_waited(record.started(), Span::from_micros(n as i64 + 1));

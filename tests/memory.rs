@@ -1,0 +1,103 @@
+//! How much memory tasks take: a whole daemon runs in this process with an allocator that counts bytes, once with some tasks and
+//! once with many, none of them recorded. What a task adds to the most that is ever in use is bounded, from the reading of the
+//! configuration to the summary.
+
+#![expect(unsafe_code, reason = "an allocator cannot be written without")]
+
+use hertzd::config::{Config, Facts, Kinds};
+use hertzd::internals::{Connections, Event, Host, Loader, Options, Output, PanicEvent, cpu_set_size, run_daemon};
+use hertzd::time::Span;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes that are in use, and the most that ever were.
+static USED: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// The most that a task may add.
+const PER_TASK: usize = 4_000;
+
+/// The most that the heap has beside that. With the pages of the program and its libraries it is below 8 MB.
+const BESIDE: usize = 1_250_000;
+
+/// The system's allocator; counts the bytes of all threads.
+struct Counting;
+
+/// What a block of this size takes in glibc's heap.
+fn taken(size: usize) -> usize {
+    (size + 8).next_multiple_of(16).max(32)
+}
+
+fn allocated(size: usize) {
+    let used = USED.fetch_add(taken(size), Ordering::Relaxed) + taken(size);
+    PEAK.fetch_max(used, Ordering::Relaxed);
+}
+
+// SAFETY: every call is passed on to `System` with its arguments unchanged, and counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        allocated(layout.size());
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`, which is also that of `System`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        allocated(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        allocated(size);
+        USED.fetch_sub(taken(layout.size()), Ordering::Relaxed);
+        // SAFETY: as above; `old` came from `System`, as every block here does.
+        unsafe { System.realloc(old, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        USED.fetch_sub(taken(layout.size()), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(old, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+struct Quiet;
+
+impl Output for Quiet {
+    fn event(&mut self, _: &Event<'_>) {}
+    fn panicked(&mut self, _: &PanicEvent<'_>) {}
+    fn dropped(&mut self, _: &str, _: u64) {}
+}
+
+/// The most bytes that a run with this many tasks has in use.
+fn most_in_use(tasks: usize) -> usize {
+    let load = Loader::once(move || {
+        let mut text = "[worker.main]\npolicy = \"other\"\n".to_owned();
+        for task in 0..tasks {
+            writeln!(text, "[task.t{task}]\nkind = \"load\"\nrate = \"5 Hz\"").unwrap();
+        }
+        let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
+        Config::parse(text, "test.toml", &Kinds::builtin(), &facts)
+    });
+    PEAK.store(USED.load(Ordering::Relaxed), Ordering::Relaxed);
+    let options = Options { length: Some(Span::from_millis(600)), ..Options::default() };
+    let connections = Connections { output: Box::new(Quiet), ..Connections::default() };
+    let outcome = run_daemon(load, &options, connections).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(outcome.summary.tasks.len(), tasks);
+    assert!(outcome.summary.tasks.iter().all(|task| task.due == 3));
+    PEAK.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_task_without_a_recording_takes_less_than_4_kb() {
+    let [few, many] = [500, 3_000].map(most_in_use);
+    let per_task = (many - few) / 2_500;
+    let beside = few.saturating_sub(500 * per_task);
+    println!("{few} bytes with 500 tasks, {many} with 3000: {per_task} for each, and {beside}");
+    assert!(per_task <= PER_TASK, "{per_task} bytes for each task");
+    assert!(beside <= BESIDE, "{beside} bytes beside the tasks");
+}
