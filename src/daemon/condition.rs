@@ -74,15 +74,36 @@ pub(super) fn starting(set: &RunningSet, busy: Option<Busy>, now: Instant) -> Op
     (!waiting.is_empty()).then(|| format!("waiting for the first tick on worker {}", waiting.join(", ")))
 }
 
+/// What the one sentence says of tasks that are well: how many there are, and what became of their releases lately.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Glance {
+    tasks: usize,
+    missed: u64,
+    due: u64,
+    span: i64, // the longest of the windows, in nanoseconds
+}
+
+impl Glance {
+    pub(super) fn add(&mut self, task: &TaskSummary) {
+        self.tasks += 1;
+        if let Some(window) = task.last_10s {
+            self.missed += window.missed;
+            self.due += window.due;
+            self.span = self.span.max(window.span_ns);
+        }
+    }
+}
+
 /// The one sentence: whether all is well, and why not; else what the start waits for; else what runs, and how much of it was
-/// missed.
-pub(super) fn sentence(summary: &Summary, starting: Option<String>) -> String {
+/// missed. The summary need not have the tasks that are well.
+pub(super) fn sentence(summary: &Summary, glance: Glance, starting: Option<String>) -> String {
     match (&summary.reason, starting) {
         (Some(reason), _) => return format!("not well: {reason}"),
         (None, Some(waits)) => return format!("starting: {waits}"),
         (None, None) => {}
     }
-    if summary.tasks.is_empty() {
+    let Glance { tasks, missed, due, span } = glance;
+    if tasks == 0 {
         return "well: no task has begun".into();
     }
     let workers = summary.workers.iter().map(|worker| {
@@ -90,11 +111,6 @@ pub(super) fn sentence(summary: &Summary, starting: Option<String>) -> String {
         if priority == 0 { format!("{name} {policy}") } else { format!("{name} {policy} {priority}") }
     });
     let workers = workers.collect::<Vec<_>>().join(", ");
-    let windows = summary.tasks.iter().filter_map(|task| task.last_10s);
-    let (missed, due, span) = windows.fold((0, 0, 0), |(missed, due, span), window| {
-        (missed + window.missed, due + window.due, window.span_ns.max(span))
-    });
-    let tasks = summary.tasks.len();
     let s = if tasks == 1 { "" } else { "s" };
     let seconds = Span::from_nanos(span).seconds();
     format!("well: {tasks} task{s} on {workers}; missed {missed} of {due} in the last {seconds:.0} s")

@@ -101,7 +101,7 @@ pub(super) fn finish(
     metrics.finish(LOG_PATIENCE);
     let memory_locked = builder.memory_locked();
     let sources = Sources { host, set: &set, memory_locked, view: &view, outputs: &outputs, now };
-    let mut summary = summary::of_set(&sources, None);
+    let mut summary = summary::of_set(&sources, None, |_| true);
     builder.close(set);
     if let BuilderEnd::HeldUp(activity) = builder.finish(BUILDER_PATIENCE) {
         warn!("the builder thread is stuck while {activity}; exiting without it");

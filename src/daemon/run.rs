@@ -6,6 +6,7 @@
 use super::builder::{Builder, Loader, Prepared};
 use super::busy::LongWait;
 use super::change::{RunningSet, Threads};
+use super::condition::{self, Glance};
 use super::connections::{Connections, Options, Progress};
 use super::cpu_limit::CpuLimit;
 use super::ending::Ending;
@@ -17,11 +18,11 @@ use super::reloads::Reloads;
 use super::stall::StallLooks;
 use super::status_socket::StatusSocket;
 use super::summary::{self, Answer, BusySummary, DaemonSummary, Snapshot, Sources};
+use super::tick_feed;
 use super::views::Views;
 use super::watch::{self, ServiceNotices};
-use super::{condition, tick_feed};
 use crate::log::LogOutput;
-use crate::metrics::Summary;
+use crate::metrics::{Summary, TaskSummary, is_troubled};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::thread::helper::{self, Death};
@@ -96,8 +97,9 @@ pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<
         let totals = daemon.threads.metrics.totals();
         let (looks, wait, now) = (daemon.stall_looks(), daemon.wait, KernelClock::monotonic().now());
         let Daemon { host, set, threads, views, notices, faults, reloads, ending, .. } = &mut daemon;
-        let status =
-            |set: &RunningSet| sentence(|| present(host, set, threads, views, looks, faults, (reloads, ending), now));
+        let status = |set: &RunningSet| {
+            sentence(|| present(host, set, threads, views, looks, faults, (reloads, ending), now, is_troubled))
+        };
         if let Some(fault) = notices.look(set, wait, status) {
             // The tick was waited for: what is left of the watchdog's time is for the other workers.
             daemon.ending.hurry(daemon.notices.feed_every().unwrap_or(TICK_PATIENCE));
@@ -311,7 +313,8 @@ impl<'a> Daemon<'a> {
         let looks = self.stall_looks();
         let Self { host, set, threads, views, reloads, faults, ending, .. } = self;
         let now = KernelClock::monotonic().now();
-        let status = sentence(|| present(host, set, threads, views, looks, faults, (reloads, ending), now));
+        let status =
+            sentence(|| present(host, set, threads, views, looks, faults, (reloads, ending), now, is_troubled));
         self.notices.changed(&self.set, &status);
     }
 
@@ -328,7 +331,8 @@ impl<'a> Daemon<'a> {
         let now = KernelClock::monotonic().now();
         let Self { host, set, threads, views, reloads, faults, ending, .. } = self;
         let changes = (reloads, ending);
-        let (summary, sentence) = present(host, set, threads, views, self.stall_looks(), faults, changes, now);
+        let (summary, sentence) =
+            present(host, set, threads, views, self.stall_looks(), faults, changes, now, |_| true);
         let daemon = DaemonSummary {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -354,12 +358,13 @@ impl<'a> Daemon<'a> {
     }
 }
 
-/// The sentence for the service manager; empty where there is none, as summing up ten thousand tasks takes megabytes.
+/// The sentence for the service manager; empty where there is none, as summing up ten thousand tasks takes milliseconds.
 fn sentence(present: impl FnOnce() -> (Summary, String)) -> String {
     if notify::is_heard() { present().1 } else { String::new() }
 }
 
-/// The summary of the set that runs at `now`, with the latest view of the metrics, and the one sentence about it.
+/// The summary of the set that runs at `now`, with the latest view of the metrics and the tasks that `keep` chooses, and the one
+/// sentence about it, for which those that are troubled are enough.
 #[expect(clippy::too_many_arguments, reason = "parts of the daemon, of which its callers hold others")]
 fn present(
     host: &Host,
@@ -370,11 +375,17 @@ fn present(
     faults: &[String],
     (reloads, ending): (&Reloads, &Ending),
     now: Instant,
+    keep: impl Fn(&TaskSummary) -> bool,
 ) -> (Summary, String) {
     let (none, outputs) = (View::default(), threads.recorder.outputs());
     let (view, asked) = views.latest().unwrap_or((&none, now));
     let memory_locked = threads.builder.memory_locked();
-    let mut summary = summary::of_set(&Sources { host, set, memory_locked, view, outputs: &outputs, now }, Some(looks));
+    let mut glance = Glance::default();
+    let sources = Sources { host, set, memory_locked, view, outputs: &outputs, now };
+    let mut summary = summary::of_set(&sources, Some(looks), |task| {
+        glance.add(task);
+        keep(task)
+    });
     summary.object(faults.iter().cloned());
     if views.are_late(now) {
         summary.object([format!("the metrics thread is held up: the counts are {} old", now - asked)]);
@@ -384,6 +395,6 @@ fn present(
     // A start that is stopped waits for nothing any more.
     let starting = || condition::starting(set, threads.builder.busy(), now);
     let starting = if ending.is_stopping() { None } else { starting() };
-    let sentence = condition::sentence(&summary, starting) + refused + &ends;
+    let sentence = condition::sentence(&summary, glance, starting) + refused + &ends;
     (summary, sentence)
 }

@@ -209,8 +209,13 @@ pub(super) struct Sources<'a> {
     pub(super) now: Instant,
 }
 
-/// The summary of the set that has ended, or that runs: then with how it is doing, by these looks at the workers.
-pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summary {
+/// The summary of the set that has ended, or that runs: then with how it is doing, by these looks at the workers. It has the
+/// tasks that `keep` chooses.
+pub(super) fn of_set(
+    sources: &Sources<'_>,
+    looks: Option<StallLooks>,
+    mut keep: impl FnMut(&TaskSummary) -> bool,
+) -> Summary {
     let Sources { host, set, memory_locked, view, outputs, now } = *sources;
 
     let workers = set.in_force().map(|running| worker_summary(running, memory_locked, view, now, looks)).collect();
@@ -256,8 +261,14 @@ pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summar
         summary
     };
     // Each goes to its place at once: two copies of ten thousand would be the most memory that the process ever has.
-    let mut tasks: Vec<_> = tasks.into_iter().map(|each| Box::new(task(each))).collect();
-    tasks.iter_mut().for_each(|task| add_past(task, &mut past, now));
+    let mut kept = Vec::new();
+    for each in tasks {
+        let mut task = task(each);
+        add_past(&mut task, &mut past, now);
+        if keep(&task) {
+            kept.push(Box::new(task));
+        }
+    }
     let ended = past.into_iter().map(|(task, PastLoss { path, lost, lost_at })| EndedRecordingSummary {
         task,
         path,
@@ -265,7 +276,7 @@ pub(super) fn of_set(sources: &Sources<'_>, looks: Option<StallLooks>) -> Summar
         lost_age_ns: (now - lost_at).nanos().max(0),
     });
     let records = RecordsSummary { sent: view.sent, dropped: view.dropped };
-    summary(looks.is_some(), host, workers, tasks, ended.collect(), records)
+    summary(looks.is_some(), host, workers, kept, ended.collect(), records)
 }
 
 /// Adds what the recording of this task lost before a reload restarted it.

@@ -43,7 +43,7 @@ pub(crate) use summary::{
 pub use summary::{Summary, TaskState, TaskSummary};
 pub(crate) use task::{Spans, TaskSnapshot, Totals};
 pub(crate) use weigh::Threads;
-pub(crate) use well::{trouble, trouble_now};
+pub(crate) use well::{is_troubled, trouble, trouble_now};
 
 use crate::channels::{Counts, IdleWake, Sent, TickRecord};
 use crate::pacing::GivenUp;

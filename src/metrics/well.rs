@@ -54,15 +54,7 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
     for task in &summary.tasks {
         clauses.extend(ailment(task));
         clauses.extend(missed(task));
-        if let Some(recorded) = &task.recorded
-            && let Some(age) = recorded.lost_age_ns.map(Span::from_nanos).filter(|age| *age < RECENT)
-        {
-            let (name, lost) = (&task.task, recorded.lost.saturating_sub(recorded.replaced));
-            clauses.push(format!(
-                "the recording of task {name} has lost {lost} rows, blocks or ticks, the last {} ago",
-                Age(age)
-            ));
-        }
+        clauses.extend(lost(task));
     }
     for EndedRecordingSummary { task, lost, lost_age_ns, .. } in &summary.recordings_ended {
         let age = Span::from_nanos(*lost_age_ns);
@@ -101,6 +93,11 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
     clauses
 }
 
+/// Whether [`trouble_now`] says anything of this task.
+pub(crate) fn is_troubled(task: &TaskSummary) -> bool {
+    task.state == TaskState::Stalled || ailment(task).or_else(|| missed(task)).or_else(|| lost(task)).is_some()
+}
+
 fn ailment(task: &TaskSummary) -> Option<String> {
     let name = &task.task;
     let reason = task.state_reason.as_deref().unwrap_or("no reason is known");
@@ -125,6 +122,13 @@ fn missed(task: &TaskSummary) -> Option<String> {
     let by = most.map(|(name, _)| format!(" by {name}")).unwrap_or_default();
     let cause = task.last_cause.map(|cause| format!(" (latest cause: {cause}{by})")).unwrap_or_default();
     Some(format!("task {name} missed {missed} of {due} releases in the last 10 s{cause}"))
+}
+
+fn lost(task: &TaskSummary) -> Option<String> {
+    let recorded = task.recorded.as_ref()?;
+    let age = Age(recorded.lost_age_ns.map(Span::from_nanos).filter(|age| *age < RECENT)?);
+    let (name, lost) = (&task.task, recorded.lost.saturating_sub(recorded.replaced));
+    Some(format!("the recording of task {name} has lost {lost} rows, blocks or ticks, the last {age} ago"))
 }
 
 impl Summary {
