@@ -193,7 +193,7 @@ impl Simulation<'_> {
             let summary = task_summary(&TaskTerms::of(task), name, progress, &metrics.snapshot(id), None);
             TaskSummary { as_recorded: models.as_recorded(&task.name), ..summary }
         };
-        let tasks = config.tasks.iter().zip(0..).map(|each| Box::new(task(each))).collect();
+        let tasks = config.tasks.iter().zip(0..).map(|each| Box::new(task(each)));
         summary(false, &Host::read(), workers, tasks, Vec::new(), records)
     }
 

@@ -123,7 +123,7 @@ pub(super) fn summary(
     runs: bool,
     host: &Host,
     workers: Vec<WorkerSummary>,
-    tasks: Vec<Box<TaskSummary>>,
+    tasks: impl Iterator<Item = Box<TaskSummary>>,
     recordings_ended: Vec<EndedRecordingSummary>,
     records: RecordsSummary,
 ) -> Summary {
@@ -139,7 +139,7 @@ pub(super) fn summary(
             clocksource: host.clocksource.clone(),
         },
         workers,
-        tasks,
+        tasks: tasks.collect(),
         recordings_ended,
         records,
         journal: (journal.sent + journal.lost > 0).then_some(journal),
@@ -276,7 +276,7 @@ pub(super) fn of_set(
         lost_age_ns: (now - lost_at).nanos().max(0),
     });
     let records = RecordsSummary { sent: view.sent, dropped: view.dropped };
-    summary(looks.is_some(), host, workers, kept, ended.collect(), records)
+    summary(looks.is_some(), host, workers, kept.into_iter(), ended.collect(), records)
 }
 
 /// Adds what the recording of this task lost before a reload restarted it.
