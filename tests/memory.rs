@@ -73,12 +73,13 @@ impl Output for Quiet {
     fn dropped(&mut self, _: &str, _: u64) {}
 }
 
-/// The most bytes that a run with this many tasks has in use.
+/// The most bytes that a run with this many tasks has in use. Each ticks once, and misses nothing however busy the machine is:
+/// what was missed, and by whose fault, takes memory of its own.
 fn most_in_use(tasks: usize) -> usize {
     let load = Loader::once(move || {
         let mut text = "[worker.main]\npolicy = \"other\"\n".to_owned();
         for task in 0..tasks {
-            writeln!(text, "[task.t{task}]\nkind = \"load\"\nrate = \"5 Hz\"").unwrap();
+            writeln!(text, "[task.t{task}]\nkind = \"load\"\nperiod = \"1h\"").unwrap();
         }
         let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
         Config::parse(text, "test.toml", &Kinds::builtin(), &facts)
@@ -88,7 +89,7 @@ fn most_in_use(tasks: usize) -> usize {
     let connections = Connections { output: Box::new(Quiet), ..Connections::default() };
     let outcome = run_daemon(load, &options, connections).unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(outcome.summary.tasks.len(), tasks);
-    assert!(outcome.summary.tasks.iter().all(|task| task.due == 3));
+    assert!(outcome.summary.tasks.iter().all(|task| task.due == 1));
     PEAK.load(Ordering::Relaxed)
 }
 
