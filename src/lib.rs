@@ -75,6 +75,7 @@
 //! | `metrics` | from tick records to histograms, causes, events and the summary |
 //! | `recording` | CSV, WAV and MCAP files |
 //! | `log` | events as text, JSON or journal entries |
+//! | `measure` | how punctual this machine is: sleeps, the worker's loop, holes, costs; for `hertzd measure` |
 //! | `views` | the summary as a table |
 //! | `daemon` | start, supervision, reload, status socket, stop; the same on the virtual clock for `simulate` |
 //! | `sim` | the virtual clock, and the scripted task that replaces a real one |
@@ -86,6 +87,7 @@ pub mod config;
 pub(crate) mod daemon;
 pub(crate) mod kinds;
 pub(crate) mod log;
+pub(crate) mod measure;
 pub(crate) mod metrics;
 pub mod pacing;
 pub(crate) mod recording;

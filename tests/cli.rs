@@ -48,6 +48,7 @@ fn commands_of_other_programs_are_answered_with_ours() {
         (&["top"], "`hertzd status`"),
         (&["logs"], "`hertzd log`"),
         (&["doctor"], "`hertzd check [CONFIG]`"),
+        (&["cyclictest"], "`hertzd measure`"),
         (&["-d"], "`hertzd run [CONFIG]`"),
         (&["validate", "my.toml"], "`hertzd check [CONFIG]`"),
         (&["--for", "10s"], "`hertzd run --for 10s`"),
@@ -67,7 +68,7 @@ fn commands_of_other_programs_are_answered_with_ours() {
 #[test]
 fn the_help_of_every_command_fits_80_columns() {
     for command in
-        ["", "run", "check", "simulate", "plan", "status", "log", "reload", "devices", "schema", "stop", "version"]
+        ["", "run", "check", "simulate", "plan", "measure", "status", "log", "reload", "devices", "schema", "stop", "version"]
     {
         let help =
             stdout(&hertzd(&[command, "--help"].iter().copied().filter(|word| !word.is_empty()).collect::<Vec<_>>()));

@@ -40,6 +40,10 @@ const COMMANDS: &[(&[&str], &str)] = &[
         &["doctor", "diagnose", "setup"],
         "`hertzd check [CONFIG]` finds what a start would refuse; `hertzd run [CONFIG]` logs each refused privilege with its remedy",
     ),
+    (
+        &["cyclictest", "hwlatdetect", "latency", "jitter", "bench", "benchmark"],
+        "`hertzd measure` shows how late this machine wakes a thread, and how late ticks start",
+    ),
     (&["-v"], "`hertzd version` prints the version; `hertzd run --log-level debug` logs more"),
 ];
 

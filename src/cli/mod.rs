@@ -12,6 +12,7 @@ mod generate;
 mod habits;
 mod journal;
 mod log;
+mod measure;
 mod plan;
 mod run;
 mod running;
@@ -39,7 +40,8 @@ use stop::{Stop, USAGE, coloured, print, print_json, span};
         hertzd run --for 10s                         run the demo for ten seconds\n  \
         hertzd check my.toml && hertzd run my.toml   check a configuration, then run it\n  \
         hertzd simulate my.toml --for 1h             an hour in seconds\n  \
-        hertzd plan my.toml > planned.toml           workers, CPUs and phases\n\n\
+        hertzd plan my.toml > planned.toml           workers, CPUs and phases\n  \
+        hertzd measure                               how punctual is this machine?\n\n\
         Without CONFIG, /etc/hertzd/hertzd.toml is used, or the embedded demo if\n\
         that is missing. Exit codes: 0 everything that was asked for happened; 1 it\n\
         ran, but not all is well; 64 wrong usage; 69 no daemon answers; 70 a fault;\n\
@@ -62,6 +64,8 @@ enum Command {
     Simulate(simulate::SimulateArgs),
     /// Print the configuration with the workers, CPUs and phases that keep responses lowest
     Plan(plan::PlanArgs),
+    /// Measure how punctual this machine is: sleeps, ticks, holes; which CPU, which spin tail, which rate
+    Measure(measure::MeasureArgs),
     /// Show how the running daemon is doing
     Status(running::StatusArgs),
     /// Show the daemon's entries in the journal: when, which task, why, and what happened
@@ -104,6 +108,7 @@ impl App {
             Command::Check(args) => check::check(&self, &args),
             Command::Simulate(args) => simulate::simulate(&self, &args),
             Command::Plan(args) => plan::plan(&self, &args),
+            Command::Measure(args) => measure::measure(&args),
             Command::Status(args) if args.follow => follow::follow(&args.socket),
             Command::Status(args) => running::status(&args),
             Command::Log(args) => journal::log(&args),

@@ -7,18 +7,20 @@ mod report;
 use super::check::too_much;
 use super::{App, ConfigArg, Source, Stop, print};
 use crate::config::Problems;
-use crate::daemon::layout::{MOST, plan as lay_out};
+use crate::daemon::layout::{CpuLayout, MOST, plan as lay_out};
 use crate::daemon::{Models, capacities};
 use crate::sys::host::Host;
+use crate::time::Span;
 use clap::Args;
 use document::{Document, as_it_is, texts};
 use input::{Input, Written, list};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     hertzd plan my.toml > planned.toml && hertzd check planned.toml\n  \
     hertzd plan my.toml --runs day.mcap    by run times that were recorded\n  \
+    hertzd plan my.toml --oversleep m.json by what `hertzd measure --save` found\n  \
     hertzd plan my.toml --cpus 2,3         on two CPUs only\n  \
     hertzd plan --free                     the demo, with nothing pinned\n\n\
     Prints the configuration with other workers, CPUs, priorities and phases; all\n\
@@ -33,6 +35,9 @@ pub(super) struct PlanArgs {
     /// Take the longest runs from this MCAP recording, and budgets only for tasks that are not in it
     #[arg(long, value_name = "RECORDING")]
     runs: Option<PathBuf>,
+    /// Use the CPUs on which sleeps end least late first, by this file that `hertzd measure --save` wrote
+    #[arg(long, value_name = "FILE")]
+    oversleep: Option<PathBuf>,
     /// CPUs to use, such as 1,4-7 [default: all that are online]
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<CpuList>,
@@ -43,9 +48,9 @@ pub(super) struct PlanArgs {
 
 /// CPUs, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct CpuList(Vec<usize>);
+pub(super) struct CpuList(pub(super) Vec<usize>);
 
-fn cpu_list(text: &str) -> Result<CpuList, String> {
+pub(super) fn cpu_list(text: &str) -> Result<CpuList, String> {
     let number = |text: &str| {
         text.trim().parse::<usize>().map_err(|_| format!("{text:?} is no CPU; write a list such as 1,4-7"))
     };
@@ -74,7 +79,7 @@ pub(super) fn plan(app: &App, args: &PlanArgs) -> Result<(), Stop> {
     }
     let config = app.load(&source).map_err(|problems: Problems| problems.ending_in("nothing was planned"))?;
     let online = Host::read().online_cpus;
-    let cpus = cpus(args, &online)?;
+    let mut cpus = cpus(args, &online)?;
     if config.tasks.len() > MOST {
         let count = config.tasks.len();
         return Err(Stop::Usage(format!(
@@ -86,11 +91,26 @@ pub(super) fn plan(app: &App, args: &PlanArgs) -> Result<(), Stop> {
         Some(path) => models.running(path).map_err(|error| Stop::Usage(error.to_string()))?,
         None => models,
     };
+    let (models, late) = match &args.oversleep {
+        Some(path) => late_on(models, path)?,
+        None => (models, Vec::new()),
+    };
+    // CPUs that were not measured come last.
+    let p99 = |cpu: &usize| late.iter().find(|(on, _)| on == cpu).map_or(Span::MAX, |(_, [_, p99, _])| *p99);
+    cpus.sort_by_key(|cpu| (p99(cpu), *cpu));
     let mut document = Document::parse(&texts(app, &source, &config)?).map_err(Stop::Fault)?;
     let written = if args.free { Written::default() } else { Written::of(&config, |task| document.has_phase(task)) };
     let input =
         Input::of(&config, &models, &cpus, written).map_err(|reason| Stop::Usage(format!("{source}: {reason}")))?;
-    let layout = lay_out(&input.placed, cpus.len(), input.now_on_these(&config));
+    let mut layout = lay_out(&input.placed, cpus.len(), input.now_on_these(&config));
+    if layout.changed && !late.is_empty() && input.placed.iter().all(|task| task.on.is_none()) {
+        // To the plan all CPUs are the same, so the shortest deadline gets the one on which sleeps end least late.
+        let shortest = |cpu: &CpuLayout| {
+            let tasks = cpu.workers.iter().flat_map(|worker| &worker.tasks);
+            tasks.map(|(task, _)| input.placed[*task].deadline).min().unwrap_or(Span::MAX)
+        };
+        layout.cpus.sort_by_key(shortest);
+    }
     let named = match layout.changed {
         true => document.lay_out(&config, &input, &layout),
         false => as_it_is(&config, &input),
@@ -101,10 +121,26 @@ pub(super) fn plan(app: &App, args: &PlanArgs) -> Result<(), Stop> {
         Stop::Fault(format!("the plan is no valid configuration: {}", problems.render(false)))
     })?;
     let (before, after) = (capacities(&config, &online), capacities(&planned, &online));
-    let report = report::Report { source: &source, config: &config, input: &input, layout: &layout, named: &named };
+    let report =
+        report::Report { source: &source, config: &config, input: &input, layout: &layout, named: &named, late: &late };
     print(&(report.text(&before, &after) + &toml))?;
     let fails: Vec<_> = after.iter().filter_map(too_much).collect();
     if fails.is_empty() { Ok(()) } else { Err(Stop::TooMuch(fails.join("; "))) }
+}
+
+/// How late sleeps on each CPU ended when that was measured: median, 99th percentile, the latest.
+type LateOn = Vec<(usize, [Span; 3])>;
+
+fn late_on(models: Models, path: &Path) -> Result<(Models, LateOn), Stop> {
+    let models = models.oversleeping(path).map_err(|error| Stop::Usage(error.to_string()))?;
+    let late = models.measured_cpus();
+    match late.is_empty() {
+        true => Err(Stop::Usage(format!(
+            "--oversleep {}: it does not tell CPUs apart; name a file that `hertzd measure --save` wrote",
+            path.display()
+        ))),
+        false => Ok((models, late)),
+    }
 }
 
 /// The CPUs to use.

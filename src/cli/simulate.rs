@@ -21,7 +21,9 @@ use std::path::PathBuf;
     hertzd simulate my.toml --runs day.mcap --oversleep day.mcap --for 1h\n                                                   \
         with measured times\n  \
     hertzd simulate other.toml --replay day.mcap --summary-only\n                                                   \
-        that day, otherwise\n\n\
+        that day, otherwise\n  \
+    hertzd measure --save m.json && hertzd simulate my.toml --oversleep m.json\n                                                   \
+        on this machine\n\n\
     [task.NAME.simulate] run = [\"18ms\", \"3ms\"] sets how long ticks take, used in\n\
     turn, cyclically; [worker.NAME.simulate] oversleep = [\"60us\"] how late each\n\
     sleep ends. Instants count from the epoch. Workers are independent, and\n\
@@ -46,7 +48,7 @@ pub(super) struct SimulateArgs {
     /// With --summary-only: run every tick, also what repeats itself
     #[arg(long, requires = "summary_only")]
     in_full: bool,
-    /// Let sleeps end as late as FILE says: an MCAP recording, or JSON such as `run --json` prints
+    /// Let sleeps end as late as FILE says: an MCAP recording, or JSON that `measure --save` or `run --json` wrote
     #[arg(long, value_name = "FILE")]
     oversleep: Option<PathBuf>,
     /// Let ticks run as long as in this MCAP recording, one after the other

@@ -26,7 +26,7 @@ pub(super) const CONFIGURATION: u8 = 78;
 pub const EXIT_CODES: [(u8, &str); 9] = [
     (
         0,
-        "Everything that was asked for happened: the end of `--for`, or stopped by SIGINT or SIGTERM. `status --follow` and `log --follow` end \
+        "Everything that was asked for happened: the end of `--for`, or stopped by SIGINT or SIGTERM (`measure`: with a result). `status --follow` and `log --follow` end \
          with it once the daemon has ended (the former) or their lines are no longer read. Two things change no exit code: lines of the log that were lost (stderr on a full disk, `--log-format journal` without a journal), and a reader of \
          stdout that closes it early, as `head` does: it is taken to have had enough.",
     ),
@@ -35,6 +35,7 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
         "`run`, `simulate`: it ran, but a task was disabled (by an error, a panic or its `overrun-limit`), a recording lost \
          rows, blocks or ticks, or a rule of `--fail-if` was broken. The reason is on stderr, and in the summary. \
          `check`: the configuration is valid, but its deadlines cannot all hold. `plan`: those of the planned one cannot. \
+         `measure`: it was stopped before anything was measured. \
          `status`: not all is well.",
     ),
     (USAGE, "The command line was wrong; `stop`: it only says how a daemon is stopped."),

@@ -154,7 +154,7 @@ pub(crate) fn duration_text(text: &str) -> Result<Span, String> {
     Ok(Span::from_nanos(nanos))
 }
 
-pub(super) fn rate_text(text: &str) -> Result<Rate, String> {
+pub(crate) fn rate_text(text: &str) -> Result<Rate, String> {
     let split = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len();
     let (number, unit) = (text[..split].trim_end(), &text[split..]);
     let limits = || format!("must be {}", Rate::LIMITS);

@@ -8,7 +8,7 @@ use crate::metrics::PastSummary;
 use crate::recording::{Past, PastTask};
 use crate::sim::{Oversleeps, Runs};
 use crate::time::{Instant, Span};
-use json::{Written, from_json};
+use json::{OnCpu, Written, from_json, together};
 use std::fmt;
 use std::fs;
 use std::io::Read as _;
@@ -103,6 +103,19 @@ impl Models {
         Some((ticks.iter().map(|tick| tick.run).max()?, ticks.len()))
     }
 
+    /// How late the sleeps on each measured CPU ended: its number, and the median, the 99th percentile and the longest. Empty
+    /// unless [`oversleeping`](Self::oversleeping) was given what `hertzd measure` kept.
+    pub(crate) fn measured_cpus(&self) -> Vec<(usize, [Span; 3])> {
+        let Some(Oversleep::Written(Written::Cpus(all))) = &self.oversleep else { return Vec::new() };
+        let of = |on: &OnCpu| {
+            let mut late = together([on]);
+            late.sort_unstable();
+            let at = |hundredths: usize| late.get(late.len() * hundredths / 100).copied().unwrap_or_default();
+            (on.cpu, [at(50), at(99), late.last().copied().unwrap_or_default()])
+        };
+        all.iter().map(of).collect()
+    }
+
     /// How long the recording is that is replayed.
     pub(crate) fn replayed_length(&self) -> Option<Span> {
         self.replay.as_ref().map(Past::length)
@@ -128,6 +141,7 @@ impl Models {
                 let own = all.iter().find(|(of, _)| of == name).or(all.first());
                 own.map(|(_, spans)| spans.clone()).unwrap_or_default()
             }
+            Some(Oversleep::Written(Written::Cpus(all))) => together(of_worker(all, config, worker)),
             Some(Oversleep::Recorded(past)) => {
                 let mut all = of(past);
                 all.sort_unstable();
@@ -201,6 +215,9 @@ impl Models {
                 ));
             }
         }
+        if let Some(Oversleep::Written(Written::Cpus(all))) = &self.oversleep {
+            notes.extend((0..config.workers.len()).map(|worker| note_of_cpus(all, config, worker)));
+        }
         if let Some(past) = &self.replay {
             let sleeps = past.sleeps(|_| true).count();
             notes.push(match sleeps {
@@ -210,6 +227,29 @@ impl Models {
         }
         notes
     }
+}
+
+/// The measured CPUs that a worker may use; all of them, if it is pinned to none of these.
+fn of_worker<'a>(all: &'a [OnCpu], config: &Config, worker: usize) -> Vec<&'a OnCpu> {
+    let its: Vec<_> = all.iter().filter(|on| config.workers[worker].cpus.contains(&on.cpu)).collect();
+    if its.is_empty() { all.iter().collect() } else { its }
+}
+
+/// What a worker's sleeps are taken from.
+fn note_of_cpus(all: &[OnCpu], config: &Config, worker: usize) -> String {
+    let its = of_worker(all, config, worker);
+    let cpus = its.iter().map(|on| on.cpu.to_string()).collect::<Vec<_>>().join(", ");
+    let load = if its.iter().any(|on| on.load) { "under load" } else { "idle" };
+    let asked = &config.workers[worker].cpus;
+    let why = match (asked.is_empty(), its.iter().any(|on| asked.contains(&on.cpu))) {
+        (true, _) => "; it is not pinned, so those of all CPUs together",
+        (false, false) => "; none of its own CPUs was measured, so those of the others together",
+        (false, true) => "",
+    };
+    format!(
+        "worker.{}: its sleeps end as late as those measured on CPU {cpus}, {load}{why}",
+        config.workers[worker].name
+    )
 }
 
 #[cfg(feature = "mcap")]

@@ -110,7 +110,7 @@ impl Buckets {
     }
 
     /// The largest value that falls into a bucket.
-    fn upper_edge(&self, bucket: usize) -> u64 {
+    pub(super) fn upper_edge(&self, bucket: usize) -> u64 {
         let shift = (bucket >> self.precision).saturating_sub(1);
         let mantissa = (bucket - (shift << self.precision)) as u64;
         (mantissa << shift) | ((1 << shift) - 1)

@@ -61,6 +61,21 @@ impl Histogram {
         self.sum += (to.sum - from.sum) * i128::from(times);
     }
 
+    /// Enters what was entered in another one of the same digits.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.buckets.repeat(&Buckets::new(0), &other.buckets, 1);
+        self.count = self.count.saturating_add(other.count);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.sum += other.sum;
+    }
+
+    /// What was entered, as pairs of nanoseconds and how many spans were at most that long, and longer than the pair before says.
+    pub(crate) fn counts(&self) -> Vec<(i64, u64)> {
+        let exact = |edge: u64| i64::try_from(edge).unwrap_or(i64::MAX).clamp(self.min.nanos(), self.max.nanos());
+        self.buckets.counts().map(|(bucket, count)| (exact(self.buckets.upper_edge(bucket)), count)).collect()
+    }
+
     /// How many spans were entered.
     pub(crate) const fn count(&self) -> u64 {
         self.count
@@ -191,6 +206,26 @@ mod tests {
         assert_eq!(repeated.distribution(), entered.distribution());
         let counts = |histogram: &Histogram| histogram.buckets.counts().collect::<Vec<_>>();
         assert_eq!((counts(&repeated), repeated.sum), (counts(&entered), entered.sum));
+    }
+
+    #[test]
+    fn merged_ones_are_what_entering_all_would_be_and_their_counts_add_up() {
+        let (mut one, mut other, mut both) = (Histogram::new(3), Histogram::new(3), Histogram::new(3));
+        for n in 0..5_000_i64 {
+            let span = Span::from_nanos(n * n * 7 % 90_001);
+            if n % 3 == 0 {
+                one.add(span)
+            } else {
+                other.add(span)
+            }
+            both.add(span);
+        }
+        one.merge(&other);
+        one.merge(&Histogram::new(3));
+        assert_eq!((one.distribution(), one.counts()), (both.distribution(), both.counts()));
+        let counts = one.counts();
+        assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), 5_000);
+        assert!(counts.is_sorted() && counts.last().unwrap().0 == one.distribution().max, "{counts:?}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ const NAME_MIN: usize = 4;
 
 /// Appends a table: its head, and rows of which those that are marked are red with `emphasis`. The first column is cut to what
 /// the others leave.
-pub(super) fn columns<const N: usize>(
+pub(crate) fn columns<const N: usize>(
     text: &mut String,
     head: [String; N],
     rows: &[([String; N], bool)],
@@ -50,7 +50,7 @@ fn cut(name: &str, width: usize) -> String {
 
 /// Appends a line. If it is too long it continues on lines that begin with two spaces: from its next clause on, or from the
 /// next word where a clause is too long by itself.
-pub(super) fn wrap(text: &mut String, line: &str) {
+pub(crate) fn wrap(text: &mut String, line: &str) {
     let mut width = 0;
     for clause in line.split_inclusive("; ") {
         let whole = width + clause.trim_end().chars().count() <= COLUMNS;

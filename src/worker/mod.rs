@@ -24,7 +24,7 @@ pub(crate) use run::LoopState;
 pub use run::{Report, Runner};
 pub use set::TaskSet;
 pub(crate) use set::{Ended, NextTask, Pace};
-pub(crate) use setup::{Granted, Refusal};
+pub(crate) use setup::{Granted, Refusal, set_up};
 pub use slot::Slot;
 
 use crate::channels::TickSender;
@@ -118,7 +118,7 @@ impl Worker {
             let witness = (evidence != TakeEvidence::Off).then(ThreadEvidence::of_this_thread);
             let set = loop {
                 let _ = match orders::next(&take_order) {
-                    Some(Order::SetUp(freed)) => tell_granted.send(setup::set_up(&cpus, scheduling, freed)),
+                    Some(Order::SetUp(freed)) => tell_granted.send(set_up(&cpus, scheduling, freed)),
                     Some(Order::Promote(patience)) => {
                         tell_granted.send(setup::promote_later(scheduling, patience, || shared.stopping()))
                     }

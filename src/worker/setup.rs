@@ -75,7 +75,7 @@ pub(crate) struct Granted {
 
 /// Sets up the calling thread; the policy comes last, so that nothing of the set-up runs in real time. Threads that are about
 /// to end will give back the bandwidth `freed`.
-pub(super) fn set_up(cpus: &[usize], scheduling: Scheduling, freed: Bandwidth) -> Granted {
+pub(crate) fn set_up(cpus: &[usize], scheduling: Scheduling, freed: Bandwidth) -> Granted {
     let mut refused = Vec::new();
     if !cpus.is_empty()
         && let Err(reason) = thread::pin(cpus).and_then(|()| pinned_to_all(cpus))

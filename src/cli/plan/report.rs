@@ -15,6 +15,8 @@ pub(super) struct Report<'a> {
     pub(super) input: &'a Input,
     pub(super) layout: &'a Layout,
     pub(super) named: &'a [Vec<NamedWorker>],
+    /// How late sleeps on each CPU ended when that was measured: median, 99th percentile, the latest. Empty: it is not known.
+    pub(super) late: &'a [(usize, [Span; 3])],
 }
 
 /// Where a task runs, and its worst response there.
@@ -26,7 +28,7 @@ struct Place {
 
 impl Report<'_> {
     pub(super) fn text(&self, before: &[Capacity], after: &[Capacity]) -> String {
-        let Self { source, config, input, layout, named } = self;
+        let Self { source, config, input, layout, named, .. } = self;
         let now = input.now(config);
         let mut only: Option<Span> = None;
         let mut old = vec![Place::default(); input.placed.len()];
@@ -122,7 +124,7 @@ impl Report<'_> {
             wanted.map(|(task, _)| config.tasks[*task].name.as_str()).collect::<Vec<_>>().join(", ")
         };
         let mut lines = vec![
-            "How late the kernel wakes a worker: that comes on top of every response. `hertzd simulate --oversleep FILE` plays it.".to_owned(),
+            self.wake_ups(),
             "What hertzd itself takes for a tick, interrupts, other programs, and tasks that slow each other down through the memory.".to_owned(),
             "Ticks shorter than the longest run: where ticks wait at all, a shorter one can let another begin first, which makes a third wait longer.".to_owned(),
         ];
@@ -173,6 +175,33 @@ impl Report<'_> {
             ));
         }
         lines
+    }
+}
+
+impl Report<'_> {
+    /// How late the kernel wakes workers.
+    fn wake_ups(&self) -> String {
+        if self.late.is_empty() {
+            return "How late the kernel wakes a worker: that comes on top of every response. `hertzd measure --save FILE` finds out, `--oversleep FILE` here takes it into account, and that of `hertzd simulate` plays it.".into();
+        }
+        let used = |cpu: usize| self.input.cpus.contains(&cpu);
+        let of = |(cpu, [p50, p99, most]): &(usize, [Span; 3])| format!("{p50}, {p99} and {most} on CPU {cpu}");
+        let known: Vec<_> = self.late.iter().filter(|(cpu, _)| used(*cpu)).map(of).collect();
+        let unknown: Vec<_> =
+            self.input.cpus.iter().filter(|cpu| self.late.iter().all(|(known, _)| known != *cpu)).collect();
+        let measured = match known.is_empty() {
+            true => "none of these CPUs was measured".to_owned(),
+            false => format!("when it was measured, at the median, at p99 and at most {}", known.join("; ")),
+        };
+        let order = match (unknown.is_empty(), self.input.cpus.len()) {
+            (_, 1) => String::new(),
+            (true, _) => " CPUs with a lower p99 are used first.".to_owned(),
+            (false, _) => format!(
+                " CPUs with a lower p99 are used first, and these last, which were not measured: {}.",
+                list(&unknown)
+            ),
+        };
+        format!("How late the kernel will wake a worker, which comes on top of every response; {measured}.{order}")
     }
 }
 

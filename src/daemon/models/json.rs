@@ -10,6 +10,25 @@ pub(super) enum Written {
     Any(Vec<Span>),
     /// Of workers with these names.
     Workers(Vec<(String, Vec<Span>)>),
+    /// Of sleeps on these CPUs, as `hertzd measure` has them.
+    Cpus(Vec<OnCpu>),
+}
+
+/// How late sleeps on a CPU ended: how often by how much, ascending.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OnCpu {
+    pub(super) cpu: usize,
+    /// Measured under load.
+    pub(super) load: bool,
+    counts: Vec<(Span, u64)>,
+}
+
+/// A round of values with the distribution of all of these together.
+pub(super) fn together<'a>(cpus: impl IntoIterator<Item = &'a OnCpu>) -> Vec<Span> {
+    let mut counts: Vec<_> = cpus.into_iter().flat_map(|on| on.counts.iter().copied()).collect();
+    counts.sort_unstable();
+    // They have been drawn from one by one when they were read, so there is something to draw from.
+    drawn(&counts).unwrap_or_default()
 }
 
 /// How many values stand for a distribution: the 99.99th percentile is one of them.
@@ -34,14 +53,48 @@ pub(super) fn from_json(value: &Value) -> Result<Written, String> {
             false => Ok(Written::Workers(all)),
         };
     }
+    if let Some(cpus) = value.get("cpus").and_then(Value::as_array) {
+        return cpus.iter().map(on_cpu).collect::<Result<Vec<_>, _>>().and_then(|all| match all.is_empty() {
+            true => Err("it has no CPU".into()),
+            false => Ok(Written::Cpus(all)),
+        });
+    }
     spans(value.get("oversleep_ns").unwrap_or(value)).map(Written::Any)
+}
+
+/// What `hertzd measure` says of a CPU: under load, if that was measured.
+fn on_cpu(value: &Value) -> Result<OnCpu, String> {
+    let cpu = value.get("cpu").and_then(Value::as_u64).and_then(|cpu| usize::try_from(cpu).ok());
+    let cpu = cpu.ok_or("one of its cpus has no number")?;
+    let is_load = |condition: &&Value| condition.get("load").and_then(Value::as_bool).unwrap_or(false);
+    let conditions = value.get("conditions").and_then(Value::as_array);
+    let condition = conditions.into_iter().flatten().max_by_key(is_load);
+    let counts = condition.and_then(|condition| condition.get("sleep")?.get("oversleep_ns")?.get("counts")?.as_array());
+    let (Some(condition), Some(counts)) = (condition, counts) else {
+        return Err(format!("it does not tell how late sleeps on CPU {cpu} ended"));
+    };
+    let counts = pairs(counts)?;
+    drawn(&counts).map_err(|reason| format!("CPU {cpu}: {reason}"))?;
+    Ok(OnCpu { cpu, load: is_load(&condition), counts })
+}
+
+fn nanos(value: &Value) -> Result<Span, String> {
+    value.as_i64().map(Span::from_nanos).ok_or_else(|| format!("{value} is no whole number of nanoseconds"))
+}
+
+/// How often by how much, ascending.
+fn pairs(counts: &[Value]) -> Result<Vec<(Span, u64)>, String> {
+    let pair = |pair: &Value| match pair.as_array().map(Vec::as_slice) {
+        Some([at, count]) => Ok((nanos(at)?, count.as_u64().ok_or_else(|| format!("{count} is no count"))?)),
+        _ => Err(format!("{pair} is no pair of nanoseconds and a count")),
+    };
+    let mut counts = counts.iter().map(pair).collect::<Result<Vec<_>, String>>()?;
+    counts.sort_unstable();
+    Ok(counts)
 }
 
 /// Values, counts of values, or the numbers that summarise a histogram.
 fn spans(value: &Value) -> Result<Vec<Span>, String> {
-    let nanos = |value: &Value| {
-        value.as_i64().map(Span::from_nanos).ok_or_else(|| format!("{value} is no whole number of nanoseconds"))
-    };
     if let Some(values) = value.as_array() {
         return match values.is_empty() {
             true => Err("its list of oversleeps is empty".into()),
@@ -49,13 +102,7 @@ fn spans(value: &Value) -> Result<Vec<Span>, String> {
         };
     }
     if let Some(counts) = value.get("counts").and_then(Value::as_array) {
-        let pair = |pair: &Value| match pair.as_array().map(Vec::as_slice) {
-            Some([at, count]) => Ok((nanos(at)?, count.as_u64().ok_or_else(|| format!("{count} is no count"))?)),
-            _ => Err(format!("{pair} is no pair of nanoseconds and a count")),
-        };
-        let mut counts = counts.iter().map(pair).collect::<Result<Vec<_>, String>>()?;
-        counts.sort_unstable();
-        return drawn(&counts);
+        return drawn(&pairs(counts)?);
     }
     if value.get("count").is_some_and(|count| count.as_u64() == Some(0)) {
         return Err("it tells of no sleep".into());
@@ -72,7 +119,7 @@ fn spans(value: &Value) -> Result<Vec<Span>, String> {
 
 /// A round of values with this distribution, of which the largest is one. Always the same, in an order that mixes them.
 fn drawn(counts: &[(Span, u64)]) -> Result<Vec<Span>, String> {
-    let total: u64 = counts.iter().map(|(_, count)| count).sum();
+    let total = counts.iter().fold(0_u64, |total, (_, count)| total.saturating_add(*count));
     if total == 0 {
         return Err("it tells of no sleep".into());
     }
@@ -127,6 +174,35 @@ mod tests {
         values.sort_unstable();
         let ranks = [4_999, 5_000, 8_999, 9_000, 9_899, 9_900, 9_990, 9_999];
         assert_eq!(ranks.map(|rank| values[rank]), [10, 20, 20, 30, 30, 40, 50, 60]);
+    }
+
+    #[test]
+    fn each_cpu_of_a_measurement_has_its_own_and_under_load_counts_more_than_idle() {
+        let sleep = |load: bool, late: i64| json!({"load": load, "sleep": {"oversleep_ns": {"counts": [[late, 2]]}}});
+        let file = json!({"cpus": [
+            {"cpu": 0, "conditions": [sleep(false, 10), sleep(true, 70)]},
+            {"cpu": 5, "conditions": [sleep(false, 20)]},
+        ]});
+        let Ok(Written::Cpus(all)) = from_json(&file) else { panic!("{file}") };
+        assert_eq!(all.iter().map(|on| (on.cpu, on.load)).collect::<Vec<_>>(), [(0, true), (5, false)]);
+        let nanos = |cpus: &[OnCpu]| together(cpus).iter().map(|span| span.nanos()).collect::<Vec<_>>();
+        assert_eq!([nanos(&all[..1]), nanos(&all[1..])], [vec![70; 2], vec![20; 2]]);
+        let mut both = nanos(&all);
+        both.sort_unstable();
+        assert_eq!(both, [20, 20, 70, 70]);
+        for (cpus, reason) in [
+            (json!([]), "it has no CPU"),
+            (json!([{"cpu": -1}]), "no number"),
+            (json!([{"cpu": 1}]), "how late sleeps on CPU 1 ended"),
+            (json!([{"cpu": 1, "conditions": [sleep(false, 1), {"load": true}]}]), "how late sleeps on CPU 1 ended"),
+            (
+                json!([{"cpu": 1, "conditions": [{"sleep": {"oversleep_ns": {"counts": []}}}]}]),
+                "CPU 1: it tells of no sleep",
+            ),
+        ] {
+            let error = from_json(&json!({"cpus": cpus})).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 
     #[test]

@@ -1,0 +1,189 @@
+//! How punctual this machine is, for `hertzd measure`: wake-ups of plain sleeps, ticks of the worker's loop with and without a
+//! spin tail, holes, what a clock reading and a record cost; idle, and under a load of its own.
+//!
+//! Everything is measured in rounds, one after the other: how these differ is what tells a difference from noise. Sleeps and
+//! ticks are measured on all CPUs at once, as cyclictest does; holes on one after the other, as they take the whole CPU. Time
+//! comes from the kernel's monotonic clock. Blocks; the threads that measure make no system call while they do, but those that are
+//! measured.
+
+mod advise;
+mod burden;
+mod compare;
+mod costs;
+mod holes;
+mod rates;
+mod result;
+mod sleeper;
+mod ticks;
+mod totals;
+mod watch;
+
+pub(crate) use compare::{Comparison, Quantity, Rounds, Verdict};
+pub(crate) use result::{
+    BEYOND, Condition, CpuMeasured, Measured, Price, Recommendation, Spread, Ticks, Trial, VERSION, needed,
+};
+pub(crate) use watch::Watch;
+
+use crate::config::Scheduling;
+use crate::pacing::{Rate, Tail};
+use crate::sys::clock::KernelClock;
+use crate::sys::grant::{self, Privilege};
+use crate::sys::host::Host;
+use crate::sys::memory;
+use crate::time::{Clock, Span};
+use crate::worker::Refusal;
+use burden::Burden;
+use result::{Asked, HostFacts};
+use std::io;
+use ticks::Spec;
+use totals::Totals;
+
+/// The share that a learned tail may take, as a configuration has it by default.
+const SPIN_CPU_MAX: f64 = 0.05;
+
+/// Rounds, and how long one is at most.
+const ROUNDS: i64 = 5;
+const LONGEST_ROUND: Span = Span::from_seconds(60);
+
+/// What a round's time, without the rates to try at the end, is used for: parts of a hundred.
+const SLEEPS: i64 = 35;
+const TICKS: i64 = 20;
+const HOLES: i64 = 10;
+const RATES: i64 = 15;
+
+/// With fewer periods than this, a part of a round shows nothing.
+const FEWEST_PERIODS: i64 = 5;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// For how long in all, about.
+    pub(crate) length: Span,
+    /// The CPUs; at least one.
+    pub(crate) cpus: Vec<usize>,
+    /// Sleeps and ticks a second.
+    pub(crate) rate: Rate,
+    /// The FIFO priority to ask for; in 1..=99.
+    pub(crate) priority: u8,
+    /// Under load as well.
+    pub(crate) load: bool,
+}
+
+impl Options {
+    fn rounds(&self) -> i64 {
+        ROUNDS.max(self.length.nanos() / LONGEST_ROUND.nanos())
+    }
+
+    fn conditions(&self) -> &'static [bool] {
+        if self.load { &[false, true] } else { &[false] }
+    }
+
+    /// How long so many parts of a hundred of all are, in each round and condition.
+    fn part(&self, hundredths: i64) -> Span {
+        let times = self.rounds() * if self.load { 2 } else { 1 };
+        Span::from_nanos(self.length.nanos() / 100 * hundredths / times)
+    }
+
+    /// The least time that makes sense of this rate.
+    pub(crate) fn least(&self) -> Span {
+        let times = ROUNDS * if self.load { 2 } else { 1 };
+        Span::from_nanos(self.rate.period().nanos() * FEWEST_PERIODS * times * 100 / TICKS)
+    }
+}
+
+/// Measures. If it is stopped, the result is what was measured until then: `complete` is false.
+///
+/// # Errors
+/// A thread could not be started, or got no processor time.
+pub(crate) fn measure(options: &Options, watch: &mut Watch<'_>) -> io::Result<Measured> {
+    let clock = KernelClock::monotonic();
+    let begun = clock.now();
+    let (memory_locked, locking) = lock_memory();
+    let latency = memory::hold_cpu_latency();
+    let mut totals = Totals::of(options);
+    totals.refused.extend(locking);
+    let scheduling = Scheduling::Fifo { priority: options.priority };
+    for _ in 0..options.rounds() {
+        for load in options.conditions().iter().copied() {
+            round(options, scheduling, load, &mut totals, watch)?;
+        }
+        if !watch.stopping() {
+            costs::costs(options.cpus[0], scheduling, watch, &mut totals.costs)?;
+        }
+    }
+    let mut recommendation = advise::advise(&totals.cpus(), options.rate.period().nanos());
+    if let Some(recommendation) = &mut recommendation {
+        let length = Span::from_nanos(options.length.nanos() / 100 * RATES);
+        rates::try_rates(recommendation, &totals.cpus(), scheduling, length, watch)?;
+    }
+    let Host { kernel, cpus, preempt, clocksource, .. } = Host::read();
+    Ok(Measured {
+        version: VERSION,
+        command: "measure".into(),
+        complete: !watch.stopping(),
+        asked: Asked {
+            for_ns: options.length.nanos(),
+            rate: format!("{}/{}", options.rate.num(), options.rate.den()),
+            period_ns: options.rate.period().nanos(),
+            rounds: u32::try_from(options.rounds()).unwrap_or(u32::MAX),
+            cpus: options.cpus.clone(),
+            load: options.load,
+            priority: options.priority,
+        },
+        took_ns: (clock.now() - begun).nanos(),
+        host: HostFacts { kernel, cpus, preempt, clocksource },
+        memory_locked,
+        cpu_latency_held: latency.is_ok(),
+        refused: totals.refused(),
+        cpus: totals.cpus(),
+        costs: totals.costs,
+        recommendation,
+    })
+}
+
+/// One round: idle or under load. What is stopped in the middle does not count.
+fn round(
+    options: &Options,
+    scheduling: Scheduling,
+    load: bool,
+    totals: &mut Totals,
+    watch: &mut Watch<'_>,
+) -> io::Result<()> {
+    let Options { cpus, rate, .. } = options;
+    let _burden = if load && !watch.stopping() { Some(Burden::on(cpus)?) } else { None };
+    let under = if load { ", under load" } else { "" };
+    if watch.stopping() {
+        return Ok(());
+    }
+    let slept =
+        sleeper::sleep(cpus, scheduling, rate.period(), options.part(SLEEPS), &format!("sleeps{under}"), watch)?;
+    if !watch.stopping() {
+        totals.slept(load, slept);
+    }
+    for (spin, tail) in [("off", Tail::Off), ("auto", Tail::Auto { cpu_max: SPIN_CPU_MAX, target: None })] {
+        if watch.stopping() {
+            return Ok(());
+        }
+        let spec = Spec { scheduling, rate: *rate, tail, length: options.part(TICKS) };
+        let ticked = ticks::tick(cpus, spec, &format!("ticks, spin {spin}{under}"), watch)?;
+        if !watch.stopping() {
+            totals.ticked(load, spin, tail, ticked);
+        }
+    }
+    if !watch.stopping() {
+        let holes = holes::look(cpus, scheduling, options.part(HOLES), &format!("holes{under}"), watch)?;
+        totals.looked(load, &holes);
+    }
+    Ok(())
+}
+
+/// Whether the memory is locked, and what was refused.
+fn lock_memory() -> (bool, Option<Refusal>) {
+    match memory::lock() {
+        Ok(_) => (memory::locked_bytes() > 0, None),
+        Err(reason) => {
+            let remedy = grant::remedy(Privilege::LockedMemory);
+            (false, Some(Refusal::new("locked memory", &reason, "page faults may make single wake-ups late", remedy)))
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Wake-up lateness as cyclictest measures it: a thread on each CPU that sleeps until absolute instants one period apart, and reads
+//! the clock first thing after each.
+//!
+//! While it measures, a thread makes no system call but the sleep, and allocates nothing.
+
+use super::watch::Watch;
+use crate::config::Scheduling;
+use crate::metrics::Histogram;
+use crate::sys::clock::KernelClock;
+use crate::sys::thread::Bandwidth;
+use crate::time::{Clock, Instant, Span, Wake};
+use crate::worker::{Granted, set_up};
+use std::hint::black_box;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
+
+/// Time for all threads to set themselves up.
+const BEGIN_IN: Span = Span::from_millis(5);
+
+/// What one thread saw.
+pub(super) struct Slept {
+    pub(super) granted: Granted,
+    pub(super) late: Histogram,
+    pub(super) passed_over: u64,
+}
+
+/// Measures on all `cpus` at once, for `length`.
+pub(super) fn sleep(
+    cpus: &[usize],
+    scheduling: Scheduling,
+    period: Span,
+    length: Span,
+    what: &str,
+    watch: &mut Watch<'_>,
+) -> io::Result<Vec<Slept>> {
+    let begin = KernelClock::monotonic().now() + BEGIN_IN;
+    let thread = |cpu: usize| {
+        let stop = watch.stop.clone();
+        Builder::new()
+            .name(format!("hz-sleep-{cpu}"))
+            .spawn(move || one(cpu, scheduling, period, (begin, begin + length), &stop))
+    };
+    let threads = cpus.iter().map(|cpu| thread(*cpu)).collect::<io::Result<Vec<_>>>()?;
+    watch.wait(what, length, || threads.iter().all(std::thread::JoinHandle::is_finished))?;
+    let ended = |thread: std::thread::JoinHandle<Slept>| {
+        thread.join().map_err(|_| io::Error::other("a thread that sleeps ended with a panic"))
+    };
+    threads.into_iter().map(ended).collect()
+}
+
+fn one(
+    cpu: usize,
+    scheduling: Scheduling,
+    period: Span,
+    (begin, end): (Instant, Instant),
+    stop: &Arc<AtomicBool>,
+) -> Slept {
+    let room = (end - begin).nanos() / period.nanos().max(1) + 1;
+    // Touched, so that it is in memory.
+    let mut late = vec![1_i64; usize::try_from(room).unwrap_or(0)];
+    black_box(&mut late).clear();
+    let granted = set_up(&[cpu], scheduling, Bandwidth::default());
+    let clock = KernelClock::monotonic();
+    let (mut asked, mut passed_over) = (begin, 0);
+    while asked < end && !stop.load(Ordering::Relaxed) {
+        if clock.sleep_until(asked) == Wake::Interrupted {
+            continue;
+        }
+        let woke = clock.now();
+        late.push((woke - asked).nanos());
+        asked = asked + period;
+        while asked <= woke && asked < end {
+            asked = asked + period;
+            passed_over += 1;
+        }
+    }
+    let mut histogram = Histogram::new(3);
+    // In real time no longer: this takes its time, and other threads may be waiting for this CPU.
+    let _ = crate::sys::thread::demote(crate::sys::thread::id());
+    late.into_iter().for_each(|nanos| histogram.add(Span::from_nanos(nanos)));
+    Slept { granted, late: histogram, passed_over }
+}
