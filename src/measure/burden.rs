@@ -13,6 +13,9 @@ use std::thread::{Builder, JoinHandle};
 const MEMORY: usize = 4 << 20;
 const LINE: usize = 64;
 
+/// What a thread does until it is told to end.
+type Work = fn(&AtomicBool);
+
 /// The load. Dropped, its threads end, and that is waited for.
 pub(super) struct Burden {
     end: Arc<AtomicBool>,
@@ -23,7 +26,7 @@ impl Burden {
     /// Begins on each of these CPUs.
     pub(super) fn on(cpus: &[usize]) -> io::Result<Self> {
         let mut burden = Self { end: Arc::default(), threads: Vec::new() };
-        let kinds: [(&str, fn(&AtomicBool)); 3] = [("cpu", compute), ("memory", walk), ("calls", call)];
+        let kinds: [(&str, Work); 3] = [("cpu", compute), ("memory", walk), ("calls", call)];
         for cpu in cpus.iter().copied() {
             for (name, work) in kinds {
                 let end = burden.end.clone();

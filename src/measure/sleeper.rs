@@ -8,16 +8,12 @@ use crate::config::Scheduling;
 use crate::metrics::Histogram;
 use crate::sys::clock::KernelClock;
 use crate::sys::thread::Bandwidth;
-use crate::time::{Clock, Instant, Span, Wake};
+use crate::time::{Clock, Span, Wake};
 use crate::worker::{Granted, set_up};
 use std::hint::black_box;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
-
-/// Time for all threads to set themselves up.
-const BEGIN_IN: Span = Span::from_millis(5);
 
 /// What one thread saw.
 pub(super) struct Slept {
@@ -35,12 +31,9 @@ pub(super) fn sleep(
     what: &str,
     watch: &mut Watch<'_>,
 ) -> io::Result<Vec<Slept>> {
-    let begin = KernelClock::monotonic().now() + BEGIN_IN;
     let thread = |cpu: usize| {
         let stop = watch.stop.clone();
-        Builder::new()
-            .name(format!("hz-sleep-{cpu}"))
-            .spawn(move || one(cpu, scheduling, period, (begin, begin + length), &stop))
+        Builder::new().name(format!("hz-sleep-{cpu}")).spawn(move || one(cpu, scheduling, period, length, &stop))
     };
     let threads = cpus.iter().map(|cpu| thread(*cpu)).collect::<io::Result<Vec<_>>>()?;
     watch.wait(what, length, || threads.iter().all(std::thread::JoinHandle::is_finished))?;
@@ -50,19 +43,16 @@ pub(super) fn sleep(
     threads.into_iter().map(ended).collect()
 }
 
-fn one(
-    cpu: usize,
-    scheduling: Scheduling,
-    period: Span,
-    (begin, end): (Instant, Instant),
-    stop: &Arc<AtomicBool>,
-) -> Slept {
-    let room = (end - begin).nanos() / period.nanos().max(1) + 1;
+fn one(cpu: usize, scheduling: Scheduling, period: Span, length: Span, stop: &AtomicBool) -> Slept {
+    let room = length.nanos() / period.nanos().max(1) + 1;
     // Touched, so that it is in memory.
     let mut late = vec![1_i64; usize::try_from(room).unwrap_or(0)];
     black_box(&mut late).clear();
     let granted = set_up(&[cpu], scheduling, Bandwidth::default());
     let clock = KernelClock::monotonic();
+    // Only now: until it was promoted, it may have waited long for its CPU.
+    let begin = clock.now() + period;
+    let end = begin + length;
     let (mut asked, mut passed_over) = (begin, 0);
     while asked < end && !stop.load(Ordering::Relaxed) {
         if clock.sleep_until(asked) == Wake::Interrupted {

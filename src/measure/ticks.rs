@@ -14,8 +14,9 @@ use crate::worker::{Assignment, Granted, Slot, TaskSet, Worker, WorkerEnd};
 use crossbeam_channel::unbounded;
 use std::io;
 
-/// The epoch is this far ahead, as in a run: until then a tail is rehearsed.
-const BEGIN_IN: Span = Span::from_millis(5);
+/// The epoch is this far ahead: until then a tail is rehearsed. A run has 5 ms for that; here the thread that starts the workers may
+/// have to wait for a CPU behind the load, and must not make the first tick late by that.
+const BEGIN_IN: Span = Span::from_millis(20);
 
 /// Room for half a second of records, within limits, as in a run.
 const FEWEST: usize = 1_024;
@@ -65,8 +66,7 @@ pub(super) struct Spec {
 /// Runs a worker on each of `cpus` at once.
 pub(super) fn tick(cpus: &[usize], spec: Spec, what: &str, watch: &mut Watch<'_>) -> io::Result<Vec<Ticked>> {
     let mut running = cpus.iter().map(|cpu| Running::set_up(*cpu, spec)).collect::<io::Result<Vec<_>>>()?;
-    let epoch = KernelClock::monotonic().now() + BEGIN_IN;
-    running.iter_mut().for_each(|one| one.start(spec, epoch));
+    running.iter_mut().for_each(|one| one.start(spec));
     let stop = watch.stop.clone();
     let waited = watch.wait(what, spec.length, || {
         let stopping = stop.load(std::sync::atomic::Ordering::Relaxed);
@@ -100,7 +100,8 @@ impl Running {
         Ok(Self { worker, granted, records, lateness: Histogram::new(3), period: spec.rate.period(), end: None })
     }
 
-    fn start(&mut self, spec: Spec, epoch: crate::time::Instant) {
+    fn start(&mut self, spec: Spec) {
+        let epoch = KernelClock::monotonic().now() + BEGIN_IN;
         let grid = Grid::starting_at(epoch, spec.rate);
         let account = Account::new(grid, Overrun::KeepWorking, 0, epoch + spec.length);
         let slot = Slot::of(0, Box::new(Nothing), self.period, self.period);
