@@ -3,7 +3,7 @@
 mod on_virtual_clock;
 
 use on_virtual_clock::{MEETING, file, hertzd, text, word};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
@@ -126,4 +126,25 @@ fn drop_ins_are_part_of_a_plan() {
     fs::write(folder.path().join("my.d/10.toml"), "[task.slow]\nbudget = \"4ms\"\n").unwrap();
     let plan = text(&hertzd(&["plan", word(&path)]).stdout);
     assert!(plan.contains("budget = \"4ms\"") && !plan.contains("budget = \"3ms\""), "{plan}");
+}
+
+#[test]
+fn the_cpu_on_which_sleeps_end_least_late_is_used_first() {
+    let online = hertzd(&["plan", "--free"]);
+    let online =
+        text(&online.stdout).lines().find_map(|line| line.strip_prefix("# On CPU ").map(str::to_owned)).unwrap();
+    let cpus: Vec<_> = online.split_once(';').unwrap().0.split(", ").map(|cpu| cpu.parse::<usize>().unwrap()).collect();
+    let on = |cpu: usize, late: i64| json!({"cpu": cpu, "conditions": [{"sleep": {"oversleep_ns": {"counts": [[late, 9]]}}}]});
+    let last = *cpus.last().unwrap();
+    let measured: Vec<_> = cpus.iter().map(|cpu| on(*cpu, if *cpu == last { 1_000 } else { 2_000 })).collect();
+    let (_measured_folder, measured) = file("m.json", &json!({"cpus": measured}).to_string());
+    let (_folder, config) = file("my.toml", "[task.a]\nkind = \"load\"\nrate = 100\nbudget = \"1ms\"\n");
+    let plan = text(&hertzd(&["plan", word(&config), "--oversleep", word(&measured)]).stdout);
+    assert!(plan.contains(&format!("\ncpu = {last}\n")), "{plan}");
+    assert!(plan.contains(&format!("1.00 µs, 1.00 µs and 1.00 µs on CPU {last}")), "{plan}");
+    let without = text(&hertzd(&["plan", word(&config)]).stdout);
+    assert!(
+        without.contains(&format!("\ncpu = {}\n", cpus[0])) && without.contains("`hertzd measure --save FILE`"),
+        "{without}"
+    );
 }

@@ -3,6 +3,7 @@
 mod files;
 mod follows;
 mod text;
+mod words;
 
 use super::plan::{CpuList, cpu_list};
 use super::{Stop, coloured, log, print, print_json, span, stop};

@@ -11,6 +11,7 @@ mod burden;
 mod compare;
 mod costs;
 mod holes;
+mod options;
 mod rates;
 mod result;
 mod sleeper;
@@ -19,13 +20,14 @@ mod totals;
 mod watch;
 
 pub(crate) use compare::{Comparison, Quantity, Rounds, Verdict};
+pub(crate) use options::Options;
 pub(crate) use result::{
     BEYOND, Condition, CpuMeasured, Measured, Price, Recommendation, Spread, Ticks, Trial, VERSION, needed,
 };
 pub(crate) use watch::Watch;
 
 use crate::config::Scheduling;
-use crate::pacing::{Rate, Tail};
+use crate::pacing::Tail;
 use crate::sys::clock::KernelClock;
 use crate::sys::grant::{self, Privilege};
 use crate::sys::host::Host;
@@ -33,6 +35,7 @@ use crate::sys::memory;
 use crate::time::{Clock, Span};
 use crate::worker::Refusal;
 use burden::Burden;
+use options::{HOLES, RATES, SLEEPS, TICKS};
 use result::{Asked, HostFacts};
 use std::io;
 use ticks::Spec;
@@ -40,56 +43,6 @@ use totals::Totals;
 
 /// The share that a learned tail may take, as a configuration has it by default.
 const SPIN_CPU_MAX: f64 = 0.05;
-
-/// Rounds, and how long one is at most.
-const ROUNDS: i64 = 5;
-const LONGEST_ROUND: Span = Span::from_seconds(60);
-
-/// What a round's time, without the rates to try at the end, is used for: parts of a hundred.
-const SLEEPS: i64 = 35;
-const TICKS: i64 = 20;
-const HOLES: i64 = 10;
-const RATES: i64 = 15;
-
-/// With fewer periods than this, a part of a round shows nothing.
-const FEWEST_PERIODS: i64 = 5;
-
-/// What to measure.
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    /// For how long in all, about.
-    pub(crate) length: Span,
-    /// The CPUs; at least one.
-    pub(crate) cpus: Vec<usize>,
-    /// Sleeps and ticks a second.
-    pub(crate) rate: Rate,
-    /// The FIFO priority to ask for; in 1..=99.
-    pub(crate) priority: u8,
-    /// Under load as well.
-    pub(crate) load: bool,
-}
-
-impl Options {
-    fn rounds(&self) -> i64 {
-        ROUNDS.max(self.length.nanos() / LONGEST_ROUND.nanos())
-    }
-
-    fn conditions(&self) -> &'static [bool] {
-        if self.load { &[false, true] } else { &[false] }
-    }
-
-    /// How long so many parts of a hundred of all are, in each round and condition.
-    fn part(&self, hundredths: i64) -> Span {
-        let times = self.rounds() * if self.load { 2 } else { 1 };
-        Span::from_nanos(self.length.nanos() / 100 * hundredths / times)
-    }
-
-    /// The least time that makes sense of this rate.
-    pub(crate) fn least(&self) -> Span {
-        let times = ROUNDS * if self.load { 2 } else { 1 };
-        Span::from_nanos(self.rate.period().nanos() * FEWEST_PERIODS * times * 100 / TICKS)
-    }
-}
 
 /// Measures. If it is stopped, the result is what was measured until then: `complete` is false.
 ///

@@ -1,6 +1,6 @@
 //! What the rounds add up to.
 
-use super::Options;
+use super::options::Options;
 use super::result::{Condition, Costs, CpuMeasured, Granted, Holes, Refused, Round, Spread, Ticks};
 use super::sleeper::Slept;
 use super::ticks::Ticked;

@@ -1,6 +1,6 @@
 //! What follows from a measurement, as sentences and as TOML to paste. Pure.
 
-use super::text::{hertz, percent};
+use super::words::{hertz, percent, ratio};
 use crate::measure::{CpuMeasured, Measured, Price, Recommendation, Trial};
 use crate::time::Span;
 use std::fmt::Write as _;
@@ -60,7 +60,7 @@ fn which_tail(lines: &mut String, measured: &Measured, recommendation: &Recommen
                 _ => "late by an unknown time (too few ticks)".to_owned(),
             }
         };
-        let share = |ticks: &crate::measure::Ticks| percent(nanos(ticks.cpu_ns) / nanos(ticks.elapsed_ns.max(1)));
+        let share = |ticks: &crate::measure::Ticks| percent(ratio(ticks.cpu_ns, ticks.elapsed_ns));
         let verdict = match recommendation.spin {
             true => "A spin tail pays: ticks start",
             false => "A spin tail gains nothing here beyond what the rounds differ by: ticks start",
@@ -93,11 +93,6 @@ fn which_tail(lines: &mut String, measured: &Measured, recommendation: &Recommen
 fn short(share: f64) -> String {
     let text = format!("{:.1}", share * 100.0);
     text.trim_end_matches(".0").to_owned()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "for a share, of which two digits are shown")]
-fn nanos(nanos: i64) -> f64 {
-    nanos as f64
 }
 
 fn which_rate(lines: &mut String, recommendation: &Recommendation) {

@@ -1,0 +1,54 @@
+//! What is to be measured, and how the time for it is divided. Pure.
+
+use crate::pacing::Rate;
+use crate::time::Span;
+
+/// Rounds, and how long one is at most.
+const ROUNDS: i64 = 5;
+const LONGEST_ROUND: Span = Span::from_seconds(60);
+
+/// What a round's time, without the rates to try at the end, is used for: parts of a hundred.
+pub(super) const SLEEPS: i64 = 35;
+pub(super) const TICKS: i64 = 20;
+pub(super) const HOLES: i64 = 10;
+pub(super) const RATES: i64 = 15;
+
+/// With fewer periods than this, a part of a round shows nothing.
+const FEWEST_PERIODS: i64 = 5;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// For how long in all, about.
+    pub(crate) length: Span,
+    /// The CPUs; at least one.
+    pub(crate) cpus: Vec<usize>,
+    /// Sleeps and ticks a second.
+    pub(crate) rate: Rate,
+    /// The FIFO priority to ask for; in 1..=99.
+    pub(crate) priority: u8,
+    /// Under load as well.
+    pub(crate) load: bool,
+}
+
+impl Options {
+    pub(super) fn rounds(&self) -> i64 {
+        ROUNDS.max(self.length.nanos() / LONGEST_ROUND.nanos())
+    }
+
+    pub(super) fn conditions(&self) -> &'static [bool] {
+        if self.load { &[false, true] } else { &[false] }
+    }
+
+    /// How long so many parts of a hundred of all are, in each round and condition.
+    pub(super) fn part(&self, hundredths: i64) -> Span {
+        let times = self.rounds() * if self.load { 2 } else { 1 };
+        Span::from_nanos(self.length.nanos() / 100 * hundredths / times)
+    }
+
+    /// The least time that makes sense of this rate.
+    pub(crate) fn least(&self) -> Span {
+        let times = ROUNDS * if self.load { 2 } else { 1 };
+        Span::from_nanos(self.rate.period().nanos() * FEWEST_PERIODS * times * 100 / TICKS)
+    }
+}
