@@ -6,6 +6,9 @@ use super::result::{Condition, CpuMeasured, Price, Recommendation, Spread};
 /// From the wake-up to the last reading before the release, as the learned tail adds it.
 const WAKE_TO_READING: i64 = 2_000;
 
+/// The most that a configuration may let a tail take.
+const MOST: f64 = 0.5;
+
 /// The tails whose price is shown: the share of releases that each reaches on time.
 const COVERS: [f64; 3] = [0.9, 0.99, 0.999];
 
@@ -43,21 +46,22 @@ fn score(cpu: &CpuMeasured, all: &[CpuMeasured]) -> Option<Rounds> {
     Rounds::of(cpu.hardest()?.sleep.rounds.iter().filter_map(|round| round.p50))
 }
 
-/// Whether ticks start earlier with a tail, by more than the rounds differ.
+/// Whether ticks start earlier with a tail in every round than without one in any.
 fn tail_helps(condition: &Condition) -> bool {
     let rounds = |spin: &str| {
         let ticks = condition.ticks.iter().find(|ticks| ticks.spin == spin)?;
         Rounds::of(ticks.rounds.iter().filter_map(|round| round.p50))
     };
     let (Some(off), Some(auto)) = (rounds("off"), rounds("auto")) else { return false };
-    auto.median_ns < off.median_ns && off.verdict(auto) == Verdict::Significant
+    auto.most_ns < off.least_ns
 }
 
 /// The prices of tails that cover as much as the sample is large enough to tell of.
 fn prices(sleeps: &Spread, period_ns: i64) -> Vec<Price> {
     let late = [sleeps.p90, sleeps.p99, sleeps.p99_9];
     let known = COVERS.into_iter().zip(late).filter_map(|(covers, late)| Some((covers, late?)));
-    known.map(|(covers, late)| price(sleeps, covers, late + WAKE_TO_READING, period_ns)).collect()
+    let prices = known.map(|(covers, late)| price(sleeps, covers, late + WAKE_TO_READING, period_ns));
+    prices.filter(|price| price.cpu_share <= MOST && price.length_ns < period_ns).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a share, of which two digits are shown")]
@@ -76,8 +80,8 @@ pub(super) const RATES: [u64; 19] = [
 
 /// The position of the rate to try first: the highest whose period is at least twice as long as the sleeps were late.
 pub(super) fn first_rate(condition: &Condition) -> usize {
-    let Spread { p99_9, p99, max, .. } = condition.sleep.oversleep_ns;
-    let late = p99_9.or(p99).or(max).unwrap_or(0).max(1);
+    let Spread { p99, max, .. } = condition.sleep.oversleep_ns;
+    let late = p99.or(max).unwrap_or(0).max(1);
     let fits = |hertz: &u64| i64::try_from(1_000_000_000 / hertz).unwrap_or(i64::MAX) >= 2 * late;
     RATES.iter().rposition(fits).unwrap_or(0)
 }
@@ -138,6 +142,8 @@ mod tests {
         // 2 µs after 99 of 100 sleeps; 22 µs after them and 2 µs after nearly one of 100.
         assert_eq!(prices, [(12_000, 1_980.0), (12_000, 1_980.0), (32_000, 21_799.0)]);
         assert_eq!((advice.spin, advice.spin_cpu_max), (true, Some(0.05)));
+        let slow = advise(&[cpu(0, Some(30_000), 100)], 30_000).unwrap();
+        assert_eq!(slow.tails.len(), 2, "none that is longer than the period: {slow:?}");
         let useless = advise(&[cpu(0, Some(30_000), 11_000)], 1_000_000).unwrap();
         assert_eq!((useless.spin, useless.spin_cpu_max), (false, None));
     }

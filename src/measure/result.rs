@@ -219,7 +219,7 @@ pub(crate) struct Recommendation {
     pub(crate) spin: bool,
     /// For `spin-cpu-max`: what was measured; `None`: no tail.
     pub(crate) spin_cpu_max: Option<f64>,
-    /// What tails of several lengths would reach at which price, computed from the sleeps.
+    /// What tails of several lengths would reach at which price, computed from the sleeps; none that a configuration cannot ask for.
     pub(crate) tails: Vec<Price>,
     /// Rates that were tried on that CPU, from the first to the last.
     pub(crate) tried: Vec<Trial>,
