@@ -14,13 +14,13 @@ use hertzd::internals::ThreadEvidence;
 use hertzd::pacing::{Account, Grid, Overrun, Rate, Sleeps, Tail};
 use hertzd::time::{Clock, Instant, Span};
 use std::hint::black_box;
-use virtual_loop::runner;
+use virtual_loop::{Nowhere, Phases, runner};
 
-const SIZES: [u32; 4] = [1, 10, 100, 1_000];
+const SIZES: [u32; 5] = [1, 10, 100, 1_000, 10_000];
 
 /// Runs `ticks` ticks from `epoch`, one per millisecond, distributed over `tasks`. Returns nanoseconds per tick.
-fn run<C: Clock>(clock: C, epoch: Instant, tasks: u32, ticks: u32) -> f64 {
-    let runner = runner(clock, epoch, Tail::Off, tasks, ticks);
+fn run<C: Clock>(clock: C, epoch: Instant, (tasks, phases): (u32, Phases), ticks: u32) -> f64 {
+    let runner = runner(clock, epoch, Tail::Off, (tasks, phases), ticks, Nowhere);
     let real = KernelClock::monotonic();
     let begun = real.now();
     let (report, ..) = runner.run();
@@ -73,10 +73,13 @@ fn main() {
     let real = KernelClock::monotonic();
 
     by_size("every tick on time, on the virtual clock (a rest before each):", repetitions, |tasks| {
-        run(SimClock::new(Instant::ZERO, Vec::new()), Instant::ZERO, tasks, ticks)
+        run(SimClock::new(Instant::ZERO, Vec::new()), Instant::ZERO, (tasks, Phases::Spread), ticks)
     });
     by_size("every tick late, on the kernel's clock (no rest, one reading of the clock):", repetitions, |tasks| {
-        run(real, real.now() - Span::from_seconds(3_600), tasks, ticks)
+        run(real, real.now() - Span::from_seconds(3_600), (tasks, Phases::Spread), ticks)
+    });
+    by_size("the same, all tasks due together:", repetitions, |tasks| {
+        run(real, real.now() - Span::from_seconds(3_600), (tasks, Phases::Equal), ticks)
     });
 
     println!("parts of a tick:");

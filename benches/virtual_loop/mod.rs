@@ -26,18 +26,33 @@ impl TickSink for Nowhere {
     }
 }
 
-/// A worker that runs `ticks` ticks from `epoch` on, one per millisecond, distributed over `tasks`.
-pub(crate) fn runner<C: Clock>(clock: C, epoch: Instant, tail: Tail, tasks: u32, ticks: u32) -> Runner<C, Nowhere> {
+/// When the tasks are due: together, or in turns.
+#[derive(Clone, Copy)]
+pub(crate) enum Phases {
+    Equal,
+    Spread,
+}
+
+/// A worker that runs `ticks` ticks from `epoch` on, one per millisecond on average, distributed over `tasks`. Records go to `sink`.
+pub(crate) fn runner<C: Clock, S: TickSink>(
+    clock: C,
+    epoch: Instant,
+    tail: Tail,
+    (tasks, phases): (u32, Phases),
+    ticks: u32,
+    sink: S,
+) -> Runner<C, S> {
     let rate = Rate::new(1_000, tasks.into()).unwrap();
     let end = epoch + Span::from_millis(ticks.into());
     // Nothing is ever given up: every run has the same ticks.
     let overrun = Overrun::Credit { max_debt: Span::MAX };
     let accounts = (0..tasks).map(|task| {
-        let grid = Grid::starting_at(epoch + Span::from_millis(task.into()), rate);
+        let phase = if let Phases::Spread = phases { Span::from_millis(task.into()) } else { Span::ZERO };
+        let grid = Grid::starting_at(epoch + phase, rate);
         (Account::new(grid, overrun, 0, end), rate.period())
     });
     let schedule = Schedule::new(accounts);
     let slots = (0..tasks).map(|id| Slot::of(id, Box::new(Idle), rate.period(), rate.period()));
     let set = TaskSet::starting(schedule, slots.collect());
-    Runner::new(clock, set, Sleeps::new(tail), Nowhere, Arc::new(Control::default()))
+    Runner::new(clock, set, Sleeps::new(tail), sink, Arc::new(Control::default()))
 }

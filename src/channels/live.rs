@@ -27,17 +27,23 @@ pub struct Counts {
 /// store.
 #[derive(Debug)]
 pub struct LiveCounts {
-    begun: AtomicU64, // updates; ahead of `ended` during one
-    ended: AtomicU64,
-    ran: AtomicU64,
+    each_tick: EachTick,
     skipped: AtomicU64,
     overruns: AtomicU64,
     over_budget: AtomicU64,
     errors: AtomicU64,
     disabled: AtomicBool,
-    next: AtomicI64, // nanoseconds of the clock that releases lie on; i64::MAX: no release is left
-    end: AtomicI64,  // likewise: releases at or after this do not exist; i64::MAX: all do
+    end: AtomicI64, // as `next` of each tick: releases at or after this do not exist; i64::MAX: all do
     passed: AtomicU64,
+}
+
+/// What a usual tick writes.
+#[derive(Debug)]
+struct EachTick {
+    begun: AtomicU64, // updates; ahead of `ended` during one
+    ended: AtomicU64,
+    ran: AtomicU64,
+    next: AtomicI64, // nanoseconds of the clock that releases lie on; i64::MAX: no release is left
 }
 
 /// What [`LiveCounts`] showed at one moment.
@@ -61,15 +67,17 @@ const ATTEMPTS: usize = 1_000;
 impl Default for LiveCounts {
     fn default() -> Self {
         Self {
-            begun: AtomicU64::default(),
-            ended: AtomicU64::default(),
-            ran: AtomicU64::default(),
+            each_tick: EachTick {
+                begun: AtomicU64::default(),
+                ended: AtomicU64::default(),
+                ran: AtomicU64::default(),
+                next: AtomicI64::new(i64::MAX),
+            },
             skipped: AtomicU64::default(),
             overruns: AtomicU64::default(),
             over_budget: AtomicU64::default(),
             errors: AtomicU64::default(),
             disabled: AtomicBool::default(),
-            next: AtomicI64::new(i64::MAX),
             end: AtomicI64::new(i64::MAX),
             passed: AtomicU64::default(),
         }
@@ -85,30 +93,54 @@ impl LiveCounts {
 
     /// Shows these counts from now on. A dozen stores.
     pub(crate) fn store(&self, counts: &Counts, next: Option<Instant>) {
-        self.update(counts, next, || self.passed.store(0, Ordering::Relaxed));
+        self.update(|| {
+            self.shows(counts, next);
+            self.passed.store(0, Ordering::Relaxed);
+        });
+    }
+
+    /// It `ran` that many ticks, and nothing else has changed. Four stores.
+    pub(crate) fn ran(&self, ran: u64, next: Option<Instant>) {
+        self.update(|| {
+            self.each_tick.ran.store(ran, Ordering::Relaxed);
+            self.shows_next(next);
+        });
+    }
+
+    /// What [`ran`](Self::ran) writes, for those who load it ahead.
+    pub(crate) fn written_each_tick(&self) -> &impl Sized {
+        &self.each_tick
     }
 
     /// The clock was stepped: where the grid is since. Of a task that was ended this many releases have `passed` since then.
     pub(crate) fn step(&self, counts: &Counts, next: Option<Instant>, end: Instant, passed: u64) {
-        self.update(counts, next, || {
+        self.update(|| {
+            self.shows(counts, next);
             self.passed.store(passed, Ordering::Relaxed);
             self.end.store(low(end), Ordering::Relaxed);
         });
     }
 
-    fn update(&self, counts: &Counts, next: Option<Instant>, others: impl FnOnce()) {
-        let update = self.ended.load(Ordering::Relaxed).wrapping_add(1);
-        self.begun.store(update, Ordering::Relaxed);
+    fn update(&self, stores: impl FnOnce()) {
+        let update = self.each_tick.ended.load(Ordering::Relaxed).wrapping_add(1);
+        self.each_tick.begun.store(update, Ordering::Relaxed);
         fence(Ordering::Release);
-        self.ran.store(counts.ran, Ordering::Relaxed);
+        stores();
+        self.each_tick.ended.store(update, Ordering::Release);
+    }
+
+    fn shows(&self, counts: &Counts, next: Option<Instant>) {
+        self.each_tick.ran.store(counts.ran, Ordering::Relaxed);
         self.skipped.store(counts.skipped, Ordering::Relaxed);
         self.overruns.store(counts.overruns, Ordering::Relaxed);
         self.over_budget.store(counts.over_budget, Ordering::Relaxed);
         self.errors.store(counts.errors, Ordering::Relaxed);
         self.disabled.store(counts.disabled, Ordering::Relaxed);
-        self.next.store(next.map_or(i64::MAX, low), Ordering::Relaxed);
-        others();
-        self.ended.store(update, Ordering::Release);
+        self.shows_next(next);
+    }
+
+    fn shows_next(&self, next: Option<Instant>) {
+        self.each_tick.next.store(next.map_or(i64::MAX, low), Ordering::Relaxed);
     }
 
     /// The latest counts: all of one moment, unless the hot thread is preempted in the middle of an update.
@@ -118,15 +150,15 @@ impl LiveCounts {
 
     /// The latest counts; `None`: they are being updated.
     fn try_read(&self) -> Option<Live> {
-        let ended = self.ended.load(Ordering::Acquire);
+        let ended = self.each_tick.ended.load(Ordering::Acquire);
         let live = self.read_once();
         fence(Ordering::Acquire);
-        (self.begun.load(Ordering::Relaxed) == ended).then_some(live)
+        (self.each_tick.begun.load(Ordering::Relaxed) == ended).then_some(live)
     }
 
     fn read_once(&self) -> Live {
         let counts = Counts {
-            ran: self.ran.load(Ordering::Relaxed),
+            ran: self.each_tick.ran.load(Ordering::Relaxed),
             skipped: self.skipped.load(Ordering::Relaxed),
             overruns: self.overruns.load(Ordering::Relaxed),
             over_budget: self.over_budget.load(Ordering::Relaxed),
@@ -137,7 +169,12 @@ impl LiveCounts {
             let nanos = nanos.load(Ordering::Relaxed);
             (nanos < i64::MAX).then(|| Instant::from_nanos(nanos.into()))
         };
-        Live { counts, next: instant(&self.next), end: instant(&self.end), passed: self.passed.load(Ordering::Relaxed) }
+        Live {
+            counts,
+            next: instant(&self.each_tick.next),
+            end: instant(&self.end),
+            passed: self.passed.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -155,6 +192,12 @@ mod tests {
     fn a_reader_sees_the_counts_of_one_moment() {
         let live = Arc::new(LiveCounts::default());
         assert_eq!(live.read(), Live::default());
+        live.begins(Some(Instant::ZERO), Instant::MAX);
+        let counts = Counts { ran: 1, skipped: 2, overruns: 3, over_budget: 4, errors: 5, disabled: false };
+        live.store(&counts, None);
+        live.ran(9, Some(Instant::from_nanos(7)));
+        let Live { counts: shown, next, .. } = live.read();
+        assert_eq!((shown, next), (Counts { ran: 9, ..counts }, Some(Instant::from_nanos(7))));
         live.begins(Some(Instant::ZERO), Instant::MAX);
         let writer = live.clone();
         let writing = std::thread::spawn(move || {

@@ -77,8 +77,9 @@ pub(super) fn wake_apart(wake: &IdleWake) -> (Rare, Part) {
     (Rare { evidence, ..Rare::default() }, end)
 }
 
-/// Takes a record apart.
-pub(super) fn apart(record: &TickRecord) -> (Rare, Part) {
+/// Takes a record apart; most have nothing rare.
+#[inline]
+pub(super) fn apart(record: &TickRecord) -> (Option<Rare>, Part) {
     let TickRecord { release, n, woke, oversleep, lateness, response, missed, stepped, jumped, dropped, .. } = *record;
     let release = nanos(release);
     let times = Times { release, n, woke, oversleep: oversleep.map_or(NONE, Span::nanos), lateness, response };
@@ -86,9 +87,11 @@ pub(super) fn apart(record: &TickRecord) -> (Rare, Part) {
         | flag(record.over_budget, OVER_BUDGET)
         | flag(record.over_limit, OVER_LIMIT)
         | flag(record.after_loss, AFTER_LOSS);
-    let outcome = (record.outcome != Outcome::Done).then_some(record.outcome);
+    let outcome = (!matches!(record.outcome, Outcome::Done)).then_some(record.outcome);
     let skips = Skips { missed, dropped, stepped, jumped };
-    (Rare { skips, outcome, evidence: record.evidence }, Part::Tick(times, record.task, flags))
+    let rare = skips != Skips::default() || outcome.is_some() || record.evidence.is_some();
+    let rare = rare.then_some(Rare { skips, outcome, evidence: record.evidence });
+    (rare, Part::Tick(times, record.task, flags))
 }
 
 impl Rare {

@@ -27,7 +27,8 @@ pub trait TickSink {
 pub struct TickSender {
     parts: Sender<Part>,
     room: usize,
-    lost: bool, // what came before the next record
+    free: usize, // of it, at least: the receiver may have made more
+    lost: bool,  // what came before the next record
     traffic: Arc<Traffic>,
 }
 
@@ -48,22 +49,27 @@ pub fn ticks(capacity: usize) -> (TickSender, TickReceiver) {
     let traffic = Arc::new(Traffic::default());
     let begun = Rare::default();
     (
-        TickSender { parts: sender, room, lost: false, traffic: traffic.clone() },
+        TickSender { parts: sender, room, free: room, lost: false, traffic: traffic.clone() },
         TickReceiver { parts: receiver, begun, traffic },
     )
 }
 
 impl TickSink for TickSender {
+    #[inline]
     fn offer(&mut self, mut record: TickRecord) {
         record.after_loss = self.lost;
         let (rare, tick) = parts::apart(&record);
-        let taken = self.send(rare, tick);
+        let taken = match rare {
+            None => self.has_room_for(1) && self.parts.try_send(tick).is_ok(),
+            Some(rare) => self.send(rare, tick),
+        };
+        self.lost = !taken;
         self.traffic.count(taken);
     }
 
     fn woke_idle(&mut self, wake: IdleWake) {
         let (rare, end) = parts::wake_apart(&IdleWake { after_loss: self.lost, ..wake });
-        self.send(rare, end);
+        self.lost = !self.send(rare, end);
     }
 
     fn warm(&self) {
@@ -76,14 +82,25 @@ impl TickSink for TickSender {
 impl TickSender {
     /// Sends the parts of a record, if there is room.
     fn send(&mut self, rare: Rare, end: Part) -> bool {
+        self.has_room_for(rare.parts().count() + 1)
+            && rare.parts().chain([end]).all(|part| self.parts.try_send(part).is_ok())
+    }
+
+    /// Whether this many parts can be sent, which are then taken for sent.
+    fn has_room_for(&mut self, parts: usize) -> bool {
         // The channel must never be near full when `try_send` is called. When the next slot is one that the receiver
         // has claimed but not yet released, crossbeam spins until it is; a FIFO thread that has preempted the receiver
         // on its own CPU then spins until real-time throttling ends it, a second at a time (crossbeam#997;
         // tests/channel_guard.rs shows it). With one sender and one receiver at most one slot is in that state.
-        let taken = self.parts.len() + rare.parts().count() < self.room
-            && rare.parts().chain([end]).all(|part| self.parts.try_send(part).is_ok());
-        self.lost = !taken;
-        taken
+        if self.free < parts {
+            // Where the receiver is lies in a cache line that it writes at each step: it is read only when it matters.
+            self.free = self.room.saturating_sub(self.parts.len());
+        }
+        let free = self.free >= parts;
+        if free {
+            self.free -= parts;
+        }
+        free
     }
 }
 
@@ -143,6 +160,11 @@ mod tests {
         assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (4, 16));
         let taken: Vec<_> = std::iter::from_fn(|| receiver.take()).collect();
         assert_eq!(taken, [0, 1, 2, 3].map(|n| TickRecord { n, ..record }));
+        for n in 0..40 {
+            sender.offer(TickRecord { n, ..TickRecord::EMPTY });
+            assert_eq!(receiver.take().map(|record| record.n), Some(n), "the room is there again");
+        }
+        assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (44, 16));
         assert_eq!((record.run(), record.skipped()), (Span::from_nanos(30), 3));
     }
 

@@ -46,6 +46,11 @@ impl Queue {
         }
     }
 
+    /// The task that is probably taken out after so many others. Constant time, so where entries did not come in order, a guess.
+    pub(super) fn peek(&self, others: usize) -> Option<usize> {
+        self.sequence.get(others).map(|(_, task)| *task)
+    }
+
     /// Takes the least entry out.
     pub(super) fn pop(&mut self) -> Option<Entry> {
         match (self.sequence.front(), self.others.peek()) {
@@ -94,6 +99,10 @@ mod tests {
                 }
                 prop_assert_eq!(queue.first(), sorted.first().copied());
                 prop_assert_eq!(queue.is_empty(), sorted.is_empty());
+                if queue.others.is_empty() {
+                    let peeked: Vec<_> = (0..).map_while(|others| queue.peek(others)).collect();
+                    prop_assert_eq!(peeked, sorted.iter().map(|(_, task)| *task).collect::<Vec<_>>());
+                }
             }
             prop_assert_eq!((queue.sequence.capacity(), queue.others.capacity()), room, "it has not grown");
         }

@@ -70,9 +70,9 @@ pub struct GivenUp {
 }
 
 #[derive(Clone, Debug)]
+#[repr(align(64))] // it touches no more lines of the processor's caches than it fills
 struct Entry {
     account: Account,
-    deadline: Span,
     credit: Span,  // when the previous tick had finished
     skipped: u64,  // by the previous tick
     missed: u64,   // since, and not yet reported
@@ -85,10 +85,11 @@ struct Entry {
 #[derive(Clone, Debug)]
 pub struct Schedule {
     entries: Vec<Entry>,
-    waiting: Queue,              // by release
-    ready: Queue,                // by absolute deadline
+    deadlines: Vec<Span>, // of the entries: all of those that are due are looked at before any of them runs
+    waiting: Queue,       // by release
+    ready: Queue,         // by absolute deadline
     idle_until: Option<Instant>, // the last end of a disabled task
-    gave_up: bool,               // since that was asked
+    gave_up: bool,        // since that was asked
 }
 
 impl Schedule {
@@ -106,6 +107,7 @@ impl Schedule {
     pub fn with_room_for(tasks: usize) -> Self {
         Self {
             entries: Vec::with_capacity(tasks),
+            deadlines: Vec::with_capacity(tasks),
             waiting: Queue::with_room_for(tasks),
             ready: Queue::with_room_for(tasks),
             idle_until: None,
@@ -117,17 +119,18 @@ impl Schedule {
     pub fn add(&mut self, account: Account, deadline: Span) {
         let none = Span::ZERO;
         let (credit, stepped, jumped) = (none, none, none);
-        self.push(Entry { account, deadline, credit, skipped: 0, missed: 0, stepped, jumped, disabled: false });
+        self.push(Entry { account, credit, skipped: 0, missed: 0, stepped, jumped, disabled: false }, deadline);
     }
 
     /// Adds the task at `position` of another schedule after the others. Its phase, index and counts continue. Not while one
     /// of its ticks is running.
     pub fn adopt(&mut self, other: &Self, position: usize) {
-        self.push(other.entries[position].clone());
+        self.push(other.entries[position].clone(), other.deadlines[position]);
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: Entry, deadline: Span) {
         self.entries.push(entry);
+        self.deadlines.push(deadline);
         self.wait(self.entries.len() - 1);
     }
 
@@ -178,7 +181,7 @@ impl Schedule {
                 break;
             }
             self.waiting.pop();
-            self.ready.push((release + self.entries[task].deadline, task));
+            self.ready.push((release + self.deadlines[task], task));
         }
         while let Some((_, task)) = self.ready.pop() {
             let entry = &mut self.entries[task];
@@ -190,7 +193,7 @@ impl Schedule {
             };
             if missed > 0 {
                 // It has moved to a later release: another task may now have the earlier deadline.
-                self.ready.push((release + entry.deadline, task));
+                self.ready.push((release + self.deadlines[task], task));
                 continue;
             }
             if release > now {
@@ -210,6 +213,11 @@ impl Schedule {
                 _ => Next::Finished,
             },
         }
+    }
+
+    /// The task that will probably run after so many others, if that many are due: for those who have something to load ahead.
+    pub(crate) fn coming(&self, others: usize) -> Option<usize> {
+        self.ready.peek(others)
     }
 
     /// Whether [`next`](Self::next) gave up releases of any task since this was asked.
@@ -276,6 +284,11 @@ impl Schedule {
             }
             entry.missed = 0;
         }
+    }
+
+    /// All that is kept of the task at `position`, for those who load it ahead.
+    pub(crate) fn kept_of(&self, position: usize) -> &impl Sized {
+        &self.entries[position]
     }
 
     /// The account of the task at `position`.

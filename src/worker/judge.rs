@@ -33,7 +33,8 @@ pub(super) struct Verdict {
 pub(super) fn judge(slot: &mut Slot, returned: Returned, run: Span, response: Span, finished: Instant) -> Verdict {
     let overrun = response > slot.deadline;
     let over_budget = slot.budget.is_some_and(|budget| run > budget);
-    let limit = slot.limit.as_mut().filter(|_| overrun);
+    // Without an overrun the limit is not looked at: it is seldom in the processor's caches.
+    let limit = if overrun { slot.limit.as_mut() } else { None };
     let at_limit = limit.and_then(|(bucket, action)| bucket.overrun(finished).then_some(*action));
     let limited = at_limit.is_some_and(|action| action != LimitAction::Warn);
     let (outcome, follows) = match returned {

@@ -133,13 +133,14 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             let now = self.known.take().unwrap_or_else(|| self.clock.now());
             match self.set.schedule.next(now) {
                 Next::Run(due) => {
-                    let ready = self.make_ready(due, Instant::MAX);
-                    self.tick(&ready, now);
+                    let mut ready = self.make_ready(due, Instant::MAX);
+                    self.tick(&mut ready, now);
                 }
                 Next::Rest(release) => {
                     let now = self.idle(now);
-                    if let Some((ready, started)) = self.rest(now, release) {
-                        self.tick(&ready, started);
+                    let mut ready = None;
+                    if let (Some(started), Some(ready)) = (self.rest(now, release, &mut ready), &mut ready) {
+                        self.tick(ready, started);
                     }
                 }
                 Next::Finished => break,
@@ -166,17 +167,20 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
     }
 
     #[inline(never)] // its code has one address, which is loaded ahead
-    fn tick(&mut self, ready: &Ready, started: Instant) {
+    fn tick(&mut self, ready: &mut Ready, started: Instant) {
         let Due { task, n, release, missed, stepped, jumped, .. } = ready.due;
         let set = &mut *self.set;
-        let slot = slot(&mut set.slots, task);
-        self.control.begins(slot.id, n, self.clock.monotonic(started));
+        let running = slot(&mut set.slots, task);
+        self.control.begins(running.id, n, self.clock.monotonic(started));
         let lateness = started - release;
-        let tick = Tick { started, lateness, ..ready.tick };
-        let result = catch_unwind(AssertUnwindSafe(|| slot.task.tick(&tick, &mut slot.values)));
+        // In place: a copy would wait until the stores before it have been made, also those that miss the caches.
+        (ready.tick.started, ready.tick.lateness) = (started, lateness);
+        let result = catch_unwind(AssertUnwindSafe(|| running.task.tick(&ready.tick, &mut running.values)));
         let finished = self.clock.now();
         self.control.ends();
         self.known = Some(finished);
+        set.warm_following();
+        let slot = slot(&mut set.slots, task);
 
         let returned = match &result {
             Ok(Ok(())) => Returned::Well,
@@ -204,14 +208,19 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             rows.offer(Row { n, release, lateness, values: &slot.values });
         }
 
-        let counts = &mut set.counts[task];
-        counts.overruns += u64::from(overrun);
-        counts.over_budget += u64::from(over_budget);
-        counts.errors += u64::from(!well);
-        counts.disabled = disabled;
         let account = set.schedule.account(task);
-        (counts.ran, counts.skipped) = (account.ran(), account.skipped());
-        slot.live.store(counts, account.next().map(|(_, release)| release));
+        let next = account.next().map(|(_, release)| release);
+        if overrun || over_budget || !well || disabled || missed + settled.skipped > 0 {
+            let counts = &mut set.counts[task];
+            counts.overruns += u64::from(overrun);
+            counts.over_budget += u64::from(over_budget);
+            counts.errors += u64::from(!well);
+            counts.disabled = disabled;
+            (counts.ran, counts.skipped) = (account.ran(), account.skipped());
+            slot.live.store(counts, next);
+        } else {
+            slot.live.ran(account.ran(), next);
+        }
         let id = slot.id;
         let gave_up = set.schedule.gave_up(); // also of other tasks
         let missed_any = overrun || missed + settled.skipped > 0 || gave_up;

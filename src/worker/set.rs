@@ -7,8 +7,12 @@
 use super::slot::Slot;
 use crate::channels::Counts;
 use crate::pacing::{Account, GivenUp, Grid, Overrun, Rate, Schedule};
+use crate::sys::cache::warm;
 use crate::time::{Instant, Span};
 use crossbeam_channel::{Receiver, Sender};
+
+/// How many ticks before its own a task's state is loaded: what is reached through a pointer, and what holds that.
+const WARMED_AHEAD: [usize; 2] = [2, 5];
 
 /// What decides when a task is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +49,7 @@ pub enum NextTask {
 pub struct TaskSet {
     pub(super) schedule: Schedule,
     pub(super) slots: Vec<Option<Box<Slot>>>,
-    pub(super) counts: Vec<Counts>,
+    pub(super) counts: Vec<Counts>, // `ran` as of the tick that last changed any of the others
     next: Vec<NextTask>,
     ended: Instant, // when another set took over
 }
@@ -92,12 +96,44 @@ impl TaskSet {
         }
     }
 
+    /// Loads what the ticks that follow at once touch into the processor's caches, while the thread does something else: what
+    /// is kept of a task first, and what is reached from there when that has come.
+    pub(super) fn warm_following(&self) {
+        let [reached, kept] = WARMED_AHEAD.map(|others| self.schedule.coming(others));
+        if let Some(task) = reached {
+            self.warm_reached(task);
+        }
+        if let Some(task) = kept {
+            self.warm_kept(task);
+        }
+    }
+
+    /// Loads what is kept of a task.
+    pub(super) fn warm_kept(&self, task: usize) {
+        warm(self.schedule.kept_of(task));
+        if let Some(slot) = &self.slots[task] {
+            // One line each; the rest is for what goes wrong.
+            warm(&slot.id);
+            warm(&slot.values);
+        }
+    }
+
+    /// Loads what is reached from there through pointers.
+    pub(super) fn warm_reached(&self, task: usize) {
+        if let Some(slot) = &self.slots[task] {
+            warm(&*slot.task);
+            warm(slot.live.written_each_tick());
+            warm(&*slot.values);
+        }
+    }
+
     /// Shows where the grids are after a step of the clock. Until then each task shows the release that was to come next before.
     pub(super) fn show_step(&mut self) {
         let Self { schedule, slots, counts, .. } = self;
         for (position, account) in schedule.accounts().enumerate() {
             let Some(slot) = &slots[position] else { continue };
             let counts = &mut counts[position];
+            counts.ran = account.ran();
             // No tick reports what came up since it was ended.
             let passed = if counts.disabled { account.skipped() - counts.skipped } else { 0 };
             if !counts.disabled {

@@ -6,7 +6,7 @@
 use super::{Ready, Runner, slot};
 use crate::channels::TickSink;
 use crate::pacing::{Prepared, RestPlan};
-use crate::sys::cache::{warm, warm_code};
+use crate::sys::cache::warm_code;
 use crate::time::{Clock, Instant, Span, Wake};
 
 /// How long it spins without looking whether it is asked for something.
@@ -42,9 +42,9 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         self
     }
 
-    /// Waits at `now` for `release`. Returns the tick that is due then, and when the wait ended, which is its start; `None`:
-    /// decide again.
-    pub(super) fn rest(&mut self, now: Instant, release: Instant) -> Option<(Ready, Instant)> {
+    /// Waits at `now` for `release`. Before that it makes the tick `ready` that is due then: where it lies it stays, since a copy
+    /// would come after the wait. Returns when the wait ended, which is its start; `None`: decide again.
+    pub(super) fn rest(&mut self, now: Instant, release: Instant, ready: &mut Option<Ready>) -> Option<Instant> {
         self.count_tail();
         self.control.rests(self.clock.monotonic(release));
         self.woke = now;
@@ -54,7 +54,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             // Only the end of the run is waited for, which may be noticed late.
             None => RestPlan { sleep_until: Some(release), spin: false },
         };
-        let ready = prepared.map(|Prepared { due, until }| self.make_ready(due, until));
+        *ready = prepared.map(|Prepared { due, until }| self.make_ready(due, until));
         let mut ended = now;
         if let Some(asked) = plan.sleep_until {
             if let Some(witness) = &mut self.witness {
@@ -75,16 +75,17 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             self.oversleep = Some(ended - asked);
             self.sleeps.learn(asked, ended);
         }
+        self.warm(ready.as_ref());
         if plan.spin && ended < release {
-            self.warm(ready.as_ref());
+            self.sink.warm();
             ended = self.spin_until(release);
             self.tail = Some((ended - self.woke, ended - release));
         }
         self.known = Some(ended);
         let holds = |ready: &Ready| release <= ended && ended < ready.until;
         match ready {
-            Some(ready) if holds(&ready) && !self.control.asks_for_something() => Some((ready, ended)),
-            ready => {
+            Some(ready) if holds(ready) && !self.control.asks_for_something() => Some(ended),
+            _ => {
                 self.hand_back(ready.as_ref());
                 None
             }
@@ -102,17 +103,11 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
     fn warm(&mut self, ready: Option<&Ready>) {
         let Some(Ready { due, .. }) = ready else { return };
         let set = &mut *self.set;
-        warm(&set.counts[due.task]);
-        warm(set.schedule.account(due.task));
-        let slot = slot(&mut set.slots, due.task);
-        warm(slot);
-        warm(&*slot.task);
-        warm_code(slot.task.code().0);
+        set.warm_kept(due.task);
+        set.warm_reached(due.task);
+        warm_code(slot(&mut set.slots, due.task).task.code().0);
         warm_code(Self::tick as *const ());
-        warm(&*slot.values);
-        warm(&*slot.live);
         self.control.prepares(due.n);
-        self.sink.warm();
     }
 
     /// Spins from the wake-up until `release`, or until there is something else to do between two ticks.

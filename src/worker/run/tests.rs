@@ -1,7 +1,7 @@
 //! What the loop shows and hands over, on the virtual clock.
 
 use super::*;
-use crate::channels::Evidence;
+use crate::channels::{Evidence, LiveCounts};
 use crate::pacing::{Account, Grid, Overrun, Rate, Schedule, Tail};
 use crate::sim::{NeverPreempted, Scripted, SimClock};
 use crate::task::{Task, TickError};
@@ -109,6 +109,45 @@ fn the_sleep_before_a_tick_is_shown_while_it_runs() {
     let set = TaskSet::starting(Schedule::new([(account, Span::from_millis(1))]), vec![slot]);
     let (report, ..) = Runner::new(clock, set, Sleeps::new(Tail::Off), Keep::default(), control).run();
     assert_eq!((report.wakes, report.tasks[0].1.ran, shown.load(Ordering::Relaxed)), (3, 3, 3));
+}
+
+/// Compares what is shown of each task with what its records tell, at each record.
+struct Compares(Vec<(Arc<LiveCounts>, Counts)>);
+
+impl TickSink for Compares {
+    fn offer(&mut self, record: TickRecord) {
+        let (live, told) = &mut self.0[record.task as usize];
+        told.ran += 1;
+        told.skipped += record.skipped();
+        told.overruns += u64::from(record.overrun);
+        told.over_budget += u64::from(record.over_budget);
+        assert_eq!(live.read().counts, *told, "{record:?}");
+        let next = live.read().next;
+        assert!(next.is_none_or(|next| next > record.release && (next - record.release).nanos() % 1_000_000 == 0));
+    }
+}
+
+#[test]
+fn what_is_shown_of_a_task_is_what_its_records_tell() {
+    let clock = SimClock::new(Instant::ZERO, vec![Span::from_micros(50)]);
+    let rate = Rate::new(1_000, 1).unwrap();
+    let (begin, period) = (Instant::ZERO + Span::from_millis(1), rate.period());
+    let account =
+        || Account::new(Grid::starting_at(begin, rate), Overrun::KeepWorking, 0, begin + Span::from_millis(90));
+    // Each holds up the other one: on time, past the budget, past the deadline, and past two releases.
+    let slots = [[100, 300, 100, 2_700, 100], [50, 50, 1_800, 50, 50]].into_iter().zip(0..).map(|(run, id)| {
+        let task = Scripted::new(clock.clone(), run.map(Span::from_micros).to_vec());
+        Slot { budget: Some(Span::from_micros(200)), ..Slot::of(id, Box::new(task), period, period) }
+    });
+    let slots: Vec<_> = slots.collect();
+    let sink = Compares(slots.iter().map(|slot| (slot.live.clone(), Counts::default())).collect());
+    let set = TaskSet::starting(Schedule::new([(account(), period), (account(), period)]), slots);
+    let (report, Compares(told), _) =
+        Runner::new(clock, set, Sleeps::new(Tail::Off), sink, Arc::new(Control::default())).run();
+    for ((_, counted), (_, told)) in report.tasks.iter().zip(told) {
+        assert!(told.ran > 20 && told.skipped > 5 && told.overruns > 5 && told.over_budget > told.overruns, "{told:?}");
+        assert_eq!(counted.ran, told.ran);
+    }
 }
 
 #[test]
