@@ -6,6 +6,7 @@
 use super::parts::Parts;
 use super::{By, Cause};
 use crate::time::{Instant, Span};
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 /// Ticks in the shortest stretches.
@@ -18,7 +19,7 @@ const OF_A_LENGTH: usize = 8;
 const SUMS: usize = 64;
 
 /// What time was spent on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Spent {
     /// A run of this task; and why a tick of the same task waits behind it.
     Run(u32, Cause),
@@ -38,29 +39,55 @@ struct Stretch {
     from: Instant,
     to: Instant,
     doublings: u32,
-    ticks: u32, // while it is of the shortest
-    sums: Vec<(Spent, Span)>,
+    ticks: u32,               // while it is of the shortest
+    sums: Vec<(Spent, Span)>, // of the latest stretch as they came, of the others in order and each once
 }
 
 impl Stretch {
+    /// Adds to the latest stretch. Nothing is looked up: with thousands of tasks there are as many sums as ticks.
     fn add(&mut self, spent: Spent, time: Span) {
-        match self.sums.iter_mut().find(|(known, _)| *known == spent) {
+        match self.sums.last_mut() {
             _ if time <= Span::ZERO => {}
-            Some((_, sum)) => *sum += time,
-            None => self.sums.push((spent, time)),
+            Some((known, sum)) if *known == spent => *sum += time,
+            _ => self.sums.push((spent, time)),
         }
+    }
+
+    /// Brings the sums in order, each once.
+    fn gather(&mut self) {
+        self.sums.sort_by_key(|(spent, _)| *spent);
+        self.sums.dedup_by(|(spent, time), (before, sum)| {
+            let same = spent == before;
+            *sum += if same { *time } else { Span::ZERO };
+            same
+        });
     }
 
     /// Joins the one that follows.
     fn join(&mut self, later: Self) {
         self.to = later.to;
         self.doublings += 1;
-        later.sums.into_iter().for_each(|(spent, time)| self.add(spent, time));
+        self.sums.extend(later.sums);
+        self.gather();
         if self.sums.len() > SUMS {
-            self.sums.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
-            let rest = self.sums.split_off(SUMS - 1).into_iter().fold(Span::ZERO, |sum, (_, time)| sum + time);
-            self.add(Spent::HeldUp(Cause::Unknown), rest);
+            self.keep_the_largest();
         }
+        self.sums.shrink_to_fit();
+    }
+
+    /// Adds all but the largest sums up: who that was is unknown.
+    fn keep_the_largest(&mut self) {
+        let size = |&(spent, time): &(Spent, Span)| (Reverse(time), spent);
+        let mut sizes: Vec<_> = self.sums.iter().map(size).collect();
+        let limit = *sizes.select_nth_unstable(SUMS - 1).1;
+        let mut rest = Span::ZERO;
+        self.sums.retain(|sum| {
+            let stays = size(sum) < limit;
+            rest += if stays { Span::ZERO } else { sum.1 };
+            stays
+        });
+        self.add(Spent::HeldUp(Cause::Unknown), rest);
+        self.gather();
     }
 }
 
@@ -79,7 +106,12 @@ impl History {
     pub(super) fn add(&mut self, from: Instant, to: Instant, spent: impl IntoIterator<Item = (Spent, Span)>) {
         if self.stretches.back().is_none_or(|last| last.ticks == SHORTEST) {
             let from = self.end().unwrap_or(from);
-            self.stretches.push_back(Stretch { from, to, doublings: 0, ticks: 0, sums: Vec::new() });
+            if let Some(last) = self.stretches.back_mut() {
+                last.gather();
+                last.sums.shrink_to_fit();
+            }
+            let sums = Vec::with_capacity(SHORTEST as usize);
+            self.stretches.push_back(Stretch { from, to, doublings: 0, ticks: 0, sums });
             self.join_old();
         }
         let Some(last) = self.stretches.back_mut() else { unreachable!("one was added") };
