@@ -4,6 +4,7 @@
 //! A wake-up would fall to a hot thread, so there is none; commands go through a channel that is polled as well. Reads the
 //! monotonic clock, and may block on outputs.
 
+use super::panic_limit::PanicLimit;
 use super::tick_feed::{TickFeed, waiting};
 use super::tick_trace;
 use super::view::{Depth, View};
@@ -14,7 +15,7 @@ use crate::log::{Output, PanicEvent, journal};
 use crate::metrics::{Metrics, TaskFacts, Totals};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::ThreadId;
-use crate::time::{Clock, Instant, Span};
+use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Ended, Granted, Panic};
 use crossbeam_channel::{Receiver, Sender};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,10 +34,18 @@ const FILLED: f64 = 0.25;
 /// The most records that are taken from one worker at a time: half of what the judge of causes remembers.
 const AT_A_TIME: usize = 1 << 11;
 
-/// How often the windows of the tasks are brought up to date.
-const SAMPLE_EVERY: Span = Span::from_millis(500);
+/// The same where there is one worker, whose records need not be compared with those of others: what stays in the caches until
+/// it is judged.
+const AT_A_TIME_ALONE: usize = 1 << 8;
 
-/// Dropped records of a worker, and panics of a task that goes on, are reported at most this often.
+/// The windows of the tasks are brought up to date this long before each second ends, longer than the longest pause: what
+/// came in a second is entered as part of it.
+const SAMPLE_BEFORE: Span = Span::from_millis(30);
+
+/// So many tasks are sampled by one reading of their clock.
+const BY_A_READING: usize = 64;
+
+/// Dropped records of a worker are reported at most this often.
 const REPORT_EVERY: Span = Span::from_seconds(1);
 
 /// What one worker sends.
@@ -83,11 +92,12 @@ pub(super) struct MetricsLoop {
     metrics: Metrics,
     witnesses: Witnesses,
     ahead: Vec<(usize, Sent)>, // observed and not judged yet, with the numbers of their workers
+    taken: Vec<(usize, Sent)>, // empty between two rounds: its memory serves the next
     workers: BTreeMap<usize, WorkerFeed>,
     panics: BTreeMap<u32, PanicLimit>,
     before: (u64, u64),             // records sent and dropped by workers that have ended
     tasks: Vec<(u32, KernelClock)>, // in this order; and the clock of its releases
-    sampled: Instant,               // all of them, for the last time
+    sampled: i128,                  // the second that all of them were sampled in, or for
     output: Box<dyn Output>,
     recorder: TickFeed,
     commands: Receiver<Command>,
@@ -106,25 +116,6 @@ struct WorkerFeed {
     reported: Option<Instant>,
 }
 
-/// Limits the reports on a task that panics and goes on.
-#[derive(Default)]
-struct PanicLimit {
-    reported: Option<Instant>,
-    unreported: u64,
-}
-
-impl PanicLimit {
-    /// How many panics the report on one at `now` stands for; `None`: it is too early to report.
-    fn count(&mut self, now: Instant, ended: bool) -> Option<u64> {
-        self.unreported += 1;
-        if !ended && self.reported.is_some_and(|reported| now - reported < REPORT_EVERY) {
-            return None;
-        }
-        self.reported = Some(now);
-        Some(std::mem::take(&mut self.unreported))
-    }
-}
-
 impl MetricsLoop {
     /// To be called on the thread that will run it. The totals of each poll are published.
     pub(super) fn new(
@@ -139,11 +130,12 @@ impl MetricsLoop {
             metrics,
             witnesses,
             ahead: Vec::new(),
+            taken: Vec::new(),
             workers: BTreeMap::new(),
             panics: BTreeMap::new(),
             before: (0, 0),
             tasks: Vec::new(),
-            sampled: Instant::ZERO,
+            sampled: 0,
             output,
             recorder,
             commands,
@@ -277,7 +269,7 @@ impl MetricsLoop {
         // What waits by now, and no more: workers that send faster than this would keep the thread from all else.
         let waiting = self.workers.values().map(|worker| worker.feed.ticks.waiting()).max().unwrap_or(0);
         self.metrics.threads().hurry(waiting >= AT_A_TIME);
-        for _ in 0..=waiting / AT_A_TIME {
+        for _ in 0..=waiting / self.at_a_time() {
             if !self.take_some(now) {
                 break;
             }
@@ -294,20 +286,29 @@ impl MetricsLoop {
                 (*known, *reported) = (dropped, Some(now));
             }
         }
-        if now - self.sampled >= SAMPLE_EVERY {
-            self.sampled = now;
-            self.tasks.iter().for_each(|(id, clock)| self.metrics.sample(*id, clock.now()));
+        let second = (now + SAMPLE_BEFORE).nanos() / i128::from(NANOS_PER_SECOND);
+        if second != self.sampled {
+            self.sampled = second;
+            self.sample();
         }
         self.metrics.tell(now, false, |event| self.output.event(event));
+    }
+
+    fn sample(&mut self) {
+        for tasks in self.tasks.chunk_by(|(_, clock), (_, next)| clock == next) {
+            for tasks in tasks.chunks(BY_A_READING) {
+                let now = tasks[0].1.now();
+                tasks.iter().for_each(|(id, _)| self.metrics.sample(*id, now));
+            }
+        }
     }
 
     /// Takes records and judges them; whether there are more. Some of each worker at a time, so that a fast one does not hold
     /// up the others.
     fn take_some(&mut self, now: Instant) -> bool {
-        let mut taken = std::mem::take(&mut self.ahead);
+        let (mut taken, mut ahead) = (std::mem::take(&mut self.ahead), std::mem::take(&mut self.taken));
         let more = self.fetch(&mut taken);
         // What another worker did while these ticks ran has been sent by now, but may not have been there when it was its turn.
-        let mut ahead = Vec::new();
         self.fetch(&mut ahead);
         self.witnesses.taken(self.metrics.threads());
         let troubled = |sent: &Sent| match sent {
@@ -317,7 +318,7 @@ impl MetricsLoop {
         if taken.iter().any(|(_, sent)| troubled(sent)) {
             self.troubled = now;
         }
-        for (number, sent) in taken {
+        for (number, sent) in taken.drain(..) {
             let record = match sent {
                 Sent::Tick(record) => record,
                 Sent::IdleWake(wake) => {
@@ -331,17 +332,17 @@ impl MetricsLoop {
             }
             self.recorder.offer(&record, verdicts.overrun.map(|verdict| verdict.cause));
         }
-        self.ahead = ahead;
+        (self.ahead, self.taken) = (ahead, taken);
         more
     }
 
     /// Moves records from the channels; whether there are more.
     fn fetch(&mut self, taken: &mut Vec<(usize, Sent)>) -> bool {
-        let mut more = false;
+        let (mut more, at_a_time) = (false, self.at_a_time());
         let numbers: Vec<_> = self.workers.keys().copied().collect();
         for number in numbers {
             let mut count = 0;
-            while count < AT_A_TIME
+            while count < at_a_time
                 && let Some(sent) = self.workers.get_mut(&number).and_then(|worker| worker.feed.ticks.receive())
             {
                 if let Sent::Tick(record) = &sent
@@ -354,9 +355,13 @@ impl MetricsLoop {
                 taken.push((number, sent));
                 count += 1;
             }
-            more |= count == AT_A_TIME;
+            more |= count == at_a_time;
         }
         more
+    }
+
+    fn at_a_time(&self) -> usize {
+        if self.workers.len() > 1 { AT_A_TIME } else { AT_A_TIME_ALONE }
     }
 
     fn view(&mut self, depth: Depth) -> View {

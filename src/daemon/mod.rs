@@ -47,6 +47,7 @@ mod meter;
 mod metrics_loop;
 mod metrics_thread;
 mod models;
+mod panic_limit;
 mod plan;
 mod recorder_thread;
 mod reloads;

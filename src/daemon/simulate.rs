@@ -187,7 +187,7 @@ impl Simulation<'_> {
         };
         let workers = reports.iter().enumerate().map(worker).collect();
         let counts: BTreeMap<u32, Counts> = reports.iter().flat_map(|report| report.tasks.iter().copied()).collect();
-        let task = |(task, id): (&TaskConfig, u32)| {
+        let mut task = |(task, id): (&TaskConfig, u32)| {
             let progress = Progress::finished(counts.get(&id).copied().unwrap_or_default());
             let name = &config.workers[task.worker].name;
             let summary = task_summary(&TaskTerms::of(task), name, progress, &metrics.snapshot(id), None);
@@ -207,7 +207,7 @@ impl Simulation<'_> {
 }
 
 /// Virtual processor time: the ticks' runs and the spin tails.
-fn busy(metrics: &Metrics, report: &Report) -> Span {
+fn busy(metrics: &mut Metrics, report: &Report) -> Span {
     let runs = report.tasks.iter().map(|(id, counts)| {
         let run = metrics.snapshot(*id).spans().run;
         i128::from(run.mean) * i128::from(counts.ran)

@@ -49,6 +49,56 @@ impl Buckets {
         self.add_to(self.bucket_of(value), count);
     }
 
+    /// Counts each of these values once, and leaves their buckets in place of them. Makes room for all of them at a time.
+    pub(super) fn add_few(&mut self, values: &mut [u64]) {
+        for value in &mut *values {
+            *value = self.bucket_of(*value) as u64;
+        }
+        values.sort_unstable();
+        self.make_room(values);
+        let mut position = 0;
+        for &mut bucket in values {
+            let (number, within) = split(bucket);
+            position += self.chunks[position..].partition_point(|chunk| chunk.number < number);
+            self.add_at(position, within, 1);
+        }
+    }
+
+    /// Makes the chunks of these buckets, which are in order, where there are none.
+    fn make_room(&mut self, buckets: &[u64]) {
+        let numbers = || buckets.chunk_by(|a, b| split(*a).0 == split(*b).0).map(|same| split(same[0]).0);
+        let before = |chunks: &[Chunk], number| chunks.partition_point(|chunk| chunk.number < number);
+        let is_at = |chunks: &[Chunk], position: usize, number| {
+            chunks.get(position).is_some_and(|chunk| chunk.number == number)
+        };
+        let mut known = 0;
+        let is_missing = |number: &u16| {
+            known += before(&self.chunks[known..], *number);
+            !is_at(&self.chunks, known, *number)
+        };
+        let missing = numbers().filter(is_missing).count();
+        if missing == 0 {
+            return;
+        }
+        reserve(&mut self.chunks, missing);
+        reserve(&mut self.bytes, missing * CHUNK);
+        let mut at = u16::try_from(self.bytes.len() / CHUNK).unwrap_or(u16::MAX); // at most 56 << 10
+        self.bytes.resize(self.bytes.len() + missing * CHUNK, 0);
+        let (mut from, mut gap) = (self.chunks.len(), missing);
+        self.chunks.resize(from + missing, Chunk { number: 0, at, width: 1 });
+        // From the last to the first, so that each chunk moves once.
+        for number in numbers().rev() {
+            let position = before(&self.chunks[..from], number);
+            if is_at(&self.chunks[..from], position, number) {
+                continue;
+            }
+            self.chunks.copy_within(position..from, position + gap);
+            (from, gap) = (position, gap - 1);
+            self.chunks[position + gap] = Chunk { number, at, width: 1 };
+            at += 1;
+        }
+    }
+
     /// Counts `times` more times what was counted between `from` and `to`, two earlier states of these.
     pub(super) fn repeat(&mut self, from: &Self, to: &Self, times: u64) {
         for (bucket, count) in to.counts() {
@@ -68,8 +118,13 @@ impl Buckets {
     }
 
     fn add_to(&mut self, bucket: usize, count: u64) {
-        let position = self.chunk(bucket / CHUNK);
-        let within = bucket % CHUNK;
+        let (number, within) = split(bucket as u64);
+        let position = self.chunk(number);
+        self.add_at(position, within, count);
+    }
+
+    /// Counts values of a bucket of the chunk at the position.
+    fn add_at(&mut self, position: usize, within: usize, count: u64) {
         let sum = self.count(self.chunks[position], within).saturating_add(count);
         while bytes_for(sum) > usize::from(self.chunks[position].width) {
             self.widen(position);
@@ -117,8 +172,7 @@ impl Buckets {
     }
 
     /// The position of a chunk, which is made where there is none.
-    fn chunk(&mut self, number: usize) -> usize {
-        let number = u16::try_from(number).unwrap_or(u16::MAX); // at most 56 << 7
+    fn chunk(&mut self, number: u16) -> usize {
         // Most values are like the one before.
         if self.chunks.get(usize::from(self.latest)).is_some_and(|chunk| chunk.number == number) {
             return self.latest.into();
@@ -164,6 +218,12 @@ impl Buckets {
     }
 }
 
+/// The number of a bucket's chunk, and which of its buckets it is.
+fn split(bucket: u64) -> (u16, usize) {
+    let chunk = CHUNK as u64;
+    (u16::try_from(bucket / chunk).unwrap_or(u16::MAX), usize::try_from(bucket % chunk).unwrap_or(0)) // at most 56 << 7
+}
+
 /// How many bytes a count needs.
 const fn bytes_for(count: u64) -> usize {
     match count {
@@ -176,7 +236,7 @@ const fn bytes_for(count: u64) -> usize {
 
 /// Makes room for `more`, and for an eighth of what is there: thousands of histograms that hold twice what they need would
 /// take megabytes.
-fn reserve<T>(vec: &mut Vec<T>, more: usize) {
+pub(super) fn reserve<T>(vec: &mut Vec<T>, more: usize) {
     if vec.capacity() - vec.len() < more {
         vec.reserve_exact(more.max(vec.len() / 8));
     }
@@ -228,6 +288,21 @@ mod tests {
                 assert_eq!(got, buckets.upper_edge(buckets.bucket_of(exact)), "rank {rank} of {count}");
             }
             assert_eq!(buckets.at_ranks([count as u64 + 1]), [0]);
+        }
+    }
+
+    #[test]
+    fn values_that_are_added_a_few_at_a_time_are_counted_as_if_one_by_one() {
+        for digits in [2, 3] {
+            let (mut few, mut single, mut state) = (Buckets::new(digits), Buckets::new(digits), 7);
+            for round in 0..2_000 {
+                let value = |state: &mut u64| random(state) >> (random(state) % if round % 3 == 0 { 30 } else { 4 });
+                let mut values: Vec<_> = (0..random(&mut state) % 12).map(|_| value(&mut state)).collect();
+                values.iter().for_each(|value| single.add(*value, 1));
+                few.add_few(&mut values);
+            }
+            assert!(few.chunks.is_sorted_by_key(|chunk| chunk.number));
+            assert!(few.counts().eq(single.counts()));
         }
     }
 

@@ -90,7 +90,7 @@ pub(super) struct Health {
     live: Arc<LiveCounts>,
     windows: Windows,
     failures: Option<Box<Failures>>, // once there was one: most tasks never fail
-    last_cause: Option<(Cause, Instant)>,
+    last_cause: Option<Box<(Cause, Instant)>>, // once there was one, likewise
     given_up: Option<Box<Progress>>, // what it was when its worker was given up
 }
 
@@ -111,7 +111,7 @@ impl Health {
     /// Notes a tick, which was late by `oldest` or gave up a release that was, and was taken from the channel at `now` of a
     /// clock that goes on.
     pub(super) fn note(&mut self, record: &TickRecord, oldest: Span, now: Instant) {
-        self.windows.late(oldest);
+        self.late(oldest);
         let outcome = record.outcome;
         if outcome == Outcome::Done {
             if let Some(failures) = &mut self.failures {
@@ -128,9 +128,19 @@ impl Health {
         }
     }
 
+    /// Notes how late a tick was, or several at most.
+    pub(super) fn late(&mut self, lateness: Span) {
+        self.windows.late(lateness);
+    }
+
+    /// Whether a tick that missed nothing and did not fail changes nothing but how late it was.
+    pub(super) fn is_fine(&self) -> bool {
+        !self.is_given_up() && self.failures.as_ref().is_none_or(|failures| failures.lasting.is_none())
+    }
+
     /// Notes why releases were missed.
     pub(super) fn missed(&mut self, cause: Cause, now: Instant) {
-        self.last_cause = Some((cause, now));
+        self.last_cause = Some(Box::new((cause, now)));
     }
 
     /// Enters the counts into the windows; at least once a second. `worker_now` is on the clock of the releases.
@@ -190,7 +200,7 @@ impl Health {
             None if progress.counts.disabled => Some((Ailment::Disabled("the reason was lost".into()), None)),
             None => failures.filter(|_| many).and_then(|failures| aged(failures.latest)),
         };
-        let last_cause = self.last_cause.map(|(cause, at)| (cause, now - at));
+        let last_cause = self.last_cause.as_deref().map(|&(cause, at)| (cause, now - at));
         TaskHealth { progress, short, long, ailment, last_cause }
     }
 }

@@ -31,6 +31,18 @@ impl Histogram {
         self.add_many(span, 1);
     }
 
+    /// Enters spans of so many nanoseconds, and leaves something else in place of them.
+    pub(super) fn add_few(&mut self, nanos: &mut [u64]) {
+        let span = |nanos: u64| Span::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX));
+        for nanos in nanos.iter().copied() {
+            self.min = self.min.min(span(nanos));
+            self.max = self.max.max(span(nanos));
+            self.sum += i128::from(nanos);
+        }
+        self.count = self.count.saturating_add(nanos.len() as u64);
+        self.buckets.add_few(nanos);
+    }
+
     /// Enters releases that never ran, at the lateness each had when it was given up: `oldest`, then one `period` less
     /// from each to the next.
     pub(crate) fn add_missed(&mut self, oldest: Span, period: Span, count: u64) {

@@ -12,7 +12,7 @@ use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
 
 /// What the judge has to know of a task.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Terms {
     pub(super) deadline: Span,
     pub(super) period: Span,
@@ -50,7 +50,8 @@ impl Threads {
         }
     }
 
-    /// The verdicts on a record. The records of a worker are judged once each, in the order in which they were observed.
+    /// The verdicts on a record, whose terms do not matter if nothing was missed in it. The records of a worker are judged once
+    /// each, in the order in which they were observed.
     pub(super) fn judge(
         &mut self,
         worker: usize,

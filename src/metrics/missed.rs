@@ -7,7 +7,7 @@ use crate::channels::TickRecord;
 use crate::time::{Instant, Span};
 
 /// The time that the first miss after a quiet time is set against.
-const BEFORE: Span = Span::from_seconds(1);
+pub(super) const BEFORE: Span = Span::from_seconds(1);
 
 /// Causes that are told apart in one report; the rest of each is added up without a culprit.
 const AT_MOST: usize = 16;
@@ -74,6 +74,14 @@ impl Missed {
     }
 }
 
+/// Since when releases are counted that a miss would be set against, how many there were, and when the last tick had finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Quiet {
+    pub(super) begun: Instant,
+    pub(super) due: u64,
+    pub(super) until: Instant,
+}
+
 /// Collects what is missed until it is reported.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Misses {
@@ -114,6 +122,17 @@ impl Misses {
             self.missed.due = 0;
         }
         self.begun = begun.or(Some(first));
+    }
+
+    /// As it is while nothing is missed; `None`: something was, or nothing has been entered.
+    pub(super) fn quiet(&self) -> Option<Quiet> {
+        let quiet = !self.any() && !self.timeless;
+        self.begun.filter(|_| quiet).map(|begun| Quiet { begun, due: self.missed.due, until: self.until })
+    }
+
+    /// Goes on as it is after ticks in which nothing was missed.
+    pub(super) fn go_on(&mut self, Quiet { begun, due, until }: Quiet) {
+        (self.begun, self.missed.due, self.until) = (Some(begun), due, until);
     }
 
     /// Enters releases that no record reports; the oldest that was given up was `oldest` late (zero: not known). They came up,

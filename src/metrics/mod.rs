@@ -15,9 +15,11 @@ mod limiter;
 mod machine;
 mod missed;
 mod parts;
+mod recent;
 mod repeat;
 mod summary;
 mod task;
+mod tasks;
 mod timeline;
 mod weigh;
 mod well;
@@ -48,8 +50,9 @@ pub(crate) use well::{is_troubled, trouble, trouble_now};
 use crate::channels::{Counts, IdleWake, Sent, TickRecord};
 use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
+use recent::is_plain;
 use std::collections::BTreeMap;
-use task::TaskMetrics;
+use tasks::Tasks;
 
 type Workers = BTreeMap<usize, WorkerMetrics>; // by number
 
@@ -65,9 +68,8 @@ struct WorkerMetrics {
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     workers: Workers,
-    tasks: Vec<Option<Box<TaskMetrics>>>, // by number; None: it has ended
-    known: usize,                         // tasks
-    waiting: Vec<u32>,                    // tasks that have something to tell, each once
+    tasks: Tasks,
+    waiting: Vec<u32>, // tasks that have something to tell, each once
     totals: Totals,
     threads: Threads,
     now: Instant, // of the drain under way
@@ -93,31 +95,22 @@ impl Metrics {
 
     /// Adds the task with this number.
     pub(crate) fn add_task(&mut self, id: u32, facts: TaskFacts) {
-        // Three digits cost up to 80 KiB a histogram where spans stay below a millisecond, two a sixth of that.
-        let digits = if self.known < 64 { 3 } else { 2 };
-        let id = id as usize;
-        if self.tasks.len() <= id {
-            self.tasks.resize_with(id + 1, || None);
-        }
-        self.known += 1;
-        self.tasks[id] = Some(Box::new(TaskMetrics::new(facts, digits)));
+        self.tasks.add(id, facts);
     }
 
     /// Forgets a task that has ended, after its last events.
     pub(crate) fn remove_task(&mut self, id: u32) {
-        if self.tasks.get_mut(id as usize).and_then(Option::take).is_some() {
-            self.known -= 1;
-        }
+        self.tasks.remove(id);
     }
 
     /// Whether there is a task with this number.
     pub(crate) fn knows(&self, id: u32) -> bool {
-        self.tasks.get(id as usize).is_some_and(Option::is_some)
+        self.tasks.knows(id)
     }
 
     /// What is known of a task.
     pub(crate) fn facts(&self, id: u32) -> Option<&TaskFacts> {
-        Some(&self.tasks.get(id as usize)?.as_ref()?.facts)
+        Some(&self.tasks.get(id)?.facts)
     }
 
     /// Records that follow are taken from their channel at `now`, on any clock that goes on.
@@ -146,29 +139,39 @@ impl Metrics {
     /// Enters a record that was observed; that of an unknown task is ignored. Returns why releases were missed in it. The
     /// records of a worker come in their order.
     pub(crate) fn take(&mut self, record: &TickRecord, accuser: &mut dyn Accuser) -> Verdicts {
-        let Some(task) = self.tasks.get_mut(record.task as usize).and_then(Option::as_mut) else {
+        let id = record.task;
+        let Some((worker, open)) = self.tasks.recent(id).map(|recent| (recent.worker(), recent.is_open())) else {
             return Verdicts::default();
         };
-        if task.health.is_given_up() {
+        if !open && self.tasks.get(id).is_some_and(|task| task.health.is_given_up()) {
             return Verdicts::default(); // its tick has returned after all, but its counts are final
         }
-        if let (Some(oversleep), Some(worker)) = (record.oversleep, self.workers.get_mut(&task.facts.worker)) {
+        if let (Some(oversleep), Some(worker)) = (record.oversleep, self.workers.get_mut(&worker)) {
             worker.oversleep.add(oversleep);
         }
-        let verdicts = self.threads.judge(task.facts.worker, record, task.terms(), accuser);
+        let plain = is_plain(record);
+        let terms = if plain { None } else { self.tasks.entered(id).map(|task| task.terms()) };
+        let verdicts = self.threads.judge(worker, record, terms.unwrap_or_default(), accuser);
+        if plain && self.tasks.add_plain(record) {
+            self.totals.ticks += 1;
+            self.totals.worst = self.totals.worst.max(record.lateness);
+            return verdicts;
+        }
+        let Some(task) = self.tasks.entered(id) else { return verdicts };
         task.enter(record, verdicts == Verdicts::default(), self.now, &mut self.totals);
         if !task.waits && task.limiter.waits() {
             task.waits = true;
-            self.waiting.push(record.task);
+            self.waiting.push(id);
         }
-        verdicts.iter().for_each(|verdict| self.count(record.task, verdict));
+        verdicts.iter().for_each(|verdict| self.count(id, verdict));
+        self.tasks.settled(id);
         verdicts
     }
 
     /// Counts the cause of a task's missed releases.
     fn count(&mut self, id: u32, verdict: &Verdict) {
         let name = verdict.by.map(|by| self.name_of(by));
-        let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let Some(task) = self.tasks.entered(id) else { return };
         task.count(verdict, name, self.now);
     }
 
@@ -185,7 +188,7 @@ impl Metrics {
 
     /// Enters releases of a task that no record reports.
     pub(crate) fn take_given_up(&mut self, id: u32, given_up: GivenUp) {
-        let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let Some(task) = self.tasks.entered(id) else { return };
         let GivenUp { count, oldest, at, disabled, .. } = given_up;
         let mut verdict = self.threads.given_up(task.facts.worker, id, &given_up);
         let (mut first, mut late) = (at - oldest, oldest);
@@ -204,16 +207,16 @@ impl Metrics {
     /// Enters the final counts of a task, after its last record and what it gave up: what was missed in records that were
     /// dropped is missed for an unknown cause.
     pub(crate) fn take_counts(&mut self, id: u32, counts: &Counts) {
-        let Some(task) = self.tasks.get(id as usize).and_then(Option::as_ref) else { return };
-        let overruns = counts.overruns.saturating_sub(task.totals.overruns);
-        let skipped = counts.skipped.saturating_sub(task.totals.skipped);
+        let Some(task) = self.tasks.get(id) else { return };
+        let overruns = counts.overruns.saturating_sub(task.overruns);
+        let skipped = counts.skipped.saturating_sub(task.skipped);
         self.take_unreported(id, overruns, Span::ZERO, None, Verdict::plain(Cause::Unknown, overruns + skipped));
     }
 
     /// Enters what a task has missed whose worker is given up, because the tick of `hung` does not return: all that waits for
     /// that tick is blocked by it. Nothing is known of the tick itself.
     pub(crate) fn give_up(&mut self, id: u32, worker_now: Instant, hung: Option<u32>) {
-        let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let Some(task) = self.tasks.entered(id) else { return };
         let (mut counts, mut open, mut oldest) = task.health.give_up(worker_now);
         let mut first = worker_now - oldest;
         if counts.disabled {
@@ -246,16 +249,17 @@ impl Metrics {
         within: Option<(Instant, Instant)>,
         verdict: Verdict,
     ) {
-        let task = self.tasks.get_mut(id as usize).and_then(Option::as_mut);
-        let Some(task) = task.filter(|_| verdict.count > 0) else { return };
+        let Some(task) = self.tasks.entered(id).filter(|_| verdict.count > 0) else { return };
         let skipped = verdict.count - overruns;
         task.limiter.misses.note_unreported(overruns, skipped, oldest, within);
         if !std::mem::replace(&mut task.waits, true) {
             self.waiting.push(id);
         }
-        for totals in [&mut task.totals, &mut self.totals] {
-            totals.overruns += overruns;
-            totals.skipped += skipped;
+        for sum in [&mut task.overruns, &mut self.totals.overruns] {
+            *sum += overruns;
+        }
+        for sum in [&mut task.skipped, &mut self.totals.skipped] {
+            *sum += skipped;
         }
         self.count(id, &verdict);
     }
@@ -266,7 +270,7 @@ impl Metrics {
     pub(crate) fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(&Event<'_>)) {
         self.waiting.sort_unstable();
         self.waiting.retain(|id| {
-            let Some(task) = self.tasks.get_mut(*id as usize).and_then(Option::as_mut) else { return false };
+            let Some(task) = self.tasks.get_mut(*id) else { return false };
             task.tell(worker_name(&self.workers, task.facts.worker), now, last, &mut tell);
             task.waits = task.limiter.waits();
             task.waits
@@ -275,7 +279,7 @@ impl Metrics {
 
     /// As [`tell`](Self::tell) with `last`, for one task.
     pub(crate) fn tell_last(&mut self, id: u32, now: Instant, tell: impl FnMut(&Event<'_>)) {
-        if let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) {
+        if let Some(task) = self.tasks.get_mut(id) {
             task.tell(worker_name(&self.workers, task.facts.worker), now, true, tell);
         }
     }
@@ -293,8 +297,10 @@ impl Metrics {
     /// Enters what is due by now into the windows of a task, whose releases lie on a clock that shows `worker_now`, and what
     /// it misses because it was ended. To be called at least once a second.
     pub(crate) fn sample(&mut self, id: u32, worker_now: Instant) {
-        let Some(task) = self.tasks.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        task.health.sample(self.now, worker_now);
+        let Some(task) = self.tasks.sampled(id) else { return };
+        if !task.health.sample(self.now, worker_now).counts.disabled {
+            return;
+        }
         if let Some((missed, first, until)) = task.health.missed_since_ended(worker_now) {
             let known = task.disabled();
             let within = Some((task.later(first, known), until));
@@ -305,18 +311,18 @@ impl Metrics {
 
     /// How a task is doing.
     pub(crate) fn health(&mut self, id: u32, worker_now: Instant) -> TaskHealth {
-        let task = self.tasks.get_mut(id as usize).and_then(Option::as_mut);
+        let task = self.tasks.sampled(id);
         task.map(|task| task.health.at(self.now, worker_now)).unwrap_or_default()
     }
 
     /// Of one task why releases were missed, and nothing else.
     pub(crate) fn brief(&self, id: u32) -> TaskSnapshot {
-        self.tasks.get(id as usize).and_then(Option::as_ref).map(|task| task.brief()).unwrap_or_default()
+        self.tasks.get(id).map(|task| task.brief()).unwrap_or_default()
     }
 
     /// All that is known of one task, in numbers, but for how it is doing.
-    pub(crate) fn snapshot(&self, id: u32) -> TaskSnapshot {
-        self.tasks.get(id as usize).and_then(Option::as_ref).map(|task| task.snapshot()).unwrap_or_default()
+    pub(crate) fn snapshot(&mut self, id: u32) -> TaskSnapshot {
+        self.tasks.entered(id).map(|task| task.snapshot()).unwrap_or_default()
     }
 }
 

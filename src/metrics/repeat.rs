@@ -3,7 +3,8 @@
 //! Arithmetic on histograms and counts. Time is an argument; nothing blocks.
 
 use super::histogram::Histogram;
-use super::task::TaskMetrics;
+use super::recent::Recent;
+use super::task::{TaskMetrics, enter_ticks};
 use super::timeline::{LOOK_BACK, Timeline};
 use super::{Cause, Metrics};
 use crate::time::Span;
@@ -41,19 +42,20 @@ impl Mark {
 impl Metrics {
     /// Where a worker and its tasks are now; `None`: there is no such worker.
     pub(crate) fn mark(&self, worker: usize) -> Option<Mark> {
-        let of_worker = |(id, task): (u32, &Option<Box<TaskMetrics>>)| {
-            let task = task.as_deref().filter(|task| task.facts.worker == worker)?;
+        let mark_of = |(id, task, recent): (u32, &TaskMetrics, &Recent)| {
             let TaskMetrics { lateness, run, response, causes, blockers, usual, .. } = task;
+            let (causes, blockers) = (causes.clone(), blockers.clone());
             let (lateness, run, response) = (lateness.clone(), run.clone(), response.clone());
-            Some((
-                id,
-                TaskMark { lateness, run, response, causes: causes.clone(), blockers: blockers.clone(), usual: *usual },
-            ))
+            let mut mark = TaskMark { lateness, run, response, causes, blockers, usual: *usual };
+            let TaskMark { lateness, run, response, usual, .. } = &mut mark;
+            enter_ticks(recent, [lateness, run, response], usual);
+            (id, mark)
         };
+        let of_worker = self.tasks.iter().filter(|(_, task, _)| task.facts.worker == worker);
         Some(Mark {
             oversleep: self.workers.get(&worker)?.oversleep.clone(),
             timeline: self.threads.by_worker.get(&worker)?.timeline.clone(),
-            tasks: (0..).zip(&self.tasks).filter_map(of_worker).collect(),
+            tasks: of_worker.map(mark_of).collect(),
         })
     }
 
@@ -64,7 +66,7 @@ impl Metrics {
             worker.oversleep.repeat(&from.oversleep, &to.oversleep, times);
         }
         for ((id, from), (_, to)) in from.tasks.iter().zip(&to.tasks) {
-            let Some(task) = self.tasks.get_mut(*id as usize).and_then(Option::as_mut) else { continue };
+            let Some(task) = self.tasks.entered(*id) else { continue };
             task.lateness.repeat(&from.lateness, &to.lateness, times);
             task.run.repeat(&from.run, &to.run, times);
             task.response.repeat(&from.response, &to.response, times);
@@ -85,10 +87,6 @@ impl Metrics {
     pub(crate) fn take_over(&mut self, number: usize, mut other: Self) {
         self.workers.extend(other.workers.remove_entry(&number));
         self.threads.by_worker.extend(other.threads.by_worker.remove_entry(&number));
-        for (mine, other) in self.tasks.iter_mut().zip(other.tasks) {
-            if other.as_ref().is_some_and(|task| task.facts.worker == number) {
-                *mine = other;
-            }
-        }
+        self.tasks.take_over(number, other.tasks);
     }
 }

@@ -5,12 +5,14 @@
 use super::health::{Health, TaskHealth};
 use super::judge::Terms;
 use super::limiter::Limiter;
+use super::missed::Quiet;
+use super::recent::{Recent, TICKS};
 use super::{By, Cause, Distribution, Event, EventKind, Histogram, TaskFacts, Verdict};
 use crate::channels::TickRecord;
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 
-/// Running totals, for a glance while it runs.
+/// Running totals of all tasks, for a glance while they run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Ticks run.
@@ -25,7 +27,7 @@ pub struct Totals {
     pub errors: u64,
     /// The largest lateness.
     pub worst: Span,
-    /// The task has been ended; of all tasks together, one of them has.
+    /// One of the tasks has been ended.
     pub disabled: bool,
 }
 
@@ -39,7 +41,8 @@ pub(super) struct TaskMetrics {
     pub(super) causes: Option<Box<[u64; Cause::ALL.len()]>>, // once anything was missed
     pub(super) blockers: BTreeMap<u32, (String, u64)>,       // by number: the name, and how often it was the cause
     pub(super) usual: Span,                                  // about how long a tick runs that misses nothing
-    pub(super) totals: Totals,
+    pub(super) overruns: u64,                                // that were entered
+    pub(super) skipped: u64,                                 // likewise
     pub(super) limiter: Limiter,
     pub(super) waits: bool, // it is in the list of those that have something to tell
     pub(super) health: Health,
@@ -57,7 +60,8 @@ impl TaskMetrics {
             causes: None,
             blockers: BTreeMap::new(),
             usual: Span::ZERO,
-            totals: Totals::default(),
+            overruns: 0,
+            skipped: 0,
             limiter: Limiter::default(),
             waits: false,
         }
@@ -93,22 +97,41 @@ impl TaskMetrics {
         self.response.add(record.response);
 
         if met {
-            let more = (record.run() - self.usual).nanos();
-            self.usual += Span::from_nanos(if self.usual == Span::ZERO { more } else { more / 16 });
+            learn(&mut self.usual, record.run());
         }
         let first = record.release - Span::from_wide(i128::from(period.nanos()) * i128::from(record.missed));
         self.limiter.note(record);
         self.limiter.misses.note(record, first, oldest);
         self.health.note(record, oldest, now);
-        for totals in [&mut self.totals, all] {
-            totals.ticks += 1;
-            totals.overruns += u64::from(record.overrun);
-            totals.over_budget += u64::from(record.over_budget);
-            totals.skipped += record.skipped();
-            totals.errors += u64::from(record.outcome.is_error());
-            totals.worst = totals.worst.max(oldest);
-            totals.disabled |= record.outcome.ends_task();
+        self.overruns += u64::from(record.overrun);
+        self.skipped += record.skipped();
+        all.ticks += 1;
+        all.overruns += u64::from(record.overrun);
+        all.over_budget += u64::from(record.over_budget);
+        all.skipped += record.skipped();
+        all.errors += u64::from(record.outcome.is_error());
+        all.worst = all.worst.max(oldest);
+        all.disabled |= record.outcome.ends_task();
+    }
+
+    /// Enters plain ticks that were kept, in which nothing was missed and nothing failed.
+    pub(super) fn enter_recent(&mut self, recent: &mut Recent) {
+        let Self { lateness, run, response, usual, .. } = self;
+        enter_ticks(recent, [lateness, run, response], usual);
+        recent.clear();
+    }
+
+    /// The next tick is entered on its own.
+    pub(super) fn close(&mut self, recent: &mut Recent) {
+        if let Some(quiet) = recent.close() {
+            self.limiter.misses.go_on(quiet);
         }
+        self.health.late(recent.take_worst());
+    }
+
+    /// What plain ticks would change beside the histograms; `None`: they have to be entered one by one.
+    pub(super) fn quiet(&self) -> Option<Quiet> {
+        self.limiter.misses.quiet().filter(|_| self.health.is_fine())
     }
 
     /// Counts why releases were missed; with the name of who it was.
@@ -155,6 +178,26 @@ impl TaskMetrics {
         let [lateness, run, response] = [&self.lateness, &self.run, &self.response].map(Histogram::distribution);
         TaskSnapshot { spans: Some(Box::new(Spans { lateness, run, response })), ..self.brief() }
     }
+}
+
+/// Enters plain ticks into the histograms of lateness, run and response.
+pub(super) fn enter_ticks(recent: &Recent, [lateness, run, response]: [&mut Histogram; 3], usual: &mut Span) {
+    let enter = |histogram: &mut Histogram, span: fn((Span, Span)) -> Span| {
+        let mut nanos = [0; TICKS];
+        let ticks = recent.ticks().zip(&mut nanos);
+        let count = ticks.map(|(tick, place)| *place = span(tick).nanos().unsigned_abs()).count();
+        histogram.add_few(&mut nanos[..count]);
+    };
+    enter(lateness, |(late, _)| late);
+    enter(run, |(late, responded)| responded - late);
+    enter(response, |(_, responded)| responded);
+    recent.ticks().for_each(|(late, responded)| learn(usual, responded - late));
+}
+
+/// A tick that missed nothing ran for so long.
+fn learn(usual: &mut Span, run: Span) {
+    let more = (run - *usual).nanos();
+    *usual += Span::from_nanos(if *usual == Span::ZERO { more } else { more / 16 });
 }
 
 /// All that is known of one task, in numbers.

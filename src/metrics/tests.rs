@@ -4,6 +4,7 @@ use super::*;
 use crate::channels::{Outcome, Sent, TickError};
 use crate::pacing::Rate;
 use crate::time::Span;
+use proptest::prelude::*;
 
 #[test]
 fn what_dropped_records_missed_is_reported_with_an_unknown_cause() {
@@ -130,4 +131,90 @@ fn a_report_on_a_task_that_is_given_up_covers_the_time_in_which_its_releases_cam
     assert_eq!((missed.due, missed.within), (589, Span::from_millis(590)));
     // What an earlier entry reported does not count again.
     assert_eq!(reported(&mut metrics, at(700), true), []);
+}
+
+/// What happens to a task of 100 Hz: a record (after so many periods, this late, with this run, and its kind), or what else.
+type Happening = (i64, i64, i64, u8);
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let late = prop_oneof![20 => 0..12_000_000_i64, 1 => -9..0_i64, 1 => 4_294_967_290..4_294_967_300_i64];
+    let periods = prop_oneof![40 => Just(1_i64), 1 => 90..120_i64, 1 => Just(-3_i64)];
+    (periods, late, 0..9_000_000_i64, prop_oneof![30 => Just(0_u8), 10 => 1..14_u8])
+}
+
+/// All that shows of a task after this, with a mark of it on the way; with `singly`, no ticks are entered together.
+fn shown(happenings: &[Happening], grid_moves: bool, singly: bool) -> Vec<String> {
+    let mut metrics = Metrics::default();
+    metrics.add_worker(0, "main".into(), WorkerFacts::default());
+    let facts = TaskFacts { grid_moves, ..TaskFacts::at(Rate::new(100, 1).unwrap()) };
+    let (live, mut counts) = (facts.live.clone(), Counts::default());
+    metrics.add_task(0, facts);
+    let (mut release, mut shown, mut mark) = (Instant::ZERO, Vec::new(), None);
+    for (n, &(periods, lateness, run, kind)) in (0..).zip(happenings) {
+        release = release.plus_nanos(i128::from(periods) * 10_000_000);
+        metrics.drains_at(release);
+        let (lateness, response) = (Span::from_nanos(lateness), Span::from_nanos(lateness + run));
+        let mut record = TickRecord { n, release, lateness, response, overrun: false, ..RECORD };
+        match kind {
+            1 => (record.overrun, record.dropped) = (true, 2),
+            2 => record.missed = 3,
+            3 => record.outcome = Outcome::Failed(TickError::new("gone")),
+            4 => record.over_budget = true,
+            5 => record.oversleep = Some(Span::from_nanos(7)),
+            6 => metrics.tell(release, false, |event| shown.push(format!("{event:?}"))),
+            7 => metrics.sample(0, release),
+            8 => shown.push(format!("{:?}", metrics.snapshot(0))),
+            9 => shown.push(format!("{:?}", metrics.health(0, release))),
+            10 => {
+                let (oldest, jumped) = (Span::from_millis(30), Span::ZERO);
+                let given_up = GivenUp { task: 0, count: 3, oldest, at: release, jumped, disabled: false };
+                metrics.take_given_up(0, given_up);
+            }
+            11 => mark = mark.or(metrics.mark(0)),
+            12 if n % 8 == 0 => metrics.give_up(0, release, None),
+            _ => {}
+        }
+        counts.ran += 1;
+        live.store(&counts, Some(release));
+        metrics.observe(0, &Sent::Tick(record));
+        shown.push(format!("{:?}", metrics.take(&record, &mut NoAccuser)));
+        if singly {
+            metrics.tasks.entered(0);
+        }
+    }
+    if let (Some(from), Some(to)) = (mark, metrics.mark(0)) {
+        metrics.repeat(0, &from, &to, 3);
+    }
+    metrics.tell(release, true, |event| shown.push(format!("{event:?}")));
+    let (health, snapshot) = (metrics.health(0, release), metrics.snapshot(0));
+    shown.push(format!("{health:?} {snapshot:?} {:?} {:?}", metrics.totals(), metrics.oversleep(0)));
+    shown
+}
+
+proptest! {
+    #[test]
+    fn ticks_that_are_entered_together_show_as_if_each_had_been_entered_on_its_own(
+        happenings in prop::collection::vec(happening(), 1..200),
+        grid_moves: bool,
+    ) {
+        prop_assert_eq!(shown(&happenings, grid_moves, false), shown(&happenings, grid_moves, true));
+    }
+}
+
+#[test]
+fn the_number_of_a_task_that_has_ended_is_known_no_more_and_its_place_is_empty() {
+    let mut metrics = Metrics::default();
+    metrics.add_worker(0, "main".into(), WorkerFacts::default());
+    let plain = |task| TickRecord { task, overrun: false, ..RECORD };
+    for (ended, next) in (0..).zip(1..30_u32) {
+        metrics.add_task(next, TaskFacts::at(Rate::new(100, 1).unwrap()));
+        for task in [next; 9] {
+            metrics.take(&plain(task), &mut NoAccuser);
+        }
+        metrics.remove_task(ended);
+        assert_eq!((metrics.knows(ended), metrics.knows(next)), (false, true));
+        metrics.take(&plain(ended), &mut NoAccuser);
+        assert_eq!(metrics.snapshot(next).spans().run.count, 9);
+        assert_eq!(metrics.totals().ticks, 9 * u64::from(next));
+    }
 }

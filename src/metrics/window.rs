@@ -93,7 +93,7 @@ pub(crate) struct Window {
 pub(crate) struct Windows {
     slots: Seconds,
     began: Option<Instant>,
-    latest: i128, // number of the second of the latest entry
+    latest: i64,  // number of the second of the latest entry
     tally: Tally, // at the latest entry
 }
 
@@ -119,10 +119,9 @@ impl Windows {
     /// Enters what has been counted by `now`.
     pub(crate) fn enter(&mut self, now: Instant, tally: Tally) {
         self.began.get_or_insert(now);
-        let number = now.nanos().div_euclid(NANOS_PER_SECOND.into());
-        let passed = usize::try_from(number - self.latest).unwrap_or(0).min(SLOTS);
-        for back in 0..passed {
-            self.slots.set(slot(number - back as i128), Second::default());
+        let number = second(now);
+        for back in 0..(number - self.latest).clamp(0, SLOTS as i64) {
+            self.slots.set(slot(number - back), Second::default());
         }
         self.latest = self.latest.max(number);
         let Tally { due, met, missed, errors } = tally.since(self.tally);
@@ -141,8 +140,9 @@ impl Windows {
     #[expect(clippy::cast_possible_truncation, reason = "saturating")]
     pub(crate) fn over(&self, seconds: usize, now: Instant) -> Window {
         let mut window = Window::default();
-        for back in 0..=seconds.min(LONG) {
-            let Second { due, met, missed, errors, worst } = self.slots.at(slot(self.latest - back as i128));
+        let seconds = seconds.min(LONG) as i64;
+        for back in 0..=seconds {
+            let Second { due, met, missed, errors, worst } = self.slots.at(slot(self.latest - back));
             let tally = &mut window.tally;
             tally.due += u64::from(due);
             tally.met += u64::from(met);
@@ -150,14 +150,22 @@ impl Windows {
             tally.errors += u64::from(errors);
             window.worst = window.worst.max(Span::from_nanos(worst as i64));
         }
-        let whole = Instant::from_nanos((self.latest - seconds as i128) * i128::from(NANOS_PER_SECOND));
+        let whole = Instant::from_nanos(i128::from(self.latest - seconds) * i128::from(NANOS_PER_SECOND));
         window.span = self.began.map_or(Span::ZERO, |began| now - began.max(whole));
         window
     }
 }
 
-fn slot(number: i128) -> usize {
-    usize::try_from(number.rem_euclid(SLOTS as i128)).unwrap_or(0)
+fn slot(number: i64) -> usize {
+    usize::try_from(number.rem_euclid(SLOTS as i64)).unwrap_or(0)
+}
+
+/// The number of the second that an instant lies in. Divides 64 bits where that is enough: wider ones take five times as long.
+fn second(at: Instant) -> i64 {
+    match i64::try_from(at.nanos()) {
+        Ok(nanos) => nanos.div_euclid(NANOS_PER_SECOND),
+        Err(_) => i64::try_from(at.nanos().div_euclid(NANOS_PER_SECOND.into())).unwrap_or(i64::MAX / 2),
+    }
 }
 
 #[cfg(test)]
