@@ -74,9 +74,10 @@
 //! | `worker` | the hot thread: its set-up, its loop, and the exchange of its tasks on a reload |
 //! | `metrics` | from tick records to histograms, causes, events and the summary |
 //! | `recording` | CSV, WAV and MCAP files |
+//! | `flight` | the flight recorder's file: the latest ticks in a ring |
 //! | `log` | events as text, JSON or journal entries |
 //! | `measure` | how punctual this machine is: sleeps, the worker's loop, holes, costs; for `hertzd measure` |
-//! | `views` | the summary as a table |
+//! | `views` | the summary as a table; ticks as a Perfetto trace |
 //! | `daemon` | start, supervision, reload, status socket, stop; the same on the virtual clock for `simulate` |
 //! | `sim` | the virtual clock, and the scripted task that replaces a real one |
 //! | [`cli`] | the command line; the only code that talks to a terminal |
@@ -85,6 +86,7 @@ pub mod channels;
 pub mod cli;
 pub mod config;
 pub(crate) mod daemon;
+pub(crate) mod flight;
 pub(crate) mod kinds;
 pub(crate) mod log;
 pub(crate) mod measure;

@@ -68,7 +68,7 @@ fn commands_of_other_programs_are_answered_with_ours() {
 #[test]
 fn the_help_of_every_command_fits_80_columns() {
     for command in [
-        "", "run", "check", "simulate", "plan", "measure", "status", "log", "reload", "devices", "schema", "stop",
+        "", "run", "check", "simulate", "plan", "measure", "status", "log", "reload", "trace", "devices", "schema", "stop",
         "version",
     ] {
         let help =

@@ -30,6 +30,8 @@ enum Next {
 
 /// Prints a line a second until the daemon has ended or no one reads.
 pub(super) fn follow(socket: &SocketArg) -> Result<(), Stop> {
+    // The same one for all lines, also if another one starts.
+    let socket = &socket.found()?;
     let clock = KernelClock::monotonic();
     let (begun, mut followed) = (clock.now(), Followed::default());
     loop {

@@ -16,9 +16,11 @@ mod measure;
 mod plan;
 mod run;
 mod running;
+mod runtime;
 mod schema;
 mod simulate;
 mod stop;
+mod trace;
 
 pub use app::{App, DEMO_CONFIG, SYSTEM_CONFIG};
 pub use stop::EXIT_CODES;
@@ -72,6 +74,8 @@ enum Command {
     Log(journal::LogArgs),
     /// Make the running daemon read its configuration again, and print the outcome
     Reload(running::ReloadArgs),
+    /// Make a Perfetto trace of the latest ticks: a track per worker and task, misses with their cause
+    Trace(trace::TraceArgs),
     /// List the sensors, buses, GPIO lines, sound cards and cameras of this machine, ready to paste
     Devices(devices::DevicesArgs),
     /// Print the JSON schema of the configuration, for editors
@@ -113,6 +117,7 @@ impl App {
             Command::Status(args) => running::status(&args),
             Command::Log(args) => journal::log(&args),
             Command::Reload(args) => running::reload(&args),
+            Command::Trace(args) => trace::trace(&args),
             Command::Devices(args) => devices::devices(&self, &args),
             Command::Schema => schema::schema(&self.kinds),
             Command::Stop(args) => habits::stop(&args),

@@ -2,8 +2,10 @@
 
 use super::fail_if::FailIf;
 use super::log::{self, Log, LogFormat, LogLevel};
+use super::runtime::RuntimeDirectory;
 use super::{App, ConfigArg, Source, Stop, coloured, print, print_json, span, stop};
-use crate::daemon::{self, Connections, Failure, Loader, Options, Progress, Requests};
+use crate::config::size_text;
+use crate::daemon::{self, Connections, Failure, FlightOptions, Loader, Options, Progress, Requests};
 use crate::log::LogOutput;
 use crate::sys::memory::limit_arenas;
 use crate::sys::signals::StopSignals;
@@ -11,7 +13,6 @@ use crate::sys::thread::{self, Held, helper};
 use crate::time::Span;
 use crate::views::table;
 use clap::Args;
-use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,9 +42,13 @@ pub(super) struct RunArgs {
     json: bool,
     #[command(flatten)]
     fail_if: FailIf,
-    /// Listen here for `hertzd status` [default: status.sock in $RUNTIME_DIRECTORY, else nowhere]
+    /// Listen here for `hertzd status` [default: status.sock in the runtime directory]
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
+    /// Keep the latest ticks in this many bytes of the file `flight` in the runtime directory (64 MiB), or 0 for no such file
+    /// [default: two minutes, at most 16 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = flight_size)]
+    flight: Option<u64>,
     /// How long a stop, or the end of --for, waits for a worker that does not advance; then the exit status is 70
     #[arg(long, value_name = "DURATION", value_parser = stop_timeout, default_value = "2s")]
     stop_timeout: Span,
@@ -78,7 +83,14 @@ fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(
         output: Box::new(LogOutput),
         progress: if on_terminal { Some(&mut draw) } else { None },
     };
-    let options = Options { length, status_socket: status_socket(&args), stop_timeout: args.stop_timeout };
+    let directory = RuntimeDirectory::of_this_process();
+    let flight = directory.as_ref().filter(|_| args.flight != Some(0));
+    let options = Options {
+        length,
+        status_socket: args.status_socket.clone().or_else(|| Some(directory.as_ref()?.socket())),
+        flight: flight.map(|directory| FlightOptions { path: directory.flight(), size: args.flight }),
+        stop_timeout: args.stop_timeout,
+    };
     let fail_if = Arc::new(args.fail_if);
     let outcome = daemon::run(loader(app, args.config, fail_if.clone()), &options, connections);
     if on_terminal {
@@ -125,12 +137,16 @@ fn stop_timeout(text: &str) -> Result<Span, String> {
     if timeout >= least { Ok(timeout) } else { Err(format!("must be at least {least}")) }
 }
 
-/// By default in the folder that the service manager has made for it.
-fn status_socket(args: &RunArgs) -> Option<PathBuf> {
-    let folder = || std::env::var_os("RUNTIME_DIRECTORY").filter(|folder| !folder.is_empty());
-    // Of several folders, separated by colons, the first.
-    let first = |folders: OsString| PathBuf::from(folders.to_string_lossy().split(':').next().unwrap_or_default());
-    args.status_socket.clone().or_else(|| Some(first(folder()?).join("status.sock")))
+/// Bytes; zero for none.
+fn flight_size(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" {
+        return Ok(0);
+    }
+    let least = 64 << 10; // a few hundred ticks: less is no use
+    match size_text(text.trim())? {
+        bytes if bytes >= least => Ok(bytes),
+        _ => Err("must be at least 64 KiB, or 0 for no such file".into()),
+    }
 }
 
 /// Turns signals into requests, on a thread of its own.

@@ -3,11 +3,11 @@
 //! Its status socket can only be read; requests are signals. Both commands block, with a limit.
 
 use super::stop::{CONFIGURATION, UNWELL, coloured, print_while_time_is_left};
-use super::{Stop, print};
+use super::{Stop, print, runtime};
 use crate::daemon::DaemonSummary;
 use crate::log::journal;
 use crate::sys::clock::{KernelClock, pause};
-use crate::sys::peer::Peer;
+use crate::sys::peer::{self, Peer};
 use crate::time::{Clock, Span};
 use crate::views;
 use clap::Args;
@@ -34,7 +34,7 @@ const STATUS_OVER: Span = Span::from_seconds(2);
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct SocketArg {
-    /// The daemon's status socket
+    /// The daemon's status socket; where the service does not run, that of the only daemon that does
     #[arg(long, value_name = "PATH", default_value = SERVICE_SOCKET)]
     socket: PathBuf,
 }
@@ -83,6 +83,27 @@ impl SocketArg {
         let refused = UnixDatagram::unbound().and_then(|socket| socket.connect(&self.socket));
         refused.is_err_and(|error| error.raw_os_error() == Some(libc::EPROTOTYPE))
     }
+
+    /// The socket of the daemon that is meant: where none is named and the service does not run, that of the only one in the
+    /// foreground.
+    pub(super) fn found(&self) -> Result<Self, Stop> {
+        if !self.is(SERVICE_SOCKET) || peer::may_listen(&self.socket) {
+            return Ok(self.clone());
+        }
+        let mut others = runtime::foreground_sockets();
+        others.retain(|path| peer::may_listen(path));
+        match &others[..] {
+            [] => Ok(self.clone()),
+            [only] => Ok(Self { socket: only.clone() }),
+            _ => {
+                let lines = others.iter().map(|path| format!("\n  --socket {}", path.display())).collect::<String>();
+                Err(Stop::Usage(format!(
+                    "the service does not run, but {} other daemons do: name one{lines}",
+                    others.len()
+                )))
+            }
+        }
+    }
 }
 
 /// What `status` reads first. An answer of any version has a part of it.
@@ -104,6 +125,14 @@ struct BriefDaemon {
 #[derive(Debug, Deserialize)]
 pub(super) struct Seen {
     pub(super) daemon: DaemonSummary,
+    #[serde(default)]
+    pub(super) flight: Option<SeenFlight>,
+}
+
+/// The daemon's flight file.
+#[derive(Debug, Deserialize)]
+pub(super) struct SeenFlight {
+    pub(super) path: PathBuf,
 }
 
 /// What is known of the answer so far.
@@ -129,7 +158,8 @@ enum Came {
 /// Has its answer after [`STATUS_WITHIN`], whether the daemon is slow or the machine too busy to read its answer. Where only the table
 /// is missing by then, the sentence is shown without it.
 pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
-    let (socket, json, emphasis) = (args.socket.clone(), args.json, coloured(&io::stdout()));
+    let found = args.socket.found()?;
+    let (socket, json, emphasis) = (found.clone(), args.json, coloured(&io::stdout()));
     let (say, said) = mpsc::channel();
     let came = Arc::new(Mutex::new(Came::default()));
     let comes = came.clone();
@@ -148,7 +178,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
     }
     let StatusText { text, well } = latest.unwrap_or_else(|| {
         let came = came.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Err(late(&args.socket, &came, duration(STATUS_WITHIN)))
+        Err(late(&found, &came, duration(STATUS_WITHIN)))
     })?;
     print_while_time_is_left(&text, STATUS_OVER, || begun + STATUS_OVER - clock.now())?;
     match well {
@@ -156,7 +186,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
         Some(false) => Err(Stop::Logged(UNWELL)), // the first line has said why
         None => Err(Stop::Fault(format!(
             "what answers at {} does not say whether all is well: it is another version of hertzd, or another program",
-            args.socket.socket.display()
+            found.socket.display()
         ))),
     }
 }
@@ -224,6 +254,7 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
 /// The process that listens at the socket, and what it says about itself. Whom to signal comes from the kernel: anyone may
 /// listen there and name any process.
 fn daemon(socket: &SocketArg) -> Result<(Peer, DaemonSummary), Stop> {
+    let socket = &socket.found()?;
     let stream = connect(socket, ANSWER_WITHIN)?;
     let fault = |text: String| Stop::Fault(format!("{}: {text}; nothing was signalled", socket.socket.display()));
     let peer = Peer::of(&stream)
@@ -245,6 +276,7 @@ pub(super) fn read(socket: &SocketArg) -> Result<Seen, Stop> {
 }
 
 pub(super) fn fetch(socket: &SocketArg) -> Result<String, Stop> {
+    let socket = &socket.found()?;
     answer(socket, connect(socket, ANSWER_WITHIN)?, ANSWER_WITHIN, drop)
 }
 

@@ -58,4 +58,4 @@ pub use record::{RecordConfig, RecordFormat};
 pub use schema::schema;
 pub use section::Section;
 pub use types::{Config, Facts, OverrunLimit, Scheduling, Spin, TaskConfig, WorkerConfig};
-pub(crate) use value::{duration_text, rate_text, written as duration_written};
+pub(crate) use value::{duration_text, rate_text, size_text, written as duration_written};

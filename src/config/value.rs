@@ -75,6 +75,11 @@ pub(super) fn size(value: &DeValue<'_>) -> Result<u64, String> {
         DeValue::Integer(_) | DeValue::Float(_) => return Err("write a unit, e.g. \"100 MB\"".to_owned()),
         _ => return Err("must be a size such as \"100 MB\"".to_owned()),
     };
+    size_text(text)
+}
+
+/// The same, of its text.
+pub(crate) fn size_text(text: &str) -> Result<u64, String> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..split], text[split..].trim_start());
     let units: Vec<_> = SIZE_UNITS.iter().map(|(name, _)| *name).collect();

@@ -7,6 +7,7 @@
 use super::builder::{Builder, Held, Prepared, WantedWorker};
 use super::diff::{Diff, Sections};
 use super::failure::Failure;
+use super::flight_thread::FlightThread;
 use super::metrics_thread::{MetricsThread, NewWorker};
 use super::recorder_thread::RecorderThread;
 use super::running::{LEAD, Running};
@@ -30,6 +31,7 @@ const GIVEN_BACK_WITHIN: Span = Span::from_seconds(2);
 pub(super) struct Threads {
     pub(super) metrics: MetricsThread,
     pub(super) recorder: RecorderThread,
+    pub(super) flight: FlightThread,
     pub(super) builder: Builder,
 }
 

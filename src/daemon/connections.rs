@@ -1,6 +1,7 @@
 //! How to run, and what a run is connected to. Plain values.
 
 use super::finish::TICK_PATIENCE;
+use super::flight_thread::FlightOptions;
 use super::requests::Requests;
 use crate::log::{LogOutput, Output};
 use crate::metrics::Totals;
@@ -14,13 +15,15 @@ pub struct Options {
     pub length: Option<Span>,
     /// Where to listen for requests for a snapshot; `None`: nowhere.
     pub status_socket: Option<PathBuf>,
+    /// The flight recorder's file; `None`: there is none.
+    pub flight: Option<FlightOptions>,
     /// How long a stop, or the end of the length, waits for a worker that does not advance; then the run ends with a fault.
     pub stop_timeout: Span,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { length: None, status_socket: None, stop_timeout: TICK_PATIENCE }
+        Self { length: None, status_socket: None, flight: None, stop_timeout: TICK_PATIENCE }
     }
 }
 

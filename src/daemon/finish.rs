@@ -18,11 +18,13 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 /// How long a stop waits: for the ticks that run, unless [`Options`](super::Options) say otherwise; for a log that takes nothing,
-/// before and after it waits for a file system that a recording is on and that makes no progress; for the builder.
+/// before and after it waits for a file system that a recording is on and that makes no progress; for the flight recorder; for the
+/// builder.
 /// docs/running.md adds them up.
 pub(super) const TICK_PATIENCE: Span = Span::from_seconds(2);
 const LOG_PATIENCE: Span = Span::from_seconds(2);
 const DISK_PATIENCE: Span = Span::from_seconds(4);
+const FLIGHT_PATIENCE: Span = Span::from_millis(500);
 const BUILDER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a stop asks the service manager for once the ticks have ended: more than all that it may wait for from then on.
@@ -46,7 +48,7 @@ pub(super) fn finish(
     mut faults: Vec<String>,
 ) -> Outcome {
     let now = KernelClock::monotonic().now();
-    let Threads { metrics, mut recorder, builder } = threads;
+    let Threads { metrics, mut recorder, flight, builder } = threads;
     set.abandon_change(&builder).into_iter().for_each(|ended| metrics.tasks_ended(ended));
     for running in set.all_mut() {
         running.final_counts().into_iter().for_each(|ended| metrics.tasks_ended(ended));
@@ -99,9 +101,11 @@ pub(super) fn finish(
     }
     // What it holds makes room for the summary.
     metrics.finish(LOG_PATIENCE);
+    flight.finish(FLIGHT_PATIENCE);
     let memory_locked = builder.memory_locked();
     let sources = Sources { host, set: &set, memory_locked, view: &view, outputs: &outputs, now };
     let mut summary = summary::of_set(&sources, None, |_| true);
+    summary.flight = flight.summary();
     builder.close(set);
     if let BuilderEnd::HeldUp(activity) = builder.finish(BUILDER_PATIENCE) {
         warn!("the builder thread is stuck while {activity}; exiting without it");

@@ -4,6 +4,7 @@
 //! A wake-up would fall to a hot thread, so there is none; commands go through a channel that is polled as well. Reads the
 //! monotonic clock, and may block on outputs.
 
+use super::flight_feed::FlightFeed;
 use super::panic_limit::PanicLimit;
 use super::tick_feed::{TickFeed, waiting};
 use super::tick_trace;
@@ -100,6 +101,7 @@ pub(super) struct MetricsLoop {
     sampled: i128,                  // the second that all of them were sampled in, or for
     output: Box<dyn Output>,
     recorder: TickFeed,
+    flight: FlightFeed,
     commands: Receiver<Command>,
     later: Vec<Command>, // to be done once the records are taken
     rest: Span,          // the pause between two polls
@@ -121,11 +123,15 @@ impl MetricsLoop {
     pub(super) fn new(
         output: Box<dyn Output>,
         recorder: TickFeed,
+        flight: FlightFeed,
         commands: Receiver<Command>,
         published: Arc<Mutex<Totals>>,
     ) -> Self {
         let mut metrics = Metrics::default();
         let witnesses = Witnesses::new(metrics.threads());
+        if flight.is_on() {
+            metrics.keep_unreported();
+        }
         Self {
             metrics,
             witnesses,
@@ -138,6 +144,7 @@ impl MetricsLoop {
             sampled: 0,
             output,
             recorder,
+            flight,
             commands,
             later: Vec::new(),
             rest: RESTS[0],
@@ -177,13 +184,17 @@ impl MetricsLoop {
                 Command::AddWorker(worker) => {
                     let NewWorker { number, config, granted, thread, feed } = *worker;
                     let facts = self.witnesses.add(number, thread, &config, &granted);
+                    self.flight.add_worker(number, thread, &config, &granted, KernelClock::monotonic().now());
                     self.metrics.add_worker(number, config.name.clone(), facts);
                     let name = config.name;
                     self.workers.insert(number, WorkerFeed { name, feed, dropped: 0, reported: None });
                 }
                 Command::AddTasks(tasks) => {
+                    let now = KernelClock::monotonic().now();
+                    self.flight.begin(tasks.iter().map(|task| task.facts.rate.hertz()).sum());
                     for NewTask { id, facts, clock, recorded } in tasks {
                         recorded.into_iter().for_each(|traffic| self.recorder.add(id, traffic));
+                        self.flight.add_task(id, &facts, now);
                         self.tasks.push((id, clock));
                         self.metrics.add_task(id, facts);
                     }
@@ -227,6 +238,7 @@ impl MetricsLoop {
                     self.metrics.tell_last(*id, now, |event| self.output.event(event));
                     self.metrics.remove_task(*id);
                     self.recorder.remove(*id);
+                    self.flight.end_task(*id, now);
                     self.panics.remove(id);
                 }
                 self.tasks.retain(|(task, _)| !ids.contains(task));
@@ -236,6 +248,7 @@ impl MetricsLoop {
                 for number in numbers {
                     self.metrics.remove_worker(number);
                     self.witnesses.remove(number);
+                    self.flight.end_worker(number, now);
                     let Some(removed) = self.workers.remove(&number) else { continue };
                     let traffic = removed.feed.ticks.traffic();
                     self.before = (self.before.0 + traffic.sent(), self.before.1 + traffic.dropped());
@@ -256,6 +269,8 @@ impl MetricsLoop {
             }
             Command::Finish => {
                 self.metrics.tell(now, true, |event| self.output.event(event));
+                self.offer_unreported();
+                self.flight.finish(now, self.traffic().1);
                 return false;
             }
             Command::AddWorker(_) | Command::AddTasks(_) => {}
@@ -291,6 +306,8 @@ impl MetricsLoop {
             self.sampled = second;
             self.sample();
         }
+        self.offer_unreported();
+        self.flight.hand_over(now, self.traffic().1);
         self.metrics.tell(now, false, |event| self.output.event(event));
     }
 
@@ -323,6 +340,7 @@ impl MetricsLoop {
                 Sent::Tick(record) => record,
                 Sent::IdleWake(wake) => {
                     self.metrics.take_idle(number, &wake);
+                    self.flight.idle(number, &wake);
                     continue;
                 }
             };
@@ -330,6 +348,7 @@ impl MetricsLoop {
             if let Some(worker) = self.workers.get(&number) {
                 tick_trace::log(&record, &verdicts, &self.metrics, &worker.name);
             }
+            self.flight.tick(&record, &verdicts);
             self.recorder.offer(&record, verdicts.overrun.map(|verdict| verdict.cause));
         }
         (self.ahead, self.taken) = (ahead, taken);
@@ -364,12 +383,24 @@ impl MetricsLoop {
         if self.workers.len() > 1 { AT_A_TIME } else { AT_A_TIME_ALONE }
     }
 
-    fn view(&mut self, depth: Depth) -> View {
+    /// What no record reports goes to the flight recorder as well.
+    fn offer_unreported(&mut self) {
+        for (task, first, verdict) in self.metrics.unreported() {
+            self.flight.unreported(task, first, &verdict);
+        }
+    }
+
+    /// Records that all workers have sent, and dropped.
+    fn traffic(&self) -> (u64, u64) {
         let traffic = |(sent, dropped): (u64, u64), worker: &WorkerFeed| {
             let traffic = worker.feed.ticks.traffic();
             (sent + traffic.sent(), dropped + traffic.dropped())
         };
-        let (sent, dropped) = self.workers.values().fold(self.before, traffic);
+        self.workers.values().fold(self.before, traffic)
+    }
+
+    fn view(&mut self, depth: Depth) -> View {
+        let (sent, dropped) = self.traffic();
         let task = |(id, clock): &(u32, KernelClock)| {
             let mut snapshot = match depth {
                 Depth::Full => self.metrics.snapshot(*id),

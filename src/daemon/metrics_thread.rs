@@ -2,6 +2,7 @@
 //!
 //! Reads the monotonic clock to limit what waits.
 
+use super::flight_feed::FlightFeed;
 use super::metrics_loop::{Command, MetricsLoop};
 use super::tick_feed::TickFeed;
 use crate::log::Output;
@@ -28,11 +29,11 @@ pub(super) struct MetricsThread {
 }
 
 impl MetricsThread {
-    pub(super) fn spawn(output: Box<dyn Output>, recorder: TickFeed) -> io::Result<Self> {
+    pub(super) fn spawn(output: Box<dyn Output>, recorder: TickFeed, flight: FlightFeed) -> io::Result<Self> {
         let (commands, receiver) = unbounded();
         let totals = Arc::new(Mutex::new(Totals::default()));
         let published = totals.clone();
-        let body = move || MetricsLoop::new(output, recorder, receiver, published).run();
+        let body = move || MetricsLoop::new(output, recorder, flight, receiver, published).run();
         let thread = helper::spawn("hertzd-metrics", body)?;
         Ok(Self { commands, totals, thread })
     }

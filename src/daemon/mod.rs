@@ -14,6 +14,7 @@
 //! | `watch`, `stall` | whether every worker advances; the service manager |
 //! | `clock` | how far a worker's clock is ahead of the monotonic one, and when it was stepped |
 //! | `metrics_thread`, `metrics_loop`, `recorder_thread`, `tick_feed`, `tick_trace` | the threads that take what the workers send |
+//! | `flight_feed`, `flight_thread` | the flight recorder: the latest ticks in a ring on the disk |
 //! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
 //! | `views`, `meter` | what main knows of the tasks and of the workers' processor time |
@@ -39,6 +40,8 @@ mod digest;
 mod ending;
 mod failure;
 mod finish;
+mod flight_feed;
+mod flight_thread;
 mod grants;
 mod heartbeat;
 pub(crate) mod layout;
@@ -74,6 +77,7 @@ pub use connections::{Connections, Options};
 pub(crate) use diff::{Change, Diff, Sections};
 pub(crate) use digest::Keys;
 pub(crate) use failure::Failure;
+pub(crate) use flight_thread::FlightOptions;
 pub(crate) use look::{Looked, look};
 pub(crate) use models::{ModelError, Models};
 pub(crate) use repeat::Repeats;

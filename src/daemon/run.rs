@@ -12,6 +12,7 @@ use super::cpu_limit::CpuLimit;
 use super::ending::Ending;
 use super::failure::Failure;
 use super::finish::{self, Outcome, TICK_PATIENCE};
+use super::flight_thread::FlightThread;
 use super::metrics_thread::{Depth, MetricsThread, View};
 use super::recorder_thread::RecorderThread;
 use super::reloads::Reloads;
@@ -133,8 +134,11 @@ impl<'a> Daemon<'a> {
         let spawn = || {
             let failed = |what| move |reason| Failure::System(what, reason);
             let (feed, fed) = tick_feed::feed();
+            let (flight, flies) =
+                FlightThread::spawn(options.flight.as_ref()).map_err(failed("the flight recorder's thread"))?;
             Ok::<_, Failure>(Threads {
-                metrics: MetricsThread::spawn(output, feed).map_err(failed("the metrics thread"))?,
+                flight,
+                metrics: MetricsThread::spawn(output, feed, flies).map_err(failed("the metrics thread"))?,
                 recorder: RecorderThread::spawn(fed).map_err(failed("the recorder thread"))?,
                 builder: Builder::spawn(load, done).map_err(failed("the builder thread"))?,
             })
@@ -386,6 +390,7 @@ fn present(
         glance.add(task);
         keep(task)
     });
+    summary.flight = threads.flight.summary();
     summary.object(faults.iter().cloned());
     if views.are_late(now) {
         summary.object([format!("the metrics thread is held up: the counts are {} old", now - asked)]);

@@ -143,6 +143,7 @@ pub(super) fn summary(
         recordings_ended,
         records,
         journal: (journal.sent + journal.lost > 0).then_some(journal),
+        flight: None,
     };
     let clauses = if runs { trouble_now(&summary) } else { trouble(&summary) };
     summary.object(clauses);

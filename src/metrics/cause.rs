@@ -101,6 +101,16 @@ impl Program {
         bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
         Self { name: bytes, pid }
     }
+
+    /// Its name, as far as the first zero, and its process.
+    pub(crate) const fn parts(&self) -> ([u8; 16], u32) {
+        (self.name, self.pid)
+    }
+
+    /// The program with these [`parts`](Self::parts).
+    pub(crate) const fn from_parts(name: [u8; 16], pid: u32) -> Self {
+        Self { name, pid }
+    }
 }
 
 impl fmt::Display for Program {

@@ -39,8 +39,8 @@ pub(crate) use missed::LateTick;
 pub(crate) use missed::{Missed, Share};
 pub(crate) use repeat::{Mark, REMEMBERED};
 pub(crate) use summary::{
-    AskedSummary, ClockStepSummary, EndedRecordingSummary, GrantedSummary, HostSummary, JournalSummary, PastSummary,
-    RecordedSummary, RecordsSummary, ValueSummary, WorkerSummary,
+    AskedSummary, ClockStepSummary, EndedRecordingSummary, FlightSummary, GrantedSummary, HostSummary, JournalSummary,
+    PastSummary, RecordedSummary, RecordsSummary, ValueSummary, WorkerSummary,
 };
 pub use summary::{Summary, TaskState, TaskSummary};
 pub(crate) use task::{Spans, TaskSnapshot, Totals};
@@ -72,8 +72,12 @@ pub(crate) struct Metrics {
     waiting: Vec<u32>, // tasks that have something to tell, each once
     totals: Totals,
     threads: Threads,
-    now: Instant, // of the drain under way
+    now: Instant,                        // of the drain under way
+    unreported: Option<Vec<Unreported>>, // None: nobody asks for it
 }
+
+/// Missed releases of a task that no record reports: when the first came up, if that is known, and why.
+pub(crate) type Unreported = (u32, Option<Instant>, Verdict);
 
 impl Metrics {
     /// Adds the worker with this number.
@@ -111,6 +115,16 @@ impl Metrics {
     /// What is known of a task.
     pub(crate) fn facts(&self, id: u32) -> Option<&TaskFacts> {
         Some(&self.tasks.get(id)?.facts)
+    }
+
+    /// From now on what no record reports is kept for [`unreported`](Self::unreported).
+    pub(crate) fn keep_unreported(&mut self) {
+        self.unreported = Some(Vec::new());
+    }
+
+    /// Takes what no record reports, since the last call.
+    pub(crate) fn unreported(&mut self) -> Vec<Unreported> {
+        self.unreported.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Records that follow are taken from their channel at `now`, on any clock that goes on.
@@ -252,6 +266,7 @@ impl Metrics {
         let Some(task) = self.tasks.entered(id).filter(|_| verdict.count > 0) else { return };
         let skipped = verdict.count - overruns;
         task.limiter.misses.note_unreported(overruns, skipped, oldest, within);
+        self.unreported.iter_mut().for_each(|kept| kept.push((id, within.map(|(first, _)| first), verdict)));
         if !std::mem::replace(&mut task.waits, true) {
             self.waiting.push(id);
         }

@@ -31,6 +31,9 @@ pub struct Summary {
     /// Entries written to the journal, where the log goes there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalSummary>,
+    /// The flight file, if one is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flight: Option<FlightSummary>,
 }
 
 /// Facts of the machine that belong beside every measurement.
@@ -311,6 +314,22 @@ pub struct JournalSummary {
     pub sent: u64,
     /// Entries that were dropped because the journal took none for too long.
     pub lost: u64,
+}
+
+/// The file of the flight recorder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FlightSummary {
+    /// The file.
+    pub path: String,
+    /// How many records it has room for; the oldest are overwritten.
+    pub capacity: u64,
+    /// Records written so far.
+    pub records: u64,
+    /// Records that are not in it: the disk was full or too slow.
+    pub lost: u64,
+    /// Why the latest could not be written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }
 
 /// Records handed over by the workers.

@@ -40,7 +40,7 @@ pub(crate) use claim::{Identity, in_use};
 pub(crate) use content::{Content, RecordedTick};
 pub(crate) use look::{Seen, look};
 pub(crate) use output::{OutputState, PastLoss, TaskOutput};
-#[cfg(test)]
+#[cfg(any(test, feature = "mcap"))]
 pub(crate) use past::PastTick;
 pub(crate) use past::{Past, PastTask};
 pub(crate) use progress::{progress, writing};

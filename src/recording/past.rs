@@ -1,5 +1,6 @@
 //! The ticks that a recording tells of. Pure.
 
+use crate::metrics::Cause;
 use crate::time::{Instant, Span};
 
 /// What a recording tells of the ticks of a run.
@@ -16,6 +17,8 @@ pub(crate) struct Past {
 pub(crate) struct PastTask {
     pub(crate) name: String,
     pub(crate) ticks: Vec<PastTick>,
+    /// Of its overruns, by index.
+    pub(crate) causes: Vec<(u64, Cause)>,
     /// How many ticks came before it began again, as after a reload that changed it; they are left out.
     pub(crate) before: u64,
 }

@@ -1,6 +1,7 @@
 //! Reads the ticks of an MCAP recording, a chunk at a time. May block, and allocates a few words for each tick.
 
 use super::past::{Past, PastTask, PastTick};
+use crate::metrics::Cause;
 use crate::time::{Instant, Span};
 use ::mcap::McapError;
 use ::mcap::records::Record;
@@ -23,6 +24,20 @@ struct Message {
     oversleep_ns: Option<i64>,
 }
 
+/// A message of `TASK/overruns`; it follows that of its tick.
+#[derive(Deserialize)]
+struct Overrun {
+    n: u64,
+    cause: String,
+}
+
+/// What a channel has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Topic {
+    Ticks,
+    Overruns,
+}
+
 /// Reads the ticks of a recording.
 ///
 /// # Errors
@@ -31,7 +46,7 @@ pub(crate) fn read(path: &Path) -> Result<Past, String> {
     let wrong = |reason: String| format!("{}: {reason}", path.display());
     let mut file = File::open(path).map_err(|error| wrong(error.to_string()))?;
     let mut past = Past::default();
-    let mut channels = BTreeMap::new(); // of ticks, by number: the position of the task
+    let mut channels = BTreeMap::new(); // of ticks, by number: the position of the task, and what it has
     let mut reader = LinearReader::new();
     while let Some(event) = reader.next_event() {
         match event {
@@ -78,24 +93,33 @@ fn retried(mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-fn take(record: &Record<'_>, past: &mut Past, channels: &mut BTreeMap<u16, usize>) -> Result<(), String> {
+fn take(record: &Record<'_>, past: &mut Past, channels: &mut BTreeMap<u16, (usize, Topic)>) -> Result<(), String> {
     match record {
         Record::Channel(channel) => {
-            let Some(name) = channel.topic.strip_suffix("/ticks") else { return Ok(()) };
+            let ticks = channel.topic.strip_suffix("/ticks").map(|name| (name, Topic::Ticks));
+            let overruns = || channel.topic.strip_suffix("/overruns").map(|name| (name, Topic::Overruns));
+            let Some((name, topic)) = ticks.or_else(overruns) else { return Ok(()) };
             let position = past.tasks.iter().position(|task| task.name == name).unwrap_or_else(|| {
-                past.tasks.push(PastTask { name: name.to_owned(), ticks: Vec::new(), before: 0 });
+                past.tasks.push(PastTask { name: name.to_owned(), ticks: Vec::new(), causes: Vec::new(), before: 0 });
                 past.tasks.len() - 1
             });
-            channels.insert(channel.id, position);
+            channels.insert(channel.id, (position, topic));
         }
         Record::Message { header, data } => {
-            let Some(&position) = channels.get(&header.channel_id) else { return Ok(()) };
+            let Some(&(position, topic)) = channels.get(&header.channel_id) else { return Ok(()) };
             let task = &mut past.tasks[position];
+            if topic == Topic::Overruns {
+                // One that cannot be understood is an overrun without a cause.
+                let Ok(Overrun { n, cause }) = serde_json::from_slice(data) else { return Ok(()) };
+                task.causes.extend(Cause::ALL.into_iter().find(|known| known.word() == cause).map(|cause| (n, cause)));
+                return Ok(());
+            }
             let message: Message = serde_json::from_slice(data)
                 .map_err(|error| format!("{}/ticks holds what is no tick of hertzd: {error}", task.name))?;
             if task.ticks.last().is_some_and(|last| message.n <= last.n) {
                 task.before += task.ticks.len() as u64;
                 task.ticks.clear();
+                task.causes.clear();
             }
             let nanos = Span::from_nanos;
             let sleep = message.woke_ns.zip(message.oversleep_ns);

@@ -5,8 +5,16 @@
 use super::from_minus_one;
 use signal_hook::consts::SIGHUP;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
 use std::{fs, io, mem};
+
+/// Whether somebody may listen at this socket: somebody does, or this process has no right to know.
+pub(crate) fn may_listen(path: &Path) -> bool {
+    // A datagram socket cannot connect to a stream socket, and learns at once that there is one.
+    let tried = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    tried.is_err_and(|error| matches!(error.raw_os_error(), Some(libc::EPROTOTYPE | libc::EACCES)))
+}
 
 /// A process that listens at a socket. It is held by a descriptor, so that a signal can never reach another process that
 /// was later given the same id.

@@ -22,6 +22,10 @@ const FILES: &[(&str, &str)] = &[
         "/run/hertzd/status.sock",
         "Sends one JSON snapshot of the running service on each connection, and reads nothing. In $RUNTIME_DIRECTORY.",
     ),
+    (
+        "/run/hertzd/flight, /run/hertzd/flight.prev",
+        "The latest ticks of the running service, and of the process before it, for `hertzd trace`.",
+    ),
     ("/var/lib/hertzd", "Working directory of the service: recordings with a relative path are here."),
     (
         "/usr/lib/systemd/system/hertzd.service",
@@ -42,7 +46,11 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "JOURNAL_STREAM",
         "Set by systemd when the log goes to the journal: entries then have their own fields, such as HERTZD_TASK.",
     ),
-    ("RUNTIME_DIRECTORY", "Set by systemd: the directory of the status socket."),
+    ("RUNTIME_DIRECTORY", "Set by systemd: the directory of the status socket and the flight file."),
+    (
+        "XDG_RUNTIME_DIR",
+        "Without RUNTIME_DIRECTORY: both are in hertzd/PID below it; for root without either, in /run/hertzd/PID.",
+    ),
 ];
 
 const SIGNALS: &[(&str, &str)] = &[

@@ -27,6 +27,22 @@ static DEATHS: LazyLock<(Sender<Death>, Receiver<Death>)> = LazyLock::new(unboun
 /// # Errors
 /// The system's reason why there is no thread.
 pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    spawn_by(Builder::new(), name, body)
+}
+
+/// As [`spawn`], with a stack of this many bytes: what a stack may grow to counts as locked memory.
+///
+/// # Errors
+/// As [`spawn`].
+pub(crate) fn spawn_with_stack(
+    name: &str,
+    stack: usize,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    spawn_by(Builder::new().stack_size(stack), name, body)
+}
+
+fn spawn_by(builder: Builder, name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let (deaths, thread) = (DEATHS.0.clone(), name.to_owned());
     let body = move || {
         capture();
@@ -35,7 +51,7 @@ pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Res
             let _ = deaths.send(Death { thread, text });
         }
     };
-    Builder::new().name(name.into()).spawn(body)
+    builder.name(name.into()).spawn(body)
 }
 
 /// Where the deaths of all these threads of this process arrive.

@@ -129,7 +129,7 @@ bind_iio_dummy() {
 in_unit() {
     local unit=/run/systemd/system/in-unit.service line ended=0
     {
-        systemctl cat hertzd | grep -vE '^(Exec[A-Za-z]+|Type|WatchdogSec|Restart[A-Za-z]*|RuntimeDirectory)='
+        systemctl cat hertzd | grep -vE '^(Exec[A-Za-z]+|Type|WatchdogSec|Restart[A-Za-z]*|RuntimeDirectory[A-Za-z]*)='
         # No limit: by default systemd refuses the sixth start within ten seconds.
         printf '%s\n' '[Unit]' StartLimitIntervalSec=0 '[Service]' Type=oneshot RuntimeDirectory=in-unit 'ExecStart=/bin/bash /run/in-unit.sh' \
             StandardOutput=append:/run/in-unit.out StandardError=append:/run/in-unit.out

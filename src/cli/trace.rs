@@ -1,0 +1,160 @@
+//! `hertzd trace`: a flight file, or a recording of ticks, as a Perfetto trace. Blocks on files.
+
+mod recorded;
+
+use super::running::SocketArg;
+use super::{Stop, print, runtime};
+use crate::flight::{self, Flight};
+use crate::time::Span;
+use crate::views::{Timeline, draw};
+use clap::Args;
+use serde::Serialize;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    hertzd trace -o t.pftrace             the latest ticks of the running daemon\n  \
+    hertzd trace /run/hertzd/flight.prev  those of the process before it\n  \
+    hertzd trace day.mcap -o t.pftrace    those of a recording\n\n\
+    Open the trace at https://ui.perfetto.dev (Open trace file); nothing is\n\
+    uploaded. Without FILE and without a daemon, the latest flight file that was\n\
+    left is read, so it works after a crash as well. docs/seeing.md says more.")]
+pub(super) struct TraceArgs {
+    /// A flight file, or an MCAP recording with ticks [default: the flight file of the running daemon]
+    file: Option<PathBuf>,
+    /// Write the trace here; - for standard output
+    #[arg(short, long, value_name = "FILE", default_value = "hertzd.pftrace")]
+    output: PathBuf,
+    #[command(flatten)]
+    socket: SocketArg,
+    /// Print what the trace has as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was read, and what the trace has.
+#[derive(Debug, Default, Serialize)]
+struct Written {
+    source: PathBuf,
+    output: PathBuf,
+    ticks: u64,
+    missed: u64,
+    workers: usize,
+    tasks: usize,
+    span_ns: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flight: Option<WrittenFlight>,
+}
+
+/// What a flight file says of itself.
+#[derive(Debug, Serialize)]
+struct WrittenFlight {
+    pid: u32,
+    /// The run has ended by itself. Else it still runs, or was killed.
+    ended: bool,
+    /// All that workers had sent by this instant of the monotonic clock is there, or counted as lost.
+    until_ns: i64,
+    /// Older ticks have been overwritten.
+    came_round: bool,
+    lost: u64,
+    dropped: u64,
+    torn: u64,
+    /// Missed releases at the beginning, whose ticks have been overwritten.
+    missed_without_tick: u64,
+}
+
+pub(super) fn trace(args: &TraceArgs) -> Result<(), Stop> {
+    let source = match &args.file {
+        Some(file) => file.clone(),
+        None => flight_file(&args.socket)?,
+    };
+    let wrong = |reason: io::Error| Stop::Usage(format!("{}: {reason}", source.display()));
+    let (timeline, flight) = match flight::is_flight(&source).map_err(wrong)? {
+        true => {
+            let flight = flight::read(&source).map_err(Stop::Fault)?;
+            (Timeline::of(&flight), Some(flight))
+        }
+        false => (recorded::timeline(&source).map_err(Stop::Usage)?, None),
+    };
+    let (ticks, missed) = timeline.counts();
+    let written = Written {
+        source,
+        output: args.output.clone(),
+        ticks,
+        missed,
+        workers: timeline.workers.len(),
+        tasks: timeline.tasks.len(),
+        span_ns: timeline.span().map_or(0, |(first, last)| last - first),
+        flight: flight.as_ref().map(|flight| of_itself(flight, timeline.without_tick)),
+    };
+    let bytes = draw(&timeline);
+    drop((timeline, flight));
+    if args.output == Path::new("-") {
+        let out = io::stdout().lock().write_all(&bytes);
+        return out.map_err(|reason| Stop::Fault(format!("standard output: {reason}")));
+    }
+    fs::write(&args.output, bytes).map_err(|reason| Stop::Fault(format!("{}: {reason}", args.output.display())))?;
+    match args.json {
+        true => super::print_json(&written),
+        false => print(&written.text()),
+    }
+}
+
+/// The flight file of the daemon that is meant; without one, the latest that was left.
+fn flight_file(socket: &SocketArg) -> Result<PathBuf, Stop> {
+    match super::running::read(socket) {
+        Ok(seen) => seen.flight.map(|flight| flight.path).ok_or_else(|| {
+            let pid = seen.daemon.pid;
+            Stop::Usage(format!("process {pid} writes no flight file: it has no runtime directory, or --flight 0"))
+        }),
+        Err(Stop::Unavailable(why)) if socket.is(super::running::SERVICE_SOCKET) => {
+            let left = runtime::flight_files().into_iter().next();
+            left.ok_or_else(|| Stop::Unavailable(format!("{why}; and no daemon has left a flight file")))
+        }
+        Err(other) => Err(other),
+    }
+}
+
+fn of_itself(flight: &Flight, missed_without_tick: u64) -> WrittenFlight {
+    let mark = flight.mark;
+    WrittenFlight {
+        pid: flight.who.run.pid,
+        ended: mark.is_some_and(|mark| mark.ended),
+        until_ns: mark.map_or(0, |mark| mark.at),
+        came_round: flight.came_round,
+        lost: mark.map_or(0, |mark| mark.lost),
+        dropped: mark.map_or(0, |mark| mark.dropped),
+        torn: flight.torn,
+        missed_without_tick,
+    }
+}
+
+impl Written {
+    fn text(&self) -> String {
+        let Self { ticks, missed, tasks, .. } = self;
+        let (output, source, span) = (self.output.display(), self.source.display(), Span::from_nanos(self.span_ns));
+        let mut text = format!("{output}: {ticks} ticks of {tasks} tasks over {span}, {missed} releases missed\n");
+        let Some(flight) = &self.flight else { return text + &format!("read from {source}\n") };
+        let WrittenFlight { pid, lost, dropped, torn, .. } = flight;
+        text += &format!("read from {source}, of process {pid}");
+        text += match flight.ended {
+            true => ": the run has ended, and all of its end is there\n",
+            false => {
+                ": it still runs or was killed; ticks of its last\n\
+                 moments, 20 ms unless it was held up, had not been handed over\n"
+            }
+        };
+        for (count, what) in [
+            (*lost, "records are missing: the disk did not take them"),
+            (*dropped, "ticks are missing: the metrics thread was too slow"),
+            (*torn, "records are torn, and left out"),
+        ] {
+            if count > 0 {
+                text += &format!("{count} {what}\n");
+            }
+        }
+        text
+    }
+}

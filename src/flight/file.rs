@@ -1,0 +1,172 @@
+//! Reads a flight file, also one that is being written, or that a dead process has left. May block; allocates some hundred bytes a
+//! record.
+
+use super::record::{Entry, Mark, Packed, is_blank, unseal};
+use super::text::WhoIsWho;
+use super::{HEADER, MAGIC, RECORD, VERSION};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// What a flight file has.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    pub(crate) who: WhoIsWho,
+    /// Oldest first, as the metrics thread judged them.
+    pub(crate) entries: Vec<Entry>,
+    /// Records before these have been overwritten.
+    pub(crate) came_round: bool,
+    /// Records that are torn: the process ended, or the machine stopped, while they were written.
+    pub(crate) torn: u64,
+    pub(crate) mark: Option<Mark>, // the latest
+}
+
+/// Reads the file.
+///
+/// # Errors
+/// What is wrong with it, and what to do.
+pub(crate) fn read(path: &Path) -> Result<Flight, String> {
+    let wrong = |reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(|error| wrong(&error))?;
+    parse(&bytes).map_err(|reason| wrong(&reason))
+}
+
+/// Whether a file begins as flight files do.
+///
+/// # Errors
+/// The system's reason why that cannot be read.
+pub(crate) fn is_flight(path: &Path) -> io::Result<bool> {
+    let mut first = Vec::new();
+    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut first)?;
+    Ok(first == MAGIC)
+}
+
+fn parse(bytes: &[u8]) -> Result<Flight, &'static str> {
+    let field = |at: usize| bytes.get(at..at + 8).and_then(|field| field.try_into().ok()).map(u64::from_le_bytes);
+    if bytes.get(..8) != Some(&MAGIC) {
+        return Err("this is no flight file; hertzd run writes one, named flight, in its runtime directory");
+    }
+    if field(8) != Some(u64::from(VERSION) | (RECORD as u64) << 32) || field(16) != Some(HEADER as u64) {
+        return Err("another version of hertzd has written this; read it with that one");
+    }
+    let capacity = field(24).and_then(|capacity| usize::try_from(capacity).ok()).unwrap_or(0);
+    let start = HEADER;
+    let end = capacity.checked_mul(RECORD).and_then(|length| length.checked_add(start));
+    let Some((end, ring)) = end.and_then(|end| Some((end, bytes.get(start..end)?))) else {
+        return Err("it is shorter than its header says: it was cut off when it was copied");
+    };
+    let who = WhoIsWho::of(&String::from_utf8_lossy(&bytes[end..]));
+    let (slots, _) = ring.as_chunks::<RECORD>();
+    Ok(Flight { who, ..entries(slots) })
+}
+
+/// The entries of a ring, in order.
+fn entries(slots: &[Packed]) -> Flight {
+    let capacity = slots.len() as u64;
+    let number = |slot: usize, lap: u32| u64::from(lap - 1) * capacity + slot as u64;
+    let sealed = || slots.iter().enumerate().filter_map(|(slot, record)| Some((slot, unseal(record)?)));
+    let latest = sealed().map(|(slot, (lap, _))| number(slot, lap)).max();
+    let mut flight = Flight::default();
+    let Some(latest) = latest else { return flight };
+    // What is older than one lap is from before records that were torn since.
+    let oldest = (latest + 1).saturating_sub(capacity);
+    let mut kept: Vec<_> = sealed().map(|(slot, (lap, entry))| (number(slot, lap), entry)).collect();
+    kept.retain(|(number, _)| *number >= oldest);
+    kept.sort_unstable_by_key(|(number, _)| *number);
+    flight.came_round = oldest > 0;
+    let written = slots.iter().filter(|record| !is_blank(record)).count();
+    flight.torn = (written - kept.len()) as u64;
+    flight.entries = kept.into_iter().map(|(_, entry)| entry).collect();
+    flight.mark = flight.entries.iter().rev().find_map(|entry| match entry {
+        Entry::Mark(mark) => Some(*mark),
+        _ => None,
+    });
+    flight
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FlightFile;
+    use super::super::record::tests::RAN;
+    use super::super::record::{Clocks, Ran, pack};
+    use super::super::text::{Known, KnownTask};
+    use super::*;
+    use std::fs;
+
+    fn ran(n: u64) -> Entry {
+        Entry::Ran(Ran { n, ..RAN })
+    }
+
+    fn numbers(flight: &Flight) -> Vec<u64> {
+        let n = |entry: &Entry| if let Entry::Ran(ran) = entry { Some(ran.n) } else { None };
+        flight.entries.iter().filter_map(n).collect()
+    }
+
+    #[test]
+    fn a_ring_keeps_the_latest_of_each_number_of_laps() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flight");
+        for total in 0..40u64 {
+            let mut file = FlightFile::begin(&path, 8).unwrap();
+            file.describe(&Known::Task(KnownTask { number: 7, ..KnownTask::default() })).unwrap();
+            let mut n = 0;
+            for size in [1, 3, 2, 5].into_iter().cycle() {
+                let mut batch: Vec<_> = (n..total.min(n + size)).map(|n| pack(&ran(n))).collect();
+                if batch.is_empty() {
+                    break;
+                }
+                n += batch.len() as u64;
+                file.write(&mut batch).unwrap();
+            }
+            let flight = read(&path).unwrap();
+            assert_eq!(numbers(&flight), (total.saturating_sub(8)..total).collect::<Vec<_>>());
+            assert_eq!((flight.came_round, flight.torn, flight.who.tasks.len()), (total > 8, 0, 1));
+        }
+        assert_eq!(numbers(&read(&folder.path().join("flight.prev")).unwrap()), (30..38).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_torn_record_is_left_out_and_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flight");
+        let mut file = FlightFile::begin(&path, 8).unwrap();
+        let clocks = Clocks { realtime: 1, boottime: 2, tai: 3 };
+        let mark = Mark { at: 9, lost: 1, dropped: 2, clocks, ended: false };
+        let mut batch: Vec<_> = (0..10).map(|n| pack(&ran(n))).chain([pack(&Entry::Mark(mark))]).collect();
+        file.write(&mut batch).unwrap();
+        let mut bytes = fs::read(&path).unwrap();
+        // Records 8 and 9 and the mark lie in the first three places; half of record 9 is still what was there before.
+        let second = HEADER + RECORD;
+        bytes[second + 32..second + 64].fill(0xEE);
+        fs::write(&path, &bytes).unwrap();
+        let flight = read(&path).unwrap();
+        assert_eq!(numbers(&flight), [3, 4, 5, 6, 7, 8]);
+        assert_eq!((flight.torn, flight.mark), (1, Some(mark)));
+        fs::write(&path, &bytes[..second]).unwrap();
+        assert!(read(&path).unwrap_err().contains("cut off"));
+        fs::write(&path, "tick,release_utc\n").unwrap();
+        assert!(read(&path).unwrap_err().contains("no flight file") && !is_flight(&path).unwrap());
+    }
+
+    #[test]
+    fn very_many_reloads_begin_a_new_file_that_knows_who_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flight");
+        let mut file = FlightFile::begin(&path, 8).unwrap();
+        let task = |number| Known::Task(KnownTask { number, name: "x".repeat(1 << 16), ..KnownTask::default() });
+        file.describe(&task(0)).unwrap();
+        let mut begun = 0;
+        for number in 1..200 {
+            begun += u32::from(file.describe(&task(number)).unwrap());
+            file.write(&mut [pack(&ran(number.into()))]).unwrap();
+            begun += u32::from(file.describe(&Known::TaskEnded { number, at_ns: 0 }).unwrap());
+        }
+        assert_eq!(begun, 3);
+        let flight = read(&path).unwrap();
+        assert!(flight.who.tasks.contains_key(&0) && numbers(&flight).last() == Some(&199), "{:?}", flight.entries);
+        assert!(fs::metadata(&path).unwrap().len() < TEXT_LIMIT);
+    }
+
+    const TEXT_LIMIT: u64 = 5 << 20;
+}

@@ -1,0 +1,125 @@
+//! Writes a flight file. May block on the disk; reads no clock.
+
+use super::record::{Packed, seal};
+use super::text::Known;
+use super::{HEADER, MAGIC, RECORD, VERSION};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Text of tasks that have ended is given back once there is more than this of it, in a new file.
+const TEXT_AT_MOST: u64 = 4 << 20;
+
+/// A flight file that is being written.
+#[derive(Debug)]
+pub(crate) struct FlightFile {
+    path: PathBuf,
+    file: File,
+    capacity: u64, // records
+    next: u64,     // the record that is written next, counted over all laps
+    text_end: u64,
+    live: Vec<(Subject, u64, usize)>, // lines about who is still there: where, and how long
+    ended: u64,                       // bytes of the other lines
+}
+
+/// Whom a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Run,
+    Worker(u32),
+    Task(u32),
+}
+
+impl FlightFile {
+    /// Begins the file at `path` with room for this many records. One that is there, of the process before, becomes
+    /// `flight.prev`.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub(crate) fn begin(path: &Path, capacity: u64) -> io::Result<Self> {
+        match fs::rename(path, path.with_extension("prev")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Self::create(path, capacity),
+        }
+    }
+
+    fn create(path: &Path, capacity: u64) -> io::Result<Self> {
+        let fresh = path.with_extension("new");
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&fresh)?;
+        // It holds what the status socket shows everyone.
+        file.set_permissions(Permissions::from_mode(0o644))?;
+        let mut header = Vec::with_capacity(64);
+        header.extend_from_slice(&MAGIC);
+        header.extend_from_slice(&VERSION.to_le_bytes());
+        header.extend_from_slice(&u32::try_from(RECORD).unwrap_or_default().to_le_bytes());
+        header.extend_from_slice(&(HEADER as u64).to_le_bytes());
+        header.extend_from_slice(&capacity.to_le_bytes());
+        file.write_all_at(&header, 0)?;
+        let text_end = HEADER as u64 + capacity * RECORD as u64;
+        // Until it has a line, the text is there and empty.
+        file.set_len(text_end)?;
+        fs::rename(&fresh, path)?;
+        Ok(Self { path: path.into(), file, capacity, next: 0, text_end, live: Vec::new(), ended: 0 })
+    }
+
+    /// Writes a batch. If that fails, none of it counts as written, and the next batch goes to the same place.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub(crate) fn write(&mut self, batch: &mut [Packed]) -> io::Result<()> {
+        let mut next = self.next;
+        let mut left = batch;
+        while !left.is_empty() {
+            let slot = next % self.capacity;
+            let until_end = usize::try_from(self.capacity - slot).unwrap_or(usize::MAX);
+            let (now, then) = left.split_at_mut(until_end.min(left.len()));
+            let lap = u32::try_from(next / self.capacity + 1).unwrap_or(u32::MAX);
+            now.iter_mut().for_each(|record| seal(record, lap));
+            self.file.write_all_at(now.as_flattened(), HEADER as u64 + slot * RECORD as u64)?;
+            next += now.len() as u64;
+            left = then;
+        }
+        self.next = next;
+        Ok(())
+    }
+
+    /// Writes who someone is. After very many reloads a new file begins, which knows who is there now; `true`: it has, and the
+    /// records so far are gone.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub(crate) fn describe(&mut self, known: &Known) -> io::Result<bool> {
+        let line = known.line();
+        self.file.write_all_at(line.as_bytes(), self.text_end)?;
+        let subject = match known {
+            Known::Run(_) => Some(Subject::Run),
+            Known::Worker(worker) => Some(Subject::Worker(worker.number)),
+            Known::Task(task) => Some(Subject::Task(task.number)),
+            Known::TaskEnded { number, .. } => self.forget(Subject::Task(*number), line.len()),
+            Known::WorkerEnded { number, .. } => self.forget(Subject::Worker(*number), line.len()),
+        };
+        self.live.extend(subject.map(|subject| (subject, self.text_end, line.len())));
+        self.text_end += line.len() as u64;
+        if self.ended < TEXT_AT_MOST {
+            return Ok(false);
+        }
+        let mut fresh = Self::create(&self.path, self.capacity)?;
+        for (subject, at, length) in &self.live {
+            let mut line = vec![0; *length];
+            self.file.read_exact_at(&mut line, *at)?;
+            fresh.file.write_all_at(&line, fresh.text_end)?;
+            fresh.live.push((*subject, fresh.text_end, *length));
+            fresh.text_end += line.len() as u64;
+        }
+        *self = fresh;
+        Ok(true)
+    }
+
+    fn forget(&mut self, gone: Subject, bytes: usize) -> Option<Subject> {
+        let of_it = |(subject, ..): &&(Subject, u64, usize)| *subject == gone;
+        self.ended += (bytes + self.live.iter().filter(of_it).map(|(.., length)| length).sum::<usize>()) as u64;
+        self.live.retain(|(subject, ..)| *subject != gone);
+        None
+    }
+}
