@@ -42,7 +42,8 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
     (
         UNAVAILABLE,
         "`status`, `reload`, `stop`, `check --against-running`, `log` with `--socket`: no daemon answers at the socket, or not wholly \
-         in time. `log`: there is no journal to read, or the daemon does not log there.",
+         in time. `log`: there is no journal to read, or the daemon does not log there. `trace`: the same as `status`, and no daemon has \
+         left a flight file.",
     ),
     (
         INTERNAL,
@@ -56,7 +57,8 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
     (
         PERMISSION,
         "The kernel refused the policy at the start, and `require-realtime` is set; `reload`: the daemon belongs to another \
-         user; `log`: the journal shows nothing of a daemon that logs there, because its entries may not be read.",
+         user; `log`: the journal shows nothing of a daemon that logs there, because its entries may not be \
+         read; `trace --kernel`: the kernel's trace is not there, or may not be used.",
     ),
     (
         CONFIGURATION,

@@ -1,23 +1,29 @@
 //! `hertzd trace`: a flight file, or a recording of ticks, as a Perfetto trace. Blocks on files.
 
 mod recorded;
+mod tracefs;
 
 use super::running::SocketArg;
 use super::{Stop, print, runtime};
 use crate::flight::{self, Flight};
-use crate::time::Span;
-use crate::views::{Timeline, draw};
+use crate::sys::clock::{KernelClock, pause};
+use crate::time::{Clock, Instant, Span};
+use crate::views::{Kernel, Timeline, draw};
 use clap::Args;
 use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// How long the ticks of a recorded time are waited for.
+const HANDED_OVER_WITHIN: Span = Span::from_seconds(1);
+
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     hertzd trace -o t.pftrace             the latest ticks of the running daemon\n  \
     hertzd trace /run/hertzd/flight.prev  those of the process before it\n  \
-    hertzd trace day.mcap -o t.pftrace    those of a recording\n\n\
+    hertzd trace day.mcap -o t.pftrace    those of a recording\n  \
+    sudo hertzd trace --kernel 10         ten seconds, with the kernel's scheduler\n\n\
     Open the trace at https://ui.perfetto.dev (Open trace file); nothing is\n\
     uploaded. Without FILE and without a daemon, the latest flight file that was\n\
     left is read, so it works after a crash as well. docs/seeing.md says more.")]
@@ -27,6 +33,16 @@ pub(super) struct TraceArgs {
     /// Write the trace here; - for standard output
     #[arg(short, long, value_name = "FILE", default_value = "hertzd.pftrace")]
     output: PathBuf,
+    /// Record what the kernel's scheduler does, for 5 s or so many SECONDS, beside the ticks of that time; needs root
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "5",
+        value_parser = clap::value_parser!(u16).range(1..=600),
+        conflicts_with = "file"
+    )]
+    kernel: Option<u16>,
     #[command(flatten)]
     socket: SocketArg,
     /// Print what the trace has as one JSON object
@@ -46,6 +62,16 @@ struct Written {
     span_ns: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     flight: Option<WrittenFlight>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel: Option<WrittenKernel>,
+}
+
+/// What the kernel has recorded.
+#[derive(Debug, Serialize)]
+struct WrittenKernel {
+    events: u64,
+    /// Events that its buffer has not kept.
+    overwritten: u64,
 }
 
 /// What a flight file says of itself.
@@ -68,16 +94,22 @@ struct WrittenFlight {
 pub(super) fn trace(args: &TraceArgs) -> Result<(), Stop> {
     let source = match &args.file {
         Some(file) => file.clone(),
+        None if args.kernel.is_some() => running_flight_file(&args.socket)?,
         None => flight_file(&args.socket)?,
     };
+    let recorded = args.kernel.map(|seconds| record(seconds, &source)).transpose()?;
     let wrong = |reason: io::Error| Stop::Usage(format!("{}: {reason}", source.display()));
-    let (timeline, flight) = match flight::is_flight(&source).map_err(wrong)? {
+    let (mut timeline, flight) = match flight::is_flight(&source).map_err(wrong)? {
         true => {
             let flight = flight::read(&source).map_err(Stop::Fault)?;
             (Timeline::of(&flight), Some(flight))
         }
         false => (recorded::timeline(&source).map_err(Stop::Usage)?, None),
     };
+    if let Some(Recorded { from, to, .. }) = &recorded {
+        timeline.cut(*from, *to);
+    }
+    let kernel = recorded.map(|recorded| recorded.kernel);
     let (ticks, missed) = timeline.counts();
     let written = Written {
         source,
@@ -88,8 +120,9 @@ pub(super) fn trace(args: &TraceArgs) -> Result<(), Stop> {
         tasks: timeline.tasks.len(),
         span_ns: timeline.span().map_or(0, |(first, last)| last - first),
         flight: flight.as_ref().map(|flight| of_itself(flight, timeline.without_tick)),
+        kernel: kernel.as_ref().map(|kernel| WrittenKernel { events: kernel.count(), overwritten: kernel.overwritten }),
     };
-    let bytes = draw(&timeline);
+    let bytes = draw(&timeline, kernel.as_ref());
     drop((timeline, flight));
     if args.output == Path::new("-") {
         let out = io::stdout().lock().write_all(&bytes);
@@ -104,17 +137,46 @@ pub(super) fn trace(args: &TraceArgs) -> Result<(), Stop> {
 
 /// The flight file of the daemon that is meant; without one, the latest that was left.
 fn flight_file(socket: &SocketArg) -> Result<PathBuf, Stop> {
-    match super::running::read(socket) {
-        Ok(seen) => seen.flight.map(|flight| flight.path).ok_or_else(|| {
-            let pid = seen.daemon.pid;
-            Stop::Usage(format!("process {pid} writes no flight file: it has no runtime directory, or --flight 0"))
-        }),
+    match running_flight_file(socket) {
         Err(Stop::Unavailable(why)) if socket.is(super::running::SERVICE_SOCKET) => {
             let left = runtime::flight_files().into_iter().next();
             left.ok_or_else(|| Stop::Unavailable(format!("{why}; and no daemon has left a flight file")))
         }
-        Err(other) => Err(other),
+        found => found,
     }
+}
+
+fn running_flight_file(socket: &SocketArg) -> Result<PathBuf, Stop> {
+    let seen = super::running::read(socket)?;
+    seen.flight.map(|flight| flight.path).ok_or_else(|| {
+        let pid = seen.daemon.pid;
+        Stop::Usage(format!("process {pid} writes no flight file: it has no runtime directory, or --flight 0"))
+    })
+}
+
+/// What the kernel has recorded, and between which instants of the monotonic clock.
+struct Recorded {
+    kernel: Kernel,
+    from: i64,
+    to: i64,
+}
+
+/// Records what the kernel's scheduler does, until the flight file has the ticks of that time.
+fn record(seconds: u16, flight: &Path) -> Result<Recorded, Stop> {
+    let clock = KernelClock::monotonic();
+    let now = || (clock.now() - Instant::ZERO).nanos();
+    let from = now();
+    let kernel = tracefs::record(Span::from_seconds(seconds.into()))?;
+    let to = now();
+    // With a tick in more than a second, there may be none to wait for.
+    while now() - to < HANDED_OVER_WITHIN.nanos() {
+        let until = flight::read(flight).map_err(Stop::Fault)?.mark.map_or(0, |mark| mark.at);
+        if until >= to {
+            break;
+        }
+        pause(Span::from_millis(20));
+    }
+    Ok(Recorded { kernel, from, to })
 }
 
 fn of_itself(flight: &Flight, missed_without_tick: u64) -> WrittenFlight {
@@ -136,6 +198,13 @@ impl Written {
         let Self { ticks, missed, tasks, .. } = self;
         let (output, source, span) = (self.output.display(), self.source.display(), Span::from_nanos(self.span_ns));
         let mut text = format!("{output}: {ticks} ticks of {tasks} tasks over {span}, {missed} releases missed\n");
+        if let Some(WrittenKernel { events, overwritten }) = &self.kernel {
+            text += &format!("{events} events of the kernel's scheduler beside them");
+            text += &match overwritten {
+                0 => "\n".to_owned(),
+                more => format!("; {more} earlier ones found no room in its buffer\n"),
+            };
+        }
         let Some(flight) = &self.flight else { return text + &format!("read from {source}\n") };
         let WrittenFlight { pid, lost, dropped, torn, .. } = flight;
         text += &format!("read from {source}, of process {pid}");

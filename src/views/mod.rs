@@ -10,6 +10,6 @@ pub(crate) use journal::{Widths, entry_json, entry_line, has_cause};
 pub(crate) use layout::{columns, wrap};
 #[cfg(feature = "mcap")]
 pub(crate) use perfetto::{Did, TimelineMiss, TimelineTask, TimelineTick, TimelineWorker, Which};
-pub(crate) use perfetto::{Timeline, draw};
+pub(crate) use perfetto::{Kernel, Timeline, draw};
 pub(crate) use status::{sentence, status};
 pub(crate) use table::table;

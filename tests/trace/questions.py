@@ -17,9 +17,13 @@ with open(sys.argv[1], "rb") as file:
 tracks, threads, names = {}, {}, {"categories": {}, "events": {}, "notes": {}}
 events = []  # of all tracks, in the order of the file
 clocks, kernel, begun = set(), defaultdict(int), False
+ahead = 0  # of the boot-time clock before the monotonic one
+on_cpu = []  # thread, since, until; on the boot-time clock
 for packet in trace.packet:
     if packet.HasField("clock_snapshot"):
-        clocks |= {clock.clock_id for clock in packet.clock_snapshot.clocks}
+        readings = {clock.clock_id: clock.timestamp for clock in packet.clock_snapshot.clocks}
+        clocks |= set(readings)
+        ahead = readings.get(perfetto.BUILTIN_CLOCK_BOOTTIME, 0) - readings.get(perfetto.BUILTIN_CLOCK_MONOTONIC, 0)
     if packet.HasField("track_descriptor"):
         track = packet.track_descriptor
         tracks[track.uuid] = track.name
@@ -28,6 +32,13 @@ for packet in trace.packet:
     if packet.HasField("ftrace_events"):
         for event in packet.ftrace_events.event:
             kernel[event.WhichOneof("event")] += 1
+        since = {}
+        for event in packet.ftrace_events.event:
+            if event.HasField("sched_switch"):
+                switch = event.sched_switch
+                on_cpu.append([switch.prev_pid, since.pop(switch.prev_pid, 0), event.timestamp])
+                since[switch.next_pid] = event.timestamp
+        on_cpu += [[thread, at, 1 << 62] for thread, at in since.items()]
     if not packet.HasField("track_event"):
         continue
     cleared = packet.sequence_flags & perfetto.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
@@ -99,7 +110,12 @@ print(
             "tracks": tracks,
             "threads": threads,
             "ticks": [
-                {"task": one["track"], "at": one["at"], "end": one["end"], **one["notes"]}
+                {
+                    "task": one["track"],
+                    "boot": one["at"] + ahead,
+                    "boot_end": one["end"] + ahead,
+                    **one["notes"],
+                }
                 for one in slices
                 if one["category"] == "tick"
             ],
@@ -108,6 +124,7 @@ print(
             "misses": misses,
             "notes": [event["name"] for event in events if event["category"] == "note"],
             "kernel": kernel,
+            "on_cpu": sorted(on_cpu, key=lambda part: part[1]),
         }
     )
 )

@@ -8,10 +8,12 @@
 //!                                └─────── flow ─────────┘
 //! ```
 
+mod kernel;
 mod packets;
 mod proto;
 mod timeline;
 
+pub(crate) use kernel::Kernel;
 pub(crate) use timeline::Timeline;
 pub(crate) use timeline::{Did, TimelineMiss, TimelineTick, Which};
 #[cfg(feature = "mcap")]
@@ -28,8 +30,8 @@ const PROCESS: TrackId = TrackId(1);
 /// A tick of the timeline: the position of its worker, and its own there.
 type Position = (usize, usize);
 
-/// The bytes of the trace.
-pub(crate) fn draw(timeline: &Timeline) -> Vec<u8> {
+/// The bytes of the trace, with what the kernel did meanwhile.
+pub(crate) fn draw(timeline: &Timeline, kernel: Option<&Kernel>) -> Vec<u8> {
     let mut drawing = Drawing {
         timeline,
         packets: Packets::on(if timeline.on_realtime { REALTIME } else { MONOTONIC }),
@@ -50,6 +52,7 @@ pub(crate) fn draw(timeline: &Timeline) -> Vec<u8> {
     for (at, text) in &timeline.notes {
         drawing.packets.instant(PROCESS, *at, "note", text, Beside::default());
     }
+    kernel.into_iter().for_each(|kernel| kernel.draw(&mut drawing.packets));
     drawing.packets.finish()
 }
 

@@ -9,8 +9,9 @@ use super::proto::{
 use prost::Message;
 use std::collections::HashMap;
 
-/// All packets are one sequence.
+/// All of hertzd's packets are one sequence; the kernel's are another.
 const SEQUENCE: u32 = 1;
+const KERNEL_SEQUENCE: u32 = 2;
 
 /// A track, by its number in the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,6 +77,11 @@ impl Packets {
 
     pub(super) fn track(&mut self, track: Track) {
         self.push(Packet { sequence: Some(SEQUENCE), data: Some(Data::Track(track)), ..Packet::default() });
+    }
+
+    /// What the kernel has recorded of a CPU.
+    pub(super) fn kernel(&mut self, data: Data) {
+        self.push(Packet { sequence: Some(KERNEL_SEQUENCE), data: Some(data), ..Packet::default() });
     }
 
     /// A slice. On a track slices follow each other, or one lies within the other.

@@ -230,6 +230,26 @@ impl Timeline {
         let last = self.workers.iter().filter_map(|worker| worker.did.last()).map(|did| did.finished).max();
         first.zip(last)
     }
+
+    /// Leaves out what had ended before `from`, or began after `to`; but what is left of the misses keeps the ticks that were to blame.
+    pub(crate) fn cut(&mut self, from: i64, to: i64) {
+        let waited_since = |did: &Did| {
+            let tick = did.tick.as_ref()?;
+            let before = |miss: &TimelineMiss| {
+                let count = i64::try_from(miss.count).unwrap_or(i64::MAX);
+                tick.release.saturating_sub(count.saturating_mul(self.tasks[tick.task].period))
+            };
+            tick.misses.iter().map(before).min()
+        };
+        let all = self.workers.iter().flat_map(|worker| &worker.did);
+        let within = all.filter(|did| did.finished >= from && did.started <= to);
+        let from = within.filter_map(waited_since).min().unwrap_or(from).min(from);
+        for worker in &mut self.workers {
+            worker.did.retain(|did| did.finished >= from && did.started <= to);
+        }
+        self.unreported.retain(|(at, ..)| (from..=to).contains(at));
+        self.notes.retain(|(at, _)| (from..=to).contains(at));
+    }
 }
 
 /// For each entry the mark of its batch, or the latest before it.

@@ -1,0 +1,88 @@
+//! Records what the kernel's scheduler does, in an instance of its trace that no other reader shares. Blocks; writes to tracefs.
+
+use crate::cli::Stop;
+use crate::sys::clock::pause;
+use crate::time::Span;
+use crate::views::Kernel;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Memory for each CPU: some seconds of a busy machine. The kernel's own older events are overwritten.
+const BUFFER_KIB: &str = "16384";
+
+/// `sched_waking` and not `sched_wakeup`: the time from then on is the wake-up's own.
+const EVENTS: [&str; 2] = ["sched_switch", "sched_waking"];
+
+/// An instance of the trace; removed on drop.
+struct Instance(PathBuf);
+
+/// Records for so long.
+///
+/// # Errors
+/// There is no tracefs, or this process may not use it.
+pub(super) fn record(length: Span) -> Result<Kernel, Stop> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let Some(root) = tracefs(&mounts) else {
+        return Err(Stop::Permission(
+            "--kernel: tracefs is not mounted here; as root: `mount -t tracefs nodev /sys/kernel/tracing`".into(),
+        ));
+    };
+    let refused = |what: &str, reason: io::Error| {
+        Stop::Permission(format!("--kernel: {what} in {}: {reason}; run this as root", root.display()))
+    };
+    remove_dead(&root);
+    let path = root.join("instances").join(format!("{PREFIX}{}", std::process::id()));
+    fs::create_dir(&path).map_err(|reason| refused("making an instance of the trace", reason))?;
+    let instance = Instance(path);
+    let write = |file: &str, text: &str| fs::write(instance.0.join(file), text).map_err(|reason| refused(file, reason));
+    write("tracing_on", "0")?;
+    write("trace_clock", "boot")?;
+    write("buffer_size_kb", BUFFER_KIB)?;
+    for event in EVENTS {
+        write(&format!("events/sched/{event}/enable"), "1")?;
+    }
+    write("tracing_on", "1")?;
+    pause(length);
+    write("tracing_on", "0")?;
+    // Names of threads may be any bytes.
+    let text = fs::read(instance.0.join("trace")).map_err(|reason| refused("reading the trace", reason))?;
+    Ok(Kernel::parse(&String::from_utf8_lossy(&text)))
+}
+
+const PREFIX: &str = "hertzd-";
+
+/// Where tracefs is mounted.
+fn tracefs(mounts: &str) -> Option<PathBuf> {
+    let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    fields.find(|fields| fields.get(2) == Some(&"tracefs")).map(|fields| PathBuf::from(fields[1]))
+}
+
+/// Removes the instances of processes that were killed: their buffers are memory of the kernel.
+fn remove_dead(root: &Path) {
+    for entry in fs::read_dir(root.join("instances")).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_is_found_wherever_it_is() {
+        let mounts = "proc /proc proc rw 0 0\nnodev /tmp/t tracefs rw,relatime 0 0\n";
+        assert_eq!(tracefs(mounts), Some("/tmp/t".into()));
+        assert_eq!(tracefs("proc /proc proc rw 0 0\n"), None);
+    }
+}
