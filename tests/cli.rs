@@ -47,6 +47,7 @@ fn commands_of_other_programs_are_answered_with_ours() {
         (&["kill", "1234"], "`hertzd stop --socket PATH`"),
         (&["top"], "`hertzd status`"),
         (&["logs"], "`hertzd log`"),
+        (&["metrics"], "`hertzd exporter`"),
         (&["doctor"], "`hertzd check [CONFIG]`"),
         (&["cyclictest"], "`hertzd measure`"),
         (&["-d"], "`hertzd run [CONFIG]`"),
@@ -68,8 +69,8 @@ fn commands_of_other_programs_are_answered_with_ours() {
 #[test]
 fn the_help_of_every_command_fits_80_columns() {
     for command in [
-        "", "run", "check", "simulate", "plan", "measure", "status", "log", "reload", "trace", "devices", "schema",
-        "stop", "version",
+        "", "run", "check", "simulate", "plan", "measure", "status", "log", "exporter", "reload", "trace", "devices",
+        "schema", "stop", "version",
     ] {
         let help =
             stdout(&hertzd(&[command, "--help"].iter().copied().filter(|word| !word.is_empty()).collect::<Vec<_>>()));

@@ -356,7 +356,7 @@ mod tests {
             ("any > 3", "names no task: write TASK.missed"),
             ("a.skiped > 3", "there is no number \"skiped\"; did you mean \"skipped\"? Known numbers: "),
             ("a.colour > 3", "there is no number \"colour\"; known numbers: "),
-            ("a.colour > 3", "run.{count, max, mean, min, p50, p90, p99, p99_9, p99_99}"),
+            ("a.colour > 3", "run.{count, max, mean, min, p50, p90, p99, p99_9, p99_99, sum}"),
             ("a.values.max > 3", "there is no number"),
             ("a.run.max > 80", "run.max is a time: write a unit"),
             ("a.run.max > 80 parsec", "with one of the units"),

@@ -44,6 +44,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
         &["cyclictest", "hwlatdetect", "latency", "jitter", "bench", "benchmark"],
         "`hertzd measure` shows how late this machine wakes a thread, and how late ticks start",
     ),
+    (&["metrics", "prometheus", "export"], "`hertzd exporter` serves the numbers of the running daemon to Prometheus"),
     (&["-v"], "`hertzd version` prints the version; `hertzd run --log-level debug` logs more"),
 ];
 

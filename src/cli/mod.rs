@@ -6,6 +6,8 @@ mod against;
 mod app;
 mod check;
 mod devices;
+#[cfg(feature = "exporter")]
+mod exporter;
 mod fail_if;
 mod follow;
 mod generate;
@@ -76,6 +78,9 @@ enum Command {
     Reload(running::ReloadArgs),
     /// Make a Perfetto trace of the latest ticks: a track per worker and task, misses with their cause
     Trace(trace::TraceArgs),
+    /// Serve the running daemon's numbers to Prometheus
+    #[cfg(feature = "exporter")]
+    Exporter(exporter::ExporterArgs),
     /// List the sensors, buses, GPIO lines, sound cards and cameras of this machine, ready to paste
     Devices(devices::DevicesArgs),
     /// Print the JSON schema of the configuration, for editors
@@ -118,6 +123,8 @@ impl App {
             Command::Log(args) => journal::log(&args),
             Command::Reload(args) => running::reload(&args),
             Command::Trace(args) => trace::trace(&args),
+            #[cfg(feature = "exporter")]
+            Command::Exporter(args) => exporter::exporter(&args),
             Command::Devices(args) => devices::devices(&self, &args),
             Command::Schema => schema::schema(&self.kinds),
             Command::Stop(args) => habits::stop(&args),

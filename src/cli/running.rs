@@ -77,6 +77,12 @@ impl SocketArg {
         self.socket.as_os_str() == path
     }
 
+    /// Where it is.
+    #[cfg(feature = "exporter")]
+    pub(super) fn path(&self) -> &Path {
+        &self.socket
+    }
+
     /// Whether anyone listens there. Never waits, unlike a connection to a daemon whose queue of them is full: a datagram socket
     /// is refused at once.
     pub(super) fn is_listened_at(&self) -> bool {

@@ -51,14 +51,15 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
          thread died or did not stop in time, a reload lost the bandwidth of a worker with `require-realtime` to another \
          program, or the system refused something essential; `status`, `reload`, `stop`, `check --against-running`: the daemon \
          gives an answer that cannot be used or does not say whether all is well, or that names another process than the one \
-         that listens at the socket; `log`: journalctl failed; `reload`: the daemon has not reloaded within `--timeout`, but still may; stdout is not read \
+         that listens at the socket; `log`: journalctl failed; `exporter`: the address is taken; `reload`: the daemon has not reloaded within `--timeout`, but still may; stdout is not read \
          for 10 s (`status`: within its 2 s).",
     ),
     (
         PERMISSION,
         "The kernel refused the policy at the start, and `require-realtime` is set; `reload`: the daemon belongs to another \
          user; `log`: the journal shows nothing of a daemon that logs there, because its entries may not be \
-         read; `trace --kernel`: the kernel's trace is not there, or may not be used.",
+         read; `trace --kernel`: the kernel's trace is not there, or may not be used; \
+         `exporter`: the address is not for this user.",
     ),
     (
         CONFIGURATION,

@@ -65,6 +65,7 @@ enum Phase {
 
 struct Daemon<'a> {
     host: Host,
+    started: Instant, // in UTC
     set: RunningSet,
     threads: Threads,
     connections: Connections<'a>,
@@ -149,6 +150,7 @@ impl<'a> Daemon<'a> {
         threads.builder.prepare(set.sections.clone(), set.held());
         Ok(Self {
             host: Host::read(),
+            started: KernelClock::realtime().now(),
             set,
             threads,
             connections,
@@ -340,6 +342,7 @@ impl<'a> Daemon<'a> {
         let daemon = DaemonSummary {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
+            started_utc_ns: (self.started - Instant::ZERO).nanos(),
             files: self.set.files.iter().map(|path| path.display().to_string()).collect(),
             running_ns: self.set.epoch.map_or(0, |epoch| (now - epoch).nanos().max(0)), // it lies ahead at first
             ready: self.notices.ready,

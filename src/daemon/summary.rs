@@ -58,6 +58,9 @@ pub(crate) struct DaemonSummary {
     pub pid: u32,
     /// Its version.
     pub version: String,
+    /// When it started, in nanoseconds since 1970 in UTC by the clock of that time; 0: it does not say.
+    #[serde(default)]
+    pub(crate) started_utc_ns: i64,
     /// The files its configuration was read from; none for the embedded one.
     pub files: Vec<String>,
     /// Time since the epoch, in nanoseconds.
@@ -192,6 +195,8 @@ pub(super) fn task_summary(
         run_ns: run,
         response_ns: response,
         causes,
+        causes_judged: (unexplained > 0).then(|| snapshot.causes.clone()),
+        before_reload: snapshot.before.clone(),
         blockers: snapshot.blockers.clone(),
         max_missed: terms.max_missed,
         values,

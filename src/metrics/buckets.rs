@@ -4,11 +4,16 @@
 //! The buckets are those of HdrHistogram: each power of two is divided into equal ones, and values too small for that have one
 //! each. Pure arithmetic. Allocates where a bucket is entered for the first time, or its count outgrows its bytes.
 
+use super::bounds::{self, AtMost, BOUNDS};
 use std::ops::Range;
 
 /// Buckets that share a width, and lie side by side: few enough that a lone value costs little, enough to share a directory
 /// entry.
 const CHUNK: usize = 8;
+
+/// Behind all other buckets: by the power of two at or below a bound, how many values of the bucket that this bound divides are at
+/// most as large as it.
+const DIVIDED: usize = 56 << 10;
 
 /// Where the counts of [`CHUNK`] buckets are.
 #[derive(Clone, Copy, Debug)]
@@ -47,11 +52,43 @@ impl Buckets {
     /// Counts `count` values of this size.
     pub(super) fn add(&mut self, value: u64, count: u64) {
         self.add_to(self.bucket_of(value), count);
+        self.add_divided(value, count);
+    }
+
+    /// Counts values once more, if a bound divides their bucket and they are at most as large as it.
+    fn add_divided(&mut self, value: u64, count: u64) {
+        let (power, bound) = (value.max(1).ilog2(), bounds::beside(value));
+        let shift = power.saturating_sub(self.precision.into());
+        if value <= bound && value >> shift == bound >> shift && bound & ((1 << shift) - 1) != (1 << shift) - 1 {
+            self.add_to(DIVIDED + power as usize, count);
+        }
+    }
+
+    /// How many values are at most as large as each of [`BOUNDS`].
+    pub(super) fn at_most(&self) -> AtMost {
+        let (mut whole, mut divided) = ([0; BOUNDS.len()], [0; BOUNDS.len()]);
+        let add = |into: &mut AtMost, value, count| {
+            if let Some(sum) = into.get_mut(BOUNDS.partition_point(|bound| *bound < value)) {
+                *sum += count;
+            }
+        };
+        for (bucket, count) in self.all() {
+            match bucket.checked_sub(DIVIDED) {
+                None => add(&mut whole, self.upper_edge(bucket), count),
+                Some(power) => add(&mut divided, 1 << power, count),
+            }
+        }
+        let mut sum = 0;
+        std::array::from_fn(|index| {
+            sum += whole[index];
+            sum + divided[index]
+        })
     }
 
     /// Counts each of these values once, and leaves their buckets in place of them. Makes room for all of them at a time.
     pub(super) fn add_few(&mut self, values: &mut [u64]) {
         for value in &mut *values {
+            self.add_divided(*value, 1);
             *value = self.bucket_of(*value) as u64;
         }
         values.sort_unstable();
@@ -101,7 +138,7 @@ impl Buckets {
 
     /// Counts `times` more times what was counted between `from` and `to`, two earlier states of these.
     pub(super) fn repeat(&mut self, from: &Self, to: &Self, times: u64) {
-        for (bucket, count) in to.counts() {
+        for (bucket, count) in to.all() {
             let place = from.chunks.binary_search_by_key(&(bucket / CHUNK), |chunk| chunk.number.into());
             let before = place.map_or(0, |position| from.count(from.chunks[position], bucket % CHUNK));
             if count > before {
@@ -112,6 +149,11 @@ impl Buckets {
 
     /// The buckets that hold something, in ascending order, each with its count.
     pub(super) fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.all().take_while(|(bucket, _)| *bucket < DIVIDED)
+    }
+
+    /// As [`counts`](Self::counts), and behind them those of divided ones.
+    fn all(&self) -> impl Iterator<Item = (usize, u64)> {
         let all = self.chunks.iter().flat_map(|&chunk| (0..CHUNK).map(move |within| (chunk, within)));
         all.map(|(chunk, within)| (usize::from(chunk.number) * CHUNK + within, self.count(chunk, within)))
             .filter(|(_, count)| *count > 0)
@@ -145,7 +187,7 @@ impl Buckets {
     pub(super) fn at_ranks<const N: usize>(&self, ranks: [u64; N]) -> [u64; N] {
         let mut values = [0; N];
         let (mut found, mut passed) = (0, 0_u64);
-        for &chunk in &self.chunks {
+        for &chunk in self.chunks.iter().take_while(|chunk| usize::from(chunk.number) < DIVIDED / CHUNK) {
             for within in 0..CHUNK {
                 passed = passed.saturating_add(self.count(chunk, within));
                 while found < N && ranks[found] <= passed {
@@ -186,7 +228,7 @@ impl Buckets {
         self.chunks.binary_search_by_key(&number, |chunk| chunk.number).unwrap_or_else(|position| {
             reserve(&mut self.chunks, 1);
             reserve(&mut self.bytes, CHUNK);
-            let at = u16::try_from(self.bytes.len() / CHUNK).unwrap_or(u16::MAX); // at most 56 << 10
+            let at = u16::try_from(self.bytes.len() / CHUNK).unwrap_or(u16::MAX); // at most 57 << 10
             self.chunks.insert(position, Chunk { number, width: 1, at });
             self.bytes.resize(self.bytes.len() + CHUNK, 0);
             position
@@ -310,7 +352,7 @@ mod tests {
     fn counts_stay_exact_at_any_width() {
         let mut buckets = Buckets::new(2);
         let large = u64::from(u32::MAX) + 5;
-        for (value, count) in [(1_000, 1), (50, 255), (51, 256), (3_000_000, 65_535), (1_000, large), (50, 1)] {
+        for (value, count) in [(1_100, 1), (50, 255), (51, 256), (3_000_000, 65_535), (1_100, large), (50, 1)] {
             buckets.add(value, count);
         }
         let count_of = |value| {
@@ -318,10 +360,10 @@ mod tests {
             let chunk = buckets.chunks.iter().find(|chunk| usize::from(chunk.number) == bucket / CHUNK).unwrap();
             buckets.count(*chunk, bucket % CHUNK)
         };
-        assert_eq!([50, 51, 1_000, 3_000_000].map(count_of), [256, 256, large + 1, 65_535]);
+        assert_eq!([50, 51, 1_100, 3_000_000].map(count_of), [256, 256, large + 1, 65_535]);
         assert_eq!(buckets.bytes.len(), CHUNK * (2 + 8 + 2), "50 and 51 share a chunk");
-        buckets.add(1_000, u64::MAX);
-        assert_eq!(buckets.at_ranks([256 + 256 + 1, u64::MAX]), [buckets.upper_edge(buckets.bucket_of(1_000)); 2]);
+        buckets.add(1_100, u64::MAX);
+        assert_eq!(buckets.at_ranks([256 + 256 + 1, u64::MAX]), [buckets.upper_edge(buckets.bucket_of(1_100)); 2]);
     }
 
     #[test]

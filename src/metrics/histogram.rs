@@ -2,6 +2,7 @@
 //!
 //! Minimum, maximum and mean are kept exactly beside the buckets. For cool threads: a value unlike those before may allocate.
 
+use super::bounds::{self, AtMost};
 use super::buckets::Buckets;
 use crate::time::Span;
 use serde::Serialize;
@@ -115,13 +116,15 @@ impl Histogram {
             p99_99,
             max,
             mean: Span::from_wide(self.sum / i128::from(count)).nanos(),
+            sum: self.sum,
+            at_most: self.buckets.at_most(),
         }
     }
 }
 
 /// The numbers that summarise a histogram of spans, in nanoseconds.
 ///
-/// `min`, `max` and `mean` are exact, the percentiles to the digits the histogram keeps.
+/// `min`, `max`, `mean`, `sum` and `at_most` are exact, the percentiles to the digits the histogram keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Distribution {
     /// How many spans were entered.
@@ -142,6 +145,12 @@ pub struct Distribution {
     pub max: i64,
     /// Their mean, rounded towards zero.
     pub mean: i64,
+    /// Their sum.
+    #[serde(serialize_with = "bounds::serialize_sum")]
+    pub sum: i128,
+    /// How many were at most 1, 2 and 5 of each decade from 1 µs to 1 s.
+    #[serde(serialize_with = "bounds::serialize")]
+    pub at_most: AtMost,
 }
 
 #[cfg(test)]
@@ -185,6 +194,36 @@ mod tests {
                 assert_eq!([got.p50, got.p90, got.p99, got.p99_9, got.p99_99], wanted, "after {n}");
             }
         }
+    }
+
+    #[test]
+    fn counts_at_the_bounds_are_exact() {
+        for digits in [2, 3] {
+            let mut histogram = Histogram::new(digits);
+            let near = bounds::BOUNDS.iter().flat_map(|bound| (0..40).map(move |off| bound - 20 + off));
+            let far = (0..62).flat_map(|power| [1_u64 << power, (3_u64 << power) - 1]);
+            let mut values: Vec<_> = near.chain(far).chain([0]).collect();
+            for (index, value) in values.iter().enumerate() {
+                histogram.add(Span::from_nanos(i64::try_from(*value).unwrap()));
+                if index == values.len() / 2 {
+                    histogram.repeat(&Histogram::new(digits), &histogram.clone(), 2);
+                }
+            }
+            let half = values[..=values.len() / 2].to_vec();
+            values.extend(half.iter().chain(&half));
+            let got = histogram.distribution();
+            let at_most = |bound: &u64| values.iter().filter(|value| *value <= bound).count() as u64;
+            assert_eq!(got.at_most, bounds::BOUNDS.each_ref().map(at_most), "{digits}");
+            assert_eq!(
+                (got.count, got.sum),
+                (values.len() as u64, values.iter().map(|value| i128::from(*value)).sum())
+            );
+        }
+        let mut few = Histogram::new(3);
+        [1_500, 1_500, 2_000, 40_000_000].into_iter().for_each(|nanos| few.add(Span::from_nanos(nanos)));
+        let shown = serde_json::to_value(few.distribution()).unwrap();
+        assert_eq!(shown["at_most"], serde_json::json!([[2_000, 3], [50_000_000, 4]]));
+        assert_eq!(shown["sum"], 40_005_000);
     }
 
     #[test]

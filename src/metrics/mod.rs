@@ -3,6 +3,8 @@
 //! Here records meet: the judge sees those of all workers, and each task ([`task`]) gets its own with the verdicts. Time comes with the records and as an argument. Nothing here waits; it may allocate. Runs on the metrics thread, or
 //! inside `hertzd simulate`.
 
+mod before;
+mod bounds;
 mod buckets;
 mod cause;
 mod event;
@@ -15,6 +17,7 @@ mod limiter;
 mod machine;
 mod missed;
 mod parts;
+mod pasts;
 mod recent;
 mod repeat;
 mod summary;
@@ -25,6 +28,7 @@ mod weigh;
 mod well;
 mod window;
 
+pub(crate) use bounds::BOUNDS;
 pub(crate) use cause::{By, Cause, Program, Verdict, Verdicts};
 pub use event::Event;
 pub(crate) use event::EventKind;
@@ -50,6 +54,7 @@ pub(crate) use well::{is_troubled, trouble, trouble_now};
 use crate::channels::{Counts, IdleWake, Sent, TickRecord};
 use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
+use pasts::Pasts;
 use recent::is_plain;
 use std::collections::BTreeMap;
 use tasks::Tasks;
@@ -70,6 +75,7 @@ pub(crate) struct Metrics {
     workers: Workers,
     tasks: Tasks,
     waiting: Vec<u32>, // tasks that have something to tell, each once
+    pasts: Pasts,      // of those that have ended
     totals: Totals,
     threads: Threads,
     now: Instant,                        // of the drain under way
@@ -102,8 +108,11 @@ impl Metrics {
         self.tasks.add(id, facts);
     }
 
-    /// Forgets a task that has ended, after its last events.
+    /// Forgets a task that has ended, after its last events, but for what goes on where one of its name comes again.
     pub(crate) fn remove_task(&mut self, id: u32) {
+        if let Some(task) = self.tasks.entered(id) {
+            self.pasts.add(task);
+        }
         self.tasks.remove(id);
     }
 
@@ -221,7 +230,8 @@ impl Metrics {
     /// Enters the final counts of a task, after its last record and what it gave up: what was missed in records that were
     /// dropped is missed for an unknown cause.
     pub(crate) fn take_counts(&mut self, id: u32, counts: &Counts) {
-        let Some(task) = self.tasks.get(id) else { return };
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        task.finals = Some(Box::new(*counts));
         let overruns = counts.overruns.saturating_sub(task.overruns);
         let skipped = counts.skipped.saturating_sub(task.skipped);
         self.take_unreported(id, overruns, Span::ZERO, None, Verdict::plain(Cause::Unknown, overruns + skipped));
@@ -332,12 +342,14 @@ impl Metrics {
 
     /// Of one task why releases were missed, and nothing else.
     pub(crate) fn brief(&self, id: u32) -> TaskSnapshot {
-        self.tasks.get(id).map(|task| task.brief()).unwrap_or_default()
+        let Some(task) = self.tasks.get(id) else { return TaskSnapshot::default() };
+        TaskSnapshot { before: self.pasts.of(&task.facts.name), ..task.brief() }
     }
 
     /// All that is known of one task, in numbers, but for how it is doing.
     pub(crate) fn snapshot(&mut self, id: u32) -> TaskSnapshot {
-        self.tasks.entered(id).map(|task| task.snapshot()).unwrap_or_default()
+        let Some(task) = self.tasks.entered(id) else { return TaskSnapshot::default() };
+        TaskSnapshot { before: self.pasts.of(&task.facts.name), ..task.snapshot() }
     }
 }
 

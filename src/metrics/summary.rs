@@ -3,6 +3,7 @@
 //! Other programs read this. Fields are only ever added.
 
 use super::Distribution;
+use super::before::BeforeReload;
 use super::window::{Tally, Window};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -189,6 +190,12 @@ pub struct TaskSummary {
     pub response_ns: Distribution,
     /// How many missed releases each cause explains.
     pub causes: BTreeMap<&'static str, u64>,
+    /// While some have no verdict yet, and count as unknown or disabled above: those that have one. They only grow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub causes_judged: Option<BTreeMap<&'static str, u64>>,
+    /// What tasks of its name came to that reloads have ended; all else counts from its own start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before_reload: Option<Box<BeforeReload>>,
     /// Of those that were blocked: how many by which task.
     pub blockers: BTreeMap<String, u64>,
     /// Share of the releases of the last ten seconds that may be missed, or of the ticks that may fail.

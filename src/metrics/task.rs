@@ -2,13 +2,14 @@
 //!
 //! Arithmetic; time comes with the records and as an argument. May allocate.
 
+use super::before::BeforeReload;
 use super::health::{Health, TaskHealth};
 use super::judge::Terms;
 use super::limiter::Limiter;
 use super::missed::Quiet;
 use super::recent::{Recent, TICKS};
 use super::{By, Cause, Distribution, Event, EventKind, Histogram, TaskFacts, Verdict};
-use crate::channels::TickRecord;
+use crate::channels::{Counts, TickRecord};
 use crate::time::{Instant, Span};
 use std::collections::BTreeMap;
 
@@ -46,6 +47,7 @@ pub(super) struct TaskMetrics {
     pub(super) limiter: Limiter,
     pub(super) waits: bool, // it is in the list of those that have something to tell
     pub(super) health: Health,
+    pub(super) finals: Option<Box<Counts>>, // the worker's own, once it has ended
 }
 
 impl TaskMetrics {
@@ -64,6 +66,7 @@ impl TaskMetrics {
             skipped: 0,
             limiter: Limiter::default(),
             waits: false,
+            finals: None,
         }
     }
 
@@ -206,6 +209,7 @@ pub(crate) struct TaskSnapshot {
     pub spans: Option<Box<Spans>>, // on request only: with many tasks they take long, and much memory
     pub causes: BTreeMap<&'static str, u64>, // missed releases that each explains, if any
     pub blockers: BTreeMap<String, u64>, // of those that are `blocked`: by which task
+    pub before: Option<Box<BeforeReload>>, // of tasks of its name that reloads have ended
     pub health: TaskHealth,        // while it runs
 }
 

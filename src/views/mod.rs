@@ -1,15 +1,31 @@
-//! The summary, the snapshot of a running daemon, and its log for people: pure, numbers in, text out.
+//! The summary, the snapshot of a running daemon, and its log for people; the snapshot for Prometheus: pure, numbers in, text out.
 
+#[cfg(feature = "exporter")]
+mod exposition;
 mod journal;
 mod layout;
 mod perfetto;
+#[cfg(feature = "exporter")]
+mod scrape;
+#[cfg(feature = "exporter")]
+mod scraped;
 mod status;
 mod table;
+#[cfg(feature = "exporter")]
+mod totals;
 
+#[cfg(feature = "exporter")]
+pub(crate) use exposition::Format;
 pub(crate) use journal::{Widths, entry_json, entry_line, has_cause};
 pub(crate) use layout::{columns, wrap};
 #[cfg(feature = "mcap")]
 pub(crate) use perfetto::{Did, TimelineMiss, TimelineTask, TimelineTick, TimelineWorker, Which};
 pub(crate) use perfetto::{Kernel, Timeline, draw};
+#[cfg(feature = "exporter")]
+pub(crate) use scrape::scrape;
+#[cfg(feature = "exporter")]
+pub(crate) use scraped::Scraped;
 pub(crate) use status::{sentence, status};
 pub(crate) use table::table;
+#[cfg(feature = "exporter")]
+pub(crate) use totals::Totals;

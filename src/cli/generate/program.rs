@@ -31,6 +31,14 @@ const FILES: &[(&str, &str)] = &[
         "/usr/lib/systemd/system/hertzd.service",
         "The service, with a comment on each setting. Change it with `systemctl edit hertzd`.",
     ),
+    (
+        "/usr/lib/systemd/system/hertzd-exporter.service",
+        "`hertzd exporter` as a service, which is not enabled by default.",
+    ),
+    (
+        "/usr/share/doc/hertzd/monitoring",
+        "A Grafana dashboard and alert rules for Prometheus, and what each metric says.",
+    ),
 ];
 
 const ENVIRONMENT: &[(&str, &str)] = &[

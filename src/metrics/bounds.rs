@@ -1,0 +1,74 @@
+//! The fixed bounds at which every histogram says exactly how many of its spans were at most so long: for what is added up over time
+//! and over machines, which percentiles cannot be.
+//!
+//! Pure arithmetic.
+
+use serde::ser::{SerializeSeq, Serializer};
+
+/// In nanoseconds: 1, 2 and 5 of each decade, from 1 µs to 1 s.
+pub(crate) const BOUNDS: [u64; 19] = {
+    let mut bounds = [0; 19];
+    let (mut index, mut decade) = (0, 1_000);
+    while index < bounds.len() {
+        bounds[index] = decade * [1, 2, 5][index % 3];
+        index += 1;
+        if index.is_multiple_of(3) {
+            decade *= 10;
+        }
+    }
+    bounds
+};
+
+/// By the power of two at or below it, the bound there; of two bounds one is at least twice the other, so there is one at most. 0:
+/// there is none.
+const BY_POWER: [u64; 64] = {
+    let mut by_power = [0; 64];
+    let mut index = 0;
+    while index < BOUNDS.len() {
+        by_power[BOUNDS[index].ilog2() as usize] = BOUNDS[index];
+        index += 1;
+    }
+    by_power
+};
+
+/// The bound between the same two powers of two as `value`; 0: there is none.
+pub(super) fn beside(value: u64) -> u64 {
+    BY_POWER[value.max(1).ilog2() as usize]
+}
+
+/// How many spans were at most as long as each of [`BOUNDS`].
+pub(crate) type AtMost = [u64; BOUNDS.len()];
+
+/// As pairs of a bound and its count. A bound that has the count of the one before is left out.
+pub(super) fn serialize<S: Serializer>(at_most: &AtMost, serializer: S) -> Result<S::Ok, S::Error> {
+    let before = std::iter::once(&0).chain(at_most);
+    let pairs = BOUNDS.iter().zip(at_most).zip(before).filter(|((_, count), before)| count != before);
+    let mut list = serializer.serialize_seq(None)?;
+    for (pair, _) in pairs {
+        list.serialize_element(&pair)?;
+    }
+    list.end()
+}
+
+/// A sum in nanoseconds: exact up to 292 years.
+#[expect(clippy::cast_precision_loss, reason = "more than 292 years")]
+pub(super) fn serialize_sum<S: Serializer>(sum: &i128, serializer: S) -> Result<S::Ok, S::Error> {
+    match i64::try_from(*sum) {
+        Ok(sum) => serializer.serialize_i64(sum),
+        Err(_) => serializer.serialize_f64(*sum as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_those_of_the_decades_and_none_shares_its_power_of_two() {
+        assert_eq!(BOUNDS[..5], [1_000, 2_000, 5_000, 10_000, 20_000]);
+        assert_eq!(BOUNDS[17..], [500_000_000, 1_000_000_000]);
+        assert!(BOUNDS.iter().all(|bound| beside(*bound) == *bound));
+        assert_eq!(BY_POWER.iter().filter(|bound| **bound > 0).count(), BOUNDS.len());
+        assert_eq!([0, 1, 1_024, u64::MAX].map(beside), [0, 0, 2_000, 0]);
+    }
+}
