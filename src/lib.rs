@@ -78,6 +78,7 @@
 //! | `log` | events as text, JSON or journal entries |
 //! | `measure` | how punctual this machine is: sleeps, the worker's loop, holes, costs; for `hertzd measure` |
 //! | `views` | the summary as a table; ticks as a Perfetto trace |
+//! | `doctor` | from facts about the machine to what keeps the configured tasks from being on time |
 //! | `daemon` | start, supervision, reload, status socket, stop; the same on the virtual clock for `simulate` |
 //! | `sim` | the virtual clock, and the scripted task that replaces a real one |
 //! | [`cli`] | the command line; the only code that talks to a terminal |
@@ -86,6 +87,7 @@ pub mod channels;
 pub mod cli;
 pub mod config;
 pub(crate) mod daemon;
+pub(crate) mod doctor;
 pub(crate) mod flight;
 pub(crate) mod kinds;
 pub(crate) mod log;

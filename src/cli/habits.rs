@@ -37,8 +37,8 @@ const COMMANDS: &[(&[&str], &str)] = &[
         "`hertzd status` shows how each task is doing; `watch hertzd status` repeats it",
     ),
     (
-        &["doctor", "diagnose", "setup"],
-        "`hertzd check [CONFIG]` finds what a start would refuse; `hertzd run [CONFIG]` logs each refused privilege with its remedy",
+        &["diagnose", "setup"],
+        "`hertzd doctor [CONFIG]` says what keeps the tasks from being on time here, and the line that mends it",
     ),
     (
         &["cyclictest", "hwlatdetect", "latency", "jitter", "bench", "benchmark"],

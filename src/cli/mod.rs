@@ -6,6 +6,7 @@ mod against;
 mod app;
 mod check;
 mod devices;
+mod doctor;
 #[cfg(feature = "exporter")]
 mod exporter;
 mod fail_if;
@@ -64,6 +65,8 @@ enum Command {
     Run(run::RunArgs),
     /// Check a configuration, and whether its tasks can hold their deadlines
     Check(check::CheckArgs),
+    /// Find what keeps the tasks from being on time here, and the line that mends it
+    Doctor(doctor::DoctorArgs),
     /// Run the same loop on a virtual clock: every tick to the nanosecond, an hour in seconds
     Simulate(simulate::SimulateArgs),
     /// Print the configuration with the workers, CPUs and phases that keep responses lowest
@@ -115,6 +118,7 @@ impl App {
         let done = match line.command {
             Command::Run(args) => run::run(self, args, held),
             Command::Check(args) => check::check(&self, &args),
+            Command::Doctor(args) => doctor::doctor(&self, &args),
             Command::Simulate(args) => simulate::simulate(&self, &args),
             Command::Plan(args) => plan::plan(&self, &args),
             Command::Measure(args) => measure::measure(&args),

@@ -17,7 +17,6 @@ use crate::config::{Config, WorkerConfig};
 use crate::log::Message;
 use crate::recording::{Recordings, TaskOutput};
 use crate::sys::clock::KernelClock;
-use crate::sys::grant::{self, Privilege};
 use crate::sys::memory;
 use crate::sys::thread::{Bandwidth, helper};
 use crate::time::Clock;
@@ -353,10 +352,7 @@ impl BuilderLoop {
     }
 
     fn lock_memory(&mut self) {
-        let locked = memory::lock().map(drop).map_err(|reason| {
-            let remedy = grant::remedy(Privilege::LockedMemory);
-            Refusal::new("locked memory", &reason, "page faults may delay ticks", remedy)
-        });
+        let locked = grants::lock_memory().map(drop);
         if let Err(refusal) = &locked {
             warn!(message_id = Message::PrivilegeRefused.id(), worker = "all", "{refusal}");
         }
@@ -366,7 +362,7 @@ impl BuilderLoop {
 }
 
 /// Makes a worker's thread, which then waits; and what it sends, up to this many records ahead of the metrics thread.
-fn spawn(worker: &WorkerConfig, room: usize, done: Sender<()>) -> Result<(Worker, Feed), Failure> {
+pub(super) fn spawn(worker: &WorkerConfig, room: usize, done: Sender<()>) -> Result<(Worker, Feed), Failure> {
     let (sender, ticks) = channels::ticks(room);
     let assignment = Assignment {
         name: worker.name.clone(),

@@ -3,9 +3,19 @@
 use super::failure::Failure;
 use crate::config::WorkerConfig;
 use crate::log::Message;
+use crate::sys::grant::{self, Privilege};
+use crate::sys::memory::{self, Locked};
 use crate::sys::thread::{Bandwidth, ThreadId};
 use crate::worker::{Granted, Refusal, Worker};
 use tracing::{info, warn};
+
+/// Locks the memory of this process.
+pub(super) fn lock_memory() -> Result<Locked, Refusal> {
+    memory::lock().map_err(|reason| {
+        let remedy = grant::remedy(Privilege::LockedMemory);
+        Refusal::new("locked memory", &reason, "page faults may delay ticks", remedy)
+    })
+}
 
 /// Lets a worker set itself up. Workers that are about to end will give back the bandwidth `freed`.
 pub(super) fn set_up(worker: &Worker, asked: &WorkerConfig, freed: Bandwidth) -> Result<Granted, Failure> {

@@ -23,6 +23,7 @@
 //! | `models`, `repeat` | what the virtual clock plays; how a schedule that repeats itself is counted |
 //! | `look` | before the start: what it would open |
 //! | `capacity` | before the start: whether the deadlines can hold |
+//! | `trial`, `examination` | before the start: what the kernel would grant; what is known of the machine |
 //!
 //! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
 
@@ -38,6 +39,7 @@ mod cpu_limit;
 mod diff;
 mod digest;
 mod ending;
+mod examination;
 mod failure;
 mod finish;
 mod flight_feed;
@@ -65,6 +67,7 @@ mod summary;
 mod suspects;
 mod tick_feed;
 mod tick_trace;
+mod trial;
 mod view;
 mod views;
 mod watch;
@@ -76,6 +79,7 @@ pub(crate) use connections::Progress;
 pub use connections::{Connections, Options};
 pub(crate) use diff::{Change, Diff, Sections};
 pub(crate) use digest::Keys;
+pub(crate) use examination::examined;
 pub(crate) use failure::Failure;
 pub(crate) use flight_thread::FlightOptions;
 pub(crate) use look::{Looked, look};

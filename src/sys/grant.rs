@@ -3,6 +3,7 @@
 //! For setting up only: reads the environment and /proc. No clock is read.
 
 use super::memory::status;
+use super::rights::{IPC_LOCK, SYS_NICE};
 use std::env;
 use std::process;
 
@@ -28,42 +29,85 @@ enum Surroundings {
     Shell,
 }
 
+/// Where a line is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A shell runs it.
+    Shell,
+    /// A file of /etc/security/limits.d: it applies from the next login on.
+    Login,
+    /// The section [Service] of the unit.
+    Unit,
+    /// The command that starts the container.
+    Container,
+}
+
 /// What to do to be granted it.
 pub(crate) fn remedy(privilege: Privilege) -> String {
-    const CAP_IPC_LOCK: u32 = 14;
-    const CAP_SYS_NICE: u32 = 23;
+    let surroundings = surroundings(privilege);
+    remedy_in(surroundings, &lines(surroundings, privilege))
+}
+
+/// The lines that grant it, the best first; each is enough alone.
+pub(crate) fn remedies(privilege: Privilege) -> Vec<(Place, String)> {
+    lines(surroundings(privilege), privilege)
+}
+
+/// systemd started this process itself, by a unit.
+pub(crate) fn is_started_by_unit() -> bool {
     // systemd tells this to the process that it starts, and to no other that inherits its environment.
-    let unit = env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == process::id().to_string());
-    let needed = if privilege == Privilege::LockedMemory { CAP_IPC_LOCK } else { CAP_SYS_NICE };
+    env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == process::id().to_string())
+}
+
+fn surroundings(privilege: Privilege) -> Surroundings {
+    let needed = if privilege == Privilege::LockedMemory { IPC_LOCK } else { SYS_NICE };
     let bounds = status("CapBnd:").and_then(|mask| u64::from_str_radix(&mask, 16).ok());
-    let surroundings = match (unit, bounds) {
+    match (is_started_by_unit(), bounds) {
         (true, _) => Surroundings::Unit,
         (false, Some(bounds)) if bounds >> needed & 1 == 0 => Surroundings::Container,
         _ => Surroundings::Shell,
-    };
-    let program = env::current_exe().map_or_else(|_| "hertzd".into(), |path| path.display().to_string());
-    remedy_in(surroundings, privilege, &program)
+    }
 }
 
-fn remedy_in(surroundings: Surroundings, privilege: Privilege, program: &str) -> String {
-    let (unit, container, limit) = match privilege {
-        Privilege::Priority(priority) => {
-            (format!("LimitRTPRIO={priority}"), "--cap-add=SYS_NICE", Some(format!("rtprio {priority}")))
-        }
-        Privilege::Deadline => ("AmbientCapabilities=CAP_SYS_NICE".into(), "--cap-add=SYS_NICE", None),
-        Privilege::LockedMemory => {
-            ("LimitMEMLOCK=infinity".into(), "--ulimit memlock=-1", Some("memlock unlimited".into()))
-        }
+/// The line of a unit.
+pub(crate) fn unit_line(privilege: Privilege) -> String {
+    match privilege {
+        Privilege::Priority(priority) => format!("LimitRTPRIO={priority}"),
+        Privilege::Deadline => "AmbientCapabilities=CAP_SYS_NICE".into(),
+        Privilege::LockedMemory => "LimitMEMLOCK=infinity".into(),
+    }
+}
+
+fn lines(surroundings: Surroundings, privilege: Privilege) -> Vec<(Place, String)> {
+    let program = || env::current_exe().map_or_else(|_| "hertzd".into(), |path| path.display().to_string());
+    let (container, limit) = match privilege {
+        Privilege::Priority(priority) => ("--cap-add=SYS_NICE", Some(format!("rtprio {priority}"))),
+        Privilege::Deadline => ("--cap-add=SYS_NICE", None),
+        Privilege::LockedMemory => ("--ulimit memlock=-1", Some("memlock unlimited".into())),
     };
-    // Always both capabilities: setcap replaces what the file had.
-    let setcap = format!("`sudo setcap cap_sys_nice,cap_ipc_lock+ep {program}`");
-    match (surroundings, limit) {
-        (Surroundings::Unit, _) => format!("grant it with {unit} under [Service] of the unit"),
-        (Surroundings::Container, _) => format!("grant it with {container} where the container is started"),
-        (Surroundings::Shell, Some(limit)) => {
-            format!("grant it with {setcap}, or with \"USER - {limit}\" in /etc/security/limits.d and a new login")
+    match surroundings {
+        Surroundings::Unit => vec![(Place::Unit, unit_line(privilege))],
+        Surroundings::Container => vec![(Place::Container, container.into())],
+        Surroundings::Shell => {
+            // Always both capabilities: setcap replaces what the file had.
+            let setcap = (Place::Shell, format!("sudo setcap cap_sys_nice,cap_ipc_lock+ep {}", program()));
+            let limit = limit.map(|limit| (Place::Login, format!("USER - {limit}")));
+            [setcap].into_iter().chain(limit).collect()
         }
-        (Surroundings::Shell, None) => format!("grant it with {setcap}"),
+    }
+}
+
+fn remedy_in(surroundings: Surroundings, lines: &[(Place, String)]) -> String {
+    let clause = |(place, line): &(Place, String)| match place {
+        Place::Unit => format!("with {line} under [Service] of the unit"),
+        Place::Container => format!("with {line} where the container is started"),
+        Place::Shell => format!("with `{line}`"),
+        Place::Login => format!("with \"{line}\" in /etc/security/limits.d and a new login"),
+    };
+    let clauses = lines.iter().map(clause).collect::<Vec<_>>().join(", or ");
+    match surroundings {
+        Surroundings::Shell => format!("grant it {clauses}; `hertzd doctor` finds out what else is missing"),
+        _ => format!("grant it {clauses}"),
     }
 }
 
@@ -74,10 +118,10 @@ mod tests {
     #[test]
     fn each_remedy_fits_where_the_process_runs() {
         use Privilege::{Deadline, LockedMemory, Priority};
-        let of = |surroundings, privilege| remedy_in(surroundings, privilege, "/usr/bin/hertzd");
+        let of = |surroundings, privilege| remedy_in(surroundings, &lines(surroundings, privilege));
         for (privilege, unit, container, shell) in [
             (Priority(80), "LimitRTPRIO=80", "--cap-add=SYS_NICE", "rtprio 80"),
-            (Deadline, "AmbientCapabilities=CAP_SYS_NICE", "--cap-add=SYS_NICE", "cap_ipc_lock+ep /usr/bin/hertzd"),
+            (Deadline, "AmbientCapabilities=CAP_SYS_NICE", "--cap-add=SYS_NICE", "cap_ipc_lock+ep /"),
             (LockedMemory, "LimitMEMLOCK=infinity", "--ulimit memlock=-1", "memlock unlimited"),
         ] {
             let [in_unit, in_container, in_shell] =

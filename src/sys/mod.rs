@@ -15,10 +15,12 @@ pub(crate) mod host;
 #[cfg(feature = "i2c")]
 pub(crate) mod i2c;
 pub(crate) mod lock;
+pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod notify;
 pub(crate) mod peer;
 pub(crate) mod processor;
+pub(crate) mod rights;
 pub(crate) mod signals;
 pub(crate) mod thread;
 pub(crate) mod usage;

@@ -1,8 +1,10 @@
 //! Who may open a file: this process, or the user that the service runs as. Reads small files and asks the kernel, but opens
 //! nothing that is asked about: that may have an effect on a device. Reads no clock.
 
+use super::from_minus_one;
 use super::host::may_open;
 use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf, absolute};
 
@@ -25,7 +27,7 @@ pub(crate) enum Access {
 /// Whether `path` may be opened for reading, or for reading and writing. A path that does not exist is granted: opening it shows
 /// the reason.
 pub(crate) fn access(path: &Path, write: bool) -> Access {
-    let hidden = || fs::metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
+    let hidden = || fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
     match may_open(path, write) {
         true => Access::Granted,
         false if !hidden() && !path.exists() => Access::Granted,
@@ -39,6 +41,39 @@ pub(crate) fn access(path: &Path, write: bool) -> Access {
 /// Whether the service's user exists.
 pub(crate) fn has_service() -> bool {
     Identity::of_service(Path::new("/")).is_some()
+}
+
+/// Whether the kernel does not let the calling thread open a file that is there.
+pub(crate) fn is_denied(path: &Path, write: bool) -> bool {
+    let hidden = || fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+    !may_open(path, write) && (path.exists() || hidden())
+}
+
+/// Whether the calling thread may not look up names in a folder that is there.
+pub(crate) fn may_not_enter(folder: &Path) -> bool {
+    let inside = fs::metadata(folder.join("."));
+    folder.is_dir() && inside.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
+/// The name of a user; `None`: it has none here.
+pub(crate) fn name_of(uid: u32) -> Option<String> {
+    let passwd = fs::read_to_string("/etc/passwd").ok()?;
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    })
+}
+
+/// Runs `work` by the rights of the service's user, on a thread of its own: the kernel keeps rights for each thread. The others keep theirs.
+///
+/// # Errors
+/// There is no such user; the kernel refuses it to all but root; `work` panicked.
+pub(crate) fn as_service<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let service = Identity::of_service(Path::new("/")).ok_or(io::ErrorKind::NotFound)?;
+    let body = || service.assume().map(|()| work());
+    let ended = std::thread::scope(|scope| scope.spawn(body).join());
+    ended.unwrap_or_else(|_| Err(io::Error::other("the look panicked")))
 }
 
 /// A user and all its groups.
@@ -63,6 +98,23 @@ impl Identity {
             (is_member || supplementary.iter().any(|group| group == name || group == gid)).then(|| gid.parse().ok())?
         });
         Some(Self { uid, gids: std::iter::once(gid).chain(of_service).collect() })
+    }
+
+    /// Gives the calling thread, and no other, these rights for good. libc's own functions would change all threads.
+    fn assume(&self) -> io::Result<()> {
+        // Of these architectures the plain calls take numbers of 16 bits.
+        #[cfg(any(target_arch = "x86", target_arch = "arm"))]
+        const CALLS: [libc::c_long; 3] = [libc::SYS_setgroups32, libc::SYS_setresgid32, libc::SYS_setresuid32];
+        #[cfg(not(any(target_arch = "x86", target_arch = "arm")))]
+        const CALLS: [libc::c_long; 3] = [libc::SYS_setgroups, libc::SYS_setresgid, libc::SYS_setresuid];
+        let [groups, gid, uid] = CALLS;
+        let own = self.gids.first().copied().unwrap_or(u32::MAX);
+        // SAFETY: the list outlives the call, and its length is passed with it.
+        from_minus_one(unsafe { libc::syscall(groups, self.gids.len(), self.gids.as_ptr()) })?;
+        // SAFETY: three numbers, no pointer.
+        from_minus_one(unsafe { libc::syscall(gid, own, own, own) })?;
+        // SAFETY: three numbers, no pointer.
+        from_minus_one(unsafe { libc::syscall(uid, self.uid, self.uid, self.uid) }).map(drop)
     }
 
     /// By the mode of the file and of all folders on the way, as far as this process can see them.

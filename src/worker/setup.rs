@@ -28,6 +28,8 @@ pub(crate) struct Refusal {
     pub what: String,
     /// The kernel's reason.
     pub reason: String,
+    /// Its number, where it has one.
+    pub errno: Option<i32>,
     /// What it means for the run.
     pub meaning: String,
     /// What to do.
@@ -42,10 +44,11 @@ impl Refusal {
         meaning: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
+        let errno = reason.raw_os_error();
         // "Operation not permitted", without the number behind it.
         let reason = reason.to_string();
         let reason = reason.split(" (os error").next().unwrap_or_default().to_owned();
-        Self { what: what.into(), reason, meaning: meaning.into(), remedy: remedy.into() }
+        Self { what: what.into(), reason, errno, meaning: meaning.into(), remedy: remedy.into() }
     }
 }
 

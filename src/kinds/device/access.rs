@@ -24,21 +24,43 @@ pub(crate) fn refusal(path: &Path, error: &io::Error) -> String {
 
 /// How a user comes to be allowed to open a node that the system refuses to it.
 pub(crate) fn permission(path: &Path) -> String {
-    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
-    match fs::metadata(path) {
-        Ok(facts) if facts.mode() & 0o060 != 0 && facts.gid() != 0 => {
-            let group = group_name(&groups, facts.gid()).map_or_else(|| facts.gid().to_string(), str::to_owned);
-            format!(
-                "it belongs to the group {group}: `usermod -aG {group} USER` and a new login, or \
-                 SupplementaryGroups={group} in the unit"
-            )
+    match owner(path) {
+        Some(Owner::Group(group)) => {
+            let [user, unit] = group_lines(&group, "USER");
+            format!("it belongs to the group {group}: `{user}` and a new login, or {unit} in the unit")
         }
-        Ok(_) => format!(
-            "only root may: a udev rule such as KERNEL==\"{}\", GROUP=\"hertzd\", MODE=\"0660\" gives it to a group",
-            pattern(path)
-        ),
-        Err(_) => "hertzd's user needs to be allowed to".to_owned(),
+        Some(Owner::Root) => format!("only root may: a udev rule such as {} gives it to a group", rule(path)),
+        None => "hertzd's user needs to be allowed to".to_owned(),
     }
+}
+
+/// Whom a file belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A group may open it, and is not that of root.
+    Group(String),
+    /// Root only.
+    Root,
+}
+
+/// `None`: the file cannot be looked at.
+pub(crate) fn owner(path: &Path) -> Option<Owner> {
+    let facts = fs::metadata(path).ok()?;
+    if facts.mode() & 0o060 == 0 || facts.gid() == 0 {
+        return Some(Owner::Root);
+    }
+    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+    Some(Owner::Group(group_name(&groups, facts.gid()).map_or_else(|| facts.gid().to_string(), str::to_owned)))
+}
+
+/// What lets a user into a group: in a shell, and in a unit.
+pub(crate) fn group_lines(group: &str, user: &str) -> [String; 2] {
+    [format!("usermod -aG {group} {user}"), format!("SupplementaryGroups={group}")]
+}
+
+/// The rule of udev that gives nodes like this one to the service's group.
+pub(crate) fn rule(node: &Path) -> String {
+    format!("KERNEL==\"{}\", GROUP=\"hertzd\", MODE=\"0660\"", pattern(node))
 }
 
 /// `gpiochip*` for `/dev/gpiochip3`.

@@ -1,0 +1,57 @@
+//! `hertzd doctor`: tries what a start would do, and says what keeps the configured tasks from being on time, with the line that
+//! mends it.
+
+mod report;
+
+use super::stop::{UNWELL, coloured, print_beside_verdict};
+use super::{App, ConfigArg, SYSTEM_CONFIG, Source, Stop};
+use crate::config::Problems;
+use crate::daemon::examined;
+use crate::doctor::{Weight, examine};
+use clap::Args;
+use report::{Report, as_json, as_text};
+use std::io;
+use std::path::Path;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    hertzd doctor                       for the service's configuration\n  \
+    sudo hertzd doctor                  also what the service's user may open\n  \
+    hertzd doctor my.toml --all         with what is well, in full\n  \
+    hertzd doctor my.toml --json | jq -r '.findings[].mend[].line'\n\n\
+    Asks the kernel for what a start would ask for, on threads like those of\n\
+    the workers, and reads what else decides how late ticks are. Nothing is\n\
+    changed, no task is built, and no device is taken. The worst comes first:\n\
+    what was tried, what came back, what it means for the configured tasks,\n\
+    and the lines that mend it, of which each is enough alone. Exits with 1 if\n\
+    something that is configured cannot work, 78 if the configuration is wrong.")]
+pub(super) struct DoctorArgs {
+    #[command(flatten)]
+    config: ConfigArg,
+    /// Print the findings as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Also print in full what is well
+    #[arg(long, conflicts_with = "json")]
+    all: bool,
+}
+
+pub(super) fn doctor(app: &App, args: &DoctorArgs) -> Result<(), Stop> {
+    let source = Source::of(&args.config);
+    let load = || app.load(&source).map_err(|problems: Problems| problems.ending_in("nothing was tried"));
+    let mut config = load()?;
+    let again = if matches!(source, Source::StandardInput) { None } else { load().ok() };
+    let is_of_service = matches!(&source, Source::File(path) if path == Path::new(SYSTEM_CONFIG));
+    let facts = examined(&mut config, again, is_of_service);
+    let findings = examine(&config, &facts);
+    let report = Report { configuration: source.to_string(), uid: facts.rights.uid, findings: &findings };
+    print_beside_verdict(&match args.json {
+        true => as_json(&report)?,
+        false => as_text(&report, args.all, coloured(&io::stdout())),
+    })?;
+    // The findings are the reason.
+    match findings.iter().any(|finding| finding.weight == Weight::Fails) {
+        true => Err(Stop::Logged(UNWELL)),
+        false => Ok(()),
+    }
+}

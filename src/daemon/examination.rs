@@ -1,0 +1,231 @@
+//! All that `hertzd doctor` tries and reads before anything is concluded from it. May block; a start's tasks are not built.
+
+use super::capacity::capacities;
+use super::look::look;
+use super::trial::try_start;
+use crate::config::Config;
+use crate::doctor::{Demand, Facts, Look, Mend, Place, Refused, Unit};
+use crate::kinds::device::access::{Owner, group_lines, owner, rule};
+use crate::sys::clock::{Ahead, KernelClock};
+use crate::sys::grant;
+use crate::sys::machine::Machine;
+use crate::sys::rights::Rights;
+use crate::sys::user::{self, SERVICE_USER};
+use crate::time::{Clock, Span};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+const SERVICE: &str = "hertzd.service";
+
+/// systemd answers at once, or not at all.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// Properties of a unit that may keep hertzd from something.
+const PROPERTIES: &str = "LoadState,User,DynamicUser,LimitRTPRIO,LimitMEMLOCK,LimitRTTIME,AmbientCapabilities,\
+    CapabilityBoundingSet,RestrictRealtime,PrivateUsers,PrivateDevices,DevicePolicy,DeviceAllow,AllowedCPUs,CPUAffinity,\
+    SystemCallFilter,ProtectSystem,StateDirectory,ReadWritePaths";
+
+/// Examines this machine for `config`. `again` is the same configuration once more, as each can be looked at once; `None`: it can
+/// be read only once. `is_of_service`: it is the one that the service reads.
+pub(crate) fn examined(config: &mut Config, again: Option<Config>, is_of_service: bool) -> Facts {
+    let (machine, rights) = (Machine::read_under(Path::new("/")), Rights::read_under(Path::new("/")));
+    let unit = unit(rights.service.as_deref());
+    let demand = |capacity: super::Capacity| {
+        let fails: Vec<_> =
+            capacity.findings.iter().filter(|finding| finding.fails).map(|finding| &*finding.text).collect();
+        Demand { too_much: (!fails.is_empty()).then(|| fails.join("; ")), label: capacity.label, sum: capacity.sum }
+    };
+    let demands = capacities(config, &machine.host.online_cpus).into_iter().map(demand).collect();
+    let mut looks = vec![look_as("this user", false, config, |path| permits(path, rights.uid))];
+    looks.extend(as_service(again, &rights));
+    // Last, because it locks the memory.
+    let trial = try_start(config);
+    Facts {
+        is_for_service: is_of_service || unit.as_ref().is_ok_and(|unit| unit.is_own),
+        machine,
+        rights,
+        trial,
+        unit,
+        looks,
+        demands,
+        tai_ahead: Span::from_wide(Ahead::measure(KernelClock::tai(), KernelClock::realtime()).least),
+        clock_read: clock_read(),
+    }
+}
+
+/// What a reading of the monotonic clock takes: the middle of the distances between many.
+fn clock_read() -> Span {
+    const READINGS: usize = 1_000;
+    let clock = KernelClock::monotonic();
+    let mut distances: Vec<_> = (0..READINGS)
+        .map(|_| {
+            let before = clock.now();
+            clock.now() - before
+        })
+        .collect();
+    distances.sort_unstable();
+    distances[READINGS / 2]
+}
+
+/// What the rights of the calling thread let it find out. `permits` says what would let it open a file that it may not.
+fn look_as(who: &str, is_service: bool, config: &mut Config, permits: impl Fn(&Path) -> Vec<Mend>) -> Look {
+    let tasks = Ok(config.tasks.len());
+    let looked = look(config, |_| true, None);
+    let refused = looked.problems.iter().flat_map(|problems| problems.iter()).map(|problem| Refused {
+        mend: denied(&problem.message).map_or_else(Vec::new, |path| permits(&path)),
+        what: problem.message.clone(),
+    });
+    let mut warnings = looked.warnings;
+    warnings
+        .extend(looked.taken.iter().map(|taken| format!("{taken}; a reload hands it over, a second start is refused")));
+    Look { who: who.into(), is_service, refused: refused.collect(), tasks, warnings, unknown: looked.unknown }
+}
+
+/// By the rights of the service's user, where root can have them. Recordings are left out: their folder is another one there.
+fn as_service(again: Option<Config>, rights: &Rights) -> Option<Look> {
+    let who = format!("the service's user {SERVICE_USER}");
+    let unseen = |why: &str| {
+        let (refused, warnings, unknown) = (Vec::new(), Vec::new(), Vec::new());
+        Some(Look { who: who.clone(), is_service: true, tasks: Err(why.into()), refused, warnings, unknown })
+    };
+    if !user::has_service() {
+        return unseen("there is no such user here");
+    }
+    if rights.uid != 0 {
+        return unseen("only root can look by its rights");
+    }
+    let Some(mut config) = again else {
+        return unseen("a configuration from standard input can be read only once");
+    };
+    config.tasks.iter_mut().for_each(|task| task.record = None);
+    let looked = user::as_service(|| look_as(&who, true, &mut config, permits_service));
+    match looked {
+        Ok(look) => Some(look),
+        Err(error) => unseen(&format!("its rights could not be taken on: {error}")),
+    }
+}
+
+/// The file of a refusal that the calling thread may not open, as the kernel says: the message only proposes it.
+fn denied(message: &str) -> Option<PathBuf> {
+    let words = message.split_whitespace().map(|word| word.trim_matches([':', ';', ',', '"', '`', '(', ')']));
+    words.filter(|word| word.starts_with('/')).map(PathBuf::from).find(|path| {
+        path.ancestors().any(Path::exists) && (user::is_denied(path, false) || user::is_denied(path, true))
+    })
+}
+
+fn permits(path: &Path, uid: u32) -> Vec<Mend> {
+    let name = user::name_of(uid).unwrap_or_else(|| format!("USER (with the number {uid}, which has no name)"));
+    let mut lines = permitting(path, &name);
+    if grant::is_started_by_unit() {
+        lines.sort_by_key(|mend| mend.place != Place::Unit); // the first is the one that fits
+    }
+    lines
+}
+
+fn permits_service(path: &Path) -> Vec<Mend> {
+    let mut lines = permitting(path, SERVICE_USER);
+    lines.retain(|mend| !mend.line.contains("usermod")); // systemd adds groups by the unit
+    lines
+}
+
+/// What lets a user open a file that is closed to it.
+fn permitting(path: &Path, name: &str) -> Vec<Mend> {
+    // The outermost folder that the user may not enter comes first.
+    let folders: Vec<_> = path.ancestors().skip(1).filter(|folder| user::may_not_enter(folder)).collect();
+    if let Some(folder) = folders.last() {
+        return vec![Mend::shell(format!("sudo chmod o+x {}", folder.display())).noted("for every user")];
+    }
+    let is_device = path.starts_with("/dev");
+    let is_lasting = |mend: Mend| {
+        if path.starts_with("/sys") || is_device {
+            mend.noted("for every user, until the next boot")
+        } else {
+            mend.noted("for every user")
+        }
+    };
+    match owner(path) {
+        Some(Owner::Group(group)) => {
+            let [shell, unit] = group_lines(&group, name);
+            vec![Mend::shell(format!("sudo {shell}")).noted("from the next login on"), Mend::unit(unit)]
+        }
+        Some(Owner::Root) => {
+            let mode = if is_device { "o+rw" } else { "o+r" };
+            let chmod = is_lasting(Mend::shell(format!("sudo chmod {mode} {}", path.display())));
+            let rule = is_device.then(|| Mend::new(Place::Udev, rule(path), "for the users of the group hertzd"));
+            [chmod].into_iter().chain(rule).collect()
+        }
+        None => Vec::new(),
+    }
+}
+
+/// The unit that this process is part of, else the one that is installed; or why it cannot be seen.
+fn unit(own: Option<&str>) -> Result<Unit, String> {
+    if !Path::new("/run/systemd/system").exists() {
+        return Err("systemd does not run here".into());
+    }
+    let is_own = grant::is_started_by_unit();
+    let name = own.filter(|_| is_own).unwrap_or(SERVICE);
+    let text = asked(name).map_err(|why| format!("systemctl show {name}: {why}"))?;
+    let unit = Unit::parse(name, is_own, &text);
+    match unit.get("LoadState") {
+        "loaded" => Ok(unit),
+        "not-found" => Err(format!("{name} is not installed")),
+        other => Err(format!("{name} is not loaded ({other})")),
+    }
+}
+
+/// Its properties. A systemctl that hangs is left behind.
+fn asked(name: &str) -> Result<String, String> {
+    let mut child = Command::new("systemctl")
+        .args(["show", "--no-pager", &format!("--property={PROPERTIES}"), "--", name])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let (output, errors) = (child.stdout.take(), child.stderr.take());
+    let (say, said) = mpsc::channel();
+    thread::spawn(move || say.send((all(output), all(errors))));
+    let answer = said.recv_timeout(ANSWER_WITHIN);
+    let Ok((text, why)) = answer else {
+        let _ = child.kill();
+        return Err(format!("no answer within {} s", ANSWER_WITHIN.as_secs()));
+    };
+    match child.wait() {
+        Ok(status) if status.success() => Ok(text),
+        _ => Err(why.lines().next().unwrap_or("it failed").to_owned()),
+    }
+}
+
+fn all(from: Option<impl Read>) -> String {
+    let mut text = String::new();
+    // What was read before an error is not worth less.
+    let _ = from.map(|mut from| from.read_to_string(&mut text));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_file_that_the_kernel_denies_is_given_a_line() {
+        assert_eq!(denied("cannot open /dev/null: Permission denied"), None, "the kernel does not deny it");
+        assert_eq!(denied("path = \"x\": there is no such thing"), None);
+        let lines = permitting(Path::new("/dev/null"), "me");
+        assert_eq!(lines[0].line, "sudo chmod o+rw /dev/null");
+        assert_eq!(lines[1].place, Place::Udev);
+    }
+
+    #[test]
+    fn a_unit_that_does_not_exist_is_not_shown_as_one() {
+        match unit(None) {
+            Ok(unit) => assert!(!unit.get("LoadState").is_empty()),
+            Err(why) => assert!(!why.is_empty()),
+        }
+    }
+}

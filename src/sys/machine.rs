@@ -1,0 +1,224 @@
+//! Facts about the machine that decide how late a thread can wake up: isolation, interrupts, power, memory, the host.
+//!
+//! Read once from /proc and /sys, which allocates. No clock is read. What cannot be read is missing, and never guessed.
+
+use super::host::{Host, parse_cpu_list};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// A sleep is light up to this time until the CPU runs again: such is that of `halt`.
+const LIGHT_US: i64 = 2;
+
+/// A machine, as far as it shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Machine {
+    pub(crate) host: Host,
+    /// The online CPUs by their numbers.
+    pub(crate) cpus: BTreeMap<usize, Cpu>,
+    /// CPUs that the scheduler leaves alone (`isolcpus=`, isolated partitions); `None`: the kernel does not say.
+    pub(crate) isolated: Option<Vec<usize>>,
+    /// CPUs without a tick while one thread runs; `None`: the kernel was built without that.
+    pub(crate) nohz_full: Option<Vec<usize>>,
+    /// The CPUs that handle interrupts, each with how many it handles; `None`: the kernel does not say.
+    pub(crate) interrupts: Option<BTreeMap<usize, usize>>,
+    /// What puts idle CPUs to sleep: `intel_idle`, `acpi_idle`, `haltpoll`, ...
+    pub(crate) idle_driver: Option<String>,
+    /// The sources of time that there are.
+    pub(crate) clocksources: Vec<String>,
+    /// `always`, `madvise` or `never`; `None`: a kernel without transparent huge pages.
+    pub(crate) huge_pages: Option<String>,
+    /// How much swap is in use as a place for pages, in KiB in all; `None`: it does not show.
+    pub(crate) swap_kib: Option<u64>,
+    /// It is a virtual machine.
+    pub(crate) is_virtual: bool,
+    /// The kernel knows the choice of preemption at boot (`preempt=`).
+    pub(crate) preempt_is_a_choice: bool,
+    /// The distribution by its `ID`: `debian`.
+    pub(crate) distribution: Option<String>,
+    /// chrony is installed.
+    pub(crate) has_chrony: bool,
+    /// hertzd is in a container: the kernel's command line and /sys are the host's.
+    pub(crate) in_container: bool,
+}
+
+/// One CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cpu {
+    /// What chooses its frequency; `None`: this kernel does not set it.
+    pub(crate) governor: Option<String>,
+    /// The choices of that.
+    pub(crate) governors: Vec<String>,
+    /// How it can sleep, the lightest first.
+    pub(crate) idle: Vec<IdleState>,
+    /// The other online CPUs of its core.
+    pub(crate) siblings: Vec<usize>,
+    /// Time since boot that the host gave to others, and all time, in units of their own.
+    pub(crate) stolen: Option<(u64, u64)>,
+}
+
+/// One way for a CPU to sleep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IdleState {
+    pub(crate) name: String,
+    pub(crate) latency_us: i64, // until it runs again
+    pub(crate) is_off: bool,
+}
+
+impl Machine {
+    /// The machine whose `proc`, `sys`, `run` and `etc` are under `root`.
+    pub(crate) fn read_under(root: &Path) -> Self {
+        let text = |path: &str| fs::read_to_string(root.join(path)).ok().map(|text| text.trim().to_owned());
+        let word = |path: &str| text(path).filter(|text| !text.is_empty());
+        let words = |path: &str| -> Vec<String> {
+            text(path).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+        };
+        // "(null)" where the kernel could do it and was not asked to.
+        let list = |path: &str| text(path).map(|text| parse_cpu_list(&text).unwrap_or_default());
+        let host = Host::read_under(root);
+        let stat = text("proc/stat").unwrap_or_default();
+        let cpu = |number: usize| {
+            let of = |file: &str| format!("sys/devices/system/cpu/cpu{number}/{file}");
+            let siblings = list(&of("topology/thread_siblings_list")).unwrap_or_default();
+            let is_other = |other: &usize| *other != number && host.online_cpus.contains(other);
+            Cpu {
+                governor: word(&of("cpufreq/scaling_governor")),
+                governors: words(&of("cpufreq/scaling_available_governors")),
+                idle: idle_states(&root.join(of("cpuidle"))),
+                siblings: siblings.into_iter().filter(is_other).collect(),
+                stolen: stolen(&stat, number),
+            }
+        };
+        let cpuinfo = text("proc/cpuinfo").unwrap_or_default();
+        let has_flag =
+            |line: &str| line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor");
+        let version = text("proc/sys/kernel/version").unwrap_or_default();
+        let environment = fs::read(root.join("proc/1/environ")).unwrap_or_default();
+        Self {
+            cpus: host.online_cpus.iter().map(|number| (*number, cpu(*number))).collect(),
+            isolated: list("sys/devices/system/cpu/isolated"),
+            nohz_full: list("sys/devices/system/cpu/nohz_full"),
+            interrupts: interrupts(&root.join("proc/irq")),
+            idle_driver: word("sys/devices/system/cpu/cpuidle/current_driver").filter(|driver| driver != "none"),
+            clocksources: words("sys/devices/system/clocksource/clocksource0/available_clocksource"),
+            huge_pages: word("sys/kernel/mm/transparent_hugepage/enabled").and_then(|text| chosen(&text)),
+            swap_kib: text("proc/swaps").map(|text| text.lines().skip(1).filter_map(swap_size).sum()),
+            is_virtual: cpuinfo.lines().any(has_flag) || root.join("sys/hypervisor/type").exists(),
+            preempt_is_a_choice: version.contains("PREEMPT_DYNAMIC"),
+            distribution: text("etc/os-release").and_then(|text| {
+                let id = text.lines().find_map(|line| line.strip_prefix("ID="))?;
+                Some(id.trim_matches('"').to_owned())
+            }),
+            has_chrony: root.join("etc/chrony/chrony.conf").exists(),
+            in_container: ["run/systemd/container", ".dockerenv", "run/.containerenv"]
+                .iter()
+                .any(|mark| root.join(mark).exists())
+                || environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(b"container=")),
+            host,
+        }
+    }
+
+    /// The deepest sleep of this CPU; `None`: it does not show, or there is none but light ones.
+    pub(crate) fn deepest(&self, cpu: usize) -> Option<&IdleState> {
+        let states = self.cpus.get(&cpu)?.idle.iter().filter(|state| !state.is_off && state.latency_us > LIGHT_US);
+        states.max_by_key(|state| state.latency_us)
+    }
+}
+
+/// The word in brackets: `always [madvise] never`.
+fn chosen(text: &str) -> Option<String> {
+    Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
+}
+
+fn swap_size(line: &str) -> Option<u64> {
+    line.split_whitespace().nth(2)?.parse().ok()
+}
+
+fn idle_states(folder: &Path) -> Vec<IdleState> {
+    let state = |number: usize| {
+        let text = |file: &str| fs::read_to_string(folder.join(format!("state{number}/{file}"))).ok();
+        Some(IdleState {
+            name: text("name")?.trim().to_owned(),
+            latency_us: text("latency")?.trim().parse().ok()?,
+            is_off: text("disable").is_some_and(|text| text.trim() != "0"),
+        })
+    };
+    (0..).map_while(state).collect()
+}
+
+/// Steal and all time of a CPU's line of /proc/stat. Guests are part of user time.
+fn stolen(stat: &str, cpu: usize) -> Option<(u64, u64)> {
+    let name = format!("cpu{cpu} ");
+    let line = stat.lines().find_map(|line| line.strip_prefix(&name))?;
+    let ticks: Vec<u64> = line.split_whitespace().take(8).filter_map(|number| number.parse().ok()).collect();
+    (ticks.len() == 8).then(|| (ticks[7], ticks.iter().sum()))
+}
+
+/// How many interrupts each CPU handles.
+fn interrupts(folder: &Path) -> Option<BTreeMap<usize, usize>> {
+    let mut counts = BTreeMap::new();
+    for entry in fs::read_dir(folder).ok()?.flatten().filter(|entry| entry.path().is_dir()) {
+        let read = |file: &str| fs::read_to_string(entry.path().join(file)).ok();
+        let list = read("effective_affinity_list").filter(|text| !text.trim().is_empty());
+        let list = list.or_else(|| read("smp_affinity_list"))?;
+        for cpu in parse_cpu_list(&list).unwrap_or_default() {
+            *counts.entry(cpu).or_default() += 1;
+        }
+    }
+    Some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::host::tests::tree;
+
+    #[test]
+    fn a_machine_with_everything() {
+        let cpu1 = "sys/devices/system/cpu/cpu1";
+        let of = |file: &str| format!("{cpu1}/{file}");
+        let files = [
+            ("proc/stat".into(), "cpu 9 9\ncpu0 1 2\ncpu1 10 0 20 60 0 0 0 10 5 5\n"),
+            ("proc/swaps".into(), "Filename Type Size Used Priority\n/dev/sda2 partition 1000 0 -2\n/x file 24 0 -3\n"),
+            ("proc/cpuinfo".into(), "processor : 0\nflags : fpu hypervisor sse\n"),
+            ("proc/irq/default_smp_affinity".into(), "3"),
+            ("proc/irq/24/effective_affinity_list".into(), "1\n"),
+            ("proc/irq/25/smp_affinity_list".into(), "0-1\n"),
+            ("proc/1/environ".into(), "PATH=/bin\0container=lxc\0"),
+            ("sys/devices/system/cpu/online".into(), "0-1,3\n"),
+            ("sys/devices/system/cpu/isolated".into(), "1\n"),
+            ("sys/devices/system/cpu/nohz_full".into(), "(null)\n"),
+            ("sys/devices/system/cpu/cpuidle/current_driver".into(), "intel_idle\n"),
+            (of("cpufreq/scaling_governor"), "powersave\n"),
+            (of("cpufreq/scaling_available_governors"), "performance powersave\n"),
+            (of("cpuidle/state0/name"), "POLL\n"),
+            (of("cpuidle/state0/latency"), "0\n"),
+            (of("cpuidle/state1/name"), "C6\n"),
+            (of("cpuidle/state1/latency"), "133\n"),
+            (of("cpuidle/state1/disable"), "0\n"),
+            (of("topology/thread_siblings_list"), "1-3\n"),
+            ("sys/kernel/mm/transparent_hugepage/enabled".into(), "[always] madvise never\n"),
+        ];
+        let files: Vec<(&str, &str)> =
+            files.iter().map(|(path, text): &(String, &str)| (path.as_str(), *text)).collect();
+        let machine = Machine::read_under(tree(&files).path());
+        let cpu = &machine.cpus[&1];
+        assert_eq!((cpu.governor.as_deref(), cpu.governors.len()), (Some("powersave"), 2));
+        assert_eq!(cpu.siblings, [3], "CPU 2 is offline");
+        assert_eq!((cpu.stolen, machine.cpus[&0].stolen), (Some((10, 100)), None));
+        assert_eq!(machine.deepest(1).unwrap().latency_us, 133);
+        assert_eq!(machine.deepest(0), None);
+        assert_eq!((machine.isolated, machine.nohz_full), (Some(vec![1]), Some(vec![])));
+        assert_eq!(machine.interrupts, Some(BTreeMap::from([(0, 1), (1, 2)])));
+        assert_eq!((machine.swap_kib, machine.huge_pages.as_deref()), (Some(1024), Some("always")));
+        assert!(machine.is_virtual && machine.in_container && !machine.preempt_is_a_choice);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_missing() {
+        let machine = Machine::read_under(tree(&[("sys/devices/system/cpu/online", "0")]).path());
+        assert_eq!(machine.cpus, BTreeMap::from([(0, Cpu::default())]));
+        assert_eq!((machine.isolated, machine.interrupts, machine.swap_kib), (None, None, None));
+        assert!(!machine.is_virtual && !machine.in_container);
+    }
+}
