@@ -238,7 +238,7 @@ fn a_wrong_argument_is_named_with_one_remedy() {
 /// clap wraps longer lines at 100 columns; terminals have 80 or more.
 #[test]
 fn examples_in_the_help_fit_a_terminal() {
-    for command in ["run", "check", "simulate", "status", "reload", "devices", "plan"] {
+    for command in ["run", "check", "doctor", "simulate", "status", "reload", "devices", "plan"] {
         let output = Command::new(env!("CARGO_BIN_EXE_hertzd")).args([command, "--help"]).output().unwrap();
         let help = String::from_utf8(output.stdout).unwrap();
         let (_, examples) = help.split_once("Examples:").unwrap();

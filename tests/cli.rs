@@ -48,8 +48,8 @@ fn commands_of_other_programs_are_answered_with_ours() {
         (&["top"], "`hertzd status`"),
         (&["logs"], "`hertzd log`"),
         (&["metrics"], "`hertzd exporter`"),
-        (&["doctor"], "`hertzd check [CONFIG]`"),
         (&["cyclictest"], "`hertzd measure`"),
+        (&["diagnose"], "`hertzd doctor [CONFIG]`"),
         (&["-d"], "`hertzd run [CONFIG]`"),
         (&["validate", "my.toml"], "`hertzd check [CONFIG]`"),
         (&["--for", "10s"], "`hertzd run --for 10s`"),
@@ -69,7 +69,7 @@ fn commands_of_other_programs_are_answered_with_ours() {
 #[test]
 fn the_help_of_every_command_fits_80_columns() {
     for command in [
-        "", "run", "check", "simulate", "plan", "measure", "status", "log", "exporter", "reload", "trace", "devices",
+        "", "run", "check", "doctor", "simulate", "plan", "measure", "status", "log", "exporter", "reload", "trace", "devices",
         "schema", "stop", "version",
     ] {
         let help =

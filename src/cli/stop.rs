@@ -35,6 +35,7 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
         "`run`, `simulate`: it ran, but a task was disabled (by an error, a panic or its `overrun-limit`), a recording lost \
          rows, blocks or ticks, or a rule of `--fail-if` was broken. The reason is on stderr, and in the summary. \
          `check`: the configuration is valid, but its deadlines cannot all hold. `plan`: those of the planned one cannot. \
+         `doctor`: something that is configured cannot work on this machine. \
          `measure`: it was stopped before anything was measured. \
          `status`: not all is well.",
     ),

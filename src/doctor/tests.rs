@@ -129,7 +129,9 @@ fn cpus_that_are_not_the_workers_alone() {
     let sleeping = PINNED.replace("cpu = 1", "cpu = 1\nspin = \"off\"");
     assert_eq!(found(&sleeping, |facts| facts.machine.nohz_full = Some(vec![])), []);
     // Two workers on one core: one of them has to move, and no line can say to where. It is said once.
-    let two = format!("{PINNED}worker = \"main\"\n[worker.b]\ncpu = 3\n[task.b]\nkind = \"load\"\nrate = 9\nworker = \"b\"\n");
+    let two = format!(
+        "{PINNED}worker = \"main\"\n[worker.b]\ncpu = 3\n[task.b]\nkind = \"load\"\nrate = 9\nworker = \"b\"\n"
+    );
     let both = only(&two, |facts| {
         facts.machine.cpus.get_mut(&1).unwrap().siblings = vec![3];
         facts.machine.cpus.get_mut(&3).unwrap().siblings = vec![1];
@@ -144,7 +146,8 @@ fn power_is_weighed_by_the_shortest_deadline() {
     let deep = |latency_us, driver: &'static str| {
         only(PINNED, move |facts| {
             facts.machine.idle_driver = Some(driver.into());
-            facts.machine.cpus.get_mut(&1).unwrap().idle = vec![IdleState { name: "C6".into(), latency_us, is_off: false }];
+            facts.machine.cpus.get_mut(&1).unwrap().idle =
+                vec![IdleState { name: "C6".into(), latency_us, is_off: false }];
             facts.trial.cpu_latency = Err(io::Error::from_raw_os_error(libc::EACCES));
         })
     };
@@ -232,7 +235,10 @@ fn a_refused_policy_names_the_right_that_is_missing() {
         refuse(facts, libc::EPERM);
         facts.rights.no_bandwidth = vec![(PathBuf::from("/cpu/a"), 400), (PathBuf::from("/cpu/a/b"), 200)];
     });
-    assert_eq!((about, &*lines), ("policy", &["echo 400 | sudo tee /cpu/a\necho 200 | sudo tee /cpu/a/b".to_owned()][..]));
+    assert_eq!(
+        (about, &*lines),
+        ("policy", &["echo 400 | sudo tee /cpu/a\necho 200 | sudo tee /cpu/a/b".to_owned()][..])
+    );
     let deadline = PINNED.replace("cpu = 1", "policy = \"deadline\"\nruntime = \"100us\"");
     let (_, _, lines) = only(&deadline, |facts| {
         refuse(facts, libc::EBUSY);
