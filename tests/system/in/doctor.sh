@@ -10,7 +10,7 @@ same "a unit that lacks nothing: nothing fails" "" "$(failing)"
 unit_is_mended "RestrictRealtime=yes" policy RestrictRealtime=yes
 unit_is_mended "no priority" policy CapabilityBoundingSet=~CAP_SYS_NICE LimitRTPRIO=0
 unit_is_mended "no locked memory" memory CapabilityBoundingSet=~CAP_IPC_LOCK LimitMEMLOCK=64K
-unit_is_mended "a filter without the call" memory SystemCallFilter=@system-service SystemCallFilter=~mlockall
+unit_is_mended "a filter without the call" memory SystemCallFilter=@system-service SystemCallFilter=~mlockall SystemCallErrorNumber=EPERM
 printf '5\n' >/tmp/value
 chgrp video /tmp/value && chmod 640 /tmp/value
 doctor_config 'priority = 7' <<'END'
