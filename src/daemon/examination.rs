@@ -40,12 +40,18 @@ pub(crate) fn examined(config: &mut Config, again: Option<Config>, is_of_service
         Demand { too_much: (!fails.is_empty()).then(|| fails.join("; ")), label: capacity.label, sum: capacity.sum }
     };
     let demands = capacities(config, &machine.host.online_cpus).into_iter().map(demand).collect();
-    let mut looks = vec![look_as("this user", false, config, |path| permits(path, rights.uid))];
+    let is_own = unit.as_ref().is_ok_and(|unit| unit.is_own);
+    let mut look = look_as("this user", false, config, |path| permits(path, rights.uid));
+    if is_own || !is_of_service {
+        // It is this user who would start it.
+        refuse_what_only_the_service_may(&mut look, |path| permits(path, rights.uid));
+    }
+    let mut looks = vec![look];
     looks.extend(as_service(again, &rights));
     // Last, because it locks the memory.
     let trial = try_start(config);
     Facts {
-        is_for_service: is_of_service || unit.as_ref().is_ok_and(|unit| unit.is_own),
+        is_for_service: is_own || is_of_service,
         machine,
         rights,
         trial,
@@ -83,6 +89,18 @@ fn look_as(who: &str, is_service: bool, config: &mut Config, permits: impl Fn(&P
     warnings
         .extend(looked.taken.iter().map(|taken| format!("{taken}; a reload hands it over, a second start is refused")));
     Look { who: who.into(), is_service, refused: refused.collect(), tasks, warnings, unknown: looked.unknown }
+}
+
+/// A look takes what the service's user may open for a matter of who starts it.
+fn refuse_what_only_the_service_may(look: &mut Look, permits: impl Fn(&Path) -> Vec<Mend>) {
+    let only = format!("only the service's user {SERVICE_USER} may ");
+    let (refused, others): (Vec<_>, Vec<_>) = look.warnings.drain(..).partition(|warning| warning.contains(&only));
+    look.warnings = others;
+    look.refused.extend(
+        refused
+            .into_iter()
+            .map(|what| Refused { mend: denied(&what).map_or_else(Vec::new, |path| permits(&path)), what }),
+    );
 }
 
 /// By the rights of the service's user, where root can have them. Recordings are left out: their folder is another one there.

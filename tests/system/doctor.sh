@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# hertzd doctor in units that lack one right: what it says there, and whether its line mends it. Sourced by in/ and in-vm/doctor.sh.
+# hertzd doctor in units that lack one right: what it says there, and whether its line mends it. Sourced by in/doctor.sh and in-vm/rights.sh.
 
 # in_doctor_unit LINE...: runs doctor for /tmp/doctor.toml in a unit with these lines of [Service]; its report is /run/doctor.json.
 in_doctor_unit() {
