@@ -37,7 +37,7 @@ fn of_worker(work: Work<'_>, facts: &Facts, index: usize, worker: &WorkerConfig,
         _ if worker.scheduling == Scheduling::Other => draft.well("the policy other needs no right"),
         None => draft.well(format!("granted: {wanted}")),
         Some(refusal) => {
-            let (why, mend) = refused_policy(worker.scheduling, refusal, facts);
+            let (why, mend) = refused_policy(worker.scheduling, refusal, granted, facts);
             let outcome = match worker.require_realtime {
                 true => "a start is refused, because require-realtime is set".into(),
                 false => format!("at normal priority, ticks of {tasks} may be milliseconds late"),
@@ -80,21 +80,9 @@ fn wanted(scheduling: Scheduling) -> (String, String) {
 }
 
 /// Why a policy was refused, as far as that can be told, and what mends it.
-fn refused_policy(scheduling: Scheduling, refusal: &Refusal, facts: &Facts) -> (String, Vec<Mend>) {
+fn refused_policy(scheduling: Scheduling, refusal: &Refusal, granted: &Granted, facts: &Facts) -> (String, Vec<Mend>) {
     let rights = &facts.rights;
     let privilege = priority(scheduling).map_or(Privilege::Deadline, Privilege::Priority);
-    if refusal.errno == Some(libc::EBUSY) {
-        return match facts.machine.host.realtime_bandwidth {
-            Some((0, _)) => (
-                "kernel.sched_rt_runtime_us is 0, so there is no bandwidth to reserve".into(),
-                vec![Mend::until_boot("sudo sysctl -w kernel.sched_rt_runtime_us=950000")],
-            ),
-            _ => (
-                "the CPUs have no bandwidth left to reserve: a program that runs, maybe a hertzd, holds it, or runtime is too long".into(),
-                Vec::new(),
-            ),
-        };
-    }
     let may = match privilege {
         Privilege::Priority(priority) => rights.may_have(priority),
         _ => rights.has(SYS_NICE),
@@ -107,7 +95,10 @@ fn refused_policy(scheduling: Scheduling, refusal: &Refusal, facts: &Facts) -> (
         };
         return (lacks + &limit, granting(privilege, rights, facts.unit.as_ref().ok()));
     }
-    if priority(scheduling).is_some() && !rights.no_bandwidth.is_empty() {
+    if privilege == Privilege::Deadline {
+        return refused_deadline(refusal, granted, facts);
+    }
+    if !rights.no_bandwidth.is_empty() {
         let files: Vec<_> = rights.no_bandwidth.iter().map(|(file, _)| file.display().to_string()).collect();
         return (
             format!("the control group has no real-time bandwidth: {} is 0", files.join(", ")),
@@ -115,6 +106,32 @@ fn refused_policy(scheduling: Scheduling, refusal: &Refusal, facts: &Facts) -> (
         );
     }
     filtered(facts, &["sched_setscheduler", "sched_setattr"], Some("RestrictRealtime"))
+}
+
+/// With the right to it, a reservation needs bandwidth, and a thread that may run on every CPU.
+fn refused_deadline(refusal: &Refusal, granted: &Granted, facts: &Facts) -> (String, Vec<Mend>) {
+    let host = &facts.machine.host;
+    let missing: Vec<_> = host.online_cpus.iter().copied().filter(|cpu| !granted.cpus.contains(cpu)).collect();
+    match (host.realtime_bandwidth, refusal.errno) {
+        (Some((0, _)), _) => (
+            "kernel.sched_rt_runtime_us is 0, so there is no bandwidth to reserve".into(),
+            vec![Mend::until_boot("sudo sysctl -w kernel.sched_rt_runtime_us=950000")],
+        ),
+        (_, Some(libc::EBUSY)) => (
+            "the CPUs have no bandwidth left to reserve: a program that runs, maybe a hertzd, holds it, or runtime is too long".into(),
+            Vec::new(),
+        ),
+        _ if !missing.is_empty() => {
+            let all = cpu_list(host.online_cpus.iter().copied());
+            let shell = Mend::shell(format!("taskset -cp {all} $$")).noted("in the shell that starts it");
+            let mend = match facts.unit.as_ref().is_ok_and(|unit| unit.is_own) {
+                true => Mend::unit(format!("CPUAffinity={all}\nAllowedCPUs={all}")),
+                false => shell,
+            };
+            (format!("it excludes a thread that may not run on CPU {}", cpu_list(missing)), vec![mend])
+        }
+        _ => filtered(facts, &["sched_setscheduler", "sched_setattr"], Some("RestrictRealtime")),
+    }
 }
 
 fn pinned(facts: &Facts, worker: &WorkerConfig, granted: &Granted, draft: Draft, tasks: &str) -> Finding {

@@ -241,10 +241,16 @@ fn a_refused_policy_names_the_right_that_is_missing() {
     );
     let deadline = PINNED.replace("cpu = 1", "policy = \"deadline\"\nruntime = \"100us\"");
     let (_, _, lines) = only(&deadline, |facts| {
-        refuse(facts, libc::EBUSY);
+        refuse(facts, libc::EPERM);
         facts.machine.host.realtime_bandwidth = Some((0, 1_000_000));
     });
     assert_eq!(lines, ["sudo sysctl -w kernel.sched_rt_runtime_us=950000"]);
+    let (_, _, lines) = only(&deadline, |facts| {
+        refuse(facts, libc::EPERM);
+        facts.trial.workers[0].as_mut().unwrap().cpus = vec![0, 1];
+    });
+    assert_eq!(lines, ["taskset -cp 0-3 $$"]);
+    assert_eq!(only(&deadline, |facts| refuse(facts, libc::EBUSY)).2, [""; 0], "who holds it does not show");
 }
 
 #[test]
