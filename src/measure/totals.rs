@@ -51,7 +51,7 @@ impl Totals {
     /// What was refused, each once.
     pub(super) fn refused(&self) -> Vec<Refused> {
         let mut all: Vec<Refused> = Vec::new();
-        for Refusal { what, reason, meaning, remedy } in self.refused.iter().cloned() {
+        for Refusal { what, reason, meaning, remedy, .. } in self.refused.iter().cloned() {
             let one = Refused { what, reason, meaning, remedy };
             if !all.contains(&one) {
                 all.push(one);
