@@ -79,6 +79,7 @@
 //! | `measure` | how punctual this machine is: sleeps, the worker's loop, holes, costs; for `hertzd measure` |
 //! | `views` | the summary as a table; ticks as a Perfetto trace |
 //! | `doctor` | from facts about the machine to what keeps the configured tasks from being on time |
+//! | `top` | the live view: snapshots and keys in, lines of text out |
 //! | `daemon` | start, supervision, reload, status socket, stop; the same on the virtual clock for `simulate` |
 //! | `sim` | the virtual clock, and the scripted task that replaces a real one |
 //! | [`cli`] | the command line; the only code that talks to a terminal |
@@ -99,6 +100,8 @@ pub(crate) mod sim;
 pub(crate) mod sys;
 pub mod task;
 pub mod time;
+#[cfg(feature = "top")]
+pub(crate) mod top;
 pub(crate) mod views;
 pub(crate) mod worker;
 

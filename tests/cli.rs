@@ -45,7 +45,7 @@ fn commands_of_other_programs_are_answered_with_ours() {
         (&["restart"], "`hertzd reload`"),
         (&["kill"], "`sudo systemctl stop hertzd`"),
         (&["kill", "1234"], "`hertzd stop --socket PATH`"),
-        (&["top"], "`hertzd status`"),
+        (&["stats"], "`hertzd top`"),
         (&["logs"], "`hertzd log`"),
         (&["metrics"], "`hertzd exporter`"),
         (&["cyclictest"], "`hertzd measure`"),
@@ -69,8 +69,8 @@ fn commands_of_other_programs_are_answered_with_ours() {
 #[test]
 fn the_help_of_every_command_fits_80_columns() {
     for command in [
-        "", "run", "check", "doctor", "simulate", "plan", "measure", "status", "log", "exporter", "reload", "trace",
-        "devices", "schema", "stop", "version",
+        "", "run", "check", "doctor", "simulate", "plan", "measure", "status", "log", "top", "exporter", "reload",
+        "trace", "devices", "schema", "stop", "version",
     ] {
         let help =
             stdout(&hertzd(&[command, "--help"].iter().copied().filter(|word| !word.is_empty()).collect::<Vec<_>>()));

@@ -38,6 +38,13 @@ fn snapshot_with(running: &mut Running, what: &str, is_wanted: impl Fn(&Value) -
             assert_eq!(sum, count(task, "due"), "{task}");
             let causes: u64 = task["causes"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
             assert_eq!(causes, count(task, "missed"), "{task}");
+            let late = task["lateness_histogram_ns"].as_array().into_iter().flatten();
+            let late: u64 = late.filter_map(|pair| pair[1].as_u64()).sum();
+            assert_eq!(late, count(&task["lateness_ns"], "count"), "{task}");
+            let last = task["last_misses"].as_array().cloned().unwrap_or_default();
+            let told: u64 = last.iter().map(|miss| count(miss, "missed")).sum();
+            assert!(told <= causes && last.len() <= 8, "{task}");
+            assert_eq!(last.first().map(|miss| &miss["cause"]), task.get("last_cause"), "{task}");
         }
         assert_eq!(output.status.code(), Some(i32::from(snapshot["well"] == false)), "{snapshot}");
         assert_eq!(snapshot["reason"].is_string(), snapshot["well"] == false, "{snapshot}");

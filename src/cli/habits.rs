@@ -32,9 +32,14 @@ const COMMANDS: &[(&[&str], &str)] = &[
         &["logs", "journal", "events"],
         "`hertzd log` shows what the daemon has logged; `hertzd log --follow` goes on with it",
     ),
+    #[cfg(not(feature = "top"))]
     (
-        &["top", "stats", "info", "show", "health"],
-        "`hertzd status` shows how each task is doing; `watch hertzd status` repeats it",
+        &["top"],
+        "this build has no live view: `hertzd status` shows how each task is doing; `watch hertzd status` repeats it",
+    ),
+    (
+        &["stats", "info", "show", "health", "monitor", "watch", "htop"],
+        "`hertzd status` shows how each task is doing; `hertzd top` shows it live",
     ),
     (
         &["diagnose", "setup"],

@@ -23,6 +23,8 @@ mod runtime;
 mod schema;
 mod simulate;
 mod stop;
+#[cfg(feature = "top")]
+mod top;
 mod trace;
 
 pub use app::{App, DEMO_CONFIG, SYSTEM_CONFIG};
@@ -77,6 +79,9 @@ enum Command {
     Status(running::StatusArgs),
     /// Show the daemon's entries in the journal: when, which task, why, and what happened
     Log(journal::LogArgs),
+    /// Watch the running daemon: rates, lateness, misses and their causes, live
+    #[cfg(feature = "top")]
+    Top(top::TopArgs),
     /// Make the running daemon read its configuration again, and print the outcome
     Reload(running::ReloadArgs),
     /// Make a Perfetto trace of the latest ticks: a track per worker and task, misses with their cause
@@ -125,6 +130,8 @@ impl App {
             Command::Status(args) if args.follow => follow::follow(&args.socket),
             Command::Status(args) => running::status(&args),
             Command::Log(args) => journal::log(&args),
+            #[cfg(feature = "top")]
+            Command::Top(args) => top::top(&args),
             Command::Reload(args) => running::reload(&args),
             Command::Trace(args) => trace::trace(&args),
             #[cfg(feature = "exporter")]

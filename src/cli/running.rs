@@ -78,7 +78,7 @@ impl SocketArg {
     }
 
     /// Where it is.
-    #[cfg(feature = "exporter")]
+    #[cfg(any(feature = "exporter", feature = "top"))]
     pub(super) fn path(&self) -> &Path {
         &self.socket
     }
@@ -279,6 +279,14 @@ fn daemon(socket: &SocketArg) -> Result<(Peer, DaemonSummary), Stop> {
 /// One snapshot of the running daemon.
 pub(super) fn read(socket: &SocketArg) -> Result<Seen, Stop> {
     parse(&fetch(socket)?)
+}
+
+/// One snapshot, as this part of it. A daemon that takes no connection, or stops in an answer, is given up after `patience` each.
+#[cfg(feature = "top")]
+pub(super) fn ask<T: serde::de::DeserializeOwned>(socket: &SocketArg, patience: Duration) -> Result<T, Stop> {
+    let socket = &socket.found()?;
+    let text = answer(socket, connect(socket, patience)?, patience, drop)?;
+    serde_json::from_str(&text).map_err(not_understood)
 }
 
 pub(super) fn fetch(socket: &SocketArg) -> Result<String, Stop> {

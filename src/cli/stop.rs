@@ -39,10 +39,13 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
          `measure`: it was stopped before anything was measured. \
          `status`: not all is well.",
     ),
-    (USAGE, "The command line was wrong; `stop`: it only says how a daemon is stopped."),
+    (
+        USAGE,
+        "The command line was wrong; `stop`: it only says how a daemon is stopped; `top` without `--once`: standard output is no terminal.",
+    ),
     (
         UNAVAILABLE,
-        "`status`, `reload`, `stop`, `check --against-running`, `log` with `--socket`: no daemon answers at the socket, or not wholly \
+        "`status`, `top`, `reload`, `stop`, `check --against-running`, `log` with `--socket`: no daemon answers at the socket, or not wholly \
          in time. `log`: there is no journal to read, or the daemon does not log there. `trace`: the same as `status`, and no daemon has \
          left a flight file.",
     ),

@@ -6,20 +6,32 @@ use super::busy::Busy;
 use super::change::RunningSet;
 use super::running::Running;
 use super::stall::{Stall, StallLooks};
-use crate::metrics::{Ailment, Summary, TaskHealth, TaskState, TaskSummary};
+use crate::metrics::{Ailment, MissSummary, RecentMiss, Summary, TaskHealth, TaskState, TaskSummary};
 use crate::time::{Instant, Span};
 use crate::worker::Activity;
 
 /// A first tick that is further away than this comes with the time until then.
 const SOON: Span = Span::from_seconds(1);
 
+fn miss_summary(miss: &RecentMiss, age: Span) -> MissSummary {
+    MissSummary {
+        cause: miss.cause.word(),
+        by: miss.by.as_deref().map(str::to_owned),
+        missed: miss.count,
+        tick: miss.tick,
+        worst_ns: miss.worst.nanos(),
+        age_ns: age.nanos(),
+    }
+}
+
 /// Enters how a task is doing into its summary.
 pub(super) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health: &TaskHealth, looks: StallLooks) {
-    let TaskHealth { short, long, ailment, last_cause, .. } = health;
+    let TaskHealth { short, long, ailment, misses, .. } = health;
     (summary.last_10s, summary.last_minute) = (Some((*short).into()), Some((*long).into()));
-    if let Some((cause, age)) = last_cause {
-        (summary.last_cause, summary.last_cause_age_ns) = (Some(cause.word()), Some(age.nanos().max(0)));
+    if let Some((last, age)) = misses.first() {
+        (summary.last_cause, summary.last_cause_age_ns) = (Some(last.cause.word()), Some(age.nanos()));
     }
+    summary.last_misses = misses.iter().map(|(miss, age)| miss_summary(miss, *age)).collect();
     let stall = running.stall(looks).filter(|_| !summary.disabled);
     let (state, reason, since) = match (stall, ailment) {
         (Some(Stall { tick: Some((of, n)), lasting }), _) if of == id => {

@@ -1,4 +1,4 @@
-//! The share of its CPU that a thread uses now, from its processor time at the last looks. Arithmetic only.
+//! The share of its CPU that a thread uses now, and spins, from its times at the last looks. Arithmetic only.
 
 use crate::time::{Instant, Span};
 use std::collections::VecDeque;
@@ -9,32 +9,50 @@ const OVER: Span = Span::from_seconds(5);
 /// Between two readings.
 const EVERY: Span = Span::from_seconds(1);
 
+/// What one thread has used.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    at: Instant,
+    cpu_time: Span,
+    spun: Span,
+}
+
 /// The processor time of one thread over the last seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meter {
-    readings: VecDeque<(Instant, Span)>,
+    readings: VecDeque<Reading>,
+}
+
+/// Shares of one CPU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shares {
+    pub(super) cpu: f64,
+    pub(super) spin: f64,  // in spin tails
+    pub(super) over: Span, // the time that they cover
 }
 
 impl Meter {
     /// Whether it is time for a reading.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        self.readings.back().is_none_or(|(at, _)| now - *at >= EVERY)
+        self.readings.back().is_none_or(|last| now - last.at >= EVERY)
     }
 
-    /// Enters the processor time that the thread had used by `now`.
-    pub(super) fn enter(&mut self, now: Instant, cpu_time: Span) {
-        self.readings.push_back((now, cpu_time));
+    /// Enters the processor time that the thread had used by `now`, and how long it had spun.
+    pub(super) fn enter(&mut self, now: Instant, cpu_time: Span, spun: Span) {
+        self.readings.push_back(Reading { at: now, cpu_time, spun });
         // The first of them is the one to compare with.
-        while self.readings.get(1).is_some_and(|(at, _)| now - *at >= OVER) {
+        while self.readings.get(1).is_some_and(|second| now - second.at >= OVER) {
             self.readings.pop_front();
         }
     }
 
-    /// The share of one CPU, and the time that it covers; `None`: too little of it has passed.
-    pub(super) fn share(&self) -> Option<(f64, Span)> {
-        let ((first, before), (last, after)) = (self.readings.front()?, self.readings.back()?);
-        let span = *last - *first;
-        (span > Span::ZERO).then(|| ((*after - *before).seconds() / span.seconds(), span))
+    /// The shares of one CPU; `None`: too little time has passed.
+    pub(super) fn share(&self) -> Option<Shares> {
+        let (first, last) = (self.readings.front()?, self.readings.back()?);
+        let over = last.at - first.at;
+        let share = |used: Span| used.seconds() / over.seconds();
+        let (cpu, spin) = (last.cpu_time - first.cpu_time, last.spun - first.spun);
+        (over > Span::ZERO).then(|| Shares { cpu: share(cpu), spin: share(spin), over })
     }
 }
 
@@ -51,9 +69,11 @@ mod tests {
             let now = Instant::ZERO + Span::from_seconds(second);
             assert!(meter.is_due(now));
             used += Span::from_millis(millis);
-            meter.enter(now, used);
+            meter.enter(now, used, Span::from_nanos(used.nanos() / 2));
             assert!(!meter.is_due(now + Span::from_millis(999)));
-            meter.share()
+            let Shares { cpu, spin, over } = meter.share()?;
+            assert_eq!(spin, cpu / 2.0);
+            Some((cpu, over))
         };
         for second in 0..100 {
             share(second, 100);

@@ -297,7 +297,7 @@ impl Running {
             && !self.worker.is_finished()
             && let Some(cpu_time) = thread::cpu_time_of(self.worker.id())
         {
-            self.meter.enter(now, cpu_time);
+            self.meter.enter(now, cpu_time, self.worker.rested().1);
         }
     }
 

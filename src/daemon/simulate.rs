@@ -178,6 +178,7 @@ impl Simulation<'_> {
                 stalled_ns: None,
                 cpu_share_now: None,
                 cpu_share_now_ns: None,
+                spin_share_now: None,
                 cpu_share,
                 spin_share,
                 spin_target_affordable: target_affordable(&config.workers[index], fell_short),

@@ -174,7 +174,7 @@ pub(super) fn task_summary(
             *causes.entry(cause.word()).or_default() += count;
         }
     }
-    let Spans { lateness, run, response } = snapshot.spans();
+    let Spans { lateness, run, response, .. } = snapshot.spans();
     let (values, recorded) = output.map(|output| (output.values, output.recorded)).unwrap_or_default();
     TaskSummary {
         task: terms.name.clone(),
@@ -251,6 +251,9 @@ pub(super) fn of_set(
             None => progress(running, snapshot, looks.is_some()),
         };
         let mut summary = task_summary(&task.terms, &running.config.name, progress, snapshot, output);
+        if let (Some(_), Some(spans)) = (looks, &snapshot.spans) {
+            summary.lateness_histogram_ns.clone_from(&spans.late);
+        }
         match looks {
             Some(looks) if running.end.is_none() => {
                 condition::show(&mut summary, running, task.id, &snapshot.health, looks);
@@ -340,8 +343,9 @@ fn worker_summary(
         refused: granted.refused.iter().map(ToString::to_string).collect(),
         asked: asked(&running.config),
         stalled_ns: looks.and_then(|looks| running.stall(looks)).map(|stall| stall.lasting.nanos()),
-        cpu_share_now: share_now.map(|(share, _)| share),
-        cpu_share_now_ns: share_now.map(|(_, span)| span.nanos()),
+        cpu_share_now: share_now.map(|shares| shares.cpu),
+        cpu_share_now_ns: share_now.map(|shares| shares.over.nanos()),
+        spin_share_now: share_now.map(|shares| shares.spin),
         cpu_share,
         spin_share,
         spin_target_affordable: target_affordable(&running.config, used.fell_short),

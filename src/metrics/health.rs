@@ -2,8 +2,8 @@
 //!
 //! Counts come from the hot thread's own, the rest from its records. Time is an argument; nothing waits.
 
-use super::cause::Cause;
 use super::facts::TaskFacts;
+use super::last_misses::{LastMisses, RecentMiss};
 use super::window::{LONG, SHORT, Tally, Window, Windows};
 use crate::channels::{Counts, Live, LiveCounts, Outcome, TickRecord};
 use crate::pacing::{Grid, Rate};
@@ -77,7 +77,7 @@ pub(crate) struct TaskHealth {
     pub short: Window,
     pub long: Window,
     pub ailment: Option<(Ailment, Option<Span>)>, // for how long, if that is known
-    pub last_cause: Option<(Cause, Span)>,
+    pub misses: Vec<(RecentMiss, Span)>,          // the latest, the newest first, and how long ago
 }
 
 /// Follows one task.
@@ -90,7 +90,7 @@ pub(super) struct Health {
     live: Arc<LiveCounts>,
     windows: Windows,
     failures: Option<Box<Failures>>, // once there was one: most tasks never fail
-    last_cause: Option<Box<(Cause, Instant)>>, // once there was one, likewise
+    pub(super) misses: Option<Box<LastMisses>>, // once there was one, likewise
     given_up: Option<Box<Progress>>, // what it was when its worker was given up
 }
 
@@ -105,7 +105,7 @@ impl Health {
     pub(super) fn new(facts: &TaskFacts) -> Self {
         let TaskFacts { rate, deadline, grid_moves, max_missed, .. } = *facts;
         let (windows, live) = (Windows::default(), facts.live.clone());
-        Self { rate, deadline, grid_moves, max_missed, live, windows, failures: None, last_cause: None, given_up: None }
+        Self { rate, deadline, grid_moves, max_missed, live, windows, failures: None, misses: None, given_up: None }
     }
 
     /// Notes a tick, which was late by `oldest` or gave up a release that was, and was taken from the channel at `now` of a
@@ -136,11 +136,6 @@ impl Health {
     /// Whether a tick that missed nothing and did not fail changes nothing but how late it was.
     pub(super) fn is_fine(&self) -> bool {
         !self.is_given_up() && self.failures.as_ref().is_none_or(|failures| failures.lasting.is_none())
-    }
-
-    /// Notes why releases were missed.
-    pub(super) fn missed(&mut self, cause: Cause, now: Instant) {
-        self.last_cause = Some(Box::new((cause, now)));
     }
 
     /// Enters the counts into the windows; at least once a second. `worker_now` is on the clock of the releases.
@@ -200,8 +195,12 @@ impl Health {
             None if progress.counts.disabled => Some((Ailment::Disabled("the reason was lost".into()), None)),
             None => failures.filter(|_| many).and_then(|failures| aged(failures.latest)),
         };
-        let last_cause = self.last_cause.as_deref().map(|&(cause, at)| (cause, now - at));
-        TaskHealth { progress, short, long, ailment, last_cause }
+        let aged = |miss: RecentMiss| {
+            let age = miss.age(now);
+            (miss, age)
+        };
+        let misses = self.misses.iter().flat_map(|misses| misses.all()).map(aged).collect();
+        TaskHealth { progress, short, long, ailment, misses }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::bounds::{self, AtMost};
 use super::buckets::Buckets;
+use super::steps::coarse;
 use crate::time::Span;
 use serde::Serialize;
 
@@ -92,6 +93,12 @@ impl Histogram {
     /// How many spans were entered.
     pub(crate) const fn count(&self) -> u64 {
         self.count
+    }
+
+    /// The same in few numbers: pairs of an upper edge in nanoseconds, and how many spans were at most that and above the edge
+    /// before it.
+    pub(crate) fn coarse(&self) -> Vec<(i64, u64)> {
+        coarse(self.buckets.counts().map(|(bucket, count)| (self.buckets.upper_edge(bucket), count)))
     }
 
     /// The numbers that summarise it. All zero when nothing was entered.

@@ -13,6 +13,7 @@ mod health;
 mod histogram;
 mod history;
 mod judge;
+mod last_misses;
 mod limiter;
 mod machine;
 mod missed;
@@ -20,6 +21,7 @@ mod parts;
 mod pasts;
 mod recent;
 mod repeat;
+mod steps;
 mod summary;
 mod task;
 mod tasks;
@@ -35,6 +37,7 @@ pub(crate) use event::EventKind;
 pub(crate) use facts::TaskFacts;
 pub(crate) use health::{Ailment, Progress, TaskHealth, exceeds};
 pub(crate) use histogram::{Distribution, Histogram};
+pub(crate) use last_misses::RecentMiss;
 pub(crate) use machine::{
     Accuser, Bandwidth, Certainty, Instants, MONOTONIC, NoAccuser, REALTIME, Stall, TAI, WorkerFacts,
 };
@@ -44,7 +47,7 @@ pub(crate) use missed::{Missed, Share};
 pub(crate) use repeat::{Mark, REMEMBERED};
 pub(crate) use summary::{
     AskedSummary, ClockStepSummary, EndedRecordingSummary, FlightSummary, GrantedSummary, HostSummary, JournalSummary,
-    PastSummary, RecordedSummary, RecordsSummary, ValueSummary, WorkerSummary,
+    MissSummary, PastSummary, RecordedSummary, RecordsSummary, ValueSummary, WorkerSummary,
 };
 pub use summary::{Summary, TaskState, TaskSummary};
 pub(crate) use task::{Spans, TaskSnapshot, Totals};
@@ -54,10 +57,15 @@ pub(crate) use well::{is_troubled, trouble, trouble_now};
 use crate::channels::{Counts, IdleWake, Sent, TickRecord};
 use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
+use last_misses::{KEPT, Late};
 use pasts::Pasts;
 use recent::is_plain;
 use std::collections::BTreeMap;
 use tasks::Tasks;
+
+/// With more tasks than this, what takes much memory for each is left out: the histogram in a snapshot, and all but the latest
+/// of what was missed.
+const MANY: usize = 1_024;
 
 type Workers = BTreeMap<usize, WorkerMetrics>; // by number
 
@@ -181,21 +189,26 @@ impl Metrics {
             return verdicts;
         }
         let Some(task) = self.tasks.entered(id) else { return verdicts };
-        task.enter(record, verdicts == Verdicts::default(), self.now, &mut self.totals);
+        let oldest = task.enter(record, verdicts == Verdicts::default(), self.now, &mut self.totals);
         if !task.waits && task.limiter.waits() {
             task.waits = true;
             self.waiting.push(id);
         }
-        verdicts.iter().for_each(|verdict| self.count(id, verdict));
+        for verdict in verdicts.iter() {
+            let is_of_the_tick = verdicts.overrun.as_ref().is_some_and(|own| std::ptr::eq(own, verdict));
+            let worst = if is_of_the_tick { record.response } else { oldest };
+            self.count(id, verdict, Late { tick: Some(record.n), worst });
+        }
         self.tasks.settled(id);
         verdicts
     }
 
     /// Counts the cause of a task's missed releases.
-    fn count(&mut self, id: u32, verdict: &Verdict) {
+    fn count(&mut self, id: u32, verdict: &Verdict, late: Late) {
         let name = verdict.by.map(|by| self.name_of(by));
+        let kept = if self.tasks.len() > MANY { 1 } else { KEPT };
         let Some(task) = self.tasks.entered(id) else { return };
-        task.count(verdict, name, self.now);
+        task.count(verdict, name, late, kept, self.now);
     }
 
     /// Who it was, for people: the name of a task, `worker fast`, `stress-ng (pid 123)`, `steal`, `interrupts`.
@@ -286,7 +299,7 @@ impl Metrics {
         for sum in [&mut task.skipped, &mut self.totals.skipped] {
             *sum += skipped;
         }
-        self.count(id, &verdict);
+        self.count(id, &verdict, Late { tick: None, worst: oldest });
     }
 
     /// Hands the events that are due at `now` (any clock that goes on) to `tell`: of each kind at most one per task and
@@ -348,8 +361,9 @@ impl Metrics {
 
     /// All that is known of one task, in numbers, but for how it is doing.
     pub(crate) fn snapshot(&mut self, id: u32) -> TaskSnapshot {
+        let in_detail = self.tasks.len() <= MANY;
         let Some(task) = self.tasks.entered(id) else { return TaskSnapshot::default() };
-        TaskSnapshot { before: self.pasts.of(&task.facts.name), ..task.snapshot() }
+        TaskSnapshot { before: self.pasts.of(&task.facts.name), ..task.snapshot(in_detail) }
     }
 }
 

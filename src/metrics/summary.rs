@@ -101,6 +101,9 @@ pub struct WorkerSummary {
     /// The time that `cpu_share_now` covers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_share_now_ns: Option<i64>,
+    /// Likewise, the time spent in spin tails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spin_share_now: Option<f64>,
     /// Processor time used, as a share of one processor.
     pub cpu_share: f64,
     /// Time spent in spin tails, as a share of one processor.
@@ -206,6 +209,12 @@ pub struct TaskSummary {
     /// Likewise, time since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_cause_age_ns: Option<i64>,
+    /// While it runs: what was missed last, the newest first; what one cause took within a second is one entry.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last_misses: Vec<MissSummary>,
+    /// While it runs: the histogram of `lateness_ns` in steps of an eighth, as pairs of an upper edge in nanoseconds and a count.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lateness_histogram_ns: Vec<(i64, u64)>,
     /// While it runs: the last ten seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_10s: Option<WindowSummary>,
@@ -221,6 +230,25 @@ pub struct TaskSummary {
     /// Under `simulate --replay`: what became of the task's releases when the recording was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_recorded: Option<PastSummary>,
+}
+
+/// Releases that were missed for one cause, close together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MissSummary {
+    /// The cause.
+    pub cause: &'static str,
+    /// Who it was, where that is known: a task, a worker, a program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// How many.
+    pub missed: u64,
+    /// The index of the tick that was latest of them, or that found them given up; `None`: no record tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tick: Option<u64>,
+    /// The longest time from a release to the end of its tick, or until it was given up; 0 where that is not known.
+    pub worst_ns: i64,
+    /// Time since the latest of them was noticed.
+    pub age_ns: i64,
 }
 
 /// What a recording tells of a task's releases.

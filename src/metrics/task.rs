@@ -5,6 +5,7 @@
 use super::before::BeforeReload;
 use super::health::{Health, TaskHealth};
 use super::judge::Terms;
+use super::last_misses::Late;
 use super::limiter::Limiter;
 use super::missed::Quiet;
 use super::recent::{Recent, TICKS};
@@ -77,7 +78,7 @@ impl TaskMetrics {
 
     /// Enters a record that was taken from its channel at `now`, but for why releases were missed in it; `met`: none was. Adds
     /// to the totals of `all` tasks, too.
-    pub(super) fn enter(&mut self, record: &TickRecord, met: bool, now: Instant, all: &mut Totals) {
+    pub(super) fn enter(&mut self, record: &TickRecord, met: bool, now: Instant, all: &mut Totals) -> Span {
         let period = self.facts.period;
         self.lateness.add(record.lateness);
         let mut oldest = record.lateness;
@@ -115,6 +116,7 @@ impl TaskMetrics {
         all.errors += u64::from(record.outcome.is_error());
         all.worst = all.worst.max(oldest);
         all.disabled |= record.outcome.ends_task();
+        oldest
     }
 
     /// Enters plain ticks that were kept, in which nothing was missed and nothing failed.
@@ -138,10 +140,11 @@ impl TaskMetrics {
     }
 
     /// Counts why releases were missed; with the name of who it was.
-    pub(super) fn count(&mut self, verdict: &Verdict, name: Option<String>, now: Instant) {
+    pub(super) fn count(&mut self, verdict: &Verdict, name: Option<String>, late: Late, kept: usize, now: Instant) {
         self.causes.get_or_insert_default()[verdict.cause.index()] += verdict.count;
         self.limiter.misses.blame(verdict.cause, name.as_deref(), verdict.count);
-        self.health.missed(verdict.cause, now);
+        let misses = self.health.misses.get_or_insert_default();
+        misses.note((verdict.cause, name.as_deref(), verdict.count), late, kept, now);
         if let (Cause::Blocked, Some(By::Task(by)), Some(name)) = (verdict.cause, verdict.by, name) {
             self.blockers.entry(by).or_insert((name, 0)).1 += verdict.count;
         }
@@ -176,10 +179,11 @@ impl TaskMetrics {
         }
     }
 
-    /// All that is known of it, in numbers, but for how it is doing.
-    pub(super) fn snapshot(&self) -> TaskSnapshot {
+    /// All that is known of it, in numbers, but for how it is doing; the histogram only if it is to be `in_detail`.
+    pub(super) fn snapshot(&self, in_detail: bool) -> TaskSnapshot {
         let [lateness, run, response] = [&self.lateness, &self.run, &self.response].map(Histogram::distribution);
-        TaskSnapshot { spans: Some(Box::new(Spans { lateness, run, response })), ..self.brief() }
+        let late = if in_detail { self.lateness.coarse() } else { Vec::new() };
+        TaskSnapshot { spans: Some(Box::new(Spans { lateness, run, response, late })), ..self.brief() }
     }
 }
 
@@ -214,16 +218,17 @@ pub(crate) struct TaskSnapshot {
 }
 
 /// The distributions of one task.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Spans {
     pub lateness: Distribution, // started − release; releases given up count at the lateness they had then
     pub run: Distribution,      // finished − started
     pub response: Distribution, // finished − release
+    pub late: Vec<(i64, u64)>,  // the histogram of `lateness`: see `Histogram::coarse`
 }
 
 impl TaskSnapshot {
     /// The distributions; all zero where they were not asked for.
     pub(crate) fn spans(&self) -> Spans {
-        self.spans.as_deref().copied().unwrap_or_default()
+        self.spans.as_deref().cloned().unwrap_or_default()
     }
 }

@@ -21,7 +21,7 @@ impl Tasks {
     /// Adds the task with this number.
     pub(super) fn add(&mut self, id: u32, facts: TaskFacts) {
         // Three digits cost up to 80 KiB a histogram where spans stay below a millisecond, two a sixth of that.
-        let digits = if self.recent.len() - self.free.len() < 64 { 3 } else { 2 };
+        let digits = if self.len() < 64 { 3 } else { 2 };
         let recent = Recent::new(facts.worker, facts.grid_moves.then_some(facts.period));
         let index = id as usize;
         if self.by_number.len() <= index {
@@ -36,6 +36,11 @@ impl Tasks {
         self.recent[place as usize] = recent;
         self.places[index] = place;
         self.by_number[index] = Some(Box::new(TaskMetrics::new(facts, digits)));
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.recent.len() - self.free.len()
     }
 
     /// Forgets a task that has ended.

@@ -27,6 +27,19 @@ pub enum Request {
     CpuLimit,
 }
 
+/// Raised by the first SIGINT, SIGTERM or SIGHUP; a second of them ends the process at once. For a command that has to leave
+/// the terminal as it found it.
+#[cfg(feature = "top")]
+pub(crate) fn end_flag() -> io::Result<Arc<AtomicBool>> {
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // In this order the first one does not find it raised.
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked))?;
+        flag::register(signal, Arc::clone(&asked))?;
+    }
+    Ok(asked)
+}
+
 /// The signals this process takes as a [`Request`]. Keep it until the process ends: once dropped, SIGHUP and the first
 /// of SIGINT and SIGTERM are swallowed.
 #[derive(Debug)]

@@ -75,8 +75,22 @@ pub(super) fn most_first(counts: &mut [(&str, u64)]) {
     counts.sort_by(|(name, count), (other, than)| than.cmp(count).then(name.cmp(other)));
 }
 
+/// Up to six digits; more as `12.3M`.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub(crate) fn count(count: u64) -> String {
+    if count < 1_000_000 {
+        return count.to_string();
+    }
+    let (mut scaled, mut units) = (count as f64 / 1e6, "MGTPE".chars());
+    let mut unit = units.next();
+    while scaled >= 1_000.0 {
+        (scaled, unit) = (scaled / 1e3, units.next());
+    }
+    format!("{scaled:.1}{}", unit.unwrap_or('?'))
+}
+
 /// Up to three decimals, without trailing zeros.
-pub(super) fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -18,6 +18,8 @@ mod totals;
 pub(crate) use exposition::Format;
 pub(crate) use journal::{Widths, entry_json, entry_line, has_cause};
 pub(crate) use layout::{columns, wrap};
+#[cfg(feature = "top")]
+pub(crate) use layout::{count, short};
 #[cfg(feature = "mcap")]
 pub(crate) use perfetto::{Did, TimelineMiss, TimelineTask, TimelineTick, TimelineWorker, Which};
 pub(crate) use perfetto::{Kernel, Timeline, draw};

@@ -2,7 +2,7 @@
 //!
 //! A daemon of another version may leave out any part: what is missing shows as `?`, or not at all.
 
-use super::layout::{columns, most_first, short, wrap};
+use super::layout::{self, columns, most_first, short, wrap};
 use crate::time::{Age, Span};
 use serde_json::Value;
 
@@ -180,19 +180,8 @@ fn age(nanos: &Value) -> String {
     nanos.as_i64().map_or("?".into(), |nanos| Age(Span::from_nanos(nanos)).to_string())
 }
 
-/// Up to six digits; more as `12.3M`.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn count(value: &Value) -> String {
-    let Some(count) = value.as_u64() else { return "?".into() };
-    if count < 1_000_000 {
-        return count.to_string();
-    }
-    let (mut scaled, mut units) = (count as f64 / 1e6, "MGTPE".chars());
-    let mut unit = units.next();
-    while scaled >= 1_000.0 {
-        (scaled, unit) = (scaled / 1e3, units.next());
-    }
-    format!("{scaled:.1}{}", unit.unwrap_or('?'))
+    value.as_u64().map_or("?".into(), layout::count)
 }
 
 #[cfg(test)]

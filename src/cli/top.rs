@@ -1,0 +1,222 @@
+//! `hertzd top`: the live view of a daemon on the terminal, or one frame of it as text.
+//!
+//! One thread asks the status socket once a second and reads the whole answer; this one draws and reads keys, and waits for neither
+//! the daemon nor the other thread. What is shown is worked out in the room `top`, which reads no clock.
+
+mod ask;
+mod screen;
+
+use super::Stop;
+use super::running::SocketArg;
+use super::stop::{coloured, print};
+use crate::sys::clock::KernelClock;
+use crate::sys::signals::end_flag;
+use crate::time::{Clock, Instant, Span};
+use crate::top::{Key, Look, Top};
+use ask::{Asker, Heard};
+use clap::Args;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use screen::Screen;
+use std::env::{var, var_os};
+use std::io::{self, IsTerminal};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long a key is waited for before answers and signals are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Ages on the screen go on without answers.
+const DRAW_EVERY: Span = Span::from_seconds(1);
+
+/// The one frame is of at least this long, if these many answers are enough for that.
+const OVER: Span = Span::from_millis(900);
+const ANSWERS: u32 = 4;
+
+/// The width of text where nothing says another one.
+const COLUMNS: usize = 80;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    hertzd top                                  the service, live\n  \
+    hertzd top --socket /run/user/1000/h.sock   another daemon\n  \
+    hertzd top --once | tee now.txt             one frame as text\n\n\
+    Keys: ? shows all of them, and what the columns mean; q or Ctrl-C quits.\n\
+    It asks the daemon once a second. NO_COLOR turns colours off. On a terminal\n\
+    that cannot move its cursor (TERM=dumb) the frames follow each other.\n\
+    --once takes a second, since rates are the difference of two answers; the\n\
+    width is that of the terminal, of COLUMNS, or 80.\n\n\
+    Exit codes: 0 it was ended by a key or a signal; 64 there is no terminal;\n\
+    69 no daemon answers.")]
+pub(super) struct TopArgs {
+    #[command(flatten)]
+    socket: SocketArg,
+    /// Print one frame as text, to a pipe too
+    #[arg(long)]
+    once: bool,
+}
+
+pub(super) fn top(args: &TopArgs) -> Result<(), Stop> {
+    let stdout = io::stdout();
+    let is_dumb = matches!(var("TERM").as_deref(), Err(_) | Ok("dumb" | ""));
+    let look = Look { colour: coloured(&stdout) && !is_dumb, unicode: shows_unicode() };
+    let mut top = Top::new(look);
+    if args.once {
+        return once(&args.socket, &mut top);
+    }
+    if !stdout.is_terminal() {
+        return Err(Stop::Usage(
+            "top draws on a terminal, and standard output is none: `hertzd top --once` prints one frame as text, `hertzd \
+             status --json` prints the numbers"
+                .into(),
+        ));
+    }
+    if is_dumb { follow(&args.socket, &mut top) } else { live(&args.socket, &mut top) }
+}
+
+/// Whether the locale has more characters than ASCII.
+fn shows_unicode() -> bool {
+    let set = |name: &&str| var_os(name).is_some_and(|value| !value.is_empty());
+    let Some(name) = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find(set) else { return false };
+    let locale = var(name).unwrap_or_default().to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
+/// The width of text: that of the terminal, of `COLUMNS`, or what all terminals have.
+fn width() -> usize {
+    let terminal = io::stdout().is_terminal().then(|| ratatui::crossterm::terminal::size().ok()).flatten();
+    let terminal = terminal.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0);
+    let named = || var("COLUMNS").ok()?.parse().ok().filter(|columns| (20..=1_000).contains(columns));
+    terminal.or_else(named).unwrap_or(COLUMNS)
+}
+
+/// Two answers, for what is the difference of two, and their frame.
+fn once(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
+    let clock = KernelClock::monotonic();
+    let asker = Asker::spawn(socket.clone())?;
+    let mut answers = 0;
+    while answers < 2 || (answers < ANSWERS && top.over().is_none_or(|over| over < OVER)) {
+        match asker.wait(ask::PATIENCE) {
+            Some(Heard::Asks) => top.asks(clock.now()),
+            Some(Heard::Answer(Ok(snapshot))) if snapshot.error.is_some() => {
+                let why = snapshot.error.unwrap_or_default();
+                return Err(Stop::Unavailable(format!("the daemon runs but cannot answer yet: {why}; try again")));
+            }
+            Some(Heard::Answer(answer)) => {
+                top.answered(Ok(answer?), clock.now());
+                answers += 1;
+            }
+            None => return Err(no_answer(socket)),
+        }
+    }
+    print(&top.text(width(), clock.now()))
+}
+
+fn no_answer(socket: &SocketArg) -> Stop {
+    let limit = ask::PATIENCE;
+    Stop::Unavailable(format!(
+        "no answer from {} within {limit}: the daemon there hangs, was stopped (SIGSTOP, a frozen cgroup) or gets no processor time",
+        socket.path().display()
+    ))
+}
+
+/// Frames one after the other, for a terminal that can do no more.
+fn follow(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
+    let (clock, asker) = (KernelClock::monotonic(), Asker::spawn(socket.clone())?);
+    loop {
+        match asker.wait(DRAW_EVERY + DRAW_EVERY) {
+            Some(Heard::Asks) => {
+                top.asks(clock.now());
+                continue;
+            }
+            Some(Heard::Answer(answer)) => enter(top, answer, clock.now())?,
+            None => {}
+        }
+        print(&format!("{}\n", top.text(width(), clock.now())))?;
+    }
+}
+
+/// An answer; an error if there is no daemon at all, which is most likely a wrong path, or none that runs.
+fn enter(top: &mut Top, answer: Result<crate::top::Snapshot, Stop>, now: Instant) -> Result<(), Stop> {
+    match answer {
+        Err(stop) if !top.has_figures() => Err(stop),
+        Err(stop) => {
+            let why = stop.reason().map(|(why, _)| why).unwrap_or_default();
+            top.answered(Err(why), now);
+            Ok(())
+        }
+        Ok(snapshot) => {
+            top.answered(Ok(snapshot), now);
+            Ok(())
+        }
+    }
+}
+
+/// The screen, until a key or a signal ends it.
+fn live(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
+    let fault = |reason| Stop::Fault(format!("the terminal: {reason}"));
+    let clock = KernelClock::monotonic();
+    let end = end_flag().map_err(fault)?;
+    let asker = Asker::spawn(socket.clone())?;
+    // Where no daemon listens the terminal is left alone.
+    while let Some(heard) = asker.wait(Span::from_millis(300)) {
+        match heard {
+            Heard::Asks => top.asks(clock.now()),
+            Heard::Answer(answer) => {
+                enter(top, answer, clock.now())?;
+                break;
+            }
+        }
+    }
+    let mut screen = Screen::open().map_err(fault)?;
+    let mut drawn = None;
+    while !end.load(Ordering::Relaxed) {
+        let now = clock.now();
+        if drawn.is_none_or(|drawn| now - drawn >= DRAW_EVERY) {
+            screen.draw(top, now).map_err(fault)?;
+            drawn = Some(now);
+        }
+        if event::poll(LOOK_EVERY).map_err(fault)? {
+            match event::read().map_err(fault)? {
+                Event::Key(key) if key.kind == KeyEventKind::Release => {}
+                Event::Key(KeyEvent { code: KeyCode::Char('c' | 'd'), modifiers: KeyModifiers::CONTROL, .. }) => break,
+                Event::Key(key) => {
+                    // A terminal sends Alt as an escape before the key: that may have been the key Esc.
+                    let escaped = key.modifiers.contains(KeyModifiers::ALT).then_some(Key::Escape);
+                    if !escaped.into_iter().chain(translated(key.code)).all(|key| top.press(key)) {
+                        break;
+                    }
+                    drawn = None;
+                }
+                _ => drawn = None, // another size
+            }
+        }
+        while let Some(heard) = asker.heard() {
+            match heard {
+                Heard::Asks => top.asks(clock.now()),
+                Heard::Answer(answer) => {
+                    enter(top, answer, clock.now())?;
+                    drawn = None;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn translated(code: KeyCode) -> Option<Key> {
+    Some(match code {
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Char(letter) => Key::Char(letter),
+        _ => return None,
+    })
+}

@@ -1,0 +1,83 @@
+//! Asks a daemon once a second, on a thread of its own: connecting and reading may both wait for a daemon that hangs.
+//!
+//! All that look on one machine ask at the same instants, whole seconds of the monotonic clock, so that one snapshot of the daemon
+//! serves many of them. There is never more than one connection.
+
+use super::super::Stop;
+use super::super::running::{SocketArg, ask};
+use crate::sys::clock::{KernelClock, pause};
+use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
+use crate::top::Snapshot;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// After this long without an answer the connection is given up, and another one made.
+pub(super) const PATIENCE: Span = Span::from_seconds(10);
+
+/// What the thread says.
+pub(super) enum Heard {
+    /// It asks now.
+    Asks,
+    Answer(Result<Snapshot, Stop>),
+}
+
+/// Its other end.
+pub(super) struct Asker {
+    said: Receiver<Heard>,
+}
+
+impl Asker {
+    pub(super) fn spawn(socket: SocketArg) -> Result<Self, Stop> {
+        let (say, said) = channel();
+        let body = move || asking(&socket, &say);
+        let spawned = std::thread::Builder::new().name("asking".into()).spawn(body);
+        spawned.map_err(|reason| Stop::Fault(format!("cannot start a thread: {reason}")))?;
+        Ok(Self { said })
+    }
+
+    /// What it has said and was not heard yet.
+    pub(super) fn heard(&self) -> Option<Heard> {
+        self.said.try_recv().ok()
+    }
+
+    /// Waits for it to say something, this long at most.
+    pub(super) fn wait(&self, patience: Span) -> Option<Heard> {
+        self.said.recv_timeout(Duration::from_nanos(patience.nanos().unsigned_abs())).ok()
+    }
+}
+
+/// Until nobody listens any more.
+fn asking(socket: &SocketArg, say: &Sender<Heard>) {
+    let clock = KernelClock::monotonic();
+    loop {
+        if say.send(Heard::Asks).is_err() {
+            return;
+        }
+        let answer = ask(socket, Duration::from_nanos(PATIENCE.nanos().unsigned_abs()));
+        if say.send(Heard::Answer(answer)).is_err() {
+            return;
+        }
+        let now = clock.now();
+        pause(next(now) - now);
+    }
+}
+
+/// The whole second after this.
+fn next(now: Instant) -> Instant {
+    let second = i128::from(NANOS_PER_SECOND);
+    Instant::from_nanos((now.nanos().div_euclid(second) + 1) * second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_ask_at_whole_seconds_and_never_twice_in_one() {
+        for (now, then) in
+            [(0, 1_000_000_000), (1, 1_000_000_000), (999_999_999, 1_000_000_000), (5_000_000_000, 6_000_000_000)]
+        {
+            assert_eq!(next(Instant::from_nanos(now)), Instant::from_nanos(then));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! One snapshot with what the earlier ones add to it, and which of its tasks are shown in which order. Pure.
+
+use super::history::{History, Recent};
+use super::snapshot::{Snapshot, Task};
+use crate::time::{Instant, Span};
+use std::cmp::Ordering;
+
+/// What is shown until the next snapshot comes.
+#[derive(Clone, Debug)]
+pub(super) struct Figures {
+    pub(super) snapshot: Snapshot,
+    pub(super) recents: Vec<Recent>, // of its tasks
+    pub(super) came: Instant,
+}
+
+/// One task of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row<'a> {
+    pub(super) task: &'a Task,
+    pub(super) recent: &'a Recent,
+}
+
+/// What the tasks are sorted by; most of the numbers have the largest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sort {
+    #[default]
+    Declared,
+    Name,
+    Rate,
+    Missed,
+    Late,
+    Share,
+    State,
+}
+
+impl Sort {
+    pub(super) const ALL: [Self; 7] =
+        [Self::Declared, Self::Name, Self::Rate, Self::Missed, Self::Late, Self::Share, Self::State];
+
+    /// For the line that says how the tasks are sorted.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Declared => "as in the file",
+            Self::Name => "name",
+            Self::Rate => "rate asked",
+            Self::Missed => "missed",
+            Self::Late => "late max",
+            Self::Share => "share",
+            Self::State => "state",
+        }
+    }
+
+    fn order(self, one: Row<'_>, other: Row<'_>) -> Ordering {
+        let late = |row: Row<'_>| row.task.last_10s.map(|window| window.lateness_max_ns);
+        let share = |row: Row<'_>| row.recent.share.unwrap_or(-1.0);
+        let rate = |row: Row<'_>| super::look::asked(&row.task.rate).unwrap_or(-1.0);
+        match self {
+            Self::Declared => Ordering::Equal,
+            Self::Name => one.task.task.cmp(&other.task.task),
+            Self::Rate => rate(other).total_cmp(&rate(one)),
+            // The same total is worse if it is of the last seconds.
+            Self::Missed => {
+                let missed = |row: Row<'_>| (row.task.missed, row.task.missed_lately());
+                missed(other).cmp(&missed(one))
+            }
+            Self::Late => late(other).cmp(&late(one)),
+            Self::Share => share(other).total_cmp(&share(one)),
+            Self::State => (one.task.is_fine(), &one.task.state).cmp(&(other.task.is_fine(), &other.task.state)),
+        }
+    }
+}
+
+impl Figures {
+    /// This snapshot, which came at `came` and was entered into the history.
+    pub(super) fn new(snapshot: Snapshot, history: &History, came: Instant) -> Self {
+        let recents = snapshot.tasks.iter().map(|task| history.recent(task)).collect();
+        Self { snapshot, recents, came }
+    }
+
+    /// Its tasks in this order, of those that have `filter` in their name, worker, state or last cause.
+    pub(super) fn rows(&self, sort: Sort, reversed: bool, filter: &str) -> Vec<Row<'_>> {
+        let filter = filter.to_lowercase();
+        let has = |text: &str| text.to_lowercase().contains(&filter);
+        let is_wanted = |task: &Task| {
+            has(&task.task) || has(&task.worker) || has(&task.state) || task.last_cause.as_deref().is_some_and(has)
+        };
+        let all = self.snapshot.tasks.iter().zip(&self.recents).map(|(task, recent)| Row { task, recent });
+        let mut rows: Vec<_> = all.filter(|row| is_wanted(row.task)).collect();
+        rows.sort_by(|one, other| sort.order(*one, *other)); // keeps the order of the file where it is equal
+        if reversed {
+            rows.reverse();
+        }
+        rows
+    }
+
+    /// The time that the recent figures cover; `None`: they are since the start.
+    pub(super) fn over(&self) -> Option<Span> {
+        self.recents.iter().filter_map(|recent| recent.over).max()
+    }
+
+    /// Whether some percentiles are since the start although the other figures are recent.
+    pub(super) fn late_is_of_all(&self) -> bool {
+        self.recents.iter().any(|recent| recent.late_is_of_all && recent.p50.is_some())
+    }
+}

@@ -1,0 +1,208 @@
+//! `hertzd top` against real daemons and on a real terminal, by tmux: what it shows when the daemon hangs, ends and comes again, and
+//! that the terminal is as before at every end.
+
+#![cfg(feature = "top")]
+
+mod program;
+
+use hertzd::internals::pause;
+use hertzd::time::Span;
+use program::{HERTZD, Running, run_in, signal, skip};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+const CONFIG: &str = "[worker.main]\npolicy = \"other\"\n[task.steady]\nkind = \"load\"\nrate = 100\n\
+    [task.slow]\nkind = \"load\"\nrate = 2\n";
+
+fn hertzd(args: &[&str], socket: &Path) -> Output {
+    let mut command = Command::new(HERTZD);
+    command.args(args).arg("--socket").arg(socket).stdin(Stdio::null()).env("LC_ALL", "C").env_remove("COLUMNS");
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn without_a_terminal_or_a_daemon_it_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let output = hertzd(&["top"], &socket);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(text(&output.stderr).contains("`hertzd top --once` prints one frame"), "{output:?}");
+    let output = hertzd(&["top", "--once"], &socket);
+    assert_eq!(output.status.code(), Some(69));
+    assert!(text(&output.stderr).contains(&format!("no daemon answers at {}: ", socket.display())), "{output:?}");
+}
+
+/// Answers each connection with a snapshot a second later than the one before, and the same counts.
+fn answering(socket: &Path, counts: Value) {
+    let listener = UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || {
+        for (second, stream) in listener.incoming().enumerate() {
+            let daemon = json!({"pid": 7, "version": "0", "running_ns": (second + 1) * 1_000_000_000, "ready": true, "sentence": "well"});
+            let snapshot = json!({"well": true, "daemon": daemon, "workers": [], "tasks": counts});
+            let _ = stream.unwrap().write_all(snapshot.to_string().as_bytes());
+        }
+    });
+}
+
+#[test]
+fn one_frame_shows_the_counts_of_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let task = |name: &str, due: u64, missed: u64| {
+        json!({"task": name, "worker": "main", "rate": "1000/1", "state": "ticking", "due": due, "met": due - missed, "missed": missed,
+            "pending": 0, "ran": due, "lateness_ns": {"count": due, "p50": 1_000, "p99": 2_000}, "last_cause": "woken-late"})
+    };
+    answering(&socket, json!([task("imu", 123_456_789_012, 7), task("log", 60, 60)]));
+    let status = text(&hertzd(&["status"], &socket).stdout);
+    let output = hertzd(&["top", "--once"], &socket);
+    let frame = text(&output.stdout);
+    assert!(output.status.success() && frame.is_ascii() && !frame.contains('\u{1b}'), "{frame}");
+    assert!(frame.lines().all(|line| line.len() <= 80), "{frame}");
+    for (name, counts) in [("imu", ["123.5G", "7"]), ("log", ["0", "60"])] {
+        for shown in [&status, &frame] {
+            let line =
+                shown.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}: {shown}"));
+            let words: Vec<_> = line.split_whitespace().collect();
+            assert_eq!(words[3..5], counts, "{shown}");
+        }
+    }
+    assert!(frame.contains("last cause\nimu ") && frame.contains("woken-late"), "the other columns follow: {frame}");
+}
+
+/// A terminal of tmux, with a shell in it.
+struct Terminal {
+    folder: TempDir,
+}
+
+impl Terminal {
+    fn tmux(&self, args: &[&str]) -> Output {
+        let socket = self.folder.path().join("tmux");
+        let mut command = Command::new("tmux");
+        command.arg("-f/dev/null").arg("-S").arg(socket).args(args).stdin(Stdio::null());
+        command.env("SHELL", "/bin/sh").env("LC_ALL", "C.UTF-8").env_remove("TMUX").env_remove("NO_COLOR");
+        command.output().unwrap()
+    }
+
+    fn new() -> Self {
+        let terminal = Self { folder: tempfile::tempdir().unwrap() };
+        let begun = terminal.tmux(&["new-session", "-d", "-x", "80", "-y", "24", "PS1='READY ' exec /bin/sh"]);
+        assert!(begun.status.success(), "{begun:?}");
+        terminal
+    }
+
+    fn press(&self, keys: &[&str]) {
+        assert!(self.tmux(&[&["send-keys"], keys].concat()).status.success());
+    }
+
+    fn shows(&self) -> String {
+        text(&self.tmux(&["capture-pane", "-p"]).stdout)
+    }
+
+    /// Waits until the screen `is` so. A limit only finds what hangs.
+    fn wait_for(&self, what: &str, is: impl Fn(&str) -> bool) -> String {
+        for _ in 0..600 {
+            let shown = self.shows();
+            if is(&shown) {
+                return shown;
+            }
+            pause(Span::from_millis(50));
+        }
+        panic!("timed out before {what}:\n{}", self.shows());
+    }
+
+    /// Ends what runs by `end`; then the shell says what came of it, and how the terminal is.
+    fn ends_well(&self, what: &str, end: impl FnOnce()) {
+        end();
+        let shown = self.wait_for(what, |shown| shown.contains("ENDED"));
+        assert!(shown.contains("ENDED 0"), "{what}: {shown}");
+        self.press(&[
+            "clear; stty -a | tr ' ;' '\\n\\n' | grep -xE -- '-?(icanon|echo|isig)' | xargs echo HAS",
+            "Enter",
+        ]);
+        let shown = self.wait_for(what, |shown| shown.contains("HAS isig icanon echo\n"));
+        assert!(shown.contains("READY"), "{what}: {shown}");
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+fn daemon(socket: &Path) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    run_in(folder, Command::new(HERTZD), CONFIG, &["--status-socket", socket.to_str().unwrap()])
+}
+
+#[test]
+fn on_a_terminal_it_follows_the_daemon_and_leaves_no_trace() {
+    if Command::new("tmux").arg("-V").output().is_err() {
+        skip("there is no tmux here");
+        return;
+    }
+    let terminal = Terminal::new();
+    let socket = terminal.folder.path().join("s");
+    let mut running = daemon(&socket);
+    running.wait_until_granted();
+    terminal.wait_for("the shell is there", |shown| shown.contains("READY"));
+    let pid = terminal.folder.path().join("pid");
+    // The shell's `$$` is the process that becomes the program.
+    let start = format!(
+        "clear; sh -c 'echo $$ >{}; exec {HERTZD} top --socket {}'; echo ENDED $?",
+        pid.display(),
+        socket.display()
+    );
+    let begin = || {
+        terminal.press(&[&start, "Enter"]);
+        terminal.wait_for("figures of a second", |shown| {
+            shown.contains("; rates and times: last ") && shown.contains("\nsteady ")
+        })
+    };
+
+    let shown = begin();
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    assert!(shown.contains("task ") && shown.contains("  <- -> 1/2"), "{shown}");
+    terminal.press(&["Right"]);
+    terminal.wait_for("more columns", |shown| shown.contains("last cause") && shown.contains("2/2"));
+    terminal.tmux(&["resize-window", "-x", "200", "-y", "60"]);
+    let shown = terminal.wait_for("all columns", |shown| shown.contains(" reached ") && shown.contains("last cause"));
+    assert_eq!(
+        shown.lines().filter(|line| line.starts_with("slow ") || line.starts_with("steady ")).count(),
+        2,
+        "{shown}"
+    );
+    terminal.press(&["Enter"]);
+    terminal.wait_for("the histogram", |shown| shown.contains("since its start") && shown.contains('█'));
+    terminal.press(&["Escape"]);
+    terminal.wait_for("the tasks again", |shown| shown.contains(" reached "));
+
+    // The daemon hangs, goes on, ends, and comes again.
+    running.signal("STOP");
+    terminal.wait_for("that it hangs", |shown| {
+        shown.starts_with("FIGURES are ") && shown.contains("the daemon hangs") && shown.contains("\nsteady ")
+    });
+    running.signal("CONT");
+    terminal.wait_for("that it goes on", |shown| !shown.contains("FIGURES are "));
+    drop(running); // killed
+    terminal.wait_for("that it has ended", |shown| {
+        shown.contains("FIGURES are ") && shown.contains("no daemon answers") && shown.contains("\nsteady ")
+    });
+    let running = daemon(&socket);
+    let process = format!(", process {}, ", running.pid());
+    terminal.wait_for("the next one", |shown| shown.contains(&process) && !shown.contains("FIGURES are "));
+
+    terminal.ends_well("q", || terminal.press(&["q"]));
+    begin();
+    terminal.ends_well("Ctrl-C", || terminal.press(&["C-c"]));
+    begin();
+    terminal.ends_well("SIGTERM", || signal(std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap(), "TERM"));
+}
