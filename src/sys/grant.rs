@@ -106,7 +106,7 @@ fn remedy_in(surroundings: Surroundings, lines: &[(Place, String)]) -> String {
     };
     let clauses = lines.iter().map(clause).collect::<Vec<_>>().join(", or ");
     match surroundings {
-        Surroundings::Shell => format!("grant it {clauses}; `hertzd doctor` finds out what else is missing"),
+        Surroundings::Shell => format!("grant it {clauses}; see `hertzd doctor`"),
         _ => format!("grant it {clauses}"),
     }
 }
