@@ -2,7 +2,7 @@
 //! it opens.
 
 use super::against::Against;
-use super::running::SocketArg;
+use super::socket::SocketArg;
 use super::stop::print_beside_verdict;
 use super::stop::{CONFIGURATION, UNWELL};
 use super::{App, ConfigArg, Source, Stop};

@@ -5,7 +5,7 @@ mod http;
 mod source;
 
 use super::Stop;
-use super::running::SocketArg;
+use super::socket::SocketArg;
 use crate::sys::notify;
 use crate::views::Format;
 use clap::Args;

@@ -1,6 +1,6 @@
 //! `hertzd status --follow`: a snapshot a second, each on a line of its own, for programs. Blocks.
 
-use super::running::{self, SocketArg};
+use super::socket::{self, SocketArg};
 use super::{Stop, print};
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
@@ -35,7 +35,7 @@ pub(super) fn follow(socket: &SocketArg) -> Result<(), Stop> {
     let clock = KernelClock::monotonic();
     let (begun, mut followed) = (clock.now(), Followed::default());
     loop {
-        match followed.next(running::fetch(socket), || socket.is_listened_at())? {
+        match followed.next(socket::fetch(socket), || socket.is_listened_at())? {
             Next::Line(line) => print(&line)?,
             Next::Again => {}
             Next::Ended(how) => {
@@ -75,7 +75,7 @@ impl Followed {
             (Err(stop), _) => return Err(stop),
         };
         self.missed = false;
-        let snapshot: Value = serde_json::from_str(&text).map_err(running::not_understood)?;
+        let snapshot: Value = serde_json::from_str(&text).map_err(socket::not_understood)?;
         if snapshot["error"].is_string() {
             return Ok(Next::Again);
         }

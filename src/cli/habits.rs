@@ -1,7 +1,8 @@
 //! Command lines that are right for other programs: each is answered with the one that does the same here. Text only.
 
 use super::Stop;
-use super::running::{SERVICE_SOCKET, SocketArg, read};
+use super::running::read;
+use super::socket::{SERVICE_SOCKET, SocketArg};
 use clap::Args;
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
 //! `hertzd log`: what the daemon has logged, as the journal has it. Reads it by way of journalctl, and blocks.
 
-use super::running::{SERVICE_SOCKET, SocketArg, fetch};
+use super::socket::{SERVICE_SOCKET, SocketArg, fetch};
 use super::stop::coloured;
 use super::{Stop, print};
 use crate::metrics::Cause;
@@ -163,7 +163,7 @@ fn nothing(args: &LogArgs) -> Result<(), Stop> {
 /// # Errors
 /// No daemon answers; or its log goes elsewhere, and where.
 fn logging(socket: &SocketArg) -> Result<u64, Stop> {
-    let snapshot: Value = serde_json::from_str(&fetch(socket)?).map_err(super::running::not_understood)?;
+    let snapshot: Value = serde_json::from_str(&fetch(socket)?).map_err(super::socket::not_understood)?;
     let Some(process) = snapshot["daemon"]["pid"].as_u64() else {
         return Err(Stop::Fault(format!("the daemon runs but cannot answer yet: {}; try again", snapshot["error"])));
     };

@@ -22,6 +22,7 @@ mod running;
 mod runtime;
 mod schema;
 mod simulate;
+mod socket;
 mod stop;
 #[cfg(feature = "top")]
 mod top;

@@ -2,42 +2,30 @@
 //!
 //! Its status socket can only be read; requests are signals. Both commands block, with a limit.
 
+use super::socket::{ANSWER_WITHIN, Came, SocketArg, answer, connect, duration, fetch, late, not_understood};
 use super::stop::{CONFIGURATION, UNWELL, coloured, print_while_time_is_left};
-use super::{Stop, print, runtime};
+use super::{Stop, print};
 use crate::daemon::DaemonSummary;
 use crate::log::journal;
 use crate::sys::clock::{KernelClock, pause};
-use crate::sys::peer::{self, Peer};
+use crate::sys::peer::Peer;
 use crate::time::{Clock, Span};
 use crate::views;
 use clap::Args;
 use serde::Deserialize;
 use serde_json::Value;
-use std::io::{self, Read};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::Duration;
-
-pub(super) const SERVICE_SOCKET: &str = "/run/hertzd/status.sock";
 
 /// How often a daemon is asked whether it has reloaded.
 const ASK_EVERY: Span = Span::from_millis(20);
 
-/// How long a daemon may take for an answer; `status` gives it less, with room for the start of the program.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// How long `status` gives it, with room for the start of the program.
 const STATUS_WITHIN: Span = Span::from_millis(1_900);
 
 /// How long `status` may take in all, with a reader that stalls too.
 const STATUS_OVER: Span = Span::from_seconds(2);
-
-#[derive(Clone, Debug, Args)]
-pub(super) struct SocketArg {
-    /// The daemon's status socket; where the service does not run, that of the only daemon that does
-    #[arg(long, value_name = "PATH", default_value = SERVICE_SOCKET)]
-    socket: PathBuf,
-}
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -70,46 +58,6 @@ pub(super) struct ReloadArgs {
     /// How long to wait for the daemon's answer
     #[arg(long, value_name = "DURATION", value_parser = super::span, default_value = "30s")]
     timeout: Span,
-}
-
-impl SocketArg {
-    pub(super) fn is(&self, path: &str) -> bool {
-        self.socket.as_os_str() == path
-    }
-
-    /// Where it is.
-    #[cfg(any(feature = "exporter", feature = "top"))]
-    pub(super) fn path(&self) -> &Path {
-        &self.socket
-    }
-
-    /// Whether anyone listens there. Never waits, unlike a connection to a daemon whose queue of them is full: a datagram socket
-    /// is refused at once.
-    pub(super) fn is_listened_at(&self) -> bool {
-        let refused = UnixDatagram::unbound().and_then(|socket| socket.connect(&self.socket));
-        refused.is_err_and(|error| error.raw_os_error() == Some(libc::EPROTOTYPE))
-    }
-
-    /// The socket of the daemon that is meant: where none is named and the service does not run, that of the only one in the
-    /// foreground.
-    pub(super) fn found(&self) -> Result<Self, Stop> {
-        if !self.is(SERVICE_SOCKET) || peer::may_listen(&self.socket) {
-            return Ok(self.clone());
-        }
-        let mut others = runtime::foreground_sockets();
-        others.retain(|path| peer::may_listen(path));
-        match &others[..] {
-            [] => Ok(self.clone()),
-            [only] => Ok(Self { socket: only.clone() }),
-            _ => {
-                let lines = others.iter().map(|path| format!("\n  --socket {}", path.display())).collect::<String>();
-                Err(Stop::Usage(format!(
-                    "the service does not run, but {} other daemons do: name one{lines}",
-                    others.len()
-                )))
-            }
-        }
-    }
 }
 
 /// What `status` reads first. An answer of any version has a part of it.
@@ -145,20 +93,6 @@ pub(super) struct SeenFlight {
 struct StatusText {
     text: String,
     well: Option<bool>, // None: it does not say
-}
-
-/// How far an answer has come.
-#[derive(Clone, Debug, Default)]
-enum Came {
-    /// No connection was made.
-    #[default]
-    Nothing,
-    /// This process listens.
-    Connection(String),
-    /// It has sent as many bytes.
-    Part(String, usize),
-    /// That was all of them.
-    All(String, usize),
 }
 
 /// Has its answer after [`STATUS_WITHIN`], whether the daemon is slow or the machine too busy to read its answer. Where only the table
@@ -281,107 +215,6 @@ pub(super) fn read(socket: &SocketArg) -> Result<Seen, Stop> {
     parse(&fetch(socket)?)
 }
 
-/// One snapshot, as this part of it. A daemon that takes no connection, or stops in an answer, is given up after `patience` each.
-#[cfg(feature = "top")]
-pub(super) fn ask<T: serde::de::DeserializeOwned>(socket: &SocketArg, patience: Duration) -> Result<T, Stop> {
-    let socket = &socket.found()?;
-    let text = answer(socket, connect(socket, patience)?, patience, drop)?;
-    serde_json::from_str(&text).map_err(not_understood)
-}
-
-pub(super) fn fetch(socket: &SocketArg) -> Result<String, Stop> {
-    let socket = &socket.found()?;
-    answer(socket, connect(socket, ANSWER_WITHIN)?, ANSWER_WITHIN, drop)
-}
-
-fn connect(SocketArg { socket }: &SocketArg, patience: Duration) -> Result<UnixStream, Stop> {
-    // On a thread of its own: a daemon that is stopped, with a full queue of connections, would never let it return.
-    let (path, (reply, answer)) = (socket.clone(), mpsc::channel());
-    std::thread::spawn(move || reply.send(UnixStream::connect(path)));
-    let connected = answer.recv_timeout(patience);
-    let connected = connected.map_err(|_| late(&SocketArg { socket: socket.clone() }, &Came::Nothing, patience))?;
-    connected.map_err(|reason| {
-        let shown = socket.display();
-        let start = match socket.as_os_str() == SERVICE_SOCKET {
-            true => "`sudo systemctl start hertzd` starts the service; name the socket of another daemon with --socket"
-                .into(),
-            false if is_something_else(socket) => "it is no socket; name that of a daemon with --socket".into(),
-            false => format!("`hertzd run --status-socket {shown}` starts one"),
-        };
-        Stop::Unavailable(format!("no daemon answers at {shown}: {reason}; {start}"))
-    })
-}
-
-fn is_something_else(path: &Path) -> bool {
-    path.metadata().is_ok_and(|metadata| !metadata.file_type().is_socket())
-}
-
-/// All that the daemon sends; `comes` learns how far that is.
-fn answer(
-    socket: &SocketArg,
-    mut stream: UnixStream,
-    patience: Duration,
-    mut comes: impl FnMut(Came),
-) -> Result<String, Stop> {
-    let who = || Peer::of(&stream).map_or("the daemon".into(), |peer| format!("process {}", peer.id()));
-    let (who, shown) = (who(), socket.socket.display());
-    let (mut text, mut piece) = (Vec::new(), vec![0; 1 << 16]);
-    comes(Came::Connection(who.clone()));
-    let read = stream.set_read_timeout(Some(patience)).and_then(|()| {
-        loop {
-            match stream.read(&mut piece) {
-                Ok(0) => return Ok(()),
-                Ok(count) => text.extend_from_slice(&piece[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            }
-            comes(Came::Part(who.clone(), text.len()));
-        }
-    });
-    match read {
-        Ok(()) if text.is_empty() => Err(Stop::Unavailable(format!(
-            "no daemon answers at {shown}: it closed the connection, as one does that is starting or stopping; try again"
-        ))),
-        Ok(()) => {
-            comes(Came::All(who, text.len()));
-            String::from_utf8(text)
-                .map_err(|error| Stop::Fault(format!("cannot understand the daemon's answer: {error}")))
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(match text.len() {
-            0 => late(socket, &Came::Connection(who), patience),
-            bytes => late(socket, &Came::Part(who, bytes), patience),
-        }),
-        Err(reason) => Err(Stop::Unavailable(format!("no daemon answers at {shown}: {reason}"))),
-    }
-}
-
-/// Nothing for one that is over.
-fn duration(span: Span) -> Duration {
-    Duration::from_nanos(span.max(Span::ZERO).nanos().unsigned_abs())
-}
-
-/// No whole answer has come for so long.
-fn late(SocketArg { socket }: &SocketArg, came: &Came, patience: Duration) -> Stop {
-    let (shown, patience) = (socket.display(), format!("{:.1} s", patience.as_secs_f64()));
-    let hangs = "it hangs, was stopped (SIGSTOP, a frozen cgroup), gets no processor time, or has very many to answer";
-    let slow = "the daemon or the machine is slow; try again";
-    Stop::Unavailable(match came {
-        Came::Nothing => {
-            format!("no daemon answers at {shown}: the daemon there has taken no connection for {patience}; {hangs}")
-        }
-        Came::Connection(who) => {
-            format!("no daemon answers at {shown}: {who} listens there and has sent nothing for {patience}; {hangs}")
-        }
-        Came::Part(who, bytes) => {
-            format!("no whole answer from {shown}: of that of {who} only {bytes} bytes came within {patience}; {slow}")
-        }
-        Came::All(who, bytes) => format!(
-            "the answer from {shown} came but was not read: there was no time for the {bytes} bytes of {who} within \
-             {patience}; the machine is busy; try again"
-        ),
-    })
-}
-
 /// Why the daemon cannot answer for now, if that is what its answer says.
 fn held_up(text: &str) -> Option<String> {
     #[derive(Deserialize)]
@@ -396,10 +229,6 @@ fn parse(text: &str) -> Result<Seen, Stop> {
         return Err(Stop::Fault(format!("the daemon runs but cannot answer yet: {why}; try again")));
     }
     serde_json::from_str(text).map_err(not_understood)
-}
-
-pub(super) fn not_understood(error: serde_json::Error) -> Stop {
-    Stop::Fault(format!("cannot understand the daemon's answer: {error}"))
 }
 
 #[cfg(test)]

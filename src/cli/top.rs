@@ -7,7 +7,7 @@ mod ask;
 mod screen;
 
 use super::Stop;
-use super::running::SocketArg;
+use super::socket::SocketArg;
 use super::stop::{coloured, print};
 use crate::sys::clock::KernelClock;
 use crate::sys::signals::end_flag;

@@ -3,7 +3,7 @@
 mod recorded;
 mod tracefs;
 
-use super::running::SocketArg;
+use super::socket::SocketArg;
 use super::{Stop, print, runtime};
 use crate::flight::{self, Flight};
 use crate::sys::clock::{KernelClock, pause};
@@ -138,7 +138,7 @@ pub(super) fn trace(args: &TraceArgs) -> Result<(), Stop> {
 /// The flight file of the daemon that is meant; without one, the latest that was left.
 fn flight_file(socket: &SocketArg) -> Result<PathBuf, Stop> {
     match running_flight_file(socket) {
-        Err(Stop::Unavailable(why)) if socket.is(super::running::SERVICE_SOCKET) => {
+        Err(Stop::Unavailable(why)) if socket.is(super::socket::SERVICE_SOCKET) => {
             let left = runtime::flight_files().into_iter().next();
             left.ok_or_else(|| Stop::Unavailable(format!("{why}; and no daemon has left a flight file")))
         }

@@ -4,7 +4,7 @@
 //! serves many of them. There is never more than one connection.
 
 use super::super::Stop;
-use super::super::running::{SocketArg, ask};
+use super::super::socket::{SocketArg, ask};
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use crate::top::Snapshot;
