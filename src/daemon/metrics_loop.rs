@@ -5,20 +5,19 @@
 //! monotonic clock, and may block on outputs.
 
 use super::flight_feed::FlightFeed;
+use super::metrics_command::{Command, Feed, NewTask, NewWorker};
 use super::panic_limit::PanicLimit;
 use super::tick_feed::{TickFeed, waiting};
 use super::tick_trace;
 use super::view::{Depth, View};
 use super::witnesses::Witnesses;
-use crate::channels::{Sent, TickReceiver, Traffic};
-use crate::config::WorkerConfig;
+use crate::channels::Sent;
 use crate::log::{Output, PanicEvent, journal};
-use crate::metrics::{Metrics, TaskFacts, Totals};
+use crate::metrics::{Metrics, Totals};
 use crate::sys::clock::{KernelClock, pause};
-use crate::sys::thread::ThreadId;
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
-use crate::worker::{Ended, Granted, Panic};
-use crossbeam_channel::{Receiver, Sender};
+use crate::worker::{Ended, Panic};
+use crossbeam_channel::Receiver;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -48,45 +47,6 @@ const BY_A_READING: usize = 64;
 
 /// Dropped records of a worker are reported at most this often.
 const REPORT_EVERY: Span = Span::from_seconds(1);
-
-/// What one worker sends.
-#[derive(Debug)]
-pub(super) struct Feed {
-    pub(super) ticks: TickReceiver,
-    pub(super) panics: Receiver<Panic>,
-}
-
-/// A worker as the metrics have to know it before its first record.
-pub(super) struct NewWorker {
-    pub(super) number: usize, // never given twice
-    pub(super) config: WorkerConfig,
-    pub(super) granted: Granted,
-    pub(super) thread: ThreadId,
-    pub(super) feed: Feed,
-}
-
-/// A task as the metrics have to know it before its first record.
-pub(super) struct NewTask {
-    pub(super) id: u32,
-    pub(super) facts: TaskFacts,
-    /// The clock its releases are on.
-    pub(super) clock: KernelClock,
-    /// Its ticks are recorded, and counted here.
-    pub(super) recorded: Option<Arc<Traffic>>,
-}
-
-/// A request to the metrics thread.
-pub(super) enum Command {
-    AddWorker(Box<NewWorker>),
-    AddTasks(Vec<NewTask>),
-    FinishTasks(Vec<u32>),
-    RemoveTasks(Vec<u32>),
-    RemoveWorkers(Vec<usize>),
-    TasksEnded(Ended),
-    GiveUp(Vec<u32>, Option<u32>),
-    Look(Depth, Sender<View>),
-    Finish,
-}
 
 /// What the metrics thread does, until it is asked to finish.
 pub(super) struct MetricsLoop {

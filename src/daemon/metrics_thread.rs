@@ -3,7 +3,8 @@
 //! Reads the monotonic clock to limit what waits.
 
 use super::flight_feed::FlightFeed;
-use super::metrics_loop::{Command, MetricsLoop};
+use super::metrics_command::Command;
+use super::metrics_loop::MetricsLoop;
 use super::tick_feed::TickFeed;
 use crate::log::Output;
 use crate::metrics::Totals;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub(super) use super::metrics_loop::{Feed, NewTask, NewWorker};
+pub(super) use super::metrics_command::{Feed, NewTask, NewWorker};
 pub(super) use super::view::{Depth, View};
 
 /// Main's end of the metrics thread. Only [`look_within`](Self::look_within) and [`finish`](Self::finish) wait.

@@ -6,24 +6,24 @@
 use super::builder::{Builder, Loader, Prepared};
 use super::busy::LongWait;
 use super::change::{RunningSet, Threads};
-use super::condition::{self, Glance};
 use super::connections::{Connections, Options, Progress};
 use super::cpu_limit::CpuLimit;
 use super::ending::Ending;
 use super::failure::Failure;
 use super::finish::{self, Outcome, TICK_PATIENCE};
 use super::flight_thread::FlightThread;
-use super::metrics_thread::{Depth, MetricsThread, View};
+use super::metrics_thread::{Depth, MetricsThread};
+use super::present::present;
 use super::recorder_thread::RecorderThread;
 use super::reloads::Reloads;
 use super::stall::StallLooks;
 use super::status_socket::StatusSocket;
-use super::summary::{self, Answer, BusySummary, DaemonSummary, Snapshot, Sources};
+use super::summary::{Answer, BusySummary, DaemonSummary, Snapshot};
 use super::tick_feed;
 use super::views::Views;
 use super::watch::{self, ServiceNotices};
 use crate::log::LogOutput;
-use crate::metrics::{Summary, TaskSummary, is_troubled};
+use crate::metrics::{Summary, is_troubled};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::thread::helper::{self, Death};
@@ -368,41 +368,4 @@ impl<'a> Daemon<'a> {
 /// The sentence for the service manager; empty where there is none, as summing up ten thousand tasks takes milliseconds.
 fn sentence(present: impl FnOnce() -> (Summary, String)) -> String {
     if notify::is_heard() { present().1 } else { String::new() }
-}
-
-/// The summary of the set that runs at `now`, with the latest view of the metrics and the tasks that `keep` chooses, and the one
-/// sentence about it, for which those that are troubled are enough.
-#[expect(clippy::too_many_arguments, reason = "parts of the daemon, of which its callers hold others")]
-fn present(
-    host: &Host,
-    set: &RunningSet,
-    threads: &Threads,
-    views: &Views,
-    looks: StallLooks,
-    faults: &[String],
-    (reloads, ending): (&Reloads, &Ending),
-    now: Instant,
-    keep: impl Fn(&TaskSummary) -> bool,
-) -> (Summary, String) {
-    let (none, outputs) = (View::default(), threads.recorder.outputs());
-    let (view, asked) = views.latest().unwrap_or((&none, now));
-    let memory_locked = threads.builder.memory_locked();
-    let mut glance = Glance::default();
-    let sources = Sources { host, set, memory_locked, view, outputs: &outputs, now };
-    let mut summary = summary::of_set(&sources, Some(looks), |task| {
-        glance.add(task);
-        keep(task)
-    });
-    summary.flight = threads.flight.summary();
-    summary.object(faults.iter().cloned());
-    if views.are_late(now) {
-        summary.object([format!("the metrics thread is held up: the counts are {} old", now - asked)]);
-    }
-    let refused = if reloads.refused_last { "; the last reload was refused" } else { "" };
-    let ends = ending.status(now, set);
-    // A start that is stopped waits for nothing any more.
-    let starting = || condition::starting(set, threads.builder.busy(), now);
-    let starting = if ending.is_stopping() { None } else { starting() };
-    let sentence = condition::sentence(&summary, glance, starting) + refused + &ends;
-    (summary, sentence)
 }

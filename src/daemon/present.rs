@@ -1,0 +1,50 @@
+//! What the set that runs shows of itself now: its summary, and the one sentence about it. Time is a value; never blocks.
+
+use super::change::{RunningSet, Threads};
+use super::condition::{self, Glance};
+use super::ending::Ending;
+use super::metrics_thread::View;
+use super::reloads::Reloads;
+use super::stall::StallLooks;
+use super::summary::{self, Sources};
+use super::views::Views;
+use crate::metrics::{Summary, TaskSummary};
+use crate::sys::host::Host;
+use crate::time::Instant;
+
+/// The summary of the set that runs at `now`, with the latest view of the metrics and the tasks that `keep` chooses, and the one
+/// sentence about it, for which those that are troubled are enough.
+#[expect(clippy::too_many_arguments, reason = "parts of the daemon, of which its callers hold others")]
+pub(super) fn present(
+    host: &Host,
+    set: &RunningSet,
+    threads: &Threads,
+    views: &Views,
+    looks: StallLooks,
+    faults: &[String],
+    (reloads, ending): (&Reloads, &Ending),
+    now: Instant,
+    keep: impl Fn(&TaskSummary) -> bool,
+) -> (Summary, String) {
+    let (none, outputs) = (View::default(), threads.recorder.outputs());
+    let (view, asked) = views.latest().unwrap_or((&none, now));
+    let memory_locked = threads.builder.memory_locked();
+    let mut glance = Glance::default();
+    let sources = Sources { host, set, memory_locked, view, outputs: &outputs, now };
+    let mut summary = summary::of_set(&sources, Some(looks), |task| {
+        glance.add(task);
+        keep(task)
+    });
+    summary.flight = threads.flight.summary();
+    summary.object(faults.iter().cloned());
+    if views.are_late(now) {
+        summary.object([format!("the metrics thread is held up: the counts are {} old", now - asked)]);
+    }
+    let refused = if reloads.refused_last { "; the last reload was refused" } else { "" };
+    let ends = ending.status(now, set);
+    // A start that is stopped waits for nothing any more.
+    let starting = || condition::starting(set, threads.builder.busy(), now);
+    let starting = if ending.is_stopping() { None } else { starting() };
+    let sentence = condition::sentence(&summary, glance, starting) + refused + &ends;
+    (summary, sentence)
+}
