@@ -76,7 +76,7 @@ pub(super) fn finish(
     }
     let log_patience = Duration::from_nanos(LOG_PATIENCE.nanos().unsigned_abs());
     // A thread that has panicked drops its end of the channel before it is finished.
-    let view = metrics.look_within(log_patience).unwrap_or_else(|error| {
+    let view = metrics.last_look_within(log_patience).unwrap_or_else(|error| {
         let why = if error.is_timeout() {
             let why = "the log takes nothing, or there are too many records";
             format!("the metrics thread did not answer within {LOG_PATIENCE} ({why})")

@@ -363,10 +363,13 @@ impl MetricsLoop {
         let (sent, dropped) = self.traffic();
         let task = |(id, clock): &(u32, KernelClock)| {
             let mut snapshot = match depth {
-                Depth::Full => self.metrics.snapshot(*id),
+                Depth::Full | Depth::Last => self.metrics.snapshot(*id),
                 Depth::Brief => self.metrics.brief(*id),
             };
             snapshot.health = self.metrics.health(*id, clock.now());
+            if depth == Depth::Last {
+                self.metrics.close(*id);
+            }
             (*id, snapshot)
         };
         let tasks = self.tasks.iter().map(task).collect();

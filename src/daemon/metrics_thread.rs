@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(super) use super::metrics_command::{Feed, NewTask, NewWorker};
 pub(super) use super::view::{Depth, View};
 
-/// Main's end of the metrics thread. Only [`look_within`](Self::look_within) and [`finish`](Self::finish) wait.
+/// Main's end of the metrics thread. Only [`last_look_within`](Self::last_look_within) and [`finish`](Self::finish) wait.
 #[derive(Debug)]
 pub(super) struct MetricsThread {
     commands: Sender<Command>,
@@ -86,12 +86,12 @@ impl MetricsThread {
         answer
     }
 
-    /// As [`look`](Self::look).
+    /// As [`look`](Self::look), for the last time.
     ///
     /// # Errors
     /// A timeout if the log holds the metrics thread up; else the thread has died, or is about to.
-    pub(super) fn look_within(&self, patience: Duration) -> Result<View, RecvTimeoutError> {
-        self.look(Depth::Full).recv_timeout(patience)
+    pub(super) fn last_look_within(&self, patience: Duration) -> Result<View, RecvTimeoutError> {
+        self.look(Depth::Last).recv_timeout(patience)
     }
 
     /// Reports everything that is left, and ends the thread. One that the log holds up for `patience` is left alone with it.

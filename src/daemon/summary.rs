@@ -350,7 +350,7 @@ fn worker_summary(
         spin_share,
         spin_target_affordable: target_affordable(&running.config, used.fell_short),
         wakes: used.wakes,
-        oversleep_ns: view.oversleeps.get(&running.number).copied().unwrap_or_default(),
+        oversleep_ns: view.oversleeps.get(&running.number).cloned().unwrap_or_default(),
     }
 }
 

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub(super) enum Depth {
     /// Everything.
     Full,
+    /// The same, for the last time: what later looks would need is let go.
+    Last,
     /// No distributions, whose percentiles take long where there are many tasks.
     Brief,
 }

@@ -36,7 +36,7 @@ impl Views {
     pub(super) fn take(&mut self, view: Result<View, RecvError>) {
         let (Some((_, depth, asked)), Ok(mut view)) = (self.pending.take(), view) else { return };
         match (depth, self.latest.take()) {
-            (Depth::Full, _) => self.full = Some(asked),
+            (Depth::Full | Depth::Last, _) => self.full = Some(asked),
             (Depth::Brief, None) => {}
             (Depth::Brief, Some((before, _))) => view.inherit_spans(before),
         }

@@ -3,7 +3,7 @@
 //!
 //! Pure arithmetic.
 
-use serde::ser::{SerializeSeq, Serializer};
+use serde::{Serialize, Serializer};
 
 /// In nanoseconds: 1, 2 and 5 of each decade, from 1 µs to 1 s.
 pub(crate) const BOUNDS: [u64; 19] = {
@@ -39,15 +39,33 @@ pub(super) fn beside(value: u64) -> u64 {
 /// How many spans were at most as long as each of [`BOUNDS`].
 pub(crate) type AtMost = [u64; BOUNDS.len()];
 
-/// As pairs of a bound and its count. A bound that has the count of the one before is left out.
-pub(super) fn serialize<S: Serializer>(at_most: &AtMost, serializer: S) -> Result<S::Ok, S::Error> {
-    let before = std::iter::once(&0).chain(at_most);
-    let pairs = BOUNDS.iter().zip(at_most).zip(before).filter(|((_, count), before)| count != before);
-    let mut list = serializer.serialize_seq(None)?;
-    for (pair, _) in pairs {
-        list.serialize_element(&pair)?;
+/// The same in little memory: pairs of a bound and its count. A bound that has the count of the one before is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct AtMostPairs(Box<[(u64, u64)]>);
+
+impl From<AtMost> for AtMostPairs {
+    fn from(at_most: AtMost) -> Self {
+        Self(pairs(&at_most).collect())
     }
-    list.end()
+}
+
+impl AtMostPairs {
+    pub(super) fn expanded(&self) -> AtMost {
+        let known = |bound: u64| self.0.partition_point(|(known, _)| *known <= bound);
+        BOUNDS.map(|bound| known(bound).checked_sub(1).map_or(0, |last| self.0[last].1))
+    }
+}
+
+fn pairs(at_most: &AtMost) -> impl Iterator<Item = (u64, u64)> {
+    let before = std::iter::once(0).chain(at_most.iter().copied());
+    let pairs = BOUNDS.into_iter().zip(at_most.iter().copied()).zip(before);
+    pairs.filter(|((_, count), before)| count != before).map(|(pair, _)| pair)
+}
+
+/// As pairs, likewise.
+pub(super) fn serialize<S: Serializer>(at_most: &AtMost, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(pairs(at_most))
 }
 
 /// A sum in nanoseconds: exact up to 292 years.

@@ -108,6 +108,11 @@ impl Health {
         Self { rate, deadline, grid_moves, max_missed, live, windows, failures: None, misses: None, given_up: None }
     }
 
+    /// Lets go of its windows, after the last look at them.
+    pub(super) fn close(&mut self) {
+        self.windows.close();
+    }
+
     /// Notes a tick, which was late by `oldest` or gave up a release that was, and was taken from the channel at `now` of a
     /// clock that goes on.
     pub(super) fn note(&mut self, record: &TickRecord, oldest: Span, now: Instant) {

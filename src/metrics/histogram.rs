@@ -2,7 +2,7 @@
 //!
 //! Minimum, maximum and mean are kept exactly beside the buckets. For cool threads: a value unlike those before may allocate.
 
-use super::bounds::{self, AtMost};
+use super::bounds::{self, AtMostPairs};
 use super::buckets::Buckets;
 use super::steps::coarse;
 use crate::time::Span;
@@ -124,7 +124,7 @@ impl Histogram {
             max,
             mean: Span::from_wide(self.sum / i128::from(count)).nanos(),
             sum: self.sum,
-            at_most: self.buckets.at_most(),
+            at_most: self.buckets.at_most().into(),
         }
     }
 }
@@ -132,7 +132,7 @@ impl Histogram {
 /// The numbers that summarise a histogram of spans, in nanoseconds.
 ///
 /// `min`, `max`, `mean`, `sum` and `at_most` are exact, the percentiles to the digits the histogram keeps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Distribution {
     /// How many spans were entered.
     pub count: u64,
@@ -156,8 +156,7 @@ pub struct Distribution {
     #[serde(serialize_with = "bounds::serialize_sum")]
     pub sum: i128,
     /// How many were at most 1, 2 and 5 of each decade from 1 µs to 1 s.
-    #[serde(serialize_with = "bounds::serialize")]
-    pub at_most: AtMost,
+    pub at_most: AtMostPairs,
 }
 
 #[cfg(test)]
@@ -220,7 +219,7 @@ mod tests {
             values.extend(half.iter().chain(&half));
             let got = histogram.distribution();
             let at_most = |bound: &u64| values.iter().filter(|value| *value <= bound).count() as u64;
-            assert_eq!(got.at_most, bounds::BOUNDS.each_ref().map(at_most), "{digits}");
+            assert_eq!(got.at_most.expanded(), bounds::BOUNDS.each_ref().map(at_most), "{digits}");
             assert_eq!(
                 (got.count, got.sum),
                 (values.len() as u64, values.iter().map(|value| i128::from(*value)).sum())

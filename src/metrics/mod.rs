@@ -354,6 +354,12 @@ impl Metrics {
         task.map(|task| task.health.at(self.now, worker_now)).unwrap_or_default()
     }
 
+    /// Lets go of what only looks at a task need, after the last of them: with thousands of tasks the end of a run, when all of
+    /// them are looked at, is when the most memory is in use.
+    pub(crate) fn close(&mut self, id: u32) {
+        self.tasks.get_mut(id).into_iter().for_each(|task| task.health.close());
+    }
+
     /// Of one task why releases were missed, and nothing else.
     pub(crate) fn brief(&self, id: u32) -> TaskSnapshot {
         let Some(task) = self.tasks.get(id) else { return TaskSnapshot::default() };

@@ -58,5 +58,5 @@ fn add(all: &mut Added, histogram: &Histogram) {
     let Distribution { count, sum, at_most, .. } = histogram.distribution();
     all.count += count;
     all.sum += sum;
-    all.at_most.iter_mut().zip(at_most).for_each(|(all, more)| *all += more);
+    all.at_most.iter_mut().zip(at_most.expanded()).for_each(|(all, more)| *all += more);
 }

@@ -53,6 +53,8 @@ impl<Count> Second<Count> {
 enum Seconds {
     Narrow(Box<[Second<u8>; SLOTS]>),
     Wide(Box<[Second; SLOTS]>),
+    /// Nobody looks at them any more.
+    Closed,
 }
 
 impl Seconds {
@@ -60,6 +62,7 @@ impl Seconds {
         match self {
             Self::Narrow(seconds) => wide(seconds[slot]),
             Self::Wide(seconds) => seconds[slot],
+            Self::Closed => Second::default(),
         }
     }
 
@@ -114,6 +117,11 @@ impl Windows {
         if lateness > second.worst {
             self.slots.set(slot, Second { worst: lateness, ..second });
         }
+    }
+
+    /// Lets go of the memory, after the last look: nothing is kept from now on.
+    pub(crate) fn close(&mut self) {
+        self.slots = Seconds::Closed;
     }
 
     /// Enters what has been counted by `now`.

@@ -161,8 +161,8 @@ mod tests {
             ran,
             skipped,
             overruns,
-            lateness_ns: late,
-            run_ns: late,
+            lateness_ns: late.clone(),
+            run_ns: late.clone(),
             response_ns: late,
             causes: if overruns > 0 { BTreeMap::from([("ran-long", overruns)]) } else { BTreeMap::new() },
             ..TaskSummary::default()

@@ -299,11 +299,14 @@ fn span(nanos: Option<i64>) -> String {
     nanos.map_or_else(|| "-".to_owned(), |nanos| Span::from_nanos(nanos).to_string())
 }
 
-/// `-4+9%`: how far below and above the median the rounds are.
+/// `-4+9%`: how far below and above the median the rounds are; `-4>999%` from eleven times the median on.
 fn spread(rounds: Option<Rounds>) -> String {
     let shown = |Rounds { median_ns, least_ns, most_ns, .. }: Rounds| {
         let share = |nanos: i64| 100.0 * ratio(nanos, median_ns);
-        format!("-{:.0}+{:.0}%", share(median_ns - least_ns), share(most_ns - median_ns))
+        match (share(median_ns - least_ns), share(most_ns - median_ns)) {
+            (below, above) if above < 999.5 => format!("-{below:.0}+{above:.0}%"),
+            (below, _) => format!("-{below:.0}>999%"),
+        }
     };
     rounds.map_or_else(|| "-".to_owned(), shown)
 }
