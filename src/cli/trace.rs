@@ -33,7 +33,7 @@ pub(super) struct TraceArgs {
     /// Write the trace here; - for standard output
     #[arg(short, long, value_name = "FILE", default_value = "hertzd.pftrace")]
     output: PathBuf,
-    /// Record what the kernel's scheduler does, for 5 s or so many SECONDS, beside the ticks of that time; needs root
+    /// Record what the kernel's scheduler does, for SECONDS (5 if not given), beside the ticks of that time; needs root
     #[arg(
         long,
         value_name = "SECONDS",

@@ -42,7 +42,7 @@ const AT_A_TIME_ALONE: usize = 1 << 8;
 /// came in a second is entered as part of it.
 const SAMPLE_BEFORE: Span = Span::from_millis(30);
 
-/// So many tasks are sampled by one reading of their clock.
+/// The number of tasks that are sampled by one reading of their clock.
 const BY_A_READING: usize = 64;
 
 /// Dropped records of a worker are reported at most this often.

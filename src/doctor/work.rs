@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// A delay of more than this part of the shortest deadline is worth more than a note.
 const PART_OF_DEADLINE: f64 = 0.1;
 
-/// So many names are listed.
+/// The most names that are listed.
 const NAMES: usize = 5;
 
 /// The configured work.

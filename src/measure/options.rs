@@ -40,7 +40,7 @@ impl Options {
         if self.load { &[false, true] } else { &[false] }
     }
 
-    /// How long so many parts of a hundred of all are, in each round and condition.
+    /// The time, in each round and condition, of what takes these hundredths of the whole.
     pub(super) fn part(&self, hundredths: i64) -> Span {
         let times = self.rounds() * if self.load { 2 } else { 1 };
         Span::from_nanos(self.length.nanos() / 100 * hundredths / times)

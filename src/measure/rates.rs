@@ -11,7 +11,7 @@ use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Span};
 use std::io;
 
-/// So many ticks tell whether a thousandth is missed.
+/// The number of ticks that tells whether a thousandth is missed.
 const TICKS: u64 = BEYOND * 1_000;
 
 /// A trial lasts at least this long: some periods of whatever else goes on.

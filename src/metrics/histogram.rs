@@ -33,7 +33,7 @@ impl Histogram {
         self.add_many(span, 1);
     }
 
-    /// Enters spans of so many nanoseconds, and leaves something else in place of them.
+    /// Enters these spans, in nanoseconds; leaves other numbers in place of them.
     pub(super) fn add_few(&mut self, nanos: &mut [u64]) {
         let span = |nanos: u64| Span::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX));
         for nanos in nanos.iter().copied() {

@@ -88,7 +88,7 @@ pub(crate) struct Metrics {
     totals: Totals,
     threads: Threads,
     now: Instant,                        // of the drain under way
-    unreported: Option<Vec<Unreported>>, // None: nobody asks for it
+    unreported: Option<Vec<Unreported>>, // None: no flight recorder asks for it
 }
 
 /// Missed releases of a task that no record reports: when the first came up, if that is known, and why.

@@ -1,6 +1,6 @@
 //! What a task did lately, from the snapshots of the last ten seconds. Pure; time is the daemon's own.
 //!
-//! Everything is the difference of two snapshots, so it says of a time what it covers, and a daemon or a task that began anew is
+//! Everything is the difference of two snapshots, so it says of a time what it covers, and a daemon or a task that has restarted is
 //! never compared with what was before.
 
 use super::snapshot::{Snapshot, Task};
@@ -94,7 +94,7 @@ impl Past {
     fn enter(&mut self, point: Point) {
         if let Some(last) = self.points.back() {
             if point.due < last.due || point.ran < last.ran {
-                *self = Self::default(); // it began anew
+                *self = Self::default(); // it has restarted
             } else if point.at <= last.at {
                 return; // nothing has been counted since
             } else {

@@ -166,7 +166,7 @@ fn recent_figures_are_of_what_came_between_the_snapshots() {
         top.answered(Ok(read(snapshot(seconds))), at(0));
     }
     assert!(top.text(200, at(0)).contains("rates and times: last 10.0 s\n"));
-    // Another process, and a task that a reload began anew: nothing of before counts.
+    // Another process, and a task that a reload restarted: nothing of before counts.
     let mut other = snapshot(20);
     (other["tasks"][0], other["tasks"][1]) = (control(3), waiting(20));
     top.answered(Ok(read(other)), at(0));

@@ -46,7 +46,7 @@ impl Asker {
     }
 }
 
-/// Until nobody listens any more.
+/// Until no one listens any more.
 fn asking(socket: &SocketArg, say: &Sender<Heard>) {
     let clock = KernelClock::monotonic();
     loop {

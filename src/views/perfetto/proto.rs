@@ -10,7 +10,7 @@ pub(super) const REALTIME: u32 = 1;
 pub(super) const MONOTONIC: u32 = 3;
 pub(super) const BOOTTIME: u32 = 6;
 
-/// The interned names of a sequence begin anew with this packet; a packet uses them.
+/// The interned names of a sequence start again with this packet; a packet uses them.
 pub(super) const STATE_CLEARED: u32 = 1;
 pub(super) const NEEDS_STATE: u32 = 2;
 
