@@ -25,7 +25,8 @@ struct Trace {
 }
 
 impl Trace {
-    /// Reads the output of `strace -ttt`.
+    /// Reads the output of `strace -ttt` from the first sleep on. What a worker does before is its start, which strace
+    /// sees the end of where it is quicker to attach: the order to start is waited for, and the processor time is read.
     fn parse(text: &str) -> Self {
         let (calls, sleeps) = (BTreeMap::new(), Vec::new());
         let mut trace = Self { calls, sleeps, vdso_is_blind: false, seconds: 0.0 };
@@ -35,6 +36,9 @@ impl Trace {
                 continue;
             };
             let Ok(time) = time.parse::<f64>() else { panic!("not a line of strace: {line}") };
+            if first.is_none() && !call.starts_with("clock_nanosleep(") {
+                continue;
+            }
             trace.seconds = time - *first.get_or_insert(time);
             let Some((name, rest)) = call.split_once('(') else {
                 continue;
