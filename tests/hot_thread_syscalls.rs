@@ -13,6 +13,9 @@ use std::process::{Command, Stdio};
 /// One period of the tasks here, in nanoseconds.
 const PERIOD: i128 = 1_000_000;
 
+/// Sleeps after which a worker is in its loop: before it, it waits for its orders, and a tail measures 20 sleeps.
+const IN_LOOP: u64 = 100;
+
 /// Calls at the edges of the trace: strace interrupts one sleep when it attaches and one when it detaches.
 const EDGES: u64 = 4;
 
@@ -25,8 +28,7 @@ struct Trace {
 }
 
 impl Trace {
-    /// Reads the output of `strace -ttt` from the first sleep on. What a worker does before is its start, which strace
-    /// sees the end of where it is quicker to attach: the order to start is waited for, and the processor time is read.
+    /// Reads the output of `strace -ttt`.
     fn parse(text: &str) -> Self {
         let (calls, sleeps) = (BTreeMap::new(), Vec::new());
         let mut trace = Self { calls, sleeps, vdso_is_blind: false, seconds: 0.0 };
@@ -36,9 +38,6 @@ impl Trace {
                 continue;
             };
             let Ok(time) = time.parse::<f64>() else { panic!("not a line of strace: {line}") };
-            if first.is_none() && !call.starts_with("clock_nanosleep(") {
-                continue;
-            }
             trace.seconds = time - *first.get_or_insert(time);
             let Some((name, rest)) = call.split_once('(') else {
                 continue;
@@ -82,6 +81,8 @@ fn trace_run(spin: &str, evidence: &str, tasks: &str) -> Option<(Trace, Value)> 
     let mut hertzd = run(&config, &["--for", "12s", "--json"]);
     hertzd.wait_until_granted();
     let thread = thread_named(hertzd.pid(), "hz-").unwrap();
+    let status = format!("/proc/{}/task/{thread}/status", hertzd.pid());
+    hertzd.wait_for("the worker is in its loop", |_| waits(&status) > IN_LOOP);
     let path = hertzd.folder().join("strace");
     let refusal = hertzd.folder().join("refusal");
     let mut strace = Command::new("strace")
@@ -116,6 +117,13 @@ fn trace_run(spin: &str, evidence: &str, tasks: &str) -> Option<(Trace, Value)> 
         return None;
     }
     Some((trace, summary))
+}
+
+/// How often a thread has gone to sleep or waited.
+fn waits(status: &str) -> u64 {
+    let status = fs::read_to_string(status).unwrap();
+    let waits = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    waits.unwrap().trim().parse().unwrap()
 }
 
 fn wakes(summary: &Value) -> u64 {
