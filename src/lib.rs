@@ -78,6 +78,7 @@
 //! | `log` | events as text, JSON or journal entries |
 //! | `measure` | how punctual this machine is: sleeps, the worker's loop, holes, costs; for `hertzd measure` |
 //! | `views` | the summary as a table; ticks as a Perfetto trace |
+//! | `report` | a run, whatever it was read from, as one page of HTML |
 //! | `doctor` | from facts about the machine to what keeps the configured tasks from being on time |
 //! | `top` | the live view: snapshots and keys in, lines of text out |
 //! | `daemon` | start, supervision, reload, status socket, stop; the same on the virtual clock for `simulate` |
@@ -96,6 +97,7 @@ pub(crate) mod measure;
 pub(crate) mod metrics;
 pub mod pacing;
 pub(crate) mod recording;
+pub(crate) mod report;
 pub(crate) mod sim;
 pub(crate) mod sys;
 pub mod task;

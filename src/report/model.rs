@@ -1,0 +1,237 @@
+//! What a report shows of a run, whatever it was read from. Plain values: a source fills in what it knows, and says of the rest
+//! that it does not tell. All times are nanoseconds.
+
+use crate::metrics::Histogram;
+use serde::Serialize;
+
+/// The misses that a report tells the story of.
+pub(crate) const WORST: usize = 10;
+
+/// The stretches of time that a run is divided into, at most.
+pub(crate) const BINS: usize = 240;
+
+/// The ticks of the worst second that are shown of one task, at most.
+pub(crate) const WORST_SECOND_TICKS: usize = 5_000;
+
+/// What a source tells.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Told<T> {
+    Known(T),
+    /// It does not, as this sentence says.
+    Not {
+        not_told: String,
+    },
+}
+
+impl<T> Told<T> {
+    pub(crate) fn not(sentence: impl Into<String>) -> Self {
+        Self::Not { not_told: sentence.into() }
+    }
+
+    pub(crate) fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(known) => Some(known),
+            Self::Not { .. } => None,
+        }
+    }
+
+    /// The sentence, where it does not tell.
+    pub(crate) fn why_not(&self) -> Option<&str> {
+        match self {
+            Self::Known(_) => None,
+            Self::Not { not_told } => Some(not_told),
+        }
+    }
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Run {
+    pub(crate) source: Source,
+    /// The source's own verdict, where it has one.
+    pub(crate) well: Option<bool>,
+    /// Likewise: the reason, or the daemon's sentence. Without one, the report makes one of the counts.
+    pub(crate) sentence: Option<String>,
+    /// The version of hertzd that ran, and its process.
+    pub(crate) hertzd: Option<String>,
+    pub(crate) pid: Option<u32>,
+    /// What instants in the report count from, since 1970 (UTC), and how long the time is that it tells of.
+    pub(crate) began_utc_ns: Option<i64>,
+    pub(crate) length_ns: Option<i64>,
+    pub(crate) machine: Told<Machine>,
+    pub(crate) workers: Told<Vec<Worker>>,
+    /// In the order of the source.
+    pub(crate) tasks: Vec<Task>,
+    /// The length of the stretches in [`Task::over_time`]; the first begins at 0.
+    pub(crate) bin_ns: Option<i64>,
+    /// At most [`WORST`], the worst first.
+    pub(crate) worst_misses: Told<Vec<Miss>>,
+    pub(crate) worst_second: Told<WorstSecond>,
+    /// What one must know beside all this: what was lost, left out, or cut off.
+    pub(crate) notes: Vec<String>,
+}
+
+/// What a report was made from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Source {
+    pub(crate) kind: Kind,
+    /// A file or a socket.
+    pub(crate) name: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// Of a daemon that runs.
+    Snapshot,
+    Summary,
+    FlightFile,
+    Recording,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) kernel: String,
+    pub(crate) cpus: u64, // 0: not known
+    pub(crate) preempt: String,
+    pub(crate) clocksource: String,
+}
+
+/// A worker, and what the kernel granted it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Worker {
+    pub(crate) worker: String,
+    pub(crate) policy: String,
+    pub(crate) priority: u64, // 0: the policy has none
+    /// Empty: not pinned. `None`: the source does not tell.
+    pub(crate) cpus: Option<Vec<u64>>,
+    pub(crate) memory_locked: Option<bool>,
+    /// What it asked for, if that is another policy or priority.
+    pub(crate) asked: Option<String>,
+    pub(crate) refused: Vec<String>,
+    /// Of one CPU.
+    pub(crate) cpu_share: Option<f64>,
+    pub(crate) spin_share: Option<f64>,
+}
+
+/// A task. `met + missed + pending = due`; the causes add up to `missed`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Task {
+    pub(crate) task: String,
+    pub(crate) worker: Option<String>,
+    /// A fraction of ticks a second: `1000/1`.
+    pub(crate) rate: Option<String>,
+    pub(crate) state: Option<String>,
+    pub(crate) counts: Counts,
+    pub(crate) causes: Vec<(String, u64)>, // the largest first; none that is 0
+    /// Releases that were blocked, by whom.
+    pub(crate) blockers: Told<Vec<(String, u64)>>,
+    pub(crate) lateness_ns: Told<Spread>,
+    pub(crate) run_ns: Told<Spread>,
+    /// One after the other, without those in which nothing happened.
+    pub(crate) over_time: Told<Vec<Bin>>,
+}
+
+/// What became of the releases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Counts {
+    pub(crate) due: u64,
+    pub(crate) met: u64,
+    pub(crate) missed: u64,
+    pub(crate) pending: u64,
+    pub(crate) ran: u64,
+    pub(crate) skipped: u64,
+    pub(crate) overruns: u64,
+    /// `None`: the source does not tell.
+    pub(crate) errors: Option<u64>,
+}
+
+/// How times are distributed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) count: u64,
+    pub(crate) min: i64,
+    pub(crate) p50: i64,
+    pub(crate) p90: i64,
+    pub(crate) p99: i64,
+    pub(crate) p99_9: i64,
+    pub(crate) max: i64,
+    /// Pairs of an upper edge and how many are at most that, and above the edge before; in order, none that is 0.
+    pub(crate) histogram: Vec<(i64, u64)>,
+}
+
+impl Spread {
+    /// What was entered into a histogram.
+    pub(crate) fn of(histogram: &Histogram) -> Self {
+        let all = histogram.distribution();
+        Self {
+            count: all.count,
+            min: all.min,
+            p50: all.p50,
+            p90: all.p90,
+            p99: all.p99,
+            p99_9: all.p99_9,
+            max: all.max,
+            histogram: histogram.coarse(),
+        }
+    }
+}
+
+/// A stretch of a task's time, by the releases that came up in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Bin {
+    pub(crate) begin_ns: i64, // since the beginning
+    pub(crate) due: u64,
+    pub(crate) missed: u64,
+    /// Ticks that started, and their lateness; 0 without one.
+    pub(crate) ticks: u64,
+    pub(crate) p50_ns: i64,
+    pub(crate) p99_ns: i64,
+    pub(crate) max_ns: i64,
+}
+
+/// Releases of a task that were missed for one cause, in one tick or close together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Miss {
+    pub(crate) task: String,
+    /// Since the beginning; `None`: not known.
+    pub(crate) at_ns: Option<i64>,
+    pub(crate) tick: Option<u64>,
+    pub(crate) cause: String,
+    pub(crate) by: Option<String>,
+    pub(crate) missed: u64,
+    /// From the oldest of these releases to the end of its tick, or until it was given up; `None`: not known.
+    pub(crate) worst_ns: Option<i64>,
+    /// What happened, in sentences.
+    pub(crate) story: String,
+}
+
+/// The second with the most missed releases, or, if none was missed, with the latest tick.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct WorstSecond {
+    pub(crate) begin_ns: i64, // since the beginning
+    pub(crate) missed: u64,
+    pub(crate) tasks: Vec<SecondOfTask>, // those with a tick or a miss in it
+}
+
+/// What a task did in it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct SecondOfTask {
+    pub(crate) task: String,
+    pub(crate) ticks: Vec<SecondTick>, // in order, at most WORST_SECOND_TICKS
+    /// Ticks that are left out because there are more.
+    pub(crate) left_out: u64,
+}
+
+/// A tick; times count from the beginning of the second.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct SecondTick {
+    pub(crate) n: u64,
+    pub(crate) release_ns: i64,
+    pub(crate) started_ns: i64,
+    pub(crate) finished_ns: i64,
+    /// Releases that were missed in it, and the cause of the most of them.
+    pub(crate) missed: u64,
+    pub(crate) cause: Option<String>,
+}
