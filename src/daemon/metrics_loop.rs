@@ -309,7 +309,7 @@ impl MetricsLoop {
                 tick_trace::log(&record, &verdicts, &self.metrics, &worker.name);
             }
             self.flight.tick(&record, &verdicts);
-            self.recorder.offer(&record, verdicts.overrun.map(|verdict| verdict.cause));
+            self.recorder.offer(&record, &verdicts, |by| self.metrics.name_of(by));
         }
         (self.ahead, self.taken) = (ahead, taken);
         more

@@ -3,8 +3,8 @@
 //! Neither end waits for the other. Ticks that find no room are counted.
 
 use crate::channels::{TickRecord, Traffic};
-use crate::metrics::Cause;
-use crate::recording::RecordedTick;
+use crate::metrics::{By, Verdicts};
+use crate::recording::{RecordedTick, Why, Whys};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,9 +53,15 @@ impl TickFeed {
         let _ = self.sender.send(Fed::Ended(id));
     }
 
-    /// Hands over a tick, if it is recorded; `cause` is that of its overrun.
-    pub(super) fn offer(&self, record: &TickRecord, cause: Option<Cause>) {
+    /// Hands over a tick, if it is recorded, with why releases were missed in it; `name` says who did it.
+    pub(super) fn offer(&self, record: &TickRecord, verdicts: &Verdicts, name: impl Fn(By) -> String) {
         let Some(traffic) = self.recorded.get(&record.task) else { return };
+        let [before, overrun, after] = [verdicts.before, verdicts.overrun, verdicts.after].map(|verdict| {
+            let verdict = verdict?;
+            let by = verdict.by.map(|by| name(by).into());
+            Some(Why { cause: Some(verdict.cause), by, count: verdict.count })
+        });
+        let some = before.is_some() || overrun.is_some() || after.is_some();
         let tick = RecordedTick {
             task: record.task,
             n: record.n,
@@ -65,7 +71,7 @@ impl TickFeed {
             skipped: record.skipped(),
             woke: record.woke,
             oversleep: record.oversleep,
-            cause,
+            missed: some.then(|| Box::new(Whys { before, overrun, after })),
         };
         traffic.count(self.sender.len() < ROOM && self.sender.send(Fed::Tick(tick)).is_ok());
     }

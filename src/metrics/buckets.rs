@@ -42,10 +42,14 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    /// Empty ones, narrow enough to tell values with this many significant decimal digits (2 or 3) apart.
+    /// Empty ones, narrow enough to tell values with this many significant decimal digits (1, 2 or 3) apart.
     pub(super) const fn new(digits: u8) -> Self {
         // The lower edges of these are at least 10^digits buckets above zero.
-        let precision = if digits <= 2 { 7 } else { 10 };
+        let precision = match digits {
+            0 | 1 => 4,
+            2 => 7,
+            _ => 10,
+        };
         Self { precision, latest: 0, chunks: Vec::new(), bytes: Vec::new() }
     }
 
@@ -296,7 +300,7 @@ mod tests {
 
     #[test]
     fn every_bucket_ends_where_the_next_one_begins_and_is_as_narrow_as_promised() {
-        for (digits, share) in [(2, 100), (3, 1_000)] {
+        for (digits, share) in [(1, 10), (2, 100), (3, 1_000)] {
             let buckets = Buckets::new(digits);
             let mut first = 0;
             for bucket in 0.. {
@@ -313,7 +317,7 @@ mod tests {
 
     #[test]
     fn ranks_are_those_of_the_sorted_values() {
-        for digits in [2, 3] {
+        for digits in [1, 2, 3] {
             let (mut buckets, mut state) = (Buckets::new(digits), 1);
             // Over many powers of two; some values often, most of them once.
             let mut values: Vec<_> = (0..3_000).map(|_| random(&mut state) >> (random(&mut state) % 30)).collect();
@@ -335,7 +339,7 @@ mod tests {
 
     #[test]
     fn values_that_are_added_a_few_at_a_time_are_counted_as_if_one_by_one() {
-        for digits in [2, 3] {
+        for digits in [1, 2, 3] {
             let (mut few, mut single, mut state) = (Buckets::new(digits), Buckets::new(digits), 7);
             for round in 0..2_000 {
                 let value = |state: &mut u64| random(state) >> (random(state) % if round % 3 == 0 { 30 } else { 4 });

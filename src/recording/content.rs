@@ -35,15 +35,58 @@ impl Content {
 }
 
 /// One tick, as it is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedTick {
     pub task: u32,
-    pub n: u64,                  // index of the tick
-    pub release: Instant,        // when it was meant to start, on the worker's clock
-    pub lateness: Span,          // started − release
-    pub response: Span,          // finished − release
-    pub skipped: u64,            // releases given up before it and after it
-    pub woke: Span,              // when the worker's latest sleep ended, relative to the release
-    pub oversleep: Option<Span>, // how late that was, if this is the first tick after it
-    pub cause: Option<Cause>,    // why it ended after its deadline; `None`: it did not
+    pub n: u64,                    // index of the tick
+    pub release: Instant,          // when it was meant to start, on the worker's clock
+    pub lateness: Span,            // started − release
+    pub response: Span,            // finished − release
+    pub skipped: u64,              // releases given up before it and after it
+    pub woke: Span,                // when the worker's latest sleep ended, relative to the release
+    pub oversleep: Option<Span>,   // how late that was, if this is the first tick after it
+    pub missed: Option<Box<Whys>>, // what was missed in it; `None`: nothing
+}
+
+#[cfg(feature = "mcap")]
+impl RecordedTick {
+    /// Why it ended after its deadline; `None`: it did not.
+    pub(crate) fn overrun(&self) -> Option<&Why> {
+        self.missed.as_ref()?.overrun.as_ref()
+    }
+}
+
+/// What was missed in a tick, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Whys {
+    /// The releases that were given up before it.
+    pub before: Option<Why>,
+    /// The tick itself, where it ended after its deadline.
+    pub overrun: Option<Why>,
+    /// The releases that were given up when it had finished.
+    pub after: Option<Why>,
+}
+
+#[cfg(feature = "mcap")]
+impl Whys {
+    /// All of them, in the order of the releases.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Why> {
+        [&self.before, &self.overrun, &self.after].into_iter().flatten()
+    }
+
+    /// How many releases were missed.
+    pub(crate) fn count(&self) -> u64 {
+        self.iter().map(|why| why.count).sum()
+    }
+}
+
+/// Why releases were missed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Why {
+    /// `None`: it was not recorded.
+    pub cause: Option<Cause>,
+    /// Who did it, where that is known.
+    pub by: Option<Box<str>>,
+    /// How many releases it stands for; at least 1.
+    pub count: u64,
 }

@@ -31,7 +31,7 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    fn utc(self) -> i128 {
+    pub(super) fn utc(self) -> i128 {
         self.now.nanos() + self.to_utc
     }
 }
@@ -236,9 +236,20 @@ impl RecordingFile {
         began.zip(self.limits.max_time).is_some_and(|(began, time)| self.at.now - began >= time) && self.may_try()
     }
 
-    /// Whether a file of `bytes` would be too large.
+    /// Whether a file of `bytes` would be too large, and another one can begin.
     pub(super) fn is_full(&self, bytes: u64) -> bool {
-        self.limits.max_size.is_some_and(|size| bytes > size) && self.may_try()
+        self.exceeds(bytes) && self.may_try()
+    }
+
+    /// Whether a file of `bytes` would be too large.
+    pub(super) fn exceeds(&self, bytes: u64) -> bool {
+        self.limits.max_size.is_some_and(|size| bytes > size)
+    }
+
+    /// The size that it must not exceed.
+    #[cfg(feature = "mcap")]
+    pub(super) const fn largest(&self) -> Option<u64> {
+        self.limits.max_size
     }
 
     /// Whether it is time to try again what has failed.

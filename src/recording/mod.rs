@@ -13,6 +13,9 @@ mod append;
 mod claim;
 mod content;
 mod csv;
+#[cfg(feature = "mcap")]
+#[expect(dead_code, reason = "the source of `hertzd report` that reads it comes next")]
+mod digest;
 mod file;
 mod layout;
 mod ledger;
@@ -20,6 +23,8 @@ mod lines;
 mod look;
 #[cfg(feature = "mcap")]
 mod mcap;
+#[cfg(feature = "mcap")]
+mod message;
 mod output;
 mod past;
 mod progress;
@@ -37,7 +42,10 @@ mod wav;
 mod writer;
 
 pub(crate) use claim::{Identity, in_use};
-pub(crate) use content::{Content, RecordedTick};
+pub(crate) use content::{Content, RecordedTick, Why, Whys};
+#[cfg(feature = "mcap")]
+#[expect(unused_imports, reason = "the source of `hertzd report` that uses them comes next")]
+pub(crate) use digest::{Bin, Digest, Digested, Miss, Tally, TaskDigest, WorstSecond, digest};
 pub(crate) use look::{Seen, look};
 pub(crate) use output::{OutputState, PastLoss, TaskOutput};
 #[cfg(any(test, feature = "mcap"))]

@@ -1,5 +1,6 @@
 //! The ticks that a recording tells of. Pure.
 
+use super::content::Whys;
 use crate::metrics::Cause;
 use crate::time::{Instant, Span};
 
@@ -13,12 +14,14 @@ pub(crate) struct Past {
 }
 
 /// The ticks of one task, in the order of their indices.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PastTask {
     pub(crate) name: String,
     pub(crate) ticks: Vec<PastTick>,
     /// Of its overruns, by index.
     pub(crate) causes: Vec<(u64, Cause)>,
+    /// What was missed in ticks, by index.
+    pub(crate) whys: Vec<(u64, Box<Whys>)>,
     /// How many ticks came before it began again, as after a reload that changed it; they are left out.
     pub(crate) before: u64,
 }

@@ -29,7 +29,7 @@ fn past() -> Past {
         tick(5, 5, Some(3)),
         tick(6, 6, Some(0)),
     ];
-    Past { tasks: vec![PastTask { name: "a".into(), ticks, causes: Vec::new(), before: 0 }], cut_off: false }
+    Past { tasks: vec![PastTask { name: "a".into(), ticks, before: 0, ..PastTask::default() }], cut_off: false }
 }
 
 /// What the recording becomes with this configuration: index, start and end of each tick in milliseconds, and the summary.
@@ -75,12 +75,7 @@ fn a_clock_that_went_at_another_speed_changes_nothing() {
             sleep: (n % 777 == 776).then_some((Span::ZERO, Span::from_millis(3))),
         };
         Past {
-            tasks: vec![PastTask {
-                name: "a".into(),
-                ticks: (0..40_000).map(tick).collect(),
-                causes: Vec::new(),
-                before: 0,
-            }],
+            tasks: vec![PastTask { name: "a".into(), ticks: (0..40_000).map(tick).collect(), ..PastTask::default() }],
             cut_off: false,
         }
     };

@@ -4,7 +4,8 @@
 //! infinity. Pure.
 
 use super::chunks::Schema;
-use crate::recording::content::RecordedTick;
+use crate::metrics::Cause;
+use crate::recording::content::{RecordedTick, Why};
 use crate::task::Column;
 use serde_json::{Map, Value, json};
 use std::io::Write;
@@ -53,13 +54,20 @@ pub(super) fn tick_schema() -> Schema {
     let sleep = [
         integer("woke_ns", "End of the worker's sleep - release, if this is the first tick after it."),
         integer("oversleep_ns", "End of that sleep - the instant asked for."),
+        integer("skipped_before", "Of the skipped releases, those given up before it, if any."),
+        text("cause_before", "Why those were given up."),
+        text("by_before", "Who did it, where that is known."),
+        integer("skipped_after", "Of the skipped releases, those given up when it had finished, if any."),
+        text("cause_after", "Why those were given up."),
+        text("by_after", "Who did it, where that is known."),
     ];
     tick_object("hertzd.Tick", "A tick of a task", ("overrun", overrun), sleep)
 }
 
 pub(super) fn overrun_schema() -> Schema {
     let cause = json!({"type": "string", "description": "What took the largest part of its response."});
-    tick_object("hertzd.Overrun", "A tick that ended after its deadline", ("cause", cause), [])
+    let by = [text("by", "Who did it, where that is known.")];
+    tick_object("hertzd.Overrun", "A tick that ended after its deadline", ("cause", cause), by)
 }
 
 /// The numbers of a tick, one more property, and those that only some have.
@@ -83,19 +91,36 @@ fn tick_object<const SOME: usize>(
 
 /// Writes a tick.
 pub(super) fn tick(message: &mut Vec<u8>, tick: &RecordedTick) {
-    let (numbers, overrun) = (numbers(tick), tick.cause.is_some());
+    let (numbers, overrun) = (numbers(tick), tick.overrun().is_some());
     let _ = write!(message, "{{{numbers},\"overrun\":{overrun}");
     if let Some(oversleep) = tick.oversleep {
         let (woke, oversleep) = (tick.woke.nanos(), oversleep.nanos());
         let _ = write!(message, ",\"woke_ns\":{woke},\"oversleep_ns\":{oversleep}");
+    }
+    if let Some(missed) = &tick.missed {
+        for (why, when) in [(&missed.before, "before"), (&missed.after, "after")] {
+            let Some(why) = why else { continue };
+            let _ = write!(message, ",\"skipped_{when}\":{}", why.count);
+            cause(message, why, &format!("_{when}"));
+        }
     }
     message.push(b'}');
 }
 
 /// Writes an overrun, if it was one.
 pub(super) fn overrun(message: &mut Vec<u8>, tick: &RecordedTick) {
-    if let Some(cause) = tick.cause {
-        let _ = write!(message, "{{{},\"cause\":\"{}\"}}", numbers(tick), cause.word());
+    if let Some(why) = tick.overrun() {
+        let _ = write!(message, "{{{}", numbers(tick));
+        cause(message, why, "");
+        message.push(b'}');
+    }
+}
+
+/// Writes a cause and who did it, under keys with this ending.
+fn cause(message: &mut Vec<u8>, why: &Why, ending: &str) {
+    let _ = write!(message, ",\"cause{ending}\":\"{}\"", why.cause.map_or("unknown", Cause::word));
+    if let Some(by) = &why.by {
+        let _ = write!(message, ",\"by{ending}\":{}", json!(by));
     }
 }
 
@@ -107,6 +132,10 @@ fn numbers(tick: &RecordedTick) -> String {
 
 fn integer(name: &str, about: &str) -> (String, Value) {
     (name.to_owned(), json!({"type": "integer", "description": about}))
+}
+
+fn text(name: &str, about: &str) -> (String, Value) {
+    (name.to_owned(), json!({"type": "string", "description": about}))
 }
 
 fn object_schema(name: &str, title: &str, properties: &Map<String, Value>, required: &[&str]) -> Schema {

@@ -20,6 +20,9 @@ use std::collections::BTreeMap;
 use std::io;
 use topics::{Kind, TaskTopics};
 
+/// More than an overrun takes beside the name of its culprit, which is that of a task, or of a program.
+const LARGEST_OVERRUN: usize = 512;
+
 #[derive(Debug)]
 pub(super) struct Mcap {
     file: RecordingFile,
@@ -79,7 +82,7 @@ impl Mcap {
                 let text = format!("another program has made the file shorter: {gone} are gone; a new one begins");
                 Err(io::Error::other(text))
             }
-            false => chunks.write(&mut self.file),
+            false => chunks.write_last(&mut self.file),
         };
         let end = self.file.length();
         self.file.ledger.settle((written.is_ok() && !self.file.is_deleted()).then_some(end));
@@ -98,14 +101,27 @@ impl Mcap {
         self.start(first);
     }
 
-    /// Puts in what `write` writes.
+    /// Puts in what `write` writes, and writes the chunk if it is large.
     fn put(&mut self, head: MessageHead, counts: WriteCounts, write: impl FnOnce(&TaskTopics, &mut Vec<u8>)) {
+        self.put_with(head, counts, 0, write);
+        self.write_large();
+    }
+
+    /// The same, into a file with room for `more` bytes behind it, and without writing the chunk; true: it is in it.
+    fn put_with(
+        &mut self,
+        head: MessageHead,
+        counts: WriteCounts,
+        more: usize,
+        write: impl FnOnce(&TaskTopics, &mut Vec<u8>),
+    ) -> bool {
         let MessageHead { id, kind, sequence, utc } = head;
-        let Some(task) = self.tasks.get(&id) else { return };
+        let Some(task) = self.tasks.get(&id) else { return false };
         self.message.clear();
         write(task, &mut self.message);
         let too_large = |chunks: &Chunks| {
-            chunks.messages > 0 && self.file.is_full(chunks.size_with(&self.file, self.message.len()))
+            let bytes = chunks.size_with(&self.file, self.message.len() + more) + chunks.reserve(&self.file);
+            chunks.messages > 0 && self.file.is_full(bytes)
         };
         // A topic has one schema in a file: the first message with another one begins the next.
         let clashes = task.topics.iter().any(|topic| topic.kind == kind && topic.channel.is_none());
@@ -114,17 +130,25 @@ impl Mcap {
         }
         let channel = self.tasks.get(&id).and_then(|task| task.topics.iter().find(|topic| topic.kind == kind)?.channel);
         let (Some(chunks), Some(channel)) = (self.chunks.as_mut().filter(|chunks| !chunks.is_stuck()), channel) else {
-            return self.file.ledger.lose(id, counts);
+            self.file.ledger.lose(id, counts);
+            return false;
         };
         self.file.stamp(utc);
         match chunks.put(channel, sequence, utc, &self.message, self.file.at.now) {
-            Ok(()) => self.file.ledger.pend(id, WriteCounts { bytes: self.message.len() as u64, ..counts }),
+            Ok(()) => {
+                self.file.ledger.pend(id, WriteCounts { bytes: self.message.len() as u64, ..counts });
+                true
+            }
             Err(error) => {
                 self.file.ledger.lose(id, counts);
                 self.file.fail(error);
+                false
             }
         }
-        if chunks.is_large() {
+    }
+
+    fn write_large(&mut self) {
+        if self.chunks.as_ref().is_some_and(Chunks::is_large) {
             self.write();
         }
     }
@@ -231,11 +255,19 @@ impl Writer for Mcap {
 
     fn tick(&mut self, tick: &RecordedTick, utc: i128) {
         let head = MessageHead { id: tick.task, kind: Kind::Ticks, sequence: tick.n, utc };
-        self.put(head, WriteCounts { ticks: 1, ..WriteCounts::default() }, |_, message| json::tick(message, tick));
-        if tick.cause.is_some() {
+        let counts = WriteCounts { ticks: 1, ..WriteCounts::default() };
+        // Both messages go into one chunk: a reader of its digest must find there what that sums up.
+        let more = if tick.overrun().is_some() { LARGEST_OVERRUN } else { 0 };
+        let is_in = self.put_with(head, counts, more, |_, message| json::tick(message, tick));
+        if is_in && tick.overrun().is_some() {
             let head = MessageHead { kind: Kind::Overruns, ..head };
-            self.put(head, WriteCounts::default(), |_, message| json::overrun(message, tick));
+            self.put_with(head, WriteCounts::default(), 0, |_, message| json::overrun(message, tick));
         }
+        let task = self.tasks.get(&tick.task).map(|task| task.name.as_str());
+        if let (true, Some(chunks), Some(task)) = (is_in, &mut self.chunks, task) {
+            chunks.sum_up(task, tick, utc);
+        }
+        self.write_large();
     }
 
     fn flush(&mut self) -> io::Result<bool> {

@@ -5,7 +5,7 @@ mod faults;
 use crate::channels::{AudioFormat, Format, ImageFormat, SampleFormat};
 use crate::config::RecordConfig;
 use crate::metrics::Cause;
-use crate::recording::content::{Content, RecordedTick};
+use crate::recording::content::{Content, RecordedTick, Why, Whys};
 use crate::recording::recordings::Recordings;
 use crate::recording::testing::{UTC, begun, block, column, content, in_folder, limits, moment, names, row, samples};
 use crate::time::{Instant, Span};
@@ -77,11 +77,17 @@ fn values_samples_ticks_and_overruns_are_json() {
         skipped: 2,
         woke: Span::from_nanos(80),
         oversleep: None,
-        cause: None,
+        missed: None,
     };
     mcap.lock().tick(&tick, UTC + 3);
-    mcap.lock().tick(&RecordedTick { oversleep: Some(Span::from_nanos(90)), ..tick }, UTC + 3);
-    mcap.lock().tick(&RecordedTick { cause: Some(Cause::OwnDebt), ..tick }, UTC + 4);
+    mcap.lock().tick(&RecordedTick { oversleep: Some(Span::from_nanos(90)), ..tick.clone() }, UTC + 3);
+    let why = |cause, by: Option<&str>, count| Some(Why { cause: Some(cause), by: by.map(Box::from), count });
+    let whys = Whys {
+        before: None,
+        overrun: why(Cause::Preempted, Some("a \"b\" (pid 1)"), 1),
+        after: why(Cause::OwnDebt, None, 2),
+    };
+    mcap.lock().tick(&RecordedTick { missed: Some(Box::new(whys)), ..tick }, UTC + 4);
     mcap.finish().unwrap();
 
     let messages = read(&path);
@@ -89,7 +95,9 @@ fn values_samples_ticks_and_overruns_are_json() {
     let tick = |overrun: bool| json!({"n": 8_589_934_597_u64, "lateness_ns": 100, "run_ns": 250, "response_ns": 350, "skipped": 2, "overrun": overrun});
     let mut overrun = tick(true);
     overrun.as_object_mut().unwrap().remove("overrun");
-    overrun["cause"] = json!("own-debt");
+    (overrun["cause"], overrun["by"]) = (json!("preempted"), json!("a \"b\" (pid 1)"));
+    let mut missed = tick(true);
+    (missed["skipped_after"], missed["cause_after"]) = (json!(2), json!("own-debt"));
     let mut slept = tick(false);
     (slept["woke_ns"], slept["oversleep_ns"]) = (json!(80), json!(90));
     let wanted = [
@@ -99,7 +107,7 @@ fn values_samples_ticks_and_overruns_are_json() {
         ("t/samples", 41, 20, json!({"a\"b": -1.5, "y": 1e22})),
         ("t/ticks", 5, 3, tick(false)),
         ("t/ticks", 5, 3, slept),
-        ("t/ticks", 5, 4, tick(true)),
+        ("t/ticks", 5, 4, missed),
         ("t/overruns", 5, 4, overrun),
     ];
     assert_eq!(seen, wanted);

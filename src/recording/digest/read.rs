@@ -1,0 +1,213 @@
+//! The digest of a recording: from what its recorder has summed up, and from the ticks themselves where it has not. Blocks on the
+//! file, and takes memory for its bins, and for 40 bytes a chunk.
+
+use super::file::{At, McapFile, topics};
+use super::piece::{Grain, Piece};
+use super::sum::{Digest, WorstStretch};
+use super::text::{self, Channels, NAME};
+use crate::recording::content::RecordedTick;
+use crate::recording::message::{Overrun, TickMessage};
+use crate::recording::past::{Past, PastTick};
+use crate::recording::read::Ticks;
+use crate::time::{Instant, NANOS_PER_SECOND};
+use ::mcap::records::{Record, op};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Of a file that is no larger, all ticks are read: what happened when is told more finely by them.
+const SMALL: u64 = 32 << 20;
+
+/// What was read of a recording.
+#[derive(Clone, Debug)]
+pub(crate) struct Digested {
+    pub(crate) digest: Digest,
+    /// The file ends in the middle: its run was killed, or still writes it.
+    pub(crate) cut_off: bool,
+    pub(crate) worst_second: Option<WorstSecond>,
+}
+
+/// The second in which most was missed, of the task that missed it; or, if nothing was, with the latest tick.
+#[derive(Clone, Debug)]
+pub(crate) struct WorstSecond {
+    /// In nanoseconds since 1970 (UTC).
+    pub(crate) from: i64,
+    /// The ticks of all tasks that were released in it.
+    pub(crate) ticks: Past,
+}
+
+/// Sums up a recording. Where it has to read ticks, `progress` is told again and again how many bytes were read, of how many.
+///
+/// # Errors
+/// What is wrong with the file, and what to do.
+pub(crate) fn digest(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Digested, String> {
+    digest_larger(path, SMALL, progress)
+}
+
+/// As [`digest`], of a file that is `small` at most from all of its ticks.
+pub(super) fn digest_larger(path: &Path, small: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<Digested, String> {
+    let file = McapFile::open(path)?;
+    let grain = if file.length <= small { Grain::Tick } else { Grain::Second };
+    let mut reader = Reader { file, grain, digest: Digest::default(), channels: Channels::new(), chunks: Vec::new() };
+    reader.walk(progress)?;
+    if reader.digest.tasks.is_empty() {
+        let text = "there is no tick in it; give each task of interest record = \"FILE.mcap\" and record again";
+        return Err(reader.file.wrong(text));
+    }
+    let worst_second = reader.worst_second()?;
+    let cut_off = !reader.file.is_whole()?;
+    Ok(Digested { digest: reader.digest, cut_off, worst_second })
+}
+
+struct Reader {
+    file: McapFile,
+    grain: Grain,
+    digest: Digest,
+    channels: Channels,
+    chunks: Vec<At>, // of the part that was walked through
+}
+
+impl Reader {
+    /// Goes through the file. Chunks that are not summed up behind them are read.
+    fn walk(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<(), String> {
+        let (mut pending, mut covered) = (0, 0); // the first chunk that was not summed up, and where the last piece ended
+        while let Some(at) = self.file.next()? {
+            match at.opcode {
+                op::CHUNK | op::CHANNEL | op::MESSAGE => self.chunks.push(at),
+                op::ATTACHMENT if self.grain == Grain::Second => {
+                    let Some(text) = self.file.attachment(at, NAME)? else { continue };
+                    let (begin, end) = at.bounds();
+                    match text::read(&text).filter(|told| told.covers == (covered, begin)) {
+                        Some(told) => {
+                            self.channels.extend(told.channels);
+                            self.digest.add(&told.piece);
+                        }
+                        // It is damaged, of a later version, or belongs elsewhere: a program has rewritten the file.
+                        None => self.parse(pending, progress)?,
+                    }
+                    (pending, covered) = (self.chunks.len(), end);
+                }
+                op::DATA_END => break,
+                _ => {}
+            }
+        }
+        self.parse(pending, progress)
+    }
+
+    /// Reads the chunks from this one on.
+    fn parse(&mut self, from: usize, progress: &mut dyn FnMut(u64, u64)) -> Result<(), String> {
+        let mut parse = Parse::new(self.grain, &self.digest);
+        let all = self.chunks[from..].iter().map(|at| at.length).sum();
+        let mut read = 0;
+        for at in &self.chunks[from..] {
+            self.file.records(*at, |record| {
+                topics(&mut self.channels, record);
+                parse.take(record, &self.channels)
+            })?;
+            self.digest.add(&parse.piece);
+            parse.piece.turn();
+            read += at.length;
+            progress(read, all);
+        }
+        parse.finish();
+        self.digest.add(&parse.piece);
+        Ok(())
+    }
+
+    fn worst_second(&mut self) -> Result<Option<WorstSecond>, String> {
+        let Some(WorstStretch { task, from, until, .. }) = self.digest.worst() else { return Ok(None) };
+        let found = self.between(from, until.saturating_add(1))?;
+        let name = &self.digest.tasks[task].name;
+        let Some(task) = found.task(name) else { return Ok(None) };
+        let from = worst_second(&task.ticks);
+        let ticks = self.between(from, from.saturating_add(NANOS_PER_SECOND))?;
+        Ok(Some(WorstSecond { from, ticks }))
+    }
+
+    /// The ticks that were released between two instants.
+    fn between(&mut self, from: i64, to: i64) -> Result<Past, String> {
+        let mut ticks = Ticks::default();
+        self.channels.iter().for_each(|(id, topic)| ticks.channel(*id, topic));
+        let nanos = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+        let overlaps = |at: &&At| at.opcode != op::CHUNK || nanos(at.times.0) < to && nanos(at.times.1) >= from;
+        for at in self.chunks.iter().filter(overlaps) {
+            self.file.records(*at, |record| match record {
+                Record::Message { header, .. } if (from..to).contains(&nanos(header.log_time)) => ticks.take(record),
+                _ => Ok(()),
+            })?;
+        }
+        Ok(ticks.past())
+    }
+}
+
+/// Where the second begins in which most is missed; what is missed lies in its middle.
+fn worst_second(ticks: &[PastTick]) -> i64 {
+    let at = |tick: &PastTick| (tick.release - Instant::ZERO).nanos();
+    let missed = |tick: &PastTick| tick.skipped + u64::from(tick.overrun);
+    let late = |tick: &PastTick| (tick.response - tick.run).nanos();
+    let any = ticks.iter().any(|tick| missed(tick) > 0);
+    let counts: Vec<_> = ticks.iter().filter(|tick| !any || missed(tick) > 0).collect();
+    let (mut best, mut sum, mut last) = (None, 0, 0);
+    for (first, tick) in counts.iter().enumerate() {
+        while last < counts.len() && at(counts[last]) - at(tick) < NANOS_PER_SECOND {
+            sum += missed(counts[last]);
+            last += 1;
+        }
+        let end = counts[last.max(first + 1) - 1];
+        let rank = (sum, if any { 0 } else { late(tick) });
+        if best.is_none_or(|(best, _, _)| rank > best) {
+            best = Some((rank, at(tick), if any { at(end) } else { at(tick) }));
+        }
+        sum = sum.saturating_sub(missed(tick));
+    }
+    best.map_or(0, |(_, first, last)| first - (NANOS_PER_SECOND - (last - first).max(0)) / 2)
+}
+
+/// What messages add up to.
+struct Parse {
+    piece: Piece,
+    /// An overrun whose cause comes next, by task.
+    waiting: BTreeMap<String, (RecordedTick, i64)>,
+}
+
+impl Parse {
+    /// Goes on where this ends.
+    fn new(grain: Grain, digest: &Digest) -> Self {
+        let mut piece = Piece::new(grain);
+        digest.tasks.iter().for_each(|task| piece.goes_on(&task.name, task.tally.last));
+        Self { piece, waiting: BTreeMap::new() }
+    }
+
+    fn take(&mut self, record: &Record<'_>, channels: &Channels) -> Result<(), String> {
+        let Record::Message { header, data } = record else { return Ok(()) };
+        let Some(topic) = channels.get(&header.channel_id) else { return Ok(()) };
+        if let Some(task) = topic.strip_suffix("/overruns") {
+            // One that cannot be understood is an overrun without a cause.
+            if let Ok(overrun) = serde_json::from_slice::<Overrun>(data)
+                && let Some((mut tick, at)) = self.waiting.remove(task)
+            {
+                if let Some(whys) = tick.missed.as_deref_mut().filter(|_| tick.n == overrun.n) {
+                    overrun.explain(whys);
+                }
+                self.piece.tick(task, &tick, at);
+            }
+        } else if let Some(task) = topic.strip_suffix("/ticks") {
+            let at = i64::try_from(header.log_time).unwrap_or(i64::MAX);
+            let tick = TickMessage::of(data, task)?.tick(Instant::from_nanos(at.into()));
+            if let Some((before, at)) = self.waiting.remove(task) {
+                self.piece.tick(task, &before, at);
+            }
+            match tick.overrun() {
+                Some(_) => drop(self.waiting.insert(task.to_owned(), (tick, at))),
+                None => self.piece.tick(task, &tick, at),
+            }
+        }
+        Ok(())
+    }
+
+    /// What waits has no cause.
+    fn finish(&mut self) {
+        for (task, (tick, at)) in std::mem::take(&mut self.waiting) {
+            self.piece.tick(&task, &tick, at);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What ticks of one task add up to. Pure.
+
+use crate::metrics::{Cause, Histogram};
+use crate::recording::content::{RecordedTick, Whys};
+use crate::time::Span;
+use std::collections::BTreeMap;
+
+/// The worst misses that are kept.
+const WORST: usize = 10;
+
+/// Counts, causes and histograms of the ticks of one task.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    pub(crate) ticks: u64,
+    /// Of these, how many ended after their deadline.
+    pub(crate) overruns: u64,
+    /// Releases that were given up, as the ticks say.
+    pub(crate) skipped: u64,
+    /// Releases between ticks of which neither a tick nor one that was skipped tells: their ticks were lost.
+    pub(crate) unrecorded: u64,
+    /// How often the index of the tick began again, as after a reload that changed the task.
+    pub(crate) restarts: u64,
+    /// Of the overruns and skipped releases, by [`Cause::index`]; the others have no cause in the recording.
+    pub(crate) causes: [u64; Cause::ALL.len()],
+    /// Of those that were blocked, by whom.
+    pub(crate) blockers: BTreeMap<Box<str>, u64>,
+    pub(crate) first: Option<Known>,
+    pub(crate) last: Option<Known>,
+    /// Releases from one tick to another, and how long that took in nanoseconds of UTC, since the index began last.
+    pub(crate) grid: (u64, i64),
+    pub(crate) lateness: Histogram,
+    pub(crate) run: Histogram,
+    pub(crate) response: Histogram,
+    pub(crate) worst: Worst,
+}
+
+/// A tick that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) n: u64,
+    /// Its release, in nanoseconds since 1970 (UTC).
+    pub(crate) at: i64,
+    /// Releases that were given up when it had finished.
+    pub(crate) after: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            ticks: 0,
+            overruns: 0,
+            skipped: 0,
+            unrecorded: 0,
+            restarts: 0,
+            causes: [0; Cause::ALL.len()],
+            blockers: BTreeMap::new(),
+            first: None,
+            last: None,
+            grid: (0, 0),
+            lateness: Histogram::new(2),
+            run: Histogram::new(2),
+            response: Histogram::new(2),
+            worst: Worst::default(),
+        }
+    }
+}
+
+impl Tally {
+    /// Releases that came up, as far as the recording tells.
+    pub(crate) fn due(&self) -> u64 {
+        self.ticks + self.skipped
+    }
+
+    pub(crate) fn missed(&self) -> u64 {
+        self.overruns + self.skipped
+    }
+
+    /// Missed releases without a cause in the recording.
+    pub(crate) fn without_cause(&self) -> u64 {
+        self.missed().saturating_sub(self.causes.iter().sum())
+    }
+
+    /// Enters the next tick, released at `at`; the one before is `before`, if any is known.
+    pub(super) fn enter(&mut self, tick: &RecordedTick, at: i64, before: Option<Known>) {
+        let none = Whys::default();
+        let whys = tick.missed.as_deref().unwrap_or(&none);
+        let count = |why: &Option<crate::recording::content::Why>| why.as_ref().map_or(0, |why| why.count);
+        let (skipped_before, after) = (count(&whys.before), count(&whys.after));
+        let mut period = 0;
+        match before {
+            Some(before) if tick.n <= before.n => {
+                self.restarts += 1;
+                self.grid = (0, 0);
+            }
+            Some(before) => {
+                let (steps, span) = (tick.n - before.n, at.saturating_sub(before.at));
+                self.grid = (self.grid.0 + steps, self.grid.1.saturating_add(span));
+                period = span.max(0) / i64::try_from(steps).unwrap_or(i64::MAX);
+                self.unrecorded += (steps - 1).saturating_sub(before.after.saturating_add(skipped_before));
+            }
+            None => {}
+        }
+        self.ticks += 1;
+        self.overruns += count(&whys.overrun);
+        self.skipped += skipped_before + after;
+        for why in whys.iter() {
+            if let Some(cause) = why.cause {
+                self.causes[cause.index()] += why.count;
+                if let (Cause::Blocked, Some(by)) = (cause, &why.by) {
+                    *self.blockers.entry(by.clone()).or_default() += why.count;
+                }
+            }
+        }
+        self.lateness.add(tick.lateness);
+        self.run.add(tick.response - tick.lateness);
+        self.response.add(tick.response);
+        // Where it is not told which were given up before it, some may have been given up after it.
+        let untold = whys.before.as_ref().filter(|why| why.cause.is_none()).map_or(0, |why| why.count);
+        let this = Known { n: tick.n, at, after: after + untold };
+        self.first.get_or_insert(this);
+        self.last = Some(this);
+        if whys.count() > 0 {
+            let waited = i128::from(period) * i128::from(skipped_before) + i128::from(tick.lateness.nanos());
+            let worst = tick.response.max(Span::from_wide(waited));
+            let (lateness, response) = (tick.lateness, tick.response);
+            self.worst.note(|| Miss { n: tick.n, at, lateness, response, whys: whys.clone(), worst }, worst);
+        }
+    }
+
+    /// Enters what came after all this.
+    pub(super) fn add(&mut self, next: &Self) {
+        self.ticks += next.ticks;
+        self.overruns += next.overruns;
+        self.skipped += next.skipped;
+        self.unrecorded += next.unrecorded;
+        self.grid = match next.restarts {
+            0 => (self.grid.0 + next.grid.0, self.grid.1.saturating_add(next.grid.1)),
+            _ => next.grid,
+        };
+        self.restarts += next.restarts;
+        self.causes.iter_mut().zip(next.causes).for_each(|(sum, more)| *sum += more);
+        next.blockers.iter().for_each(|(by, count)| *self.blockers.entry(by.clone()).or_default() += count);
+        self.first = self.first.or(next.first);
+        self.last = next.last.or(self.last);
+        self.lateness.merge(&next.lateness);
+        self.run.merge(&next.run);
+        self.response.merge(&next.response);
+        next.worst.0.iter().for_each(|miss| self.worst.note(|| miss.clone(), miss.worst));
+    }
+}
+
+/// A tick in which releases were missed. Times are those of the recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Miss {
+    pub(crate) n: u64,
+    /// Its release, in nanoseconds since 1970 (UTC).
+    pub(crate) at: i64,
+    pub(crate) lateness: Span,
+    pub(crate) response: Span,
+    pub(crate) whys: Whys,
+    /// From the oldest release that was missed in it to its end, or to its start if it was in time itself.
+    pub(crate) worst: Span,
+}
+
+/// The worst misses, the worst first, and of equal ones the first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Worst(pub(super) Vec<Miss>);
+
+impl Worst {
+    pub(super) fn note(&mut self, miss: impl FnOnce() -> Miss, worst: Span) {
+        let place = self.0.partition_point(|known| known.worst >= worst);
+        if place < WORST {
+            self.0.truncate(WORST - 1);
+            self.0.insert(place, miss());
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Miss> {
+        self.0.iter()
+    }
+}
+
+/// A stretch of time.
+#[derive(Clone, Debug)]
+pub(crate) struct Bin {
+    pub(crate) ticks: u64,
+    pub(crate) overruns: u64,
+    pub(crate) skipped: u64,
+    pub(crate) lateness: Histogram,
+    pub(crate) run: Histogram,
+}
+
+impl Default for Bin {
+    fn default() -> Self {
+        let (lateness, run) = (Histogram::new(1), Histogram::new(1));
+        Self { ticks: 0, overruns: 0, skipped: 0, lateness, run }
+    }
+}
+
+impl Bin {
+    pub(crate) fn missed(&self) -> u64 {
+        self.overruns + self.skipped
+    }
+
+    pub(super) fn enter(&mut self, tick: &RecordedTick) {
+        self.ticks += 1;
+        self.overruns += u64::from(tick.overrun().is_some());
+        self.skipped += tick.skipped;
+        self.lateness.add(tick.lateness);
+        self.run.add(tick.response - tick.lateness);
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.ticks += other.ticks;
+        self.overruns += other.overruns;
+        self.skipped += other.skipped;
+        self.lateness.merge(&other.lateness);
+        self.run.merge(&other.run);
+    }
+}
