@@ -76,6 +76,24 @@ impl FailIf {
         Ok(())
     }
 
+    /// The rules that these numbers break, which lie as in a summary, and how. A number that is not there breaks its rule.
+    ///
+    /// # Errors
+    /// A rule names a task that is not there.
+    pub(super) fn broken_by(&self, numbers: &Value) -> Result<Vec<String>, String> {
+        let tasks = numbers["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let names = || tasks.iter().filter_map(|task| task["task"].as_str());
+        for rule in &self.rules {
+            if let Subject::Task(name) = &rule.subject
+                && !names().any(|known| known == name)
+            {
+                return Err(format!("{}: {}", rule.option(), unknown("task", name, names())));
+            }
+        }
+        let broken = |rule: &Rule| Some(format!("{}: {}", rule.option(), rule.broken(numbers)?));
+        Ok(self.rules.iter().filter_map(broken).collect())
+    }
+
     /// What a command ends with that came to no summary because of `stop`.
     pub(super) fn unjudged(&self, stop: Stop) -> Stop {
         match stop {
@@ -178,7 +196,9 @@ impl Number {
             let nothing = value["count"] == 0 && key != "count";
             value = value.get(key).filter(|_| !nothing).unwrap_or(&Value::Null);
         }
-        let left_out = || (part.is_object() && ZERO_LEFT_OUT.contains(&self.keys[0].as_str())).then_some(0.0);
+        // Where the whole group is missing, the source does not tell it.
+        let left_out =
+            || (part[&self.keys[0]].is_object() && ZERO_LEFT_OUT.contains(&self.keys[0].as_str())).then_some(0.0);
         value.as_f64().or_else(left_out)
     }
 
@@ -315,7 +335,7 @@ mod tests {
     fn summary() -> Value {
         let tasks = json!([
             {"task": "a", "skipped": 3, "blockers": {"b": 2}, "run_ns": {"count": 9, "max": 80_001}, "causes": {"blocked": 2}, "values": {"v.1": {"max": 7.5}}},
-            {"task": "b", "skipped": 0, "run_ns": {"count": 0, "max": 0}, "causes": {}},
+            {"task": "b", "skipped": 0, "run_ns": {"count": 0, "max": 0}, "causes": {}, "blockers": {}},
         ]);
         json!({"tasks": tasks, "records": {"sent": 9, "dropped": 1}})
     }

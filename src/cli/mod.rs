@@ -17,6 +17,7 @@ mod journal;
 mod log;
 mod measure;
 mod plan;
+mod report;
 mod run;
 mod running;
 mod runtime;
@@ -87,6 +88,8 @@ enum Command {
     Reload(running::ReloadArgs),
     /// Make a Perfetto trace of the latest ticks: a track per worker and task, misses with their cause
     Trace(trace::TraceArgs),
+    /// Make a page of HTML: verdict, histograms, lateness over time, causes, the worst misses
+    Report(report::ReportArgs),
     /// Serve the running daemon's numbers to Prometheus
     #[cfg(feature = "exporter")]
     Exporter(exporter::ExporterArgs),
@@ -135,6 +138,7 @@ impl App {
             Command::Top(args) => top::top(&args),
             Command::Reload(args) => running::reload(&args),
             Command::Trace(args) => trace::trace(&args),
+            Command::Report(args) => report::report(&args),
             #[cfg(feature = "exporter")]
             Command::Exporter(args) => exporter::exporter(&args),
             Command::Devices(args) => devices::devices(&self, &args),

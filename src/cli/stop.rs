@@ -37,7 +37,7 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
          `check`: the configuration is valid, but its deadlines cannot all hold. `plan`: those of the planned one cannot. \
          `doctor`: something that is configured cannot work on this machine. \
          `measure`: it was stopped before anything was measured. \
-         `status`: not all is well.",
+         `status`: not all is well. `report`: a rule of `--fail-if` is broken.",
     ),
     (
         USAGE,
@@ -45,7 +45,7 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
     ),
     (
         UNAVAILABLE,
-        "`status`, `top`, `reload`, `stop`, `check --against-running`, `log` with `--socket`: no daemon answers at the socket, or not wholly \
+        "`status`, `top`, `reload`, `stop`, `check --against-running`, `report` without a source, `log` with `--socket`: no daemon answers at the socket, or not wholly \
          in time. `log`: there is no journal to read, or the daemon does not log there. `trace`: the same as `status`, and no daemon has \
          left a flight file.",
     ),

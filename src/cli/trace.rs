@@ -3,6 +3,8 @@
 mod recorded;
 mod tracefs;
 
+pub(super) use recorded::timeline as of_recording;
+
 use super::socket::SocketArg;
 use super::{Stop, print, runtime};
 use crate::flight::{self, Flight};

@@ -1,16 +1,24 @@
 //! `hertzd report`: a run as one page of HTML, or two runs beside each other. Pure: what sources tell goes in, text comes out.
 //!
 //! ```text
-//! summary, snapshot ─┐
-//! ticks of a flight file ─┼─▶ model: Run ──▶ html
-//! recording (cli/report/recorded.rs) ─┘
+//! summary, snapshot ──────▶ of_summary ─┐
+//! flight file ────────────▶ of_flight ──┼─▶ Run ──▶ page
+//! ticks of a recording ───▶ of_ticks ───┘        two of them ──▶ Comparison ──▶ page_of_two
 //! ```
 
-#[expect(dead_code, reason = "the sources and the page that use it come next")]
+mod compare;
+mod flight;
+mod html;
 mod model;
+mod story;
+mod summary;
+mod ticks;
+mod verdict;
 
-#[expect(unused_imports, reason = "the sources and the page that use it come next")]
-pub(crate) use model::{
-    BINS, Bin, Counts, Kind, Machine, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, Told, WORST,
-    WORST_SECOND_TICKS, Worker, WorstSecond,
-};
+pub(crate) use compare::Comparison;
+pub(crate) use flight::of_flight;
+pub(crate) use html::{page, page_of_two};
+pub(crate) use model::{Kind, Run, Source, as_summary};
+pub(crate) use summary::of_summary;
+pub(crate) use ticks::of_ticks;
+pub(crate) use verdict::{compared, verdict};

@@ -3,6 +3,7 @@
 
 use crate::metrics::Histogram;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 /// The misses that a report tells the story of.
 pub(crate) const WORST: usize = 10;
@@ -157,6 +158,8 @@ pub(crate) struct Spread {
     pub(crate) p99: i64,
     pub(crate) p99_9: i64,
     pub(crate) max: i64,
+    /// Edges of the histogram in each decade: 20, or 3 (1, 2, 5) from 1 µs to 1 s with all below in one.
+    pub(crate) steps: u8,
     /// Pairs of an upper edge and how many are at most that, and above the edge before; in order, none that is 0.
     pub(crate) histogram: Vec<(i64, u64)>,
 }
@@ -173,6 +176,7 @@ impl Spread {
             p99: all.p99,
             p99_9: all.p99_9,
             max: all.max,
+            steps: 20,
             histogram: histogram.coarse(),
         }
     }
@@ -234,4 +238,37 @@ pub(crate) struct SecondTick {
     /// Releases that were missed in it, and the cause of the most of them.
     pub(crate) missed: u64,
     pub(crate) cause: Option<String>,
+}
+
+/// The numbers of a run where a summary has them; what it does not tell is missing.
+pub(crate) fn as_summary(run: &Run) -> Value {
+    let spread = |told: &Told<Spread>| {
+        told.known().map(|spread| {
+            let Spread { count, min, p50, p90, p99, p99_9, max, .. } = spread;
+            json!({"count": count, "min": min, "p50": p50, "p90": p90, "p99": p99, "p99_9": p99_9, "max": max})
+        })
+    };
+    let named = |pairs: &[(String, u64)]| {
+        pairs.iter().cloned().map(|(name, count)| (name, Value::from(count))).collect::<Value>()
+    };
+    let tasks = run.tasks.iter().map(|task| {
+        let Counts { due, met, missed, pending, ran, skipped, overruns, errors } = task.counts;
+        let mut numbers = json!({
+            "task": task.task, "due": due, "met": met, "missed": missed, "pending": pending, "ran": ran, "skipped": skipped,
+            "overruns": overruns, "causes": named(&task.causes),
+        });
+        let others = [
+            ("errors", errors.map(Value::from)),
+            ("blockers", task.blockers.known().map(|blockers| named(blockers))),
+            ("lateness_ns", spread(&task.lateness_ns)),
+            ("run_ns", spread(&task.run_ns)),
+        ];
+        for (key, value) in others {
+            if let Some(value) = value {
+                numbers[key] = value;
+            }
+        }
+        numbers
+    });
+    json!({"tasks": tasks.collect::<Vec<_>>()})
 }

@@ -21,8 +21,8 @@ pub(crate) use layout::{columns, wrap};
 #[cfg(feature = "top")]
 pub(crate) use layout::{count, short};
 #[cfg(feature = "mcap")]
-pub(crate) use perfetto::{Did, TimelineMiss, TimelineTask, TimelineTick, TimelineWorker, Which};
-pub(crate) use perfetto::{Kernel, Timeline, draw};
+pub(crate) use perfetto::TimelineWorker;
+pub(crate) use perfetto::{Did, Kernel, Timeline, TimelineMiss, TimelineTask, TimelineTick, Which, draw};
 #[cfg(feature = "exporter")]
 pub(crate) use scrape::scrape;
 #[cfg(feature = "exporter")]

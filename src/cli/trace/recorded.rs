@@ -1,4 +1,4 @@
-//! The ticks of a recording, for a trace. Blocks on the file.
+//! The ticks of a recording, for a trace or a report. Blocks on the file.
 
 use crate::views::Timeline;
 use std::path::Path;
@@ -8,14 +8,14 @@ use std::path::Path;
 /// # Errors
 /// What is wrong with it, and what to do.
 #[cfg(feature = "mcap")]
-pub(super) fn timeline(path: &Path) -> Result<Timeline, String> {
+pub(in crate::cli) fn timeline(path: &Path) -> Result<Timeline, String> {
     refuse_csv(path)?;
     let past = crate::recording::read(path)?;
     Ok(drawn::of(&past, path))
 }
 
 #[cfg(not(feature = "mcap"))]
-pub(super) fn timeline(path: &Path) -> Result<Timeline, String> {
+pub(in crate::cli) fn timeline(path: &Path) -> Result<Timeline, String> {
     refuse_csv(path)?;
     Err(format!("{}: this is no flight file, and this hertzd was built without the feature mcap", path.display()))
 }

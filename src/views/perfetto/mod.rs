@@ -14,10 +14,9 @@ mod proto;
 mod timeline;
 
 pub(crate) use kernel::Kernel;
-pub(crate) use timeline::Timeline;
-pub(crate) use timeline::{Did, TimelineMiss, TimelineTick, Which};
 #[cfg(feature = "mcap")]
-pub(crate) use timeline::{TimelineTask, TimelineWorker};
+pub(crate) use timeline::TimelineWorker;
+pub(crate) use timeline::{Did, Timeline, TimelineMiss, TimelineTask, TimelineTick, Which};
 
 use crate::metrics::By;
 use packets::{Beside, Noted, Packets, TrackId};

@@ -1,0 +1,145 @@
+//! `hertzd report`: a run as one page of HTML. Blocks on files and sockets.
+
+mod recorded;
+mod source;
+
+use super::Stop;
+use super::fail_if::FailIf;
+use super::socket::SocketArg;
+use super::stop::print_beside_verdict;
+use crate::report::{Comparison, Run, compared, page, page_of_two, verdict};
+use clap::Args;
+use serde::Serialize;
+use source::Told;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// For the end of the page.
+const WRITTEN_BY: &str = concat!("hertzd ", env!("CARGO_PKG_VERSION"));
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    hertzd report                             the running daemon, so far\n  \
+    hertzd report /run/hertzd/flight.prev     the process before it, to its end\n  \
+    hertzd report day.mcap -o day.html        a recording of ticks\n  \
+    hertzd run --for 1m --json > a.json && hertzd report a.json -o a.html\n  \
+    hertzd report --compare before.mcap after.mcap\n\n\
+    The page is one file that loads nothing: mail it, print it, keep it. What a\n\
+    source does not tell is said in its place. Over time, single misses with\n\
+    their stories and the worst second are told by flight files and recordings.\n\
+    docs/seeing.md says more. Exits with 1 if a rule of --fail-if is broken, 69\n\
+    if no daemon answers.")]
+pub(super) struct ReportArgs {
+    /// A flight file, an MCAP recording with ticks, or a summary (run --json); - for a summary on standard input [default: the running daemon]
+    source: Option<PathBuf>,
+    /// Show two beside each other, each of them as SOURCE, with what is significant and what is noise; --fail-if judges B
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "source")]
+    compare: Vec<PathBuf>,
+    /// Write the page here; - for standard output
+    #[arg(short, long, value_name = "FILE", default_value = "hertzd-report.html")]
+    output: PathBuf,
+    #[command(flatten)]
+    fail_if: FailIf,
+    #[command(flatten)]
+    socket: SocketArg,
+    /// Print all that was read as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was written of two runs.
+#[derive(Debug, Serialize)]
+struct WrittenOfTwo<'a> {
+    output: &'a Path,
+    bytes: usize,
+    verdict: String,
+    broken: &'a [String],
+    comparison: &'a Comparison,
+    a: &'a Run,
+    b: &'a Run,
+}
+
+/// What was written, and what it tells.
+#[derive(Debug, Serialize)]
+struct Written<'a> {
+    output: &'a Path,
+    bytes: usize,
+    verdict: String,
+    /// The rules of `--fail-if` that are broken.
+    broken: &'a [String],
+    run: &'a Run,
+}
+
+pub(super) fn report(args: &ReportArgs) -> Result<(), Stop> {
+    if args.json && args.output == Path::new("-") {
+        return Err(Stop::Usage("--json and -o - both write to standard output: name a file with -o".into()));
+    }
+    if let [a, b] = &args.compare[..] {
+        return compare(args, &source::of_file(a)?, &source::of_file(b)?);
+    }
+    let told = match &args.source {
+        Some(path) => source::of_file(path)?,
+        None => source::of_daemon(&args.socket)?,
+    };
+    let broken = args.fail_if.broken_by(&told.numbers).map_err(Stop::Usage)?;
+    let run = told.last();
+    let page = page(run, WRITTEN_BY);
+    let verdict = verdict(run);
+    let json = Written { output: &args.output, bytes: page.len(), verdict: verdict.clone(), broken: &broken, run };
+    finish(args, &page, &verdict, &format!("read from {}", run.source.name), &json)?;
+    judged(&broken)
+}
+
+fn compare(args: &ReportArgs, a: &Told, b: &Told) -> Result<(), Stop> {
+    let broken = args.fail_if.broken_by(&b.numbers).map_err(Stop::Usage)?;
+    let comparison = Comparison::between(&a.runs, &b.runs);
+    let (of_a, of_b) = (a.last(), b.last());
+    let page = page_of_two([of_a, of_b], &comparison, WRITTEN_BY);
+    let verdict = compared(&comparison);
+    let (output, bytes) = (&*args.output, page.len());
+    let json = WrittenOfTwo {
+        output,
+        bytes,
+        verdict: verdict.clone(),
+        broken: &broken,
+        comparison: &comparison,
+        a: of_a,
+        b: of_b,
+    };
+    let read = format!("A: {}, B: {}", of_a.source.name, of_b.source.name);
+    finish(args, &page, &verdict, &read, &json)?;
+    judged(&broken)
+}
+
+/// Writes the page, and says so.
+fn finish(args: &ReportArgs, page: &str, verdict: &str, read: &str, json: &impl Serialize) -> Result<(), Stop> {
+    write(&args.output, page)?;
+    match (args.json, args.output == Path::new("-")) {
+        (true, _) => print_beside_verdict(&(serde_json::to_string(json)? + "\n")),
+        (false, true) => Ok(()),
+        (false, false) => print_beside_verdict(&format!(
+            "{}: {verdict}\n{} kB, {read}; open it in any browser\n",
+            args.output.display(),
+            page.len().div_ceil(1_000),
+        )),
+    }
+}
+
+fn judged(broken: &[String]) -> Result<(), Stop> {
+    match broken.is_empty() {
+        true => Ok(()),
+        false => Err(Stop::Unwell(broken.join("; "))),
+    }
+}
+
+fn write(output: &Path, page: &str) -> Result<(), Stop> {
+    match output == Path::new("-") {
+        true => print_beside_verdict(page),
+        false => fs::write(output, page).map_err(|reason| {
+            Stop::Fault(format!(
+                "{}: the report cannot be written: {reason}; name another file with -o",
+                output.display()
+            ))
+        }),
+    }
+}

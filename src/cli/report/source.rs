@@ -1,0 +1,123 @@
+//! What a report is made from: a running daemon, a flight file, a summary, or a recording. Blocks on files and sockets.
+
+use super::recorded;
+use crate::cli::Stop;
+use crate::cli::socket::{SocketArg, fetch};
+use crate::flight;
+use crate::report::{Run, as_summary, of_flight, of_summary};
+use serde_json::{Deserializer, Value};
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+/// The first bytes of an MCAP file.
+const MCAP: &[u8] = b"\x89MCAP0\r\n";
+
+/// What was read.
+pub(super) struct Told {
+    /// Of a file of several summaries all, in order; else one.
+    pub(super) runs: Vec<Run>,
+    /// The numbers of the last of them, as a summary has them.
+    pub(super) numbers: Value,
+}
+
+impl Told {
+    /// The run that a report is of.
+    pub(super) fn last(&self) -> &Run {
+        &self.runs[self.runs.len() - 1]
+    }
+
+    fn of_one(run: Run) -> Self {
+        let numbers = as_summary(&run);
+        Self { runs: vec![run], numbers }
+    }
+}
+
+/// Asks the daemon.
+pub(super) fn of_daemon(socket: &SocketArg) -> Result<Told, Stop> {
+    let socket = socket.found()?;
+    let name = socket.socket.display().to_string();
+    let snapshot: Value = serde_json::from_str(&fetch(&socket)?)
+        .map_err(|error| Stop::Fault(format!("{name}: cannot understand the daemon's answer: {error}")))?;
+    if let Some(why) = snapshot["error"].as_str() {
+        return Err(Stop::Unavailable(format!("{name}: the daemon runs but cannot answer yet: {why}; try again")));
+    }
+    let run = of_summary(&snapshot, &name).map_err(|why| Stop::Fault(format!("{name}: the answer is {why}")))?;
+    Ok(Told { runs: vec![run], numbers: snapshot })
+}
+
+/// Reads a file of any kind that a report can be made from; `-` is a summary on standard input.
+pub(super) fn of_file(path: &Path) -> Result<Told, Stop> {
+    if path == Path::new("-") {
+        return of_summaries(io::stdin().lock(), "standard input").map_err(Stop::Usage);
+    }
+    let name = path.display().to_string();
+    let wrong = |reason: io::Error| Stop::Usage(format!("{name}: {reason}"));
+    let mut first = Vec::new();
+    File::open(path).map_err(wrong)?.take(8).read_to_end(&mut first).map_err(wrong)?;
+    if flight::is_flight(path).map_err(wrong)? {
+        return Ok(Told::of_one(of_flight(&flight::read(path).map_err(Stop::Fault)?, &name)));
+    }
+    if first == MCAP || path.extension().is_some_and(|ending| ending == "csv" || ending == "mcap") {
+        return recorded::run(path).map(Told::of_one).map_err(Stop::Usage);
+    }
+    of_summaries(BufReader::new(File::open(path).map_err(wrong)?), &name).map_err(Stop::Usage)
+}
+
+/// The summaries in a text: one, or several of one after the other; what `simulate` prints before its summary is passed over.
+fn of_summaries(text: impl Read, name: &str) -> Result<Told, String> {
+    let (mut runs, mut numbers) = (Vec::new(), Value::Null);
+    for value in Deserializer::from_reader(text).into_iter::<Value>() {
+        let value = value.map_err(|error| {
+            format!(
+                "{name}: neither a flight file, nor an MCAP recording, nor a summary ({error}); `hertzd run --json > FILE` writes a summary"
+            )
+        })?;
+        if value.get("release_ns").is_some() {
+            continue;
+        }
+        runs.push(of_summary(&value, name).map_err(|why| format!("{name}: {why}"))?);
+        numbers = value;
+    }
+    let others = runs.len().saturating_sub(1);
+    match runs.last_mut() {
+        None => return Err(format!("{name}: there is no summary in it; `hertzd run --json > FILE` writes one")),
+        Some(last) if others > 0 => last.notes.insert(
+            0,
+            format!(
+                "There are {} summaries in this file; this is the last. --compare uses all of them, as rounds.",
+                others + 1
+            ),
+        ),
+        Some(_) => {}
+    }
+    Ok(Told { runs, numbers })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(text: &str) -> String {
+        of_summaries(text.as_bytes(), "x.json").map(|told| told.runs.len().to_string()).unwrap_or_else(|why| why)
+    }
+
+    #[test]
+    fn what_is_no_summary_is_refused_with_what_to_do() {
+        assert!(wrong("").contains("x.json: there is no summary in it; `hertzd run --json"));
+        assert!(wrong("[1, 2").contains("x.json: neither a flight file"));
+        assert!(
+            wrong("{\"version\": 2, \"tasks\": []}")
+                .contains("x.json: a summary of version 2; this hertzd reads version 1")
+        );
+        assert!(wrong("{\"tasks\": []}").contains("x.json: no summary: it has no \"version\""));
+        assert!(wrong("{\"version\": 1}").contains("x.json: no summary: it has no \"tasks\""));
+    }
+
+    #[test]
+    fn several_summaries_and_what_simulate_prints_are_read() {
+        let tick = r#"{"task":"a","n":1,"release_ns":5}"#;
+        assert_eq!(wrong(&format!("{tick}\n{tick}\n{{\"version\":1,\"tasks\":[]}}\n")), "1");
+        assert_eq!(wrong("{\"version\":1,\"tasks\":[]}\n{\"version\":1,\n\"tasks\":[]}"), "2");
+    }
+}

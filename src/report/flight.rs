@@ -1,0 +1,49 @@
+//! What a flight file tells of a run: its ticks, the machine, and what the workers were granted. Pure.
+
+use super::model::{Kind, Machine, Run, Source, Told, Worker};
+use super::ticks::of_ticks;
+use crate::flight::{Flight, KnownWorker};
+use crate::views::Timeline;
+
+/// The run that it tells of, or as much of it as there is.
+pub(crate) fn of_flight(flight: &Flight, name: &str) -> Run {
+    let who = &flight.who;
+    let mut run = of_ticks(&Timeline::of(flight), Source { kind: Kind::FlightFile, name: name.to_owned() });
+    for task in &mut run.tasks {
+        // Where a reload exchanged a task for one of the same name, the later one.
+        let Some(known) = who.tasks.values().rev().find(|known| known.name == task.task) else { continue };
+        task.rate = Some(known.rate.clone()).filter(|rate| !rate.is_empty());
+        task.worker = who.workers.get(&known.worker).map(|worker| worker.name.clone());
+    }
+    run.hertzd = Some(who.run.hertzd.clone()).filter(|version| !version.is_empty());
+    if !who.run.kernel.is_empty() {
+        run.machine = Told::Known(Machine {
+            kernel: who.run.kernel.clone(),
+            cpus: who.run.cpus as u64,
+            preempt: who.run.preempt.clone(),
+            clocksource: who.run.clocksource.clone(),
+        });
+    }
+    run.workers = Told::Known(who.workers.values().map(worker).collect());
+    if flight.came_round {
+        run.notes.insert(
+            0,
+            "The file keeps the latest ticks: older ones have been overwritten, and are not counted here.".into(),
+        );
+    }
+    if flight.torn > 0 {
+        run.notes.push(format!("{} records are torn, and left out.", flight.torn));
+    }
+    run.notes.push("The lateness is that of the ticks that ran: releases that were given up are counted, but have no lateness here.".into());
+    run
+}
+
+fn worker(known: &KnownWorker) -> Worker {
+    Worker {
+        worker: known.name.clone(),
+        policy: if known.policy.is_empty() { "unknown".into() } else { known.policy.clone() },
+        priority: known.priority.into(),
+        cpus: Some(known.cpus.iter().map(|cpu| *cpu as u64).collect()),
+        ..Worker::default()
+    }
+}

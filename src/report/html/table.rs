@@ -1,0 +1,104 @@
+//! Tables that can be scrolled by the keyboard, and what is said where there is none. Pure.
+
+use super::text::{Text, span};
+use crate::report::model::{Spread, Told};
+use crate::report::verdict::grouped;
+use std::fmt::Write as _;
+
+/// A table that can be scrolled by the keyboard.
+pub(super) fn table_begin(out: &mut String, label: &str, caption: &str, head: &[(&str, bool)]) {
+    let _ = write!(
+        out,
+        "<div class=\"scroll\" role=\"group\" tabindex=\"0\" aria-label=\"{label}, a table\"><table><caption>{caption}</caption><thead><tr>"
+    );
+    heads(out, head);
+}
+
+pub(super) fn table_end(out: &mut String) {
+    *out += "</tbody></table></div>\n";
+}
+
+/// A table behind a chart.
+pub(super) fn details_begin(out: &mut String, title: &str, label: &str, head: &[(&str, bool)]) {
+    let _ = write!(
+        out,
+        "<details><summary>{title}</summary><div class=\"scroll tall\" role=\"group\" tabindex=\"0\" aria-label=\"{label}, a table\"><table><thead><tr>"
+    );
+    heads(out, head);
+}
+
+fn heads(out: &mut String, head: &[(&str, bool)]) {
+    for (name, number) in head {
+        let class = if *number { " class=\"n\"" } else { "" };
+        let _ = match *name {
+            "" => write!(out, "<td></td>"),
+            name => write!(out, "<th scope=\"col\"{class}>{name}</th>"),
+        };
+    }
+    *out += "</tr></thead><tbody>";
+}
+
+/// A row of numbers in a table of [`numbers_begin`].
+pub(super) fn numbers(out: &mut String, cells: &[String]) {
+    *out += "<tr>";
+    cells.iter().for_each(|cell| _ = write!(out, "<td>{cell}"));
+}
+
+/// A table behind a chart that has numbers only. There are many: what HTML may leave out is left out.
+pub(super) fn numbers_begin(out: &mut String, label: &str, head: &[&str]) {
+    let _ = write!(
+        out,
+        "<details><summary>Numbers</summary><div class=\"scroll tall\" role=\"group\" tabindex=\"0\" aria-label=\"{label}, a table\"><table class=\"num\"><thead><tr>"
+    );
+    head.iter().for_each(|name| _ = write!(out, "<th scope=\"col\">{name}"));
+    *out += "<tbody>";
+}
+
+/// That the tables behind the charts are left out.
+pub(super) fn without_tables(out: &mut String, tables: bool) {
+    if !tables {
+        *out += "<p class=\"quiet\">The tables behind these charts are left out, so that the page stays small; <code>--json</code> has their numbers.</p>\n";
+    }
+}
+
+/// That there are more than are shown.
+pub(super) fn rest(out: &mut String, all: usize, shown: usize, what: &str) {
+    if all > shown {
+        let _ = writeln!(
+            out,
+            "<p class=\"quiet\">{shown} of {all} {what}, so that the page stays small; <code>--json</code> has all.</p>"
+        );
+    }
+}
+
+/// What is known; else the sentence that it is not.
+pub(super) fn told<'a, T>(out: &mut String, told: &'a Told<T>) -> Option<&'a T> {
+    if let Some(why) = told.why_not() {
+        let _ = writeln!(out, "<p class=\"untold\">{}</p>", Text(why));
+    }
+    told.known()
+}
+
+/// The numbers of a distribution in a sentence.
+pub(super) fn describe(spread: &Spread) -> String {
+    format!(
+        "{} values: half at most {}, 99\u{A0}% at most {}, 99.9\u{A0}% at most {}, all at most {}.",
+        grouped(spread.count),
+        span(spread.p50),
+        span(spread.p99),
+        span(spread.p99_9),
+        span(spread.max)
+    )
+}
+
+/// Ticks a second of a fraction.
+pub(super) fn rate(rate: Option<&str>) -> String {
+    let Some((num, den)) = rate.and_then(|rate| rate.split_once('/')) else { return "not told".into() };
+    match (num.parse::<f64>(), den.parse::<f64>()) {
+        (Ok(num), Ok(den)) if den > 0.0 => {
+            let text = format!("{:.3}", num / den);
+            format!("{}\u{A0}Hz", text.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => "not told".into(),
+    }
+}

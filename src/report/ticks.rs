@@ -1,0 +1,342 @@
+//! What single ticks tell of a run: those of a flight file, or of a recording. Pure; allocates a few words for each tick.
+
+use super::model::{
+    BINS, Bin, Counts, Kind, Miss, Run, SecondOfTask, SecondTick, Source, Spread, Task, Told, WORST,
+    WORST_SECOND_TICKS, WorstSecond,
+};
+use super::story::{Found, tell};
+use crate::metrics::{Cause, Histogram};
+use crate::time::Span;
+use crate::views::{Did, Timeline, TimelineMiss, TimelineTask, TimelineTick, Which};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Lengths of stretches of time, in tenths of a second: people read these.
+const STRETCHES: [i64; 17] =
+    [1, 2, 5, 10, 20, 50, 100, 300, 600, 1_200, 3_000, 6_000, 9_000, 18_000, 36_000, 108_000, 216_000];
+
+/// Releases of one miss that are dated singly; of more, the rest counts at the last of these.
+const DATED: u64 = 1 << 20;
+
+/// Notes that are shown, at most.
+const NOTES: usize = 20;
+
+/// What these ticks tell.
+pub(crate) fn of_ticks(timeline: &Timeline, source: Source) -> Run {
+    let ticks = Ticks::of(timeline);
+    let is_flight = source.kind == Kind::FlightFile;
+    let tasks = (0..timeline.tasks.len()).filter(|task| ticks.appears(*task));
+    let tasks: Vec<_> = tasks.map(|task| ticks.task(task, is_flight)).collect();
+    let realtime = timeline.clocks.first().map(|(_, clocks)| clocks.realtime);
+    let utc = |at: i64| if timeline.on_realtime { Some(at) } else { realtime.map(|ahead| at + ahead) };
+    let mut notes: Vec<_> = timeline.notes.iter().map(|(at, text)| ticks.note(*at, text)).collect();
+    if let Some(more @ 1..) = notes.len().checked_sub(NOTES) {
+        notes.truncate(NOTES);
+        notes.push(format!("There are {more} more such notes: `hertzd trace` shows them all."));
+    }
+    if timeline.without_tick > 0 {
+        notes.push(format!(
+            "{} missed releases are left out: the file has overwritten their ticks.",
+            timeline.without_tick
+        ));
+    }
+    Run {
+        source,
+        well: None,
+        sentence: None,
+        hertzd: None,
+        pid: timeline.pid.and_then(|pid| u32::try_from(pid).ok()),
+        began_utc_ns: utc(ticks.begin),
+        length_ns: Some(ticks.end - ticks.begin),
+        machine: Told::not("A recording does not tell what machine it was."),
+        workers: Told::not("A recording does not tell what its workers were granted."),
+        tasks,
+        bin_ns: Some(ticks.stretch),
+        worst_misses: Told::Known(ticks.worst()),
+        worst_second: match ticks.worst_second() {
+            Some(second) => Told::Known(second),
+            None => Told::not("There is no tick."),
+        },
+        notes,
+    }
+}
+
+/// The ticks by task.
+struct Ticks<'a> {
+    timeline: &'a Timeline,
+    begin: i64,
+    end: i64,
+    stretch: i64,
+    of_task: Vec<Vec<(usize, usize)>>, // worker, position there
+    periods: Vec<i64>,                 // 0: not known
+    unreported: Vec<Vec<(i64, &'a TimelineMiss)>>,
+}
+
+/// What came up in a stretch of time.
+#[derive(Default)]
+struct Stretch {
+    due: u64,
+    missed: u64,
+    lateness: Vec<i64>,
+}
+
+impl<'a> Ticks<'a> {
+    fn of(timeline: &'a Timeline) -> Self {
+        let mut of_task = vec![Vec::new(); timeline.tasks.len()];
+        for (worker, all) in timeline.workers.iter().enumerate() {
+            for (position, did) in all.did.iter().enumerate() {
+                if let Some(tick) = &did.tick {
+                    of_task[tick.task].push((worker, position));
+                }
+            }
+        }
+        let mut unreported = vec![Vec::new(); timeline.tasks.len()];
+        for (at, miss, task) in &timeline.unreported {
+            unreported[*task].push((*at, miss));
+        }
+        let mut ticks = Self { timeline, begin: 0, end: 0, stretch: SECOND, of_task, periods: Vec::new(), unreported };
+        ticks.periods = (0..timeline.tasks.len()).map(|task| ticks.period(task)).collect();
+        let releases = || (0..timeline.tasks.len()).flat_map(|task| ticks.all(task)).map(|(_, tick)| tick.release);
+        let dated = || timeline.unreported.iter().map(|(at, ..)| *at);
+        let ends = timeline.workers.iter().flat_map(|worker| &worker.did).map(|did| did.finished);
+        (ticks.begin, ticks.end) =
+            (releases().chain(dated()).min().unwrap_or(0), ends.chain(releases()).chain(dated()).max().unwrap_or(0));
+        let tenth = SECOND / 10;
+        let least = (ticks.end - ticks.begin) / i64::try_from(BINS).unwrap_or(i64::MAX);
+        let enough = STRETCHES.iter().map(|tenths| tenths * tenth).find(|stretch| *stretch > least);
+        // Past the longest of them, a whole number of hours.
+        ticks.stretch = enough.unwrap_or((least / (3_600 * SECOND) + 1) * 3_600 * SECOND);
+        ticks
+    }
+
+    fn appears(&self, task: usize) -> bool {
+        !self.of_task[task].is_empty() || !self.unreported[task].is_empty()
+    }
+
+    fn all(&self, task: usize) -> impl Iterator<Item = (&'a Did, &'a TimelineTick)> {
+        let timeline = self.timeline;
+        let did = self.of_task[task].iter().map(|(worker, position)| &timeline.workers[*worker].did[*position]);
+        did.filter_map(|did| Some((did, did.tick.as_ref()?)))
+    }
+
+    /// Where the source does not tell it: from the first to the last tick.
+    fn period(&self, task: usize) -> i64 {
+        let told = self.timeline.tasks[task].period;
+        let ends = self.all(task).next().zip(self.all(task).last()).filter(|_| told == 0);
+        ends.map_or(told, |((_, first), (_, last))| {
+            let ticks = i64::try_from(last.n.saturating_sub(first.n)).unwrap_or(i64::MAX);
+            (last.release - first.release).checked_div(ticks).unwrap_or(0)
+        })
+    }
+
+    fn task(&self, task: usize, is_flight: bool) -> Task {
+        let mut sum = Sum::default();
+        for (did, tick) in self.all(task) {
+            sum.counts.ran += 1;
+            sum.counts.overruns += u64::from(tick.overrun);
+            sum.errors += u64::from(tick.failed);
+            sum.lateness.add(Span::from_nanos(did.started - tick.release));
+            sum.run.add(Span::from_nanos(did.finished - did.started));
+            let own = sum.stretches.entry(self.stretch_of(tick.release)).or_default();
+            own.due += 1;
+            own.missed += u64::from(tick.overrun);
+            own.lateness.push(did.started - tick.release);
+            let of_overrun = tick.misses.iter().find(|miss| miss.which == Which::Overrun);
+            match of_overrun {
+                Some(miss) if tick.overrun => sum.explain(miss, 1),
+                None if tick.overrun => *sum.causes.entry("unknown").or_default() += 1, // the record with its cause was lost
+                _ => {}
+            }
+            for miss in tick.misses.iter().filter(|miss| miss.which != Which::Overrun) {
+                self.skip(&mut sum, task, self.first_skipped(task, tick, miss), miss);
+            }
+        }
+        for (first, miss) in &self.unreported[task] {
+            self.skip(&mut sum, task, *first, miss);
+        }
+        let Counts { ran, skipped, overruns, .. } = sum.counts;
+        let counts = Counts {
+            due: ran + skipped,
+            met: ran - overruns,
+            missed: skipped + overruns,
+            errors: is_flight.then_some(sum.errors),
+            ..sum.counts
+        };
+        let TimelineTask { name, .. } = &self.timeline.tasks[task];
+        Task {
+            task: name.clone(),
+            worker: None,
+            rate: None,
+            state: None,
+            counts,
+            causes: largest_first(&sum.causes),
+            blockers: match is_flight {
+                true => Told::Known(largest_first(&sum.blockers)),
+                false => Told::not("A recording does not tell who blocked a task."),
+            },
+            lateness_ns: Told::Known(Spread::of(&sum.lateness)),
+            run_ns: Told::Known(Spread::of(&sum.run)),
+            over_time: Told::Known(
+                sum.stretches.into_iter().map(|(at, stretch)| stretch.bin(at * self.stretch)).collect(),
+            ),
+        }
+    }
+
+    fn stretch_of(&self, release: i64) -> i64 {
+        (release - self.begin).div_euclid(self.stretch)
+    }
+
+    /// The release of the first of these that were given up.
+    fn first_skipped(&self, task: usize, tick: &TimelineTick, miss: &TimelineMiss) -> i64 {
+        let period = self.periods[task];
+        match miss.which {
+            Which::SkippedAfter => tick.release.saturating_add(period),
+            // What several causes took before a tick lies one after the other; which was first is not told.
+            _ => tick.release.saturating_sub(period.saturating_mul(i64::try_from(miss.count).unwrap_or(i64::MAX))),
+        }
+        .max(self.begin)
+    }
+
+    /// Counts releases that were given up, each when it came up.
+    fn skip(&self, sum: &mut Sum<'a>, task: usize, first: i64, miss: &'a TimelineMiss) {
+        sum.explain(miss, miss.count);
+        sum.counts.skipped += miss.count;
+        for index in 0..miss.count.min(DATED) {
+            let release = first.saturating_add(self.periods[task].saturating_mul(index.cast_signed()));
+            let stretch = sum.stretches.entry(self.stretch_of(release.min(self.end))).or_default();
+            let more = if index + 1 == DATED { miss.count - DATED } else { 0 };
+            stretch.due += 1 + more;
+            stretch.missed += 1 + more;
+        }
+    }
+
+    /// The worst misses of all tasks.
+    fn worst(&self) -> Vec<Miss> {
+        let mut found: Vec<Found> = Vec::new();
+        for task in 0..self.timeline.tasks.len() {
+            for (worker, position) in &self.of_task[task] {
+                let did = &self.timeline.workers[*worker].did[*position];
+                let Some(tick) = did.tick.as_ref().filter(|tick| tick.overrun || !tick.misses.is_empty()) else {
+                    continue;
+                };
+                let before =
+                    tick.misses.iter().filter(|miss| miss.which != Which::SkippedAfter && miss.which != Which::Overrun);
+                let oldest = before.map(|miss| self.first_skipped(task, tick, miss)).min();
+                let oldest = oldest.unwrap_or(tick.release);
+                found.push(Found { task, worker: *worker, position: *position, oldest, worst: did.finished - oldest });
+            }
+            // Many more than are shown need not be kept.
+            if found.len() > 4_096 {
+                keep_worst(&mut found);
+            }
+        }
+        keep_worst(&mut found);
+        found.iter().map(|found| tell(self.timeline, found, self.begin)).collect()
+    }
+
+    fn worst_second(&self) -> Option<WorstSecond> {
+        let mut seconds = HashMap::<i64, (u64, i64)>::new(); // missed, worst lateness
+        let second_of = |at: i64| (at - self.begin).div_euclid(SECOND);
+        for task in 0..self.timeline.tasks.len() {
+            for (did, tick) in self.all(task) {
+                let second = seconds.entry(second_of(tick.release)).or_default();
+                second.0 += missed_in(tick);
+                second.1 = second.1.max(did.started - tick.release);
+            }
+            for (at, miss) in &self.unreported[task] {
+                seconds.entry(second_of(*at)).or_default().0 += miss.count;
+            }
+        }
+        let (second, (missed, _)) = seconds.into_iter().max_by_key(|(second, worst)| (*worst, Reverse(*second)))?;
+        let begin = self.begin + second * SECOND;
+        let tasks = (0..self.timeline.tasks.len()).filter_map(|task| {
+            let within = |(did, tick): &(&Did, &TimelineTick)| tick.release < begin + SECOND && did.finished > begin;
+            let all = self.all(task).filter(within);
+            let mut ticks: Vec<_> = all.map(|(did, tick)| second_tick(did, tick, begin)).collect();
+            let left_out = ticks.len().saturating_sub(WORST_SECOND_TICKS);
+            ticks.truncate(WORST_SECOND_TICKS);
+            let task = self.timeline.tasks[task].name.clone();
+            (!ticks.is_empty()).then_some(SecondOfTask { task, ticks, left_out: left_out as u64 })
+        });
+        Some(WorstSecond { begin_ns: second * SECOND, missed, tasks: tasks.collect() })
+    }
+
+    fn note(&self, at: i64, text: &str) -> String {
+        format!("At {}: {text}.", Span::from_nanos(at.clamp(self.begin, self.end) - self.begin))
+    }
+}
+
+/// What the ticks of a task add up to.
+struct Sum<'a> {
+    counts: Counts,
+    errors: u64,
+    causes: BTreeMap<&'a str, u64>,
+    blockers: BTreeMap<&'a str, u64>,
+    lateness: Histogram,
+    run: Histogram,
+    stretches: BTreeMap<i64, Stretch>,
+}
+
+impl Default for Sum<'_> {
+    fn default() -> Self {
+        Self {
+            counts: Counts::default(),
+            errors: 0,
+            causes: BTreeMap::new(),
+            blockers: BTreeMap::new(),
+            lateness: Histogram::new(2),
+            run: Histogram::new(2),
+            stretches: BTreeMap::new(),
+        }
+    }
+}
+
+impl<'a> Sum<'a> {
+    fn explain(&mut self, miss: &'a TimelineMiss, count: u64) {
+        *self.causes.entry(miss.cause).or_default() += count;
+        if let Some((_, by)) = miss.by.as_ref().filter(|_| miss.cause == Cause::Blocked.word()) {
+            *self.blockers.entry(by).or_default() += count;
+        }
+    }
+}
+
+impl Stretch {
+    fn bin(mut self, begin_ns: i64) -> Bin {
+        self.lateness.sort_unstable();
+        let ticks = self.lateness.len();
+        let at = |share: usize| (ticks * share).div_ceil(100).checked_sub(1).map_or(0, |rank| self.lateness[rank]);
+        let (due, missed) = (self.due, self.missed);
+        Bin { begin_ns, due, missed, ticks: ticks as u64, p50_ns: at(50), p99_ns: at(99), max_ns: at(100) }
+    }
+}
+
+/// Releases that were missed in this tick.
+pub(super) fn missed_in(tick: &TimelineTick) -> u64 {
+    let skipped = tick.misses.iter().filter(|miss| miss.which != Which::Overrun);
+    skipped.map(|miss| miss.count).sum::<u64>() + u64::from(tick.overrun)
+}
+
+fn keep_worst(found: &mut Vec<Found>) {
+    found.sort_by_key(|found| Reverse(found.worst));
+    found.truncate(WORST);
+}
+
+fn second_tick(did: &Did, tick: &TimelineTick, begin: i64) -> SecondTick {
+    let cause = tick.misses.iter().max_by_key(|miss| miss.count).map(|miss| miss.cause.to_owned());
+    SecondTick {
+        n: tick.n,
+        release_ns: tick.release - begin,
+        started_ns: did.started - begin,
+        finished_ns: did.finished - begin,
+        missed: missed_in(tick),
+        cause: cause.or_else(|| tick.overrun.then(|| "unknown".to_owned())),
+    }
+}
+
+fn largest_first(counts: &BTreeMap<&str, u64>) -> Vec<(String, u64)> {
+    let mut pairs: Vec<_> = counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+    pairs.sort_by_key(|(_, count)| Reverse(*count)); // stable: by name where they are equal
+    pairs
+}
