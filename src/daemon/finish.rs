@@ -74,9 +74,8 @@ pub(super) fn finish(
             faults.push(format!("task {task} ended the run: its section says \"exit\""));
         }
     }
-    let log_patience = Duration::from_nanos(LOG_PATIENCE.nanos().unsigned_abs());
     // A thread that has panicked drops its end of the channel before it is finished.
-    let view = metrics.last_look_within(log_patience).unwrap_or_else(|error| {
+    let view = metrics.last_look_within(LOG_PATIENCE).unwrap_or_else(|error| {
         let why = if error.is_timeout() {
             let why = "the log takes nothing, or there are too many records";
             format!("the metrics thread did not answer within {LOG_PATIENCE} ({why})")
@@ -84,10 +83,10 @@ pub(super) fn finish(
             "the metrics thread has died".into()
         };
         faults.push(format!("{why}: no histograms, 0 records, and no more ticks in recordings"));
-        set.all().flat_map(|running| &running.tasks).for_each(|task| recorder.lose_ticks_of(task.id, task.ran()));
         what_is_shown(&set)
     });
-    // By now the metrics thread has handed on every tick that the recorder is to have.
+    // By now the metrics thread has handed on every tick whose record it has got. The others were dropped for want of room.
+    set.all().flat_map(|running| &running.tasks).for_each(|task| recorder.expect_ticks_of(task.id, task.ran()));
     let (outputs, recorder) =
         recorder.close(DISK_PATIENCE, || notify::extend_timeout("writing the recordings", STOP_TAKES));
     if recorder == RecorderEnd::HeldUp {

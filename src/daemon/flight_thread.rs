@@ -4,6 +4,7 @@
 //! What the disk does not take is lost, counted and logged.
 
 use super::flight_feed::{self, FlightFeed, FlightState, Handed};
+use super::patience::Patience;
 use crate::flight::{FlightFile, Introduction, Known, Packed, RECORD};
 use crate::metrics::FlightSummary;
 use crate::sys::clock::{KernelClock, pause};
@@ -71,9 +72,8 @@ impl FlightThread {
     /// Waits until all is written, but not for longer than `patience`. The metrics thread has ended.
     pub(super) fn finish(&self, patience: Span) {
         let Some(Runs { thread, .. }) = &self.0 else { return };
-        let clock = KernelClock::monotonic();
-        let end = clock.now() + patience;
-        while !thread.is_finished() && clock.now() <= end {
+        let mut patience = Patience::new(patience);
+        while !thread.is_finished() && !patience.is_over() {
             pause(Span::from_millis(1));
         }
     }

@@ -5,12 +5,13 @@
 use super::flight_feed::FlightFeed;
 use super::metrics_command::Command;
 use super::metrics_loop::MetricsLoop;
+use super::patience::Patience;
 use super::tick_feed::TickFeed;
 use crate::log::Output;
 use crate::metrics::Totals;
-use crate::sys::clock::{KernelClock, pause};
+use crate::sys::clock::pause;
 use crate::sys::thread::helper;
-use crate::time::{Clock, Span};
+use crate::time::Span;
 use crate::worker::Ended;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use std::io;
@@ -20,6 +21,9 @@ use std::time::Duration;
 
 pub(super) use super::metrics_command::{Feed, NewTask, NewWorker};
 pub(super) use super::view::{Depth, View};
+
+/// From one look to the next while main waits for its last view.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Main's end of the metrics thread. Only [`last_look_within`](Self::last_look_within) and [`finish`](Self::finish) wait.
 #[derive(Debug)]
@@ -90,16 +94,21 @@ impl MetricsThread {
     ///
     /// # Errors
     /// A timeout if the log holds the metrics thread up; else the thread has died, or is about to.
-    pub(super) fn last_look_within(&self, patience: Duration) -> Result<View, RecvTimeoutError> {
-        self.look(Depth::Last).recv_timeout(patience)
+    pub(super) fn last_look_within(&self, patience: Span) -> Result<View, RecvTimeoutError> {
+        let (view, mut patience) = (self.look(Depth::Last), Patience::new(patience));
+        loop {
+            let answer = view.recv_timeout(LOOK);
+            if !matches!(answer, Err(RecvTimeoutError::Timeout)) || patience.is_over() {
+                return answer;
+            }
+        }
     }
 
     /// Reports everything that is left, and ends the thread. One that the log holds up for `patience` is left alone with it.
     pub(super) fn finish(self, patience: Span) {
         self.send(Command::Finish);
-        let clock = KernelClock::monotonic();
-        let end = clock.now() + patience;
-        while !self.thread.is_finished() && clock.now() <= end {
+        let mut patience = Patience::new(patience);
+        while !self.thread.is_finished() && !patience.is_over() {
             pause(Span::from_millis(1));
         }
     }

@@ -54,6 +54,7 @@ mod metrics_loop;
 mod metrics_thread;
 mod models;
 mod panic_limit;
+mod patience;
 mod plan;
 mod present;
 mod recorder_thread;

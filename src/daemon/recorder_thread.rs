@@ -5,6 +5,7 @@
 //! publishes what became of each task's output.
 
 use super::busy::{Busy, LongWait};
+use super::patience::Patience;
 use super::tick_feed::{Fed, ROOM, waiting};
 use crate::channels::Traffic;
 use crate::metrics::RecordedSummary;
@@ -27,7 +28,7 @@ const REST: Span = Span::from_millis(50);
 const LONG_WRITE: Span = Span::from_seconds(1);
 
 /// How often the end looks whether the disk makes progress.
-const LOOK: Duration = Duration::from_millis(250);
+const LOOK: Duration = Duration::from_millis(100);
 
 enum Command {
     Add(Vec<TaskOutput>),
@@ -138,9 +139,9 @@ impl RecorderThread {
         ids.iter().for_each(|id| drop(self.offered.remove(id)));
     }
 
-    /// The metrics thread has died or hangs: at the end, what it has not handed on of the ticks that this task ran counts as
-    /// lost.
-    pub(super) fn lose_ticks_of(&mut self, id: u32, ran: u64) {
+    /// The run is over: at the end, what the metrics thread has not handed on of the ticks that this task ran counts as lost.
+    /// It may have died, or the records may have been dropped.
+    pub(super) fn expect_ticks_of(&mut self, id: u32, ran: u64) {
         self.ran.insert(id, ran);
     }
 
@@ -190,17 +191,16 @@ impl RecorderThread {
     pub(super) fn close(self, patience: Span, waits: impl Fn()) -> (Outputs, RecorderEnd) {
         let (reply, answer) = bounded(1);
         self.send(Command::Close(reply));
-        let clock = KernelClock::monotonic();
-        let (mut progress, mut since) = (recording::progress(), clock.now());
+        let (mut progress, mut left) = (recording::progress(), Patience::new(patience));
         let closed = loop {
             let closed = answer.recv_timeout(LOOK);
             if closed != Err(RecvTimeoutError::Timeout) {
                 break closed;
             }
-            let (seen, now) = (recording::progress(), clock.now());
+            let seen = recording::progress();
             if seen != progress {
-                (progress, since) = (seen, now);
-            } else if now - since >= patience {
+                (progress, left) = (seen, Patience::new(patience));
+            } else if left.is_over() {
                 break closed;
             }
             waits();
