@@ -53,6 +53,7 @@ pub(super) struct RecordingFile {
     pub(super) at: Moment, // of the latest drain
     checked: Option<Instant>,
     pub(super) tried: Option<Instant>, // to open or to rename, in vain
+    named: i128,                       // the latest time, in UTC, that a finished file was named after
     files: u64,
     failure: Option<io::Error>, // the first one since the last flush
     gone: Option<String>,       // what another program did to the file before, until the next one begins
@@ -83,6 +84,7 @@ impl RecordingFile {
             at: Moment::default(),
             checked: None,
             tried: None,
+            named: i128::MIN,
             files: 0,
             failure: None,
             gone: None,
@@ -319,7 +321,11 @@ impl RecordingFile {
     /// next one cannot be made.
     pub(super) fn retire(&mut self) -> io::Result<()> {
         let Some(open) = &self.open else { return Ok(()) };
-        let utc = open.first.unwrap_or(open.opened);
+        // A tick may come later than what was recorded after it: the names are in the order of the files all the same, unless UTC
+        // was set back meanwhile.
+        let follows = Some(self.named).filter(|named| *named <= open.opened);
+        let utc = open.first.unwrap_or(open.opened).max(follows.unwrap_or(i128::MIN));
+        self.named = utc;
         self.tried = Some(self.at.now);
         self.claim = match open.claim.file.metadata()?.len() {
             0 => self.open.take().map(|open| open.claim), // emptied by another program: the next one is this one

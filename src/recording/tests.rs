@@ -254,6 +254,21 @@ fn files_are_finished_by_age_and_the_oldest_are_deleted() {
 }
 
 #[test]
+fn names_are_in_the_order_of_the_files_where_the_first_row_of_one_is_late() {
+    let (folder, path) = in_folder("x.csv");
+    let limits = RecordConfig { max_time: Some(Span::from_seconds(10)), ..limits(&path) };
+    let csv = begun(&limits, &content(Vec::new(), None));
+    for (at, n, release) in [(5, 0, 5), (11, 1, 4), (16, 2, 16), (22, 3, 22)] {
+        put_row(&csv, at * 1_000, n, UTC + i128::from(release) * 1_000_000_000).unwrap();
+    }
+    let there = names(folder.path());
+    assert_eq!(there, ["x.20231114T221325Z-2.csv", "x.20231114T221325Z.csv", "x.csv"]);
+    let first =
+        |name: &str| fs::read_to_string(folder.path().join(name)).unwrap().lines().nth(1).unwrap()[..1].to_owned();
+    assert_eq!([&there[1], &there[0], &there[2]].map(|name| first(name)), ["0", "1", "3"]);
+}
+
+#[test]
 fn a_file_that_has_vanished_is_begun_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sub/x.csv");
