@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// The kernel's limit on real-time bandwidth, which every user may read.
 const LIMIT: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
+/// How often a test is repeated at most, where the machine may hold up what it is about.
+const ATTEMPTS: u32 = 10;
+
 /// One test at a time: the machine has one supply of this bandwidth. A lock on the file of its limit, so that it holds for
 /// tests of all users; released on drop.
 fn alone() -> File {
@@ -52,8 +55,7 @@ fn reload(running: &Running, config: &str) -> Output {
 }
 
 fn snapshot(running: &Running) -> Value {
-    let output = run_client(running, &["status", "--json"]);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    program::snapshot(&running.folder().join("status.sock"))
 }
 
 /// The policies of all workers, and their names.
@@ -67,17 +69,21 @@ fn tick_0_is_on_time() {
     let _alone = alone();
     let config =
         "[worker.main]\npolicy = \"deadline\"\n[task.slow]\nkind = \"load\"\nworker = \"main\"\nperiod = \"2s\"\n";
-    let mut running = run(config, &["--for", "3s", "--json"]);
-    if !is_granted(&mut running) {
-        return;
-    }
-    let ended = running.wait();
-    let summary = ended.summary();
-    let slow = task(&summary, "slow");
-    println!("lateness {}", slow["lateness_ns"]);
-    // It was late by nearly a period: the thread had given up the rest of its first one.
-    assert!(nanos(slow, "lateness_ns", "max") < Span::from_seconds(1).nanos(), "{}", ended.describe());
-    assert_eq!((count(slow, "ran"), count(slow, "due")), (2, 2));
+    // It was late by nearly a period each time: the thread had given up the rest of its first one. The machine may hold it up
+    // for as long, but not each time.
+    let is_on_time = (0..ATTEMPTS).any(|_| {
+        let mut running = run(config, &["--for", "3s", "--json"]);
+        if !is_granted(&mut running) {
+            return true;
+        }
+        let ended = running.wait();
+        let summary = ended.summary();
+        let slow = task(&summary, "slow");
+        println!("lateness {}", slow["lateness_ns"]);
+        assert_eq!(count(slow, "due"), 2, "{}", ended.describe());
+        count(slow, "ran") == 2 && nanos(slow, "lateness_ns", "max") < Span::from_seconds(1).nanos()
+    });
+    assert!(is_on_time);
 }
 
 /// Half a period of work beside a tail of two fifths: the kernel would stop the thread in each tick if the tail came out of the
@@ -87,19 +93,24 @@ fn the_default_runtime_covers_the_spin_tail() {
     let _alone = alone();
     let config = "[worker.main]\npolicy = \"deadline\"\nspin = \"4ms\"\n\
                   [task.busy]\nkind = \"load\"\nworker = \"main\"\nperiod = \"10ms\"\nrun = \"4500us\"\n";
-    let mut running = run(config, &["--for", "3s", "--json"]);
-    if !is_granted(&mut running) {
-        return;
-    }
-    let thread = thread_named(running.pid(), "hz-main").unwrap().to_string();
-    let asked = Command::new("chrt").args(["--pid", &thread]).output();
-    let asked = asked.map(|asked| String::from_utf8_lossy(&asked.stdout).into_owned()).unwrap_or_default();
-    assert!(asked.is_empty() || asked.contains("9010000/10000000/10000000"), "{asked}");
-    let ended = running.wait();
-    let summary = ended.summary();
-    let busy = task(&summary, "busy");
-    println!("{busy}");
-    assert!(2 * (count(busy, "skipped") + count(busy, "overruns")) < count(busy, "due"), "{}", ended.describe());
+    // Stopped in each tick, it would miss each deadline. The machine may hold it up as well, but not each time.
+    let is_covered = (0..ATTEMPTS).any(|_| {
+        let mut running = run(config, &["--for", "3s", "--json"]);
+        if !is_granted(&mut running) {
+            return true;
+        }
+        // It may have ended, if this test was held up.
+        let thread = thread_named(running.pid(), "hz-main").map(|thread| thread.to_string()).unwrap_or_default();
+        let asked = Command::new("chrt").args(["--pid", &thread]).output();
+        let asked = asked.map(|asked| String::from_utf8_lossy(&asked.stdout).into_owned()).unwrap_or_default();
+        assert!(asked.is_empty() || asked.contains("9010000/10000000/10000000"), "{asked}");
+        let ended = running.wait();
+        let summary = ended.summary();
+        let busy = task(&summary, "busy");
+        println!("{busy}");
+        2 * (count(busy, "skipped") + count(busy, "overruns")) < count(busy, "due")
+    });
+    assert!(is_covered);
 }
 
 /// This many workers with this runtime in each 10 ms.

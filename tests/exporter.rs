@@ -5,13 +5,12 @@ mod scraping;
 
 use hertzd::internals::pause;
 use hertzd::time::Span;
-use program::{HERTZD, Running, count, run_in, skip, task};
-use scraping::{Exporter, samples};
+use program::{HERTZD, Running, count, run_in, skip, snapshot, task};
+use scraping::{Exporter, Samples, samples};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Misses releases all the time, whatever the machine does.
@@ -30,13 +29,8 @@ fn daemon(config: &str) -> Running {
     let socket = folder.path().join("s");
     let args = ["--json", "--status-socket", socket.to_str().unwrap()];
     let mut running = run_in(folder, Command::new(HERTZD), config, &args);
-    running.wait_for("it has ticked", |running| status(&running.folder().join("s"))["daemon"]["ready"] == true);
+    running.wait_for("it has ticked", |running| snapshot(&running.folder().join("s"))["daemon"]["ready"] == true);
     running
-}
-
-fn status(socket: &Path) -> Value {
-    let output = Command::new(HERTZD).args(["status", "--json", "--socket"]).arg(socket).output().unwrap();
-    serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
 /// Makes it run this configuration, and waits until it does.
@@ -61,14 +55,22 @@ fn what_is_scraped_is_what_status_says() {
     let exporter = Exporter::start(&socket);
     // Values come by way of another thread than counts.
     let value = "hertzd_task_value{task=\"temp\",value=\"level\",unit=\"%\"}";
-    exporter.scrape_until(|samples| samples.contains_key(value));
+    let runs = |samples: &Samples, part: &str| samples[&format!("hertzd_tick_run_seconds_{part}")];
+    let long =
+        |samples: &Samples| runs(samples, "bucket{task=\"ctl\",le=\"0.002\"}") < runs(samples, "count{task=\"ctl\"}");
+    exporter.scrape_until(|samples| samples.contains_key(value) && long(samples));
     // A snapshot may be as old as two scrapes may lie apart.
     pause(Span::from_millis(300));
-    let before = status(&socket);
-    let text = exporter.get("/metrics", "");
+    let before = snapshot(&socket);
+    // Where the machine holds up the daemon, there is no answer at first.
+    let answered = |fields: &str| {
+        exporter.scrape_until(|samples| samples["hertzd_up"] == 1.0);
+        exporter.get("/metrics", fields)
+    };
+    let text = answered("");
     pause(Span::from_millis(300));
-    let open = exporter.get("/metrics", "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n");
-    let after = status(&socket);
+    let open = answered("Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n");
+    let after = snapshot(&socket);
     assert!(text.contains("\r\nContent-Type: text/plain; version=0.0.4;"), "{text}");
     assert!(open.contains("\r\nContent-Type: application/openmetrics-text;") && open.ends_with("\n# EOF\n"), "{open}");
     let (text, open) = (samples(&text), samples(&open));
@@ -104,21 +106,19 @@ fn what_is_scraped_is_what_status_says() {
         assert!(series("+Inf") >= count(&task(of, "ctl")[format!("{name}_ns")], "count") as f64);
     }
     // Each fault runs for 5 ms, and so for more than 2 ms.
-    assert!(
-        text["hertzd_tick_run_seconds_bucket{task=\"ctl\",le=\"0.002\"}"]
-            < text["hertzd_tick_run_seconds_count{task=\"ctl\"}"]
-    );
+    assert!(long(&text));
 
     // Counts go on where a reload ends the task and another one takes its name, and where one comes back.
     let mut last = 0.0;
     for config in [QUIET, FAULTY, QUIET] {
         reload(&mut running, config);
         pause(Span::from_millis(300));
-        let scraped = exporter.scrape()["hertzd_task_missed_total{task=\"ctl\"}"];
+        let scraped = exporter.scrape_until(|samples| samples["hertzd_up"] == 1.0);
+        let scraped = scraped["hertzd_task_missed_total{task=\"ctl\"}"];
         assert!(scraped >= last && last + 1.0 > 0.0, "{scraped} after {last}");
         last = scraped;
     }
-    assert_eq!(last.to_bits(), (missed(&status(&socket), "ctl") as f64).to_bits());
+    assert_eq!(last.to_bits(), (missed(&snapshot(&socket), "ctl") as f64).to_bits());
     running.signal("TERM");
     let ended = running.wait();
     assert_eq!(last.to_bits(), (missed(&ended.summary(), "ctl") as f64).to_bits(), "that of the summary");
@@ -176,7 +176,8 @@ fn no_client_keeps_others_out_or_leaves_anything_behind() {
         let asking = b"GET /metrics HTTP/1.1\r\n\r\n";
         held.extend((0..100).map(|_| connect()));
         held.iter_mut().skip(100).for_each(|stream| _ = stream.write_all(asking));
-        assert_eq!(exporter.scrape()["hertzd_up"].to_bits(), 1_f64.to_bits(), "while they are all there");
+        // While they are all there.
+        exporter.scrape_until(|samples| samples["hertzd_up"] == 1.0);
         drop(held);
         exporter.wait_for("nothing of them is left", |left| left.threads <= 2 && left.descriptors <= 5 + 1);
         exporter.left().resident
@@ -185,7 +186,7 @@ fn no_client_keeps_others_out_or_leaves_anything_behind() {
     let last = (0..6).map(|_| round()).max().unwrap();
     assert!(last <= first + (8 << 20), "{first} bytes, then {last}");
     let due = |snapshot: &Value| count(task(snapshot, "ctl"), "due");
-    let before = due(&status(&socket));
+    let before = due(&snapshot(&socket));
     // A daemon that is stopped is one that does not answer.
     running.signal("STOP");
     let answer = exporter.scrape_until(|samples| samples["hertzd_up"] == 0.0);
@@ -202,7 +203,9 @@ fn promtool_finds_nothing_to_mend() {
         return skip("there is no promtool (Debian's package prometheus) here");
     }
     let running = daemon(FAULTY);
-    let answer = Exporter::start(&running.folder().join("s")).get("/metrics", "");
+    let exporter = Exporter::start(&running.folder().join("s"));
+    exporter.scrape_until(|samples| samples["hertzd_up"] == 1.0);
+    let answer = exporter.get("/metrics", "");
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     let mut promtool = Command::new("promtool");
     promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

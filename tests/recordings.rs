@@ -7,10 +7,10 @@ use hertzd::channels::{AudioFormat, BlockSender, Format, Head, ImageFormat, Samp
 use hertzd::config::{Blueprint, Kind, Kinds};
 use hertzd::config::{Config, Facts, Section};
 use hertzd::internals::{Connections, Options, run_daemon};
-use hertzd::internals::{KernelClock, pause};
+use hertzd::internals::{KernelClock, affinity, pause};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::{Clock, Span};
-use program::{Ended, HERE, HERTZD, Running, count, is_root, run, run_in, start, task};
+use program::{Ended, HERE, HERTZD, Running, count, is_root, run, run_by, run_in, snapshot, start, task};
 use recorded::{Message, by_topic, counted, files, messages, python, python_agrees, recorded};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -45,7 +45,9 @@ fn as_summed_up(summary: &Value, messages: &[Message]) {
     assert_eq!(count(recorded(summary, "up"), "rows"), count(task(summary, "up"), "ran"));
     assert!(!topics.contains_key("busy/values"));
     for (topic, messages) in topics {
-        assert!(messages.is_sorted_by(|a, b| a.sequence < b.sequence), "{topic}: in order, and none twice");
+        let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+        let wrong: Vec<_> = sequences.windows(2).filter(|two| two[0] >= two[1]).collect();
+        assert!(wrong.is_empty(), "{topic}: in order, and none twice: {wrong:?}");
     }
 }
 
@@ -140,6 +142,9 @@ fn a_killed_run_leaves_whole_chunks_and_lines_which_the_next_leaves_alone() {
     running.wait_until_granted();
     let path = running.folder().join("x.mcap");
     running.wait_for("a few chunks are written", |_| path.exists() && messages(&path).len() > 1_000);
+    let rows = running.folder().join("lines.csv");
+    running
+        .wait_for("a few lines are written", |_| fs::read_to_string(&rows).is_ok_and(|text| text.lines().count() > 3));
     let before = messages(&path).len();
     running.signal("KILL");
     let Ended { folder, status, .. } = running.wait();
@@ -214,24 +219,33 @@ fn a_reload_goes_on_in_the_same_file() {
     assert_eq!(counted(&path), Some(all.len() as u64));
     python_agrees(&path, &all, true);
     let topics = by_topic(&all);
-    let ran = |name: &str| count(task(&ended.summary(), name), "ran");
-    assert_eq!((topics["up/values"].len() as u64, topics["busier/ticks"].len() as u64), (ran("up"), ran("busier")));
+    let summary = ended.summary();
+    let ran = |name: &str| count(task(&summary, name), "ran");
+    // Where the machine has held up the metrics thread, ticks may have found no room: they are counted.
+    let [up, busier] = ["up", "busier"].map(|name| count(self::recorded(&summary, name), "lost"));
+    let dropped = count(&summary["records"], "dropped");
+    assert!(up + busier <= dropped, "{}", ended.describe());
+    let found = |topic: &str| topics[topic].len() as u64;
+    assert_eq!((found("up/values"), found("up/ticks") + up), (ran("up"), ran("up")));
+    assert_eq!(found("busier/ticks") + busier, ran("busier"));
     // The log says what the old one had come to.
     let told = ended.stderr.lines().find(|line| line.contains("busy: ended by the reload"));
     let words = told.unwrap_or_else(|| panic!("{}", ended.describe())).split_whitespace();
-    let ran: Vec<_> = words.filter_map(|word| word.strip_prefix("ran=")).collect();
-    assert_eq!(ran, [topics["busy/ticks"].len().to_string()], "{}", ended.describe());
+    let ran: Vec<u64> = words.filter_map(|word| word.strip_prefix("ran=")?.parse().ok()).collect();
+    let [ran] = ran[..] else { panic!("{}", ended.describe()) };
+    assert!((found("busy/ticks")..=found("busy/ticks") + dropped - up - busier).contains(&ran), "{}", ended.describe());
 }
 
 #[test]
 fn a_full_disk_costs_messages_and_nothing_else_until_there_is_room_again() {
     // In a mount namespace of its own, whose disk vanishes with it: so the files are copied at the end. It is full from
-    // the start until something on it is deleted, once the log has said so of both.
+    // the start until something on it is deleted.
     let script = format!(
         "set -e; mount -t tmpfs -o size=512k hertzd-test {HERE}/disk; head -c 300k /dev/zero >{HERE}/disk/filler; \
-         (for i in $(seq 50); do [ $(grep -c 'recording failed' {HERE}/stderr) -lt 2 ] || break; sleep 0.1; done; \
-         rm {HERE}/disk/filler) & \
-         code=0; {HERTZD} run {HERE}/test.toml --for 7s --json || code=$?; cp {HERE}/disk/* {HERE}/; exit $code"
+         setpriv --pdeathsig KILL {HERTZD} run {HERE}/test.toml --json --status-socket {HERE}/s & \
+         until_there() {{ while [ ! -e $1 ]; do kill -0 $!; sleep 0.05; done; }}; \
+         until_there {HERE}/make-room; rm {HERE}/disk/filler; until_there {HERE}/stop; \
+         kill -TERM $!; code=0; wait $! || code=$?; cp {HERE}/disk/* {HERE}/; exit $code"
     );
     let there = Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|output| output.status.success());
     if !is_root() || !there {
@@ -250,32 +264,74 @@ fn a_full_disk_costs_messages_and_nothing_else_until_there_is_room_again() {
     fs::write(folder.path().join("test.toml"), config.replace(HERE, here)).unwrap();
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", &script.replace(HERE, here)]);
-    let ended = start(folder, command).wait();
+    let mut running = start(folder, command);
+    let of_both = |running: &Running, wanted: &dyn Fn(&Value) -> bool| {
+        let snapshot = snapshot(&running.folder().join("s"));
+        ["csv", "mcap"].iter().all(|name| wanted(recorded(&snapshot, name)))
+    };
+    running.wait_for("it is there", |running| running.folder().join("s").exists());
+    running.wait_for("it runs", |running| snapshot(&running.folder().join("s"))["daemon"]["ready"] == true);
+    running.wait_for("both have lost something", |running| of_both(running, &|part| part["lost"].as_u64() > Some(0)));
+    fs::write(running.folder().join("make-room"), "").unwrap();
+    running.wait_for("both go on", |running| running.stderr().matches("recording resumed").count() >= 2);
+    running.wait_for("both have rows", |running| of_both(running, &|part| part["rows"].as_u64() > Some(0)));
+    fs::write(running.folder().join("stop"), "").unwrap();
+    let ended = running.wait();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.describe());
     let summary = ended.summary();
-    for (name, due) in [("csv", 7_000), ("mcap", 3_500)] {
+    for name in ["csv", "mcap"] {
         let (of, part) = (task(&summary, name), recorded(&summary, name));
         println!("{name}: {part}");
-        let counts = (count(of, "due"), count(of, "ran"), count(of, "errors"));
-        assert_eq!(counts, (due, due, 0), "{name}: with so much credit every tick is run");
+        assert_eq!(count(of, "errors"), 0, "{name}");
         assert!(count(part, "rows") > 0 && count(part, "lost") > 0, "{name}: {part}");
     }
     let text = fs::read_to_string(ended.folder.path().join("x.csv")).unwrap();
     let part = recorded(&summary, "csv");
     assert!(text.ends_with('\n') && text.lines().all(|line| line.split(',').count() == 4));
     assert_eq!(text.lines().count() as u64 - 1, count(part, "rows"));
-    assert_eq!(count(part, "rows") + count(part, "lost"), 7_000);
+    assert_eq!(count(part, "rows") + count(part, "lost"), count(task(&summary, "csv"), "ran"));
 
     let path = ended.folder.path().join("x.mcap");
     let (all, part) = (messages(&path), recorded(&summary, "mcap"));
     let topics = by_topic(&all);
     let there = (topics["mcap/values"].len() as u64, topics["mcap/ticks"].len() as u64);
     assert_eq!(there, (count(part, "rows"), count(part, "ticks")));
-    assert_eq!(there.0 + there.1 + count(part, "lost"), 7_000);
+    assert_eq!(there.0 + there.1 + count(part, "lost"), 2 * count(task(&summary, "mcap"), "ran"));
     python_agrees(&path, &all, counted(&path).is_some());
     for part in ["recording failed; the task continues", "recording resumed"] {
         assert!(ended.stderr.contains(part), "{part}: {}", ended.describe());
     }
+}
+
+/// More ticks at once than there is room for on their way to the metrics thread, which is on the same CPU.
+#[test]
+fn ticks_that_found_no_room_count_as_lost() {
+    let config = format!(
+        "[task.many]\nkind = \"load\"\nrate = 2000\noverrun = \"credit\"\nmax-debt = \"1h\"\nrecord = \"{HERE}/x.mcap\"\n"
+    );
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", &affinity().unwrap()[0].to_string(), HERTZD]);
+    let mut running = run_by(command, &config, &["--json"]);
+    running.wait_until_granted();
+    let is_alone = running.stderr().contains("granted fifo");
+    let path = running.folder().join("x.mcap");
+    running.wait_for("it records", |_| path.exists() && !messages(&path).is_empty());
+    running.hold(Span::from_seconds(3));
+    let before = messages(&path).len();
+    running.wait_for("what came up meanwhile was run", |_| messages(&path).len() > before + 4_096);
+    running.signal("TERM");
+    let ended = running.wait();
+    let (summary, all) = (ended.summary(), messages(&path));
+    if summary["reason"].as_str().is_some_and(|reason| reason.contains("the metrics thread did not answer")) {
+        println!("skipped: other programs left hertzd too little processor time to sum up");
+        return;
+    }
+    let (many, part) = (task(&summary, "many"), recorded(&summary, "many"));
+    let (ran, lost) = (count(many, "ran"), count(part, "lost"));
+    println!("ran {ran}, lost {lost}, records {}", summary["records"]);
+    let found = by_topic(&all)["many/ticks"].len() as u64;
+    assert_eq!((found, found + lost), (count(part, "ticks"), ran), "{part}");
+    assert!(lost >= count(&summary["records"], "dropped") && (lost > 0 || !is_alone), "{}", ended.describe());
 }
 
 /// What streams a block per tick; the content follows from its place in the stream.

@@ -4,18 +4,18 @@ mod program;
 
 use hertzd::config::Kinds;
 use hertzd::config::{Config, Facts};
-use hertzd::internals::{Connections, Options, run_daemon};
+use hertzd::internals::{Connections, Options, Request, Requests, run_daemon};
 use hertzd::internals::{Host, cpu_set_size};
 use hertzd::internals::{KernelClock, pause};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::{Clock, Span};
-use program::{HERTZD, Running, count, nanos, run, run_in, start, task};
+use program::{Ended, HERTZD, Running, count, nanos, run, run_in, start, task};
 use serde::Deserialize;
 use serde_json::Value;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 /// Least time for which the program is stopped.
 const STALL: Span = Span::from_seconds(2);
@@ -38,19 +38,22 @@ fn config(kind: impl Fn(&str) -> String) -> String {
     POLICIES.map(section).concat()
 }
 
-/// Stops the program for two of its six seconds, starting in the second one.
-fn stall(running: &mut Running) {
-    running.wait_until_granted();
+/// Stops the program for two seconds after about the first one, lets it go on for a while, and ends it. It has no length of its
+/// own, since a busy machine may hold up this test for longer.
+fn stall(mut running: Running, end: impl FnOnce(&Running)) -> Ended {
     pause(Span::from_seconds(1));
     running.hold(STALL);
+    pause(Span::from_seconds(1));
+    end(&running);
+    running.wait()
 }
 
 #[test]
 fn a_stall_shows_and_is_accounted_for() {
     let config = config(|_| "kind = \"load\"\nrun = \"20us\"".into());
-    let mut running = run(&config, &["--for", "6s", "--json"]);
-    stall(&mut running);
-    let ended = running.wait();
+    let mut running = run(&config, &["--json"]);
+    running.wait_until_granted();
+    let ended = stall(running, |running| running.signal("TERM"));
     assert!(ended.status.success(), "{}", ended.describe());
     let summary = ended.summary();
     for (name, _, kept) in POLICIES {
@@ -66,14 +69,13 @@ fn a_stall_shows_and_is_accounted_for() {
         if name == "delay" {
             // One tick was late, and the grid moved with it.
             assert_eq!((skipped, due), (0, ran));
-            assert!(ran <= 4_001, "{ran}");
             assert!(overruns >= 1);
             // One late tick, but the histogram also counts the releases that it delayed.
             assert!(nanos(task, "lateness_ns", "p99_9") >= STALL.nanos() / 2, "{name}");
             continue;
         }
-        assert_eq!(due, 6_000, "{name}");
-        // 2,000 of 6,000 releases came up during the stall: a third was late or never ran.
+        // 2,000 releases came up during the stall: they were late or never ran.
+        assert!(due >= 2_000, "{name}: {due}");
         assert!(nanos(task, "lateness_ns", "p99_9") >= STALL.nanos() / 2, "{name}");
         assert!(skipped + kept + 2 >= 2_000, "{name}");
         if kept > 1 {
@@ -81,6 +83,9 @@ fn a_stall_shows_and_is_accounted_for() {
         }
     }
 }
+
+/// How often a group is frozen at most, until what came up meanwhile was judged twice.
+const FREEZES: u32 = 10;
 
 /// A control group of its own, by which the process in it is frozen. Removed on drop, after it was thawed.
 struct Group(PathBuf);
@@ -121,12 +126,7 @@ fn what_is_missed_in_a_frozen_control_group_is_stalled() {
     };
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
-    let status = || Command::new(HERTZD).args(["status", "--json", "--socket"]).arg(&socket).output().unwrap();
-    let missed_of = |snapshot: &Output| {
-        let snapshot: Value =
-            serde_json::from_slice(&snapshot.stdout).unwrap_or_else(|error| panic!("{error}: {snapshot:?}"));
-        count(task(&snapshot, "a"), "missed")
-    };
+    let of_cause = |snapshot: &Value, cause: &str| task(snapshot, "a")["causes"][cause].as_u64().unwrap_or(0);
     let mut command = Command::new("sh");
     command.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(group.0.join("cgroup.procs")).arg(HERTZD);
     let config = "[task.a]\nkind = \"load\"\nrate = \"1 kHz\"\n";
@@ -134,31 +134,43 @@ fn what_is_missed_in_a_frozen_control_group_is_stalled() {
     running.wait_until_granted();
     pause(Span::from_millis(500));
     let clock = KernelClock::monotonic();
-    let mut missed = 0;
-    for _ in 0..2 {
-        let before = missed_of(&status());
+    // Where other programs hold up hertzd at the same time, the verdict may be another one, but not each time.
+    let mut judged = 0;
+    for _ in 0..FREEZES {
+        let before = program::snapshot(&socket);
         group.freeze(true);
         running.wait_for("it is frozen", |_| group.is_frozen());
         let since = clock.now();
-        let frozen = status();
+        let frozen = Command::new(HERTZD).args(["status", "--json", "--socket"]).arg(&socket).output().unwrap();
         assert_eq!(frozen.status.code(), Some(69), "{frozen:?}");
         assert!(String::from_utf8_lossy(&frozen.stderr).contains("frozen cgroup"), "{frozen:?}");
-        let came_up = (clock.now() - since).nanos() / Span::from_millis(1).nanos();
-        missed += came_up;
+        let came_up = ((clock.now() - since).nanos() / Span::from_millis(1).nanos()).unsigned_abs();
         group.freeze(false);
+        let missed = |seen: &Value| count(task(seen, "a"), "missed") - count(task(&before, "a"), "missed");
         running.wait_for("status says what was missed", |_| {
-            let seen = status();
-            let reason = String::from_utf8_lossy(&seen.stdout).contains("task a missed ");
-            reason && seen.status.code() == Some(1) && missed_of(&seen) - before + 2 >= came_up.unsigned_abs()
+            let output = program::status(&socket, &["--json"]);
+            let seen = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+            let reason = String::from_utf8_lossy(&output.stdout).contains("task a missed ");
+            reason && output.status.code() == Some(1) && missed(&seen) + 2 >= came_up
         });
+        // Causes come from records, a little later: until then they are unknown.
+        pause(Span::from_millis(300));
+        let seen = program::snapshot(&socket);
+        // But for the one before it that was on its way, and the one after it that was only late.
+        let of = |cause: &str| of_cause(&seen, cause).saturating_sub(of_cause(&before, cause));
+        println!(
+            "{came_up} releases came up in the frozen group: {} stalled, {} unknown",
+            of("stalled"),
+            of("unknown")
+        );
+        judged += u32::from(came_up >= 100 && of("stalled") + 4 >= came_up);
+        if judged == 2 {
+            break;
+        }
     }
     running.signal("TERM");
     let ended = running.wait();
-    let summary = ended.summary();
-    let (task, missed) = (task(&summary, "a"), missed.unsigned_abs());
-    println!("{missed} releases came up in the frozen group; missed {}, causes {}", task["missed"], task["causes"]);
-    // But for the one before each that was on its way, and the one after it that was only late.
-    assert!(missed >= 200 && count(&task["causes"], "stalled") + 4 >= missed, "{}", ended.describe());
+    assert_eq!(judged, 2, "{}", ended.describe());
 }
 
 /// Reports the debt with which its ticks start.
@@ -184,6 +196,9 @@ impl Task for Probe {
     }
 }
 
+/// Once this file is there, the child process ends its run.
+const ENOUGH: &str = "enough";
+
 /// Set in the child process, the one that is stopped.
 const IN_CHILD: &str = "HERTZD_TEST_STALL_IN_CHILD";
 
@@ -191,7 +206,7 @@ const IN_CHILD: &str = "HERTZD_TEST_STALL_IN_CHILD";
 #[test]
 fn no_policy_holds_more_debt_than_its_limit() {
     if let Some(path) = std::env::var_os(IN_CHILD) {
-        let summary = run_probes();
+        let summary = run_probes(Path::new(&path).with_file_name(ENOUGH));
         fs::write(path, serde_json::to_string(&summary).unwrap()).unwrap();
         return;
     }
@@ -201,9 +216,7 @@ fn no_policy_holds_more_debt_than_its_limit() {
     command.args(["--exact", "no_policy_holds_more_debt_than_its_limit", "--nocapture"]).env(IN_CHILD, &path);
     let mut running = start(folder, command);
     running.wait_for("its workers are there", |running| program::thread_named(running.pid(), "hz-delay").is_some());
-    pause(Span::from_seconds(1));
-    running.hold(STALL);
-    let ended = running.wait();
+    let ended = stall(running, |running| fs::write(running.folder().join(ENOUGH), "").unwrap());
     assert!(ended.status.success(), "{}", ended.describe());
     let summary = fs::read_to_string(&path).unwrap();
     let summary: Value = serde_json::from_str(&summary).unwrap();
@@ -219,7 +232,8 @@ fn no_policy_holds_more_debt_than_its_limit() {
     }
 }
 
-fn run_probes() -> hertzd::internals::Summary {
+/// Runs until the file `enough` is there.
+fn run_probes(enough: PathBuf) -> hertzd::internals::Summary {
     let most = |name: &str| match name {
         "drop" | "keep-working" => 0,
         "catch-up" => 3,
@@ -230,7 +244,14 @@ fn run_probes() -> hertzd::internals::Summary {
     let kinds = Kinds::empty().with::<Probe>("probe", "Reports its debt.");
     let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
     let config = Config::parse(text, "test.toml", &kinds, &facts).unwrap_or_else(|problems| panic!("{problems}"));
-    let options = Options { length: Some(Span::from_seconds(6)), ..Options::default() };
-    let outcome = run_daemon(config, &options, Connections::default());
+    let requests = Requests::default();
+    let ask = requests.clone();
+    std::thread::spawn(move || {
+        while !enough.exists() {
+            pause(Span::from_millis(5));
+        }
+        ask.ask(Request::Stop(15));
+    });
+    let outcome = run_daemon(config, &Options::default(), Connections { requests, ..Connections::default() });
     outcome.unwrap_or_else(|failure| panic!("{failure}")).summary
 }

@@ -6,9 +6,11 @@ use hertzd::internals::{KernelClock, pause};
 use hertzd::time::{Clock, Span};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::JoinHandle;
 use tempfile::TempDir;
 
 /// The program under test.
@@ -47,6 +49,10 @@ pub(crate) fn run_in(folder: TempDir, mut command: Command, config: &str, args: 
     let path = folder.path().join("test.toml");
     fs::write(&path, config.replace(HERE, folder.path().to_str().unwrap())).unwrap();
     command.arg("run").arg(path).args(args);
+    // Only what is to hang is given up in the time that is the default: a busy machine may hold up a worker for longer.
+    if !args.contains(&"--stop-timeout") && !config.contains("\"hang\"") {
+        command.args(["--stop-timeout", "60s"]);
+    }
     start(folder, command)
 }
 
@@ -163,12 +169,55 @@ impl Ended {
 }
 
 /// The time after which a program counts as hanging.
-const PATIENCE: Span = Span::from_seconds(120);
+pub(crate) const PATIENCE: Span = Span::from_seconds(120);
+
+/// What `hertzd status ARGS` says of the daemon at `socket`, once it has a whole answer. It gives up after two seconds, for which a
+/// busy machine may hold up either of them.
+pub(crate) fn status(socket: &Path, args: &[&str]) -> Output {
+    let begun = KernelClock::monotonic().now();
+    loop {
+        let output = Command::new(HERTZD).arg("status").args(args).arg("--socket").arg(socket).output().unwrap();
+        let cut_off = String::from_utf8_lossy(&output.stdout).contains("(there was no time to show more");
+        if output.status.code() != Some(69) && !output.stdout.is_empty() && !cut_off {
+            return output;
+        }
+        assert!(KernelClock::monotonic().now() - begun < PATIENCE, "timed out before it answers: {output:?}");
+        pause(Span::from_millis(5));
+    }
+}
+
+/// What is sent to a service manager at `path`, up to an empty message.
+pub(crate) fn messages_to(path: &Path) -> JoinHandle<String> {
+    let manager = UnixDatagram::bind(path).unwrap();
+    std::thread::spawn(move || {
+        let (mut all, mut message) = (String::new(), [0; 4_096]);
+        while let length @ 1.. = manager.recv(&mut message).unwrap() {
+            all += str::from_utf8(&message[..length]).unwrap();
+        }
+        all
+    })
+}
+
+/// The snapshot of the daemon at `socket`, once it answers.
+pub(crate) fn snapshot(socket: &Path) -> Value {
+    let output = status(socket, &["--json"]);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
 
 /// Sends `signal` to `pid`, with the built-in `kill` of the shell.
 pub(crate) fn signal(pid: u32, signal: &str) {
     let status = Command::new("sh").args(["-c", &format!("kill -{signal} {pid}")]).status().unwrap();
     assert!(status.success(), "kill -{signal} {pid}");
+}
+
+/// Waits until the FIFO is opened for reading. The reader blocks for as long as the returned file is open.
+pub(crate) fn block_reader(running: &mut Running, path: &Path) -> File {
+    let mut writer = None;
+    running.wait_for("it reads the FIFO", |_| {
+        writer = File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).ok();
+        writer.is_some()
+    });
+    writer.unwrap()
 }
 
 /// Builds the C file `tests/program/NAME.c` into `folder`, as a library for LD_PRELOAD.

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// How long it may take: only a hang takes this long.
-const PATIENCE: Span = Span::from_seconds(60);
+const PATIENCE: Span = Span::from_seconds(120);
 
 /// A running exporter. Killed on drop.
 pub(crate) struct Exporter {
