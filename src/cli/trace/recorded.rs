@@ -32,7 +32,7 @@ fn refuse_csv(path: &Path) -> Result<(), String> {
 
 #[cfg(feature = "mcap")]
 mod drawn {
-    use crate::recording::{Past, PastTask, PastTick};
+    use crate::recording::{Past, PastTask, PastTick, Whys};
     use crate::time::{Instant, Span};
     use crate::views::{Did, Timeline, TimelineMiss, TimelineTask, TimelineTick, TimelineWorker, Which};
     use std::path::Path;
@@ -71,8 +71,14 @@ mod drawn {
             let cause = known.map_or("unknown", |at| task.causes[at].1.word());
             misses.push(miss(Which::Overrun, cause, 1));
         }
-        if tick.skipped > 0 {
-            misses.push(miss(Which::Skipped, "not recorded", tick.skipped));
+        let none = Whys::default();
+        let whys = task.whys.binary_search_by_key(&tick.n, |(n, _)| *n).map_or(&none, |at| &task.whys[at].1);
+        for (why, which) in [(&whys.before, Which::SkippedBefore), (&whys.after, Which::SkippedAfter)] {
+            let Some(why) = why else { continue };
+            match why.cause {
+                Some(cause) => misses.push(miss(which, cause.word(), why.count)),
+                None => misses.push(miss(Which::Skipped, "not recorded", why.count)),
+            }
         }
         Did {
             sleep: tick.sleep.map(sleep),

@@ -120,8 +120,8 @@ impl Tally {
         self.first.get_or_insert(this);
         self.last = Some(this);
         if whys.count() > 0 {
-            let waited = i128::from(period) * i128::from(skipped_before) + i128::from(tick.lateness.nanos());
-            let worst = tick.response.max(Span::from_wide(waited));
+            let waited = i128::from(period) * i128::from(skipped_before) + i128::from(tick.response.nanos());
+            let worst = Span::from_wide(waited);
             let (lateness, response) = (tick.lateness, tick.response);
             self.worst.note(|| Miss { n: tick.n, at, lateness, response, whys: whys.clone(), worst }, worst);
         }
@@ -158,7 +158,7 @@ pub(crate) struct Miss {
     pub(crate) lateness: Span,
     pub(crate) response: Span,
     pub(crate) whys: Whys,
-    /// From the oldest release that was missed in it to its end, or to its start if it was in time itself.
+    /// From the oldest release that was missed in it to its end.
     pub(crate) worst: Span,
 }
 
