@@ -172,9 +172,9 @@ impl<'a> Ticks<'a> {
             state: None,
             counts,
             causes: largest_first(&sum.causes),
-            blockers: match is_flight {
+            blockers: match is_flight || !sum.blockers.is_empty() {
                 true => Told::Known(largest_first(&sum.blockers)),
-                false => Told::not("A recording does not tell who blocked a task."),
+                false => Told::not("This recording does not tell who blocked a task."),
             },
             lateness_ns: Told::Known(Spread::of(&sum.lateness)),
             run_ns: Told::Known(Spread::of(&sum.run)),

@@ -54,8 +54,9 @@ impl Sections<'_> {
                 share(count, all)
             );
             chart::bar(out, portion(count, all));
-            let (meaning, change) =
-                advice.get(cause).map_or(("The recording has no cause of releases that were skipped.", ""), |advice| {
+            let (meaning, change) = advice
+                .get(cause)
+                .map_or(("This recording does not tell why these releases were missed.", ""), |advice| {
                     (advice.meaning, advice.change)
                 });
             let _ = write!(
@@ -182,7 +183,7 @@ impl Sections<'_> {
             if to - from < SECOND / 2 {
                 let _ = write!(
                     out,
-                    "<h3>Around its latest tick</h3><p>Tick {} of {}, from {} before its release to as long after its end.</p>",
+                    "<h3>Around its longest response</h3><p>Tick {} of {}, from {} before its release to as long after its end.</p>",
                     tick.n,
                     Name(&task.task),
                     span(response)
@@ -190,7 +191,7 @@ impl Sections<'_> {
                 lanes(
                     out,
                     "s1",
-                    "Around the latest tick",
+                    "Around the longest response",
                     &format!("Its response was {}.", span(tick.finished_ns - tick.release_ns)),
                     &tasks,
                     (from, to),
