@@ -3,6 +3,9 @@
 mod recorded;
 mod tracefs;
 
+#[cfg(feature = "mcap")]
+pub(super) use recorded::refuse_csv;
+#[cfg(not(feature = "mcap"))]
 pub(super) use recorded::timeline as of_recording;
 
 use super::socket::SocketArg;

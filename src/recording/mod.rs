@@ -14,7 +14,6 @@ mod claim;
 mod content;
 mod csv;
 #[cfg(feature = "mcap")]
-#[expect(dead_code, reason = "the source of `hertzd report` that reads it comes next")]
 mod digest;
 mod file;
 mod layout;
@@ -44,8 +43,7 @@ mod writer;
 pub(crate) use claim::{Identity, in_use};
 pub(crate) use content::{Content, RecordedTick, Why, Whys};
 #[cfg(feature = "mcap")]
-#[expect(unused_imports, reason = "the source of `hertzd report` that uses them comes next")]
-pub(crate) use digest::{Bin, Digest, Digested, Miss, Tally, TaskDigest, WorstSecond, digest};
+pub(crate) use digest::{Bin, Digest, Digested, Miss, TaskDigest, WorstSecond, digest};
 pub(crate) use look::{Seen, look};
 pub(crate) use output::{OutputState, PastLoss, TaskOutput};
 #[cfg(any(test, feature = "mcap"))]

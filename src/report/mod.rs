@@ -3,7 +3,7 @@
 //! ```text
 //! summary, snapshot ──────▶ of_summary ─┐
 //! flight file ────────────▶ of_flight ──┼─▶ Run ──▶ page
-//! ticks of a recording ───▶ of_ticks ───┘        two of them ──▶ Comparison ──▶ page_of_two
+//! digest of a recording ──▶ cli/report ──┘        two of them ──▶ Comparison ──▶ page_of_two
 //! ```
 
 mod compare;
@@ -18,7 +18,12 @@ mod verdict;
 pub(crate) use compare::Comparison;
 pub(crate) use flight::of_flight;
 pub(crate) use html::{page, page_of_two};
+#[cfg(feature = "mcap")]
+pub(crate) use model::{
+    Bin, Counts, Miss, SecondOfTask, SecondTick, Spread, Task, Told, WORST, WORST_SECOND_TICKS, WorstSecond,
+};
 pub(crate) use model::{Kind, Run, Source, as_summary};
 pub(crate) use summary::of_summary;
+#[cfg(not(feature = "mcap"))]
 pub(crate) use ticks::of_ticks;
 pub(crate) use verdict::{compared, verdict};

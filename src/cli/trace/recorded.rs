@@ -20,7 +20,9 @@ pub(in crate::cli) fn timeline(path: &Path) -> Result<Timeline, String> {
     Err(format!("{}: this is no flight file, and this hertzd was built without the feature mcap", path.display()))
 }
 
-fn refuse_csv(path: &Path) -> Result<(), String> {
+/// # Errors
+/// A CSV does not have what is asked of it.
+pub(in crate::cli) fn refuse_csv(path: &Path) -> Result<(), String> {
     match path.extension().is_some_and(|ending| ending == "csv") {
         true => Err(format!(
             "{}: a CSV has the values of each tick, but not when it ended; record = \"FILE.mcap\" records that",

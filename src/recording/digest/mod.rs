@@ -20,5 +20,5 @@ mod text;
 pub(super) use piece::Piece;
 pub(crate) use read::{Digested, WorstSecond, digest};
 pub(crate) use sum::{Digest, TaskDigest};
-pub(crate) use tally::{Bin, Miss, Tally};
+pub(crate) use tally::{Bin, Miss};
 pub(super) use text::{Channels, NAME, write};
