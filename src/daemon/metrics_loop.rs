@@ -375,6 +375,7 @@ impl MetricsLoop {
         let tasks = self.tasks.iter().map(task).collect();
         View {
             tasks,
+            before_reload_dropped: self.metrics.before_reload_dropped(),
             oversleeps: self.workers.keys().map(|worker| (*worker, self.metrics.oversleep(*worker))).collect(),
             sent,
             dropped,

@@ -144,6 +144,7 @@ pub(super) fn summary(
         workers,
         tasks: tasks.collect(),
         recordings_ended,
+        before_reload_dropped: None,
         records,
         journal: (journal.sent + journal.lost > 0).then_some(journal),
         flight: None,
@@ -285,7 +286,9 @@ pub(super) fn of_set(
         lost_age_ns: (now - lost_at).nanos().max(0),
     });
     let records = RecordsSummary { sent: view.sent, dropped: view.dropped };
-    summary(looks.is_some(), host, workers, kept.into_iter(), ended.collect(), records)
+    let mut summary = summary(looks.is_some(), host, workers, kept.into_iter(), ended.collect(), records);
+    summary.before_reload_dropped = view.before_reload_dropped;
+    summary
 }
 
 /// Adds what the recording of this task lost before a reload restarted it.

@@ -1,6 +1,6 @@
 //! What the metrics thread answers to a look at its counts. Plain values.
 
-use crate::metrics::{Distribution, TaskSnapshot};
+use crate::metrics::{BeforeReloadDropped, Distribution, TaskSnapshot};
 use std::collections::BTreeMap;
 
 /// How much a look takes in.
@@ -19,6 +19,7 @@ pub(super) enum Depth {
 pub(super) struct View {
     pub(super) tasks: Vec<(u32, TaskSnapshot)>, // in the order of their numbers
     pub(super) oversleeps: BTreeMap<usize, Distribution>,
+    pub(super) before_reload_dropped: Option<BeforeReloadDropped>,
     pub(super) sent: u64,
     pub(super) dropped: u64,
 }

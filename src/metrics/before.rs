@@ -21,6 +21,16 @@ pub struct BeforeReload {
     pub response_ns: Added,
 }
 
+/// What is no longer known by name of tasks that have ended: too many names came and went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BeforeReloadDropped {
+    /// Names; one that was dropped twice counts twice.
+    pub names: u64,
+    pub due: u64,
+    pub met: u64,
+    pub missed: u64,
+}
+
 /// The part of a distribution that can be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Added {

@@ -31,6 +31,7 @@ mod well;
 mod window;
 
 #[cfg(feature = "exporter")]
+pub(crate) use before::BeforeReloadDropped;
 pub(crate) use bounds::BOUNDS;
 pub(crate) use cause::{By, Cause, Program, Verdict, Verdicts};
 pub use event::Event;
@@ -123,6 +124,15 @@ impl Metrics {
             self.pasts.add(task);
         }
         self.tasks.remove(id);
+        if self.pasts.are_many(self.tasks.len()) {
+            let running = self.tasks.iter().map(|(_, task, _)| task.facts.name.as_str()).collect();
+            self.pasts.drop_oldest(&running);
+        }
+    }
+
+    /// What tasks came to that have ended, and whose names are no longer known; `None`: all are.
+    pub(crate) fn before_reload_dropped(&self) -> Option<BeforeReloadDropped> {
+        self.pasts.dropped()
     }
 
     /// Whether there is a task with this number.

@@ -1,19 +1,34 @@
 //! What tasks came to that reloads have ended, by name: so that counts which are read from outside go on where a task of the same
 //! name comes again.
 //!
-//! Sums; allocates. It knows a name for as long as the process lives.
+//! Sums; allocates. A name is known for as long as a task has it, and then until [`KEPT`] others have ended after it: where each
+//! reload renames tasks, memory stays bounded. What is dropped is counted.
 
-use super::before::{Added, BeforeReload};
+use super::before::{Added, BeforeReload, BeforeReloadDropped};
 use super::health::Progress;
 use super::histogram::Histogram;
 use super::task::TaskMetrics;
 use super::{Cause, Distribution};
 use crate::channels::Counts;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Names without a task that are kept, the latest ones. Twice as many are there before the others are dropped, so that each look for
+/// them pays for many.
+const KEPT: usize = 1_024;
 
 /// All that have ended.
 #[derive(Debug, Default)]
-pub(super) struct Pasts(BTreeMap<String, Box<BeforeReload>>);
+pub(super) struct Pasts {
+    by_name: BTreeMap<String, Box<Past>>,
+    ended: u64, // tasks
+    dropped: BeforeReloadDropped,
+}
+
+#[derive(Debug, Default)]
+struct Past {
+    all: BeforeReload,
+    latest: u64, // the number of the task of this name that ended last
+}
 
 impl Pasts {
     /// Adds a task that has ended.
@@ -29,7 +44,7 @@ impl Pasts {
         if due == 0 {
             return;
         }
-        let all = self.0.entry(task.facts.name.clone()).or_default();
+        let all = self.of_ended(&task.facts.name);
         all.due += due;
         all.met += met;
         all.missed += missed;
@@ -48,9 +63,47 @@ impl Pasts {
         add(&mut all.response_ns, &task.response);
     }
 
+    /// What those of this name came to, for one more that has ended.
+    fn of_ended(&mut self, name: &str) -> &mut BeforeReload {
+        self.ended += 1;
+        let past = self.by_name.entry(name.to_owned()).or_default();
+        past.latest = self.ended;
+        &mut past.all
+    }
+
     /// What the ended ones of this name came to, if there were any.
     pub(super) fn of(&self, name: &str) -> Option<Box<BeforeReload>> {
-        self.0.get(name).cloned()
+        self.by_name.get(name).map(|past| Box::new(past.all.clone()))
+    }
+
+    /// What has been dropped, if anything was.
+    pub(super) fn dropped(&self) -> Option<BeforeReloadDropped> {
+        (self.dropped.names > 0).then_some(self.dropped)
+    }
+
+    /// Whether there may be too many names while this many tasks run.
+    pub(super) fn are_many(&self, running: usize) -> bool {
+        self.by_name.len() >= running + 2 * KEPT
+    }
+
+    /// Drops the names that none of the tasks that run has, but for the latest.
+    pub(super) fn drop_oldest(&mut self, running: &BTreeSet<&str>) {
+        let without = self.by_name.iter().filter(|(name, _)| !running.contains(name.as_str()));
+        let mut ended: Vec<_> = without.map(|(_, past)| past.latest).collect();
+        let Some(surplus) = ended.len().checked_sub(KEPT).filter(|surplus| *surplus > 0) else { return };
+        let (_, last, _) = ended.select_nth_unstable(surplus - 1);
+        let last = *last;
+        let dropped = &mut self.dropped;
+        self.by_name.retain(|name, past| {
+            let keep = past.latest > last || running.contains(name.as_str());
+            if !keep {
+                dropped.names += 1;
+                dropped.due += past.all.due;
+                dropped.met += past.all.met;
+                dropped.missed += past.all.missed;
+            }
+            keep
+        });
     }
 }
 
@@ -59,4 +112,36 @@ fn add(all: &mut Added, histogram: &Histogram) {
     all.count += count;
     all.sum += sum;
     all.at_most.iter_mut().zip(at_most.expanded()).for_each(|(all, more)| *all += more);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As reloads do that give each task another name; one of them is there all the time.
+    #[test]
+    fn names_that_come_and_go_take_bounded_memory_and_what_is_dropped_is_counted() {
+        let (mut pasts, mut most) = (Pasts::default(), 0);
+        let rounds = 10 * KEPT as u64;
+        for round in 0..rounds {
+            for name in ["stays", &format!("task-{round}")] {
+                let all = pasts.of_ended(name);
+                (all.due, all.met, all.missed) = (all.due + 3, all.met + 2, all.missed + 1);
+            }
+            if pasts.are_many(1) {
+                pasts.drop_oldest(&BTreeSet::from(["stays"]));
+            }
+            most = most.max(pasts.by_name.len());
+        }
+        assert!(most <= 1 + 2 * KEPT, "{most}");
+        assert_eq!(pasts.of("stays").unwrap().due, 3 * rounds, "a task has this name");
+        let latest = format!("task-{}", rounds - 1);
+        assert_eq!(pasts.of(&latest).unwrap().missed, 1);
+        assert_eq!(pasts.of("task-0"), None);
+        let dropped = pasts.dropped().unwrap();
+        let kept = pasts.by_name.len() as u64 - 1;
+        assert_eq!((dropped.names, dropped.due, dropped.missed), (rounds - kept, 3 * (rounds - kept), rounds - kept));
+        assert_eq!(dropped.due, dropped.met + dropped.missed);
+        assert_eq!(Pasts::default().dropped(), None);
+    }
 }

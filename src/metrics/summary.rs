@@ -3,7 +3,7 @@
 //! Other programs read this. Fields are only ever added.
 
 use super::Distribution;
-use super::before::BeforeReload;
+use super::before::{BeforeReload, BeforeReloadDropped};
 use super::window::{Tally, Window};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -27,6 +27,9 @@ pub struct Summary {
     /// Recordings that lost something before a reload ended them, of tasks that are gone or are no longer recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recordings_ended: Vec<EndedRecordingSummary>,
+    /// What tasks came to that reloads have ended, and that `before_reload` no longer tells by name: too many names came and went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before_reload_dropped: Option<BeforeReloadDropped>,
     /// Records handed over by the workers.
     pub records: RecordsSummary,
     /// Entries written to the journal, where the log goes there.

@@ -43,6 +43,21 @@ fn what_a_step_of_the_clock_took_past_the_end_was_stalled() {
     assert_eq!(metrics.snapshot(0).causes, BTreeMap::from([("stalled", 700)]));
 }
 
+/// As a reload that renames a task does, again and again.
+#[test]
+fn tasks_that_are_renamed_for_ever_take_no_more_memory() {
+    let mut metrics = Metrics::default();
+    for id in 0..3_000 {
+        metrics.add_task(id, TaskFacts { name: format!("t{id}"), ..TaskFacts::at(Rate::new(1_000, 1).unwrap()) });
+        metrics.take_counts(id, &Counts { ran: 2, ..Counts::default() });
+        metrics.remove_task(id);
+    }
+    let dropped = metrics.before_reload_dropped().unwrap();
+    assert!(dropped.names >= 3_000 - 2_048 && dropped.due == 2 * dropped.names, "{dropped:?}");
+    metrics.add_task(3_000, TaskFacts { name: "t2999".into(), ..TaskFacts::at(Rate::new(1_000, 1).unwrap()) });
+    assert_eq!(metrics.snapshot(3_000).before.unwrap().due, 2, "the latest is kept");
+}
+
 fn at(millis: i64) -> Instant {
     Instant::ZERO + Span::from_millis(millis)
 }

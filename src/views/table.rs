@@ -191,6 +191,7 @@ mod tests {
             tasks: tasks.into_iter().map(Box::new).collect(),
             records: RecordsSummary { sent: 10_450, dropped: 0 },
             recordings_ended: Vec::new(),
+            before_reload_dropped: None,
             flight: None,
             journal: None,
         }
