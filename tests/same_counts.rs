@@ -76,9 +76,23 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// On a machine that is busy an answer may come too late: then the question is asked again.
 fn status(folder: &Path) -> Value {
-    let output = hertzd(&["status", "--json", "--socket", "status.sock"], folder);
-    serde_json::from_slice(&output.stdout).unwrap_or_default()
+    let ask = || {
+        let output = hertzd(&["status", "--json", "--socket", "status.sock"], folder);
+        serde_json::from_slice(&output.stdout).ok()
+    };
+    std::iter::repeat_with(ask).take(200).flatten().next().unwrap_or_default()
+}
+
+/// What a command prints of the daemon, once it has answered in time.
+fn printed(args: &[&str], folder: &Path) -> String {
+    let ask = || {
+        let output = hertzd(&[args, &["--socket", "status.sock"]].concat(), folder);
+        // `status` of a daemon that is not well exits with 1.
+        matches!(output.status.code(), Some(0 | 1)).then(|| text(&output.stdout))
+    };
+    std::iter::repeat_with(ask).take(200).flatten().next().unwrap_or_else(|| panic!("no answer to {args:?}"))
 }
 
 /// Whether the start is over, and it answers.
@@ -282,10 +296,10 @@ fn all_that_shows_counts_shows_the_same() {
     let exporter = exporter.unwrap();
     let folder = running.folder();
     let shown = status(folder);
-    let plain = text(&hertzd(&["status", "--socket", "status.sock"], folder).stdout);
+    let plain = printed(&["status"], folder);
     let unwrapped = plain.replace("\n  ", " ");
-    let top = text(&hertzd(&["top", "--once", "--socket", "status.sock"], folder).stdout);
-    let samples = exporter.scrape();
+    let top = printed(&["top", "--once"], folder);
+    let samples = exporter.scrape_until(|samples| samples["hertzd_up"] == 1.0);
     let followed = {
         let mut command = Command::new(HERTZD);
         command.args(["status", "--follow", "--socket", "status.sock"]).current_dir(folder).stdout(Stdio::piped());
