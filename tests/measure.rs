@@ -156,7 +156,7 @@ fn a_result_adds_up_is_kept_compared_and_feeds_simulate_and_plan() {
     let planned = hertzd(&["plan", word(&config), "--cpus", &one, "--oversleep", word(&kept)]);
     let plan = text(&planned.stdout);
     assert!(
-        planned.stderr.is_empty() && plan.contains("when it was measured, at the median, at p99 and at most"),
+        planned.stderr.is_empty() && plan.contains("sleeps ended late, at the median, at p99 and at most, by "),
         "{planned:?}"
     );
 }

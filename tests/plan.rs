@@ -136,12 +136,20 @@ fn the_cpu_on_which_sleeps_end_least_late_is_used_first() {
     let cpus: Vec<_> = online.split_once(';').unwrap().0.split(", ").map(|cpu| cpu.parse::<usize>().unwrap()).collect();
     let on = |cpu: usize, late: i64| json!({"cpu": cpu, "conditions": [{"sleep": {"oversleep_ns": {"counts": [[late, 9]]}}}]});
     let last = *cpus.last().unwrap();
-    let measured: Vec<_> = cpus.iter().map(|cpu| on(*cpu, if *cpu == last { 1_000 } else { 2_000 })).collect();
+    let measured: Vec<_> = cpus.iter().map(|cpu| on(*cpu, if *cpu == last { 250_000 } else { 500_000 })).collect();
     let (_measured_folder, measured) = file("m.json", &json!({"cpus": measured}).to_string());
     let (_folder, config) = file("my.toml", "[task.a]\nkind = \"load\"\nrate = 100\nbudget = \"1ms\"\n");
     let plan = text(&hertzd(&["plan", word(&config), "--oversleep", word(&measured)]).stdout);
     assert!(plan.contains(&format!("\ncpu = {last}\n")), "{plan}");
-    assert!(plan.contains(&format!("1.00 µs, 1.00 µs and 1.00 µs on CPU {last}")), "{plan}");
+    assert!(plan.contains(&format!("250 µs, 250 µs and 250 µs on CPU {last}")), "{plan}");
+    // A wake-up that is 250 µs late, and 1 ms of run.
+    let row = plan.lines().find(|line| line.starts_with("# a ")).unwrap();
+    assert!(row.contains("  1.25 ms  "), "{plan}");
+    assert!(!plan.contains("deadlines are missed as planned"), "{plan}");
+    let (_folder, tight) =
+        file("tight.toml", "[task.a]\nkind = \"load\"\nrate = 100\nbudget = \"1ms\"\ndeadline = \"1200us\"\n");
+    let planned = text(&hertzd(&["plan", word(&tight), "--oversleep", word(&measured)]).stdout);
+    assert!(planned.contains("# With them, deadlines are missed as planned, too: a.\n"), "{planned}");
     let without = text(&hertzd(&["plan", word(&config)]).stdout);
     assert!(
         without.contains(&format!("\ncpu = {}\n", cpus[0])) && without.contains("`hertzd measure --save FILE`"),

@@ -64,14 +64,14 @@ pub(crate) fn plan(tasks: &[Placed], cpus: usize, now: Option<Vec<CpuLayout>>) -
     Layout { cpus, all_tried, changed: true }
 }
 
-/// The worst responses on a CPU.
-pub(crate) fn on_cpu(tasks: &[Placed], cpu: &CpuLayout, ticks: usize) -> Responses {
+/// The worst responses on a CPU, if each sleep ends this `late`.
+pub(crate) fn on_cpu(tasks: &[Placed], cpu: &CpuLayout, late: Span, ticks: usize) -> Responses {
     let load = |(task, phase): &(usize, Span)| {
         let Placed { rate, deadline, run, .. } = tasks[*task];
         Load { rate, phase: *phase, deadline, run }
     };
     let loads: Vec<Vec<_>> = cpu.workers.iter().map(|worker| worker.tasks.iter().map(load).collect()).collect();
-    responses(&loads, ticks)
+    responses(&loads, late, ticks)
 }
 
 impl Score {
@@ -270,7 +270,7 @@ fn load(task: &Placed) -> f64 {
 fn judge(tasks: &[Placed], cpu: &CpuLayout) -> Score {
     let share: f64 =
         cpu.workers.iter().flat_map(|worker| &worker.tasks).fold(0.0, |sum, (task, _)| sum + load(&tasks[*task]));
-    let worst = on_cpu(tasks, cpu, TICKS).worst;
+    let worst = on_cpu(tasks, cpu, Span::ZERO, TICKS).worst;
     let waits = cpu.workers.iter().zip(&worst).flat_map(|(worker, worst)| worker.tasks.iter().zip(worst));
     let thousandths = |((task, _), worst): (&(usize, Span), &Span)| {
         let Placed { run, deadline, .. } = &tasks[*task];

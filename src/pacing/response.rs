@@ -31,24 +31,36 @@ pub(crate) struct Responses {
 
 /// Releases and ticks of one worker.
 struct Worker {
+    wakes: i128,                                      // when it has woken up for what is ready
+    ended: i128, // when its latest tick did: it sleeps since then, if nothing is ready
     waiting: BinaryHeap<Reverse<(i128, usize, u64)>>, // release, task, tick
-    ready: BinaryHeap<Reverse<(i128, usize, i128)>>,  // deadline, task, release
-    running: Option<(usize, i128, i128)>,             // task, release, time left
+    ready: BinaryHeap<Reverse<(i128, usize, i128)>>, // deadline, task, release
+    running: Option<(usize, i128, i128)>, // task, release, time left
 }
 
 impl Worker {
     fn of(loads: &[Load]) -> Self {
         let first = |(task, load): (usize, &Load)| Reverse((i128::from(load.phase.nanos()), task, 0));
-        Self { waiting: loads.iter().enumerate().map(first).collect(), ready: BinaryHeap::new(), running: None }
+        Self {
+            wakes: 0,
+            ended: i128::MIN,
+            waiting: loads.iter().enumerate().map(first).collect(),
+            ready: BinaryHeap::new(),
+            running: None,
+        }
     }
 
-    fn release(&mut self, loads: &[Load], now: i128) {
+    /// Makes what was released by `now` ready. A worker that slept wakes up this `late`.
+    fn release(&mut self, loads: &[Load], now: i128, late: i128) {
         while let Some(&Reverse((release, task, n))) = self.waiting.peek() {
             if release > now {
                 return;
             }
             let load = &loads[task];
             self.waiting.pop();
+            if self.running.is_none() && self.ready.is_empty() {
+                self.wakes = if release > self.ended { release + late } else { release };
+            }
             self.ready.push(Reverse((release + i128::from(load.deadline.nanos()), task, release)));
             self.waiting.push(Reverse((i128::from(load.phase.nanos()) + load.rate.offset(n + 1), task, n + 1)));
         }
@@ -57,11 +69,23 @@ impl Worker {
     fn next_release(&self) -> i128 {
         self.waiting.peek().map_or(i128::MAX, |Reverse((release, ..))| *release)
     }
+
+    fn is_busy(&self, now: i128) -> bool {
+        self.running.is_some() || (!self.ready.is_empty() && self.wakes <= now)
+    }
+
+    /// When it next asks for the CPU of its own accord, or may.
+    fn next(&self, now: i128) -> i128 {
+        let wakes = if !self.ready.is_empty() && self.wakes > now { self.wakes } else { i128::MAX };
+        self.next_release().min(wakes)
+    }
 }
 
-/// The worst responses of workers on one CPU, those that come first in front; at most `ticks` ticks are looked at. A schedule
-/// that can hold repeats itself after the longest phase and one hyperperiod; another one is looked at.
-pub(crate) fn responses(workers: &[Vec<Load>], ticks: usize) -> Responses {
+/// The worst responses of workers on one CPU, those that come first in front, if each of their sleeps ends this `late`; at most
+/// `ticks` ticks are looked at. A schedule that can hold repeats itself after the longest phase and one hyperperiod; another one
+/// is looked at.
+pub(crate) fn responses(workers: &[Vec<Load>], late: Span, ticks: usize) -> Responses {
+    let late = i128::from(late.nanos());
     let loads = || workers.iter().flatten();
     let phase = loads().map(|load| load.phase).max().unwrap_or_default();
     let whole = hyperperiod(loads().map(|load| load.rate)).map(|length| i128::from(phase.nanos()) + 2 * length);
@@ -71,18 +95,17 @@ pub(crate) fn responses(workers: &[Vec<Load>], ticks: usize) -> Responses {
     let (mut now, mut ran) = (0, 0);
     while ran < ticks {
         for (worker, loads) in all.iter_mut().zip(workers) {
-            worker.release(loads, now);
+            worker.release(loads, now, late);
         }
-        let busy = |worker: &Worker| worker.running.is_some() || !worker.ready.is_empty();
-        let next = all.iter().map(Worker::next_release).min().unwrap_or(i128::MAX);
-        let Some(index) = all.iter().position(busy) else {
-            if next >= end {
+        let Some(index) = all.iter().position(|worker| worker.is_busy(now)) else {
+            let ended = |worker: &Worker| worker.ready.is_empty() && worker.next_release() >= end;
+            if all.iter().all(ended) {
                 return Responses { worst, only: None };
             }
-            now = next;
+            now = all.iter().map(|worker| worker.next(now)).min().unwrap_or(i128::MAX);
             continue;
         };
-        let interrupted = all[..index].iter().map(Worker::next_release).min().unwrap_or(i128::MAX);
+        let interrupted = all[..index].iter().map(|worker| worker.next(now)).min().unwrap_or(i128::MAX);
         let worker = &mut all[index];
         let running = worker.running.take().or_else(|| {
             let Reverse((_, task, release)) = worker.ready.pop()?;
@@ -98,6 +121,7 @@ pub(crate) fn responses(workers: &[Vec<Load>], ticks: usize) -> Responses {
             continue;
         }
         now += left;
+        worker.ended = now;
         ran += 1;
         let response = Span::from_wide(now - release);
         let slot = &mut worst[index][task];
@@ -167,7 +191,7 @@ mod tests {
     }
 
     fn worst(workers: &[Vec<Load>]) -> Vec<Vec<i64>> {
-        let responses = responses(workers, 1_000_000);
+        let responses = responses(workers, Span::ZERO, 1_000_000);
         assert_eq!(responses.only, None);
         responses.worst.iter().map(|worst| worst.iter().map(|span| span.nanos() / 1_000).collect()).collect()
     }
@@ -184,9 +208,29 @@ mod tests {
         assert_eq!(worst(&[vec![short, apart]]), [[200, 600]]);
     }
 
+    /// With sleeps that end 50 µs late.
+    fn worst_late(workers: &[Vec<Load>]) -> Vec<Vec<i64>> {
+        let responses = responses(workers, Span::from_micros(50), 1_000_000);
+        assert_eq!(responses.only, None);
+        responses.worst.iter().map(|worst| worst.iter().map(|span| span.nanos() / 1_000).collect()).collect()
+    }
+
+    #[test]
+    fn a_late_wake_up_is_part_of_the_response_and_of_those_that_wait_behind() {
+        let (fast, slow) = (load(1_000, 0, 1_000, 200), load(100, 300, 10_000, 600));
+        assert_eq!(worst_late(&[vec![fast]]), [[250]]);
+        // Asleep before 0 and before 300 µs.
+        assert_eq!(worst_late(&[vec![fast, slow]]), [[250, 650]]);
+        // Awake at 200 µs, as the tick before ends at 250: released then, nothing sleeps.
+        assert_eq!(worst_late(&[vec![fast, Load { phase: Span::from_micros(200), ..slow }]]), [[250, 650]]);
+        // It runs from 350 µs until the other worker wakes up at 1,050, and its last 50 µs from 1,250 on.
+        let long = Load { run: Span::from_micros(750), ..slow };
+        assert_eq!(worst_late(&[vec![fast], vec![long]]), [[250], [1_000]]);
+    }
+
     #[test]
     fn what_was_not_looked_at_is_said() {
-        let responses = responses(&[vec![load(1_000, 0, 1_000, 200)]], 1);
+        let responses = responses(&[vec![load(1_000, 0, 1_000, 200)]], Span::ZERO, 1);
         assert_eq!(responses.only, Some(Span::from_micros(200)));
     }
 
@@ -208,7 +252,9 @@ mod tests {
     }
 
     /// The same, microsecond by microsecond: periods of whole microseconds that divide a millisecond, on phases below that.
-    fn stepped(workers: &[Vec<Load>]) -> Vec<Vec<i64>> {
+    fn stepped(workers: &[Vec<Load>], late: i64) -> Vec<Vec<i64>> {
+        let mut asleep_until = vec![-1; workers.len()]; // -1: it has not slept
+        let mut ended = vec![-1; workers.len()];
         let micros = |span: Span| span.nanos() / 1_000;
         let mut worst: Vec<Vec<i64>> = workers.iter().map(|loads| vec![0; loads.len()]).collect();
         let mut ready: Vec<Vec<(i64, usize, i64)>> = vec![Vec::new(); workers.len()]; // deadline, task, release
@@ -218,11 +264,18 @@ mod tests {
                 for (task, load) in loads.iter().enumerate() {
                     let since = now - micros(load.phase);
                     if since >= 0 && since % micros(load.rate.period()) == 0 {
+                        let sleeps = running[worker].is_none() && ready[worker].is_empty() && ended[worker] != now;
+                        if sleeps {
+                            asleep_until[worker] = now + late;
+                        }
                         ready[worker].push((now + micros(load.deadline), task, now));
                     }
                 }
             }
-            let Some(worker) = (0..workers.len()).find(|w| running[*w].is_some() || !ready[*w].is_empty()) else {
+            let awake = |w: &usize| asleep_until[*w] <= now;
+            let Some(worker) =
+                (0..workers.len()).find(|w| running[*w].is_some() || (!ready[*w].is_empty() && awake(w)))
+            else {
                 continue;
             };
             let (task, release, left) = running[worker].take().unwrap_or_else(|| {
@@ -234,6 +287,7 @@ mod tests {
                 running[worker] = Some((task, release, left - 1));
             } else {
                 worst[worker][task] = worst[worker][task].max(now + 1 - release);
+                ended[worker] = now + 1;
             }
         }
         worst
@@ -246,7 +300,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             i64::try_from(state >> 33).unwrap() % end
         };
-        let mut compared = 0;
+        let (mut compared, mut late) = (0, 0);
         while compared < 60 {
             let mut workers: Vec<Vec<Load>> = Vec::new();
             for _ in 0..=below(3) {
@@ -258,9 +312,14 @@ mod tests {
             }
             let used: f64 = workers.iter().flatten().map(|load| load.run.seconds() * load.rate.hertz()).sum();
             if used < 0.99 {
-                assert_eq!(worst(&workers), stepped(&workers), "{workers:?}");
+                assert_eq!(worst(&workers), stepped(&workers, 0), "{workers:?}");
+                if used < 0.6 {
+                    assert_eq!(worst_late(&workers), stepped(&workers, 50), "{workers:?}");
+                    late += 1;
+                }
                 compared += 1;
             }
         }
+        assert!(late >= 10, "{late}");
     }
 }

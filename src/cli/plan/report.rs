@@ -40,12 +40,12 @@ impl Report<'_> {
                     None => format!("{} on no certain CPU", config.workers[*worker].name),
                 })
                 .collect();
-            enter(&input.placed, cpu_layout, &names, &mut old, &mut only);
+            enter(&input.placed, cpu_layout, self.latest(*cpu), &names, &mut old, &mut only);
         }
         let mut new = vec![Place::default(); input.placed.len()];
-        for (cpu_layout, named) in layout.cpus.iter().zip(*named) {
+        for ((cpu_layout, named), cpu) in layout.cpus.iter().zip(*named).zip(&input.cpus) {
             let names: Vec<_> = named.iter().map(|worker| format!("{} on CPU {}", worker.name, worker.cpu)).collect();
-            enter(&input.placed, cpu_layout, &names, &mut new, &mut only);
+            enter(&input.placed, cpu_layout, self.latest(Some(*cpu)), &names, &mut new, &mut only);
         }
 
         let mut text = String::new();
@@ -103,6 +103,20 @@ impl Report<'_> {
             ]);
         }
         table(&mut text, &rows);
+        if let Some(measured) = self.measured() {
+            let _ = writeln!(
+                text,
+                "#\n# Responses include wake-ups as late as the latest of those CPUs when that was measured:\n# {measured}."
+            );
+            let tasks = input.tasks.iter().zip(&input.placed).zip(&new);
+            let late: Vec<_> = tasks
+                .filter(|((_, placed), new)| new.worst > placed.deadline)
+                .map(|((task, _), _)| config.tasks[*task].name.as_str())
+                .collect();
+            if !late.is_empty() {
+                let _ = writeln!(text, "# With them, deadlines are missed as planned, too: {}.", list(&late));
+            }
+        }
         for (heading, capacities) in [("Before", before), ("After", after)] {
             let _ = writeln!(text, "#\n# {heading}, as `hertzd check` says it:");
             for Capacity { label, sum, findings } in capacities {
@@ -184,37 +198,49 @@ impl Report<'_> {
         if self.late.is_empty() {
             return "How late the kernel wakes a worker: that comes on top of every response. `hertzd measure --save FILE` finds out, `--oversleep FILE` here takes it into account, and that of `hertzd simulate` plays it.".into();
         }
-        let used = |cpu: usize| self.input.cpus.contains(&cpu);
-        let of = |(cpu, [p50, p99, most]): &(usize, [Span; 3])| format!("{p50}, {p99} and {most} on CPU {cpu}");
-        let known: Vec<_> = self.late.iter().filter(|(cpu, _)| used(*cpu)).map(of).collect();
         let unknown: Vec<_> =
             self.input.cpus.iter().filter(|cpu| self.late.iter().all(|(known, _)| known != *cpu)).collect();
-        let measured = match known.is_empty() {
-            true => "none of these CPUs was measured".to_owned(),
-            false => format!("when it was measured, at the median, at p99 and at most {}", known.join("; ")),
-        };
         let order = match (unknown.is_empty(), self.input.cpus.len()) {
-            (_, 1) => String::new(),
+            (true, 1) => String::new(),
             (true, _) => " CPUs with a lower p99 are used first.".to_owned(),
+            (false, 1) => format!(" CPU {} was not measured.", list(&unknown)),
             (false, _) => format!(
                 " CPUs with a lower p99 are used first, and these last, which were not measured: {}.",
                 list(&unknown)
             ),
         };
-        format!("How late the kernel will wake a worker, which comes on top of every response; {measured}.{order}")
+        format!("Wake-ups later than those that were measured, and how late the kernel will wake workers then.{order}")
+    }
+
+    /// What was measured of the CPUs that may be used; `None`: nothing.
+    fn measured(&self) -> Option<String> {
+        let used = |cpu: usize| self.input.cpus.contains(&cpu);
+        let of = |(cpu, [p50, p99, most]): &(usize, [Span; 3])| format!("{p50}, {p99} and {most} on CPU {cpu}");
+        let known: Vec<_> = self.late.iter().filter(|(cpu, _)| used(*cpu)).map(of).collect();
+        (!known.is_empty())
+            .then(|| format!("sleeps ended late, at the median, at p99 and at most, by {}", known.join("; ")))
+    }
+
+    /// The latest that a sleep ended on this CPU, or, where none is certain, on any; zero if that is not known.
+    fn latest(&self, cpu: Option<usize>) -> Span {
+        let of = self.late.iter().filter(|(on, _)| cpu.is_none_or(|cpu| cpu == *on)).map(|(_, [.., most])| *most);
+        of.max().unwrap_or_default()
     }
 }
 
 /// Enters where the tasks of a CPU run, and their worst responses.
-fn enter(tasks: &[Placed], cpu: &CpuLayout, names: &[String], into: &mut [Place], only: &mut Option<Span>) {
-    let responses = on_cpu(tasks, cpu, MANY_TICKS);
-    *only = match (*only, responses.only) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    };
-    for ((worker, worst), name) in cpu.workers.iter().zip(&responses.worst).zip(names) {
-        for ((task, _), worst) in worker.tasks.iter().zip(worst) {
-            into[*task] = Place { place: name.clone(), worst: *worst };
+fn enter(tasks: &[Placed], cpu: &CpuLayout, late: Span, names: &[String], into: &mut [Place], only: &mut Option<Span>) {
+    // A late wake-up may keep tasks out of each other's way: then the worst is without.
+    let responses = [Span::ZERO, late].map(|late| on_cpu(tasks, cpu, late, MANY_TICKS));
+    for responses in &responses[..if late > Span::ZERO { 2 } else { 1 }] {
+        *only = match (*only, responses.only) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        for ((worker, worst), name) in cpu.workers.iter().zip(&responses.worst).zip(names) {
+            for ((task, _), worst) in worker.tasks.iter().zip(worst) {
+                into[*task] = Place { place: name.clone(), worst: into[*task].worst.max(*worst) };
+            }
         }
     }
 }

@@ -33,7 +33,7 @@ fn planned(text: &str, cpus: &[usize], free: bool) -> (String, Vec<(String, Span
     }
     let mut promised = Vec::new();
     for cpu in &layout.cpus {
-        let responses = on_cpu(&input.placed, cpu, MANY_TICKS);
+        let responses = on_cpu(&input.placed, cpu, Span::ZERO, MANY_TICKS);
         assert_eq!(responses.only, None, "{text}");
         for (worker, worst) in cpu.workers.iter().zip(&responses.worst).take(1) {
             let name = |task: usize| config.tasks[input.tasks[task]].name.clone();

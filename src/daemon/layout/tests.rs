@@ -13,7 +13,7 @@ fn task(hertz: u64, deadline: i64, run: i64) -> Placed {
 fn worst(tasks: &[Placed], layout: &Layout) -> Vec<i64> {
     let mut all = vec![0; tasks.len()];
     for cpu in &layout.cpus {
-        let responses = on_cpu(tasks, cpu, MANY_TICKS);
+        let responses = on_cpu(tasks, cpu, Span::ZERO, MANY_TICKS);
         assert_eq!(responses.only, None);
         for (worker, worst) in cpu.workers.iter().zip(&responses.worst) {
             worker.tasks.iter().zip(worst).for_each(|((task, _), worst)| all[*task] = worst.nanos() / 1_000);
