@@ -127,6 +127,11 @@ impl Terminal {
         end();
         let shown = self.wait_for(what, |shown| shown.lines().any(|line| line.starts_with("ENDED ")));
         assert!(shown.contains("ENDED 0"), "{what}: {shown}");
+        self.is_as_before(what);
+    }
+
+    /// The shell has it, in the state in which shells need it.
+    fn is_as_before(&self, what: &str) {
         self.press(&[
             "clear; stty -a | tr ' ;' '\\n\\n' | grep -xE -- '-?(icanon|echo|isig)' | xargs echo HAS",
             "Enter",
@@ -206,5 +211,61 @@ fn on_a_terminal_it_follows_the_daemon_and_leaves_no_trace() {
     begin();
     terminal.ends_well("Ctrl-C", || terminal.press(&["C-c"]));
     begin();
-    terminal.ends_well("SIGTERM", || signal(std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap(), "TERM"));
+    let signalled = |name: &str| signal(std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap(), name);
+    for name in ["TERM", "INT", "HUP"] {
+        terminal.ends_well(name, || signalled(name));
+        begin();
+    }
+
+    // Stopped, it gives the terminal back, and takes it again when it goes on.
+    for (what, stop) in [("Ctrl-Z", None), ("SIGTSTP", Some("TSTP"))] {
+        match stop {
+            None => terminal.press(&["C-z"]),
+            Some(name) => signalled(name),
+        }
+        // 128 and the number of SIGSTOP.
+        terminal.wait_for(what, |shown| shown.contains("ENDED 147"));
+        terminal.is_as_before(what);
+        terminal.press(&["clear; fg; echo ENDED $?", "Enter"]);
+        terminal.wait_for("figures again", |shown| shown.contains("; rates and times: last "));
+    }
+    // Nothing can be done before SIGSTOP; after it the screen is drawn anew.
+    signalled("STOP");
+    terminal.wait_for("the shell", |shown| shown.contains("ENDED 147"));
+    // The terminal is still raw, so Enter is no end of a line.
+    terminal.press(&["stty sane; clear; echo AFTER; fg; echo ENDED $?", "C-j"]);
+    terminal.wait_for("figures again", |shown| shown.contains("; rates and times: last ") && !shown.contains("AFTER"));
+
+    for (columns, rows) in [("20", "5"), ("1", "1"), ("80", "24")] {
+        terminal.tmux(&["resize-window", "-x", columns, "-y", rows]);
+        terminal.wait_for("the first words", |shown| {
+            let first = shown.lines().next().unwrap_or_default();
+            let width = columns.parse().unwrap();
+            !first.trim().is_empty() && shown.lines().all(|line| line.chars().count() <= width)
+        });
+    }
+    terminal.wait_for("figures again", |shown| shown.contains("; rates and times: last "));
+    terminal.ends_well("q after all of it", || terminal.press(&["q"]));
+}
+
+/// On a terminal that is not its controlling one: no SIGHUP tells it that the terminal has gone.
+#[test]
+fn without_its_terminal_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    answering(&socket, json!([]));
+    let script = "import os, pty, subprocess, sys\n\
+        master, slave = pty.openpty()\n\
+        top = subprocess.Popen(sys.argv[1:], stdin=slave, stdout=slave, stderr=subprocess.DEVNULL, start_new_session=True)\n\
+        os.close(slave)\n\
+        assert os.read(master, 1024)\n\
+        os.close(master)\n\
+        try:\n    top.wait(90)\nexcept subprocess.TimeoutExpired:\n    top.kill()\n    sys.exit('it goes on')\n";
+    let mut command = Command::new("python3");
+    command.args(["-c", script, HERTZD, "top", "--socket"]).arg(&socket).env("TERM", "xterm").env("LC_ALL", "C");
+    let Ok(output) = command.output() else {
+        skip("there is no python3 here");
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
 }

@@ -220,16 +220,30 @@ fn the_kernel_and_the_ticks_are_on_one_clock() {
     let mut running = daemon(tempfile::tempdir().unwrap(), CONFIG, &[]);
     running
         .wait_for("it answers", |running| status(running.folder()).is_some_and(|now| now["daemon"]["ready"] == true));
-    let args = ["trace", "--kernel", "1", "--socket", "status.sock", "-o", "t.pftrace", "--json"];
-    let mut tracing = Command::new(HERTZD);
-    let tracing = tracing.args(args).current_dir(running.folder()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let tracing = tracing.spawn().unwrap();
-    // Others may trace at the same time.
-    let own = tracefs.0.path().join(format!("instances/hertzd-{}", tracing.id()));
-    let output = tracing.wait_with_output().unwrap();
+    let args = ["trace", "--kernel", "600", "--socket", "status.sock", "-o", "t.pftrace", "--json"];
+    // A signal ends the recording, and the trace has what there was until then; only a kill leaves something behind.
+    let instance = |pid: u32| tracefs.0.path().join(format!("instances/hertzd-{pid}"));
+    let mut left = Vec::new();
+    for name in ["INT", "TERM", "HUP", "KILL"] {
+        let _ = fs::remove_file(running.folder().join("t.pftrace"));
+        let mut command = Command::new(HERTZD);
+        command.args(args).current_dir(running.folder()).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        running.wait_for("the kernel records", |_| {
+            fs::read_to_string(instance(child.id()).join("tracing_on")).is_ok_and(|on| on.trim() == "1")
+        });
+        signal(child.id(), name);
+        let ended = child.wait().unwrap();
+        assert_eq!(ended.success(), name != "KILL", "{name}: {ended}");
+        assert_eq!(running.folder().join("t.pftrace").exists(), name != "KILL", "{name}");
+        assert_eq!(instance(child.id()).exists(), name == "KILL", "{name}");
+        left.push(child.id());
+    }
+    let args = args.map(|arg| if arg == "600" { "1" } else { arg });
+    let output = hertzd(&args, running.folder());
     assert!(output.status.success(), "{output:?}");
     let written: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(!own.exists(), "{}", own.display());
+    assert!(left.iter().all(|pid| !instance(*pid).exists()), "the next one removes it");
     let Some(answers) = answers(running.folder()) else { return };
     check(&answers, &written, &["fast", "hog"]);
     let events: u64 = answers["kernel"].as_object().unwrap().values().filter_map(Value::as_u64).sum();

@@ -10,7 +10,8 @@ use super::Stop;
 use super::socket::SocketArg;
 use super::stop::{coloured, print};
 use crate::sys::clock::KernelClock;
-use crate::sys::signals::end_flag;
+use crate::sys::fd::{Reading, reading};
+use crate::sys::signals::{JobControl, end_flag};
 use crate::time::{Clock, Instant, Span};
 use crate::top::{Key, Look, Top};
 use ask::{Asker, Heard};
@@ -23,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a key is waited for before answers and signals are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOK_EVERY: Span = Span::from_millis(100);
 
 /// Ages on the screen go on without answers.
 const DRAW_EVERY: Span = Span::from_seconds(1);
@@ -62,6 +63,12 @@ pub(super) fn top(args: &TopArgs) -> Result<(), Stop> {
     let mut top = Top::new(look);
     if args.once {
         return once(&args.socket, &mut top);
+    }
+    if !io::stdin().is_terminal() && !is_dumb && stdout.is_terminal() {
+        return Err(Stop::Usage(
+            "top reads keys from standard input, and that is no terminal: `hertzd top --once` prints one frame as text"
+                .into(),
+        ));
     }
     if !stdout.is_terminal() {
         return Err(Stop::Usage(
@@ -105,10 +112,15 @@ fn once(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
                 top.answered(Ok(answer?), clock.now());
                 answers += 1;
             }
+            Some(Heard::Nothing) => return Err(asks_no_more()),
             None => return Err(no_answer(socket)),
         }
     }
     print(&top.text(width(), clock.now()))
+}
+
+fn asks_no_more() -> Stop {
+    Stop::Fault("the thread that asks the daemon has ended; its message is above".into())
 }
 
 fn no_answer(socket: &SocketArg) -> Stop {
@@ -129,6 +141,7 @@ fn follow(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
                 continue;
             }
             Some(Heard::Answer(answer)) => enter(top, answer, clock.now())?,
+            Some(Heard::Nothing) => return Err(asks_no_more()),
             None => {}
         }
         print(&format!("{}\n", top.text(width(), clock.now())))?;
@@ -165,29 +178,54 @@ fn live(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
                 enter(top, answer, clock.now())?;
                 break;
             }
+            Heard::Nothing => return Err(asks_no_more()),
         }
     }
+    let jobs = JobControl::caught().map_err(fault)?;
+    let keys = io::stdin();
     let mut screen = Screen::open().map_err(fault)?;
     let mut drawn = None;
     while !end.load(Ordering::Relaxed) {
         let now = clock.now();
+        if jobs.stops() {
+            screen.stopped(|| jobs.stop()).map_err(fault)?;
+            jobs.went_on();
+            drawn = None;
+            continue;
+        }
+        // SIGSTOP cannot be caught: what stopped it may have used the terminal since.
+        if jobs.went_on() {
+            screen.taken_again().map_err(fault)?;
+            drawn = None;
+            continue;
+        }
         if drawn.is_none_or(|drawn| now - drawn >= DRAW_EVERY) {
             screen.draw(top, now).map_err(fault)?;
             drawn = Some(now);
         }
-        if event::poll(LOOK_EVERY).map_err(fault)? {
+        // Where the terminal has gone, crossterm would read nothing from it for ever.
+        if reading(&keys, LOOK_EVERY) == Reading::HungUp {
+            break;
+        }
+        while event::poll(Duration::ZERO).map_err(fault)? {
+            drawn = None; // if not by a key, then the screen has another size
             match event::read().map_err(fault)? {
                 Event::Key(key) if key.kind == KeyEventKind::Release => {}
-                Event::Key(KeyEvent { code: KeyCode::Char('c' | 'd'), modifiers: KeyModifiers::CONTROL, .. }) => break,
+                Event::Key(KeyEvent { code: KeyCode::Char('c' | 'd'), modifiers: KeyModifiers::CONTROL, .. }) => {
+                    return Ok(());
+                }
+                // In raw mode the terminal sends no signal for it.
+                Event::Key(KeyEvent { code: KeyCode::Char('z'), modifiers: KeyModifiers::CONTROL, .. }) => {
+                    jobs.ask_to_stop();
+                }
                 Event::Key(key) => {
                     // A terminal sends Alt as an escape before the key: that may have been the key Esc.
                     let escaped = key.modifiers.contains(KeyModifiers::ALT).then_some(Key::Escape);
                     if !escaped.into_iter().chain(translated(key.code)).all(|key| top.press(key)) {
-                        break;
+                        return Ok(());
                     }
-                    drawn = None;
                 }
-                _ => drawn = None, // another size
+                _ => {}
             }
         }
         while let Some(heard) = asker.heard() {
@@ -197,6 +235,7 @@ fn live(socket: &SocketArg, top: &mut Top) -> Result<(), Stop> {
                     enter(top, answer, clock.now())?;
                     drawn = None;
                 }
+                Heard::Nothing => return Err(asks_no_more()),
             }
         }
     }

@@ -38,7 +38,8 @@ pub(super) struct TraceArgs {
     /// Write the trace here; - for standard output
     #[arg(short, long, value_name = "FILE", default_value = "hertzd.pftrace")]
     output: PathBuf,
-    /// Record what the kernel's scheduler does, for SECONDS (5 if not given), beside the ticks of that time; needs root
+    /// Record what the kernel's scheduler does, for SECONDS (5 if not given) or until Ctrl-C, beside the ticks of that time; needs
+    /// root
     #[arg(
         long,
         value_name = "SECONDS",

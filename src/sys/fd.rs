@@ -39,6 +39,30 @@ pub(crate) fn write_within(mut stream: impl Write + AsFd, bytes: &[u8], within: 
     Ok(true)
 }
 
+/// What a read of a terminal would do.
+#[cfg(feature = "top")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    Waits,
+    Returns,
+    /// The other end has gone, and nothing will ever come.
+    HungUp,
+}
+
+/// Waits up to `within` (whole milliseconds) for something to read.
+#[cfg(feature = "top")]
+pub(crate) fn reading(stream: impl AsFd, within: Span) -> Reading {
+    let mut asked = libc::pollfd { fd: stream.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let millis = libc::c_int::try_from(within.nanos().max(0) / 1_000_000).unwrap_or(libc::c_int::MAX);
+    // SAFETY: `asked` is one owned pollfd, as the count says, and outlives the call.
+    let ready = unsafe { libc::poll(&raw mut asked, 1, millis) };
+    match asked.revents {
+        _ if ready <= 0 => Reading::Waits,
+        came if came & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 => Reading::HungUp,
+        _ => Reading::Returns,
+    }
+}
+
 /// The width of a terminal in characters; `None`: it is none, or does not know.
 pub(crate) fn columns(stream: impl AsFd) -> Option<usize> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };

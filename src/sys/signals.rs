@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{io, mem};
 
+#[cfg(feature = "top")]
+use signal_hook::consts::{SIGCONT, SIGTSTP};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU};
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
@@ -38,6 +40,74 @@ pub(crate) fn end_flag() -> io::Result<Arc<AtomicBool>> {
         flag::register(signal, Arc::clone(&asked))?;
     }
     Ok(asked)
+}
+
+/// SIGINT, SIGTERM and SIGHUP while something is to be undone before this process ends. Dropped, each of them ends the process again.
+#[derive(Debug)]
+pub(crate) struct Interrupts {
+    came: Arc<AtomicBool>,
+    over: Arc<AtomicBool>,
+}
+
+impl Interrupts {
+    pub(crate) fn caught() -> io::Result<Self> {
+        let (came, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            flag::register_conditional_default(signal, Arc::clone(&over))?;
+            flag::register(signal, Arc::clone(&came))?;
+        }
+        Ok(Self { came, over })
+    }
+
+    /// Whether one came since this was last asked.
+    pub(crate) fn take(&self) -> bool {
+        self.came.swap(false, Ordering::SeqCst)
+    }
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+}
+
+/// SIGTSTP and SIGCONT for a command that has the terminal.
+#[cfg(feature = "top")]
+#[derive(Debug)]
+pub(crate) struct JobControl {
+    stop: Arc<AtomicBool>,
+    went_on: Arc<AtomicBool>,
+}
+
+#[cfg(feature = "top")]
+impl JobControl {
+    /// From here on SIGTSTP waits for [`Self::stops`].
+    pub(crate) fn caught() -> io::Result<Self> {
+        let (stop, went_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        flag::register(SIGTSTP, Arc::clone(&stop))?;
+        flag::register(SIGCONT, Arc::clone(&went_on))?;
+        Ok(Self { stop, went_on })
+    }
+
+    /// The same as SIGTSTP.
+    pub(crate) fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether this process is to stop, and has not yet.
+    pub(crate) fn stops(&self) -> bool {
+        self.stop.swap(false, Ordering::SeqCst)
+    }
+
+    /// Stops all threads of this process until SIGCONT.
+    pub(crate) fn stop(&self) -> io::Result<()> {
+        low_level::emulate_default_handler(SIGTSTP)
+    }
+
+    /// Whether it was stopped and goes on since this was last asked.
+    pub(crate) fn went_on(&self) -> bool {
+        self.went_on.swap(false, Ordering::SeqCst)
+    }
 }
 
 /// The signals this process takes as a [`Request`]. Keep it until the process ends: once dropped, SIGHUP and the first

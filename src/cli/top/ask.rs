@@ -8,7 +8,7 @@ use super::super::socket::{SocketArg, ask};
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use crate::top::Snapshot;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Duration;
 
 /// After this long without an answer the connection is given up, and another one made.
@@ -19,6 +19,8 @@ pub(super) enum Heard {
     /// It asks now.
     Asks,
     Answer(Result<Snapshot, Stop>),
+    /// It has ended, which it does only by a panic.
+    Nothing,
 }
 
 /// Its other end.
@@ -37,12 +39,20 @@ impl Asker {
 
     /// What it has said and was not heard yet.
     pub(super) fn heard(&self) -> Option<Heard> {
-        self.said.try_recv().ok()
+        match self.said.try_recv() {
+            Ok(heard) => Some(heard),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Heard::Nothing),
+        }
     }
 
     /// Waits for it to say something, this long at most.
     pub(super) fn wait(&self, patience: Span) -> Option<Heard> {
-        self.said.recv_timeout(Duration::from_nanos(patience.nanos().unsigned_abs())).ok()
+        match self.said.recv_timeout(Duration::from_nanos(patience.nanos().unsigned_abs())) {
+            Ok(heard) => Some(heard),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Heard::Nothing),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The terminal while the live view has it. It is given back at every end, a panic included.
+//! The terminal while the live view has it. It is given back at every end, a panic included, and while the process is stopped.
 
 use crate::time::Instant;
 use crate::top::Top;
@@ -24,11 +24,23 @@ impl Screen {
             give_back();
             before(panic);
         }));
-        enable_raw_mode()?;
-        let entered = execute!(stdout(), EnterAlternateScreen);
-        let opened = entered.and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
+        let opened = take().and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
         let screen = opened.map(|terminal| Self { terminal }).inspect_err(|_| give_back())?;
         Ok(screen)
+    }
+
+    /// Gives the terminal back while this process is stopped, by `stop`, and takes it again.
+    pub(super) fn stopped(&mut self, stop: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        give_back();
+        stop()?;
+        self.taken_again()
+    }
+
+    /// Whoever had the terminal meanwhile has left it in a state of its own.
+    pub(super) fn taken_again(&mut self) -> io::Result<()> {
+        give_back();
+        take()?;
+        self.terminal.clear()
     }
 
     /// Draws what differs from the frame before.
@@ -46,6 +58,11 @@ impl Drop for Screen {
     fn drop(&mut self) {
         give_back();
     }
+}
+
+fn take() -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(stdout(), EnterAlternateScreen)
 }
 
 /// An error means that the terminal is gone.

@@ -1,11 +1,12 @@
 //! Records what the kernel's scheduler does, in an instance of its trace that no other reader shares. Blocks; writes to tracefs.
 
 use crate::cli::Stop;
-use crate::sys::clock::pause;
-use crate::time::Span;
+use crate::sys::clock::{KernelClock, pause};
+use crate::sys::signals::Interrupts;
+use crate::time::{Clock, Span};
 use crate::views::Kernel;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Memory for each CPU: some seconds of a busy machine. The kernel's own older events are overwritten.
@@ -14,13 +15,16 @@ const BUFFER_KIB: &str = "16384";
 /// `sched_waking` and not `sched_wakeup`: the time from then on is the wake-up's own.
 const EVENTS: [&str; 2] = ["sched_switch", "sched_waking"];
 
+/// How long a signal may wait while it records.
+const LOOK_EVERY: Span = Span::from_millis(50);
+
 /// An instance of the trace; removed on drop.
 struct Instance(PathBuf);
 
-/// Records for so long.
+/// Records for so long, or until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
-/// There is no tracefs, or this process may not use it.
+/// There is no tracefs, this process may not use it, or a signal came before all was read. None of them leaves the instance behind.
 pub(super) fn record(length: Span) -> Result<Kernel, Stop> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let Some(root) = tracefs(&mounts) else {
@@ -31,6 +35,8 @@ pub(super) fn record(length: Span) -> Result<Kernel, Stop> {
     let refused = |what: &str, reason: io::Error| {
         Stop::Permission(format!("--kernel: {what} in {}: {reason}; run this as root", root.display()))
     };
+    // Before the instance is made, so that no signal leaves it behind; `instance` is dropped first.
+    let interrupts = Interrupts::caught().map_err(|reason| Stop::Fault(format!("catching signals: {reason}")))?;
     remove_dead(&root);
     let path = root.join("instances").join(format!("{PREFIX}{}", std::process::id()));
     fs::create_dir(&path).map_err(|reason| refused("making an instance of the trace", reason))?;
@@ -43,10 +49,29 @@ pub(super) fn record(length: Span) -> Result<Kernel, Stop> {
         write(&format!("events/sched/{event}/enable"), "1")?;
     }
     write("tracing_on", "1")?;
-    pause(length);
+    let clock = KernelClock::monotonic();
+    let until = clock.now() + length;
+    while clock.now() < until && !interrupts.take() {
+        pause((until - clock.now()).max(Span::ZERO).min(LOOK_EVERY));
+    }
     write("tracing_on", "0")?;
+    // Of a busy machine these are tens of megabytes, which the kernel takes seconds to write.
+    let mut text = Vec::new();
+    let mut trace = File::open(instance.0.join("trace")).map_err(|reason| refused("reading the trace", reason))?;
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        match trace.read(&mut piece) {
+            Ok(0) => break,
+            Ok(count) => text.extend_from_slice(&piece[..count]),
+            Err(reason) if reason.kind() == io::ErrorKind::Interrupted => {}
+            Err(reason) => return Err(refused("reading the trace", reason)),
+        }
+        if interrupts.take() {
+            return Err(Stop::Fault("--kernel: stopped while the trace was read: nothing is written".into()));
+        }
+    }
+    drop((trace, instance, interrupts));
     // Names of threads may be any bytes.
-    let text = fs::read(instance.0.join("trace")).map_err(|reason| refused("reading the trace", reason))?;
     Ok(Kernel::parse(&String::from_utf8_lossy(&text)))
 }
 
@@ -84,5 +109,22 @@ mod tests {
         let mounts = "proc /proc proc rw 0 0\nnodev /tmp/t tracefs rw,relatime 0 0\n";
         assert_eq!(tracefs(mounts), Some("/tmp/t".into()));
         assert_eq!(tracefs("proc /proc proc rw 0 0\n"), None);
+    }
+
+    #[test]
+    fn only_what_a_dead_process_left_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let dead = format!("{PREFIX}{}", child.id());
+        child.wait().unwrap();
+        let own = format!("{PREFIX}{}", std::process::id());
+        let all = [&*dead, &own, "hertzd-notes", "other", "12"];
+        for name in all {
+            fs::create_dir_all(folder.path().join("instances").join(name)).unwrap();
+        }
+        remove_dead(folder.path());
+        for name in all {
+            assert_eq!(folder.path().join("instances").join(name).exists(), name != dead, "{name}");
+        }
     }
 }
