@@ -54,10 +54,10 @@ pub(super) struct LogArgs {
 }
 
 pub(super) fn log(args: &LogArgs) -> Result<(), Stop> {
-    // That of the service is found without a daemon, and shows those before it as well.
-    let of = match args.socket.is(SERVICE_SOCKET) {
-        true => vec!["-u".into(), UNIT.into()],
-        false => vec![format!("_PID={}", logging(&args.socket)?)],
+    let meant = Meant::by(&args.socket)?;
+    let of = match meant.process {
+        Some(process) => vec![format!("_PID={process}")],
+        None => vec!["-u".into(), UNIT.into()],
     };
     let mut reader = match reader(args).args(of).spawn() {
         Ok(reader) => Reading(reader),
@@ -72,8 +72,33 @@ pub(super) fn log(args: &LogArgs) -> Result<(), Stop> {
         _ if !ended.success() => {
             Err(Stop::Fault(format!("{READER} could not read the journal ({ended}); it has said why")))
         }
-        0 => nothing(args),
+        0 => nothing(args, &meant),
         _ => Ok(()),
+    }
+}
+
+/// Whose entries are meant.
+struct Meant {
+    /// `None`: those of the service, which are found without a daemon, and with those of the processes before it.
+    process: Option<u64>,
+    /// Where else to look if there are none.
+    elsewhere: Option<String>,
+}
+
+impl Meant {
+    /// Where no daemon is named, and the only one that runs is not the service, that one is meant if it logs to the journal.
+    fn by(socket: &SocketArg) -> Result<Self, Stop> {
+        if !socket.is(SERVICE_SOCKET) {
+            return Ok(Self { process: Some(logging(socket)?), elsewhere: None });
+        }
+        let elsewhere = match socket.found() {
+            Ok(only) if !only.is(SERVICE_SOCKET) => match logging(&only) {
+                Ok(process) => return Ok(Self { process: Some(process), elsewhere: None }),
+                Err(stop) => stop.reason().map(|(why, _)| why),
+            },
+            _ => Some("a daemon started by hand logs to its standard error".into()),
+        };
+        Ok(Self { process: None, elsewhere })
     }
 }
 
@@ -140,21 +165,23 @@ fn utc(micros: u64) -> String {
 }
 
 /// No entry was found.
-fn nothing(args: &LogArgs) -> Result<(), Stop> {
+fn nothing(args: &LogArgs, meant: &Meant) -> Result<(), Stop> {
     let filtered = args.task.is_some() || args.cause.is_some() || args.since.is_some();
-    if !filtered && args.socket.is_listened_at() {
-        let process = logging(&args.socket)?;
+    let process = match meant.process {
+        None if args.socket.is_listened_at() => Some(logging(&args.socket)?),
+        process => process,
+    };
+    if let Some(process) = process.filter(|_| !filtered) {
         return Err(Stop::Permission(format!(
             "process {process} logs to the journal, but no entry of it can be read: run this as root, or as a member of the \
              group systemd-journal"
         )));
     }
     let such = if filtered { " such" } else { "" };
+    let whose = meant.process.map_or(UNIT.into(), |process| format!("process {process}"));
+    let elsewhere = meant.elsewhere.as_ref().map_or_else(String::new, |elsewhere| format!("; {elsewhere}"));
     // Where stderr is not read there is no other place for it.
-    let _ = writeln!(
-        io::stderr(),
-        "hertzd: the journal shows no{such} entry of {UNIT}; a daemon started by hand logs to its standard error"
-    );
+    let _ = writeln!(io::stderr(), "hertzd: the journal shows no{such} entry of {whose}{elsewhere}");
     Ok(())
 }
 
