@@ -24,9 +24,9 @@ setup() {
     systemctl reset-failed hertzd 2>/dev/null || :
     rm -rf "$DROPINS" "${STATE:?}"/*
     cat >$CONFIG
-    # A short watchdog timeout keeps tests of restarts short.
+    # Where the machine takes its processor time away for seconds, hertzd is not to be restarted.
     mkdir -p $DROPINS
-    printf '%s\n' '[Service]' "WatchdogSec=${WATCHDOG:-2s}" "$@" >$DROPINS/test.conf
+    printf '%s\n' '[Service]' "WatchdogSec=${WATCHDOG:-60s}" "$@" >$DROPINS/test.conf
     systemctl daemon-reload
     systemctl start hertzd
     INVOCATION=$(show InvocationID)
@@ -36,8 +36,18 @@ show()     { systemctl show hertzd -P "$1"; }
 is()       { [ "$(show "$1")" = "$2" ]; }
 main_pid() { show MainPID; }
 active()   { systemctl is-active --quiet hertzd; }
-# snapshot FILTER: the status of the running service, well or not, filtered by jq.
-snapshot() { { hertzd status --json || [ $? = 1 ]; } | jq -r "$1"; }
+# snapshot FILTER: the status of the running service, well or not, filtered by jq. It gives up after 2 s, for which a busy machine may
+# hold up either of them: then it is asked again.
+snapshot() {
+    local try code text
+    for try in 1 2 3 4 5; do
+        code=0
+        text=$(hertzd status --json) || code=$?
+        [ $code = 69 ] && [ $try != 5 ] || break
+        sleep 0.2
+    done
+    [ $code -le 1 ] && jq -r "$1" <<<"$text"
+}
 # task NAME FIELD
 task()     { snapshot ".tasks[] | select(.task == \"$1\") | .$2"; }
 # says CODE WORDS: `hertzd status` exits with this code, and the reason in /tmp/status has these words.

@@ -59,7 +59,7 @@ for _ in 1 2 3; do
     for _ in {1..10}; do
         echo "$(task a due),reloads" >>/tmp/phases
         reloads
-        within 5 has_rate 70/1 || :
+        within 60 has_rate 70/1 || :
         echo "$(task a due),none" >>/tmp/phases
         sleep 1
     done
@@ -88,7 +88,7 @@ refuse "systemctl reload of a broken file fails" systemctl reload hertzd
 same "  the old tasks continue" "active 77/1" "$(show ActiveState) $(task b rate)"
 same "  in the same process" "$pid" "$(main_pid)"
 before=$(task a ran)
-check "  and keep ticking" within 5 ticked a $((before + 100))
+check "  and keep ticking" within 60 ticked a $((before + 100))
 has "  the journal names the faulty line" "$(messages)" "hertzd.toml:17"
 same "  once" 1 "$(messages | grep -c 'hertzd.toml:17')"
 has "hertzd check --against-running reports the fault beforehand" "$(hertzd check --against-running 2>&1)" rat
