@@ -30,8 +30,8 @@ mod weigh;
 mod well;
 mod window;
 
-#[cfg(feature = "exporter")]
 pub(crate) use before::BeforeReloadDropped;
+#[cfg(feature = "exporter")]
 pub(crate) use bounds::BOUNDS;
 pub(crate) use cause::{By, Cause, Program, Verdict, Verdicts};
 pub use event::Event;

@@ -251,11 +251,11 @@ mod tests {
     #[test]
     fn stretches_of_one_run_are_rounds() {
         let (a, b) = (stretches(100), stretches(150));
-        let comparison = Comparison::between(&[a.clone()], &[b]);
+        let comparison = Comparison::between(std::slice::from_ref(&a), &[b]);
         assert_eq!(comparison.rounds, [RoundsAre::Stretches; 2]);
         assert_eq!(comparison.tasks[0].numbers[1].rounds[0].map(|rounds| rounds.count), Some(10));
         assert_eq!(comparison.counts(), (3, 2));
-        assert_eq!(verdicts(&[a.clone()], &[stretches(101)])[1], Verdict::Noise);
+        assert_eq!(verdicts(std::slice::from_ref(&a), &[stretches(101)])[1], Verdict::Noise);
         assert_eq!(verdicts(&[a], &[run(0, 900)]), [Verdict::TooFewRounds; 3]);
     }
 
