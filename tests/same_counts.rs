@@ -1,4 +1,4 @@
-//! One run, and all that shows its counts: status (text, JSON and followed), top, exporter, log, trace and summary agree.
+//! One run, and all that shows its counts: status (text, JSON and followed), top, exporter, log, trace, report and summary agree.
 //!
 //! This program is also the daemon under test (`same_counts run CONFIG`, with a kind of task that waits behind a gate), so it has
 //! no harness. Its arguments select it by name, as those of a harness do.
@@ -233,6 +233,17 @@ fn traced(folder: &Path) -> Option<impl Fn(&str) -> Counts> {
     })
 }
 
+/// What `hertzd report --json` tells of the tasks of a name.
+fn reported(report: &Value, name: &str) -> Counts {
+    let of_name = report["run"]["tasks"].as_array().unwrap().iter().filter(|one| one["task"] == name);
+    let counts = |one: &Value| {
+        let causes = one["causes"].as_array().unwrap().iter();
+        let causes = causes.map(|pair| (pair[0].as_str().unwrap().to_owned(), pair[1].as_u64().unwrap()));
+        KEYS.iter().map(|key| ((*key).to_owned(), count(&one["counts"], key))).chain(causes).collect::<Counts>()
+    };
+    of_name.map(counts).fold(Counts::new(), added)
+}
+
 /// Waits until each of these tasks has missed something. For what cause is left to the machine: on one that is busy with other
 /// programs whatever takes too long was preempted.
 fn wait_for_misses(running: &mut Running, names: &[&str]) {
@@ -299,6 +310,7 @@ fn all_that_shows_counts_shows_the_same() {
     let plain = printed(&["status"], folder);
     let unwrapped = plain.replace("\n  ", " ");
     let top = printed(&["top", "--once"], folder);
+    let report: Value = serde_json::from_str(&printed(&["report", "-o", "live.html", "--json"], folder)).unwrap();
     let samples = exporter.scrape_until(|samples| samples["hertzd_up"] == 1.0);
     let followed = {
         let mut command = Command::new(HERTZD);
@@ -314,6 +326,9 @@ fn all_that_shows_counts_shows_the_same() {
     fs::remove_file(folder.join("shut")).unwrap();
     let ended = running.wait();
     let (summary, folder) = (ended.summary(), ended.folder.path());
+    fs::write(folder.join("summary.json"), &ended.stdout).unwrap();
+    let report_of_summary = hertzd(&["report", "summary.json", "-o", "s.html", "--json"], folder);
+    let report_of_summary: Value = serde_json::from_slice(&report_of_summary.stdout).unwrap();
     let total = |part: &'static str| NAMES.iter().map(|name| count(task(&summary, name), part)).sum::<u64>();
     println!("due {}, missed {}", total("due"), total("missed"));
 
@@ -324,6 +339,10 @@ fn all_that_shows_counts_shows_the_same() {
         assert_eq!(counts(task(&shown, name)), now, "status --json: {name}");
         assert_eq!(since_the_start(task(&shown, name)), all, "status --json: {name}");
         assert_eq!(since_the_start(task(&followed, name)), all, "status --follow: {name}");
+        for report in [&report, &report_of_summary] {
+            let from = &report["run"]["source"]["kind"];
+            assert_eq!(of(&reported(report, name), |_| true), of(&now, |_| true), "report of a {from}: {name}");
+        }
         assert_eq!(
             row(&plain, name, &["due", "met", "missed"], 2),
             of_keys(&now, &["due", "met", "missed"]),
@@ -378,7 +397,13 @@ fn all_that_shows_counts_shows_the_same() {
     }
     assert_eq!((count(&written, "ticks"), count(&written, "missed")), sums, "{written}");
     assert_eq!(written["flight"]["ended"], json!(true));
-    // `hertzd report` of this folder's flight file is to be compared here as well.
+    let report = hertzd(&["report", "flight", "-o", "r.html", "--json"], folder);
+    assert!(report.status.success(), "{report:?}");
+    let report = serde_json::from_slice(&report.stdout).unwrap();
+    for name in NAMES.into_iter().chain(["gate"]) {
+        let all = since_the_start(task(&summary, name));
+        assert_eq!(of(&reported(&report, name), |_| true), of(&all, |_| true), "report of the flight file: {name}");
+    }
 }
 
 fn of_keys(counts: &Counts, keys: &[&str]) -> Counts {

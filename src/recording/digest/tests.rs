@@ -341,7 +341,7 @@ fn a_digest_is_a_small_part_of_a_long_recording_and_a_reader_keeps_few_bins() {
 }
 
 /// `HERTZD_DAY=FOLDER cargo test --release --lib a_day_at_1_khz -- --ignored --nocapture` writes 13 GB there, reads them, prints what
-/// that took, and deletes them.
+/// that took, and deletes them; with `HERTZD_DAY_KEEP=1` it leaves them for `hertzd report`.
 #[test]
 #[ignore = "writes 13 GB; docs/recordings.md has what it prints"]
 fn a_day_at_1_khz_is_read_in_seconds() {
@@ -388,7 +388,9 @@ fn a_day_at_1_khz_is_read_in_seconds() {
     let took = clock.now() - begun;
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let digests: usize = digests(&path).iter().map(|(_, text)| text.to_string().len()).sum();
-    fs::remove_file(&path).unwrap();
+    if std::env::var_os("HERTZD_DAY_KEEP").is_none() {
+        fs::remove_file(&path).unwrap();
+    }
     let tally = &digested.unwrap().digest.tasks[0].tally;
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
     println!(
