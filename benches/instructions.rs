@@ -50,7 +50,7 @@ const CASES: &[Case] = &[
     Case { name: "settlement of a late tick, drop", at_most: 510.0, work: |n| settle(Overrun::Drop, 2_500, n) },
     Case { name: "settlement of a late tick, delay", at_most: 96.0, work: |n| settle(Overrun::Delay, 2_500, n) },
     Case { name: "plan of a sleep and its lesson, spin = \"auto\"", at_most: 485.0, work: plan },
-    Case { name: "record into the channel and out of it", at_most: 465.0, work: hand_over },
+    Case { name: "record into the channel and out of it", at_most: 515.0, work: hand_over },
 ];
 
 /// A virtual clock whose wake-ups are 10 to 41 µs late.
