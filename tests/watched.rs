@@ -7,15 +7,15 @@ mod program;
 
 use hertzd::internals::pause;
 use hertzd::time::Span;
-use program::{HERTZD, Running, count, run_in, signal, skip, start, task, thread_named, threads};
+use program::{HERTZD, Running, count, run_in, signal, skip, task, thread_named, threads};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// At this rate nothing is dropped even while the metrics thread gets no processor time for seconds.
@@ -85,13 +85,13 @@ fn ends_well(running: Running) {
 }
 
 /// What the hot thread asks of the kernel until `end` has returned; `None`: it cannot be traced here.
-fn calls(running: &Running, end: impl FnOnce()) -> Option<BTreeSet<String>> {
+fn calls(running: &mut Running, end: impl FnOnce(&mut Running)) -> Option<BTreeSet<String>> {
     let thread = thread_named(running.pid(), "hz-").unwrap();
     let path = running.folder().join("strace");
     let mut strace = Command::new("strace");
     strace.args(["-qq", "-p", &thread.to_string(), "-o"]).arg(&path).stderr(Stdio::null());
     let strace = strace.spawn();
-    end();
+    end(running);
     let Ok(mut strace) = strace else {
         skip("there is no strace here");
         return None;
@@ -109,7 +109,26 @@ fn calls(running: &Running, end: impl FnOnce()) -> Option<BTreeSet<String>> {
     Some(seen.lines().filter_map(|line| Some(line.split_once('(')?.0.to_owned())).collect())
 }
 
-/// Each on a terminal of its own, by `script`, which gives a program one and notes what it shows.
+/// A `top` on a terminal of its own, by `script`, which gives a program one and notes what it shows.
+struct Top(Child);
+
+impl Top {
+    /// Its standard input stays open: at the end of that `script` types Ctrl-D, with which `top` ends.
+    fn start(line: &str, shown: &Path) -> Self {
+        let mut script = Command::new("script");
+        script.args(["-qfec", line]).arg(shown).env("TERM", "xterm").env("LC_ALL", "C");
+        Self(script.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Top {
+    /// Its terminal is gone then, and so is it.
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn twenty_tops_change_nothing_for_the_tasks() {
     if Command::new("script").arg("--version").output().is_err() {
@@ -121,22 +140,17 @@ fn twenty_tops_change_nothing_for_the_tasks() {
     let line = format!("stty cols 80 rows 24; exec {HERTZD} top --socket {}", socket.display());
     let shown = |index: usize| running.folder().join(format!("shown-{index}"));
     let paths: Vec<PathBuf> = (0..TOPS).map(shown).collect();
-    let mut tops: Vec<_> = (0..TOPS)
-        .map(|index| {
-            let mut script = Command::new("script");
-            script.args(["-qfec", &line]).arg(&paths[index]).env("TERM", "xterm").env("LC_ALL", "C");
-            start(tempfile::tempdir().unwrap(), script)
-        })
-        .collect();
-    for (top, path) in tops.iter_mut().zip(&paths) {
-        top.wait_for("it shows the task", |_| fs::read_to_string(path).is_ok_and(|shown| shown.contains("ticking")));
+    let tops: Vec<_> = paths.iter().map(|path| Top::start(&line, path)).collect();
+    for path in &paths {
+        running
+            .wait_for("it shows the task", |_| fs::read_to_string(path).is_ok_and(|shown| shown.contains("ticking")));
     }
     // While all of them ask again.
     let length = |path: &PathBuf| fs::metadata(path).map_or(0, |file| file.len());
     let then: Vec<_> = paths.iter().map(length).collect();
-    let calls = calls(&running, || {
-        for ((top, path), then) in tops.iter_mut().zip(&paths).zip(then) {
-            top.wait_for("it shows the next figures", |_| length(path) > then);
+    let calls = calls(&mut running, |running| {
+        for (path, then) in paths.iter().zip(then) {
+            running.wait_for("it shows the next figures", |_| length(path) > then);
         }
         pause(Span::from_seconds(1));
     });
@@ -146,7 +160,7 @@ fn twenty_tops_change_nothing_for_the_tasks() {
         let others: Vec<_> = calls.iter().filter(|call| !own.contains(&call.as_str())).collect();
         assert!(others.is_empty() && calls.contains("clock_nanosleep"), "{calls:?}");
     }
-    drop(tops); // their terminals are gone, and so are they
+    drop(tops);
     wait_until_nothing_is_left(&mut running, before);
     ends_well(running);
 }
