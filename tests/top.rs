@@ -229,7 +229,7 @@ fn on_a_terminal_it_follows_the_daemon_and_leaves_no_trace() {
         terminal.press(&["clear; fg; echo ENDED $?", "Enter"]);
         terminal.wait_for("figures again", |shown| shown.contains("; rates and times: last "));
     }
-    // Nothing can be done before SIGSTOP; after it the screen is drawn anew.
+    // Nothing can be done before SIGSTOP; after it the screen is drawn again.
     signalled("STOP");
     terminal.wait_for("the shell", |shown| shown.contains("ENDED 147"));
     // The terminal is still raw, so Enter is no end of a line.

@@ -53,7 +53,7 @@ impl<Count> Second<Count> {
 enum Seconds {
     Narrow(Box<[Second<u8>; SLOTS]>),
     Wide(Box<[Second; SLOTS]>),
-    /// Nobody looks at them any more.
+    /// They are not looked at any more.
     Closed,
 }
 

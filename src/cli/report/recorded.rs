@@ -33,7 +33,7 @@ mod progress {
     use std::io::{Write, stderr};
     use std::path::Path;
 
-    /// What takes longer is told of, and then as often.
+    /// Progress is shown when this has passed, and again each time.
     const LONG: Span = Span::from_seconds(2);
 
     /// A line on stderr for each while that the reading of ticks takes.

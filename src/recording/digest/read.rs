@@ -14,7 +14,7 @@ use ::mcap::records::{Record, op};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Of a file that is no larger, all ticks are read: what happened when is told more finely by them.
+/// Of a file that is no larger, all ticks are read: they say more finely what happened when.
 const SMALL: u64 = 32 << 20;
 
 /// What was read of a recording.
@@ -35,7 +35,7 @@ pub(crate) struct WorstSecond {
     pub(crate) ticks: Past,
 }
 
-/// Sums up a recording. Where it has to read ticks, `progress` is told again and again how many bytes were read, of how many.
+/// Sums up a recording. Where it has to read ticks, it calls `progress` with the bytes read so far and their number in all.
 ///
 /// # Errors
 /// What is wrong with the file, and what to do.

@@ -120,13 +120,7 @@ pub(super) fn histogram(out: &mut String, words: &Words<'_>, spreads: &[&Spread]
     for (spread, class) in spreads.iter().zip(["bar", "outline"]) {
         bars(out, &frame, (across, up), spread, class);
     }
-    let _ = write!(
-        out,
-        "<path class=\"axis\" d=\"M{LEFT} {:.1}V{:.1}H{:.1}\"/></svg>",
-        frame.top,
-        frame.bottom,
-        WIDTH - RIGHT
-    );
+    end(out, &frame);
 }
 
 /// Lateness over time: the largest, p99 and p50 of each stretch, and what was missed in it.
@@ -170,13 +164,7 @@ pub(super) fn over_time(out: &mut String, words: &Words<'_>, bins: &[Bin], stret
         }
         *out += "\"/>";
     }
-    let _ = write!(
-        out,
-        "<path class=\"axis\" d=\"M{LEFT} {:.1}V{:.1}H{:.1}\"/></svg>",
-        frame.top,
-        frame.bottom,
-        WIDTH - RIGHT
-    );
+    end(out, &frame);
 }
 
 /// A bar as long as a share, beside a number.
@@ -186,6 +174,17 @@ pub(super) fn bar(out: &mut String, share: f64) {
         "<svg class=\"share\" viewBox=\"0 0 100 10\" aria-hidden=\"true\" preserveAspectRatio=\"none\"><path class=\"track\" d=\"M0 0H100V10H0\"/>\
          <path class=\"bar\" d=\"M0 0H{:.1}V10H0\"/></svg>",
         (share * 100.0).clamp(1.0, 100.0)
+    );
+}
+
+/// Draws the lines of both axes over all else, and ends the chart.
+fn end(out: &mut String, frame: &Frame) {
+    let _ = write!(
+        out,
+        "<path class=\"axis\" d=\"M{LEFT} {:.1}V{:.1}H{:.1}\"/></svg>",
+        frame.top,
+        frame.bottom,
+        WIDTH - RIGHT
     );
 }
 

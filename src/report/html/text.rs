@@ -77,7 +77,7 @@ pub(super) fn utc(nanos: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{:03} UTC", of_day % 1_000)
 }
 
-/// The date so many days after 1970-01-01. Years are counted from March on, so that the leap day is the last of one.
+/// The date that is this number of days after 1970-01-01. Years are counted from March on, so that the leap day is the last of one.
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
