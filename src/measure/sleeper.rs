@@ -7,7 +7,7 @@ use super::watch::Watch;
 use crate::config::Scheduling;
 use crate::metrics::Histogram;
 use crate::sys::clock::KernelClock;
-use crate::sys::thread::Bandwidth;
+use crate::sys::thread::{Bandwidth, affinity, pin};
 use crate::time::{Clock, Span, Wake};
 use crate::worker::{Granted, set_up};
 use std::hint::black_box;
@@ -36,11 +36,22 @@ pub(super) fn sleep(
         Builder::new().name(format!("hz-sleep-{cpu}")).spawn(move || one(cpu, scheduling, period, length, &stop))
     };
     let threads = cpus.iter().map(|cpu| thread(*cpu)).collect::<io::Result<Vec<_>>>()?;
-    watch.wait(what, length, || threads.iter().all(std::thread::JoinHandle::is_finished))?;
+    on(cpus, || watch.wait(what, length, || threads.iter().all(std::thread::JoinHandle::is_finished)))?;
     let ended = |thread: std::thread::JoinHandle<Slept>| {
         thread.join().map_err(|_| io::Error::other("a thread that sleeps ended with a panic"))
     };
     threads.into_iter().map(ended).collect()
+}
+
+/// Waits on these CPUs and no other, as cyclictest does. Where it looks every 10 ms on another CPU, sleeps on this one end some
+/// microseconds later (cyclictest's own too, with `--mainaffinity`): that would be the measurement's doing, and not the machine's.
+fn on<T>(cpus: &[usize], wait: impl FnOnce() -> T) -> T {
+    let before = affinity();
+    // Refused, it stays where it is: it measures all the same.
+    let _ = pin(cpus);
+    let waited = wait();
+    let _ = before.and_then(|before| pin(&before));
+    waited
 }
 
 fn one(cpu: usize, scheduling: Scheduling, period: Span, length: Span, stop: &AtomicBool) -> Slept {
