@@ -34,6 +34,32 @@ struct Size {
     ticks: u64, // a second
 }
 
+/// When a run is looked at, and how long it is.
+struct Timing {
+    steady: Span, // from its start: by then all have started, and the first ticks of all have been entered
+    until: Span,  // the end of what is measured
+    length: Span,
+}
+
+impl Size {
+    fn period(self) -> Span {
+        Span::from_nanos(i64::try_from(1_000_000_000 * self.tasks / self.ticks).expect("a few seconds"))
+    }
+
+    /// What is measured is a whole number of periods, since all ticks of one come at once; and, where that is not too long, of as
+    /// many as the metrics keep of each task before they enter them together.
+    fn timing(self) -> Timing {
+        const KEPT: i64 = 11;
+        let period = self.period().nanos();
+        let unit = if period * KEPT <= 6_000_000_000 { period * KEPT } else { period };
+        let steady = (2 * period).max(3_000_000_000);
+        let until = steady + unit * (2_000_000_000_i64 / unit).max(1);
+        let rest = 1_500_000_000 + period; // for a `status`
+        let [steady, until, length] = [steady, until, until + rest].map(Span::from_nanos);
+        Timing { steady, until, length }
+    }
+}
+
 /// What was measured of one, in the order of the columns.
 type Row = Vec<f64>;
 
@@ -80,7 +106,7 @@ fn write_config(folder: &Path, size: Size) -> PathBuf {
     for (part, first) in (0..size.tasks).step_by(usize::try_from(IN_A_FILE).unwrap_or(1)).enumerate() {
         let mut text = String::new();
         for task in first..size.tasks.min(first + IN_A_FILE) {
-            let period = 1_000_000_000 * size.tasks / size.ticks;
+            let period = size.period().nanos();
             let worker = task % size.workers;
             let _ = writeln!(text, "[task.t{task}]\nkind = \"load\"\nperiod = \"{period}ns\"\nworker = \"w{worker}\"");
         }
@@ -121,7 +147,12 @@ fn timed(arguments: &[&str]) -> Span {
     clock.now() - begun
 }
 
-fn run(size: Size, length: Span) -> (Row, Value) {
+fn run(size: Size, measure: bool) -> (Row, Value) {
+    let mut timing = size.timing();
+    if !measure {
+        timing = Timing { steady: Span::ZERO, until: Span::from_millis(500), length: Span::from_seconds(1) };
+    }
+    let Timing { steady, until, length } = timing;
     let folder = tempfile::tempdir().expect("a folder");
     let config = write_config(folder.path(), size);
     let (config, socket) = (config.display().to_string(), folder.path().join("status.sock").display().to_string());
@@ -135,12 +166,12 @@ fn run(size: Size, length: Span) -> (Row, Value) {
         .stderr(fs::File::create(folder.path().join("log")).expect("a new file"))
         .spawn()
         .expect("hertzd starts");
-    let (mut seen, mut status) = (Seen::default(), None);
+    let (mut seen, mut measured, mut status) = (Seen::default(), false, None);
     while child.try_wait().expect("it can be waited for").is_none() {
-        // The start of the largest takes a while, and so does its status.
-        let tenths = (clock.now() - begun).nanos() / (length.nanos() / 10);
-        look(&child, &mut seen, (4..7).contains(&tenths));
-        if status.is_none() && tenths >= 7 {
+        let passed = clock.now() - begun;
+        look(&child, &mut seen, steady <= passed && !measured);
+        measured = passed >= until;
+        if status.is_none() && measured {
             status = Some(timed(&["status", "--socket", &socket]));
         }
         pause(Span::from_millis(10));
@@ -258,19 +289,19 @@ fn main() {
         }
         (false, true) => vec![slow, Size { tasks: 20, workers: 2, ticks: 200 }],
     };
-    let (rounds, length) = if measure { (3, Span::from_seconds(10)) } else { (1, Span::from_seconds(1)) };
+    let rounds = if measure { 3 } else { 1 };
     let mut rows: Vec<Vec<Row>> = sizes.iter().map(|_| Vec::new()).collect();
     let mut latest = Value::Null;
     for round in 1..=rounds {
         for (rows, size) in rows.iter_mut().zip(&sizes) {
             eprintln!("round {round} of {rounds}: {} tasks, {} workers", size.tasks, size.workers);
-            let (row, summary) = run(*size, length);
+            let (row, summary) = run(*size, measure);
             rows.push(row);
             latest = summary;
         }
     }
     println!("{}\n", facts(&latest));
-    println!("{rounds} rounds of {length} each, in turns; medians.\n");
+    println!("{rounds} rounds in turns; medians.\n");
     let titles = COLUMNS.map(|(title, _)| title).join(" | ");
     println!("| tasks | workers | ticks a second | {titles} |\n|{}", " ---: |".repeat(3 + COLUMNS.len()));
     for (rows, Size { tasks, workers, ticks }) in rows.iter().zip(&sizes) {

@@ -18,6 +18,7 @@ pub use block::{Block, BlockReceiver, BlockSender, Head, blocks};
 pub use evidence::{Evidence, EvidenceSource};
 pub use format::{AudioFormat, Column, Format, ImageFormat, SampleFormat, Shape};
 pub use live::{Counts, Live, LiveCounts};
+pub(crate) use parts::{Assembly, Part};
 pub use record::{IdleWake, Outcome, Sent, TickError, TickRecord};
 pub use row::{Row, RowReceiver, RowSender, rows};
 pub use tick::{TickReceiver, TickSender, TickSink, ticks};

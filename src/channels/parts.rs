@@ -1,7 +1,8 @@
 //! A tick's record on its way: a part that every tick has, and before it parts that few have.
 //!
 //! A part and its place in the channel together are one line of the processor's caches, so that a usual tick writes one line in
-//! place of four. No clock is read; nothing waits or allocates.
+//! place of four. Whoever reads them later keeps them as they are: a whole record is four lines. No clock is read; nothing waits or
+//! allocates.
 
 use super::Evidence;
 use super::record::{IdleWake, Outcome, Sent, TickRecord};
@@ -9,7 +10,7 @@ use crate::time::{Instant, Span};
 
 /// What one place of the channel holds.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// The end of a record: its times, the number of its task, and flags.
     Tick(Times, u32, u8),
     /// The end of an idle wake-up: asked, woke, ended, and flags.
@@ -26,7 +27,7 @@ const _: () = assert!(size_of::<Part>() <= 56, "with the place's own eight bytes
 
 /// The times that every record has. Nanoseconds in 64 bits hold any reading of a real clock for the next 292 years.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
+pub(crate) struct Times {
     release: i64,
     n: u64,
     woke: Span,
@@ -45,7 +46,7 @@ const SLEPT: u8 = 16;
 
 /// Releases given up, and steps of the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Skips {
+pub(crate) struct Skips {
     missed: u64,
     dropped: u64,
     stepped: Span,
@@ -59,6 +60,17 @@ pub(super) struct Rare {
     outcome: Option<Outcome>, // `None`: done
     evidence: Option<Evidence>,
 }
+
+impl Part {
+    /// The task of a tick that ends here.
+    pub(crate) fn task(&self) -> Option<u32> {
+        if let Self::Tick(_, task, _) = self { Some(*task) } else { None }
+    }
+}
+
+/// Puts together what was sent from its parts, which come in order.
+#[derive(Debug, Default)]
+pub(crate) struct Assembly(Option<Rare>); // of what ends next
 
 fn nanos(at: Instant) -> i64 {
     (at - Instant::ZERO).nanos()
@@ -94,6 +106,37 @@ pub(super) fn apart(record: &TickRecord) -> (Option<Rare>, Part) {
     (rare, Part::Tick(times, record.task, flags))
 }
 
+impl Assembly {
+    /// Takes in a part. The whole, if this is the end of it.
+    #[inline]
+    pub(crate) fn add(&mut self, part: &Part) -> Option<Sent> {
+        match (part, &self.0) {
+            (Part::Tick(times, task, flags), None) => Some(Sent::Tick(Rare::default().ended(times, *task, *flags))),
+            _ => self.add_rare(part),
+        }
+    }
+
+    #[inline(never)]
+    fn add_rare(&mut self, part: &Part) -> Option<Sent> {
+        let begun = self.0.get_or_insert_default();
+        match *part {
+            Part::Skips(skips) => begun.skips = skips,
+            Part::Outcome(outcome) => begun.outcome = Some(outcome),
+            Part::Evidence(evidence) => begun.evidence = Some(evidence),
+            Part::Tick(ref times, task, flags) => {
+                return Some(Sent::Tick(self.0.take().unwrap_or_default().ended(times, task, flags)));
+            }
+            Part::IdleWake(instants, flags) => {
+                let [asked, woke, ended] = instants.map(|nanos| Instant::from_nanos(nanos.into()));
+                let (after_loss, evidence) = (flags & AFTER_LOSS != 0, self.0.take().and_then(|rare| rare.evidence));
+                let sleep = (flags & SLEPT != 0).then_some((asked, woke));
+                return Some(Sent::IdleWake(IdleWake { sleep, ended, after_loss, evidence }));
+            }
+        }
+        None
+    }
+}
+
 impl Rare {
     /// Those that there are.
     pub(super) fn parts(self) -> impl Iterator<Item = Part> {
@@ -102,25 +145,10 @@ impl Rare {
         others.into_iter().flatten()
     }
 
-    /// Takes in a part. The whole, if this is the end of it.
-    pub(super) fn with(self, part: Part) -> Result<Sent, Self> {
-        match part {
-            Part::Skips(skips) => Err(Self { skips, ..self }),
-            Part::Outcome(outcome) => Err(Self { outcome: Some(outcome), ..self }),
-            Part::Evidence(evidence) => Err(Self { evidence: Some(evidence), ..self }),
-            Part::Tick(times, task, flags) => Ok(Sent::Tick(self.ended(times, task, flags))),
-            Part::IdleWake(instants, flags) => {
-                let [asked, woke, ended] = instants.map(|nanos| Instant::from_nanos(nanos.into()));
-                let (after_loss, evidence) = (flags & AFTER_LOSS != 0, self.evidence);
-                let sleep = (flags & SLEPT != 0).then_some((asked, woke));
-                Ok(Sent::IdleWake(IdleWake { sleep, ended, after_loss, evidence }))
-            }
-        }
-    }
-
-    fn ended(self, times: Times, task: u32, flags: u8) -> TickRecord {
+    #[inline]
+    fn ended(self, times: &Times, task: u32, flags: u8) -> TickRecord {
         let Skips { missed, dropped, stepped, jumped } = self.skips;
-        let Times { release, n, woke, oversleep, lateness, response } = times;
+        let Times { release, n, woke, oversleep, lateness, response } = *times;
         TickRecord {
             release: Instant::from_nanos(release.into()),
             n,

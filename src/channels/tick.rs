@@ -3,7 +3,7 @@
 //! No clock is read; only [`ticks`] allocates; neither side ever waits.
 
 use super::Traffic;
-use super::parts::{self, Part, Rare};
+use super::parts::{self, Assembly, Part, Rare};
 use super::record::{IdleWake, Sent, TickRecord};
 use crossbeam_channel::{Receiver, Sender};
 use std::hint::black_box;
@@ -36,7 +36,7 @@ pub struct TickSender {
 #[derive(Debug)]
 pub struct TickReceiver {
     parts: Receiver<Part>,
-    begun: Rare, // of the record that ends next
+    begun: Assembly,
     traffic: Arc<Traffic>,
 }
 
@@ -47,7 +47,7 @@ pub fn ticks(capacity: usize) -> (TickSender, TickReceiver) {
     // One more: the channel never gets full.
     let (sender, receiver) = crossbeam_channel::bounded(room + 1);
     let traffic = Arc::new(Traffic::default());
-    let begun = Rare::default();
+    let begun = Assembly::default();
     (
         TickSender { parts: sender, room, free: room, lost: false, traffic: traffic.clone() },
         TickReceiver { parts: receiver, begun, traffic },
@@ -116,13 +116,18 @@ impl TickReceiver {
 
     /// Takes what was sent next, if anything. Never blocks: the hot thread would have to wake a receiver that waits.
     pub fn receive(&mut self) -> Option<Sent> {
-        while let Ok(part) = self.parts.try_recv() {
-            match std::mem::take(&mut self.begun).with(part) {
-                Ok(sent) => return Some(sent),
-                Err(begun) => self.begun = begun,
+        loop {
+            let part = self.receive_part()?;
+            if let Some(sent) = self.begun.add(&part) {
+                return Some(sent);
             }
         }
-        None
+    }
+
+    /// Takes the part that was sent next, for an [`Assembly`] elsewhere; this must be the only way that parts are taken. Never
+    /// blocks.
+    pub(crate) fn receive_part(&mut self) -> Option<Part> {
+        self.parts.try_recv().ok()
     }
 
     /// How many records wait, at most.

@@ -48,12 +48,28 @@ impl Heart {
         self.queue.as_ref().and_then(|_| stall(&before, &now, slept))
     }
 
+    /// Beats after some work without a sleep: only where so much time has passed that there can have been a stall.
+    pub(super) fn beat_after_work(&mut self) -> Option<Stall> {
+        if self.was_short() { None } else { self.beat(None) }
+    }
+
     /// Beats after the log was written, which may have waited for its reader. Returns a stop that may have befallen the process
     /// meanwhile, of any length up to the time that the thread did not run; a suspension of the machine is certain.
     pub(super) fn beat_after_writing(&mut self) -> Option<Stall> {
+        // Then the beat after the sleep may count from before the work: the thread gave up its processor for the sleep alone.
+        if self.was_short() && usage::of_this_thread().voluntary == self.last.gave_up {
+            return None;
+        }
         let before = self.last;
         let stall = self.beat(None)?;
         while_writing(stall, suspended(&before, &self.last))
+    }
+
+    /// Whether the time since the latest beat is too short for a stall. Two readings: a beat makes three system calls as well.
+    fn was_short(&self) -> bool {
+        let at = KernelClock::monotonic().now();
+        let now = Beat { at: [at; 3], boot: KernelClock::boottime().now(), ..self.last };
+        at - self.last.at[0] <= LATE && suspended(&self.last, &now).is_none()
     }
 
     fn read(&self) -> Beat {

@@ -11,9 +11,10 @@ use super::tick_feed::{TickFeed, waiting};
 use super::tick_trace;
 use super::view::{Depth, View};
 use super::witnesses::Witnesses;
-use crate::channels::Sent;
+use crate::channels::{Assembly, Part, Sent};
 use crate::log::{Output, PanicEvent, journal};
-use crate::metrics::{Metrics, Totals};
+use crate::metrics::{Caches, Metrics, Totals};
+use crate::sys::cache::warm;
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Ended, Panic};
@@ -52,8 +53,8 @@ const REPORT_EVERY: Span = Span::from_seconds(1);
 pub(super) struct MetricsLoop {
     metrics: Metrics,
     witnesses: Witnesses,
-    ahead: Vec<(usize, Sent)>, // observed and not judged yet, with the numbers of their workers
-    taken: Vec<(usize, Sent)>, // empty between two rounds: its memory serves the next
+    ahead: Vec<(usize, Part)>, // observed and not judged yet, with the numbers of their workers
+    taken: Vec<(usize, Part)>, // empty between two rounds: its memory serves the next
     workers: BTreeMap<usize, WorkerFeed>,
     panics: BTreeMap<u32, PanicLimit>,
     before: (u64, u64),             // records sent and dropped by workers that have ended
@@ -74,8 +75,19 @@ pub(super) struct MetricsLoop {
 struct WorkerFeed {
     name: String,
     feed: Feed,
+    observed: Assembly,
+    judged: Assembly,
     dropped: u64,
     reported: Option<Instant>,
+}
+
+/// Those of the processor that the thread runs on.
+struct ProcessorCaches;
+
+impl Caches for ProcessorCaches {
+    fn warm<T: ?Sized>(&self, value: &T) {
+        warm(value);
+    }
 }
 
 impl MetricsLoop {
@@ -147,7 +159,9 @@ impl MetricsLoop {
                     self.flight.add_worker(number, thread, &config, &granted, KernelClock::monotonic().now());
                     self.metrics.add_worker(number, config.name.clone(), facts);
                     let name = config.name;
-                    self.workers.insert(number, WorkerFeed { name, feed, dropped: 0, reported: None });
+                    let (observed, judged) = (Assembly::default(), Assembly::default());
+                    self.workers
+                        .insert(number, WorkerFeed { name, feed, observed, judged, dropped: 0, reported: None });
                 }
                 Command::AddTasks(tasks) => {
                     let now = KernelClock::monotonic().now();
@@ -249,7 +263,7 @@ impl MetricsLoop {
                 break;
             }
         }
-        for WorkerFeed { name, feed, dropped: known, reported } in self.workers.values_mut() {
+        for WorkerFeed { name, feed, dropped: known, reported, .. } in self.workers.values_mut() {
             for Panic { task: id, n, text, ended } in feed.panics.try_iter() {
                 let Some(count) = self.panics.entry(id).or_default().count(now, ended) else { continue };
                 let task = self.metrics.facts(id).map_or("?", |facts| &facts.name);
@@ -275,7 +289,11 @@ impl MetricsLoop {
         for tasks in self.tasks.chunk_by(|(_, clock), (_, next)| clock == next) {
             for tasks in tasks.chunks(BY_A_READING) {
                 let now = tasks[0].1.now();
-                tasks.iter().for_each(|(id, _)| self.metrics.sample(*id, now));
+                for (index, (id, _)) in tasks.iter().enumerate() {
+                    let coming = |turns| tasks.get(index + turns).map(|(id, _)| *id);
+                    self.metrics.warm_samples(coming, &ProcessorCaches);
+                    self.metrics.sample(*id, now);
+                }
             }
         }
     }
@@ -288,42 +306,45 @@ impl MetricsLoop {
         // What another worker did while these ticks ran has been sent by now, but may not have been there when it was its turn.
         self.fetch(&mut ahead);
         self.witnesses.taken(self.metrics.threads());
-        let troubled = |sent: &Sent| match sent {
-            Sent::Tick(record) => record.overrun || record.skipped() > 0,
-            Sent::IdleWake(_) => true,
-        };
-        if taken.iter().any(|(_, sent)| troubled(sent)) {
-            self.troubled = now;
-        }
-        for (number, sent) in taken.drain(..) {
-            let record = match sent {
+        for (index, (number, part)) in taken.iter().enumerate() {
+            self.metrics.warm_records(|turns| taken.get(index + turns)?.1.task(), &ProcessorCaches);
+            let number = *number;
+            let Some(worker) = self.workers.get_mut(&number) else { continue };
+            let Some(sent) = worker.judged.add(part) else { continue };
+            let record = match &sent {
                 Sent::Tick(record) => record,
                 Sent::IdleWake(wake) => {
-                    self.metrics.take_idle(number, &wake);
-                    self.flight.idle(number, &wake);
+                    self.troubled = now;
+                    self.metrics.take_idle(number, wake);
+                    self.flight.idle(number, wake);
                     continue;
                 }
             };
-            let verdicts = self.metrics.take(&record, &mut self.witnesses.suspects);
-            if let Some(worker) = self.workers.get(&number) {
-                tick_trace::log(&record, &verdicts, &self.metrics, &worker.name);
+            if record.overrun || record.skipped() > 0 {
+                self.troubled = now;
             }
-            self.flight.tick(&record, &verdicts);
-            self.recorder.offer(&record, &verdicts, |by| self.metrics.name_of(by));
+            let verdicts = self.metrics.take(record, &mut self.witnesses.suspects);
+            tick_trace::log(record, &verdicts, &self.metrics, &worker.name);
+            self.flight.tick(record, &verdicts);
+            self.recorder.offer(record, &verdicts, |by| self.metrics.name_of(by));
         }
+        taken.clear();
         (self.ahead, self.taken) = (ahead, taken);
         more
     }
 
-    /// Moves records from the channels; whether there are more.
-    fn fetch(&mut self, taken: &mut Vec<(usize, Sent)>) -> bool {
+    /// Moves records from the channels, in their parts; whether there are more.
+    fn fetch(&mut self, taken: &mut Vec<(usize, Part)>) -> bool {
         let (mut more, at_a_time) = (false, self.at_a_time());
         let numbers: Vec<_> = self.workers.keys().copied().collect();
         for number in numbers {
             let mut count = 0;
             while count < at_a_time
-                && let Some(sent) = self.workers.get_mut(&number).and_then(|worker| worker.feed.ticks.receive())
+                && let Some(worker) = self.workers.get_mut(&number)
+                && let Some(part) = worker.feed.ticks.receive_part()
             {
+                taken.push((number, part));
+                let Some(sent) = worker.observed.add(&part) else { continue };
                 if let Sent::Tick(record) = &sent
                     && !self.metrics.knows(record.task)
                 {
@@ -331,7 +352,6 @@ impl MetricsLoop {
                     self.receive();
                 }
                 self.metrics.observe(number, &sent);
-                taken.push((number, sent));
                 count += 1;
             }
             more |= count == at_a_time;

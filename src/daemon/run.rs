@@ -37,8 +37,11 @@ use tracing::error;
 /// How often main looks whether all is well, and shows progress, without a watchdog that wants to be fed more often.
 const LOOK_EVERY: Span = Span::from_millis(250);
 
-/// How often main asks for a view of the metrics that nobody has asked for.
+/// How often main asks for a view of the metrics that nobody has asked for; not at all with more tasks than this while only the
+/// status socket could want it, for each query of which one is made anyway: those of ten thousand tasks take milliseconds and
+/// megabytes.
 const VIEW_EVERY: Span = Span::from_seconds(1);
+const MANY_TASKS: usize = 1_024;
 
 /// How often main looks whether the clock of a worker was stepped, where it can be.
 const CLOCKS_EVERY: Span = Span::from_millis(50);
@@ -206,14 +209,13 @@ impl<'a> Daemon<'a> {
         Ok(())
     }
 
-    /// Reads the workers' processor time. Asks the metrics thread for a view once a second, if anyone may want to read it: those
-    /// of ten thousand tasks take megabytes.
+    /// Reads the workers' processor time. Asks the metrics thread for a view once a second, if anyone may want to read it.
     fn look_at_metrics(&mut self) {
         let now = KernelClock::monotonic().now();
         self.set.all_mut().for_each(|running| running.measure(now));
         if now - self.looked >= VIEW_EVERY {
             self.looked = now;
-            if self.status.is_some() || notify::is_heard() {
+            if notify::is_heard() || self.status.is_some() && self.set.tasks() <= MANY_TASKS {
                 self.views.ask(&self.threads.metrics, Depth::Brief, self.set.tasks(), now);
             }
         }

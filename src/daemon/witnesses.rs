@@ -96,7 +96,7 @@ impl Witnesses {
 
     /// The records of this round have been taken: until now nothing was slept or waited for.
     pub(super) fn taken(&mut self, threads: &mut Threads) {
-        self.heart.beat(None).into_iter().for_each(|stall| threads.note_stall(stall));
+        self.heart.beat_after_work().into_iter().for_each(|stall| threads.note_stall(stall));
     }
 
     /// Ends a round that had begun at `now`.

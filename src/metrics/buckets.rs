@@ -5,6 +5,7 @@
 //! each. Pure arithmetic. Allocates where a bucket is entered for the first time, or its count outgrows its bytes.
 
 use super::bounds::{self, AtMost, BOUNDS};
+use super::machine::Caches;
 use std::ops::Range;
 
 /// Buckets that share a width, and lie side by side: few enough that a lone value costs little, enough to share a directory
@@ -68,6 +69,12 @@ impl Buckets {
         }
     }
 
+    /// Loads what adding to them touches.
+    pub(super) fn warm(&self, caches: &impl Caches) {
+        caches.warm(&*self.chunks);
+        caches.warm(&*self.bytes);
+    }
+
     /// How many values are at most as large as each of [`BOUNDS`].
     pub(super) fn at_most(&self) -> AtMost {
         let (mut whole, mut divided) = ([0; BOUNDS.len()], [0; BOUNDS.len()]);
@@ -97,12 +104,33 @@ impl Buckets {
         }
         values.sort_unstable();
         self.make_room(values);
-        let mut position = 0;
+        let Some(&first) = values.first() else { return };
+        let mut position = self.at_or_before(split(first).0);
+        self.latest = u16::try_from(position).unwrap_or(0); // at most as many as numbers
         for &mut bucket in values {
             let (number, within) = split(bucket);
-            position += self.chunks[position..].partition_point(|chunk| chunk.number < number);
+            position = self.from(position, number);
             self.add_at(position, within, 1);
         }
+    }
+
+    /// A position before which no chunk has this number: the latest, if that is one.
+    fn at_or_before(&self, number: u16) -> usize {
+        let latest = usize::from(self.latest);
+        if self.chunks.get(latest).is_some_and(|chunk| chunk.number <= number) { latest } else { 0 }
+    }
+
+    /// The position of the first chunk from this one on that has the number or a higher one. Looks at near ones first: values
+    /// are like those before, and each line of memory that a search leaves out is one that need not be loaded.
+    fn from(&self, position: usize, number: u16) -> usize {
+        let is_before = |chunk: &Chunk| chunk.number < number;
+        let chunks = &self.chunks[position..];
+        let mut near = 1;
+        while chunks.get(near - 1).is_some_and(is_before) {
+            near *= 2;
+        }
+        let (begin, end) = (near / 2, near.min(chunks.len()));
+        position + begin + chunks[begin..end].partition_point(is_before)
     }
 
     /// Makes the chunks of these buckets, which are in order, where there are none.
@@ -112,9 +140,9 @@ impl Buckets {
         let is_at = |chunks: &[Chunk], position: usize, number| {
             chunks.get(position).is_some_and(|chunk| chunk.number == number)
         };
-        let mut known = 0;
+        let mut known = buckets.first().map_or(0, |first| self.at_or_before(split(*first).0));
         let is_missing = |number: &u16| {
-            known += before(&self.chunks[known..], *number);
+            known = self.from(known, *number);
             !is_at(&self.chunks, known, *number)
         };
         let missing = numbers().filter(is_missing).count();

@@ -32,6 +32,8 @@ pub(super) enum Spent {
 pub(super) struct History {
     stretches: VecDeque<Stretch>, // the oldest first
     stepped: bool,                // before the first of them the clock was stepped
+    spare: Vec<(Spent, Span)>,    // empty: memory for the next stretch
+    both: Vec<(Spent, Span)>,     // likewise, for joining two
 }
 
 #[derive(Clone, Debug)]
@@ -40,7 +42,7 @@ struct Stretch {
     to: Instant,
     doublings: u32,
     ticks: u32,               // while it is of the shortest
-    sums: Vec<(Spent, Span)>, // of the latest stretch as they came, of the others in order and each once
+    sums: Vec<(Spent, Span)>, // of the shortest stretches as they came, of the others in order and each once
 }
 
 impl Stretch {
@@ -53,42 +55,60 @@ impl Stretch {
         }
     }
 
-    /// Brings the sums in order, each once.
-    fn gather(&mut self) {
-        self.sums.sort_by_key(|(spent, _)| *spent);
-        self.sums.dedup_by(|(spent, time), (before, sum)| {
-            let same = spent == before;
-            *sum += if same { *time } else { Span::ZERO };
-            same
-        });
-    }
-
-    /// Joins the one that follows.
-    fn join(&mut self, later: Self) {
+    /// Joins the one that follows, in the memory of `both`.
+    fn join(&mut self, later: &mut Self, both: &mut Vec<(Spent, Span)>) {
         self.to = later.to;
         self.doublings += 1;
-        self.sums.extend(later.sums);
-        self.gather();
-        if self.sums.len() > SUMS {
-            self.keep_the_largest();
+        for sums in [&mut self.sums, &mut later.sums] {
+            // Tasks that tick in turns already are.
+            if !sums.is_sorted_by_key(|(spent, _)| *spent) {
+                sums.sort_unstable_by_key(|(spent, _)| *spent);
+            }
         }
-        self.sums.shrink_to_fit();
+        both.clear();
+        merge(&self.sums, &later.sums, both);
+        if both.len() > SUMS {
+            keep_the_largest(both, &mut later.sums);
+        }
+        // It stays for long: it takes no more than it needs, and where that is what it has, it asks for none.
+        let needed = both.len();
+        if (needed..=2 * needed).contains(&self.sums.capacity()) {
+            self.sums.clear();
+            self.sums.append(both);
+        } else {
+            self.sums = both.as_slice().to_vec();
+        }
     }
+}
 
-    /// Adds all but the largest sums up: who that was is unknown.
-    fn keep_the_largest(&mut self) {
-        let size = |&(spent, time): &(Spent, Span)| (Reverse(time), spent);
-        let mut sizes: Vec<_> = self.sums.iter().map(size).collect();
-        let limit = *sizes.select_nth_unstable(SUMS - 1).1;
-        let mut rest = Span::ZERO;
-        self.sums.retain(|sum| {
-            let stays = size(sum) < limit;
-            rest += if stays { Span::ZERO } else { sum.1 };
-            stays
-        });
-        self.add(Spent::HeldUp(Cause::Unknown), rest);
-        self.gather();
+/// Brings two lists of sums that are in order into one, each once.
+fn merge(one: &[(Spent, Span)], other: &[(Spent, Span)], into: &mut Vec<(Spent, Span)>) {
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    while let Some(&(spent, time)) = match (one.peek(), other.peek()) {
+        (Some((ours, _)), Some((theirs, _))) if theirs < ours => other.next(),
+        (Some(_), _) => one.next(),
+        (None, _) => other.next(),
+    } {
+        match into.last_mut() {
+            Some((known, sum)) if *known == spent => *sum += time,
+            _ => into.push((spent, time)),
+        }
     }
+}
+
+/// Adds all but the largest sums up: who that was is unknown. They stay in order. `scratch` is memory.
+fn keep_the_largest(sums: &mut Vec<(Spent, Span)>, scratch: &mut Vec<(Spent, Span)>) {
+    let size = |&(spent, time): &(Spent, Span)| (Reverse(time), spent);
+    scratch.clear();
+    scratch.extend_from_slice(sums);
+    let limit = size(scratch.select_nth_unstable_by_key(SUMS - 1, size).1);
+    let (unknown, mut rest) = (Spent::HeldUp(Cause::Unknown), Span::ZERO);
+    sums.retain(|sum| {
+        let stays = size(sum) < limit && sum.0 != unknown;
+        rest += if stays { Span::ZERO } else { sum.1 };
+        stays
+    });
+    sums.insert(sums.partition_point(|(spent, _)| *spent < unknown), (unknown, rest));
 }
 
 impl History {
@@ -106,11 +126,8 @@ impl History {
     pub(super) fn add(&mut self, from: Instant, to: Instant, spent: impl IntoIterator<Item = (Spent, Span)>) {
         if self.stretches.back().is_none_or(|last| last.ticks == SHORTEST) {
             let from = self.end().unwrap_or(from);
-            if let Some(last) = self.stretches.back_mut() {
-                last.gather();
-                last.sums.shrink_to_fit();
-            }
-            let sums = Vec::with_capacity(SHORTEST as usize);
+            let mut sums = std::mem::take(&mut self.spare);
+            sums.reserve_exact(SHORTEST as usize);
             self.stretches.push_back(Stretch { from, to, doublings: 0, ticks: 0, sums });
             self.join_old();
         }
@@ -128,8 +145,12 @@ impl History {
             if count <= OF_A_LENGTH {
                 return;
             }
-            if let Some(later) = self.stretches.remove(oldest + 1) {
-                self.stretches[oldest].join(later);
+            if let Some(mut later) = self.stretches.remove(oldest + 1) {
+                self.stretches[oldest].join(&mut later, &mut self.both);
+                if later.sums.capacity() > self.spare.capacity() {
+                    later.sums.clear();
+                    self.spare = later.sums;
+                }
             }
             end = oldest + 1;
         }

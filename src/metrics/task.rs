@@ -71,6 +71,10 @@ impl TaskMetrics {
         }
     }
 
+    pub(super) fn histograms(&self) -> [&Histogram; 3] {
+        [&self.lateness, &self.run, &self.response]
+    }
+
     /// What its next record is to be judged by.
     pub(super) fn terms(&self) -> Terms {
         Terms { deadline: self.facts.deadline, period: self.facts.period, usual: self.usual }
@@ -181,7 +185,7 @@ impl TaskMetrics {
 
     /// All that is known of it, in numbers, but for how it is doing; the histogram only if it is to be `in_detail`.
     pub(super) fn snapshot(&self, in_detail: bool) -> TaskSnapshot {
-        let [lateness, run, response] = [&self.lateness, &self.run, &self.response].map(Histogram::distribution);
+        let [lateness, run, response] = self.histograms().map(Histogram::distribution);
         let late = if in_detail { self.lateness.coarse() } else { Vec::new() };
         TaskSnapshot { spans: Some(Box::new(Spans { lateness, run, response, late })), ..self.brief() }
     }

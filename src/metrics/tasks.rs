@@ -65,6 +65,11 @@ impl Tasks {
     }
 
     /// The latest ticks of a task.
+    pub(super) fn latest(&self, id: u32) -> Option<&Recent> {
+        self.recent.get(*self.places.get(id as usize)? as usize)
+    }
+
+    /// The same, to be changed.
     pub(super) fn recent(&mut self, id: u32) -> Option<&mut Recent> {
         self.recent.get_mut(*self.places.get(id as usize)? as usize)
     }

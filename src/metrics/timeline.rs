@@ -65,8 +65,11 @@ impl Timeline {
     /// Whether the clock was stepped right before a tick that started then, not only since the tick before of the same task: of
     /// the tasks of a worker each notices a step at its own next tick.
     fn was_stepped(&self, by: Span, slept: bool, started: Instant) -> bool {
-        let Some(before) = self.pieces.back().map(Stored::piece) else { return by != Span::ZERO };
-        let since = started - before.finished;
+        if by == Span::ZERO {
+            return false;
+        }
+        let Some(before) = self.pieces.back() else { return true };
+        let since = started - before.finished();
         // A part of the step may have been time that the worker slept.
         if by > Span::ZERO { since + since >= by } else { by < Span::ZERO && (slept || since < Span::ZERO) }
     }
@@ -88,7 +91,7 @@ impl Timeline {
             Some(_) => (Some(self.first + self.pieces.len() as u64), Some(Span::ZERO)),
             // What was lost may have slept.
             None if after_loss => (None, None),
-            None => self.pieces.back().map(Stored::piece).map_or((None, None), |piece| (piece.wake, piece.off)),
+            None => self.pieces.back().map_or((None, None), |piece| (piece.wake(), piece.off())),
         };
         Piece {
             task: None,
@@ -113,16 +116,17 @@ impl Timeline {
             self.forget_first();
         }
         let position = self.judged;
-        let piece = self.pieces.get(position)?.piece();
+        let piece = self.pieces.get(position)?;
         self.judged += 1;
-        (piece.task == task && piece.started == started).then_some(position)
+        (piece.task() == task && piece.started() == started).then_some(position)
     }
 
     /// Leaves the first piece to history.
     fn forget_first(&mut self) {
         let before = self.finished_before(0);
         let ready = self.ready(0);
-        let Some(piece) = self.pieces.pop_front().map(|piece| piece.piece()) else { return };
+        let Some(stored) = self.pieces.pop_front() else { return };
+        let piece = stored.piece();
         self.first += 1;
         self.judged = self.judged.saturating_sub(1);
         if piece.stepped {

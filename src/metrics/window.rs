@@ -2,6 +2,7 @@
 //!
 //! Time is an argument, on a clock that goes on. What is entered after a gap belongs to the second of its entry.
 
+use super::machine::Caches;
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
 
 /// The two windows, in seconds.
@@ -58,6 +59,14 @@ enum Seconds {
 }
 
 impl Seconds {
+    fn warm(&self, slot: usize, caches: &impl Caches) {
+        match self {
+            Self::Narrow(seconds) => caches.warm(&seconds[slot]),
+            Self::Wide(seconds) => caches.warm(&seconds[slot]),
+            Self::Closed => {}
+        }
+    }
+
     fn at(&self, slot: usize) -> Second {
         match self {
             Self::Narrow(seconds) => wide(seconds[slot]),
@@ -108,6 +117,11 @@ impl Default for Windows {
 }
 
 impl Windows {
+    /// Loads the second of the latest entry, and the next.
+    pub(crate) fn warm(&self, caches: &impl Caches) {
+        [self.latest, self.latest + 1].into_iter().for_each(|number| self.slots.warm(slot(number), caches));
+    }
+
     /// A tick was this late.
     #[expect(clippy::cast_precision_loss, reason = "seven digits are enough for a maximum")]
     pub(crate) fn late(&mut self, lateness: Span) {
@@ -148,17 +162,19 @@ impl Windows {
     #[expect(clippy::cast_possible_truncation, reason = "saturating")]
     pub(crate) fn over(&self, seconds: usize, now: Instant) -> Window {
         let mut window = Window::default();
-        let seconds = seconds.min(LONG) as i64;
+        let (seconds, latest, mut late) = (seconds.min(LONG), slot(self.latest), 0.0_f32);
         for back in 0..=seconds {
-            let Second { due, met, missed, errors, worst } = self.slots.at(slot(self.latest - back));
+            let slot = if back > latest { latest + SLOTS - back } else { latest - back };
+            let Second { due, met, missed, errors, worst } = self.slots.at(slot);
             let tally = &mut window.tally;
             tally.due += u64::from(due);
             tally.met += u64::from(met);
             tally.missed += u64::from(missed);
             tally.errors += u64::from(errors);
-            window.worst = window.worst.max(Span::from_nanos(worst as i64));
+            late = late.max(worst);
         }
-        let whole = Instant::from_nanos(i128::from(self.latest - seconds) * i128::from(NANOS_PER_SECOND));
+        window.worst = Span::from_nanos(late as i64);
+        let whole = Instant::from_nanos(i128::from(self.latest - seconds as i64) * i128::from(NANOS_PER_SECOND));
         window.span = self.began.map_or(Span::ZERO, |began| now - began.max(whole));
         window
     }

@@ -81,6 +81,7 @@ const STEPPED: u8 = 4;
 const AFTER_LOSS: u8 = 8;
 
 impl Stored {
+    #[inline]
     pub(super) fn of(piece: &Piece) -> Self {
         let Piece { task, sleep, started, finished, owed, wake, off, late, gap, stepped, after_loss, missed } = *piece;
         let nanos = |at: Instant| (at - Instant::ZERO).nanos();
@@ -112,7 +113,15 @@ impl Stored {
         }
     }
 
-    // What every step of a look back reads, of thousands of pieces.
+    // What every tick and every step of a look back reads, of thousands of pieces.
+
+    pub(super) fn task(&self) -> Option<u32> {
+        (self.flags & RAN != 0).then_some(self.task)
+    }
+
+    pub(super) fn off(&self) -> Option<Span> {
+        Some(self.off).filter(|off| *off != NO_TIME).map(Span::from_nanos)
+    }
 
     pub(super) fn started(&self) -> Instant {
         Instant::from_nanos(self.started.into())
@@ -135,6 +144,7 @@ impl Stored {
         self.flags & AFTER_LOSS != 0
     }
 
+    #[inline]
     pub(super) fn piece(&self) -> Piece {
         let by = self.by.as_ref().map(|by| match by {
             Culprit::Task(task) => By::Task(*task),
@@ -144,13 +154,13 @@ impl Stored {
             Culprit::Interrupts => By::Interrupts,
         });
         Piece {
-            task: (self.flags & RAN != 0).then_some(self.task),
+            task: self.task(),
             sleep: self.sleep(),
             started: self.started(),
             finished: self.finished(),
             owed: self.owed,
             wake: self.wake(),
-            off: Some(self.off).filter(|off| *off != NO_TIME).map(Span::from_nanos),
+            off: self.off(),
             late: self.late,
             gap: self.gap,
             stepped: self.flags & STEPPED != 0,
