@@ -7,6 +7,7 @@
 mod block;
 mod evidence;
 mod format;
+mod link;
 mod live;
 mod mailbox;
 mod parts;
@@ -17,6 +18,8 @@ mod tick;
 pub use block::{Block, BlockReceiver, BlockSender, Head, blocks};
 pub use evidence::{Evidence, EvidenceSource};
 pub use format::{AudioFormat, Column, Format, ImageFormat, SampleFormat, Shape};
+pub use link::{Input, Quality, Source as InputSource, ValueName};
+pub(crate) use link::{LinkReceiver, LinkSender, RowHead, link};
 pub use live::{Counts, Live, LiveCounts};
 pub(crate) use parts::{Assembly, Part};
 pub use record::{IdleWake, Outcome, Sent, TickError, TickRecord};

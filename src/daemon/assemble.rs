@@ -124,6 +124,7 @@ fn assemble_one(
         limit: config.overrun_limit.map(|limit| (LeakyBucket::new(limit.count, limit.leak), limit.action)),
         values,
         rows,
+        flow: None,
         live: Arc::default(),
     };
     Ok(Built { slot, output })

@@ -7,6 +7,7 @@
 mod clock;
 mod control;
 mod evidence;
+mod flow;
 mod judge;
 mod orders;
 mod panic;
@@ -19,6 +20,7 @@ mod witness;
 pub use control::Control;
 pub(crate) use control::{Activity, Doing};
 pub use evidence::ThreadEvidence;
+pub use flow::Flow;
 pub(crate) use panic::Panic;
 pub(crate) use run::LoopState;
 pub use run::{Report, Runner};

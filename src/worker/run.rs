@@ -175,6 +175,9 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         let lateness = started - release;
         // In place: a copy would wait until the stores before it have been made, also those that miss the caches.
         (ready.tick.started, ready.tick.lateness) = (started, lateness);
+        if let Some(flow) = &mut running.flow {
+            flow.take(self.clock.monotonic(started));
+        }
         let result = catch_unwind(AssertUnwindSafe(|| running.task.tick(&ready.tick, &mut running.values)));
         let finished = self.clock.now();
         self.control.ends();
@@ -206,6 +209,9 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         // A failed tick may have set some of its values; after a panic none can be trusted.
         if let (true, Some(rows)) = (returned != Returned::Panicked, &mut slot.rows) {
             rows.offer(Row { n, release, lateness, values: &slot.values });
+        }
+        if let Some(flow) = &mut slot.flow {
+            flow.give(n, self.clock.monotonic(release), &slot.values, well);
         }
 
         let account = set.schedule.account(task);

@@ -1,5 +1,6 @@
 //! One task on a worker: the task with its limits. Plain values.
 
+use super::flow::Flow;
 use crate::channels::{LiveCounts, RowSender};
 use crate::config::{LimitAction, OnError};
 use crate::pacing::LeakyBucket;
@@ -30,6 +31,8 @@ pub struct Slot {
     pub values: Vec<f64>,
     /// Where rows of values go; `None`: nowhere.
     pub rows: Option<RowSender>,
+    /// The values that it takes from other tasks and gives to them; `None`: neither.
+    pub flow: Option<Box<Flow>>,
     /// How many overruns are too many, and what follows them.
     pub limit: Option<(LeakyBucket, LimitAction)>,
 }
@@ -48,6 +51,7 @@ impl Slot {
             limit: None,
             values: Vec::new(),
             rows: None,
+            flow: None,
             live: Arc::default(),
         }
     }

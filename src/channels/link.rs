@@ -1,0 +1,326 @@
+//! Values on their way from one task to another: the latest whole row of the one that makes them, with its origin and quality.
+//!
+//! Each pair of tasks has a mailbox, so neither side ever waits and no row is torn, on one worker or on two. A worker takes
+//! what has come just before a task's tick and lays it into the cells that the task reads its inputs from. No clock is read;
+//! only [`link`] and [`Input`]'s constructors allocate.
+
+use super::mailbox::{self, mailbox};
+use super::row::word;
+use crate::time::{Instant, Span};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// Words of a row before its values: index, release, origin, which values are bad.
+const HEAD: usize = 3;
+
+/// Values whose quality one word tells of.
+const PER_WORD: usize = 64;
+
+/// What a value is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quality {
+    /// It was read, and everything that it was computed from as well.
+    Good,
+    /// It was not: an error, a number that is not finite, one outside its valid range, or one computed from such.
+    Bad,
+    /// It was good, and its origin is too long ago.
+    Stale,
+    /// No row has come yet.
+    Missing,
+}
+
+/// A value that a task takes: a number, or a value of another task, of which it sees the latest row at each tick.
+#[derive(Clone, Debug)]
+pub struct Input {
+    source: Source,
+    cell: Arc<Cell>,
+}
+
+/// Where an input comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// Always this number.
+    Number(f64),
+    /// A value of another task.
+    Value(ValueName),
+}
+
+/// Names a value of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueName {
+    /// The task.
+    pub task: String,
+    /// The value.
+    pub value: String,
+    /// The row of its tick before is meant, and this number until there is one: the link that closes a circle.
+    pub previous: Option<f64>,
+}
+
+/// What a task reads: written by its own worker only, just before its tick.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Cell {
+    value: AtomicU64,
+    release: AtomicI64, // of the row; MIN: none
+    origin: AtomicI64,  // MAX: none, as of a number
+    quality: AtomicU64,
+}
+
+impl Input {
+    /// Always this number.
+    pub fn number(number: f64) -> Self {
+        Self::new(Source::Number(number), number, Quality::Good)
+    }
+
+    /// A value of another task.
+    pub fn value_of(name: ValueName) -> Self {
+        let (first, quality) = name.previous.map_or((f64::NAN, Quality::Missing), |first| (first, Quality::Good));
+        Self::new(Source::Value(name), first, quality)
+    }
+
+    fn new(source: Source, value: f64, quality: Quality) -> Self {
+        let cell = Cell {
+            value: AtomicU64::new(value.to_bits()),
+            release: AtomicI64::new(i64::MIN),
+            origin: AtomicI64::new(i64::MAX),
+            quality: AtomicU64::new(quality.to_word()),
+        };
+        Self { source, cell: Arc::new(cell) }
+    }
+
+    /// Where it comes from.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The value; `NaN` unless its quality is good.
+    pub fn get(&self) -> f64 {
+        match self.quality() {
+            Quality::Good => f64::from_bits(self.cell.value.load(Ordering::Relaxed)),
+            _ => f64::NAN,
+        }
+    }
+
+    /// What it is worth at this tick.
+    pub fn quality(&self) -> Quality {
+        Quality::of_word(self.cell.quality.load(Ordering::Relaxed))
+    }
+
+    /// The release of the tick that its row is of; `None` for a number, and before the first row.
+    pub fn release(&self) -> Option<Instant> {
+        instant(self.cell.release.load(Ordering::Relaxed), i64::MIN)
+    }
+
+    /// The release of the oldest tick of a sensor behind it; `None` for a number, and before the first row.
+    pub fn origin(&self) -> Option<Instant> {
+        instant(self.cell.origin.load(Ordering::Relaxed), i64::MAX)
+    }
+}
+
+impl Quality {
+    const fn to_word(self) -> u64 {
+        self as u64
+    }
+
+    const fn of_word(word: u64) -> Self {
+        match word {
+            0 => Self::Good,
+            1 => Self::Bad,
+            2 => Self::Stale,
+            _ => Self::Missing,
+        }
+    }
+}
+
+/// The end of a link at the task that makes the values.
+#[derive(Debug)]
+pub(crate) struct LinkSender {
+    words: mailbox::Sender,
+}
+
+/// The end of a link at the task that takes them.
+#[derive(Debug)]
+pub(crate) struct LinkReceiver {
+    words: mailbox::Receiver,
+    taps: Vec<Tap>,
+    row: Box<[u64]>, // the latest one; empty until there is one
+    has_row: bool,
+}
+
+/// Which value an input is.
+#[derive(Debug)]
+struct Tap {
+    column: usize,
+    cell: Arc<Cell>,
+    closes_circle: bool,
+}
+
+/// A link from a task with this many values to the `inputs` of another: which value each one is.
+///
+/// # Panics
+/// If an input names a value that there is not.
+pub(crate) fn link<'a>(
+    columns: usize,
+    inputs: impl IntoIterator<Item = (usize, &'a Input)>,
+) -> (LinkSender, LinkReceiver) {
+    let room = HEAD + columns.div_ceil(PER_WORD) + columns;
+    let (sender, receiver) = mailbox(room);
+    let tap = |(column, input): (usize, &Input)| {
+        let closes_circle = matches!(&input.source, Source::Value(name) if name.previous.is_some());
+        Tap { column, cell: input.cell.clone(), closes_circle }
+    };
+    let taps: Vec<_> = inputs.into_iter().map(tap).collect();
+    assert!(taps.iter().all(|tap| tap.column < columns), "an input of a value that there is not");
+    let row = vec![0; room].into_boxed_slice();
+    (LinkSender { words: sender }, LinkReceiver { words: receiver, taps, row, has_row: false })
+}
+
+/// What is common to the values of one tick. Instants are on the monotonic clock, so that they mean the same on all workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowHead {
+    pub n: u64,
+    pub release: Instant,
+    pub origin: Instant,
+}
+
+impl LinkSender {
+    /// Replaces the row that lies there. `is_good` says which values are. Wait-free.
+    pub(crate) fn post(&mut self, head: RowHead, values: &[f64], is_good: impl Fn(usize, f64) -> bool) {
+        let RowHead { n, release, origin } = head;
+        let bad = values.chunks(PER_WORD).enumerate().map(|(chunk, values)| {
+            let bit = |(at, value): (usize, &f64)| u64::from(!is_good(chunk * PER_WORD + at, *value)) << at;
+            values.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit)
+        });
+        let head = [n, word(release.nanos()), word(origin.nanos())];
+        let values = values.iter().map(|value| value.to_bits());
+        self.words.post(head.into_iter().chain(bad).chain(values));
+    }
+}
+
+impl LinkReceiver {
+    /// Lays the latest row into the inputs, as they are at `now`: what is older than `max_age` is stale. Returns the oldest
+    /// origin of its inputs, if they have a row, and whether all of them are good. Wait-free.
+    ///
+    /// An input that closes a circle tells what was, however old and whatever it was made of: else the first bad value would
+    /// go round for ever, and so would the first origin.
+    pub(crate) fn refresh(&mut self, now: Instant, max_age: Span) -> (Option<Instant>, bool) {
+        if let Some(words) = self.words.take() {
+            self.row.iter_mut().zip(words).for_each(|(kept, word)| *kept = word);
+            self.has_row = true;
+        }
+        if !self.has_row {
+            return (None, self.taps.iter().all(|tap| tap.closes_circle));
+        }
+        let (head, rest) = self.row.split_at(HEAD);
+        let (bad, values) = rest.split_at(self.columns().div_ceil(PER_WORD));
+        let (release, origin) = (nanos_of(head[1]), nanos_of(head[2]));
+        let stale = now - Instant::from_nanos(origin.into()) > max_age;
+        let (mut all_good, mut oldest) = (true, None);
+        for Tap { column, cell, closes_circle } in &self.taps {
+            let value = values[*column];
+            let is_bad = bad[column / PER_WORD] >> (column % PER_WORD) & 1 == 1;
+            let quality = match (is_bad, stale) {
+                _ if *closes_circle && f64::from_bits(value).is_finite() => Quality::Good,
+                _ if *closes_circle => continue,
+                (true, _) => Quality::Bad,
+                (false, true) => Quality::Stale,
+                (false, false) => Quality::Good,
+            };
+            if !closes_circle {
+                all_good &= quality == Quality::Good;
+                oldest = Some(Instant::from_nanos(origin.into()));
+            }
+            cell.value.store(value, Ordering::Relaxed);
+            cell.release.store(release, Ordering::Relaxed);
+            cell.origin.store(origin, Ordering::Relaxed);
+            cell.quality.store(quality.to_word(), Ordering::Relaxed);
+        }
+        (oldest, all_good)
+    }
+
+    /// How many values a row has.
+    fn columns(&self) -> usize {
+        // room = HEAD + ceil(columns / 64) + columns
+        let rest = self.row.len() - HEAD;
+        rest - rest.div_ceil(PER_WORD + 1)
+    }
+}
+
+fn nanos_of(word: u64) -> i64 {
+    word.cast_signed()
+}
+
+fn instant(nanos: i64, none: i64) -> Option<Instant> {
+    (nanos != none).then(|| Instant::from_nanos(nanos.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(value: &str) -> Input {
+        Input::value_of(ValueName { task: "board".into(), value: value.into(), previous: None })
+    }
+
+    fn at(nanos: i64) -> Instant {
+        Instant::from_nanos(nanos.into())
+    }
+
+    #[test]
+    fn an_input_has_the_latest_row_and_its_worth() {
+        let (one, two) = (named("a"), named("b"));
+        let (mut sender, mut receiver) = link(70, [(0, &one), (69, &two)]);
+        let age = Span::from_nanos(100);
+        assert_eq!(receiver.refresh(at(0), age), (None, false));
+        assert!(one.get().is_nan() && one.quality() == Quality::Missing && one.release().is_none());
+        let mut values = [1.5; 70];
+        values[69] = f64::NAN;
+        sender.post(RowHead { n: 3, release: at(40), origin: at(30) }, &values, |_, value| value.is_finite());
+        assert_eq!(receiver.refresh(at(130), age), (Some(at(30)), false));
+        assert_eq!((one.get(), one.quality(), two.quality()), (1.5, Quality::Good, Quality::Bad));
+        assert_eq!((one.release(), one.origin()), (Some(at(40)), Some(at(30))));
+        // No newer row: it grows old all the same.
+        assert_eq!(receiver.refresh(at(131), age), (Some(at(30)), false));
+        assert!(one.quality() == Quality::Stale && one.get().is_nan());
+        values[69] = 2.0;
+        sender.post(RowHead { n: 4, release: at(140), origin: at(140) }, &values, |_, value| value.is_finite());
+        assert_eq!(receiver.refresh(at(150), age), (Some(at(140)), true));
+        assert_eq!((one.get(), two.get()), (1.5, 2.0));
+    }
+
+    #[test]
+    fn a_row_of_any_width_is_laid_out_as_it_is_read() {
+        for columns in 1..200 {
+            let last = named("last");
+            let (mut sender, mut receiver) = link(columns, [(columns - 1, &last)]);
+            assert_eq!(receiver.columns(), columns);
+            let values: Vec<f64> = (0_u32..).map(f64::from).take(columns).collect();
+            sender.post(RowHead { n: 0, release: at(1), origin: at(1) }, &values, |at, _| at + 1 == columns);
+            assert_eq!(receiver.refresh(at(1), Span::ZERO), (Some(at(1)), true));
+            assert_eq!(last.get(), values[columns - 1]);
+        }
+    }
+
+    #[test]
+    fn a_number_is_always_good_and_has_no_age() {
+        let number = Input::number(55.0);
+        assert_eq!((number.get(), number.quality()), (55.0, Quality::Good));
+        assert_eq!((number.release(), number.origin()), (None, None));
+    }
+
+    #[test]
+    fn a_link_that_closes_a_circle_tells_what_was() {
+        let name = ValueName { task: "fan".into(), value: "applied".into(), previous: Some(0.3) };
+        let input = Input::value_of(name);
+        let (mut sender, mut receiver) = link(1, [(0, &input)]);
+        assert_eq!(receiver.refresh(at(0), Span::ZERO), (None, true));
+        assert_eq!((input.get(), input.quality()), (0.3, Quality::Good));
+        let head = RowHead { n: 0, release: at(5), origin: at(1) };
+        sender.post(head, &[0.5], |_, _| false);
+        assert_eq!(receiver.refresh(at(100), Span::ZERO), (None, true));
+        assert_eq!((input.get(), input.quality()), (0.5, Quality::Good));
+        sender.post(head, &[f64::NAN], |_, _| false);
+        assert_eq!(receiver.refresh(at(100), Span::ZERO), (None, true));
+        assert_eq!((input.get(), input.quality()), (0.5, Quality::Good));
+    }
+}

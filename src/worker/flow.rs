@@ -1,0 +1,112 @@
+//! The values that a task takes from others and gives to others: what a worker does with them just before and just after its
+//! tick. Instants are values; nothing here waits or allocates.
+
+use crate::channels::{LinkReceiver, LinkSender, RowHead};
+use crate::time::{Instant, Span};
+
+/// The links of one task.
+#[derive(Debug, Default)]
+pub struct Flow {
+    /// From the tasks whose values it takes.
+    pub(crate) incoming: Vec<LinkReceiver>,
+    /// To the tasks that take its values.
+    pub(crate) outgoing: Vec<LinkSender>,
+    /// The range outside which each of its values is bad; empty: any number is good.
+    pub(crate) valid: Vec<[f64; 2]>,
+    /// The age from which on what it takes is stale.
+    pub(crate) max_age: Span,
+    behind: Option<Instant>, // the oldest origin of what it took
+    good: bool,              // all that it took
+}
+
+impl Flow {
+    /// Takes what has come for a tick that starts at `now`, on the monotonic clock.
+    pub(super) fn take(&mut self, now: Instant) {
+        (self.behind, self.good) = (None, true);
+        for link in &mut self.incoming {
+            let (origin, good) = link.refresh(now, self.max_age);
+            self.good &= good;
+            self.behind = match (self.behind, origin) {
+                (Some(oldest), Some(origin)) => Some(oldest.min(origin)),
+                (oldest, origin) => oldest.or(origin),
+            };
+        }
+    }
+
+    /// Gives away what tick `n` has made; `well`: it reported no error. What a task makes of nothing but numbers is as old as
+    /// its own release.
+    pub(super) fn give(&mut self, n: u64, release: Instant, values: &[f64], well: bool) {
+        let head = RowHead { n, release, origin: self.behind.unwrap_or(release) };
+        let all_good = self.good && well;
+        let valid = &self.valid;
+        let is_good = |at: usize, value: f64| {
+            all_good && value.is_finite() && valid.get(at).is_none_or(|[low, high]| (*low..=*high).contains(&value))
+        };
+        for link in &mut self.outgoing {
+            link.post(head, values, is_good);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channels::{Input, Quality, ValueName, link};
+
+    fn of(task: &str, value: &str) -> Input {
+        Input::value_of(ValueName { task: task.into(), value: value.into(), previous: None })
+    }
+
+    fn at(nanos: i64) -> Instant {
+        Instant::from_nanos(nanos.into())
+    }
+
+    #[test]
+    fn origin_and_quality_are_handed_on_along_a_chain() {
+        // Two sensors, a controller that takes both, and an output that takes the controller's value.
+        let (fast, slow, out) = (of("fast", "x"), of("slow", "x"), of("controller", "out"));
+        let max_age = Span::from_nanos(1_000);
+        let ((to_fast, from_fast), (to_slow, from_slow)) = (link(1, [(0, &fast)]), link(1, [(0, &slow)]));
+        let (to_out, from_out) = link(1, [(0, &out)]);
+        let sensor = |outgoing| Flow { outgoing: vec![outgoing], good: true, max_age, ..Flow::default() };
+        let (mut fast_sensor, mut slow_sensor) = (sensor(to_fast), sensor(to_slow));
+        slow_sensor.valid = vec![[0.0, 10.0]];
+        let mut controller =
+            Flow { incoming: vec![from_fast, from_slow], outgoing: vec![to_out], max_age, ..Flow::default() };
+        let mut output = Flow { incoming: vec![from_out], max_age, ..Flow::default() };
+        let mut chain = |now: i64, slow_value: f64, well: bool| {
+            slow_sensor.take(at(now));
+            slow_sensor.give(0, at(now - 500), &[slow_value], well);
+            fast_sensor.take(at(now));
+            fast_sensor.give(0, at(now - 10), &[1.0], true);
+            controller.take(at(now));
+            controller.give(0, at(now), &[7.0], true);
+            output.take(at(now));
+            (out.get(), out.quality(), out.origin())
+        };
+        assert_eq!(chain(1_000, 5.0, true), (7.0, Quality::Good, Some(at(500))));
+        let nothing = |(value, quality, origin): (f64, Quality, Option<Instant>)| (value.is_nan(), quality, origin);
+        assert_eq!(nothing(chain(2_000, 10.5, true)), (true, Quality::Bad, Some(at(1_500))));
+        assert_eq!(nothing(chain(3_000, 5.0, false)), (true, Quality::Bad, Some(at(2_500))));
+        assert_eq!(nothing(chain(4_000, f64::NAN, true)), (true, Quality::Bad, Some(at(3_500))));
+        assert_eq!(chain(5_000, 5.0, true), (7.0, Quality::Good, Some(at(4_500))));
+    }
+
+    #[test]
+    fn a_controller_on_a_dead_sensor_makes_no_fresh_values() {
+        let (input, out) = (of("sensor", "x"), of("controller", "out"));
+        let max_age = Span::from_nanos(100);
+        let ((to, from), (to_out, from_out)) = (link(1, [(0, &input)]), link(1, [(0, &out)]));
+        let mut sensor = Flow { outgoing: vec![to], max_age, ..Flow::default() };
+        sensor.take(at(0));
+        sensor.give(0, at(0), &[1.0], true);
+        let mut controller = Flow { incoming: vec![from], outgoing: vec![to_out], max_age, ..Flow::default() };
+        let mut output = Flow { incoming: vec![from_out], max_age, ..Flow::default() };
+        for (now, wanted) in [(50, Quality::Good), (100, Quality::Good), (101, Quality::Bad), (500, Quality::Bad)] {
+            controller.take(at(now));
+            controller.give(0, at(now), &[2.0], true);
+            output.take(at(now));
+            assert_eq!((out.quality(), out.origin()), (wanted, Some(at(0))), "at {now}");
+        }
+    }
+}
