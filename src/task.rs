@@ -3,7 +3,7 @@
 //! Tasks are built on another thread; only [`Task::tick`] runs on the hot thread, the real-time thread of a worker. Time
 //! comes in as values. Nothing here blocks or allocates.
 
-pub use crate::channels::{Column, TickError};
+pub use crate::channels::{Column, Input, InputSource, Quality, TickError, ValueName};
 
 use crate::channels::{BlockSender, Shape};
 use crate::time::{Instant, Span};
@@ -36,6 +36,12 @@ pub trait Task: Send {
     /// first tick.
     fn columns(&self) -> Vec<Column> {
         Vec::new()
+    }
+
+    /// Whether its values are measurements, whose age counts along the chain of tasks that take them; a setpoint has none. Of a task that
+    /// takes values itself, the age is that of those. Called once, before the first tick.
+    fn measures(&self) -> bool {
+        true
     }
 
     /// The blocks of samples, sound or pictures that it produces beside the values, if any. Called once, before the first

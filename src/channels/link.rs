@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 /// Words of a row before its values: index, release, origin, which values are bad.
 const HEAD: usize = 3;
 
+/// In place of the origin of a row that has none.
+const NO_ORIGIN: i64 = i64::MAX;
+
 /// Values whose quality one word tells of.
 const PER_WORD: usize = 64;
 
@@ -82,7 +85,7 @@ impl Input {
         let cell = Cell {
             value: AtomicU64::new(value.to_bits()),
             release: AtomicI64::new(i64::MIN),
-            origin: AtomicI64::new(i64::MAX),
+            origin: AtomicI64::new(NO_ORIGIN),
             quality: AtomicU64::new(quality.to_word()),
         };
         Self { source, cell: Arc::new(cell) }
@@ -113,7 +116,7 @@ impl Input {
 
     /// The release of the oldest tick of a sensor behind it; `None` for a number, and before the first row.
     pub fn origin(&self) -> Option<Instant> {
-        instant(self.cell.origin.load(Ordering::Relaxed), i64::MAX)
+        instant(self.cell.origin.load(Ordering::Relaxed), NO_ORIGIN)
     }
 }
 
@@ -143,8 +146,9 @@ pub(crate) struct LinkSender {
 pub(crate) struct LinkReceiver {
     words: mailbox::Receiver,
     taps: Vec<Tap>,
-    row: Box<[u64]>, // the latest one; empty until there is one
+    row: Box<[u64]>, // the latest one
     has_row: bool,
+    max_age: Span,
 }
 
 /// Which value an input is.
@@ -155,13 +159,15 @@ struct Tap {
     closes_circle: bool,
 }
 
-/// A link from a task with this many values to the `inputs` of another: which value each one is.
+/// A link from a task with this many values to the `inputs` of another: which value each one is. What is older than `max_age` is
+/// stale.
 ///
 /// # Panics
 /// If an input names a value that there is not.
 pub(crate) fn link<'a>(
     columns: usize,
     inputs: impl IntoIterator<Item = (usize, &'a Input)>,
+    max_age: Span,
 ) -> (LinkSender, LinkReceiver) {
     let room = HEAD + columns.div_ceil(PER_WORD) + columns;
     let (sender, receiver) = mailbox(room);
@@ -172,7 +178,7 @@ pub(crate) fn link<'a>(
     let taps: Vec<_> = inputs.into_iter().map(tap).collect();
     assert!(taps.iter().all(|tap| tap.column < columns), "an input of a value that there is not");
     let row = vec![0; room].into_boxed_slice();
-    (LinkSender { words: sender }, LinkReceiver { words: receiver, taps, row, has_row: false })
+    (LinkSender { words: sender }, LinkReceiver { words: receiver, taps, row, has_row: false, max_age })
 }
 
 /// What is common to the values of one tick. Instants are on the monotonic clock, so that they mean the same on all workers.
@@ -180,7 +186,8 @@ pub(crate) fn link<'a>(
 pub(crate) struct RowHead {
     pub n: u64,
     pub release: Instant,
-    pub origin: Instant,
+    /// The release of the oldest measurement behind it; `None`: there is none, as behind a setpoint.
+    pub origin: Option<Instant>,
 }
 
 impl LinkSender {
@@ -191,30 +198,28 @@ impl LinkSender {
             let bit = |(at, value): (usize, &f64)| u64::from(!is_good(chunk * PER_WORD + at, *value)) << at;
             values.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit)
         });
-        let head = [n, word(release.nanos()), word(origin.nanos())];
+        let head = [n, word(release.nanos()), origin.map_or(NO_ORIGIN.cast_unsigned(), |origin| word(origin.nanos()))];
         let values = values.iter().map(|value| value.to_bits());
         self.words.post(head.into_iter().chain(bad).chain(values));
     }
 }
 
 impl LinkReceiver {
-    /// Lays the latest row into the inputs, as they are at `now`: what is older than `max_age` is stale. Returns the oldest
-    /// origin of its inputs, if they have a row, and whether all of them are good. Wait-free.
+    /// Lays the latest row into the inputs, as they are at `now`. Returns the oldest origin of its inputs, if they have one, and
+    /// whether all of them are good. Wait-free.
     ///
     /// An input that closes a circle tells what was, however old and whatever it was made of: else the first bad value would
     /// go round for ever, and so would the first origin.
-    pub(crate) fn refresh(&mut self, now: Instant, max_age: Span) -> (Option<Instant>, bool) {
-        if let Some(words) = self.words.take() {
-            self.row.iter_mut().zip(words).for_each(|(kept, word)| *kept = word);
-            self.has_row = true;
-        }
+    pub(crate) fn refresh(&mut self, now: Instant) -> (Option<Instant>, bool) {
+        self.receive();
         if !self.has_row {
             return (None, self.taps.iter().all(|tap| tap.closes_circle));
         }
         let (head, rest) = self.row.split_at(HEAD);
         let (bad, values) = rest.split_at(self.columns().div_ceil(PER_WORD));
         let (release, origin) = (nanos_of(head[1]), nanos_of(head[2]));
-        let stale = now - Instant::from_nanos(origin.into()) > max_age;
+        // A row without a measurement behind it ages as well: whoever made it may have ended.
+        let stale = now - Instant::from_nanos(origin.min(release).into()) > self.max_age;
         let (mut all_good, mut oldest) = (true, None);
         for Tap { column, cell, closes_circle } in &self.taps {
             let value = values[*column];
@@ -228,7 +233,7 @@ impl LinkReceiver {
             };
             if !closes_circle {
                 all_good &= quality == Quality::Good;
-                oldest = Some(Instant::from_nanos(origin.into()));
+                oldest = instant(origin, NO_ORIGIN);
             }
             cell.value.store(value, Ordering::Relaxed);
             cell.release.store(release, Ordering::Relaxed);
@@ -236,6 +241,42 @@ impl LinkReceiver {
             cell.quality.store(quality.to_word(), Ordering::Relaxed);
         }
         (oldest, all_good)
+    }
+
+    /// Goes on with what `old` had for the same inputs, until a row comes: for a task that goes on while what it takes from does not.
+    /// Allocates nothing.
+    pub(crate) fn adopt(&mut self, old: &mut Self) {
+        old.receive();
+        let old = &*old;
+        let same = |tap: &Tap| old.taps.iter().position(|other| Arc::ptr_eq(&tap.cell, &other.cell));
+        if self.has_row || !old.has_row || !self.taps.iter().any(|tap| same(tap).is_some()) {
+            return;
+        }
+        let (old_flags, flags) = (HEAD + old.columns().div_ceil(PER_WORD), HEAD + self.columns().div_ceil(PER_WORD));
+        self.row[..HEAD].copy_from_slice(&old.row[..HEAD]);
+        for tap in &self.taps {
+            let (word, bit) = (HEAD + tap.column / PER_WORD, 1 << (tap.column % PER_WORD));
+            match same(tap).map(|at| old.taps[at].column) {
+                Some(column) => {
+                    let is_bad = old.row[HEAD + column / PER_WORD] >> (column % PER_WORD) & 1 == 1;
+                    self.row[word] = if is_bad { self.row[word] | bit } else { self.row[word] & !bit };
+                    self.row[flags + tap.column] = old.row[old_flags + column];
+                }
+                None => {
+                    self.row[word] |= bit;
+                    self.row[flags + tap.column] = f64::NAN.to_bits();
+                }
+            }
+        }
+        self.has_row = true;
+    }
+
+    /// Takes the latest row, if one has come.
+    fn receive(&mut self) {
+        if let Some(words) = self.words.take() {
+            self.row.iter_mut().zip(words).for_each(|(kept, word)| *kept = word);
+            self.has_row = true;
+        }
     }
 
     /// How many values a row has.
@@ -269,22 +310,21 @@ mod tests {
     #[test]
     fn an_input_has_the_latest_row_and_its_worth() {
         let (one, two) = (named("a"), named("b"));
-        let (mut sender, mut receiver) = link(70, [(0, &one), (69, &two)]);
-        let age = Span::from_nanos(100);
-        assert_eq!(receiver.refresh(at(0), age), (None, false));
+        let (mut sender, mut receiver) = link(70, [(0, &one), (69, &two)], Span::from_nanos(100));
+        assert_eq!(receiver.refresh(at(0)), (None, false));
         assert!(one.get().is_nan() && one.quality() == Quality::Missing && one.release().is_none());
         let mut values = [1.5; 70];
         values[69] = f64::NAN;
-        sender.post(RowHead { n: 3, release: at(40), origin: at(30) }, &values, |_, value| value.is_finite());
-        assert_eq!(receiver.refresh(at(130), age), (Some(at(30)), false));
+        sender.post(RowHead { n: 3, release: at(40), origin: Some(at(30)) }, &values, |_, value| value.is_finite());
+        assert_eq!(receiver.refresh(at(130)), (Some(at(30)), false));
         assert_eq!((one.get(), one.quality(), two.quality()), (1.5, Quality::Good, Quality::Bad));
         assert_eq!((one.release(), one.origin()), (Some(at(40)), Some(at(30))));
         // No newer row: it grows old all the same.
-        assert_eq!(receiver.refresh(at(131), age), (Some(at(30)), false));
+        assert_eq!(receiver.refresh(at(131)), (Some(at(30)), false));
         assert!(one.quality() == Quality::Stale && one.get().is_nan());
         values[69] = 2.0;
-        sender.post(RowHead { n: 4, release: at(140), origin: at(140) }, &values, |_, value| value.is_finite());
-        assert_eq!(receiver.refresh(at(150), age), (Some(at(140)), true));
+        sender.post(RowHead { n: 4, release: at(140), origin: Some(at(140)) }, &values, |_, value| value.is_finite());
+        assert_eq!(receiver.refresh(at(150)), (Some(at(140)), true));
         assert_eq!((one.get(), two.get()), (1.5, 2.0));
     }
 
@@ -292,13 +332,41 @@ mod tests {
     fn a_row_of_any_width_is_laid_out_as_it_is_read() {
         for columns in 1..200 {
             let last = named("last");
-            let (mut sender, mut receiver) = link(columns, [(columns - 1, &last)]);
+            let (mut sender, mut receiver) = link(columns, [(columns - 1, &last)], Span::ZERO);
             assert_eq!(receiver.columns(), columns);
             let values: Vec<f64> = (0_u32..).map(f64::from).take(columns).collect();
-            sender.post(RowHead { n: 0, release: at(1), origin: at(1) }, &values, |at, _| at + 1 == columns);
-            assert_eq!(receiver.refresh(at(1), Span::ZERO), (Some(at(1)), true));
+            sender.post(RowHead { n: 0, release: at(1), origin: Some(at(1)) }, &values, |at, _| at + 1 == columns);
+            assert_eq!(receiver.refresh(at(1)), (Some(at(1)), true));
             assert_eq!(last.get(), values[columns - 1]);
         }
+    }
+
+    #[test]
+    fn a_setpoint_has_no_origin_and_grows_old_all_the_same() {
+        let input = named("setpoint");
+        let (mut sender, mut receiver) = link(1, [(0, &input)], Span::from_nanos(100));
+        sender.post(RowHead { n: 0, release: at(50), origin: None }, &[3.0], |_, _| true);
+        assert_eq!(receiver.refresh(at(150)), (None, true));
+        assert_eq!((input.get(), input.origin(), input.release()), (3.0, None, Some(at(50))));
+        assert_eq!(receiver.refresh(at(151)), (None, false));
+        assert_eq!(input.quality(), Quality::Stale);
+    }
+
+    #[test]
+    fn a_new_link_goes_on_where_the_old_one_was() {
+        let (kept, added) = (named("kept"), named("added"));
+        let (mut sender, mut old) = link(2, [(1, &kept)], Span::from_nanos(100));
+        let (mut later, mut new) = link(3, [(0, &kept), (2, &added)], Span::from_nanos(100));
+        sender.post(RowHead { n: 7, release: at(50), origin: Some(at(40)) }, &[1.0, 2.0], |_, _| true);
+        new.adopt(&mut old);
+        assert_eq!(new.refresh(at(60)), (Some(at(40)), false), "the added one has no value yet");
+        assert_eq!((kept.get(), kept.quality(), added.quality()), (2.0, Quality::Good, Quality::Bad));
+        later.post(RowHead { n: 0, release: at(70), origin: Some(at(70)) }, &[4.0, 5.0, 6.0], |_, _| true);
+        assert_eq!(new.refresh(at(80)), (Some(at(70)), true));
+        assert_eq!((kept.get(), added.get()), (4.0, 6.0));
+        let (_, mut others) = link(1, [(0, &named("other"))], Span::ZERO);
+        others.adopt(&mut old);
+        assert_eq!(others.refresh(at(80)), (None, false));
     }
 
     #[test]
@@ -312,15 +380,15 @@ mod tests {
     fn a_link_that_closes_a_circle_tells_what_was() {
         let name = ValueName { task: "fan".into(), value: "applied".into(), previous: Some(0.3) };
         let input = Input::value_of(name);
-        let (mut sender, mut receiver) = link(1, [(0, &input)]);
-        assert_eq!(receiver.refresh(at(0), Span::ZERO), (None, true));
+        let (mut sender, mut receiver) = link(1, [(0, &input)], Span::ZERO);
+        assert_eq!(receiver.refresh(at(0)), (None, true));
         assert_eq!((input.get(), input.quality()), (0.3, Quality::Good));
-        let head = RowHead { n: 0, release: at(5), origin: at(1) };
+        let head = RowHead { n: 0, release: at(5), origin: Some(at(1)) };
         sender.post(head, &[0.5], |_, _| false);
-        assert_eq!(receiver.refresh(at(100), Span::ZERO), (None, true));
+        assert_eq!(receiver.refresh(at(100)), (None, true));
         assert_eq!((input.get(), input.quality()), (0.5, Quality::Good));
         sender.post(head, &[f64::NAN], |_, _| false);
-        assert_eq!(receiver.refresh(at(100), Span::ZERO), (None, true));
+        assert_eq!(receiver.refresh(at(100)), (None, true));
         assert_eq!((input.get(), input.quality()), (0.5, Quality::Good));
     }
 }

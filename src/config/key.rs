@@ -144,6 +144,12 @@ pub enum Value {
     Factor,
     /// The same, above zero.
     Positive,
+    /// A number, or a value of another task: `55`, `"board.temp1"`, `{ previous = "fan.applied", initial = 0.3 }`.
+    Input,
+    /// A table of these, by names of the user's own.
+    Inputs,
+    /// The range that values are good in: `[0, 120]`, or a table of such ranges by the names of values.
+    Ranges,
     /// Any text.
     Text,
     /// A text that is not empty.

@@ -221,6 +221,20 @@ pub(super) const ON_ERROR: Key = Key::new(
      70. Without this key a panic ends the task.",
 )
 .default("\"continue\"");
+pub(super) const VALID: Key = Key::new(
+    "valid",
+    Value::Ranges,
+    "The range outside which the task's values are bad, for the tasks that take them: `[LOW, HIGH]` for all, or a table such as \
+     `{ temp1 = [0, 120] }`. What is no finite number is always bad.",
+)
+.otherwise("any finite number is good");
+pub(super) const MAX_AGE: Key = Key::new(
+    "max-age",
+    Value::DURATION,
+    "How long ago the oldest measurement behind a value that the task takes may have been released: an older one is stale, and \
+     read as no value. Only for a task that takes values of others.",
+)
+.otherwise("three times the sum of the periods along the chain, the task's own included");
 pub(super) const RECORD: Key = Key::new(
     "record",
     Value::PathEnding(&["csv", "wav", "mcap"]),
@@ -276,6 +290,8 @@ pub const TASK_KEYS: &[Key] = &[
     ON_OVERRUN_LIMIT,
     BUDGET,
     ON_ERROR,
+    VALID,
+    MAX_AGE,
     RECORD,
     QUEUE,
     RECORD_MAX_SIZE,

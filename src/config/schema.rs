@@ -25,6 +25,7 @@ pub fn schema(kinds: &Kinds) -> Value {
     task["properties"]["simulate"] = simulate(TASK_SIMULATE_KEYS, kinds);
     let of_kinds = kinds.iter().map(|kind| of_kind(kind, kinds));
     task["allOf"] = task["allOf"].as_array().into_iter().flatten().cloned().chain(of_kinds).collect();
+    let value_name = json!({"type": "string", "pattern": VALUE_NAME_PATTERN});
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "hertzd configuration",
@@ -39,6 +40,13 @@ pub fn schema(kinds: &Kinds) -> Value {
                 {"type": "number", "minimum": 1.0 / 86_400.0, "maximum": 1_000_000},
                 {"type": "string", "pattern": rate_pattern()},
             ]},
+            "input": {"anyOf": [
+                {"type": "number"},
+                value_name.clone(),
+                {"type": "object", "required": ["previous", "initial"], "additionalProperties": false,
+                 "properties": {"previous": value_name, "initial": {"type": "number"}}},
+            ]},
+            "range": {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "number"}},
             "worker": worker,
             "task": task,
         },
@@ -188,6 +196,11 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
         Wanted::Number => json!({"type": "number"}),
         Wanted::Factor => json!({"type": "number", "not": {"const": 0}}),
         Wanted::Positive => json!({"type": "number", "exclusiveMinimum": 0}),
+        Wanted::Input => json!({"$ref": "#/$defs/input"}),
+        Wanted::Inputs => json!({"type": "object", "minProperties": 1, "propertyNames": {"pattern": NAME_PATTERN},
+                                 "additionalProperties": {"$ref": "#/$defs/input"}}),
+        Wanted::Ranges => json!({"anyOf": [{"$ref": "#/$defs/range"},
+            {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/range"}}]}),
         Wanted::Text => json!({"type": "string"}),
         Wanted::Name | Wanted::Path => name,
         Wanted::PathEnding(endings) => {
@@ -224,6 +237,9 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
         Wanted::Any => json!({}),
     }
 }
+
+/// `TASK.VALUE`: the value may have dots in its name, the task has none.
+const VALUE_NAME_PATTERN: &str = r"^[A-Za-z0-9_-]{1,64}\.[^\x00-\x1f\x7f-\x9f]+$";
 
 const DECIMAL: &str = r"[0-9]+(\.[0-9]+)?";
 const ABOVE_ZERO: &str = r"(0*[1-9][0-9]*(\.[0-9]+)?|0+\.0*[1-9][0-9]*)";

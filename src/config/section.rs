@@ -2,6 +2,7 @@
 //! room itself and by every kind of task.
 
 use super::error::{self, Origin, Problem};
+use super::input::Taken;
 use super::key::{Key, Value};
 use super::keys::{PERIOD, RATE};
 use super::source::Source;
@@ -26,6 +27,7 @@ pub struct Section<'a> {
     pub(super) table: &'a DeTable<'a>,
     pub(super) outer: Option<&'a DeTable<'a>>, // the table around it, for rules
     pub(super) problems: Vec<Problem>,
+    pub(super) taken: Vec<Taken>, // the values of other tasks that it names
 }
 
 impl<'a> Section<'a> {
@@ -65,7 +67,7 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn new(source: &'a Arc<Source>, path: &str, header: Range<usize>, table: &'a DeTable<'a>) -> Self {
-        Self { source, path: path.to_owned(), header, table, outer: None, problems: Vec::new() }
+        Self { source, path: path.to_owned(), header, table, outer: None, problems: Vec::new(), taken: Vec::new() }
     }
 
     pub(super) fn value(&self, key: &Key) -> Option<&'a DeValue<'a>> {
@@ -171,6 +173,7 @@ impl<'a> Section<'a> {
     /// Takes over what a section inside this one noted.
     pub fn absorb(&mut self, inner: Section<'_>) {
         self.problems.extend(inner.problems);
+        self.taken.extend(inner.taken);
     }
 
     pub(super) fn note(

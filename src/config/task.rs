@@ -1,6 +1,7 @@
 //! The rules of `[task.NAME]`.
 
 use super::blueprint::Blueprint;
+use super::graph::Linked;
 use super::choices::OnError;
 use super::identity::identity;
 use super::key::Key;
@@ -20,13 +21,15 @@ pub(super) struct Judged {
     pub(super) worker: Option<usize>,
     pub(super) rate: Option<Rate>,
     pub(super) record: Option<RecordConfig>,
+    pub(super) deadline: Option<Span>,
     config: Option<TaskConfig>, // `None` only when a problem was noted
 }
 
 impl Judged {
     /// The task, when nothing was wrong with it.
-    pub(super) fn into_config(self) -> Option<TaskConfig> {
-        Some(TaskConfig { record: self.record, ..self.config? })
+    pub(super) fn into_config(self, linked: Linked) -> Option<TaskConfig> {
+        let Linked { taken, turn } = linked;
+        Some(TaskConfig { record: self.record, taken, turn, ..self.config? })
     }
 }
 
@@ -44,6 +47,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
     let queue = section.choice(&QUEUE, &QUEUES).unwrap_or_default();
     let simulated_run = section.simulated(&RUN);
     let blueprint = kind.and_then(|kind| blueprint(section, kind));
+    let valid = section.ranges(&VALID);
     let config = || {
         let Timing { phase, deadline, budget } = timing?;
         Some(TaskConfig {
@@ -54,6 +58,9 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
             phase,
             overrun: overrun?,
             deadline,
+            turn: deadline,
+            valid,
+            taken: Vec::new(),
             max_missed: max_missed?,
             budget,
             overrun_limit,
@@ -66,7 +73,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
             section: section.origin(),
         })
     };
-    Judged { worker, rate, config: config(), record }
+    Judged { worker, rate, deadline: timing.map(|timing| timing.deadline), config: config(), record }
 }
 
 fn kind<'k>(section: &mut Section<'_>, kinds: &'k Kinds) -> Option<&'k Kind> {

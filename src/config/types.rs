@@ -3,6 +3,7 @@
 use super::blueprint::Blueprint;
 use super::choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 use super::error::Origin;
+use super::input::{Taken, Valid};
 use super::record::RecordConfig;
 use crate::channels::Queue;
 use crate::pacing::{Overrun, Rate, Tail, Target};
@@ -123,6 +124,13 @@ pub struct TaskConfig {
     pub overrun: Overrun,
     /// Latest allowed finish after the release; above zero.
     pub deadline: Span,
+    /// The deadline that decides when it has its turn among the tasks of its worker: its own, or an earlier one, so that it runs before
+    /// those that take its values.
+    pub turn: Span,
+    /// The values that it takes from other tasks, each with the age from which on it is stale.
+    pub taken: Vec<(Taken, Span)>,
+    /// The range outside which its own values are bad.
+    pub valid: Valid,
     /// How many of its releases may be missed before it is not well, as a fraction; 0 to 1.
     pub max_missed: f64,
     /// Longest allowed run; above zero and at most the deadline.

@@ -1,6 +1,7 @@
 //! From the configuration's tasks to what runs: tasks are built, recordings opened, queues made. May block.
 
 use super::failure::Failure;
+use super::joints::Joint;
 use super::plan;
 use crate::channels::{self, RowSender, Shape};
 use crate::config::{
@@ -20,6 +21,7 @@ use std::sync::Arc;
 pub(super) struct Built {
     pub(super) slot: Slot,
     pub(super) output: Option<TaskOutput>,
+    pub(super) joint: Joint,
 }
 
 /// Builds those tasks of `config` that `begins` chooses by name, and returns them by their index there; the others run
@@ -96,6 +98,7 @@ fn assemble_one(
     let open =
         |record: &RecordConfig| recordings.open(record, &content).map_err(|error| not_recorded(config, record, &error));
     let recording = config.record.as_ref().map(open).transpose()?;
+    let joint = Joint::of(config, &content.columns, task.measures());
     let columns = content.columns.len();
     let values = vec![f64::NAN; columns];
     let mut rows: Option<RowSender> = None;
@@ -127,5 +130,5 @@ fn assemble_one(
         flow: None,
         live: Arc::default(),
     };
-    Ok(Built { slot, output })
+    Ok(Built { slot, output, joint })
 }

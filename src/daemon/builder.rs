@@ -9,6 +9,7 @@ use super::busy::Busy;
 use super::diff::{Change, Diff, Sections};
 use super::failure::Failure;
 use super::grants;
+use super::joints::{Joints, flows, joints};
 use super::metrics_thread::{Feed, NewTask};
 use super::plan::{self, TaskTerms};
 use super::running::{WaitingWorker, WantedTask};
@@ -20,7 +21,7 @@ use crate::sys::clock::KernelClock;
 use crate::sys::memory;
 use crate::sys::thread::{Bandwidth, helper};
 use crate::time::Clock;
-use crate::worker::{Assignment, Refusal, Worker};
+use crate::worker::{Assignment, Refusal, Slot, Worker};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded, never, unbounded};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -76,6 +77,7 @@ pub(super) struct Prepared {
     pub(super) sections: Arc<Sections>,
     pub(super) files: Vec<PathBuf>,
     pub(super) diff: Diff,
+    pub(super) joints: Arc<Joints>,
 }
 
 impl Prepared {
@@ -104,7 +106,7 @@ const READING: &str = "reading the configuration";
 pub(super) type Held = BTreeMap<String, Bandwidth>;
 
 enum Job {
-    Prepare(Arc<Sections>, Held),
+    Prepare(Arc<Sections>, Arc<Joints>, Held),
     Close(Box<dyn Any + Send>),
     Finish(Sender<()>),
 }
@@ -181,9 +183,10 @@ impl Builder {
         Ok(Self { jobs, prepared, shared })
     }
 
-    /// Reads the configuration, and prepares what differs from these sections, whose workers hold this.
-    pub(super) fn prepare(&self, running: Arc<Sections>, held: Held) {
-        self.send(Job::Prepare(running, held));
+    /// Reads the configuration, and prepares what differs from these sections, whose tasks are joined in this way and whose workers
+    /// hold this.
+    pub(super) fn prepare(&self, running: Arc<Sections>, joints: Arc<Joints>, held: Held) {
+        self.send(Job::Prepare(running, joints, held));
     }
 
     /// Drops this where closing files may take its time.
@@ -239,10 +242,10 @@ impl BuilderLoop {
     fn run(mut self, jobs: &Receiver<Job>, prepared: &Sender<Result<Prepared, Failure>>) {
         for job in jobs {
             match job {
-                Job::Prepare(running, held) => {
+                Job::Prepare(running, joints, held) => {
                     let shared = self.shared.clone();
                     let result = shared
-                        .caught(|| self.prepare(&running, &held))
+                        .caught(|| self.prepare(&running, &joints, &held))
                         .unwrap_or_else(|text| Err(Failure::System("the builder thread", io::Error::other(text))));
                     shared.set(None);
                     // Without a receiver the result is dropped here.
@@ -263,7 +266,7 @@ impl BuilderLoop {
         }
     }
 
-    fn prepare(&mut self, running: &Sections, held: &Held) -> Result<Prepared, Failure> {
+    fn prepare(&mut self, running: &Sections, joined: &Joints, held: &Held) -> Result<Prepared, Failure> {
         self.shared.begin(READING.into());
         let mut config = (self.load.0)()?;
         let sections = Arc::new(Sections::of(&config));
@@ -275,6 +278,9 @@ impl BuilderLoop {
         let building = |task: &str| shared.begin(format!("opening what task {task} uses"));
         let begins = |task: &str| diff.tasks.get(task) != Some(&Change::Kept);
         let mut built = assemble(&mut config, begins, &mut self.next_task, &mut self.recordings, building)?;
+        let new = built.iter_mut().map(|(index, built)| (*index, std::mem::take(&mut built.joint))).collect();
+        let joints = Arc::new(joints(&config, new, joined));
+        let mut flows = flows(&config, &joints, joined, &diff).map_err(Failure::Config)?;
         shared.begin("starting workers".into());
         let mut fresh = self.start_workers(&config, &diff, held)?;
 
@@ -283,18 +289,19 @@ impl BuilderLoop {
         let mut of_worker: Vec<Vec<WantedTask>> = workers.iter().map(|_| Vec::new()).collect();
         // From here on nothing is refused.
         for (index, config) in tasks.into_iter().enumerate() {
-            let slot = built.remove(&index).map(|Built { slot, output }| {
+            let mut flow = flows.remove(&index);
+            let slot = built.remove(&index).map(|Built { slot, output, .. }| {
                 outputs.extend(output);
-                slot
+                Slot { flow: flow.take(), ..slot }
             });
-            of_worker[config.worker].push(WantedTask { index, terms: TaskTerms::of(&config), slot });
+            of_worker[config.worker].push(WantedTask { index, terms: TaskTerms::of(&config), slot, flow });
         }
         let wanted = |(config, tasks): (WorkerConfig, Vec<WantedTask>)| {
             let fresh = fresh.remove(&config.name);
             WantedWorker { config, tasks, fresh }
         };
         let workers = workers.into_iter().zip(of_worker).map(wanted).collect();
-        Ok(Prepared { workers, outputs, sections, files, diff })
+        Ok(Prepared { workers, outputs, sections, files, diff, joints })
     }
 
     /// A worker that goes on keeps its channel of records, also if more tasks join it.

@@ -8,6 +8,7 @@ use super::builder::{Builder, Held, Prepared, WantedWorker};
 use super::diff::{Diff, Sections};
 use super::failure::Failure;
 use super::flight_thread::FlightThread;
+use super::joints::Joints;
 use super::metrics_thread::{MetricsThread, NewWorker};
 use super::recorder_thread::RecorderThread;
 use super::running::{LEAD, Running};
@@ -43,6 +44,8 @@ pub(super) struct RunningSet {
     /// Workers that a change ends.
     pub(super) leaving: Vec<Running>,
     pub(super) sections: Arc<Sections>,
+    /// What its tasks take from each other, and give.
+    pub(super) joints: Arc<Joints>,
     /// The files that the configuration was read from.
     pub(super) files: Vec<PathBuf>,
     /// Where the run began, on the monotonic clock; `None`: it has not.
@@ -128,7 +131,7 @@ impl RunningSet {
         };
         let numbers: Vec<_> = prepared.workers.iter().map(number).collect();
         let new_tasks = prepared.new_tasks(&numbers);
-        let Prepared { workers, outputs, sections, files, diff } = prepared;
+        let Prepared { workers, outputs, sections, files, diff, joints } = prepared;
         // Recorder and metrics know the new tasks before their first tick.
         threads.recorder.add(outputs);
         threads.metrics.add_tasks(new_tasks);
@@ -150,7 +153,7 @@ impl RunningSet {
         }
         self.leaving = old.into_values().collect();
         let known = self.all().flat_map(Running::known_tasks).map(|task| (task.id, task.terms.name.clone())).collect();
-        (self.sections, self.files) = (sections, files);
+        (self.sections, self.files, self.joints) = (sections, files, joints);
         self.change = Some(UnderWay { diff, known, ended: Vec::new() });
     }
 

@@ -15,6 +15,7 @@
 //! | `clock` | how far a worker's clock is ahead of the monotonic one, and when it was stepped |
 //! | `metrics_thread`, `metrics_loop`, `recorder_thread`, `tick_feed`, `tick_trace` | the threads that take what the workers send |
 //! | `flight_feed`, `flight_thread` | the flight recorder: the latest ticks in a ring on the disk |
+//! | `joints` | the links between tasks, of which one takes the values of the other |
 //! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
 //! | `views`, `meter` | what main knows of the tasks and of the workers' processor time |
@@ -46,6 +47,7 @@ mod flight_feed;
 mod flight_thread;
 mod grants;
 mod heartbeat;
+mod joints;
 pub(crate) mod layout;
 mod look;
 mod meter;

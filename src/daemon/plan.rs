@@ -22,13 +22,14 @@ pub(super) struct TaskTerms {
     phase: Span,
     pub(super) overrun: Overrun,
     pub(super) deadline: Span,
+    pub(super) turn: Span,
     pub(super) max_missed: f64,
 }
 
 impl TaskTerms {
     pub(super) fn of(config: &TaskConfig) -> Self {
-        let TaskConfig { rate, phase, overrun, deadline, max_missed, .. } = *config;
-        Self { name: config.name.clone(), rate, phase, overrun, deadline, max_missed }
+        let TaskConfig { rate, phase, overrun, deadline, turn, max_missed, .. } = *config;
+        Self { name: config.name.clone(), rate, phase, overrun, deadline, turn, max_missed }
     }
 }
 
@@ -65,7 +66,7 @@ impl Epoch {
             Self::At(epoch) => epoch + task.phase,
             Self::Aligned(_) => Instant::ZERO + task.phase,
         };
-        Pace { zero, rate: task.rate, overrun: task.overrun, deadline: task.deadline, end }
+        Pace { zero, rate: task.rate, overrun: task.overrun, turn: task.turn, end }
     }
 }
 
@@ -80,7 +81,7 @@ pub(super) fn schedule<'a>(tasks: impl Iterator<Item = &'a TaskTerms>, epoch: Ep
             Epoch::Aligned(start) => (Grid::aligned(Instant::ZERO + task.phase, start, task.rate), start),
         };
         let end = window.length.map_or(Instant::MAX, |length| start + length);
-        (Account::new(grid, task.overrun, window.first_tick, end), task.deadline)
+        (Account::new(grid, task.overrun, window.first_tick, end), task.turn)
     };
     Schedule::new(tasks.map(open))
 }

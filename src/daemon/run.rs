@@ -150,7 +150,7 @@ impl<'a> Daemon<'a> {
         let threads = thread::with_signals_blocked(spawn);
         let threads = threads.map_err(|reason| Failure::System("blocking signals", reason))??;
         let set = RunningSet::new(options.length);
-        threads.builder.prepare(set.sections.clone(), set.held());
+        threads.builder.prepare(set.sections.clone(), set.joints.clone(), set.held());
         Ok(Self {
             host: Host::read(),
             started: KernelClock::realtime().now(),
@@ -311,7 +311,7 @@ impl<'a> Daemon<'a> {
             self.reload_began = now;
             notify::reloading();
             self.phase = Phase::Preparing;
-            self.threads.builder.prepare(self.set.sections.clone(), self.set.held());
+            self.threads.builder.prepare(self.set.sections.clone(), self.set.joints.clone(), self.set.held());
         }
     }
 

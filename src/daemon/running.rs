@@ -12,7 +12,7 @@ use crate::pacing::Overrun;
 use crate::sys::clock::KernelClock;
 use crate::sys::thread::{self, Bandwidth};
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
-use crate::worker::{Activity, Ended, Granted, NextTask, Report, Slot, TaskSet, Worker, WorkerEnd};
+use crate::worker::{Activity, Ended, Flow, Granted, NextTask, Report, Slot, TaskSet, Worker, WorkerEnd};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tracing::debug;
@@ -52,6 +52,8 @@ pub(super) struct WantedTask {
     pub(super) terms: TaskTerms,
     /// `None`: the task of this name goes on.
     pub(super) slot: Option<Slot>,
+    /// What one that goes on takes and gives from now on, if that is not what it was.
+    pub(super) flow: Option<Box<Flow>>,
 }
 
 /// A worker's thread that has been set up and waits for its tasks.
@@ -93,7 +95,7 @@ impl Running {
         let WaitingWorker { number, worker, granted } = waiting;
         let mut slots = Vec::with_capacity(wanted.len());
         let mut tasks = Vec::with_capacity(wanted.len());
-        for WantedTask { index, terms, slot } in wanted {
+        for WantedTask { index, terms, slot, .. } in wanted {
             let Some(slot) = slot else { unreachable!("a new worker's tasks are new") };
             tasks.push(RunningTask { id: slot.id, index, terms, live: slot.live.clone() });
             slots.push(slot);
@@ -151,7 +153,7 @@ impl Running {
         let mut moved = wanted.len() != self.tasks.len();
         let positions: HashMap<&str, usize> =
             self.tasks.iter().enumerate().map(|(position, task)| (task.terms.name.as_str(), position)).collect();
-        for (position, WantedTask { index, terms, slot }) in wanted.into_iter().enumerate() {
+        for (position, WantedTask { index, terms, slot, flow }) in wanted.into_iter().enumerate() {
             let (id, live) = match slot {
                 Some(slot) => {
                     let known = (slot.id, slot.live.clone());
@@ -161,8 +163,8 @@ impl Running {
                 }
                 None => {
                     let Some(&kept) = positions.get(terms.name.as_str()) else { unreachable!("it runs already") };
-                    next.push(NextTask::Kept(kept));
-                    moved |= kept != position;
+                    moved |= kept != position || flow.is_some() || terms.turn != self.tasks[kept].terms.turn;
+                    next.push(NextTask::Kept { position: kept, turn: terms.turn, flow });
                     (self.tasks[kept].id, self.tasks[kept].live.clone())
                 }
             };

@@ -124,10 +124,10 @@ impl Schedule {
         self.push(Entry { account, credit, skipped: 0, missed: 0, stepped, jumped, disabled: false }, deadline);
     }
 
-    /// Adds the task at `position` of another schedule after the others. Its phase, index and counts continue. Not while one
-    /// of its ticks is running.
-    pub fn adopt(&mut self, other: &Self, position: usize) {
-        self.push(other.entries[position].clone(), other.deadlines[position]);
+    /// Adds the task at `position` of another schedule after the others, with this deadline from now on. Its phase, index and counts
+    /// continue. Not while one of its ticks is running.
+    pub fn adopt(&mut self, other: &Self, position: usize, deadline: Span) {
+        self.push(other.entries[position].clone(), deadline);
     }
 
     fn push(&mut self, entry: Entry, deadline: Span) {

@@ -2,7 +2,7 @@
 //! tick. Instants are values; nothing here waits or allocates.
 
 use crate::channels::{LinkReceiver, LinkSender, RowHead};
-use crate::time::{Instant, Span};
+use crate::time::Instant;
 
 /// The links of one task.
 #[derive(Debug, Default)]
@@ -13,8 +13,8 @@ pub struct Flow {
     pub(crate) outgoing: Vec<LinkSender>,
     /// The range outside which each of its values is bad; empty: any number is good.
     pub(crate) valid: Vec<[f64; 2]>,
-    /// The age from which on what it takes is stale.
-    pub(crate) max_age: Span,
+    /// Whether its values are measurements, if it takes none: then their age counts from its own release.
+    pub(crate) measures: bool,
     behind: Option<Instant>, // the oldest origin of what it took
     good: bool,              // all that it took
 }
@@ -24,7 +24,7 @@ impl Flow {
     pub(super) fn take(&mut self, now: Instant) {
         (self.behind, self.good) = (None, true);
         for link in &mut self.incoming {
-            let (origin, good) = link.refresh(now, self.max_age);
+            let (origin, good) = link.refresh(now);
             self.good &= good;
             self.behind = match (self.behind, origin) {
                 (Some(oldest), Some(origin)) => Some(oldest.min(origin)),
@@ -33,10 +33,18 @@ impl Flow {
         }
     }
 
-    /// Gives away what tick `n` has made; `well`: it reported no error. What a task makes of nothing but numbers is as old as
-    /// its own release.
+    /// Goes on with what `old` had taken: the task goes on, and what it takes from may not.
+    pub(super) fn adopt(&mut self, old: &mut Self) {
+        for link in &mut self.incoming {
+            old.incoming.iter_mut().for_each(|old| link.adopt(old));
+        }
+        (self.behind, self.good) = (old.behind, old.good);
+    }
+
+    /// Gives away what tick `n` has made; `well`: it reported no error.
     pub(super) fn give(&mut self, n: u64, release: Instant, values: &[f64], well: bool) {
-        let head = RowHead { n, release, origin: self.behind.unwrap_or(release) };
+        let own = (self.measures && self.incoming.is_empty()).then_some(release);
+        let head = RowHead { n, release, origin: self.behind.or(own) };
         let all_good = self.good && well;
         let valid = &self.valid;
         let is_good = |at: usize, value: f64| {
@@ -51,6 +59,7 @@ impl Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Span;
     use crate::channels::{Input, Quality, ValueName, link};
 
     fn of(task: &str, value: &str) -> Input {
@@ -66,14 +75,14 @@ mod tests {
         // Two sensors, a controller that takes both, and an output that takes the controller's value.
         let (fast, slow, out) = (of("fast", "x"), of("slow", "x"), of("controller", "out"));
         let max_age = Span::from_nanos(1_000);
-        let ((to_fast, from_fast), (to_slow, from_slow)) = (link(1, [(0, &fast)]), link(1, [(0, &slow)]));
-        let (to_out, from_out) = link(1, [(0, &out)]);
-        let sensor = |outgoing| Flow { outgoing: vec![outgoing], good: true, max_age, ..Flow::default() };
+        let ((to_fast, from_fast), (to_slow, from_slow)) = (link(1, [(0, &fast)], max_age), link(1, [(0, &slow)], max_age));
+        let (to_out, from_out) = link(1, [(0, &out)], max_age);
+        let sensor = |outgoing| Flow { outgoing: vec![outgoing], measures: true, ..Flow::default() };
         let (mut fast_sensor, mut slow_sensor) = (sensor(to_fast), sensor(to_slow));
         slow_sensor.valid = vec![[0.0, 10.0]];
         let mut controller =
-            Flow { incoming: vec![from_fast, from_slow], outgoing: vec![to_out], max_age, ..Flow::default() };
-        let mut output = Flow { incoming: vec![from_out], max_age, ..Flow::default() };
+            Flow { incoming: vec![from_fast, from_slow], outgoing: vec![to_out], ..Flow::default() };
+        let mut output = Flow { incoming: vec![from_out], ..Flow::default() };
         let mut chain = |now: i64, slow_value: f64, well: bool| {
             slow_sensor.take(at(now));
             slow_sensor.give(0, at(now - 500), &[slow_value], well);
@@ -96,12 +105,12 @@ mod tests {
     fn a_controller_on_a_dead_sensor_makes_no_fresh_values() {
         let (input, out) = (of("sensor", "x"), of("controller", "out"));
         let max_age = Span::from_nanos(100);
-        let ((to, from), (to_out, from_out)) = (link(1, [(0, &input)]), link(1, [(0, &out)]));
-        let mut sensor = Flow { outgoing: vec![to], max_age, ..Flow::default() };
+        let ((to, from), (to_out, from_out)) = (link(1, [(0, &input)], max_age), link(1, [(0, &out)], max_age));
+        let mut sensor = Flow { outgoing: vec![to], measures: true, ..Flow::default() };
         sensor.take(at(0));
         sensor.give(0, at(0), &[1.0], true);
-        let mut controller = Flow { incoming: vec![from], outgoing: vec![to_out], max_age, ..Flow::default() };
-        let mut output = Flow { incoming: vec![from_out], max_age, ..Flow::default() };
+        let mut controller = Flow { incoming: vec![from], outgoing: vec![to_out], ..Flow::default() };
+        let mut output = Flow { incoming: vec![from_out], ..Flow::default() };
         for (now, wanted) in [(50, Quality::Good), (100, Quality::Good), (101, Quality::Bad), (500, Quality::Bad)] {
             controller.take(at(now));
             controller.give(0, at(now), &[2.0], true);

@@ -20,7 +20,7 @@ mod witness;
 pub use control::Control;
 pub(crate) use control::{Activity, Doing};
 pub use evidence::ThreadEvidence;
-pub use flow::Flow;
+pub(crate) use flow::Flow;
 pub(crate) use panic::Panic;
 pub(crate) use run::LoopState;
 pub use run::{Report, Runner};

@@ -4,6 +4,7 @@
 //! the tasks that stay into it and starts the others at that instant. It allocates nothing and reads no clock. The old set
 //! goes back to a thread that may free memory and close files.
 
+use super::flow::Flow;
 use super::slot::Slot;
 use crate::channels::Counts;
 use crate::pacing::{Account, GivenUp, Grid, Overrun, Rate, Schedule};
@@ -23,8 +24,8 @@ pub struct Pace {
     pub rate: Rate,
     /// What happens to debt.
     pub overrun: Overrun,
-    /// Latest allowed finish, relative to the release.
-    pub deadline: Span,
+    /// The deadline that decides its turn, relative to the release.
+    pub turn: Span,
     /// Releases at or after this do not exist.
     pub end: Instant,
 }
@@ -39,8 +40,15 @@ impl Pace {
 
 /// A task of the next set.
 pub enum NextTask {
-    /// The task at this position of the old set: phase, index, counts and state go on.
-    Kept(usize),
+    /// A task of the old set: phase, index, counts and state go on.
+    Kept {
+        /// Its position there.
+        position: usize,
+        /// The deadline that decides its turn, from now on.
+        turn: Span,
+        /// What it takes and gives from now on, if that is not what it was.
+        flow: Option<Box<Flow>>,
+    },
     /// A task that begins now.
     New(Pace, Box<Slot>),
 }
@@ -51,6 +59,7 @@ pub struct TaskSet {
     pub(super) slots: Vec<Option<Box<Slot>>>,
     pub(super) counts: Vec<Counts>, // `ran` as of the tick that last changed any of the others
     next: Vec<NextTask>,
+    old_flows: Vec<Box<Flow>>, // of tasks that went on: they are dropped with this set, elsewhere
     ended: Instant, // when another set took over
 }
 
@@ -61,7 +70,7 @@ impl TaskSet {
         let show = |(account, slot): (&Account, &Slot)| show_beginning(slot, account);
         schedule.accounts().zip(&slots).for_each(show);
         let slots = slots.into_iter().map(|slot| Some(Box::new(slot))).collect();
-        Self { schedule, slots, counts, next: Vec::new(), ended: Instant::ZERO }
+        Self { schedule, slots, counts, next: Vec::new(), old_flows: Vec::new(), ended: Instant::ZERO }
     }
 
     /// A set to be exchanged for a running one.
@@ -70,6 +79,7 @@ impl TaskSet {
             schedule: Schedule::with_room_for(next.len()),
             slots: Vec::with_capacity(next.len()),
             counts: Vec::with_capacity(next.len()),
+            old_flows: Vec::with_capacity(next.len()),
             next,
             ended: Instant::ZERO,
         }
@@ -79,16 +89,21 @@ impl TaskSet {
     pub(super) fn take_over(&mut self, old: &mut Self, now: Instant) {
         old.ended = now;
         for task in &mut self.next {
-            match std::mem::replace(task, NextTask::Kept(usize::MAX)) {
-                NextTask::Kept(position) => {
-                    self.schedule.adopt(&old.schedule, position);
-                    self.slots.push(old.slots[position].take());
+            let taken = NextTask::Kept { position: usize::MAX, turn: Span::ZERO, flow: None };
+            match std::mem::replace(task, taken) {
+                NextTask::Kept { position, turn, flow } => {
+                    self.schedule.adopt(&old.schedule, position, turn);
+                    let mut slot = old.slots[position].take();
+                    if let (Some(slot), Some(flow)) = (&mut slot, flow) {
+                        self.old_flows.extend(slot.link(flow));
+                    }
+                    self.slots.push(slot);
                     self.counts.push(old.counts[position]);
                 }
                 NextTask::New(pace, slot) => {
                     let account = pace.joining(now);
                     show_beginning(&slot, &account);
-                    self.schedule.add(account, pace.deadline);
+                    self.schedule.add(account, pace.turn);
                     self.slots.push(Some(slot));
                     self.counts.push(Counts::default());
                 }

@@ -38,6 +38,14 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// Takes and gives by `flow` from now on. Returns what it did before, of which that goes on: to be dropped elsewhere.
+    pub(super) fn link(&mut self, mut flow: Box<Flow>) -> Option<Box<Flow>> {
+        if let Some(old) = &mut self.flow {
+            flow.adopt(old);
+        }
+        self.flow.replace(flow)
+    }
+
     /// A task without limits, values and recording. It goes on after an error, but not after a panic.
     pub fn of(id: u32, task: Box<dyn Task>, deadline: Span, period: Span) -> Self {
         Self {

@@ -77,7 +77,7 @@ fn an_adopted_task_goes_on_as_it_was() {
     }
     let mut new = Schedule::with_room_for(2);
     new.add(account(50, Overrun::Drop, Instant::MAX), Span::from_millis(20));
-    new.adopt(&old, 1);
+    new.adopt(&old, 1, Span::from_millis(100));
     assert_eq!(run(&mut new, 1), (0, 0));
     new.settle(0, at(1), at(2));
     assert_eq!(new.next(at(2)), Next::Rest(at(20)));

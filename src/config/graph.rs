@@ -1,0 +1,158 @@
+//! Which task takes values from which: the graph of a configuration. Refuses names of tasks that there are not and circles, and says
+//! in which order the tasks of a worker run. Pure.
+
+use super::input::{Taken, name_in};
+use super::keys::MAX_AGE;
+use super::meant::did_you_mean;
+use super::section::Section;
+use super::task::Judged;
+use crate::pacing::Rate;
+use crate::time::Span;
+use std::collections::HashMap;
+
+/// By default a value is stale after so many times the sum of the periods along its chain.
+const PERIODS: i64 = 3;
+
+/// What the graph says of a task.
+#[derive(Debug, Default)]
+pub(super) struct Linked {
+    /// What it takes, each with the age from which on it is stale.
+    pub(super) taken: Vec<(Taken, Span)>,
+    /// The deadline that decides its turn.
+    pub(super) turn: Span,
+}
+
+/// One value on its way.
+struct Link {
+    from: usize,
+    to: usize,
+    taken: usize, // its place among those that the task takes
+    closes: bool, // a circle: it is of the tick before
+}
+
+/// The links between all tasks, in their order.
+pub(super) fn link(tasks: &mut [(String, Section<'_>)], judged: &[Judged]) -> Vec<Linked> {
+    let turn = |judged: &Judged| Linked { turn: judged.deadline.unwrap_or_default(), taken: Vec::new() };
+    let mut linked: Vec<Linked> = judged.iter().map(turn).collect();
+    tasks.iter_mut().for_each(|(_, section)| refuse_age_without_links(section));
+    if tasks.iter().all(|(_, section)| section.taken.is_empty()) {
+        return linked; // of thousands of tasks no index is made
+    }
+    let links = links(tasks);
+    let into = by_task(tasks.len(), &links, |link| link.to);
+    let order = order(tasks, &links, &into);
+    let period = |task: usize| judged[task].rate.map_or(Span::ZERO, Rate::period);
+    // Along the longest way to each task.
+    let mut sums: Vec<Span> = (0..tasks.len()).map(period).collect();
+    for to in &order {
+        let before = into[*to].iter().filter(|link| !link.closes).map(|link| sums[link.from]).max();
+        sums[*to] = before.unwrap_or_default() + period(*to);
+    }
+    for (task, (_, section)) in tasks.iter_mut().enumerate() {
+        let age = section.duration(&MAX_AGE);
+        let usual = |link: &&Link| (sums[link.from] + period(task)).nanos().saturating_mul(PERIODS);
+        for (at, taken) in std::mem::take(&mut section.taken).into_iter().enumerate() {
+            let usual = into[task].iter().find(|link| link.taken == at).map_or(0, usual);
+            linked[task].taken.push((taken, age.unwrap_or(Span::from_nanos(usual))));
+        }
+    }
+    // Consumers first: each producer has its turn before them.
+    for to in order.iter().rev() {
+        let same_worker = |link: &&&Link| !link.closes && judged[link.from].worker == judged[*to].worker;
+        for link in into[*to].iter().filter(same_worker) {
+            let before = linked[*to].turn - Span::from_nanos(1);
+            linked[link.from].turn = linked[link.from].turn.min(before);
+        }
+    }
+    linked
+}
+
+/// The links of each task.
+fn by_task(tasks: usize, links: &[Link], task: impl Fn(&Link) -> usize) -> Vec<Vec<&Link>> {
+    let mut of_task: Vec<Vec<&Link>> = vec![Vec::new(); tasks];
+    links.iter().for_each(|link| of_task[task(link)].push(link));
+    of_task
+}
+
+fn refuse_age_without_links(section: &mut Section<'_>) {
+    if section.has(&MAX_AGE) && section.taken.is_empty() && section.problems.is_empty() {
+        section.problem(&MAX_AGE, "has no effect: the task takes no value of another task; remove it");
+    }
+}
+
+/// Every link, and what is wrong with it.
+fn links(tasks: &mut [(String, Section<'_>)]) -> Vec<Link> {
+    let names: Vec<String> = tasks.iter().map(|(name, _)| name.clone()).collect();
+    let positions: HashMap<&str, usize> = names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
+    let mut links = Vec::new();
+    for (to, (_, section)) in tasks.iter_mut().enumerate() {
+        for (at, Taken { key, span, input }) in section.taken.clone().into_iter().enumerate() {
+            let name = name_in(&input);
+            match positions.get(name.task.as_str()) {
+                Some(from) => links.push(Link { from: *from, to, taken: at, closes: name.previous.is_some() }),
+                None => {
+                    let help = did_you_mean(&name.task, names.iter().map(String::as_str));
+                    let text = format!("there is no task {}, whose value {} it is to take", name.task, name.value);
+                    section.note(key, span, true, text, help);
+                }
+            }
+        }
+    }
+    links
+}
+
+/// The tasks in an order in which each comes after those whose values it takes; a circle is refused, and left out.
+fn order(tasks: &mut [(String, Section<'_>)], links: &[Link], into: &[Vec<&Link>]) -> Vec<usize> {
+    let out = by_task(tasks.len(), links, |link| link.from);
+    let mut waiting: Vec<usize> = into.iter().map(|links| links.iter().filter(|link| !link.closes).count()).collect();
+    let mut order: Vec<usize> = (0..tasks.len()).filter(|task| waiting[*task] == 0).collect();
+    let mut next = 0;
+    while let Some(from) = order.get(next).copied() {
+        next += 1;
+        for link in out[from].iter().filter(|link| !link.closes) {
+            waiting[link.to] -= 1;
+            if waiting[link.to] == 0 {
+                order.push(link.to);
+            }
+        }
+    }
+    if let Some(begin) = waiting.iter().position(|waiting| *waiting > 0) {
+        refuse(tasks, &circle(begin, into, |task| waiting[task] > 0));
+    }
+    order
+}
+
+/// A circle among the tasks that wait for each other: its links, each from the task that the one before leads to. Goes
+/// backwards from `begin`, where each task that waits takes a value of another one that does.
+fn circle<'a>(begin: usize, into: &[Vec<&'a Link>], waits: impl Fn(usize) -> bool) -> Vec<&'a Link> {
+    let (mut way, mut task): (Vec<&Link>, usize) = (Vec::new(), begin);
+    loop {
+        if let Some(begin) = way.iter().position(|link| link.to == task) {
+            let mut circle = way.split_off(begin);
+            circle.reverse();
+            return circle;
+        }
+        let Some(link) = into[task].iter().find(|link| !link.closes && waits(link.from)) else { return Vec::new() };
+        way.push(link);
+        task = link.from;
+    }
+}
+
+/// Refuses a circle at the link that was written last.
+fn refuse(tasks: &mut [(String, Section<'_>)], circle: &[&Link]) {
+    let start = |at: &usize| tasks[circle[*at].to].1.taken[circle[*at].taken].span.start;
+    let Some(at) = (0..circle.len()).max_by_key(start) else { return };
+    let last = circle[at];
+    let after = circle[at + 1..].iter().chain(&circle[..=at]);
+    let names: Vec<&str> = after.map(|link| tasks[link.from].0.as_str()).chain([tasks[last.to].0.as_str()]).collect();
+    let way = names.join(" \u{2192} ");
+    let text = format!("closes a circle, in which each task waits for a value of the one before: {way}");
+    let taken = &tasks[last.to].1.taken[last.taken];
+    let name = taken.name();
+    let help = format!(
+        "take the value of the tick before at one link of it: {{ previous = \"{}.{}\", initial = 0.0 }}",
+        name.task, name.value
+    );
+    let (key, span) = (taken.key, taken.span.clone());
+    tasks[last.to].1.note(key, span, true, text, Some(help));
+}

@@ -1,0 +1,176 @@
+//! Keys that take a value: a number, or a value of another task. And the ranges outside which values are bad. Pure.
+
+use super::key::Key;
+use super::section::Section;
+use super::value::number;
+use crate::channels::{Input, InputSource as Source, ValueName};
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A value that a task takes from another one.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// The key that names it.
+    pub key: &'static str,
+    /// Where that task reads it.
+    pub input: Input,
+    pub(super) span: Range<usize>, // of what is written
+}
+
+impl Taken {
+    /// The value that is taken.
+    pub fn name(&self) -> &ValueName {
+        name_in(&self.input)
+    }
+}
+
+/// The value that an input which was taken names.
+pub(super) fn name_in(input: &Input) -> &ValueName {
+    let Source::Value(name) = input.source() else { unreachable!("a number is taken from no task") };
+    name
+}
+
+/// The range outside which a task's values are bad.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Valid {
+    /// Any number is good.
+    #[default]
+    Any,
+    /// All values have this one.
+    All([f64; 2]),
+    /// Those of this name have one.
+    Named(Vec<(String, [f64; 2])>),
+}
+
+impl Section<'_> {
+    /// A number, or a value of another task, which is laid into it before each tick.
+    pub fn input(&mut self, key: &Key) -> Option<Input> {
+        let source = self.read(key, input)?;
+        let span = self.table.get(key.name).map_or(0..0, Spanned::span);
+        Some(self.taken(key, source, span))
+    }
+
+    /// A table of these, by names of the user's own, in the order in which they are written.
+    pub fn inputs(&mut self, key: &Key) -> Option<Vec<(String, Input)>> {
+        let wanted = "must be a table of values by name, such as { speed = \"motor.speed\" }";
+        let table = match self.value(key)? {
+            DeValue::Table(table) if !table.is_empty() => table,
+            _ => {
+                self.problem(key, wanted);
+                return None;
+            }
+        };
+        let mut written: Vec<_> = table.iter().collect();
+        written.sort_by_key(|(name, _)| name.span().start);
+        let mut inputs = Vec::with_capacity(written.len());
+        for (name, value) in written {
+            match input(value.get_ref()) {
+                Ok(source) => inputs.push((name.get_ref().to_string(), self.taken(key, source, value.span()))),
+                Err(wanted) => self.note(key.name, value.span(), true, wanted, None),
+            }
+        }
+        (inputs.len() == table.len()).then_some(inputs)
+    }
+
+    fn taken(&mut self, key: &Key, source: Source, span: Range<usize>) -> Input {
+        match source {
+            Source::Number(number) => Input::number(number),
+            Source::Value(name) => {
+                let input = Input::value_of(name);
+                self.taken.push(Taken { key: key.name, input: input.clone(), span });
+                input
+            }
+        }
+    }
+
+    pub(super) fn ranges(&mut self, key: &Key) -> Valid {
+        self.read(key, valid).unwrap_or_default()
+    }
+}
+
+fn input(found: &DeValue<'_>) -> Result<Source, String> {
+    match found {
+        DeValue::String(text) => value_name(text, None).map(Source::Value),
+        DeValue::Table(table) => previous(table).map(Source::Value),
+        _ => number(found).map(Source::Number).map_err(|_| WANTED.to_owned()),
+    }
+}
+
+const WANTED: &str = "must be a number, or a value of another task such as \"board.temp1\"";
+
+fn value_name(text: &str, previous: Option<f64>) -> Result<ValueName, String> {
+    let (task, value) = text.split_once('.').ok_or_else(|| WANTED.to_owned())?;
+    match (task, value) {
+        ("", _) | (_, "") => Err(WANTED.to_owned()),
+        (task, value) => Ok(ValueName { task: task.into(), value: value.into(), previous }),
+    }
+}
+
+fn previous(table: &DeTable<'_>) -> Result<ValueName, String> {
+    let wanted = || "must be { previous = \"TASK.VALUE\", initial = NUMBER }".to_owned();
+    let get = |key: &str| table.get(key).map(Spanned::get_ref);
+    match (get("previous"), get("initial"), table.len()) {
+        (Some(DeValue::String(text)), Some(initial), 2) => {
+            value_name(text, Some(number(initial).map_err(|_| wanted())?)).map_err(|_| wanted())
+        }
+        _ => Err(wanted()),
+    }
+}
+
+fn valid(found: &DeValue<'_>) -> Result<Valid, String> {
+    match found {
+        DeValue::Array(_) => range(found).map(Valid::All),
+        DeValue::Table(table) if !table.is_empty() => {
+            let named = |(name, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+                let name: &std::borrow::Cow<'_, str> = name.get_ref();
+                Ok((name.to_string(), range(value.get_ref())?))
+            };
+            table.iter().map(named).collect::<Result<_, String>>().map(Valid::Named)
+        }
+        _ => Err(RANGE.to_owned()),
+    }
+}
+
+const RANGE: &str = "must be a range such as [0, 120], the lower end first, or a table of them by value";
+
+fn range(found: &DeValue<'_>) -> Result<[f64; 2], String> {
+    let ends = found.as_array().filter(|ends| ends.len() == 2).ok_or_else(|| RANGE.to_owned())?;
+    let [low, high] = [&ends[0], &ends[1]].map(|end| number(end.get_ref()));
+    match (low, high) {
+        (Ok(low), Ok(high)) if low < high => Ok([low, high]),
+        _ => Err(RANGE.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Source, String> {
+        input(DeValue::parse(text).unwrap().get_ref())
+    }
+
+    #[test]
+    fn an_input_is_a_number_or_names_a_value() {
+        assert_eq!(of("55"), Ok(Source::Number(55.0)));
+        assert_eq!(of("-0.5"), Ok(Source::Number(-0.5)));
+        let name = |task: &str, value: &str, previous| {
+            Ok(Source::Value(ValueName { task: task.into(), value: value.into(), previous }))
+        };
+        assert_eq!(of("'board.temp1'"), name("board", "temp1", None));
+        assert_eq!(of("'mic.left.peak'"), name("mic", "left.peak", None));
+        assert_eq!(of("{ previous = 'fan.applied', initial = 1 }"), name("fan", "applied", Some(1.0)));
+        let wrong = ["'board'", "'.x'", "'x.'", "true", "nan", "[1]", "{ previous = 'a.b' }", "{ initial = 1 }"];
+        let odd = ["{ previous = 'a', initial = 1 }", "{ previous = 'a.b', initial = 'x' }", "{}"];
+        assert_eq!(wrong.iter().chain(&odd).find(|wrong| of(wrong).is_ok()), None);
+    }
+
+    #[test]
+    fn ranges_have_two_ends_in_order() {
+        let of = |text: &str| valid(DeValue::parse(text).unwrap().get_ref());
+        assert_eq!(of("[0, 120]"), Ok(Valid::All([0.0, 120.0])));
+        assert_eq!(of("{ t = [-1.5, 2] }"), Ok(Valid::Named(vec![("t".into(), [-1.5, 2.0])])));
+        assert_eq!(["[1, 1]", "[2, 1]", "[1]", "1", "{}", "[0, inf]", "{ t = 1 }"].iter().find(|wrong| of(wrong).is_ok()), None);
+    }
+}
