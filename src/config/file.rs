@@ -161,7 +161,7 @@ fn judge(source: &Arc<Source>, root: &DeTable<'_>, kinds: &Kinds, facts: &Facts)
     let names: Vec<&str> = workers.iter().map(|(name, _)| name.as_str()).collect();
     let mut judged: Vec<_> =
         tasks.iter_mut().map(|(name, section)| task::judge(name, section, &names, kinds)).collect();
-    let linked = graph::link(&mut tasks, &judged);
+    let linked = graph::link(&mut tasks, &judged.iter().map(task::Judged::node).collect::<Vec<_>>());
     let records = judged.iter_mut().map(|task| task.record.as_mut());
     let conflicts = record::share(tasks.iter().map(|(name, _)| name.as_str()).zip(records), Path::to_path_buf);
     for Conflict { task, key, message, help } in conflicts {
@@ -183,7 +183,8 @@ fn judge(source: &Arc<Source>, root: &DeTable<'_>, kinds: &Kinds, facts: &Facts)
     let sections = tasks.into_iter().chain(workers).map(|(_, section)| section).chain([top]);
     let problems: Vec<Problem> = sections.flat_map(|section| section.problems).collect();
     let workers: Option<Vec<_>> = made.into_iter().collect();
-    let tasks: Option<Vec<_>> = judged.into_iter().zip(linked).map(|(judged, linked)| judged.into_config(linked)).collect();
+    let tasks: Option<Vec<_>> =
+        judged.into_iter().zip(linked).map(|(judged, linked)| judged.into_config(linked)).collect();
     match (workers, tasks) {
         (Some(workers), Some(tasks)) if problems.is_empty() => Ok(Config { workers, tasks, files: Vec::new() }),
         _ => Err(problems),

@@ -1,11 +1,10 @@
 //! Which task takes values from which: the graph of a configuration. Refuses names of tasks that there are not and circles, and says
 //! in which order the tasks of a worker run. Pure.
 
-use super::input::{Taken, name_in};
 use super::keys::MAX_AGE;
 use super::meant::did_you_mean;
 use super::section::Section;
-use super::task::Judged;
+use super::taken::{Taken, name_in};
 use crate::pacing::Rate;
 use crate::time::Span;
 use std::collections::HashMap;
@@ -22,6 +21,13 @@ pub(super) struct Linked {
     pub(super) turn: Span,
 }
 
+/// What the graph needs to know of a task; what is wrong with it is missing, and noted elsewhere.
+pub(super) struct Node {
+    pub(super) worker: Option<usize>,
+    pub(super) rate: Option<Rate>,
+    pub(super) deadline: Option<Span>,
+}
+
 /// One value on its way.
 struct Link {
     from: usize,
@@ -31,9 +37,9 @@ struct Link {
 }
 
 /// The links between all tasks, in their order.
-pub(super) fn link(tasks: &mut [(String, Section<'_>)], judged: &[Judged]) -> Vec<Linked> {
-    let turn = |judged: &Judged| Linked { turn: judged.deadline.unwrap_or_default(), taken: Vec::new() };
-    let mut linked: Vec<Linked> = judged.iter().map(turn).collect();
+pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<Linked> {
+    let turn = |node: &Node| Linked { turn: node.deadline.unwrap_or_default(), taken: Vec::new() };
+    let mut linked: Vec<Linked> = nodes.iter().map(turn).collect();
     tasks.iter_mut().for_each(|(_, section)| refuse_age_without_links(section));
     if tasks.iter().all(|(_, section)| section.taken.is_empty()) {
         return linked; // of thousands of tasks no index is made
@@ -41,7 +47,7 @@ pub(super) fn link(tasks: &mut [(String, Section<'_>)], judged: &[Judged]) -> Ve
     let links = links(tasks);
     let into = by_task(tasks.len(), &links, |link| link.to);
     let order = order(tasks, &links, &into);
-    let period = |task: usize| judged[task].rate.map_or(Span::ZERO, Rate::period);
+    let period = |task: usize| nodes[task].rate.map_or(Span::ZERO, Rate::period);
     // Along the longest way to each task.
     let mut sums: Vec<Span> = (0..tasks.len()).map(period).collect();
     for to in &order {
@@ -58,7 +64,7 @@ pub(super) fn link(tasks: &mut [(String, Section<'_>)], judged: &[Judged]) -> Ve
     }
     // Consumers first: each producer has its turn before them.
     for to in order.iter().rev() {
-        let same_worker = |link: &&&Link| !link.closes && judged[link.from].worker == judged[*to].worker;
+        let same_worker = |link: &&&Link| !link.closes && nodes[link.from].worker == nodes[*to].worker;
         for link in into[*to].iter().filter(same_worker) {
             let before = linked[*to].turn - Span::from_nanos(1);
             linked[link.from].turn = linked[link.from].turn.min(before);

@@ -2,46 +2,12 @@
 
 use super::key::Key;
 use super::section::Section;
+use super::taken::{Taken, Valid};
 use super::value::number;
-use crate::channels::{Input, InputSource as Source, ValueName};
+use crate::channels::{Input, InputSource, ValueName};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-
-/// A value that a task takes from another one.
-#[derive(Clone, Debug)]
-pub struct Taken {
-    /// The key that names it.
-    pub key: &'static str,
-    /// Where that task reads it.
-    pub input: Input,
-    pub(super) span: Range<usize>, // of what is written
-}
-
-impl Taken {
-    /// The value that is taken.
-    pub fn name(&self) -> &ValueName {
-        name_in(&self.input)
-    }
-}
-
-/// The value that an input which was taken names.
-pub(super) fn name_in(input: &Input) -> &ValueName {
-    let Source::Value(name) = input.source() else { unreachable!("a number is taken from no task") };
-    name
-}
-
-/// The range outside which a task's values are bad.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Valid {
-    /// Any number is good.
-    #[default]
-    Any,
-    /// All values have this one.
-    All([f64; 2]),
-    /// Those of this name have one.
-    Named(Vec<(String, [f64; 2])>),
-}
 
 impl Section<'_> {
     /// A number, or a value of another task, which is laid into it before each tick.
@@ -73,10 +39,10 @@ impl Section<'_> {
         (inputs.len() == table.len()).then_some(inputs)
     }
 
-    fn taken(&mut self, key: &Key, source: Source, span: Range<usize>) -> Input {
+    fn taken(&mut self, key: &Key, source: InputSource, span: Range<usize>) -> Input {
         match source {
-            Source::Number(number) => Input::number(number),
-            Source::Value(name) => {
+            InputSource::Number(number) => Input::number(number),
+            InputSource::Value(name) => {
                 let input = Input::value_of(name);
                 self.taken.push(Taken { key: key.name, input: input.clone(), span });
                 input
@@ -89,11 +55,11 @@ impl Section<'_> {
     }
 }
 
-fn input(found: &DeValue<'_>) -> Result<Source, String> {
+fn input(found: &DeValue<'_>) -> Result<InputSource, String> {
     match found {
-        DeValue::String(text) => value_name(text, None).map(Source::Value),
-        DeValue::Table(table) => previous(table).map(Source::Value),
-        _ => number(found).map(Source::Number).map_err(|_| WANTED.to_owned()),
+        DeValue::String(text) => value_name(text, None).map(InputSource::Value),
+        DeValue::Table(table) => previous(table).map(InputSource::Value),
+        _ => number(found).map(InputSource::Number).map_err(|_| WANTED.to_owned()),
     }
 }
 
@@ -147,16 +113,16 @@ fn range(found: &DeValue<'_>) -> Result<[f64; 2], String> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<Source, String> {
+    fn of(text: &str) -> Result<InputSource, String> {
         input(DeValue::parse(text).unwrap().get_ref())
     }
 
     #[test]
     fn an_input_is_a_number_or_names_a_value() {
-        assert_eq!(of("55"), Ok(Source::Number(55.0)));
-        assert_eq!(of("-0.5"), Ok(Source::Number(-0.5)));
+        assert_eq!(of("55"), Ok(InputSource::Number(55.0)));
+        assert_eq!(of("-0.5"), Ok(InputSource::Number(-0.5)));
         let name = |task: &str, value: &str, previous| {
-            Ok(Source::Value(ValueName { task: task.into(), value: value.into(), previous }))
+            Ok(InputSource::Value(ValueName { task: task.into(), value: value.into(), previous }))
         };
         assert_eq!(of("'board.temp1'"), name("board", "temp1", None));
         assert_eq!(of("'mic.left.peak'"), name("mic", "left.peak", None));
@@ -171,6 +137,9 @@ mod tests {
         let of = |text: &str| valid(DeValue::parse(text).unwrap().get_ref());
         assert_eq!(of("[0, 120]"), Ok(Valid::All([0.0, 120.0])));
         assert_eq!(of("{ t = [-1.5, 2] }"), Ok(Valid::Named(vec![("t".into(), [-1.5, 2.0])])));
-        assert_eq!(["[1, 1]", "[2, 1]", "[1]", "1", "{}", "[0, inf]", "{ t = 1 }"].iter().find(|wrong| of(wrong).is_ok()), None);
+        assert_eq!(
+            ["[1, 1]", "[2, 1]", "[1]", "1", "{}", "[0, inf]", "{ t = 1 }"].iter().find(|wrong| of(wrong).is_ok()),
+            None
+        );
     }
 }

@@ -2,10 +2,10 @@
 //! room itself and by every kind of task.
 
 use super::error::{self, Origin, Problem};
-use super::input::Taken;
 use super::key::{Key, Value};
 use super::keys::{PERIOD, RATE};
 use super::source::Source;
+use super::taken::Taken;
 use crate::time::Span;
 use serde::de::DeserializeOwned;
 use std::fmt::Display;

@@ -1,8 +1,8 @@
 //! The rules of `[task.NAME]`.
 
 use super::blueprint::Blueprint;
-use super::graph::Linked;
 use super::choices::OnError;
+use super::graph::{Linked, Node};
 use super::identity::identity;
 use super::key::Key;
 use super::keys::*;
@@ -21,11 +21,16 @@ pub(super) struct Judged {
     pub(super) worker: Option<usize>,
     pub(super) rate: Option<Rate>,
     pub(super) record: Option<RecordConfig>,
-    pub(super) deadline: Option<Span>,
+    deadline: Option<Span>,
     config: Option<TaskConfig>, // `None` only when a problem was noted
 }
 
 impl Judged {
+    /// What its place among the others follows from.
+    pub(super) fn node(&self) -> Node {
+        Node { worker: self.worker, rate: self.rate, deadline: self.deadline }
+    }
+
     /// The task, when nothing was wrong with it.
     pub(super) fn into_config(self, linked: Linked) -> Option<TaskConfig> {
         let Linked { taken, turn } = linked;

@@ -3,8 +3,8 @@
 use super::blueprint::Blueprint;
 use super::choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 use super::error::Origin;
-use super::input::{Taken, Valid};
 use super::record::RecordConfig;
+use super::taken::{Taken, Valid};
 use crate::channels::Queue;
 use crate::pacing::{Overrun, Rate, Tail, Target};
 use crate::time::Span;

@@ -59,8 +59,8 @@ impl Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Span;
     use crate::channels::{Input, Quality, ValueName, link};
+    use crate::time::Span;
 
     fn of(task: &str, value: &str) -> Input {
         Input::value_of(ValueName { task: task.into(), value: value.into(), previous: None })
@@ -75,13 +75,13 @@ mod tests {
         // Two sensors, a controller that takes both, and an output that takes the controller's value.
         let (fast, slow, out) = (of("fast", "x"), of("slow", "x"), of("controller", "out"));
         let max_age = Span::from_nanos(1_000);
-        let ((to_fast, from_fast), (to_slow, from_slow)) = (link(1, [(0, &fast)], max_age), link(1, [(0, &slow)], max_age));
+        let ((to_fast, from_fast), (to_slow, from_slow)) =
+            (link(1, [(0, &fast)], max_age), link(1, [(0, &slow)], max_age));
         let (to_out, from_out) = link(1, [(0, &out)], max_age);
         let sensor = |outgoing| Flow { outgoing: vec![outgoing], measures: true, ..Flow::default() };
         let (mut fast_sensor, mut slow_sensor) = (sensor(to_fast), sensor(to_slow));
         slow_sensor.valid = vec![[0.0, 10.0]];
-        let mut controller =
-            Flow { incoming: vec![from_fast, from_slow], outgoing: vec![to_out], ..Flow::default() };
+        let mut controller = Flow { incoming: vec![from_fast, from_slow], outgoing: vec![to_out], ..Flow::default() };
         let mut output = Flow { incoming: vec![from_out], ..Flow::default() };
         let mut chain = |now: i64, slow_value: f64, well: bool| {
             slow_sensor.take(at(now));

@@ -60,7 +60,7 @@ pub struct TaskSet {
     pub(super) counts: Vec<Counts>, // `ran` as of the tick that last changed any of the others
     next: Vec<NextTask>,
     old_flows: Vec<Box<Flow>>, // of tasks that went on: they are dropped with this set, elsewhere
-    ended: Instant, // when another set took over
+    ended: Instant,            // when another set took over
 }
 
 impl TaskSet {

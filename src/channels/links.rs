@@ -35,13 +35,13 @@ pub enum Quality {
 /// A value that a task takes: a number, or a value of another task, of which it sees the latest row at each tick.
 #[derive(Clone, Debug)]
 pub struct Input {
-    source: Source,
+    source: InputSource,
     cell: Arc<Cell>,
 }
 
 /// Where an input comes from.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Source {
+pub enum InputSource {
     /// Always this number.
     Number(f64),
     /// A value of another task.
@@ -72,16 +72,16 @@ struct Cell {
 impl Input {
     /// Always this number.
     pub fn number(number: f64) -> Self {
-        Self::new(Source::Number(number), number, Quality::Good)
+        Self::new(InputSource::Number(number), number, Quality::Good)
     }
 
     /// A value of another task.
     pub fn value_of(name: ValueName) -> Self {
         let (first, quality) = name.previous.map_or((f64::NAN, Quality::Missing), |first| (first, Quality::Good));
-        Self::new(Source::Value(name), first, quality)
+        Self::new(InputSource::Value(name), first, quality)
     }
 
-    fn new(source: Source, value: f64, quality: Quality) -> Self {
+    fn new(source: InputSource, value: f64, quality: Quality) -> Self {
         let cell = Cell {
             value: AtomicU64::new(value.to_bits()),
             release: AtomicI64::new(i64::MIN),
@@ -92,7 +92,7 @@ impl Input {
     }
 
     /// Where it comes from.
-    pub fn source(&self) -> &Source {
+    pub fn source(&self) -> &InputSource {
         &self.source
     }
 
@@ -172,7 +172,7 @@ pub(crate) fn link<'a>(
     let room = HEAD + columns.div_ceil(PER_WORD) + columns;
     let (sender, receiver) = mailbox(room);
     let tap = |(column, input): (usize, &Input)| {
-        let closes_circle = matches!(&input.source, Source::Value(name) if name.previous.is_some());
+        let closes_circle = matches!(&input.source, InputSource::Value(name) if name.previous.is_some());
         Tap { column, cell: input.cell.clone(), closes_circle }
     };
     let taps: Vec<_> = inputs.into_iter().map(tap).collect();
