@@ -72,6 +72,7 @@ impl Value {
             Self::Positive => "number above zero".into(),
             Self::Input => "number, or `\"TASK.VALUE\"`".into(),
             Self::Inputs => "table of numbers and `\"TASK.VALUE\"`".into(),
+            Self::Range => "`[LOW, HIGH]`".into(),
             Self::Ranges => "`[LOW, HIGH]`, or table of them by value".into(),
             Self::Text => "text".into(),
             Self::Name | Self::ValueName => "text, not empty".into(),

@@ -148,6 +148,8 @@ pub enum Value {
     Input,
     /// A table of these, by names of the user's own.
     Inputs,
+    /// A range of numbers, the lower end first: `[0, 1]`.
+    Range,
     /// The range that values are good in: `[0, 120]`, or a table of such ranges by the names of values.
     Ranges,
     /// Any text.

@@ -199,6 +199,7 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
         Wanted::Input => json!({"$ref": "#/$defs/input"}),
         Wanted::Inputs => json!({"type": "object", "minProperties": 1, "propertyNames": {"pattern": NAME_PATTERN},
                                  "additionalProperties": {"$ref": "#/$defs/input"}}),
+        Wanted::Range => json!({"$ref": "#/$defs/range"}),
         Wanted::Ranges => json!({"anyOf": [{"$ref": "#/$defs/range"},
             {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/range"}}]}),
         Wanted::Text => json!({"type": "string"}),

@@ -6,6 +6,7 @@
 pub(crate) mod device;
 mod layout;
 pub(crate) mod load;
+mod pid;
 pub(crate) mod sensor;
 
 // Of a kind that is left out, the list of its devices stays.
@@ -33,6 +34,7 @@ impl Kinds {
         // One line each, with the feature it hangs on.
         let kinds = kinds.add(sensor::kind());
         let kinds = kinds.add(load::kind());
+        let kinds = kinds.add(pid::kind());
         #[cfg(feature = "audio")]
         let kinds = kinds.add(audio::kind());
         #[cfg(feature = "video")]

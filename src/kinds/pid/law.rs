@@ -124,9 +124,9 @@ impl Law {
         }
     }
 
-    /// Goes on where `old` is, with other settings: the output does not jump.
-    pub(super) fn following(settings: Settings, old: &Self) -> Self {
-        Self { settings, smooth: true, ..*old }
+    /// Goes on from what another controller put out last, so that the output does not jump; NaN: it put out nothing.
+    pub(super) fn go_on_from(&mut self, out: f64) {
+        self.out = Some(out).filter(|out| out.is_finite());
     }
 
     /// One tick.

@@ -1,0 +1,194 @@
+//! The keys of the kind `pid`, and how a section becomes a controller. Pure.
+
+use super::law::{Action, AntiWindup, Gains, Settings};
+use super::{Inputs, Pid};
+use crate::config::{Blueprint, Key, Kind, Preview, Rule, Section, Value, words};
+use crate::task::Task;
+use crate::time::Span;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Windup {
+    Conditional,
+    BackCalculation,
+    None,
+}
+
+const ACTIONS: [(&str, Action); 2] = [("reverse", Action::Reverse), ("direct", Action::Direct)];
+const WINDUPS: [(&str, Windup); 3] = [
+    ("conditional", Windup::Conditional),
+    ("back-calculation", Windup::BackCalculation),
+    ("none", Windup::None),
+];
+
+const INPUT: Key =
+    Key::new("input", Value::Input, "The measurement that is to be held at the setpoint.").required("name it, such as \"oven.temp1\"");
+const SETPOINT: Key = Key::new("setpoint", Value::Input, "Where the input is to be held, in its unit.")
+    .required("write a number in the unit of the input, or the value of a task");
+const KP: Key = Key::new("kp", Value::Number, "Proportional gain: output per unit of error.").default("0");
+const KI: Key = Key::new("ki", Value::Number, "Integral gain: output per unit of error and second.").excludes(&["ti"]);
+const KD: Key = Key::new("kd", Value::Number, "Derivative gain: output per unit of error per second.").excludes(&["td"]);
+const TI: Key = Key::new(
+    "ti",
+    Value::DURATION,
+    "Integral time, in place of `ki`: `ki` is `kp` divided by it (the standard form of ISA).",
+)
+.rules(&[Rule::with(&["kp"])]);
+const TD: Key = Key::new("td", Value::DURATION, "Derivative time, in place of `kd`: `kd` is `kp` times it.")
+    .rules(&[Rule::with(&["kp"])]);
+const ACTION: Key = Key::new(
+    "action",
+    Value::Choice(&words(&ACTIONS)),
+    "Which way the output goes when the input rises: down, as a heater's, or up, as a fan's.",
+)
+.default("\"reverse\"");
+const SETPOINT_WEIGHT: Key = Key::new(
+    "setpoint-weight",
+    Value::Number,
+    "How much of the setpoint the proportional part acts on: 1 for the whole error, 0 for the input alone, so that a step of the \
+     setpoint makes none of the output.",
+)
+.default("1");
+const DEADBAND: Key = Key::new("deadband", Value::Number, "Errors up to this size count as none; the rest of a larger one acts.").default("0");
+const DERIVATIVE_FILTER: Key = Key::new(
+    "derivative-filter",
+    Value::Duration { min: Span::ZERO, max: Span::MAX },
+    "Time constant of the low-pass filter of the derivative. The derivative is that of the input alone.",
+)
+.otherwise("a tenth of the derivative time, which is `kd` / `kp`");
+const FEED_FORWARD: Key = Key::new("feed-forward", Value::Input, "What is added to the output, in its unit.").default("0");
+const LIMITS: Key = Key::new("limits", Value::Range, "The range of the output.").otherwise("none");
+const ANTI_WINDUP: Key = Key::new(
+    "anti-windup",
+    Value::Choice(&words(&WINDUPS)),
+    "What keeps the integral from growing while the output is at a limit: it stands still while its next step would lead further \
+     beyond the limit; or it follows what was really put out, within `tracking-time`; or nothing.",
+)
+.default("\"conditional\"");
+const TRACKING_TIME: Key = Key::new("tracking-time", Value::DURATION, "How fast the integral follows what was really put out.")
+    .otherwise("the integral time, which is `kp` / `ki`")
+    .rules(&[Rule::when("anti-windup", &["back-calculation"])]);
+const TRACK: Key = Key::new(
+    "track",
+    Value::Input,
+    "What the output really did, such as `{ previous = \"fan.applied\", initial = 0 }`: where the controller takes over from, and what \
+     `anti-windup = \"back-calculation\"` follows.",
+)
+.otherwise("what the controller put out last, within its limits");
+const ENABLE: Key = Key::new(
+    "enable",
+    Value::Input,
+    "Puts out nothing while this is 0, or is no good value. On the way back it goes on from what was put out last.",
+)
+.default("1");
+const MANUAL: Key = Key::new(
+    "manual",
+    Value::Input,
+    "While this is a good value it is put out, within the limits, in place of what the controller would.",
+)
+.otherwise("always automatic");
+const MAX_GAP: Key = Key::new(
+    "max-gap",
+    Value::DURATION,
+    "After a longer time without a tick, or without a row of the input, the integral stands still for that tick and the derivative \
+     begins anew.",
+)
+.otherwise("ten periods");
+
+const KEYS: &[Key] = &[
+    INPUT,
+    SETPOINT,
+    KP,
+    KI,
+    KD,
+    TI,
+    TD,
+    ACTION,
+    SETPOINT_WEIGHT,
+    DEADBAND,
+    DERIVATIVE_FILTER,
+    FEED_FORWARD,
+    LIMITS,
+    ANTI_WINDUP,
+    TRACKING_TIME,
+    TRACK,
+    ENABLE,
+    MANUAL,
+    MAX_GAP,
+];
+
+pub(in crate::kinds) fn kind() -> Kind {
+    Kind::new("pid", "Holds a measurement at a setpoint: a PID controller that knows how many ticks were skipped.", KEYS, parse)
+}
+
+fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
+    let settings = settings(section);
+    let inputs = inputs(section);
+    let label = section.name().to_owned();
+    let (settings, inputs) = (settings?, inputs?);
+    let columns = Pid::new(settings, inputs.clone()).columns();
+    let preview = Preview { columns: Some(columns), ..Preview::default() };
+    Some(Blueprint::new(move || Ok(Box::new(Pid::going_on(&label, settings, inputs)))).looking(move || Ok(preview)))
+}
+
+fn inputs(section: &mut Section<'_>) -> Option<Inputs> {
+    let (input, setpoint) = (section.input(&INPUT), section.input(&SETPOINT));
+    let (feed_forward, enable) = (section.input(&FEED_FORWARD), section.input(&ENABLE));
+    let (track, manual) = (section.input(&TRACK), section.input(&MANUAL));
+    Some(Inputs { input: input?, setpoint: setpoint?, feed_forward: feed_forward?, enable: enable?, track, manual })
+}
+
+fn settings(section: &mut Section<'_>) -> Option<Settings> {
+    let kp = section.number(&KP)?;
+    let (ki, kd) = (section.number(&KI), section.number(&KD));
+    let (ti, td) = (section.duration(&TI), section.duration(&TD));
+    let gains = Gains {
+        kp,
+        ki: ti.map_or(ki.unwrap_or(0.0), |ti| kp / ti.seconds()),
+        kd: td.map_or(kd.unwrap_or(0.0), |td| kp * td.seconds()),
+    };
+    refuse_gains(section, gains);
+    let period = section.period()?;
+    let deadband = section.number(&DEADBAND)?;
+    if deadband < 0.0 {
+        section.problem(&DEADBAND, "must not be negative");
+    }
+    let filter = section.duration(&DERIVATIVE_FILTER).map(Span::seconds);
+    let usual = if gains.kp == 0.0 { period.seconds() } else { gains.kd / gains.kp / 10.0 };
+    let tracking = section.duration(&TRACKING_TIME).map(Span::seconds);
+    let anti_windup = match section.choice(&ANTI_WINDUP, &WINDUPS)? {
+        Windup::Conditional => AntiWindup::Conditional,
+        Windup::None => AntiWindup::None,
+        Windup::BackCalculation => {
+            let integral_time = (gains.ki != 0.0 && gains.kp != 0.0).then(|| gains.kp / gains.ki);
+            let Some(tracking_time) = tracking.or(integral_time) else {
+                section.problem(&ANTI_WINDUP, "needs tracking-time, since without kp and ki there is no integral time to go by");
+                return None;
+            };
+            AntiWindup::BackCalculation { tracking_time }
+        }
+    };
+    Some(Settings {
+        gains,
+        action: section.choice(&ACTION, &ACTIONS)?,
+        setpoint_weight: section.number(&SETPOINT_WEIGHT)?,
+        deadband,
+        derivative_filter: filter.unwrap_or(usual),
+        limits: section.range(&LIMITS).unwrap_or([f64::NEG_INFINITY, f64::INFINITY]),
+        anti_windup,
+        max_gap: section.duration(&MAX_GAP).map_or(10.0 * period.seconds(), Span::seconds),
+    })
+}
+
+/// Gains of mixed sign act against each other, and without any there is no controller.
+fn refuse_gains(section: &mut Section<'_>, Gains { kp, ki, kd }: Gains) {
+    let gains = [(&KP, kp), (&KI, ki), (&KD, kd)];
+    let first = gains.iter().find(|(_, gain)| *gain != 0.0);
+    let Some((name, sign)) = first.map(|(key, gain)| (key.name, gain.signum())) else {
+        section.problem(&KP, "all gains are zero: the output would be the feed-forward alone; write kp, ki or kd");
+        return;
+    };
+    if let Some((key, _)) = gains.iter().find(|(_, gain)| gain * sign < 0.0) {
+        let text = format!("has another sign than {name}; gains of mixed sign act against each other");
+        section.problem_with_help(key, text, "for a process whose input falls as the output rises, write action = \"direct\"");
+    }
+}
