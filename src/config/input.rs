@@ -52,7 +52,9 @@ impl Section<'_> {
 
     /// A range of numbers, the lower end first and below the higher.
     pub fn range(&mut self, key: &Key) -> Option<[f64; 2]> {
-        self.read(key, |found| range(found).map_err(|_| "must be a range such as [0, 1], the lower end first".to_owned()))
+        self.read(key, |found| {
+            range(found).map_err(|_| "must be a range such as [0, 1], the lower end first".to_owned())
+        })
     }
 
     pub(super) fn ranges(&mut self, key: &Key) -> Valid {

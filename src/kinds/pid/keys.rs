@@ -14,19 +14,17 @@ enum Windup {
 }
 
 const ACTIONS: [(&str, Action); 2] = [("reverse", Action::Reverse), ("direct", Action::Direct)];
-const WINDUPS: [(&str, Windup); 3] = [
-    ("conditional", Windup::Conditional),
-    ("back-calculation", Windup::BackCalculation),
-    ("none", Windup::None),
-];
+const WINDUPS: [(&str, Windup); 3] =
+    [("conditional", Windup::Conditional), ("back-calculation", Windup::BackCalculation), ("none", Windup::None)];
 
-const INPUT: Key =
-    Key::new("input", Value::Input, "The measurement that is to be held at the setpoint.").required("name it, such as \"oven.temp1\"");
+const INPUT: Key = Key::new("input", Value::Input, "The measurement that is to be held at the setpoint.")
+    .required("name it, such as \"oven.temp1\"");
 const SETPOINT: Key = Key::new("setpoint", Value::Input, "Where the input is to be held, in its unit.")
     .required("write a number in the unit of the input, or the value of a task");
 const KP: Key = Key::new("kp", Value::Number, "Proportional gain: output per unit of error.").default("0");
 const KI: Key = Key::new("ki", Value::Number, "Integral gain: output per unit of error and second.").excludes(&["ti"]);
-const KD: Key = Key::new("kd", Value::Number, "Derivative gain: output per unit of error per second.").excludes(&["td"]);
+const KD: Key =
+    Key::new("kd", Value::Number, "Derivative gain: output per unit of error per second.").excludes(&["td"]);
 const TI: Key = Key::new(
     "ti",
     Value::DURATION,
@@ -48,14 +46,17 @@ const SETPOINT_WEIGHT: Key = Key::new(
      setpoint makes none of the output.",
 )
 .default("1");
-const DEADBAND: Key = Key::new("deadband", Value::Number, "Errors up to this size count as none; the rest of a larger one acts.").default("0");
+const DEADBAND: Key =
+    Key::new("deadband", Value::Number, "Errors up to this size count as none; the rest of a larger one acts.")
+        .default("0");
 const DERIVATIVE_FILTER: Key = Key::new(
     "derivative-filter",
     Value::Duration { min: Span::ZERO, max: Span::MAX },
     "Time constant of the low-pass filter of the derivative. The derivative is that of the input alone.",
 )
 .otherwise("a tenth of the derivative time, which is `kd` / `kp`");
-const FEED_FORWARD: Key = Key::new("feed-forward", Value::Input, "What is added to the output, in its unit.").default("0");
+const FEED_FORWARD: Key =
+    Key::new("feed-forward", Value::Input, "What is added to the output, in its unit.").default("0");
 const LIMITS: Key = Key::new("limits", Value::Range, "The range of the output.").otherwise("none");
 const ANTI_WINDUP: Key = Key::new(
     "anti-windup",
@@ -64,9 +65,10 @@ const ANTI_WINDUP: Key = Key::new(
      beyond the limit; or it follows what was really put out, within `tracking-time`; or nothing.",
 )
 .default("\"conditional\"");
-const TRACKING_TIME: Key = Key::new("tracking-time", Value::DURATION, "How fast the integral follows what was really put out.")
-    .otherwise("the integral time, which is `kp` / `ki`")
-    .rules(&[Rule::when("anti-windup", &["back-calculation"])]);
+const TRACKING_TIME: Key =
+    Key::new("tracking-time", Value::DURATION, "How fast the integral follows what was really put out.")
+        .otherwise("the integral time, which is `kp` / `ki`")
+        .rules(&[Rule::when("anti-windup", &["back-calculation"])]);
 const TRACK: Key = Key::new(
     "track",
     Value::Input,
@@ -117,7 +119,12 @@ const KEYS: &[Key] = &[
 ];
 
 pub(in crate::kinds) fn kind() -> Kind {
-    Kind::new("pid", "Holds a measurement at a setpoint: a PID controller that knows how many ticks were skipped.", KEYS, parse)
+    Kind::new(
+        "pid",
+        "Holds a measurement at a setpoint: a PID controller that knows how many ticks were skipped.",
+        KEYS,
+        parse,
+    )
 }
 
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
@@ -161,7 +168,10 @@ fn settings(section: &mut Section<'_>) -> Option<Settings> {
         Windup::BackCalculation => {
             let integral_time = (gains.ki != 0.0 && gains.kp != 0.0).then(|| gains.kp / gains.ki);
             let Some(tracking_time) = tracking.or(integral_time) else {
-                section.problem(&ANTI_WINDUP, "needs tracking-time, since without kp and ki there is no integral time to go by");
+                section.problem(
+                    &ANTI_WINDUP,
+                    "needs tracking-time, since without kp and ki there is no integral time to go by",
+                );
                 return None;
             };
             AntiWindup::BackCalculation { tracking_time }
@@ -189,6 +199,10 @@ fn refuse_gains(section: &mut Section<'_>, Gains { kp, ki, kd }: Gains) {
     };
     if let Some((key, _)) = gains.iter().find(|(_, gain)| gain * sign < 0.0) {
         let text = format!("has another sign than {name}; gains of mixed sign act against each other");
-        section.problem_with_help(key, text, "for a process whose input falls as the output rises, write action = \"direct\"");
+        section.problem_with_help(
+            key,
+            text,
+            "for a process whose input falls as the output rises, write action = \"direct\"",
+        );
     }
 }

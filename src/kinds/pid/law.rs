@@ -37,8 +37,8 @@ pub(super) enum AntiWindup {
 pub(super) struct Settings {
     pub gains: Gains,
     pub action: Action,
-    pub setpoint_weight: f64,   // of the proportional part: 1 acts on the error, 0 on the input alone
-    pub deadband: f64,          // errors up to this count as none
+    pub setpoint_weight: f64, // of the proportional part: 1 acts on the error, 0 on the input alone
+    pub deadband: f64,        // errors up to this count as none
     pub derivative_filter: f64, // time constant in seconds; 0: none
     pub limits: [f64; 2],
     pub anti_windup: AntiWindup,

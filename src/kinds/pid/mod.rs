@@ -82,7 +82,16 @@ impl Pid {
 
 impl Task for Pid {
     fn columns(&self) -> Vec<Column> {
-        let names = [("out", ""), ("error", ""), ("p", ""), ("i", ""), ("d", ""), ("ff", ""), ("saturated", ""), ("saturated-for", "s")];
+        let names = [
+            ("out", ""),
+            ("error", ""),
+            ("p", ""),
+            ("i", ""),
+            ("d", ""),
+            ("ff", ""),
+            ("saturated", ""),
+            ("saturated-for", "s"),
+        ];
         names.into_iter().map(|(name, unit)| Column { name: name.into(), unit: unit.into() }).collect()
     }
 
