@@ -1,12 +1,16 @@
 //! The virtual clock: it advances when something waits on it, with oversleeps on demand. The worker's loop runs on it
 //! unchanged, in `hertzd simulate` and in tests, an hour in a second.
 //!
-//! No real clock is read and nothing blocks.
+//! No real clock is read. Nothing blocks, but for clocks that advance in one order: each waits for its turn.
+
+mod turns;
+
+pub(crate) use turns::Leaving;
 
 use crate::channels::{Evidence, EvidenceSource};
 use crate::task::{Task, Tick, TickError};
 use crate::time::{Clock, Instant, Span, Wake};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What was recorded, in the order of time: each span with the nanoseconds from the beginning of the recording to it.
 pub(crate) type Recorded = Vec<(i128, Span)>;
@@ -42,7 +46,13 @@ struct State {
 
 /// A clock that advances only when code sleeps, spins or works on it. Clones show the same time.
 #[derive(Clone, Debug)]
-pub struct SimClock(Arc<Mutex<State>>);
+pub struct SimClock(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    place: OnceLock<turns::Place>, // among clocks that advance in one order of time
+}
 
 impl SimClock {
     /// A clock that shows `now`. Each sleep ends late by the next of `oversleeps`, repeated in a cycle; if there are none,
@@ -53,17 +63,45 @@ impl SimClock {
 
     /// A clock that shows `now`, whose sleeps end as late as `oversleeps` says.
     pub(crate) fn playing(now: Instant, oversleeps: Oversleeps) -> Self {
-        Self(Arc::new(Mutex::new(State { now, oversleeps, sleeps: 0 })))
+        let state = Mutex::new(State { now, oversleeps, sleeps: 0 });
+        Self(Arc::new(Shared { state, place: OnceLock::new() }))
+    }
+
+    /// Lets these clocks advance in one order of time, each on a thread of its own. A thread waits for its turn whenever its clock
+    /// advances, at the beginning with [`leaving`](Self::leaving), and until what that returns is dropped.
+    pub(crate) fn in_one_order(clocks: &[Self]) {
+        let places = turns::places(clocks.iter().map(Self::now).collect());
+        for (clock, place) in clocks.iter().zip(places) {
+            // A clock has one place for good.
+            let _ = clock.0.place.set(place);
+        }
+    }
+
+    /// Waits for the clock's first turn. The others wait for this one until the result is dropped.
+    pub(crate) fn leaving(&self) -> Option<Leaving> {
+        let leaving = self.0.place.get().map(turns::Place::leaving);
+        self.advanced(self.now());
+        leaving
+    }
+
+    fn advanced(&self, now: Instant) {
+        if let Some(place) = self.0.place.get() {
+            place.reached(now);
+        }
     }
 
     /// Advances by `span`; a negative one steps the clock back.
     pub fn advance(&self, span: Span) {
-        let mut state = self.state();
-        state.now = state.now + span;
+        let now = {
+            let mut state = self.state();
+            state.now = state.now + span;
+            state.now
+        };
+        self.advanced(now);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,13 +119,20 @@ impl Clock for SimClock {
         };
         state.sleeps += 1;
         state.now = state.now.max(at + late);
+        let now = state.now;
+        drop(state);
+        self.advanced(now);
         Wake::Reached
     }
 
     fn spin_until(&self, at: Instant) -> Instant {
-        let mut state = self.state();
-        state.now = state.now.max(at);
-        state.now
+        let now = {
+            let mut state = self.state();
+            state.now = state.now.max(at);
+            state.now
+        };
+        self.advanced(now);
+        now
     }
 }
 

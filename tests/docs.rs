@@ -2,7 +2,7 @@
 //! the README's commands.
 
 use hertzd::config::Kinds;
-use hertzd::config::{Config, Facts, Key, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
+use hertzd::config::{Config, Facts, Key, PLANT_KEYS, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
 use hertzd::internals::{Advice, EXIT_CODES, Message, advice};
 use hertzd::pacing::{Excess, FixedStep, Rate};
 use hertzd::time::{Instant, Span};
@@ -91,6 +91,7 @@ fn the_tables_of_keys_are_those_of_the_source() {
         ("worker.simulate".into(), WORKER_SIMULATE_KEYS),
         ("task".into(), TASK_KEYS),
         ("task.simulate".into(), TASK_SIMULATE_KEYS),
+        ("task.simulate.plant".into(), PLANT_KEYS),
     ];
     for kind in kinds.iter() {
         tables.push((kind.name.into(), &kind.keys));

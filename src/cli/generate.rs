@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::cli::CommandLine;
     use crate::config::Kinds;
-    use crate::config::{TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
+    use crate::config::{PLANT_KEYS, TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
     use clap::CommandFactory;
     use std::process;
 
@@ -90,7 +90,7 @@ mod tests {
         let page = read(&made(), "hertzd.toml.5");
         let kinds = Kinds::builtin();
         let own = kinds.iter().flat_map(|kind| kind.keys.iter());
-        let tables = [WORKER_KEYS, WORKER_SIMULATE_KEYS, TASK_KEYS, TASK_SIMULATE_KEYS];
+        let tables = [WORKER_KEYS, WORKER_SIMULATE_KEYS, TASK_KEYS, TASK_SIMULATE_KEYS, PLANT_KEYS];
         for key in tables.into_iter().flatten().chain(own) {
             let head = format!(".TP\n\\fB{}\\fR", key.name);
             assert!(page.contains(&head), "{}", key.name);

@@ -1,14 +1,17 @@
 //! `hertzd simulate`: the hot loop on the virtual clock.
 
+mod csv;
+
 use super::fail_if::FailIf;
 use super::{App, ConfigArg, Source, Stop, coloured, log, print, span, stop};
 use crate::config::Config;
-use crate::daemon::{self, ModelError, Models, Repeats, SimulateOptions, SimulatedTick, Simulation};
+use crate::daemon::{self, Graph, ModelError, Models, Repeats, SimulateOptions, SimulatedTick, Simulation};
 use crate::metrics::{PastSummary, Summary};
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use crate::views::table;
 use clap::Args;
+use csv::Table;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
@@ -22,14 +25,19 @@ use std::path::PathBuf;
         with measured times\n  \
     hertzd simulate other.toml --replay day.mcap --summary-only\n                                                   \
         that day, otherwise\n  \
+    hertzd simulate loop.toml --for 10min --summary-only --csv loop.csv\n                                                   \
+        every value of a loop\n  \
     hertzd measure --save m.json && hertzd simulate my.toml --oversleep m.json\n                                                   \
         on this machine\n\n\
     [task.NAME.simulate] run = [\"18ms\", \"3ms\"] sets how long ticks take, used in\n\
     turn, cyclically; [worker.NAME.simulate] oversleep = [\"60us\"] how late each\n\
     sleep ends. Instants count from the epoch. Workers are independent, and\n\
-    simulated one after the other. With --summary-only, what a worker does over\n\
-    and over is run once and counted; the numbers are the same.\n\
-    docs/planning.md says more.")]
+    simulated one after the other, unless values flow between them. With\n\
+    --summary-only, what a worker does over and over is run once and counted;\n\
+    the numbers are the same.\n\n\
+    Tasks that compute (kind pid) are run. [task.NAME.simulate] values = \"FILE.csv\"\n\
+    plays a recording in place of a sensor, and plant a model that a controller\n\
+    can be tuned on. docs/planning.md says more.")]
 pub(super) struct SimulateArgs {
     #[command(flatten)]
     config: ConfigArg,
@@ -45,6 +53,9 @@ pub(super) struct SimulateArgs {
     /// Print the summary only
     #[arg(long)]
     summary_only: bool,
+    /// Write every value of every tick to FILE, a column for each TASK.VALUE; `-` is stdout, in place of all else
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    csv: Option<PathBuf>,
     /// With --summary-only: run every tick, also what repeats itself
     #[arg(long, requires = "summary_only")]
     in_full: bool,
@@ -62,7 +73,7 @@ pub(super) struct SimulateArgs {
 }
 
 pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
-    let config = app.load(&Source::of(&args.config))?;
+    let mut config = app.load(&Source::of(&args.config))?;
     args.fail_if.check(&config).map_err(Stop::Usage)?;
     let models = models(args, &config).map_err(|error| Stop::Usage(error.to_string()))?;
     let length = args.length.or(models.replayed_length()).unwrap_or(Span::from_seconds(10));
@@ -74,19 +85,35 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
             args.first_tick
         )));
     }
-    for note in models.notes(&config) {
+    let graph = Graph::build(&mut config).map_err(Stop::Config)?;
+    if args.first_tick > 0 && graph.flows() {
+        return Err(Stop::Usage(
+            "--first-tick: here values flow between tasks, and with different rates the same tick is at different times; leave it out"
+                .to_owned(),
+        ));
+    }
+    let csv_alone = args.csv.as_deref().is_some_and(Table::is_stdout);
+    if csv_alone && args.json {
+        return Err(Stop::Usage("--csv -: --json writes to stdout as well; write one of them to a file".to_owned()));
+    }
+    let csv = args.csv.as_ref().map(|path| Table::begin(path, &config, graph.columns()));
+    let mut csv = csv.transpose().map_err(Stop::Usage)?;
+    for note in models.notes(&config).into_iter().chain(graph.notes(length)) {
         // Where stderr is closed there is no other place for it.
         let _ = writeln!(io::stderr(), "note: {note}");
     }
     let mut stdout = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let width = config.tasks.iter().map(|task| task.name.len()).max().unwrap_or(0).max("task".len());
-    if !args.json && !args.summary_only {
+    if !args.json && !args.summary_only && !csv_alone {
         writeln!(stdout, "{:<width$}      tick         release s        late         run  skipped", "task")?;
     }
     let mut progress = Progress::new(args.summary_only);
     let mut line = |tick: SimulatedTick<'_>| -> io::Result<()> {
         progress.tick(&tick);
-        if args.summary_only {
+        if let Some(csv) = &mut csv {
+            csv.tick(&tick)?;
+        }
+        if args.summary_only || csv_alone {
             return Ok(());
         }
         if args.json {
@@ -102,14 +129,20 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
         writeln!(stdout, "{}", text.trim_end())
     };
     let options = SimulateOptions { length, first_tick: args.first_tick };
-    let simulation = Simulation { config: &config, options, models: &models };
+    let simulation = Simulation { config: &config, options, models: &models, graph: &graph };
     let simulated = match args.summary_only && !args.in_full {
         true => simulation.sum_up(&mut line),
         false => simulation.play(&mut line).map(|summary| (summary, Vec::new())),
     };
     progress.clear();
-    let (mut summary, repeats) = simulated.map_err(|error| args.fail_if.unjudged(error.into()))?;
+    let (mut summary, repeats) = simulated.map_err(|error| args.fail_if.unjudged(csv::stop(error)))?;
+    if let Some(csv) = csv {
+        csv.end().map_err(|error| args.fail_if.unjudged(csv::stop(error)))?;
+    }
     args.fail_if.judge(&mut summary)?;
+    if csv_alone {
+        return stop::ended(Ok(()), summary.reason);
+    }
     let after = after_the_table(&summary, &repeats);
     stop::ended(print_summary(args, stdout, &summary, &after), summary.reason)
 }

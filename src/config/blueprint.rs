@@ -21,6 +21,7 @@ pub struct Blueprint {
     run: Vec<Span>,
     now_and_then: Option<Exceptional>,
     sleeps: bool,
+    computes: bool,
 }
 
 /// A tick that takes another time than the others.
@@ -35,7 +36,7 @@ pub struct Exceptional {
 impl Blueprint {
     /// A blueprint that `build` turns into a task.
     pub fn new(build: impl FnOnce() -> Result<Box<dyn Task>, BuildError> + Send + 'static) -> Self {
-        Self { build: Some(Box::new(build)), look: None, run: Vec::new(), now_and_then: None, sleeps: false }
+        Self { build: Some(Box::new(build)), look: None, run: Vec::new(), now_and_then: None, sleeps: false, computes: false }
     }
 
     /// A blueprint of a task that exists already and opens nothing.
@@ -82,6 +83,17 @@ impl Blueprint {
     /// Whether its ticks sleep for as long as they take.
     pub fn sleeps(&self) -> bool {
         self.sleeps
+    }
+
+    /// Says that the task opens nothing, and computes from its inputs and its ticks alone: `simulate` runs it in place of a script.
+    #[must_use]
+    pub fn computing(self) -> Self {
+        Self { computes: true, ..self }
+    }
+
+    /// Whether it computes from its inputs and its ticks alone.
+    pub fn computes(&self) -> bool {
+        self.computes
     }
 
     /// Looks at what the task would open, and changes nothing. `None`: its kind does not know how to, or this was called before.

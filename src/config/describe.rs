@@ -94,6 +94,7 @@ impl Value {
             Self::Spin => "`\"off\"`, `\"auto\"` or duration".into(),
             Self::SpinTarget => "`p50` to `p99.9`, `<` and a duration".into(),
             Self::Kind => "name of a kind".into(),
+            Self::Table(_) => "table".into(),
             Self::Tables(_) => "list of tables".into(),
             Self::Any => "value".into(),
         }

@@ -204,6 +204,8 @@ pub enum Value {
     SpinTarget,
     /// The name of a kind of task.
     Kind,
+    /// A table with these keys: `[task.NAME.KEY]`.
+    Table(&'static [Key]),
     /// A list of tables with these keys: `[[task.NAME.KEY]]`.
     Tables(&'static [Key]),
     /// Any value; the kind reads it.

@@ -303,8 +303,73 @@ pub(super) const RUN: Key =
     Key::new("run", Value::Durations, "How long each tick takes. The values of a list are used in turn, cyclically.")
         .otherwise("what the kind knows, else the `budget`, else `\"0s\"`");
 
+pub(super) const VALUES: Key = Key::new(
+    "values",
+    Value::Path,
+    "A CSV as a recording writes it, whose values are those of the task: at each tick those of the latest row at or before its release, both \
+     counted from the first.",
+)
+.excludes(&["plant"]);
+pub(super) const PLANT: Key = Key::new(
+    "plant",
+    Value::Table(PLANT_KEYS),
+    "A model of what the task measures, driven by a value of another task, whose output is a value of this one.",
+);
+
 /// The keys of `[task.NAME.simulate]`, which only `hertzd simulate` reads.
-pub const TASK_SIMULATE_KEYS: &[Key] = &[RUN];
+pub const TASK_SIMULATE_KEYS: &[Key] = &[RUN, VALUES, PLANT];
+
+/// The keys of `[task.NAME.simulate.plant]`.
+pub const PLANT_KEYS: &[Key] = &[
+    PLANT_INPUT,
+    PLANT_VALUE,
+    GAIN,
+    TIME_CONSTANT,
+    NATURAL_FREQUENCY,
+    DAMPING,
+    DEAD_TIME,
+    OFFSET,
+    INITIAL,
+];
+
+pub(super) const PLANT_INPUT: Key = Key::new(
+    "input",
+    Value::Input,
+    "What drives it, such as `\"control.out\"`: its latest value before each tick, so that the plant may close a circle. Until there is one, \
+     0, or the number in `{ previous = \"TASK.VALUE\", initial = NUMBER }`.",
+)
+.required("name what drives the plant, such as \"control.out\"");
+pub(super) const PLANT_VALUE: Key =
+    Key::new("value", Value::ValueName, "Which value of the task the plant's output is, such as `\"temp1\"`.")
+        .required("name the value of the task that the plant makes, such as \"temp1\"");
+pub(super) const GAIN: Key =
+    Key::new("gain", Value::Number, "Change of the output per unit of input, once all has settled.").default("1");
+pub(super) const TIME_CONSTANT: Key = Key::new(
+    "time-constant",
+    Value::Durations,
+    "Time constant of a plant of first order; a list of two for one of second order, a first-order lag behind another.",
+)
+.required_unless(&["natural-frequency"], "write how long the plant takes, such as \"60s\"")
+.excludes(&["natural-frequency"]);
+pub(super) const NATURAL_FREQUENCY: Key = Key::new(
+    "natural-frequency",
+    Value::Positive,
+    "Undamped natural frequency of a plant of second order, in radians per second.",
+)
+.rules(&[Rule::with(&["damping"]).advice("write both")]);
+pub(super) const DAMPING: Key =
+    Key::new("damping", Value::Number, "Damping ratio of a plant of second order: below 1 it overshoots by itself; not negative.")
+        .rules(&[Rule::with(&["natural-frequency"]).advice("write both")]);
+pub(super) const DEAD_TIME: Key = Key::new(
+    "dead-time",
+    Value::Duration { min: Span::ZERO, max: Span::MAX },
+    "How long a change of the input has no effect at all; at most 1,000,000 periods.",
+)
+.default("\"0s\"");
+pub(super) const OFFSET: Key =
+    Key::new("offset", Value::Number, "The output for an input of 0, such as the temperature of the room.").default("0");
+pub(super) const INITIAL: Key = Key::new("initial", Value::Number, "The output at the first tick.")
+    .otherwise("at rest: `offset`, and `gain` times the first input");
 
 /// What a worker or task may be called.
 pub(super) const NAME_PATTERN: &str = "^[A-Za-z0-9_-]{1,64}$";

@@ -87,7 +87,7 @@ pub(super) fn value(
         (Value::Bytes { .. }, DeValue::Integer(_)) => write("a list of lists", format!("[[{text}]]")),
         (Value::Bytes { .. }, DeValue::Array(_)) => write("a list of lists", format!("[{text}]")),
         (Value::Cpu, DeValue::Array(_)) => Some(format!("for a list of CPUs write cpus = {text}")),
-        (Value::Tables(_) | Value::Any, _) => None,
+        (Value::Table(_) | Value::Tables(_) | Value::Any, _) => None,
         (_, DeValue::Array(list)) if list.len() == 1 => {
             write("it without the brackets", text.trim_matches(['[', ']', ' ']).to_owned())
         }

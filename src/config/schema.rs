@@ -230,6 +230,11 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
         Wanted::Spin => json!({"anyOf": [{"enum": ["off", "auto"]}, {"$ref": "#/$defs/duration-above-zero"}]}),
         Wanted::SpinTarget => json!({"type": "string", "pattern": spin_target_pattern()}),
         Wanted::Kind => json!({"enum": kinds.names().collect::<Vec<_>>()}),
+        Wanted::Table(keys) => {
+            let mut inner = table(keys, kinds);
+            inner["additionalProperties"] = json!(false);
+            inner
+        }
         Wanted::Tables(keys) => {
             let mut item = table(keys, kinds);
             item["additionalProperties"] = json!(false);

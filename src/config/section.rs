@@ -28,6 +28,7 @@ pub struct Section<'a> {
     pub(super) outer: Option<&'a DeTable<'a>>, // the table around it, for rules
     pub(super) problems: Vec<Problem>,
     pub(super) taken: Vec<Taken>, // the values of other tasks that it names
+    pub(super) modelled: Vec<(String, Taken)>, // those that drive plants, each with the table of the plant
 }
 
 impl<'a> Section<'a> {
@@ -67,7 +68,7 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn new(source: &'a Arc<Source>, path: &str, header: Range<usize>, table: &'a DeTable<'a>) -> Self {
-        Self { source, path: path.to_owned(), header, table, outer: None, problems: Vec::new(), taken: Vec::new() }
+        Self { source, path: path.to_owned(), header, table, outer: None, problems: Vec::new(), taken: Vec::new(), modelled: Vec::new() }
     }
 
     pub(super) fn value(&self, key: &Key) -> Option<&'a DeValue<'a>> {
@@ -97,16 +98,21 @@ impl<'a> Section<'a> {
 
     /// What the table `simulate`, whose only key is `key`, says.
     pub(super) fn simulated(&mut self, key: &Key) -> Option<Vec<Span>> {
-        let (name, value) = self.table.get_key_value("simulate")?;
-        let path = format!("{}.simulate", self.path);
-        let DeValue::Table(table) = value.get_ref() else {
-            self.problem_at("simulate", format!("must be a table: write its keys under [{path}]"), None);
-            return None;
-        };
-        let mut simulate = self.inner(&path, name.span(), table, &[*key]);
+        let mut simulate = self.table_inside("simulate", &[*key])?;
         let simulated = simulate.durations(key);
         self.absorb(simulate);
         simulated
+    }
+
+    /// The table at `key`, as a section with the keys `known`; to be handed back to [`absorb`](Self::absorb) when it has been read.
+    pub(super) fn table_inside(&mut self, key: &str, known: &[Key]) -> Option<Self> {
+        let (name, value) = self.table.get_key_value(key)?;
+        let path = format!("{}.{key}", self.path);
+        let DeValue::Table(table) = value.get_ref() else {
+            self.problem_at(key, format!("must be a table: write its keys under [{path}]"), None);
+            return None;
+        };
+        Some(self.inner(&path, name.span(), table, known))
     }
 
     /// The tables of a list (`[[task.NAME.KEY]]`), in their order, as sections with the keys of [`Value::Tables`]; to be
@@ -163,6 +169,10 @@ impl<'a> Section<'a> {
         sections
     }
 
+    pub(super) fn header(&self) -> Range<usize> {
+        self.header.clone()
+    }
+
     pub(super) fn origin(&self) -> Origin {
         // A list of tables is no value that a message could quote.
         let values = self.table.iter().filter(|(_, value)| !holds_tables(value.get_ref()));
@@ -174,6 +184,7 @@ impl<'a> Section<'a> {
     pub fn absorb(&mut self, inner: Section<'_>) {
         self.problems.extend(inner.problems);
         self.taken.extend(inner.taken);
+        self.modelled.extend(inner.modelled);
     }
 
     pub(super) fn note(

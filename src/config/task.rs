@@ -12,7 +12,7 @@ use super::meant::did_you_mean;
 use super::record::RecordConfig;
 use super::section::Section;
 use super::types::{OverrunLimit, TaskConfig};
-use super::{record, value};
+use super::{record, stand_in, value};
 use crate::pacing::{Overrun, Rate};
 use crate::time::Span;
 
@@ -50,7 +50,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
     let on_error = section.choice(&ON_ERROR, &ON_ERRORS).unwrap_or(OnError::Continue);
     let record = record::judge(section);
     let queue = section.choice(&QUEUE, &QUEUES).unwrap_or_default();
-    let simulated_run = section.simulated(&RUN);
+    let simulated = stand_in::judge(section, overrun);
     let blueprint = kind.and_then(|kind| blueprint(section, kind));
     let valid = section.ranges(&VALID);
     let config = || {
@@ -73,7 +73,8 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
             record: None,
             queue,
             identity: identity(section.table, &[("worker", workers[worker?])]),
-            simulated_run,
+            simulated_run: simulated.run,
+            stand_in: simulated.stand_in,
             blueprint: blueprint?,
             section: section.origin(),
         })

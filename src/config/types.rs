@@ -4,6 +4,7 @@ use super::blueprint::Blueprint;
 use super::choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 use super::error::Origin;
 use super::record::RecordConfig;
+use super::stand_in::StandIn;
 use super::taken::{Taken, Valid};
 use crate::channels::Queue;
 use crate::pacing::{Overrun, Rate, Tail, Target};
@@ -148,6 +149,8 @@ pub struct TaskConfig {
     pub identity: String,
     /// How long each tick takes under `simulate`, cycled and never empty; `None`: what the blueprint says, else the budget.
     pub simulated_run: Option<Vec<Span>>,
+    /// What makes its values under `simulate`; `None`: the task itself if it computes, else nothing.
+    pub stand_in: Option<StandIn>,
     /// Builds the task.
     pub blueprint: Blueprint,
     /// Where it is first written, for [`Problems::at`](super::Problems::at) when it cannot be built.

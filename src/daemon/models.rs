@@ -2,6 +2,9 @@
 //! measured. May block while it reads; reads no clock.
 
 mod json;
+mod values;
+
+pub(super) use values::{RecordedValues, played_at};
 
 use crate::config::{Config, TaskConfig};
 use crate::metrics::PastSummary;

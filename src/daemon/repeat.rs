@@ -17,6 +17,8 @@
 //! worker sleeps and how long it spins until a release: ticks are exact, and wake-ups and the share of spinning are those of the
 //! repetition that was run. Where sleeps end late, it decides when ticks start, and such a worker is run in full.
 //!
+//! A worker with a task that is run and not only scripted is run in full, and so are workers between which values flow.
+//!
 //! Time is virtual; nothing blocks but the writer that ticks are handed to.
 
 use super::simulate::{SimulatedTick, Simulation, VirtualRunner};
@@ -24,6 +26,7 @@ use crate::config::Spin;
 use crate::metrics::{Mark, Metrics, REMEMBERED, RecordsSummary, Summary};
 use crate::time::{Instant, Span};
 use crate::worker::{LoopState, Report};
+use std::collections::BTreeMap;
 use std::io;
 
 /// The most states that are compared: without a repetition within so many hyperperiods, all is run.
@@ -62,14 +65,20 @@ impl Simulation<'_> {
     ) -> io::Result<(Summary, Vec<Option<Repeats>>)> {
         let mut metrics = self.metrics();
         let mut records = RecordsSummary::default();
-        let (mut reports, mut all) = (Vec::new(), Vec::new());
-        for index in 0..self.config.workers.len() {
-            let (report, sent, repeats) = worker(self, index, &mut metrics, &mut *line)?;
-            records.sent += sent;
-            reports.push(report);
-            all.push(repeats);
+        let (mut reports, mut all) = (BTreeMap::new(), vec![None; self.config.workers.len()]);
+        for group in self.graph.groups() {
+            if let [index] = group[..] {
+                let (report, sent, repeats) = worker(self, index, &mut metrics, &mut *line)?;
+                records.sent += sent;
+                reports.insert(index, report);
+                all[index] = repeats;
+            } else {
+                let (of_group, played) = self.together(group, &mut metrics, &mut *line)?;
+                records.sent += played.sent;
+                reports.extend(of_group);
+            }
         }
-        Ok((self.summary(&mut metrics, &reports, records), all))
+        Ok((self.summary(&mut metrics, &reports.into_values().collect::<Vec<_>>(), records), all))
     }
 }
 
@@ -81,7 +90,9 @@ fn worker(
     line: &mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
 ) -> io::Result<(Report, u64, Option<Repeats>)> {
     let length = simulation.options.length;
-    if let Some(cycle) = find(simulation, index, &mut *line)? {
+    // What a task that is run has in mind is no part of the state that is compared.
+    let may_repeat = !simulation.graph.has_state(simulation.config, index);
+    if may_repeat && let Some(cycle) = find(simulation, index, &mut *line)? {
         for settling in SETTLING {
             if let Some(counted) = count(simulation, index, &cycle.settling(settling), metrics, &mut *line)? {
                 return Ok(counted);
@@ -142,7 +153,7 @@ fn find(
         let begun = |hyperperiods: u64| began.plus_nanos(hyperperiod * i128::from(hyperperiods));
         let loop_state = runner.state(begun(passed), !learns);
         let state = State { loop_state, scripts: positions(runner, &lengths) };
-        let records = runner.sink().played.sent;
+        let records = runner.sink().ledger.played.sent;
         if let Some((from, _, before)) = states.iter().find(|(_, before, _)| *before == state) {
             let (from, records) = (*from, records - before);
             found = Some(Cycle { hyperperiod, from, hyperperiods: passed - from, records, settling: 0 });
@@ -184,7 +195,7 @@ fn count(
         if marks.len() < 2 && now >= began.plus_nanos(hyperperiod * i128::from(at)) {
             let (wakes, spun) = runner.rested();
             let sink = runner.sink();
-            marks.extend(sink.metrics.mark(index).map(|mark| (mark, sink.played.clone(), wakes, spun)));
+            marks.extend(sink.ledger.metrics.mark(index).map(|mark| (mark, sink.ledger.played.clone(), wakes, spun)));
         }
     };
     let shorter = Span::from_wide(length) - left_out;

@@ -1,11 +1,13 @@
 //! The same schedules and the same hot loop, on the virtual clock.
 //!
-//! No thread is started, no file opened, no real time read: a script of how long its ticks take, or a recording, replaces each
-//! task. Workers do not affect each other, so they are simulated one after the other.
+//! No device is opened and no real time read: a script of how long its ticks take, or a recording, replaces each task; one that
+//! only computes is run. Workers do not affect each other and are simulated one after the other, unless values flow between them:
+//! those have a thread each, of which one runs at a time, in one order of virtual time.
 
 use super::models::Models;
 use super::plan::{self, Epoch, TaskTerms, Window};
 use super::summary::{Used, asked, summary, target_affordable, task_summary};
+use super::virtual_tasks::{Graph, Shown, VirtualTask};
 use crate::channels::{Counts, IdleWake, Sent, TickRecord, TickSink};
 use crate::config::{Config, TaskConfig};
 use crate::metrics::{
@@ -19,7 +21,9 @@ use crate::worker::{Control, Report, Runner, Slot, TaskSet};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError};
+use std::thread;
 
 /// What to simulate.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +36,7 @@ pub struct SimulateOptions {
 }
 
 /// One tick, as `simulate --json` prints it. Instants count from the worker's epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SimulatedTick<'a> {
     /// Name of the task.
     pub task: &'a str,
@@ -46,6 +50,9 @@ pub struct SimulatedTick<'a> {
     pub finished_ns: i128,
     /// Releases given up before it, because something else held the worker, and when it had finished.
     pub skipped: u64,
+    /// Its values, in the order of its columns; empty of a task that is only a script. `NaN`: it has none.
+    #[serde(skip)]
+    pub values: &'a [f64],
 }
 
 /// The highest first tick from which every task can count its ticks (64 bits) and their nanoseconds (128 bits) for
@@ -59,7 +66,8 @@ pub(crate) fn highest_first_tick(config: &Config, length: Span) -> Option<(u64, 
     config.tasks.iter().map(|task| (of(task), task.name.as_str())).min()
 }
 
-/// Runs `config` on the virtual clock, hands every tick to `line`, and sums up.
+/// Runs `config` on the virtual clock, hands every tick to `line`, and sums up. Each task is a script of how long it takes, and no
+/// values flow.
 ///
 /// # Errors
 /// The first error of `line`, after which nothing more is handed to it.
@@ -68,15 +76,17 @@ pub fn simulate(
     options: SimulateOptions,
     line: &mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
 ) -> io::Result<Summary> {
-    Simulation { config, options, models: &Models::default() }.play(line)
+    let (models, graph) = (&Models::default(), &Graph::scripts(config));
+    Simulation { config, options, models, graph }.play(line)
 }
 
-/// A configuration on the virtual clock.
-#[derive(Clone, Copy, Debug)]
+/// A configuration on the virtual clock; to be run once.
+#[derive(Debug)]
 pub(crate) struct Simulation<'a> {
     pub(crate) config: &'a Config,
     pub(crate) options: SimulateOptions,
     pub(crate) models: &'a Models,
+    pub(crate) graph: &'a Graph,
 }
 
 /// A virtual worker's loop.
@@ -90,13 +100,19 @@ impl Simulation<'_> {
     pub(crate) fn play(&self, line: &mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>) -> io::Result<Summary> {
         let mut metrics = self.metrics();
         let mut records = RecordsSummary::default();
-        let mut reports = Vec::new();
-        for worker in 0..self.config.workers.len() {
-            let (report, played) = self.worker(worker, self.options.length, &mut metrics, &mut *line, |_| {})?;
-            records.sent += played.sent;
-            reports.push(report);
+        let mut reports = BTreeMap::new();
+        for group in self.graph.groups() {
+            if let [worker] = group[..] {
+                let (report, played) = self.worker(worker, self.options.length, &mut metrics, &mut *line, |_| {})?;
+                records.sent += played.sent;
+                reports.insert(worker, report);
+            } else {
+                let (of_group, played) = self.together(group, &mut metrics, &mut *line)?;
+                records.sent += played.sent;
+                reports.extend(of_group);
+            }
         }
-        Ok(self.summary(&mut metrics, &reports, records))
+        Ok(self.summary(&mut metrics, &reports.into_values().collect::<Vec<_>>(), records))
     }
 
     /// With nothing entered yet.
@@ -125,7 +141,64 @@ impl Simulation<'_> {
         line: &'a mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
         watch: impl FnMut(&mut VirtualRunner<'a>),
     ) -> io::Result<(Report, Played)> {
-        let Self { config, options, models } = *self;
+        let ready = self.make_ready(index, length);
+        let control = Arc::new(Control::default());
+        let ledger = Ledger::new(self.config, metrics, line);
+        let sink = Lines { worker: index, ledger, control: control.clone(), shown: ready.shown };
+        let tail = self.config.workers[index].spin.tail();
+        let runner = Runner::new(ready.clock, ready.set, Sleeps::new(tail), sink, control);
+        let (report, sink, _) = runner.with_evidence(Box::new(NeverPreempted), false).run_watched(watch);
+        Ok((report, sink.ledger.finish()?))
+    }
+
+    /// Runs workers between which values flow, all of it.
+    pub(super) fn together(
+        &self,
+        workers: &[usize],
+        metrics: &mut Metrics,
+        line: &mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
+    ) -> io::Result<(Vec<(usize, Report)>, Played)> {
+        let ready: Vec<_> = workers.iter().map(|index| self.make_ready(*index, self.options.length)).collect();
+        let clocks: Vec<_> = ready.iter().map(|ready| ready.clock.clone()).collect();
+        SimClock::in_one_order(&clocks);
+        let controls: Vec<_> = workers.iter().map(|_| Arc::new(Control::default())).collect();
+        let mut ledger = Ledger::new(self.config, metrics, line);
+        let (relay, relayed) = sync_channel(RELAYED_AHEAD);
+        let reports = thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for (((index, ready), clock), control) in workers.iter().zip(ready).zip(clocks).zip(&controls) {
+                let sink = Relay { worker: *index, shown: ready.shown, relay: relay.clone() };
+                let (control, sleeps) = (control.clone(), Sleeps::new(self.config.workers[*index].spin.tail()));
+                threads.push(scope.spawn(move || {
+                    let leaving = clock.leaving();
+                    let runner = Runner::new(clock, ready.set, sleeps, sink, control);
+                    let (report, sink, _) = runner.with_evidence(Box::new(NeverPreempted), false).run();
+                    drop((sink, leaving));
+                    report
+                }));
+            }
+            drop(relay);
+            for (worker, sent, values) in relayed {
+                match sent {
+                    Sent::Tick(record) => {
+                        if !ledger.tick(worker, &record, &values) {
+                            controls.iter().for_each(|control| control.stop());
+                        }
+                    }
+                    Sent::IdleWake(wake) => ledger.woke_idle(worker, wake),
+                }
+            }
+            let joined = |thread: thread::ScopedJoinHandle<'_, Report>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(joined).collect::<Vec<_>>()
+        });
+        Ok((workers.iter().copied().zip(reports).collect(), ledger.finish()?))
+    }
+
+    /// A worker's tasks, ready to run on a virtual clock for `length`.
+    fn make_ready(&self, index: usize, length: Span) -> ReadyWorker {
+        let Self { config, options, models, graph } = *self;
         let window = Window { first_tick: options.first_tick, length: Some(length) };
         let terms: Vec<_> = self.tasks(index).map(|task| TaskTerms::of(&config.tasks[task])).collect();
         let schedule = plan::schedule(terms.iter(), Epoch::At(Instant::ZERO), window);
@@ -135,29 +208,22 @@ impl Simulation<'_> {
             _ => schedule.next_release().unwrap_or(Instant::ZERO),
         };
         let clock = SimClock::playing(began, models.oversleeps(config, index));
-        let slots = self.tasks(index).map(|task| self.scripted(task, &clock)).collect();
-        let control = Arc::new(Control::default());
-        let sink = Lines {
-            worker: index,
-            config,
-            metrics,
-            line,
-            control: control.clone(),
-            played: Played::of(config),
-            broken: None,
-        };
-        let set = TaskSet::starting(schedule, slots);
-        let runner = Runner::new(clock, set, Sleeps::new(config.workers[index].spin.tail()), sink, control);
-        let (report, sink, _) = runner.with_evidence(Box::new(NeverPreempted), false).run_watched(watch);
-        match sink.broken {
-            Some(error) => Err(error),
-            None => Ok((report, sink.played)),
-        }
+        let mut shown = BTreeMap::new();
+        let slots = self.tasks(index).map(|task| {
+            let slot = self.scripted(task, &clock);
+            let Some(part) = graph.take(task) else { return slot };
+            shown.insert(slot.id, part.shown.clone());
+            let (values, scripted) = (vec![f64::NAN; part.width], Scripted::playing(clock.clone(), models.runs(&config.tasks[task])));
+            let (task, flow) = VirtualTask::new(part, scripted);
+            Slot { task: Box::new(task), values, flow, ..slot }
+        });
+        let set = TaskSet::starting(schedule, slots.collect());
+        ReadyWorker { clock, set, shown }
     }
 
     /// Sums up what the workers did, each with its report.
     pub(super) fn summary(&self, metrics: &mut Metrics, reports: &[Report], records: RecordsSummary) -> Summary {
-        let Self { config, models, .. } = *self;
+        let Self { config, models, .. } = self;
         for (id, given_up) in reports.iter().flat_map(|report| &report.given_up) {
             metrics.take_given_up(*id, *given_up);
         }
@@ -231,15 +297,72 @@ impl Played {
     }
 }
 
-/// Takes the loop's records straight into the metrics, and prints them.
-pub(super) struct Lines<'a> {
-    worker: usize,
+/// A worker that has not begun.
+struct ReadyWorker {
+    clock: SimClock,
+    set: TaskSet,
+    shown: BTreeMap<u32, Shown>, // by the number of the task
+}
+
+/// Where all records end: in the metrics, and printed.
+pub(super) struct Ledger<'a> {
     config: &'a Config,
     pub(super) metrics: &'a mut Metrics,
     line: &'a mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
-    control: Arc<Control>,
     pub(super) played: Played,
     broken: Option<io::Error>,
+}
+
+impl<'a> Ledger<'a> {
+    fn new(
+        config: &'a Config,
+        metrics: &'a mut Metrics,
+        line: &'a mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
+    ) -> Self {
+        Self { config, metrics, line, played: Played::of(config), broken: None }
+    }
+
+    /// Whether the run is to go on.
+    fn tick(&mut self, worker: usize, record: &TickRecord, values: &[f64]) -> bool {
+        self.played.sent += 1;
+        let counts = &mut self.played.counts[record.task as usize];
+        counts.ran += 1;
+        counts.skipped += record.skipped();
+        counts.overruns += u64::from(record.overrun);
+        counts.over_budget += u64::from(record.over_budget);
+        self.metrics.observe(worker, &Sent::Tick(*record));
+        self.metrics.take(record, &mut NoAccuser);
+        let line = SimulatedTick {
+            task: &self.config.tasks[record.task as usize].name,
+            n: record.n,
+            release_ns: record.release.nanos(),
+            started_ns: record.started().nanos(),
+            finished_ns: record.finished().nanos(),
+            skipped: record.skipped(),
+            values,
+        };
+        if self.broken.is_none() {
+            self.broken = (self.line)(line).err();
+        }
+        self.broken.is_none()
+    }
+
+    fn woke_idle(&mut self, worker: usize, wake: IdleWake) {
+        self.metrics.observe(worker, &Sent::IdleWake(wake));
+        self.metrics.take_idle(worker, &wake);
+    }
+
+    fn finish(self) -> io::Result<Played> {
+        self.broken.map_or(Ok(self.played), Err)
+    }
+}
+
+/// Takes the records of one worker's loop.
+pub(super) struct Lines<'a> {
+    worker: usize,
+    pub(super) ledger: Ledger<'a>,
+    control: Arc<Control>,
+    shown: BTreeMap<u32, Shown>,
 }
 
 impl Lines<'_> {
@@ -251,32 +374,35 @@ impl Lines<'_> {
 
 impl TickSink for Lines<'_> {
     fn offer(&mut self, record: TickRecord) {
-        self.played.sent += 1;
-        let counts = &mut self.played.counts[record.task as usize];
-        counts.ran += 1;
-        counts.skipped += record.skipped();
-        counts.overruns += u64::from(record.overrun);
-        counts.over_budget += u64::from(record.over_budget);
-        self.metrics.observe(self.worker, &Sent::Tick(record));
-        self.metrics.take(&record, &mut NoAccuser);
-        let line = SimulatedTick {
-            task: &self.config.tasks[record.task as usize].name,
-            n: record.n,
-            release_ns: record.release.nanos(),
-            started_ns: record.started().nanos(),
-            finished_ns: record.finished().nanos(),
-            skipped: record.skipped(),
-        };
-        if self.broken.is_none() {
-            self.broken = (self.line)(line).err();
-            if self.broken.is_some() {
-                self.stop();
-            }
+        let shown = self.shown.get(&record.task).map(|shown| shown.lock().unwrap_or_else(PoisonError::into_inner));
+        if !self.ledger.tick(self.worker, &record, shown.as_deref().map_or(&[], Vec::as_slice)) {
+            self.control.stop();
         }
     }
 
     fn woke_idle(&mut self, wake: IdleWake) {
-        self.metrics.observe(self.worker, &Sent::IdleWake(wake));
-        self.metrics.take_idle(self.worker, &wake);
+        self.ledger.woke_idle(self.worker, wake);
+    }
+}
+
+/// Hands the records of one of several loops over, with the values of each tick.
+struct Relay {
+    worker: usize,
+    shown: BTreeMap<u32, Shown>,
+    relay: SyncSender<(usize, Sent, Vec<f64>)>,
+}
+
+/// How many records the loops may be ahead of the ledger.
+const RELAYED_AHEAD: usize = 1_024;
+
+impl TickSink for Relay {
+    fn offer(&mut self, record: TickRecord) {
+        let shown = self.shown.get(&record.task).map(|shown| shown.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        // The ledger takes until all have ended.
+        let _ = self.relay.send((self.worker, Sent::Tick(record), shown.unwrap_or_default()));
+    }
+
+    fn woke_idle(&mut self, wake: IdleWake) {
+        let _ = self.relay.send((self.worker, Sent::IdleWake(wake), Vec::new()));
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::{Config, Facts, Kinds};
 use crate::daemon::layout::{MANY_TICKS, on_cpu};
-use crate::daemon::{SimulateOptions, Simulation};
+use crate::daemon::{Graph, SimulateOptions, Simulation};
 use crate::time::Span;
 use std::fmt::Write as _;
 
@@ -47,7 +47,8 @@ fn planned(text: &str, cpus: &[usize], free: bool) -> (String, Vec<(String, Span
 fn simulated(text: &str, length: Span) -> Vec<(String, Span)> {
     let config = parsed(text);
     let options = SimulateOptions { length, first_tick: 0 };
-    let summary = Simulation { config: &config, options, models: &Models::default() }.play(&mut |_| Ok(())).unwrap();
+    let (models, graph) = (&Models::default(), &Graph::scripts(&config));
+    let summary = Simulation { config: &config, options, models, graph }.play(&mut |_| Ok(())).unwrap();
     summary.tasks.iter().map(|task| (task.task.clone(), Span::from_nanos(task.response_ns.max))).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Replays of short recordings.
 
 use super::super::simulate::{SimulateOptions, Simulation};
+use super::super::virtual_tasks::Graph;
 use super::*;
 use crate::config::{Facts, Kinds};
 use crate::metrics::Summary;
@@ -40,7 +41,7 @@ fn replayed(text: &str, past: Past) -> (Vec<(u64, i128, i128)>, Summary) {
     let length = models.replayed_length().unwrap();
     let options = SimulateOptions { length: Span::from_millis((length.nanos() + 500_000) / 1_000_000), first_tick: 0 };
     let mut ticks = Vec::new();
-    let simulation = Simulation { config: &config, options, models: &models };
+    let simulation = Simulation { config: &config, options, models: &models, graph: &Graph::scripts(&config) };
     let summary = simulation.play(&mut |tick| {
         let [started, finished] = [tick.started_ns, tick.finished_ns].map(|nanos| nanos / 1_000_000);
         ticks.push((tick.n, started, finished));

@@ -2,6 +2,7 @@
 
 use super::super::models::Models;
 use super::super::simulate::SimulateOptions;
+use super::super::virtual_tasks::Graph;
 use super::*;
 use crate::config::{Config, Facts, Kinds};
 use serde_json::Value;
@@ -75,7 +76,8 @@ fn both(text: &str, options: SimulateOptions, learns: bool) -> (Value, Value, u6
     let facts = Facts { online_cpus: vec![0], cpu_set_size: 1_024 };
     let config = Config::parse(text, "test", &Kinds::builtin(), &facts)
         .unwrap_or_else(|problems| panic!("{}\n{text}", problems.render(false)));
-    let simulation = Simulation { config: &config, options, models: &Models::default() };
+    let (models, graph) = (&Models::default(), &Graph::scripts(&config));
+    let simulation = Simulation { config: &config, options, models, graph };
     let (counted, repeats) = simulation.sum_up(&mut |_| Ok(())).unwrap();
     let full = simulation.play(&mut |_| Ok(())).unwrap();
     let [counted, full] = [counted, full].map(|summary| {

@@ -1,0 +1,133 @@
+//! `simulate --csv`: a line for each tick of a task with values, and a column for each value of each task. A table that
+//! spreadsheets and plotting programs take as it is: a column is a curve over `release_s`.
+
+use crate::channels::Column;
+use crate::cli::stop::Stop;
+use crate::config::Config;
+use crate::daemon::SimulatedTick;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// What stands before the values.
+const OWN: &str = "task,tick,release_s,lateness_ns,skipped";
+
+/// The table while it is written.
+pub(super) struct Table {
+    to: Box<dyn Write>,
+    path: PathBuf,
+    first: BTreeMap<String, usize>, // of each task with values, its first column
+    width: usize,
+}
+
+impl Table {
+    /// Begins the table at `path`, where `-` is stdout, for the values in `columns`, by the index of the task.
+    ///
+    /// # Errors
+    /// The file cannot be written, or no task has values.
+    pub(super) fn begin(path: &Path, config: &Config, columns: &BTreeMap<usize, Vec<Column>>) -> Result<Self, String> {
+        if columns.is_empty() {
+            return Err(
+                "--csv: no task has values here; write values = \"FILE.csv\" or a plant under [task.NAME.simulate], or add a task that \
+                 computes"
+                    .to_owned(),
+            );
+        }
+        let to: Box<dyn Write> = match path.as_os_str() == "-" {
+            true => Box::new(io::stdout()),
+            false => Box::new(File::create(path).map_err(|error| format!("--csv {}: {error}", path.display()))?),
+        };
+        let mut table =
+            Self { to: Box::new(BufWriter::with_capacity(1 << 16, to)), path: path.into(), first: BTreeMap::new(), width: 0 };
+        let mut header = OWN.to_owned();
+        for (index, columns) in columns {
+            let task = &config.tasks[*index].name;
+            table.first.insert(task.clone(), table.width);
+            table.width += columns.len();
+            for Column { name, unit } in columns {
+                let unit = if unit.is_empty() { String::new() } else { format!(" [{unit}]") };
+                header.push(',');
+                header.push_str(&quoted(&format!("{task}.{name}{unit}")));
+            }
+        }
+        table.write(&format!("{header}\n")).map_err(|error| format!("--csv {}: {error}", path.display()))?;
+        Ok(table)
+    }
+
+    /// Whether it is on stdout.
+    pub(super) fn is_stdout(path: &Path) -> bool {
+        path.as_os_str() == "-"
+    }
+
+    /// Adds a tick; one of a task without values has no line.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn tick(&mut self, tick: &SimulatedTick<'_>) -> io::Result<()> {
+        let Some(first) = self.first.get(tick.task) else { return Ok(()) };
+        let release = format!("{}.{:09}", tick.release_ns / 1_000_000_000, tick.release_ns % 1_000_000_000);
+        let late = tick.started_ns - tick.release_ns;
+        let mut line = format!("{},{},{release},{late},{}{}", tick.task, tick.n, tick.skipped, ",".repeat(*first));
+        for value in tick.values {
+            line.push(',');
+            if value.is_finite() {
+                line.push_str(&value.to_string());
+            }
+        }
+        line.push_str(&",".repeat(self.width - first - tick.values.len()));
+        line.push('\n');
+        self.write(&line)
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn end(mut self) -> io::Result<()> {
+        let ended = self.to.flush();
+        ended.map_err(|error| self.at(&error))
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        let written = self.to.write_all(text.as_bytes());
+        written.map_err(|error| self.at(&error))
+    }
+
+    /// The same error, which says of what it is; that the reader of stdout has gone is left as it is.
+    fn at(&self, error: &io::Error) -> io::Error {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => io::ErrorKind::BrokenPipe.into(),
+            _ => io::Error::other(NotWritten(format!("--csv {}: {error}", self.path.display()))),
+        }
+    }
+}
+
+/// The table could not be written: to what, and why.
+#[derive(Debug)]
+struct NotWritten(String);
+
+impl fmt::Display for NotWritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotWritten {}
+
+/// How the command ends of an error of the table, or of stdout.
+pub(super) fn stop(error: io::Error) -> Stop {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<NotWritten>()) {
+        Some(NotWritten(reason)) => Stop::Fault(reason.clone()),
+        None => error.into(),
+    }
+}
+
+/// A cell, in quotes if it has to be.
+fn quoted(cell: &str) -> String {
+    match cell.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")),
+        false => cell.to_owned(),
+    }
+}

@@ -1,0 +1,173 @@
+//! Values that were recorded in a CSV, to be played again. Reading blocks; reads no clock.
+
+use crate::channels::Column;
+use crate::time::{Instant, Span};
+use std::fs;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+/// What stands in the columns before the values: the index and the time of a tick or sample, and the lateness of a tick.
+const TIMES: [&str; 2] = ["release_utc", "sample_utc"];
+const LATENESS: &str = "lateness_ns";
+
+/// The rows of a CSV.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RecordedValues {
+    pub(crate) columns: Vec<Column>,
+    times: Vec<Span>, // since the first row, ascending
+    values: Vec<f64>, // row by row; NaN: missing
+    end: Span,        // after this nothing was recorded
+}
+
+impl RecordedValues {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Self::parse(&text).map_err(|(line, reason)| format!("{}:{line}: {reason}", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<Self, (usize, String)> {
+        let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
+        let wanted = || {
+            let text = "this is no recording of values: its first line must be as hertzd writes it, tick,release_utc,lateness_ns and a \
+                        column for each value";
+            (1, text.to_owned())
+        };
+        let (_, header) = lines.next().ok_or_else(wanted)?;
+        let titles = cells(header);
+        let own = match titles.get(..2) {
+            Some([tick, time]) if tick == "tick" && TIMES.contains(&time.as_str()) => {
+                2 + usize::from(titles.get(2).is_some_and(|title| title == LATENESS))
+            }
+            _ => return Err(wanted()),
+        };
+        let columns: Vec<Column> = titles[own..].iter().map(|title| column(title)).collect();
+        let (mut times, mut values) = (Vec::new(), Vec::new());
+        let mut first = None;
+        for (number, line) in lines {
+            // A run that continues a file may write its header again.
+            if line.is_empty() || line == header {
+                continue;
+            }
+            let cells = cells(line);
+            if cells.len() != titles.len() {
+                let text = format!("this line has {} cells, and the first one {}", cells.len(), titles.len());
+                return Err((number, text));
+            }
+            let time = nanos_since_1970(&cells[1])
+                .ok_or_else(|| (number, format!("{:?} is no time such as 2026-11-21T03:13:18.5Z", cells[1])))?;
+            let since = Span::from_wide(time - *first.get_or_insert(time));
+            if times.last().is_some_and(|last| since < *last) {
+                return Err((number, format!("{} is before the line above it", cells[1])));
+            }
+            times.push(since);
+            for cell in &cells[own..] {
+                values.push(match cell.as_str() {
+                    "" => f64::NAN,
+                    cell => cell.parse().map_err(|_| (number, format!("{cell:?} is no number")))?,
+                });
+            }
+        }
+        let Some(last) = times.last() else { return Err((1, "there is no row of values in it".to_owned())) };
+        let usual = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(Span::MAX);
+        let end = Span::from_wide(i128::from(last.nanos()) + i128::from(usual.nanos()));
+        Ok(Self { columns, times, values, end })
+    }
+
+    /// From the first row until no more are there.
+    pub(crate) fn length(&self) -> Span {
+        self.end
+    }
+
+    /// The values of the latest row at `since` or before, counted from the first; `None` after the end.
+    pub(crate) fn at(&self, since: Span) -> Option<&[f64]> {
+        let row = self.times.partition_point(|time| *time <= since).checked_sub(1)?;
+        let width = self.columns.len();
+        (since < self.end).then(|| &self.values[row * width..(row + 1) * width])
+    }
+}
+
+/// The cells of a line; those in quotes may hold commas.
+fn cells(line: &str) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut characters = line.chars().peekable();
+    let mut quoted = false;
+    while let Some(character) = characters.next() {
+        let Some(cell) = cells.last_mut() else { break };
+        match character {
+            '"' if quoted && characters.next_if_eq(&'"').is_some() => cell.push('"'),
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(String::new()),
+            other => cell.push(other),
+        }
+    }
+    cells
+}
+
+/// `NAME [UNIT]`, or just a name.
+fn column(title: &str) -> Column {
+    let with_unit = title.strip_suffix(']').and_then(|title| title.rsplit_once(" ["));
+    let (name, unit) = with_unit.unwrap_or((title, ""));
+    Column { name: name.into(), unit: unit.into() }
+}
+
+fn nanos_since_1970(text: &str) -> Option<i128> {
+    let time = humantime::parse_rfc3339(text).ok()?;
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    i128::try_from(since.as_nanos()).ok()
+}
+
+/// Where a row lies that is played at `release` by a task whose first tick is at `zero`. The clock of a recording is set while it
+/// is made, so a row up to a tenth of a period later is of that tick as well.
+pub(crate) fn played_at(release: Instant, zero: Instant, period: Span) -> Span {
+    release - zero + Span::from_nanos(period.nanos() / 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "tick,release_utc,lateness_ns,temp1 [°C],\"a,\"\"b\"\"\"\n\
+        0,2026-11-21T03:13:18.600000000Z,10,20.5,1\n\
+        1,2026-11-21T03:13:18.700000100Z,10,,2\n\
+        3,2026-11-21T03:13:19.000000000Z,10,22,-3e2\n";
+
+    fn at(values: &RecordedValues, millis: i64) -> Option<Vec<Option<f64>>> {
+        let number = |value: &f64| (!value.is_nan()).then_some(*value);
+        values.at(Span::from_millis(millis)).map(|row| row.iter().map(number).collect())
+    }
+
+    #[test]
+    fn the_latest_row_is_played_until_the_recording_ends() {
+        let values = RecordedValues::parse(TEXT).unwrap();
+        let names: Vec<_> = values.columns.iter().map(|column| (column.name.as_str(), column.unit.as_str())).collect();
+        assert_eq!(names, [("temp1", "°C"), ("a,\"b\"", "")]);
+        assert_eq!(at(&values, 0), Some(vec![Some(20.5), Some(1.0)]));
+        assert_eq!(at(&values, 100), Some(vec![Some(20.5), Some(1.0)]), "the next row is 100 ns later");
+        assert_eq!(at(&values, 101), Some(vec![None, Some(2.0)]));
+        assert_eq!(at(&values, 399), Some(vec![None, Some(2.0)]));
+        assert_eq!(at(&values, 400), Some(vec![Some(22.0), Some(-300.0)]));
+        // The longest time between two rows was 299.9999 ms.
+        assert_eq!(at(&values, 699), Some(vec![Some(22.0), Some(-300.0)]));
+        assert_eq!(at(&values, 700), None);
+        let zero = Instant::ZERO + Span::from_millis(7);
+        let played = played_at(zero + Span::from_millis(100), zero, Span::from_millis(100));
+        assert_eq!(values.at(played).map(|row| row[1]), Some(2.0), "the row of this tick, though its clock was set");
+    }
+
+    #[test]
+    fn a_file_that_is_no_recording_is_refused_at_its_line() {
+        let wrong = |from: &str, to: &str| RecordedValues::parse(&TEXT.replace(from, to)).unwrap_err();
+        assert_eq!(wrong("tick,", "time,").0, 1);
+        assert_eq!(wrong("20.5,1", "20.5"), (2, "this line has 4 cells, and the first one 5".into()));
+        assert_eq!(wrong(",,2", ",warm,2"), (3, "\"warm\" is no number".into()));
+        assert_eq!(wrong("19.000000000Z", "17Z").0, 4);
+        assert_eq!(wrong("2026-11-21T03:13:18.6", "yesterday").0, 2);
+        assert_eq!(RecordedValues::parse("").unwrap_err().0, 1);
+        let header = TEXT.lines().next().unwrap();
+        assert_eq!(RecordedValues::parse(header).unwrap_err(), (1, "there is no row of values in it".into()));
+    }
+}

@@ -1,0 +1,332 @@
+//! What runs in place of each task on the virtual clock: the task itself if it computes, a recording of its values, a plant, or
+//! only a script of how long it takes. And the links between them.
+//!
+//! Building reads recordings, and opens nothing else. At a tick nothing blocks and no clock is read.
+
+use super::diff::{Diff, Sections};
+use super::joints::{Joint, Joints, flows, joints, no_value};
+use super::models::{RecordedValues, played_at};
+use super::plant::Plant;
+use crate::channels::{self, Column, Input, InputSource, LinkReceiver};
+use crate::config::{Config, PlantConfig, Problems, StandIn, TaskConfig, Valid};
+use crate::sim::Scripted;
+use crate::task::{Task, Tick, TickError};
+use crate::time::{Instant, Span};
+use crate::worker::Flow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What makes the values of a task.
+enum Source {
+    /// Nothing: it has none.
+    Nothing,
+    Task(Box<dyn Task>),
+    Recording { values: RecordedValues, zero: Instant },
+    Plant { plant: Plant, input: Input, link: Option<LinkReceiver>, begun: bool },
+}
+
+/// The values of a task's latest tick, for whoever looks after it.
+pub(super) type Shown = Arc<Mutex<Vec<f64>>>;
+
+/// A task with values, or that takes some.
+pub(super) struct Part {
+    source: Source,
+    /// What it takes and gives.
+    pub(super) flow: Option<Box<Flow>>,
+    /// The number of its values.
+    pub(super) width: usize,
+    /// Those of its latest tick.
+    pub(super) shown: Shown,
+}
+
+/// The values of all tasks of a configuration on the virtual clock, and how they flow.
+pub(crate) struct Graph {
+    parts: Mutex<BTreeMap<usize, Part>>, // by the index of the task
+    columns: BTreeMap<usize, Vec<Column>>,
+    groups: Vec<Vec<usize>>, // workers between which values flow
+    missing: Vec<(String, String)>, // tasks, and values that others take of them
+    recorded: Vec<(String, Span)>,  // tasks, and how long what was recorded lasts
+}
+
+impl Graph {
+    /// Without values: every task is a script, and each worker is on its own.
+    pub(crate) fn scripts(config: &Config) -> Self {
+        let groups = (0..config.workers.len()).map(|worker| vec![worker]).collect();
+        Self { parts: Mutex::default(), columns: BTreeMap::new(), groups, missing: Vec::new(), recorded: Vec::new() }
+    }
+
+    /// Builds what computes, and reads what was recorded.
+    ///
+    /// # Errors
+    /// A file that cannot be used, or a value that its task does not have.
+    pub(crate) fn build(config: &mut Config) -> Result<Self, Problems> {
+        let mut sources = BTreeMap::new();
+        let mut problems = Vec::new();
+        for index in 0..config.tasks.len() {
+            match source(&mut config.tasks[index]) {
+                Ok((source, columns)) => drop(sources.insert(index, (source, columns))),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if let Some(problems) = problems.into_iter().reduce(Problems::and) {
+            return Err(problems);
+        }
+        let config = &*config;
+        let missing = add_missing(config, &mut sources)?;
+        let built = sources.iter().map(|(index, (source, columns))| {
+            let measures = match source {
+                Source::Task(task) => task.measures(),
+                _ => true,
+            };
+            (*index, Joint::of(&config.tasks[*index], columns, measures))
+        });
+        let joints = joints(config, built.collect(), &Joints::new());
+        let diff = Diff::between(&Sections::default(), &Sections::of(config));
+        let mut flows = flows(config, &joints, &Joints::new(), &diff)?;
+        drive_plants(config, &mut sources, &mut flows)?;
+        let groups = groups(config);
+        let name = |index: usize| config.tasks[index].name.clone();
+        let missing = missing.into_iter().map(|(index, value)| (name(index), value)).collect();
+        let recorded = sources.iter().filter_map(|(index, (source, _))| match source {
+            Source::Recording { values, .. } => Some((name(*index), values.length())),
+            _ => None,
+        });
+        let recorded = recorded.collect();
+        let mut columns = BTreeMap::new();
+        let mut parts = BTreeMap::new();
+        for (index, (source, of_task)) in sources {
+            let flow = flows.remove(&index);
+            if matches!(source, Source::Nothing) && flow.is_none() {
+                continue;
+            }
+            let width = of_task.len();
+            if !matches!(source, Source::Nothing) {
+                columns.insert(index, of_task);
+            }
+            parts.insert(index, Part { source, flow, width, shown: Shown::default() });
+        }
+        Ok(Self { parts: Mutex::new(parts), columns, groups, missing, recorded })
+    }
+
+    /// The workers, together where values flow between them.
+    pub(super) fn groups(&self) -> &[Vec<usize>] {
+        &self.groups
+    }
+
+    /// Whether any values flow.
+    pub(crate) fn flows(&self) -> bool {
+        self.parts().values().any(|part| part.flow.is_some())
+    }
+
+    /// Whether this worker has a task that has a state of its own.
+    pub(super) fn has_state(&self, config: &Config, worker: usize) -> bool {
+        self.parts().keys().any(|task| config.tasks[*task].worker == worker)
+    }
+
+    /// The values of the tasks that have some, by the index of the task.
+    pub(crate) fn columns(&self) -> &BTreeMap<usize, Vec<Column>> {
+        &self.columns
+    }
+
+    /// What has no values in a run of this `length`, a sentence each.
+    pub(crate) fn notes(&self, length: Span) -> Vec<String> {
+        let missing = self.missing.iter().map(|(task, value)| {
+            format!(
+                "nothing makes {task}.{value} here, so whatever takes it sees no value; write values = \"FILE.csv\" or a plant \
+                 under [task.{task}.simulate]"
+            )
+        });
+        let ends = self.recorded.iter().filter(|(_, lasts)| *lasts < length);
+        let ends = ends.map(|(task, lasts)| format!("task.{task}: what was recorded lasts {lasts}; after that it has no values"));
+        missing.chain(ends).collect()
+    }
+
+    /// The part of a task; once.
+    pub(super) fn take(&self, task: usize) -> Option<Part> {
+        self.parts().remove(&task)
+    }
+
+    fn parts(&self) -> std::sync::MutexGuard<'_, BTreeMap<usize, Part>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Graph {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Graph").field("groups", &self.groups).finish_non_exhaustive()
+    }
+}
+
+type Sources = BTreeMap<usize, (Source, Vec<Column>)>;
+
+/// What makes the values of a task, and their names.
+fn source(task: &mut TaskConfig) -> Result<(Source, Vec<Column>), Problems> {
+    Ok(match &task.stand_in {
+        Some(StandIn::Recording { path, section }) => {
+            let values = RecordedValues::read(path).map_err(|reason| Problems::at(section, "values", reason))?;
+            let columns = values.columns.clone();
+            (Source::Recording { values, zero: Instant::ZERO + task.phase }, columns)
+        }
+        Some(StandIn::Plant(config)) => {
+            let PlantConfig { input, value, .. } = &**config;
+            let input = input.clone();
+            let plant = Plant::new(config, task.rate, input.get());
+            let columns = vec![Column { name: value.clone(), unit: String::new() }];
+            (Source::Plant { plant, input, link: None, begun: false }, columns)
+        }
+        None if task.blueprint.computes() => {
+            let built = task.blueprint.build();
+            let built = built.map_err(|error| Problems::at(&task.section, error.key, error.message))?;
+            let columns = built.columns();
+            (Source::Task(built), columns)
+        }
+        None => (Source::Nothing, Vec::new()),
+    })
+}
+
+/// Gives tasks the values that others take of them but that nothing makes here; they are missing at each tick. Returns them, each
+/// with the task that would have it.
+///
+/// # Errors
+/// A value that no column of a recording has.
+fn add_missing(config: &Config, sources: &mut Sources) -> Result<BTreeSet<(usize, String)>, Problems> {
+    let mut missing = BTreeSet::new();
+    let mut problems = Vec::new();
+    let position = |name: &str| config.tasks.iter().position(|task| task.name == name);
+    for task in &config.tasks {
+        let of_plant = match &task.stand_in {
+            Some(StandIn::Plant(plant)) => Some((&plant.input, &plant.section, "input")),
+            _ => None,
+        };
+        let taken = task.taken.iter().map(|(taken, _)| (&taken.input, &task.section, taken.key));
+        for (input, section, key) in taken.chain(of_plant) {
+            let InputSource::Value(name) = input.source() else { continue };
+            let Some(from) = position(&name.task) else { continue };
+            let Some((source, columns)) = sources.get_mut(&from) else { continue };
+            if columns.iter().any(|column| column.name == name.value) {
+                continue;
+            }
+            match source {
+                Source::Task(_) | Source::Recording { .. } => {
+                    let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+                    let reason = no_value(&name.task, &name.value, &names);
+                    let from_file = matches!(source, Source::Recording { .. });
+                    let reason = if from_file { format!("in what was recorded, {reason}") } else { reason };
+                    problems.push(Problems::at(section, key, reason));
+                }
+                Source::Nothing | Source::Plant { .. } => {
+                    columns.push(Column { name: name.value.clone(), unit: String::new() });
+                    missing.insert((from, name.value.clone()));
+                }
+            }
+        }
+    }
+    // Ranges of values that nothing makes here are not wrong for that.
+    for (index, task) in config.tasks.iter().enumerate() {
+        let (Valid::Named(named), Some((source, columns))) = (&task.valid, sources.get_mut(&index)) else { continue };
+        for (name, _) in named {
+            let is_known = columns.iter().any(|column| column.name == *name);
+            if !is_known && matches!(source, Source::Nothing | Source::Plant { .. }) {
+                columns.push(Column { name: name.clone(), unit: String::new() });
+            }
+        }
+    }
+    match problems.into_iter().reduce(Problems::and) {
+        Some(problems) => Err(problems),
+        None => Ok(missing),
+    }
+}
+
+/// Links each plant to what drives it. That is no link of the task that it stands in for: the age of what is measured counts from
+/// the measurement.
+fn drive_plants(config: &Config, sources: &mut Sources, flows: &mut BTreeMap<usize, Box<Flow>>) -> Result<(), Problems> {
+    let names = |columns: &[Column]| columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
+    for (index, task) in config.tasks.iter().enumerate() {
+        let Some(StandIn::Plant(plant)) = &task.stand_in else { continue };
+        let InputSource::Value(name) = plant.input.source() else { continue };
+        let Some(from) = config.tasks.iter().position(|task| task.name == name.task) else { continue };
+        let columns = sources.get(&from).map(|(_, columns)| names(columns)).unwrap_or_default();
+        let Some(column) = columns.iter().position(|column| *column == name.value) else {
+            return Err(Problems::at(&plant.section, "input", no_value(&name.task, &name.value, &columns)));
+        };
+        let (sender, receiver) = channels::link(columns.len(), [(column, &plant.input)], Span::MAX);
+        flows.entry(from).or_default().outgoing.push(sender);
+        if let Some((Source::Plant { link, .. }, _)) = sources.get_mut(&index) {
+            *link = Some(receiver);
+        }
+    }
+    Ok(())
+}
+
+/// The workers, together where values flow between them; each group at the place of its first worker.
+fn groups(config: &Config) -> Vec<Vec<usize>> {
+    let mut group: Vec<usize> = (0..config.workers.len()).collect();
+    for task in &config.tasks {
+        let plant = match &task.stand_in {
+            Some(StandIn::Plant(plant)) => Some(&plant.input),
+            _ => None,
+        };
+        for input in task.taken.iter().map(|(taken, _)| &taken.input).chain(plant) {
+            let InputSource::Value(name) = input.source() else { continue };
+            let Some(from) = config.tasks.iter().find(|task| task.name == name.task) else { continue };
+            let [one, other] = [group[from.worker], group[task.worker]];
+            group.iter_mut().filter(|of| **of == one.max(other)).for_each(|of| *of = one.min(other));
+        }
+    }
+    let members = |first: usize| (0..group.len()).filter(|worker| group[*worker] == first).collect::<Vec<_>>();
+    (0..group.len()).map(members).filter(|members| !members.is_empty()).collect()
+}
+
+/// A task on the virtual clock: it makes its values and then takes its time.
+pub(super) struct VirtualTask {
+    source: Source,
+    shown: Shown,
+    scripted: Scripted,
+}
+
+impl VirtualTask {
+    /// What the graph has of a task, whose ticks take as long as those of `scripted`.
+    pub(super) fn new(part: Part, scripted: Scripted) -> (Self, Option<Box<Flow>>) {
+        let Part { source, flow, shown, .. } = part;
+        (Self { source, shown, scripted }, flow)
+    }
+
+    fn make(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        match &mut self.source {
+            Source::Nothing => Ok(()),
+            Source::Task(task) => task.tick(tick, values),
+            Source::Recording { values: recorded, zero } => {
+                if let Some(row) = recorded.at(played_at(tick.release, *zero, tick.period)) {
+                    values.copy_from_slice(row);
+                }
+                Ok(())
+            }
+            Source::Plant { plant, input, link, begun } => {
+                if let Some(link) = link {
+                    link.refresh(tick.started);
+                }
+                if std::mem::replace(begun, true) {
+                    // What it was driven with is held over the ticks that were skipped.
+                    (0..=tick.skipped).for_each(|_| plant.advance(input.get()));
+                }
+                values[0] = plant.output();
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Task for VirtualTask {
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let show = |shown: &Shown, values: &[f64]| {
+            let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+            shown.clear();
+            shown.extend_from_slice(values);
+        };
+        show(&self.shown, values); // none yet, and none if it panics
+        let made = self.make(tick, values);
+        show(&self.shown, values);
+        self.scripted.tick(tick, &mut [])?;
+        made
+    }
+}
