@@ -2,7 +2,9 @@
 //! the README's commands.
 
 use hertzd::config::Kinds;
-use hertzd::config::{Config, Facts, Key, PLANT_KEYS, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
+use hertzd::config::{
+    Config, Facts, Key, PLANT_KEYS, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS,
+};
 use hertzd::internals::{Advice, EXIT_CODES, Message, advice};
 use hertzd::pacing::{Excess, FixedStep, Rate};
 use hertzd::time::{Instant, Span};

@@ -48,6 +48,9 @@ const ONLY_CHECK: &[(&str, &str)] = &[
     ("the type's", "needs arithmetic on two keys"),
     ("a WAV file cannot be larger", "a range of quantities with units that depends on another key's ending"),
     ("for CSV without record-max-size", "depends on the ending of another key"),
+    ("the output would swing ever wider", "the lower limit of a number"),
+    ("or two for a plant of second order", "the most that a list of durations holds"),
+    ("a plant needs ticks on a fixed grid", "depends on a key of the table around another"),
     ("invalid type", "serde knows the fields of a user's kind, but not their types"),
     ("missing field", "serde knows the fields of a user's kind, but not which are required"),
 ];

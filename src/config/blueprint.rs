@@ -36,7 +36,14 @@ pub struct Exceptional {
 impl Blueprint {
     /// A blueprint that `build` turns into a task.
     pub fn new(build: impl FnOnce() -> Result<Box<dyn Task>, BuildError> + Send + 'static) -> Self {
-        Self { build: Some(Box::new(build)), look: None, run: Vec::new(), now_and_then: None, sleeps: false, computes: false }
+        Self {
+            build: Some(Box::new(build)),
+            look: None,
+            run: Vec::new(),
+            now_and_then: None,
+            sleeps: false,
+            computes: false,
+        }
     }
 
     /// A blueprint of a task that exists already and opens nothing.

@@ -320,17 +320,8 @@ pub(super) const PLANT: Key = Key::new(
 pub const TASK_SIMULATE_KEYS: &[Key] = &[RUN, VALUES, PLANT];
 
 /// The keys of `[task.NAME.simulate.plant]`.
-pub const PLANT_KEYS: &[Key] = &[
-    PLANT_INPUT,
-    PLANT_VALUE,
-    GAIN,
-    TIME_CONSTANT,
-    NATURAL_FREQUENCY,
-    DAMPING,
-    DEAD_TIME,
-    OFFSET,
-    INITIAL,
-];
+pub const PLANT_KEYS: &[Key] =
+    &[PLANT_INPUT, PLANT_VALUE, GAIN, TIME_CONSTANT, NATURAL_FREQUENCY, DAMPING, DEAD_TIME, OFFSET, INITIAL];
 
 pub(super) const PLANT_INPUT: Key = Key::new(
     "input",
@@ -357,9 +348,12 @@ pub(super) const NATURAL_FREQUENCY: Key = Key::new(
     "Undamped natural frequency of a plant of second order, in radians per second.",
 )
 .rules(&[Rule::with(&["damping"]).advice("write both")]);
-pub(super) const DAMPING: Key =
-    Key::new("damping", Value::Number, "Damping ratio of a plant of second order: below 1 it overshoots by itself; not negative.")
-        .rules(&[Rule::with(&["natural-frequency"]).advice("write both")]);
+pub(super) const DAMPING: Key = Key::new(
+    "damping",
+    Value::Number,
+    "Damping ratio of a plant of second order: below 1 it overshoots by itself; not negative.",
+)
+.rules(&[Rule::with(&["natural-frequency"]).advice("write both")]);
 pub(super) const DEAD_TIME: Key = Key::new(
     "dead-time",
     Value::Duration { min: Span::ZERO, max: Span::MAX },
@@ -367,7 +361,8 @@ pub(super) const DEAD_TIME: Key = Key::new(
 )
 .default("\"0s\"");
 pub(super) const OFFSET: Key =
-    Key::new("offset", Value::Number, "The output for an input of 0, such as the temperature of the room.").default("0");
+    Key::new("offset", Value::Number, "The output for an input of 0, such as the temperature of the room.")
+        .default("0");
 pub(super) const INITIAL: Key = Key::new("initial", Value::Number, "The output at the first tick.")
     .otherwise("at rest: `offset`, and `gain` times the first input");
 

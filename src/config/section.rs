@@ -27,7 +27,7 @@ pub struct Section<'a> {
     pub(super) table: &'a DeTable<'a>,
     pub(super) outer: Option<&'a DeTable<'a>>, // the table around it, for rules
     pub(super) problems: Vec<Problem>,
-    pub(super) taken: Vec<Taken>, // the values of other tasks that it names
+    pub(super) taken: Vec<Taken>,              // the values of other tasks that it names
     pub(super) modelled: Vec<(String, Taken)>, // those that drive plants, each with the table of the plant
 }
 
@@ -68,7 +68,16 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn new(source: &'a Arc<Source>, path: &str, header: Range<usize>, table: &'a DeTable<'a>) -> Self {
-        Self { source, path: path.to_owned(), header, table, outer: None, problems: Vec::new(), taken: Vec::new(), modelled: Vec::new() }
+        Self {
+            source,
+            path: path.to_owned(),
+            header,
+            table,
+            outer: None,
+            problems: Vec::new(),
+            taken: Vec::new(),
+            modelled: Vec::new(),
+        }
     }
 
     pub(super) fn value(&self, key: &Key) -> Option<&'a DeValue<'a>> {

@@ -133,7 +133,8 @@ fn dynamics(section: &mut Section<'_>) -> Option<Dynamics> {
         return Some(Dynamics::Second { natural_frequency, damping });
     }
     let constants = section.durations(&TIME_CONSTANT)?;
-    let seconds: Vec<f64> = constants.iter().map(|constant| constant.seconds()).filter(|seconds| *seconds > 0.0).collect();
+    let seconds: Vec<f64> =
+        constants.iter().map(|constant| constant.seconds()).filter(|seconds| *seconds > 0.0).collect();
     if constants.len() > 2 {
         section.problem(&TIME_CONSTANT, "must be one time constant, or two for a plant of second order");
     }

@@ -21,6 +21,7 @@
 //! | `views`, `meter` | what main knows of the tasks and of the workers' processor time |
 //! | `plan`, `simulate` | schedules; the same on the virtual clock |
 //! | `layout` | which workers, CPUs and phases keep responses lowest |
+//! | `virtual_tasks`, `plant` | what makes values on the virtual clock: tasks that compute, recordings, models of what is measured |
 //! | `models`, `repeat` | what the virtual clock plays; how a schedule that repeats itself is counted |
 //! | `look` | before the start: what it would open |
 //! | `capacity` | before the start: whether the deadlines can hold |

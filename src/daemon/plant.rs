@@ -20,11 +20,11 @@ use std::collections::VecDeque;
 pub(super) struct Plant {
     gain: f64,
     offset: f64,
-    before: Step,         // with the input before the latest to arrive
-    after: Step,          // with the latest
+    before: Step,          // with the input before the latest to arrive
+    after: Step,           // with the latest
     inputs: VecDeque<f64>, // the latest first; as many as are on their way, and one
-    deviation: f64,       // of the output from the offset
-    slope: f64,           // per second
+    deviation: f64,        // of the output from the offset
+    slope: f64,            // per second
 }
 
 impl Plant {
@@ -182,7 +182,12 @@ mod tests {
     fn dead_time_is_exact_also_between_ticks() {
         // At 1 Hz and 2.25 s, a step at tick 0 has its first effect 2.25 s later; at tick 3 it has acted for 0.75 s.
         let mut plant = plant("time-constant = \"1s\"\ndead-time = \"2250ms\"", 1);
-        let outputs: Vec<f64> = (0..4).map(|_| { plant.advance(1.0); plant.output() }).collect();
+        let outputs: Vec<f64> = (0..4)
+            .map(|_| {
+                plant.advance(1.0);
+                plant.output()
+            })
+            .collect();
         let wanted = [0.0, 0.0, 1.0 - (-0.75_f64).exp(), 1.0 - (-1.75_f64).exp()];
         assert!(outputs.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-12), "{outputs:?}");
     }

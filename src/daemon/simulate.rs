@@ -213,7 +213,8 @@ impl Simulation<'_> {
             let slot = self.scripted(task, &clock);
             let Some(part) = graph.take(task) else { return slot };
             shown.insert(slot.id, part.shown.clone());
-            let (values, scripted) = (vec![f64::NAN; part.width], Scripted::playing(clock.clone(), models.runs(&config.tasks[task])));
+            let (values, scripted) =
+                (vec![f64::NAN; part.width], Scripted::playing(clock.clone(), models.runs(&config.tasks[task])));
             let (task, flow) = VirtualTask::new(part, scripted);
             Slot { task: Box::new(task), values, flow, ..slot }
         });
@@ -397,7 +398,8 @@ const RELAYED_AHEAD: usize = 1_024;
 
 impl TickSink for Relay {
     fn offer(&mut self, record: TickRecord) {
-        let shown = self.shown.get(&record.task).map(|shown| shown.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        let shown =
+            self.shown.get(&record.task).map(|shown| shown.lock().unwrap_or_else(PoisonError::into_inner).clone());
         // The ledger takes until all have ended.
         let _ = self.relay.send((self.worker, Sent::Tick(record), shown.unwrap_or_default()));
     }

@@ -21,8 +21,16 @@ enum Source {
     /// Nothing: it has none.
     Nothing,
     Task(Box<dyn Task>),
-    Recording { values: RecordedValues, zero: Instant },
-    Plant { plant: Plant, input: Input, link: Option<LinkReceiver>, begun: bool },
+    Recording {
+        values: RecordedValues,
+        zero: Instant,
+    },
+    Plant {
+        plant: Plant,
+        input: Input,
+        link: Option<LinkReceiver>,
+        begun: bool,
+    },
 }
 
 /// The values of a task's latest tick, for whoever looks after it.
@@ -43,7 +51,7 @@ pub(super) struct Part {
 pub(crate) struct Graph {
     parts: Mutex<BTreeMap<usize, Part>>, // by the index of the task
     columns: BTreeMap<usize, Vec<Column>>,
-    groups: Vec<Vec<usize>>, // workers between which values flow
+    groups: Vec<Vec<usize>>,        // workers between which values flow
     missing: Vec<(String, String)>, // tasks, and values that others take of them
     recorded: Vec<(String, Span)>,  // tasks, and how long what was recorded lasts
 }
@@ -137,7 +145,8 @@ impl Graph {
             )
         });
         let ends = self.recorded.iter().filter(|(_, lasts)| *lasts < length);
-        let ends = ends.map(|(task, lasts)| format!("task.{task}: what was recorded lasts {lasts}; after that it has no values"));
+        let ends = ends
+            .map(|(task, lasts)| format!("task.{task}: what was recorded lasts {lasts}; after that it has no values"));
         missing.chain(ends).collect()
     }
 
@@ -239,7 +248,11 @@ fn add_missing(config: &Config, sources: &mut Sources) -> Result<BTreeSet<(usize
 
 /// Links each plant to what drives it. That is no link of the task that it stands in for: the age of what is measured counts from
 /// the measurement.
-fn drive_plants(config: &Config, sources: &mut Sources, flows: &mut BTreeMap<usize, Box<Flow>>) -> Result<(), Problems> {
+fn drive_plants(
+    config: &Config,
+    sources: &mut Sources,
+    flows: &mut BTreeMap<usize, Box<Flow>>,
+) -> Result<(), Problems> {
     let names = |columns: &[Column]| columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
     for (index, task) in config.tasks.iter().enumerate() {
         let Some(StandIn::Plant(plant)) = &task.stand_in else { continue };

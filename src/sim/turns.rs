@@ -94,8 +94,11 @@ mod tests {
                 });
             }
         });
-        let mut wanted: Vec<_> =
-            steps.iter().enumerate().flat_map(|(number, steps)| steps.iter().map(move |step| (*step, number))).collect();
+        let mut wanted: Vec<_> = steps
+            .iter()
+            .enumerate()
+            .flat_map(|(number, steps)| steps.iter().map(move |step| (*step, number)))
+            .collect();
         wanted.sort_unstable();
         assert_eq!(*made.lock().unwrap(), wanted);
     }

@@ -45,7 +45,11 @@ pub(super) fn page(kinds: &Kinds) -> String {
     table("[worker.NAME.simulate]", "Only `hertzd simulate` reads it.", WORKER_SIMULATE_KEYS);
     table("[task.NAME]", "A task. These keys are common to all kinds; each kind adds its own.", TASK_KEYS);
     table("[task.NAME.simulate]", "Only `hertzd simulate` reads it.", TASK_SIMULATE_KEYS);
-    table("[task.NAME.simulate.plant]", "A model in place of what the task measures. Only `hertzd simulate` reads it.", PLANT_KEYS);
+    table(
+        "[task.NAME.simulate.plant]",
+        "A model in place of what the task measures. Only `hertzd simulate` reads it.",
+        PLANT_KEYS,
+    );
     for kind in kinds.iter() {
         table(&format!("[task.NAME] of kind {}", kind.name), kind.about, &kind.keys);
         for key in kind.keys.iter() {

@@ -39,8 +39,12 @@ impl Table {
             true => Box::new(io::stdout()),
             false => Box::new(File::create(path).map_err(|error| format!("--csv {}: {error}", path.display()))?),
         };
-        let mut table =
-            Self { to: Box::new(BufWriter::with_capacity(1 << 16, to)), path: path.into(), first: BTreeMap::new(), width: 0 };
+        let mut table = Self {
+            to: Box::new(BufWriter::with_capacity(1 << 16, to)),
+            path: path.into(),
+            first: BTreeMap::new(),
+            width: 0,
+        };
         let mut header = OWN.to_owned();
         for (index, columns) in columns {
             let task = &config.tasks[*index].name;

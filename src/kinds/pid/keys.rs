@@ -134,7 +134,11 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let (settings, inputs) = (settings?, inputs?);
     let columns = Pid::new(settings, inputs.clone()).columns();
     let preview = Preview { columns: Some(columns), ..Preview::default() };
-    Some(Blueprint::new(move || Ok(Box::new(Pid::going_on(&label, settings, inputs)))).looking(move || Ok(preview)).computing())
+    Some(
+        Blueprint::new(move || Ok(Box::new(Pid::going_on(&label, settings, inputs))))
+            .looking(move || Ok(preview))
+            .computing(),
+    )
 }
 
 fn inputs(section: &mut Section<'_>) -> Option<Inputs> {

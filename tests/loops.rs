@@ -1,0 +1,277 @@
+//! `hertzd simulate` with values that flow: controllers that are run, recordings and plants in place of sensors, and the table of
+//! all values. The built binary on the virtual clock, so nothing here depends on how busy the machine is.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// A folder with `loop.toml`, and what else is put there.
+struct Desk(TempDir);
+
+impl Desk {
+    fn with(config: &str) -> Self {
+        let desk = Self(tempfile::tempdir().unwrap());
+        desk.put("loop.toml", config);
+        desk
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        fs::write(self.0.path().join(name), text).unwrap();
+    }
+
+    fn simulate(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hertzd"));
+        command.current_dir(&self.0).args(["simulate", "loop.toml"]).args(args).output().unwrap()
+    }
+
+    /// The table of a run that went well and had nothing to remark.
+    fn table(&self, length: &str) -> Table {
+        let output = self.simulate(&["--for", length, "--csv", "-"]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && error.is_empty(), "{}: {error}", output.status);
+        Table::read(&String::from_utf8(output.stdout).unwrap())
+    }
+
+    /// What a refused run says, and its exit code.
+    fn refusal(&self, args: &[&str]) -> (String, Option<i32>) {
+        let output = self.simulate(args);
+        assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+        (String::from_utf8(output.stderr).unwrap(), output.status.code())
+    }
+}
+
+/// What `--csv` writes.
+struct Table {
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    fn read(text: &str) -> Self {
+        let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+        let columns = lines.next().unwrap();
+        let rows: Vec<_> = lines.collect();
+        assert!(rows.iter().all(|row| row.len() == columns.len()), "a line has other cells than the first");
+        Self { columns, rows }
+    }
+
+    fn column(&self, name: &str) -> usize {
+        self.columns
+            .iter()
+            .position(|column| column == name)
+            .unwrap_or_else(|| panic!("no {name} in {:?}", self.columns))
+    }
+
+    /// The ticks of a task, each with this value of it.
+    fn of(&self, task: &str, value: &str) -> Vec<(u64, Option<f64>)> {
+        let column = self.column(&format!("{task}.{value}"));
+        let own = self.rows.iter().filter(|row| row[0] == task);
+        own.map(|row| (row[1].parse().unwrap(), (!row[column].is_empty()).then(|| row[column].parse().unwrap())))
+            .collect()
+    }
+
+    /// The same, where each tick has the value.
+    fn values(&self, task: &str, value: &str) -> Vec<f64> {
+        self.of(task, value)
+            .into_iter()
+            .map(|(n, value)| value.unwrap_or_else(|| panic!("tick {n} of {task} has none")))
+            .collect()
+    }
+}
+
+/// A plant with the time constants 10 s and 1 s and the gain 2, under a controller whose integral time cancels the slow one:
+/// the open loop is 2·kp / (10·s·(1 + s)), so the closed one is of second order with w² = 2·kp/10 and 2·z·w = 1, without zeros.
+fn cancelled(kp: f64, more: &str) -> String {
+    format!(
+        "[task.oven]\nkind = \"sensor\"\nrate = 1000\npath = \"/nowhere\"\nunit = \"x\"\n{more}\n[task.oven.simulate.plant]\nvalue = \"y\"\n\
+         input = \"control.out\"\ngain = 2\ntime-constant = [\"10s\", \"1s\"]\noffset = 5\n\
+         [task.control]\nkind = \"pid\"\nrate = 1000\ninput = \"oven.y\"\nsetpoint = 6\nkp = {kp}\nti = \"10s\"\n"
+    )
+}
+
+#[test]
+fn a_closed_loop_overshoots_and_settles_as_theory_says() {
+    for kp in [5.0_f64, 2.5] {
+        let (w, z) = ((2.0 * kp / 10.0).sqrt(), 0.5 / (2.0 * kp / 10.0).sqrt());
+        let swing = w * (1.0 - z * z).sqrt();
+        let response =
+            |t: f64| 1.0 - (-z * w * t).exp() * ((swing * t).cos() + z / (1.0 - z * z).sqrt() * (swing * t).sin());
+        let overshoot = (-std::f64::consts::PI * z / (1.0 - z * z).sqrt()).exp();
+        // The last instant outside of 2 % of the step.
+        let settling = |outside: &dyn Fn(usize) -> bool| (0..20_000).rev().find(|tick| outside(*tick)).unwrap();
+        #[expect(clippy::cast_precision_loss, reason = "small")]
+        let wanted = settling(&|tick| (response(tick as f64 / 1_000.0) - 1.0).abs() > 0.02);
+
+        let step: Vec<f64> = Desk::with(&cancelled(kp, "")).table("20s").values("oven", "y");
+        let found = settling(&|tick| (step[tick] - 6.0).abs() > 0.02);
+        let highest = step.iter().copied().fold(f64::MIN, f64::max) - 6.0;
+        // The controller acts 1000 times a second: half a period of delay moves the damping by a thousandth.
+        assert!((highest - overshoot).abs() < 0.002, "kp {kp}: overshoot {highest}, in theory {overshoot}");
+        assert!(found.abs_diff(wanted) <= 20, "kp {kp}: settled after {found} ms, in theory after {wanted} ms");
+        #[expect(clippy::cast_precision_loss, reason = "small")]
+        let worst =
+            (0..step.len()).map(|tick| (step[tick] - 5.0 - response(tick as f64 / 1_000.0)).abs()).fold(0.0, f64::max);
+        assert!(worst < 0.002, "kp {kp}: off by {worst} from the response in theory");
+    }
+}
+
+#[test]
+fn skipped_ticks_take_their_time_in_plant_and_controller() {
+    // Now and then the plant's task takes 3.5 periods; all that came up meanwhile is skipped.
+    let text = "[task.tank]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\noverrun = \"drop\"\n\
+        [task.tank.simulate]\nrun = [\"0s\", \"0s\", \"350ms\"]\nplant = { value = \"level\", input = 3, gain = 2, time-constant = \"2s\", initial = 0 }\n\
+        [task.still]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\n\
+        simulate.plant = { value = \"level\", input = 0, offset = 10, time-constant = \"1s\" }\n\
+        [task.control]\nkind = \"pid\"\nrate = 10\ninput = \"still.level\"\nsetpoint = 11\nki = 1\noverrun = \"drop\"\n";
+    let table = Desk::with(text).table("20s");
+    let levels = table.of("tank", "level");
+    assert!(levels.windows(2).filter(|pair| pair[1].0 - pair[0].0 > 2).count() > 10, "it skipped ticks");
+    for (n, level) in levels {
+        #[expect(clippy::cast_precision_loss, reason = "small")]
+        let wanted = 6.0 * (1.0 - (-(n as f64) / 20.0).exp());
+        assert!((level.unwrap() - wanted).abs() < 1e-9, "tick {n}: {level:?}, {wanted}");
+    }
+    let integral = table.of("control", "i");
+    assert!(integral.windows(2).any(|pair| pair[1].0 - pair[0].0 > 1), "it skipped ticks");
+    for (n, i) in integral {
+        #[expect(clippy::cast_precision_loss, reason = "small")]
+        let wanted = n as f64 / 10.0;
+        assert!((i.unwrap() - wanted).abs() < 1e-9, "tick {n}: {i:?}, {wanted}");
+    }
+}
+
+const RECORDED: &str = "tick,release_utc,lateness_ns,temp1 [°C],other\n\
+    0,2026-11-21T03:13:18.500000000Z,70,1,0\n\
+    1,2026-11-21T03:13:18.599999990Z,70,2,0\n\
+    2,2026-11-21T03:13:18.700000010Z,70,,0\n\
+    5,2026-11-21T03:13:19.000000000Z,70,6,0\n";
+
+const PLAYED: &str = "[task.board]\nkind = \"sensor\"\nrate = 10\nphase = \"30ms\"\npath = \"/nowhere\"\nsimulate.values = \"day.csv\"\n\
+    [task.control]\nkind = \"pid\"\nrate = 10\nphase = \"30ms\"\ninput = \"board.temp1\"\nsetpoint = 0\nkp = 1\n";
+
+#[test]
+fn a_recording_is_played_in_place_of_the_sensor() {
+    let desk = Desk::with(PLAYED);
+    desk.put("day.csv", RECORDED);
+    let output = desk.simulate(&["--for", "1s", "--csv", "values.csv", "--summary-only"]);
+    assert!(output.status.success(), "{output:?}");
+    let note = "note: task.board: what was recorded lasts 800 ms; after that it has no values\n";
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), note);
+    let table = Table::read(&fs::read_to_string(desk.0.path().join("values.csv")).unwrap());
+    let played: Vec<_> = table.of("board", "temp1 [°C]").into_iter().map(|(_, value)| value).collect();
+    // The cell of tick 2 was empty, and ticks 3 and 4 were skipped.
+    let wanted = [Some(1.0), Some(2.0), None, None, None, Some(6.0), Some(6.0), Some(6.0), None, None];
+    assert_eq!(played, wanted);
+    let out: Vec<_> = table.of("control", "out").into_iter().map(|(_, value)| value.map(|value| -value)).collect();
+    assert_eq!(out, wanted, "the controller sees no value where there was none");
+}
+
+#[test]
+fn between_workers_a_value_arrives_when_its_tick_has_finished() {
+    let text = |first: &str, second: &str, phase: &str| {
+        format!(
+            "[worker.{first}]\n[worker.{second}]\n\
+             [task.board]\nworker = \"sense\"\nkind = \"sensor\"\nrate = 100\npath = \"/nowhere\"\n\
+             [task.board.simulate]\nrun = \"3ms\"\nvalues = \"day.csv\"\n\
+             [task.control]\nworker = \"act\"\nkind = \"pid\"\nrate = 100\nphase = \"{phase}\"\ninput = \"board.n\"\nsetpoint = 0\nkp = 1\n"
+        )
+    };
+    let mut recorded = "tick,release_utc,lateness_ns,n\n".to_owned();
+    (0..200).for_each(|n| recorded += &format!("{n},2026-11-21T00:00:0{}.{:02}Z,0,{n}\n", n / 100, n % 100));
+    // At 2 ms the sensor's tick still runs. At 3 ms it has just finished, for a worker that is declared after it.
+    for (first, second, phase, behind) in
+        [("sense", "act", "2ms", 1), ("sense", "act", "3ms", 0), ("act", "sense", "3ms", 1), ("act", "sense", "4ms", 0)]
+    {
+        let desk = Desk::with(&text(first, second, phase));
+        desk.put("day.csv", &recorded);
+        let table = desk.table("1s");
+        for (n, error) in table.of("control", "error") {
+            #[expect(clippy::cast_precision_loss, reason = "small")]
+            let wanted = n.checked_sub(behind).map(|n| -(n as f64));
+            assert_eq!(error, wanted, "tick {n} at {phase}, {first} first");
+        }
+        // Ticks are printed in the order in which they finish.
+        let releases: Vec<f64> = table.rows.iter().map(|row| row[2].parse().unwrap()).collect();
+        assert!(releases.windows(2).all(|pair| pair[1] > pair[0] - 0.004), "in one order of time");
+    }
+}
+
+#[test]
+fn the_same_configuration_does_the_same_every_time() {
+    // On three workers, which disturb each other's values, and with a worker on its own that repeats itself.
+    let text = cancelled(5.0, "worker = \"one\"")
+        .replace("kind = \"pid\"", "kind = \"pid\"\nworker = \"two\"\nsimulate.run = [\"10us\", \"2ms\", \"1us\"]")
+        + "[task.third]\nkind = \"pid\"\nworker = \"three\"\nrate = 700\ninput = \"oven.y\"\nsetpoint = \"control.out\"\nki = 1\n\
+           [task.alone]\nkind = \"load\"\nworker = \"four\"\nrate = 100\n\
+           [worker.one]\n[worker.one.simulate]\noversleep = [\"5us\", \"60us\"]\n[worker.two]\n[worker.three]\n[worker.four]\n";
+    let desk = Desk::with(&text);
+    for args in [&["--csv", "-"][..], &["--json"], &["--summary-only"], &[]] {
+        let [one, other] = [(); 2].map(|()| desk.simulate(&[&["--for", "1500ms"], args].concat()));
+        assert!(one.status.success() && one.stderr.is_empty(), "{one:?}");
+        assert!(one.stdout == other.stdout && one.stdout.len() > 500, "{args:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused_where_it_is_written() {
+    let desk = Desk::with(PLAYED);
+    let refused = |desk: &Desk, wanted: &[&str], code: i32| {
+        let (said, found) = desk.refusal(&["--for", "1s", "--csv", "-"]);
+        assert_eq!(found, Some(code), "{said}");
+        wanted.iter().for_each(|wanted| assert!(said.contains(wanted), "{wanted}\n{said}"));
+    };
+    refused(&desk, &["task.board.simulate: values = \"day.csv\"; day.csv: No such file", "loop.toml:6:19"], 78);
+    desk.put("day.csv", &RECORDED.replace("70,2", "70,warm"));
+    refused(
+        &desk,
+        &["task.board.simulate: values = \"day.csv\"; day.csv:3: \"warm\" is no number", "loop.toml:6:19"],
+        78,
+    );
+    desk.put("day.csv", "a,b\n1,2\n");
+    refused(&desk, &["day.csv:1: this is no recording of values"], 78);
+    desk.put("day.csv", &RECORDED.replace("temp1", "temp"));
+    refused(
+        &desk,
+        &[
+            "task.control: input = \"board.temp1\"",
+            "in what was recorded, task board has no value \"temp1\"; did you mean \"temp\"?",
+        ],
+        78,
+    );
+    let desk = Desk::with(&cancelled(1.0, "").replace("\"control.out\"", "\"control.uot\""));
+    refused(
+        &desk,
+        &["task.oven.simulate.plant: input = \"control.uot\"", "did you mean \"out\"?", "loop.toml:9:9"],
+        78,
+    );
+    let desk = Desk::with("[task.a]\nkind = \"load\"\nrate = 10\n");
+    refused(&desk, &["--csv: no task has values here"], 64);
+    let desk = Desk::with(&cancelled(1.0, ""));
+    let (said, code) = desk.refusal(&["--first-tick", "5"]);
+    assert!(said.contains("--first-tick: here values flow between tasks") && code == Some(64), "{said}");
+    let (said, code) = desk.refusal(&["--csv", "-", "--json"]);
+    assert!(said.contains("--csv -: --json writes to stdout as well") && code == Some(64), "{said}");
+    let (said, code) = desk.refusal(&["--csv", "no/such/folder.csv"]);
+    assert!(said.contains("--csv no/such/folder.csv: No such file") && code == Some(64), "{said}");
+    assert!(Path::new("/dev/full").exists());
+    let output = desk.simulate(&["--for", "10s", "--csv", "/dev/full", "--summary-only"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("--csv /dev/full: No space left on device") && output.status.code() == Some(70), "{said}");
+}
+
+#[test]
+fn a_value_that_nothing_makes_is_said_to_be_missing() {
+    let text = "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\nvalid = { temp1 = [0, 9], temp2 = [0, 9] }\n\
+        [task.control]\nkind = \"pid\"\nrate = 10\ninput = \"oven.temp1\"\nsetpoint = 6\nkp = 1\n";
+    let desk = Desk::with(text);
+    let output = desk.simulate(&["--for", "1s", "--csv", "-"]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.starts_with("note: nothing makes oven.temp1 here, so whatever takes it sees no value; write values"),
+        "{said}"
+    );
+    let out = Table::read(&String::from_utf8(output.stdout).unwrap()).of("control", "out");
+    assert_eq!(out, (0..10).map(|n| (n, None)).collect::<Vec<_>>());
+}
