@@ -1,7 +1,8 @@
 //! What `hertzd check` prints.
 
 use std::fs;
-use std::process::Command;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
 /// What `hertzd COMMAND FILE ARGS` prints about a configuration: stdout, stderr and exit status.
 fn hertzd(command: &str, config: &str, args: &[&str]) -> (String, String, Option<i32>) {
@@ -246,4 +247,80 @@ fn examples_in_the_help_fit_a_terminal() {
             assert!(line.chars().count() < 80, "{command}: {line}");
         }
     }
+}
+
+/// A sensor on a file, a controller on it, and one that acts on another worker, whose values close the circle.
+fn chain(input: &str, valid: &str) -> String {
+    format!(
+        "[worker.main]\npolicy = \"other\"\n[worker.out]\npolicy = \"other\"\n\
+         [task.act]\nkind = \"pid\"\nworker = \"out\"\nrate = 100\ninput = \"control.out\"\nsetpoint = 0\nkp = 1\n\
+         [task.control]\nkind = \"pid\"\nworker = \"main\"\nrate = 100\ninput = \"{input}\"\nsetpoint = 1\nkp = 1\n\
+         track = {{ previous = \"act.out\", initial = 0 }}\n\
+         [task.board]\nkind = \"sensor\"\nworker = \"main\"\nrate = 100\npath = \"/proc/loadavg\"\n{valid}\n"
+    )
+}
+
+#[test]
+fn a_chain_is_shown_and_what_a_start_would_refuse_of_it_is_refused() {
+    let (printed, error, code) = hertzd("check", &chain("board.value", ""), &[]);
+    assert_eq!((code, error.as_str()), (Some(0), ""), "{printed}");
+    let chain_of = "\nchain board, control, act: what act uses is up to 20.0 ms old at its release, ";
+    let link = "  control takes input from board.value  same tick; stale when older than 60.0 ms\n";
+    assert!(printed.contains(chain_of) && printed.contains(link), "{printed}");
+    let wrong = chain("board.valu", "valid = { vaule = [0, 1] }");
+    // What each problem says and where, but for the folder.
+    let problems = |error: &str| {
+        let place = |line: &str| Some(line.split_once("test.toml")?.1.to_owned());
+        let told = |line: &&str| line.starts_with("error: ") || line.trim_start().starts_with("--> ");
+        let told = error.lines().filter(told).map(|line| place(line).unwrap_or_else(|| line.to_owned()));
+        told.collect::<Vec<_>>()
+    };
+    let (_, checked, code) = hertzd("check", &wrong, &[]);
+    let (_, refused, run) = hertzd("run", &wrong, &["--for", "1s"]);
+    assert_eq!((code, run), (Some(78), Some(78)), "{checked}{refused}");
+    assert!(checked.contains("task board has no value \"valu\"; did you mean \"value\"?"), "{checked}");
+    assert_eq!((problems(&checked).len(), problems(&checked)), (4, problems(&refused)), "{checked}{refused}");
+    // What is not looked at is not known, and no problem.
+    let (printed, error, code) = hertzd("check", &wrong, &["--no-open"]);
+    assert!(code == Some(0) && printed.contains("\nchain board, control, act: "), "{printed}{error}");
+}
+
+/// A box for each task in that of its worker, and an arrow for each value, in both languages; Graphviz reads the one.
+#[test]
+fn the_graph_is_drawn_with_every_task_and_every_link() {
+    let config = chain("board.value", "");
+    let (mermaid, error, code) = hertzd("check", &config, &["--graph"]);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    assert_eq!(mermaid, hertzd("check", &config, &["--graph=mermaid"]).0);
+    let lines: Vec<_> = mermaid.lines().map(str::trim).collect();
+    assert_eq!(lines[0], "flowchart LR");
+    for line in
+        ["subgraph w0[\"worker main\"]", "t1[\"control<br>pid, 100 Hz\"]", "t2 -->|\"value to input<br>same tick\"| t1"]
+    {
+        assert!(lines.contains(&line), "{line}: {mermaid}");
+    }
+    let across = "t1 ==>|\"out to input<br>adds up to 20.0 ms, a period and the deadline of control\"| t0";
+    assert!(
+        lines.contains(&across) && lines.iter().any(|line| line.starts_with("t0 -.->|\"out to track<br>")),
+        "{mermaid}"
+    );
+    let count = |what: &str| lines.iter().filter(|line| line.starts_with(what)).count();
+    assert_eq!((count("subgraph"), count("end"), count("t")), (2, 2, 3 + 3), "{mermaid}");
+
+    let (dot, _, code) = hertzd("check", &config, &["--graph=dot"]);
+    assert_eq!(code, Some(0));
+    let (nodes, arrows) = (dot.matches(" [label=").count() - dot.matches(" -> ").count(), dot.matches(" -> ").count());
+    assert_eq!((nodes, arrows, dot.matches("subgraph cluster_").count()), (3, 3, 2), "{dot}");
+    assert!(dot.contains("style=bold") && dot.contains("style=dashed"), "{dot}");
+    assert_eq!(dot.matches(['{', '[']).count(), dot.matches(['}', ']']).count());
+    let graphviz = Command::new("dot").arg("-Tplain").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let Ok(mut graphviz) = graphviz else {
+        eprintln!("Graphviz is not installed: dot has not read it");
+        return;
+    };
+    graphviz.stdin.take().unwrap().write_all(dot.as_bytes()).unwrap();
+    let read = graphviz.wait_with_output().unwrap();
+    let plain = String::from_utf8(read.stdout).unwrap();
+    let of = |what: &str| plain.lines().filter(|line| line.starts_with(what)).count();
+    assert!(read.status.success() && (of("node"), of("edge")) == (3, 3), "{plain}");
 }

@@ -1,6 +1,12 @@
 //! `hertzd check`: what a configuration means, whether its tasks can hold their deadlines, and whether a start would find what
 //! it opens.
 
+mod chains;
+mod drawing;
+mod graph;
+
+use self::drawing::Language;
+use self::graph::Graph;
 use super::against::Against;
 use super::socket::SocketArg;
 use super::stop::print_beside_verdict;
@@ -17,14 +23,16 @@ use std::fmt::Write as _;
 #[command(after_help = "Examples:\n  \
     hertzd check my.toml\n  \
     hertzd check --no-open other.toml    for another machine\n  \
-    hertzd check --against-running    what `systemctl reload hertzd` would do\n\n\
-    Prints every worker with its tasks, and for each CPU the share of its time\n\
-    that budgets, runs known to the kind and spin tails take, and whether every\n\
-    deadline holds while no tick exceeds that; exits with 1 if not. Looks at what a start would\n\
-    open: reads the files of sensors, asks devices what they can do, tries the\n\
-    folders of recordings. No line is taken, no register written, and nothing\n\
-    changed. If a start would be refused, prints every problem with its line\n\
-    and exits with 78. What only the service's user may open is a warning.")]
+    hertzd check --against-running    what `systemctl reload hertzd` would do\n  \
+    hertzd check --graph my.toml    who takes values from whom, to paste\n\n\
+    Prints every worker with its tasks, each chain of tasks that take values from\n\
+    each other with the delay that every link adds, and for each CPU the share of\n\
+    its time that budgets, runs known to the kind and spin tails take, and\n\
+    whether every deadline holds while no tick exceeds that; exits with 1 if\n\
+    not. Looks at what a start would open: reads the files of sensors, asks\n\
+    devices what they can do, tries the folders of recordings. No line is taken,\n\
+    no register written, and nothing changed. If a start would be refused, prints\n\
+    every problem with its line and exits with 78. What only the service's user may open is a warning.")]
 pub(super) struct CheckArgs {
     #[command(flatten)]
     config: ConfigArg,
@@ -37,6 +45,16 @@ pub(super) struct CheckArgs {
     /// Print what the configuration means, but no problems: for a unit, whose `run` reports them
     #[arg(long)]
     explain: bool,
+    /// Print the graph of who takes values from whom instead, for Mermaid or Graphviz; opens nothing
+    #[arg(
+        long,
+        value_name = "LANGUAGE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "mermaid",
+        conflicts_with_all = ["against_running", "explain", "no_open"]
+    )]
+    graph: Option<Language>,
     #[command(flatten)]
     socket: SocketArg,
 }
@@ -54,8 +72,11 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     let wrong = "a start with this configuration would be refused"; // nothing was to be started
     let refused = |problems: Problems| Stop::Config(problems.ending_in(wrong));
     let mut config = app.load(&source).map_err(refused)?;
+    if let Some(language) = args.graph {
+        return print_beside_verdict(&drawing::draw(&Graph::of(&config), language));
+    }
     let against = if args.against_running { Some(Against::running(&config, &args.socket)?) } else { None };
-    let Looked { problems, warnings, taken, unknown } = match (&against, args.no_open) {
+    let Looked { problems, mut warnings, taken, unknown, columns } = match (&against, args.no_open) {
         (_, true) => Looked::default(),
         (Some(against), false) => look(&mut config, |task| against.begins(task), Some(against.process())),
         (None, false) => look(&mut config, |_| true, None),
@@ -64,6 +85,8 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
         return Err(refused(problems));
     }
     let capacities = capacities(&config, &Host::read().online_cpus);
+    let graph = Graph::of(&config);
+    warnings.extend(chains::doubts(&graph, &columns));
     let too_much: Vec<_> = capacities.iter().filter_map(too_much).collect();
     let valid = if too_much.is_empty() { "ok" } else { "valid, but its deadlines cannot all hold" };
     let mut text = format!("{source}: {valid}\n");
@@ -73,6 +96,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     for (index, worker) in config.workers.iter().enumerate() {
         describe(&mut text, &config, index, worker);
     }
+    text += &chains::describe(&graph);
     for Capacity { label, sum, findings } in &capacities {
         let _ = writeln!(text, "\n{label}: {sum}");
         findings.iter().for_each(|Finding { text: finding, .. }| _ = writeln!(text, "  {finding}"));

@@ -4,6 +4,7 @@
 use super::diff::{Change, Diff};
 use crate::channels::{self, Column};
 use crate::config::{Config, Problems, Taken, TaskConfig, Valid, suggestion};
+use crate::time::Span;
 use crate::worker::Flow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -51,28 +52,26 @@ pub(super) fn flows(
     running: &Joints,
     diff: &Diff,
 ) -> Result<BTreeMap<usize, Box<Flow>>, Problems> {
+    let columns = |task: &str| joints.get(task).map_or(&[][..], |joint| &joint.columns);
+    misfits(config, |task| Some(columns(task))).map_or(Ok(()), Err)?;
     let touched = touched(joints, running, diff);
     let mut flows: BTreeMap<usize, Box<Flow>> = BTreeMap::new();
-    let mut problems: Vec<Problems> = Vec::new();
     let positions: BTreeMap<&str, usize> =
         config.tasks.iter().enumerate().map(|(index, task)| (task.name.as_str(), index)).collect();
     for (index, task) in config.tasks.iter().enumerate() {
         let Some(joint) = joints.get(task.name.as_str()) else { continue };
-        problems.extend(valid(task, joint).err());
+        if !touched.contains(task.name.as_str()) {
+            continue;
+        }
         let mut by_task: BTreeMap<&str, Vec<(usize, &Taken)>> = BTreeMap::new();
         for (at, taken) in joint.taken.iter().enumerate() {
             by_task.entry(&taken.name().task).or_default().push((at, taken));
         }
         for (from, taken) in by_task {
             let Some(giver) = positions.get(from) else { continue };
-            let columns = joints.get(from).map_or(&[][..], |joint| &joint.columns);
-            let column = |(_, taken): &(usize, &Taken)| columns.iter().position(|name| *name == taken.name().value);
-            let unknown = taken.iter().filter(|one| column(one).is_none());
-            problems.extend(unknown.map(|(_, taken)| no_such_value(task, taken, columns)));
-            let inputs: Vec<_> = taken.iter().filter_map(|one| Some((column(one)?, &one.1.input))).collect();
-            if inputs.len() < taken.len() || !touched.contains(task.name.as_str()) {
-                continue;
-            }
+            let columns = columns(from);
+            let column = |taken: &Taken| columns.iter().position(|name| *name == taken.name().value);
+            let inputs: Vec<_> = taken.iter().filter_map(|(_, one)| Some((column(one)?, &one.input))).collect();
             let max_age = task.taken[taken[0].0].1;
             let (sender, receiver) = channels::link(columns.len(), inputs, max_age);
             flows.entry(index).or_default().incoming.push(receiver);
@@ -83,7 +82,7 @@ pub(super) fn flows(
         let task = &config.tasks[*index];
         let joint = &joints[task.name.as_str()];
         flow.measures = joint.measures;
-        flow.valid = valid(task, joint).unwrap_or_default();
+        flow.valid = valid(task, &joint.columns);
     }
     // One that is linked no more lets go of what it had.
     for name in touched.iter().filter(|name| diff.tasks.get(&**name) == Some(&Change::Kept)) {
@@ -91,10 +90,19 @@ pub(super) fn flows(
             flows.entry(*index).or_default();
         }
     }
-    match problems.into_iter().reduce(Problems::and) {
-        Some(problems) => Err(problems),
-        None => Ok(flows),
-    }
+    Ok(flows)
+}
+
+/// What is wrong with the values that tasks take, and with the ranges of those that they give. `columns` are the names of a task's
+/// values; of a task for which it has none, nothing is said. Nor is anything said of the range of one that neither gives nor takes any.
+pub(super) fn misfits<'a>(config: &Config, columns: impl Fn(&str) -> Option<&'a [String]>) -> Option<Problems> {
+    let of_task = |task: &TaskConfig| {
+        let own = columns(&task.name).filter(|columns| !columns.is_empty() || !task.taken.is_empty());
+        let no_range = own.and_then(|columns| no_such_range(task, columns));
+        let no_value = |(taken, _): &(Taken, Span)| no_such_value(task, taken, columns(&taken.name().task)?);
+        task.taken.iter().filter_map(no_value).chain(no_range).reduce(Problems::and)
+    };
+    config.tasks.iter().filter_map(of_task).reduce(Problems::and)
 }
 
 /// The tasks that begin, and those that are linked to a task which does not go on.
@@ -122,24 +130,30 @@ fn touched(joints: &Joints, running: &Joints, diff: &Diff) -> BTreeSet<Arc<str>>
 }
 
 /// The range of each value of a task; empty: any number is good.
-fn valid(task: &TaskConfig, joint: &Joint) -> Result<Vec<[f64; 2]>, Problems> {
+fn valid(task: &TaskConfig, columns: &[String]) -> Vec<[f64; 2]> {
     match &task.valid {
-        Valid::Any => Ok(Vec::new()),
-        Valid::All(range) => Ok(vec![*range; joint.columns.len()]),
+        Valid::Any => Vec::new(),
+        Valid::All(range) => vec![*range; columns.len()],
         Valid::Named(named) => {
-            if let Some((name, _)) = named.iter().find(|(name, _)| !joint.columns.contains(name)) {
-                return Err(Problems::at(&task.section, "valid", no_value(&task.name, name, &joint.columns)));
-            }
             let range = |column: &String| named.iter().find(|(name, _)| name == column).map(|(_, range)| *range);
             let any = [f64::NEG_INFINITY, f64::INFINITY];
-            Ok(joint.columns.iter().map(|column| range(column).unwrap_or(any)).collect())
+            columns.iter().map(|column| range(column).unwrap_or(any)).collect()
         }
     }
 }
 
-fn no_such_value(task: &TaskConfig, taken: &Taken, columns: &[String]) -> Problems {
+fn no_such_range(task: &TaskConfig, columns: &[String]) -> Option<Problems> {
+    let Valid::Named(named) = &task.valid else { return None };
+    let unknown = named.iter().filter(|(name, _)| !columns.contains(name));
+    let problem = |(name, _): &(String, _)| Problems::at(&task.section, "valid", no_value(&task.name, name, columns));
+    unknown.map(problem).reduce(Problems::and)
+}
+
+fn no_such_value(task: &TaskConfig, taken: &Taken, columns: &[String]) -> Option<Problems> {
     let name = taken.name();
-    Problems::at(&task.section, taken.key, no_value(&name.task, &name.value, columns))
+    let is_there = columns.contains(&name.value);
+    let problem = || Problems::at(&task.section, taken.key, no_value(&name.task, &name.value, columns));
+    (!is_there).then(problem)
 }
 
 /// Says that a task has no value of this name.

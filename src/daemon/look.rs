@@ -1,8 +1,11 @@
 //! A look at what a start or a reload would open, which changes nothing: what `hertzd check` does. May block.
 
 use super::assemble::{content, not_recorded, share_recordings};
+use super::joints::misfits;
 use crate::config::{Config, Preview, Problems, TaskConfig};
 use crate::recording::{self, Seen};
+use crate::task::{Column, ValueName};
+use std::collections::BTreeMap;
 
 /// What a look found.
 #[derive(Debug, Default)]
@@ -15,6 +18,17 @@ pub(crate) struct Looked {
     pub(crate) taken: Vec<String>,
     /// What only a start finds out.
     pub(crate) unknown: Vec<String>,
+    /// The values of each task whose values are known.
+    pub(crate) columns: BTreeMap<String, Vec<Column>>,
+}
+
+impl Looked {
+    fn refuse(&mut self, problems: Problems) {
+        self.problems = Some(match self.problems.take() {
+            Some(others) => others.and(problems),
+            None => problems,
+        });
+    }
 }
 
 /// Looks at those tasks of `config` that `begins` chooses by name; the others run already, and keep what they have. Recordings of
@@ -24,20 +38,40 @@ pub(crate) fn look(config: &mut Config, begins: impl Fn(&str) -> bool, daemon: O
     // What they hold is held until all have been looked at. Nothing else matters of a task that
     // runs: it has opened what it wants.
     let (begin, run): (Vec<_>, Vec<_>) = config.tasks.iter_mut().partition(|task| begins(&task.name));
-    let mut previews: Vec<_> = run.into_iter().filter_map(|task| task.blueprint.look()?.ok()).collect();
+    let mut previews = Vec::new();
+    for task in run {
+        if let Some(Ok(preview)) = task.blueprint.look() {
+            looked.columns.extend(preview.columns.clone().map(|columns| (task.name.clone(), columns)));
+            previews.push(preview);
+        }
+    }
     for task in begin {
         let found = look_at(task, daemon).unwrap_or_else(|problems| {
-            looked.problems = Some(match looked.problems.take() {
-                Some(others) => others.and(problems),
-                None => problems,
-            });
+            looked.refuse(problems);
             Preview::default()
         });
         let of_task = |text: &String| format!("task {}: {text}", task.name);
         looked.warnings.extend(found.warnings.iter().map(of_task));
         looked.taken.extend(found.taken.iter().map(of_task));
         looked.unknown.extend(found.unknown.iter().map(of_task));
+        looked.columns.extend(found.columns.clone().map(|columns| (task.name.clone(), columns)));
         previews.push(found);
+    }
+    let names = |columns: &Vec<Column>| columns.iter().map(|column| column.name.clone()).collect();
+    let names: BTreeMap<&str, Vec<String>> =
+        looked.columns.iter().map(|(task, columns)| (task.as_str(), names(columns))).collect();
+    let misfits = misfits(config, |task| names.get(task).map(Vec::as_slice));
+    let unknown = |task: &TaskConfig| {
+        let taken = task.taken.iter().map(|(taken, _)| taken.name());
+        let unknown = taken.filter(|name| !names.contains_key(name.task.as_str()));
+        let whether =
+            |name: &ValueName| format!("task {}: whether {} has the value {:?}", task.name, name.task, name.value);
+        unknown.map(whether).collect::<Vec<_>>()
+    };
+    let unknown: Vec<_> = config.tasks.iter().flat_map(unknown).collect();
+    looked.unknown.extend(unknown);
+    if let Some(problems) = misfits {
+        looked.refuse(problems);
     }
     looked
 }

@@ -1,0 +1,217 @@
+//! The graph of a configuration as text: each chain with its links in the order in which its tasks run, and what does not fit. Pure.
+
+use super::graph::{Delay, Graph, Link};
+use crate::pacing::Rate;
+use crate::task::Column;
+use crate::time::Span;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Taking a value so many times as often as it is made deserves a word.
+const FAR_FASTER: i64 = 10;
+
+/// Keys of one task whose values are compared, so that they have to be in one unit.
+const COMPARED: [(&str, &str); 1] = [("input", "setpoint")];
+
+/// Every chain, one line for each value that a task takes; empty where no task takes one.
+pub(super) fn describe(graph: &Graph<'_>) -> String {
+    let mut text = String::new();
+    let tasks = &graph.config.tasks;
+    let mut ends: Vec<usize> = graph.ends().collect();
+    // Those that take nothing but what was end no chain.
+    let alone = |task: &usize| graph.taken_by(*task).count() > 0 && graph.taken_by(*task).all(Link::is_previous);
+    let of_chains: Vec<usize> = ends.iter().flat_map(|end| graph.chain(*end)).collect();
+    ends.extend((0..tasks.len()).filter(|task| alone(task) && !of_chains.contains(task)));
+    for end in ends {
+        let chain = graph.chain(end);
+        let names: Vec<&str> = chain.iter().map(|task| tasks[*task].name.as_str()).collect();
+        // Writing to a String does not fail, here and below.
+        let _ = writeln!(text, "\nchain {}: {}", names.join(", "), in_all(graph, end));
+        let links: Vec<[String; 4]> =
+            chain.iter().flat_map(|task| graph.taken_by(*task)).map(|link| row(graph, link)).collect();
+        let width = |column: usize| links.iter().map(|link| link[column].chars().count()).max().unwrap_or(0);
+        let widths = [width(0), width(1), width(2)];
+        for [task, key, value, rest] in &links {
+            let _ = writeln!(
+                text,
+                "  {task:<0$} takes {key:<1$} from {value:<2$}  {rest}",
+                widths[0], widths[1], widths[2]
+            );
+        }
+    }
+    text
+}
+
+fn in_all(graph: &Graph<'_>, end: usize) -> String {
+    let name = &graph.config.tasks[end].name;
+    let bounded = graph.chain(end).iter().flat_map(|task| graph.taken_by(*task)).any(|link| link.delay.by_deadline);
+    let provided = if bounded { "no tick is late, skipped or past its deadline" } else { "no tick is late or skipped" };
+    match graph.oldest(end) {
+        Span::ZERO => format!("what {name} uses is of its own release, while {provided}"),
+        age => format!("what {name} uses is up to {age} old at its release, while {provided}"),
+    }
+}
+
+fn row(graph: &Graph<'_>, link: &Link<'_>) -> [String; 4] {
+    let Link { from, to, key, name, .. } = link;
+    let (giver, taker) = (&graph.config.tasks[*from], &graph.config.tasks[*to]);
+    let delay = delay(link, giver.rate, taker.rate);
+    let stale = match name.previous {
+        Some(initial) => format!("{initial} until there is one, never stale"),
+        None => format!("stale when older than {}", link.max_age),
+    };
+    [taker.name.clone(), (*key).to_owned(), format!("{}.{}", name.task, name.value), format!("{delay}; {stale}")]
+}
+
+/// What a link adds, in words.
+pub(super) fn delay(link: &Link<'_>, giver: Rate, taker: Rate) -> String {
+    let Delay { least, most, by_deadline } = link.delay;
+    match (link.is_previous(), least == most) {
+        (_, true) if most == Span::ZERO && giver == taker => "same tick".to_owned(),
+        (_, true) if most == Span::ZERO => "released together".to_owned(),
+        (true, true) => format!("the tick before, {most}"),
+        (false, true) => format!("adds {most}"),
+        _ if by_deadline => format!("adds up to {most}, a period and the deadline of {}", link.name.task),
+        _ if least > Span::ZERO => format!("adds {least} to {most}"),
+        _ => format!("adds up to {most}"),
+    }
+}
+
+/// What can hardly be meant: units that do not fit, values that are old before they are taken, and those that are taken far more often
+/// than they are made. `columns` are the values of tasks, where they are known.
+pub(super) fn doubts(graph: &Graph<'_>, columns: &BTreeMap<String, Vec<Column>>) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let unit = |link: &Link<'_>| {
+        let column = columns.get(&link.name.task)?.iter().find(|column| column.name == link.name.value)?;
+        Some(column.unit.as_str()).filter(|unit| !unit.is_empty())
+    };
+    for (task, config) in graph.config.tasks.iter().enumerate() {
+        let name = &config.name;
+        for (one, other) in COMPARED {
+            let link = |key: &str| graph.taken_by(task).find(|link| link.key == key);
+            let (Some(one), Some(other)) = (link(one), link(other)) else { continue };
+            if let (Some(a), Some(b)) = (unit(one), unit(other))
+                && a != b
+            {
+                let ([one_key, one_name], [other_key, other_name]) = (of(one), of(other));
+                doubts.push(format!(
+                    "task {name}: {one_key}, {one_name}, is in {a}, and {other_key}, {other_name}, is in {b}"
+                ));
+            }
+        }
+        let has_age = config.section.has("max-age");
+        for link in graph.taken_by(task).filter(|link| !link.is_previous()) {
+            let giver = &graph.config.tasks[link.from];
+            let (age, period) = (graph.age(link), giver.rate.period());
+            if age > link.max_age {
+                doubts.push(format!(
+                    "task {name}: {} from {} can be {age} old while nothing is late, and counts as bad when it is older than {}; \
+                     raise max-age",
+                    link.key,
+                    of(link)[1],
+                    link.max_age
+                ));
+            }
+            let times = period.nanos() / config.rate.period().nanos().max(1);
+            if times >= FAR_FASTER && !has_age {
+                doubts.push(format!(
+                    "task {name}: {} is taken {times} times for each value that {} makes, and goes on with it until it is older \
+                     than {}; lower the rate, or say with max-age how old it may be",
+                    link.key, giver.name, link.max_age
+                ));
+            }
+        }
+    }
+    doubts
+}
+
+fn of(link: &Link<'_>) -> [String; 2] {
+    [link.key.to_owned(), format!("{}.{}", link.name.task, link.name.value)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Facts, Kinds};
+
+    fn config(text: &str) -> Config {
+        let facts = Facts { online_cpus: vec![0, 1], cpu_set_size: 8 };
+        Config::parse(text, "test.toml", &Kinds::builtin(), &facts).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    /// A loop on two workers: `track` closes its circle.
+    const LOOP: &str = r#"
+        [worker.slow]
+        [worker.fast]
+        [task.fan]
+        kind = "pid"
+        worker = "fast"
+        rate = 100
+        input = "control.out"
+        setpoint = 1
+        kp = 1
+        [task.control]
+        kind = "pid"
+        worker = "fast"
+        rate = 100
+        input = "oven.temp1"
+        setpoint = "target.temp1"
+        kp = 1
+        track = { previous = "fan.out", initial = 0.5 }
+        [task.oven]
+        kind = "sensor"
+        worker = "slow"
+        rate = 10
+        deadline = "50ms"
+        path = "/x"
+        [task.target]
+        kind = "sensor"
+        worker = "fast"
+        rate = 100
+        phase = "2ms"
+        path = "/x"
+    "#;
+
+    #[test]
+    fn a_chain_is_told_in_the_order_in_which_it_runs() {
+        let config = config(LOOP);
+        let wanted = "
+chain oven, target, control, fan: what fan uses is up to 150 ms old at its release, while no tick is late, skipped or past its deadline
+  control takes input    from oven.temp1    adds up to 150 ms, a period and the deadline of oven; stale when older than 330 ms
+  control takes setpoint from target.temp1  adds 8.00 ms; stale when older than 60.0 ms
+  control takes track    from fan.out       the tick before, 10.0 ms; 0.5 until there is one, never stale
+  fan     takes input    from control.out   same tick; stale when older than 360 ms
+";
+        assert_eq!(describe(&Graph::of(&config)), wanted);
+        let nothing = config_of_no_links();
+        assert_eq!(describe(&Graph::of(&nothing)), "");
+    }
+
+    fn config_of_no_links() -> Config {
+        config("[task.a]\nkind = \"load\"\nrate = 1\n")
+    }
+
+    fn told(text: &str, units: [&str; 2]) -> Vec<String> {
+        let config = config(text);
+        let column = |unit: &str| vec![Column { name: "temp1".into(), unit: unit.into() }];
+        let columns = [("oven".to_owned(), column(units[0])), ("target".to_owned(), column(units[1]))].into();
+        doubts(&Graph::of(&config), &columns)
+    }
+
+    #[test]
+    fn what_can_hardly_be_meant_is_told() {
+        let far = "task control: input is taken 10 times for each value that oven makes, and goes on with it until it is older than \
+                   330 ms; lower the rate, or say with max-age how old it may be";
+        let units = "task control: input, oven.temp1, is in °C, and setpoint, target.temp1, is in K";
+        assert_eq!(told(LOOP, ["°C", "K"]), [units, far]);
+        for units in [["°C", "°C"], ["", "K"], ["°C", ""]] {
+            assert_eq!(told(LOOP, units), [far], "{units:?}");
+        }
+        let aged = |age: &str| LOOP.replacen("track =", &format!("max-age = \"{age}\"\ntrack ="), 1);
+        assert!(told(&aged("150ms"), ["", ""]).is_empty());
+        let short = "task control: input from oven.temp1 can be 150 ms old while nothing is late, and counts as bad when it is older \
+                     than 149 ms; raise max-age";
+        assert_eq!(told(&aged("149ms"), ["", ""]), [short]);
+        assert!(told(&LOOP.replacen("rate = 10\n", "rate = 11\n", 1), ["", ""]).is_empty());
+    }
+}
