@@ -20,6 +20,8 @@ pub(crate) enum Part {
     /// Of the record that ends next.
     Outcome(Outcome),
     /// Of the record that ends next.
+    Age(Span),
+    /// Of the record that ends next.
     Evidence(Evidence),
 }
 
@@ -58,6 +60,7 @@ pub(crate) struct Skips {
 pub(super) struct Rare {
     skips: Skips,
     outcome: Option<Outcome>, // `None`: done
+    age: Option<Span>,
     evidence: Option<Evidence>,
 }
 
@@ -101,8 +104,9 @@ pub(super) fn apart(record: &TickRecord) -> (Option<Rare>, Part) {
         | flag(record.after_loss, AFTER_LOSS);
     let outcome = (!matches!(record.outcome, Outcome::Done)).then_some(record.outcome);
     let skips = Skips { missed, dropped, stepped, jumped };
-    let rare = skips != Skips::default() || outcome.is_some() || record.evidence.is_some();
-    let rare = rare.then_some(Rare { skips, outcome, evidence: record.evidence });
+    let TickRecord { age, evidence, .. } = *record;
+    let rare = skips != Skips::default() || outcome.is_some() || age.is_some() || evidence.is_some();
+    let rare = rare.then_some(Rare { skips, outcome, age, evidence });
     (rare, Part::Tick(times, record.task, flags))
 }
 
@@ -122,6 +126,7 @@ impl Assembly {
         match *part {
             Part::Skips(skips) => begun.skips = skips,
             Part::Outcome(outcome) => begun.outcome = Some(outcome),
+            Part::Age(age) => begun.age = Some(age),
             Part::Evidence(evidence) => begun.evidence = Some(evidence),
             Part::Tick(ref times, task, flags) => {
                 return Some(Sent::Tick(self.0.take().unwrap_or_default().ended(times, task, flags)));
@@ -141,7 +146,8 @@ impl Rare {
     /// Those that there are.
     pub(super) fn parts(self) -> impl Iterator<Item = Part> {
         let skips = (self.skips != Skips::default()).then_some(Part::Skips(self.skips));
-        let others = [skips, self.outcome.map(Part::Outcome), self.evidence.map(Part::Evidence)];
+        let outcome = self.outcome.map(Part::Outcome);
+        let others = [skips, outcome, self.age.map(Part::Age), self.evidence.map(Part::Evidence)];
         others.into_iter().flatten()
     }
 
@@ -166,6 +172,7 @@ impl Rare {
             over_limit: flags & OVER_LIMIT != 0,
             after_loss: flags & AFTER_LOSS != 0,
             outcome: self.outcome.unwrap_or(Outcome::Done),
+            age: self.age,
             evidence: self.evidence,
         }
     }

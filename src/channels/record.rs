@@ -140,6 +140,9 @@ pub struct TickRecord {
     pub after_loss: bool,
     /// How it ended.
     pub outcome: Outcome,
+    /// Where a chain of tasks that take values from each other ends with this one: how old the oldest measurement behind what it took was
+    /// when the tick had finished. `None`: no chain ends here, or no measurement has come yet.
+    pub age: Option<Span>,
     /// What happened to the thread, where a release was missed and the worker takes evidence; with `evidence = "tick"`, of
     /// every tick.
     pub evidence: Option<Evidence>,
@@ -164,6 +167,7 @@ impl TickRecord {
         over_limit: false,
         after_loss: false,
         outcome: Outcome::Done,
+        age: None,
         evidence: None,
     };
 

@@ -41,7 +41,8 @@ pub struct TickReceiver {
 }
 
 /// A channel that holds up to `capacity` records (at least 4). One with evidence, with releases that were given up, or of a tick
-/// that failed takes the room of two, or of up to four if all three apply; an idle wake-up takes that of one, or of two.
+/// that failed or with which a chain ends takes the room of two, or of up to five if all four apply; an idle wake-up takes that of one,
+/// or of two.
 pub fn ticks(capacity: usize) -> (TickSender, TickReceiver) {
     let room = capacity.max(4);
     // One more: the channel never gets full.
@@ -194,15 +195,16 @@ mod tests {
             over_limit: n & 32 > 0,
             after_loss: false,
             outcome: if n & 64 > 0 { Outcome::Limited(Some(TickError::away("x"))) } else { Outcome::Done },
+            age: (n & 256 > 0).then_some(Span::MAX),
             evidence: (n & 128 > 0).then_some(Evidence { run_queue: (n & 1 > 0).then_some(Span::MAX), ..evidence }),
         };
-        let (mut sender, mut receiver) = ticks(4);
-        for n in 0..256 {
+        let (mut sender, mut receiver) = ticks(5);
+        for n in 0..512 {
             sender.offer(record(n));
             assert_eq!(receiver.take(), Some(record(n)));
             assert_eq!(receiver.take(), None);
         }
-        assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (256, 0));
+        assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (512, 0));
     }
 
     #[test]

@@ -78,10 +78,19 @@ pub(super) fn flows(
             flows.entry(*giver).or_default().outgoing.push(sender);
         }
     }
+    let direct = |task: &TaskConfig| task.taken.iter().any(|(taken, _)| taken.name().previous.is_none());
+    let gives: BTreeSet<&str> = config
+        .tasks
+        .iter()
+        .flat_map(|task| task.taken.iter().map(|(taken, _)| taken.name()))
+        .filter(|name| name.previous.is_none())
+        .map(|name| name.task.as_str())
+        .collect();
     for (index, flow) in &mut flows {
         let task = &config.tasks[*index];
         let joint = &joints[task.name.as_str()];
         flow.measures = joint.measures;
+        flow.ends_chain = direct(task) && !gives.contains(task.name.as_str());
         flow.valid = valid(task, &joint.columns);
     }
     // One that is linked no more lets go of what it had.

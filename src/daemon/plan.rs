@@ -117,7 +117,11 @@ pub(super) fn facts(task: &TaskTerms, worker: usize, live: Arc<LiveCounts>) -> T
 /// The capacity of a worker's channel, in parts of records: half a second of ticks, and a tick of each task at once that missed
 /// something. With few ticks it stays small, so that it stays in the processor's caches.
 pub(super) fn records<'a>(tasks: impl Iterator<Item = &'a TaskConfig>, worker: &WorkerConfig) -> usize {
-    let (count, hertz) = tasks.fold((0, 0.0), |(count, hertz), task| (count + 1, hertz + task.rate.hertz()));
+    // Where a task takes values a chain may end, and then its ticks have a part more.
+    let parts =
+        |task: &TaskConfig| if task.taken.is_empty() { (1, task.rate.hertz()) } else { (2, 2.0 * task.rate.hertz()) };
+    let add = |(count, hertz), (parts, more): (usize, f64)| (count + parts, hertz + more);
+    let (count, hertz) = tasks.map(parts).fold((0, 0.0), add);
     // A tick has one part, another if it has evidence, and one more if releases before it were given up.
     let (usually, missing) = match worker.evidence {
         TakeEvidence::Off => (1, 2),

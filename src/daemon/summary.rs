@@ -175,7 +175,7 @@ pub(super) fn task_summary(
             *causes.entry(cause.word()).or_default() += count;
         }
     }
-    let Spans { lateness, run, response, .. } = snapshot.spans();
+    let Spans { lateness, run, response, age, .. } = snapshot.spans();
     let (values, recorded) = output.map(|output| (output.values, output.recorded)).unwrap_or_default();
     TaskSummary {
         task: terms.name.clone(),
@@ -195,6 +195,7 @@ pub(super) fn task_summary(
         lateness_ns: lateness,
         run_ns: run,
         response_ns: response,
+        age_ns: age.map(Box::new),
         causes,
         causes_judged: (unexplained > 0).then(|| snapshot.causes.clone()),
         before_reload: snapshot.before.clone(),

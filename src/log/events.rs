@@ -3,6 +3,7 @@
 
 use super::{Message, Output, PanicEvent, missed};
 use crate::metrics::{Cause, Event, EventKind, Missed};
+use crate::time::Span;
 use tracing::{error, warn};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,7 +16,7 @@ impl Output for LogOutput {
         // The text names the task too: `journalctl` shows nothing else.
         match kind {
             EventKind::Missed(missed) => {
-                let Missed { overruns, skipped, due, within, worst, tick, oldest, .. } = missed;
+                let Missed { overruns, skipped, due, within, worst, tick, oldest, age, .. } = missed;
                 let main = missed.main();
                 warn!(
                     message_id,
@@ -30,6 +31,7 @@ impl Output for LogOutput {
                     due,
                     within_ns = within.nanos(),
                     worst_ns = worst.nanos(),
+                    age_ns = age.map(Span::nanos),
                     cause = main.map_or(Cause::Unknown, |share| share.cause).word(),
                     blocker = main.and_then(|share| share.by.as_deref()),
                     causes = missed::causes(missed),
@@ -110,7 +112,6 @@ mod tests {
     use crate::log::Entry;
     use crate::metrics::{LateTick, Share};
     use crate::task::TickError;
-    use crate::time::Span;
     use std::sync::{Arc, Mutex};
     use tracing::Subscriber;
     use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -131,7 +132,7 @@ mod tests {
         let shares = vec![Share { cause: Cause::Blocked, by: Some("report".into()), count: 3 }];
         let overrun = Missed { overruns: 3, due: 9, tick: Some(tick), shares, ..Missed::default() };
         let kinds = [
-            EventKind::Missed(Missed { skipped: 2, ..overrun.clone() }),
+            EventKind::Missed(Missed { skipped: 2, age: Some(Span::from_millis(30)), ..overrun.clone() }),
             EventKind::Missed(Missed { overruns: 0, skipped: 3, tick: None, ..overrun }),
             EventKind::OverBudget { count: 2, n: 5, run: Span::from_millis(4) },
             EventKind::OverLimit { count: 1, n: 6, ended: false },
@@ -169,6 +170,7 @@ mod tests {
         }
         let field =
             |at: usize, name| seen[at].fields.iter().find(|(of, _)| *of == name).map(|(_, value)| value.clone());
+        assert_eq!([field(0, "age_ns"), field(1, "age_ns")], [Some(30_000_000.into()), None], "where a chain ends");
         for (at, overruns, skipped, tick) in [(0, 3, 2, Some(7_u64)), (1, 0, 3, None)] {
             assert_eq!((field(at, "overrun"), field(at, "skipped")), (Some(overruns.into()), Some(skipped.into())));
             assert_eq!(field(at, "missed"), Some((overruns + skipped).into()));

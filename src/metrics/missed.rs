@@ -29,6 +29,8 @@ pub struct Missed {
     pub tick: Option<LateTick>,
     /// How late the oldest of the releases was that were given up; zero where that is not known.
     pub oldest: Span,
+    /// The largest age of what one of the ticks that missed took, where a chain ends with the task: see [`TickRecord::age`].
+    pub age: Option<Span>,
     /// What caused them, most of them first; their counts add up to [`count`](Self::count).
     pub shares: Vec<Share>,
 }
@@ -100,6 +102,9 @@ impl Misses {
         let missed = &mut self.missed;
         missed.due += 1 + record.skipped();
         missed.skipped += record.skipped();
+        if record.overrun || record.skipped() > 0 {
+            missed.age = missed.age.max(record.age);
+        }
         if record.skipped() > 0 {
             missed.oldest = missed.oldest.max(oldest);
             missed.worst = missed.worst.max(oldest);
@@ -195,6 +200,19 @@ impl Misses {
 mod tests {
     use super::*;
     use crate::metrics::RECORD;
+
+    #[test]
+    fn the_oldest_age_of_ticks_that_missed_is_told() {
+        let (mut misses, age) = (Misses::default(), |micros| Some(Span::from_micros(micros)));
+        let met = TickRecord { overrun: false, ..RECORD };
+        for record in [TickRecord { age: age(9), ..met }, TickRecord { age: age(5), ..RECORD }, RECORD] {
+            misses.note(&record, record.release, Span::ZERO);
+        }
+        misses.note(&TickRecord { missed: 1, age: age(7), ..met }, met.release, Span::ZERO);
+        assert_eq!(misses.take().and_then(|missed| missed.age), age(7));
+        misses.note(&RECORD, RECORD.release, Span::ZERO);
+        assert_eq!(misses.take().and_then(|missed| missed.age), None);
+    }
 
     #[test]
     fn what_came_up_at_an_unknown_time_hides_that_of_its_own_report_only() {

@@ -192,6 +192,9 @@ impl Metrics {
         if let (Some(oversleep), Some(worker)) = (record.oversleep, self.workers.get_mut(&worker)) {
             worker.oversleep.add(oversleep);
         }
+        if let (Some(age), Some(task)) = (record.age, self.tasks.get_mut(id)) {
+            task.aged(age); // beside the ticks that are entered together
+        }
         let plain = is_plain(record);
         let terms = if plain { None } else { self.tasks.entered(id).map(|task| task.terms()) };
         let verdicts = self.threads.judge(worker, record, terms.unwrap_or_default(), accuser);

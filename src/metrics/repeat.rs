@@ -26,6 +26,7 @@ struct TaskMark {
     lateness: Histogram,
     run: Histogram,
     response: Histogram,
+    ages: Option<Box<Histogram>>,
     causes: Option<Box<[u64; Cause::ALL.len()]>>,
     blockers: BTreeMap<u32, (String, u64)>,
     usual: Span,
@@ -43,10 +44,11 @@ impl Metrics {
     /// Where a worker and its tasks are now; `None`: there is no such worker.
     pub(crate) fn mark(&self, worker: usize) -> Option<Mark> {
         let mark_of = |(id, task, recent): (u32, &TaskMetrics, &Recent)| {
-            let TaskMetrics { lateness, run, response, causes, blockers, usual, .. } = task;
+            let TaskMetrics { lateness, run, response, ages, causes, blockers, usual, .. } = task;
             let (causes, blockers) = (causes.clone(), blockers.clone());
             let (lateness, run, response) = (lateness.clone(), run.clone(), response.clone());
-            let mut mark = TaskMark { lateness, run, response, causes, blockers, usual: *usual };
+            let ages = ages.clone();
+            let mut mark = TaskMark { lateness, run, response, ages, causes, blockers, usual: *usual };
             let TaskMark { lateness, run, response, usual, .. } = &mut mark;
             enter_ticks(recent, [lateness, run, response], usual);
             (id, mark)
@@ -70,6 +72,10 @@ impl Metrics {
             task.lateness.repeat(&from.lateness, &to.lateness, times);
             task.run.repeat(&from.run, &to.run, times);
             task.response.repeat(&from.response, &to.response, times);
+            if let (Some(ages), Some(to)) = (&mut task.ages, &to.ages) {
+                let none = Histogram::new(2);
+                ages.repeat(from.ages.as_deref().unwrap_or(&none), to, times);
+            }
             let none = || Box::new([0; Cause::ALL.len()]);
             if let Some(to) = &to.causes {
                 let from = from.causes.clone().unwrap_or_else(none);

@@ -194,6 +194,10 @@ pub struct TaskSummary {
     pub run_ns: Distribution,
     /// Finished − release.
     pub response_ns: Distribution,
+    /// Where a chain of tasks that take values from each other ends with this one: how old the oldest measurement behind what its ticks took
+    /// was when they had finished.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_ns: Option<Box<Distribution>>,
     /// How many missed releases each cause explains.
     pub causes: BTreeMap<&'static str, u64>,
     /// While some have no verdict yet, and count as unknown or disabled above: those that have one. They only grow.

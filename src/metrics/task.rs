@@ -40,6 +40,7 @@ pub(super) struct TaskMetrics {
     pub(super) lateness: Histogram,
     pub(super) run: Histogram,
     pub(super) response: Histogram,
+    pub(super) ages: Option<Box<Histogram>>,                 // where a chain ends
     pub(super) causes: Option<Box<[u64; Cause::ALL.len()]>>, // once anything was missed
     pub(super) blockers: BTreeMap<u32, (String, u64)>,       // by number: the name, and how often it was the cause
     pub(super) usual: Span,                                  // about how long a tick runs that misses nothing
@@ -60,6 +61,7 @@ impl TaskMetrics {
             lateness: Histogram::new(digits),
             run: Histogram::new(digits),
             response: Histogram::new(digits),
+            ages: None,
             causes: None,
             blockers: BTreeMap::new(),
             usual: Span::ZERO,
@@ -73,6 +75,11 @@ impl TaskMetrics {
 
     pub(super) fn histograms(&self) -> [&Histogram; 3] {
         [&self.lateness, &self.run, &self.response]
+    }
+
+    /// Enters how old what a tick took was, at the end of a chain. Two digits: of such tasks there may be thousands.
+    pub(super) fn aged(&mut self, age: Span) {
+        self.ages.get_or_insert_with(|| Box::new(Histogram::new(2))).add(age);
     }
 
     /// What its next record is to be judged by.
@@ -187,7 +194,8 @@ impl TaskMetrics {
     pub(super) fn snapshot(&self, in_detail: bool) -> TaskSnapshot {
         let [lateness, run, response] = self.histograms().map(Histogram::distribution);
         let late = if in_detail { self.lateness.coarse() } else { Vec::new() };
-        TaskSnapshot { spans: Some(Box::new(Spans { lateness, run, response, late })), ..self.brief() }
+        let age = self.ages.as_ref().map(|ages| ages.distribution());
+        TaskSnapshot { spans: Some(Box::new(Spans { lateness, run, response, late, age })), ..self.brief() }
     }
 }
 
@@ -228,6 +236,7 @@ pub(crate) struct Spans {
     pub run: Distribution,      // finished − started
     pub response: Distribution, // finished − release
     pub late: Vec<(i64, u64)>,  // the histogram of `lateness`: see `Histogram::coarse`
+    pub age: Option<Distribution>, // where a chain ends: of the oldest measurement behind what it took, when its ticks had finished
 }
 
 impl TaskSnapshot {

@@ -152,6 +152,11 @@ fn remarks(task: &Value, stalled: bool) -> Vec<String> {
         let ticks = if errors == 1 { "tick" } else { "ticks" };
         lines.push(format!("{name}: {errors} {ticks} failed{recent}"));
     }
+    let age = &task["age_ns"];
+    if age.is_object() {
+        let [p50, p99, max] = ["p50", "p99", "max"].map(|part| span(&age[part]));
+        lines.push(format!("{name}: what it used was {p50} old at p50, {p99} at p99, {max} at most"));
+    }
     for (value, parts) in task["values"].as_object().into_iter().flatten() {
         let Some(last) = parts["last"].as_f64() else { continue };
         let unit = parts["unit"].as_str().filter(|unit| !unit.is_empty()).map(|unit| format!(" {unit}"));

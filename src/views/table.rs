@@ -94,6 +94,10 @@ fn remarks(text: &mut String, task: &TaskSummary) {
         let times = if task.over_budget == 1 { "time" } else { "times" };
         let _ = writeln!(text, "{}: budget exceeded {} {times}", task.task, task.over_budget);
     }
+    if let Some(age) = &task.age_ns {
+        let [p50, p99, max] = [age.p50, age.p99, age.max].map(Span::from_nanos);
+        let _ = writeln!(text, "{}: what it used was {p50} old at p50, {p99} at p99, {max} at most", task.task);
+    }
     let mut absent = Vec::new();
     for (name, value) in &task.values {
         let (Some(last), Some(min), Some(max)) = (value.last, value.min, value.max) else {

@@ -2,7 +2,7 @@
 //! tick. Instants are values; nothing here waits or allocates.
 
 use crate::channels::{LinkReceiver, LinkSender, RowHead};
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 
 /// The links of one task.
 #[derive(Debug, Default)]
@@ -15,6 +15,8 @@ pub struct Flow {
     pub(crate) valid: Vec<[f64; 2]>,
     /// Whether its values are measurements, if it takes none: then their age counts from its own release.
     pub(crate) measures: bool,
+    /// A chain ends here: it takes values, and gives none onward, but for the next tick of a circle.
+    pub(crate) ends_chain: bool,
     behind: Option<Instant>, // the oldest origin of what it took
     good: bool,              // all that it took
 }
@@ -41,6 +43,11 @@ impl Flow {
         (self.behind, self.good) = (old.behind, old.good);
     }
 
+    /// Where a chain ends: how old the oldest measurement behind what it took is when its tick has `finished`, on the monotonic clock.
+    pub(super) fn age(&self, finished: Instant) -> Option<Span> {
+        self.behind.filter(|_| self.ends_chain).map(|origin| finished - origin)
+    }
+
     /// Gives away what tick `n` has made; `well`: it reported no error.
     pub(super) fn give(&mut self, n: u64, release: Instant, values: &[f64], well: bool) {
         let own = (self.measures && self.incoming.is_empty()).then_some(release);
@@ -60,7 +67,6 @@ impl Flow {
 mod tests {
     use super::*;
     use crate::channels::{Input, Quality, ValueName, link};
-    use crate::time::Span;
 
     fn of(task: &str, value: &str) -> Input {
         Input::value_of(ValueName { task: task.into(), value: value.into(), previous: None })
@@ -82,7 +88,8 @@ mod tests {
         let (mut fast_sensor, mut slow_sensor) = (sensor(to_fast), sensor(to_slow));
         slow_sensor.valid = vec![[0.0, 10.0]];
         let mut controller = Flow { incoming: vec![from_fast, from_slow], outgoing: vec![to_out], ..Flow::default() };
-        let mut output = Flow { incoming: vec![from_out], ..Flow::default() };
+        let mut output = Flow { incoming: vec![from_out], ends_chain: true, ..Flow::default() };
+        let mut ages = Vec::new();
         let mut chain = |now: i64, slow_value: f64, well: bool| {
             slow_sensor.take(at(now));
             slow_sensor.give(0, at(now - 500), &[slow_value], well);
@@ -91,6 +98,7 @@ mod tests {
             controller.take(at(now));
             controller.give(0, at(now), &[7.0], true);
             output.take(at(now));
+            ages.push((controller.age(at(now + 7)), output.age(at(now + 7)).map(Span::nanos)));
             (out.get(), out.quality(), out.origin())
         };
         assert_eq!(chain(1_000, 5.0, true), (7.0, Quality::Good, Some(at(500))));
@@ -99,6 +107,7 @@ mod tests {
         assert_eq!(nothing(chain(3_000, 5.0, false)), (true, Quality::Bad, Some(at(2_500))));
         assert_eq!(nothing(chain(4_000, f64::NAN, true)), (true, Quality::Bad, Some(at(3_500))));
         assert_eq!(chain(5_000, 5.0, true), (7.0, Quality::Good, Some(at(4_500))));
+        assert_eq!(ages, [(None, Some(507)); 5], "of the older sensor, at the end of the chain only");
     }
 
     #[test]

@@ -228,6 +228,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             slot.live.ran(account.ran(), next);
         }
         let id = slot.id;
+        let age = slot.flow.as_ref().and_then(|flow| flow.age(self.clock.monotonic(finished)));
         let gave_up = set.schedule.gave_up(); // also of other tasks
         let missed_any = overrun || missed + settled.skipped > 0 || gave_up;
         let evidence = self.evidence(finished, missed_any);
@@ -248,6 +249,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             over_limit,
             after_loss: false, // the sink knows
             outcome,
+            age,
             evidence,
         });
     }
