@@ -14,7 +14,8 @@ use crate::task::{Task, Tick, TickError};
 use crate::time::{Instant, Span};
 use crate::worker::Flow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What makes the values of a task.
 enum Source {
@@ -51,9 +52,9 @@ pub(super) struct Part {
 pub(crate) struct Graph {
     parts: Mutex<BTreeMap<usize, Part>>, // by the index of the task
     columns: BTreeMap<usize, Vec<Column>>,
-    groups: Vec<Vec<usize>>,        // workers between which values flow
-    missing: Vec<(String, String)>, // tasks, and values that others take of them
-    recorded: Vec<(String, Span)>,  // tasks, and how long what was recorded lasts
+    groups: Vec<Vec<usize>>, // workers between which values flow
+    missing: Vec<Missing>,
+    recorded: Vec<(String, Span)>, // tasks, and how long what was recorded lasts
 }
 
 impl Graph {
@@ -94,7 +95,6 @@ impl Graph {
         drive_plants(config, &mut sources, &mut flows)?;
         let groups = groups(config);
         let name = |index: usize| config.tasks[index].name.clone();
-        let missing = missing.into_iter().map(|(index, value)| (name(index), value)).collect();
         let recorded = sources.iter().filter_map(|(index, (source, _))| match source {
             Source::Recording { values, .. } => Some((name(*index), values.length())),
             _ => None,
@@ -138,12 +138,7 @@ impl Graph {
 
     /// What has no values in a run of this `length`, a sentence each.
     pub(crate) fn notes(&self, length: Span) -> Vec<String> {
-        let missing = self.missing.iter().map(|(task, value)| {
-            format!(
-                "nothing makes {task}.{value} here, so whatever takes it sees no value; write values = \"FILE.csv\" or a plant \
-                 under [task.{task}.simulate]"
-            )
-        });
+        let missing = self.missing.iter().map(Missing::to_string);
         let ends = self.recorded.iter().filter(|(_, lasts)| *lasts < length);
         let ends = ends
             .map(|(task, lasts)| format!("task.{task}: what was recorded lasts {lasts}; after that it has no values"));
@@ -155,14 +150,38 @@ impl Graph {
         self.parts().remove(&task)
     }
 
-    fn parts(&self) -> std::sync::MutexGuard<'_, BTreeMap<usize, Part>> {
+    fn parts(&self) -> MutexGuard<'_, BTreeMap<usize, Part>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl std::fmt::Debug for Graph {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Graph").field("groups", &self.groups).finish_non_exhaustive()
+    }
+}
+
+/// A value that nothing makes here.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Missing {
+    task: String,
+    value: String,
+    /// The number that whatever takes it sees in its place: it closes a circle.
+    instead: Option<String>,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { task, value, instead } = self;
+        let seen = match instead {
+            Some(number) => format!("where its value of the tick before is taken, that is {number} all the time"),
+            None => "whatever takes it sees no value".to_owned(),
+        };
+        write!(
+            f,
+            "nothing makes {task}.{value} here, so {seen}; write values = \"FILE.csv\" or a plant under \
+             [task.{task}.simulate]"
+        )
     }
 }
 
@@ -193,15 +212,15 @@ fn source(task: &mut TaskConfig) -> Result<(Source, Vec<Column>), Problems> {
     })
 }
 
-/// Gives tasks the values that others take of them but that nothing makes here; they are missing at each tick. Returns them, each
-/// with the task that would have it.
+/// Gives tasks the values that others take of them but that nothing makes here; they are missing at each tick. Returns them.
 ///
 /// # Errors
 /// A value that no column of a recording has.
-fn add_missing(config: &Config, sources: &mut Sources) -> Result<BTreeSet<(usize, String)>, Problems> {
+fn add_missing(config: &Config, sources: &mut Sources) -> Result<Vec<Missing>, Problems> {
     let mut missing = BTreeSet::new();
     let mut problems = Vec::new();
     let position = |name: &str| config.tasks.iter().position(|task| task.name == name);
+    let made: BTreeMap<usize, usize> = sources.iter().map(|(index, (_, columns))| (*index, columns.len())).collect();
     for task in &config.tasks {
         let of_plant = match &task.stand_in {
             Some(StandIn::Plant(plant)) => Some((&plant.input, &plant.section, "input")),
@@ -212,7 +231,8 @@ fn add_missing(config: &Config, sources: &mut Sources) -> Result<BTreeSet<(usize
             let InputSource::Value(name) = input.source() else { continue };
             let Some(from) = position(&name.task) else { continue };
             let Some((source, columns)) = sources.get_mut(&from) else { continue };
-            if columns.iter().any(|column| column.name == name.value) {
+            let at = columns.iter().position(|column| column.name == name.value);
+            if at.is_some_and(|at| at < made[&from]) {
                 continue;
             }
             match source {
@@ -224,8 +244,11 @@ fn add_missing(config: &Config, sources: &mut Sources) -> Result<BTreeSet<(usize
                     problems.push(Problems::at(section, key, reason));
                 }
                 Source::Nothing | Source::Plant { .. } => {
-                    columns.push(Column { name: name.value.clone(), unit: String::new() });
-                    missing.insert((from, name.value.clone()));
+                    if at.is_none() {
+                        columns.push(Column { name: name.value.clone(), unit: String::new() });
+                    }
+                    let instead = name.previous.map(|number| number.to_string());
+                    missing.insert(Missing { task: name.task.clone(), value: name.value.clone(), instead });
                 }
             }
         }
@@ -242,7 +265,7 @@ fn add_missing(config: &Config, sources: &mut Sources) -> Result<BTreeSet<(usize
     }
     match problems.into_iter().reduce(Problems::and) {
         Some(problems) => Err(problems),
-        None => Ok(missing),
+        None => Ok(missing.into_iter().collect()),
     }
 }
 
