@@ -22,6 +22,13 @@ const ONLY_CHECK: &[(&str, &str)] = &[
     ("closes a circle", "follows values through several tables"),
     ("takes no value of another task", "depends on the values of other keys"),
     ("the lower end first", "compares two numbers"),
+    ("all gains are zero", "compares the values of several keys"),
+    ("has another sign than", "compares the values of several keys"),
+    ("has no effect where kp is 0", "compares the values of several keys"),
+    ("needs tracking-time", "compares the values of several keys"),
+    ("must be below half the rate", "compares two quantities with units"),
+    ("leaves no frequency to pass", "compares two quantities with units"),
+    ("must be odd for a median", "depends on another key, and on whether a number is odd"),
     ("records there too", "compares two tasks"),
     ("records to the same file", "compares two tasks"),
     ("another value of this task has this name", "compares one key of several tables"),
@@ -257,7 +264,15 @@ fn every_key_with_values_of_every_type() {
     for kind in kinds.iter() {
         let required = |keys: &[Key]| {
             let required = keys.iter().filter(|key| key.default_text().starts_with("required"));
-            let required = required.filter(|key| key.rules.iter().all(|rule| !matches!(rule.needs, Needs::With(_))));
+            // Those that the samples of the others call for.
+            let called_for = |rule: &Rule| match rule.needs {
+                Needs::With(_) => false,
+                Needs::Is(name, words) => {
+                    keys.iter().any(|key| key.name == name && words.contains(&sample(&key.value).trim_matches('\'')))
+                }
+                _ => true,
+            };
+            let required = required.filter(|key| key.rules.iter().all(called_for));
             required.map(|key| (key.name, sample(&key.value))).collect::<Vec<_>>()
         };
         let head = format!("[task.a]\nkind = '{}'\nrate = 10\n", kind.name);
@@ -325,6 +340,7 @@ fn sample(value: &Accepts) -> String {
         Accepts::NumbersOrNames { .. } | Accepts::Texts => "['x']".to_owned(),
         Accepts::Choice(words) => format!("'{}'", words[0]),
         Accepts::Path => "'x.csv'".to_owned(),
+        Accepts::Rate | Accepts::Input => "1".to_owned(),
         Accepts::Format { .. } => "'640x480'".to_owned(),
         _ => "'x'".to_owned(),
     }

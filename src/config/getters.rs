@@ -142,9 +142,14 @@ impl Section<'_> {
 
     /// One period of the task whose section this is; `None` when its rate is wrong, which is noted elsewhere.
     pub fn period(&self) -> Option<Span> {
+        self.task_rate().map(Rate::period)
+    }
+
+    /// The rate of the task whose section this is, exact; `None` when it is wrong, which is noted elsewhere.
+    pub fn task_rate(&self) -> Option<Rate> {
         match (self.value(&RATE), self.value(&PERIOD)) {
-            (Some(rate), None) => value::rate(rate).ok().map(Rate::period),
-            (None, Some(period)) => value::duration(period).ok().and_then(Rate::from_period).map(Rate::period),
+            (Some(rate), None) => value::rate(rate).ok(),
+            (None, Some(period)) => value::duration(period).ok().and_then(Rate::from_period),
             _ => None,
         }
     }

@@ -22,7 +22,7 @@ impl Section<'_> {
                 && !self.has(key)
                 && !self.is_misspelt(|meant| meant == key.name || unless.contains(&meant), keys)
                 && !unless.iter().any(|other| self.is_there(other))
-                && key.rules.iter().all(|rule| self.holds(rule, keys, &[]))
+                && key.rules.iter().all(|rule| self.holds(rule, keys, &[]) && self.is_decided(rule, keys))
             {
                 self.problem(key, format!("missing; {hint}"));
                 missing.push(key.name);
@@ -40,13 +40,24 @@ impl Section<'_> {
         }
     }
 
+    /// The word that a key has, by default or as written; `None`: none that it may have.
+    fn word(&self, name: &str, keys: &[&Key]) -> Option<&str> {
+        let key = keys.iter().find(|key| key.name == name)?;
+        let word = self.value(key).map_or_else(|| key.default_word(), |value| value.as_str())?;
+        limits::is_word(&key.value, word).then_some(word)
+    }
+
+    /// Whether it can be said if the rule holds: not where it needs a word of a key that has none.
+    fn is_decided(&self, rule: &Rule, keys: &[&Key]) -> bool {
+        match rule.needs {
+            Needs::Is(name, _) => self.word(name, keys).is_some(),
+            _ => true,
+        }
+    }
+
     /// Whether what the rule needs is there. So it is when that cannot be said, since another problem says what to do.
     fn holds(&self, rule: &Rule, keys: &[&Key], missing: &[&str]) -> bool {
-        let word = |name: &str| {
-            let key = keys.iter().find(|key| key.name == name)?;
-            let word = self.value(key).map_or_else(|| key.default_word(), |value| value.as_str())?;
-            limits::is_word(&key.value, word).then_some(word)
-        };
+        let word = |name: &str| self.word(name, keys);
         let is_on = |name: &str| self.table.get(name).is_some_and(|value| value.get_ref().as_bool() == Some(true));
         match rule.needs {
             Needs::With(others) => others.iter().any(|other| self.is_there(other) || missing.contains(other)),

@@ -4,10 +4,16 @@
 //! `Task::tick` runs on the hot thread.
 
 pub(crate) mod device;
+mod elapsed;
+mod filter;
 mod layout;
 pub(crate) mod load;
 mod pid;
 pub(crate) mod sensor;
+mod slope;
+
+#[cfg(test)]
+mod references;
 
 // Of a kind that is left out, the list of its devices stays.
 #[cfg_attr(not(feature = "audio"), path = "audio/list.rs")]
@@ -35,6 +41,7 @@ impl Kinds {
         let kinds = kinds.add(sensor::kind());
         let kinds = kinds.add(load::kind());
         let kinds = kinds.add(pid::kind());
+        let kinds = kinds.add(filter::kind());
         #[cfg(feature = "audio")]
         let kinds = kinds.add(audio::kind());
         #[cfg(feature = "video")]

@@ -1,5 +1,6 @@
 //! The keys of the kind `pid`, and how a section becomes a controller. Pure.
 
+use super::super::elapsed::Periods;
 use super::law::{Action, AntiWindup, Gains, Settings};
 use super::{Inputs, Pid};
 use crate::config::{Blueprint, Key, Kind, Preview, Rule, Section, Value, words};
@@ -21,7 +22,8 @@ const INPUT: Key = Key::new("input", Value::Input, "The measurement that is to b
     .required("name it, such as \"oven.temp1\"");
 const SETPOINT: Key = Key::new("setpoint", Value::Input, "Where the input is to be held, in its unit.")
     .required("write a number in the unit of the input, or the value of a task");
-const KP: Key = Key::new("kp", Value::Number, "Proportional gain: output per unit of error.").default("0");
+const KP: Key = Key::new("kp", Value::Number, "Proportional gain: output per unit of error.")
+    .required_unless(&["ki", "kd"], "write kp, ki or kd");
 const KI: Key = Key::new("ki", Value::Number, "Integral gain: output per unit of error and second.").excludes(&["ti"]);
 const KD: Key =
     Key::new("kd", Value::Number, "Derivative gain: output per unit of error per second.").excludes(&["td"]);
@@ -45,26 +47,37 @@ const SETPOINT_WEIGHT: Key = Key::new(
     "How much of the setpoint the proportional part acts on: 1 for the whole error, 0 for the input alone, so that a step of the \
      setpoint makes none of the output.",
 )
-.default("1");
-const DEADBAND: Key =
-    Key::new("deadband", Value::Number, "Errors up to this size count as none; the rest of a larger one acts.")
-        .default("0");
+.default("1")
+.rules(&[Rule::with(&["kp"])]);
+const DEADBAND: Key = Key::new(
+    "deadband",
+    Value::Number,
+    "Errors up to this size count as none; of a larger one, what lies beyond it acts.",
+)
+.default("0")
+.rules(&[Rule::with(&["kp", "ki"])]);
 const DERIVATIVE_FILTER: Key = Key::new(
     "derivative-filter",
     Value::Duration { min: Span::ZERO, max: Span::MAX },
     "Time constant of the low-pass filter of the derivative. The derivative is that of the input alone.",
 )
-.otherwise("a tenth of the derivative time, which is `kd` / `kp`");
+.otherwise("a tenth of the derivative time, which is `kd` / `kp`; without `kp` one period")
+.rules(&[Rule::with(&["kd", "td"])]);
 const FEED_FORWARD: Key =
     Key::new("feed-forward", Value::Input, "What is added to the output, in its unit.").default("0");
 const LIMITS: Key = Key::new("limits", Value::Range, "The range of the output.").otherwise("none");
 const ANTI_WINDUP: Key = Key::new(
     "anti-windup",
     Value::Choice(&words(&WINDUPS)),
-    "What keeps the integral from growing while the output is at a limit: it stands still while its next step would lead further \
-     beyond the limit; or it follows what was really put out, within `tracking-time`; or nothing.",
+    "What keeps the integral from growing while the output is at a limit: of a step it takes no more than leads to the limit; or it \
+     follows what was really put out, within `tracking-time`; or nothing.",
 )
-.default("\"conditional\"");
+.default("\"conditional\"")
+.rules(&[
+    Rule::with(&["ki", "ti"]),
+    Rule::with(&["limits"]).for_word("conditional"),
+    Rule::with(&["limits", "track"]).for_word("back-calculation"),
+]);
 const TRACKING_TIME: Key =
     Key::new("tracking-time", Value::DURATION, "How fast the integral follows what was really put out.")
         .otherwise("the integral time, which is `kp` / `ki`")
@@ -75,7 +88,8 @@ const TRACK: Key = Key::new(
     "What the output really did, such as `{ previous = \"fan.applied\", initial = 0 }`: where the controller takes over from, and what \
      `anti-windup = \"back-calculation\"` follows.",
 )
-.otherwise("what the controller put out last, within its limits");
+.otherwise("what the controller put out last, within its limits")
+.rules(&[Rule::with(&["ki", "ti"])]);
 const ENABLE: Key = Key::new(
     "enable",
     Value::Input,
@@ -91,8 +105,7 @@ const MANUAL: Key = Key::new(
 const MAX_GAP: Key = Key::new(
     "max-gap",
     Value::DURATION,
-    "After a longer time without a tick, or without a row of the input, the integral stands still for that tick and the derivative \
-     begins anew.",
+    "After a longer time without a tick the integral stands still for that tick, and the derivative begins anew.",
 )
 .otherwise("ten periods");
 
@@ -128,17 +141,14 @@ pub(in crate::kinds) fn kind() -> Kind {
 }
 
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
-    let settings = settings(section);
+    let periods = Periods::of(section, &MAX_GAP, u64::MAX);
+    let settings = settings(section, periods);
     let inputs = inputs(section);
     let label = section.name().to_owned();
-    let (settings, inputs) = (settings?, inputs?);
-    let columns = Pid::new(settings, inputs.clone()).columns();
+    let pid = Pid::new(settings?, periods?, inputs?);
+    let columns = pid.columns();
     let preview = Preview { columns: Some(columns), ..Preview::default() };
-    Some(
-        Blueprint::new(move || Ok(Box::new(Pid::going_on(&label, settings, inputs))))
-            .looking(move || Ok(preview))
-            .computing(),
-    )
+    Some(Blueprint::new(move || Ok(Box::new(pid.going_on(&label)))).looking(move || Ok(preview)).computing())
 }
 
 fn inputs(section: &mut Section<'_>) -> Option<Inputs> {
@@ -148,27 +158,45 @@ fn inputs(section: &mut Section<'_>) -> Option<Inputs> {
     Some(Inputs { input: input?, setpoint: setpoint?, feed_forward: feed_forward?, enable: enable?, track, manual })
 }
 
-fn settings(section: &mut Section<'_>) -> Option<Settings> {
-    let kp = section.number(&KP)?;
-    let (ki, kd) = (section.number(&KI), section.number(&KD));
-    let (ti, td) = (section.duration(&TI), section.duration(&TD));
-    let gains = Gains {
-        kp,
-        ki: ti.map_or(ki.unwrap_or(0.0), |ti| kp / ti.seconds()),
-        kd: td.map_or(kd.unwrap_or(0.0), |td| kp * td.seconds()),
-    };
-    refuse_gains(section, gains);
-    let period = section.period()?;
+fn settings(section: &mut Section<'_>, periods: Option<Periods>) -> Option<Settings> {
+    let gains = gains(section);
     let deadband = section.number(&DEADBAND)?;
     if deadband < 0.0 {
-        section.problem(&DEADBAND, "must not be negative");
+        section.problem(&DEADBAND, "must be at least 0");
     }
     let filter = section.duration(&DERIVATIVE_FILTER).map(Span::seconds);
-    let usual = if gains.kp == 0.0 { period.seconds() } else { gains.kd / gains.kp / 10.0 };
+    let usual = if gains.kp == 0.0 { periods?.seconds() } else { gains.kd / gains.kp / 10.0 };
+    Some(Settings {
+        gains,
+        action: section.choice(&ACTION, &ACTIONS)?,
+        setpoint_weight: section.number(&SETPOINT_WEIGHT)?,
+        deadband,
+        derivative_filter: filter.unwrap_or(usual),
+        limits: section.range(&LIMITS).unwrap_or([f64::NEG_INFINITY, f64::INFINITY]),
+        anti_windup: anti_windup(section, gains)?,
+    })
+}
+
+fn gains(section: &mut Section<'_>) -> Gains {
+    let [kp, ki, kd] = [&KP, &KI, &KD].map(|key| section.number(key).unwrap_or(0.0));
+    let [ti, td] = [&TI, &TD].map(|key| section.duration(key).map(Span::seconds));
+    if kp == 0.0 {
+        for (key, time, gain) in [(&TI, ti, "ki"), (&TD, td, "kd")] {
+            if time.is_some() && section.has(&KP) {
+                section.problem(key, format!("has no effect where kp is 0; write {gain}"));
+            }
+        }
+    }
+    let gains = Gains { kp, ki: ti.map_or(ki, |ti| kp / ti), kd: td.map_or(kd, |td| kp * td) };
+    refuse_gains(section, gains);
+    gains
+}
+
+fn anti_windup(section: &mut Section<'_>, gains: Gains) -> Option<AntiWindup> {
     let tracking = section.duration(&TRACKING_TIME).map(Span::seconds);
-    let anti_windup = match section.choice(&ANTI_WINDUP, &WINDUPS)? {
-        Windup::Conditional => AntiWindup::Conditional,
-        Windup::None => AntiWindup::None,
+    match section.choice(&ANTI_WINDUP, &WINDUPS)? {
+        Windup::Conditional => Some(AntiWindup::Conditional),
+        Windup::None => Some(AntiWindup::None),
         Windup::BackCalculation => {
             let integral_time = (gains.ki != 0.0 && gains.kp != 0.0).then(|| gains.kp / gains.ki);
             let Some(tracking_time) = tracking.or(integral_time) else {
@@ -178,19 +206,9 @@ fn settings(section: &mut Section<'_>) -> Option<Settings> {
                 );
                 return None;
             };
-            AntiWindup::BackCalculation { tracking_time }
+            Some(AntiWindup::BackCalculation { tracking_time })
         }
-    };
-    Some(Settings {
-        gains,
-        action: section.choice(&ACTION, &ACTIONS)?,
-        setpoint_weight: section.number(&SETPOINT_WEIGHT)?,
-        deadband,
-        derivative_filter: filter.unwrap_or(usual),
-        limits: section.range(&LIMITS).unwrap_or([f64::NEG_INFINITY, f64::INFINITY]),
-        anti_windup,
-        max_gap: section.duration(&MAX_GAP).map_or(10.0 * period.seconds(), Span::seconds),
-    })
+    }
 }
 
 /// Gains of mixed sign act against each other, and without any there is no controller.
@@ -198,7 +216,9 @@ fn refuse_gains(section: &mut Section<'_>, Gains { kp, ki, kd }: Gains) {
     let gains = [(&KP, kp), (&KI, ki), (&KD, kd)];
     let first = gains.iter().find(|(_, gain)| *gain != 0.0);
     let Some((name, sign)) = first.map(|(key, gain)| (key.name, gain.signum())) else {
-        section.problem(&KP, "all gains are zero: the output would be the feed-forward alone; write kp, ki or kd");
+        if let Some((key, _)) = gains.iter().find(|(key, _)| section.has(key)) {
+            section.problem(key, "all gains are zero: the output would be the feed-forward alone");
+        }
         return;
     };
     if let Some((key, _)) = gains.iter().find(|(_, gain)| gain * sign < 0.0) {

@@ -1,8 +1,11 @@
 //! The law of a PID controller: what it puts out at a tick, from numbers alone. Pure: time comes in as seconds.
 //!
 //! The integral is kept in the unit of the output, so that a change of gains does not make the output jump. The derivative is that
-//! of the measurement, over the releases of distinct rows: a sensor slower than the controller makes no spikes. Nothing that
-//! is not finite enters the state.
+//! of the measurement, over the releases of distinct rows. Nothing that is not finite enters the state: where numbers are
+//! missing, or too large for a sum, nothing is put out, and the law begins again where the output was.
+
+use super::super::elapsed::{Elapsed, Row};
+use super::super::slope::Slope;
 
 /// The gains of the parallel form: `out = kp·e + ki·∫e + kd·de/dt`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +27,7 @@ pub(super) enum Action {
 /// What keeps the integral from growing while the output cannot follow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum AntiWindup {
-    /// It stands still while the output is at a limit and the next step would lead further beyond it.
+    /// Of a step it takes no more than leads to the limit, and none beyond it.
     Conditional,
     /// It follows what the output really did, within this many seconds.
     BackCalculation { tracking_time: f64 },
@@ -42,7 +45,6 @@ pub(super) struct Settings {
     pub derivative_filter: f64, // time constant in seconds; 0: none
     pub limits: [f64; 2],
     pub anti_windup: AntiWindup,
-    pub max_gap: f64, // seconds; after a longer gap the integral holds and the derivative begins again
 }
 
 /// Who decides what is put out.
@@ -59,11 +61,9 @@ pub(super) enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Step {
     pub mode: Mode,
-    /// Seconds since the release of its previous tick: skipped ones count.
-    pub elapsed: f64,
+    pub elapsed: Elapsed,
     pub input: f64,
-    /// Seconds from the release of the row before to that of this one; 0: it is still the same row.
-    pub row_elapsed: f64,
+    pub row: Row, // of the input
     pub setpoint: f64,
     pub feed_forward: f64,
     /// What the output really did last, where that is fed back.
@@ -79,8 +79,8 @@ pub(super) struct Output {
     pub i: f64,
     pub d: f64,
     pub ff: f64,
-    pub saturated: f64,     // 1 at the upper limit, -1 at the lower one, otherwise 0
-    pub saturated_for: f64, // seconds
+    pub saturated: f64,     // 1: cut off at the upper limit, -1: at the lower one, otherwise 0
+    pub saturated_for: f64, // seconds since the tick at which that began
 }
 
 impl Output {
@@ -102,11 +102,11 @@ impl Output {
 pub(super) struct Law {
     settings: Settings,
     integral: f64,
-    derivative: f64,
-    input: Option<f64>, // of the latest row; `None`: the derivative begins anew
-    out: Option<f64>,   // the latest one, in any mode
-    wanted: f64,        // the latest automatic one, before the limits
-    smooth: bool,       // the next automatic tick goes on from what was put out last
+    slope: Slope,     // of the measurement
+    out: Option<f64>, // the latest one, in any mode
+    wanted: f64,      // the latest automatic one, before the limits
+    smooth: bool,     // the next automatic tick goes on from what was put out last
+    saturated: f64,
     saturated_for: f64,
 }
 
@@ -115,11 +115,11 @@ impl Law {
         Self {
             settings,
             integral: 0.0,
-            derivative: 0.0,
-            input: None,
+            slope: Slope::default(),
             out: None,
             wanted: 0.0,
             smooth: true,
+            saturated: 0.0,
             saturated_for: 0.0,
         }
     }
@@ -131,21 +131,26 @@ impl Law {
 
     /// One tick.
     pub(super) fn step(&mut self, step: &Step) -> Output {
-        let numbers = [step.input, step.setpoint, step.feed_forward, step.applied.unwrap_or(0.0)];
-        let known = numbers.iter().all(|number| number.is_finite());
-        match step.mode {
-            Mode::Automatic if known => self.automatic(step),
-            Mode::Manual(value) if value.is_finite() => self.manual(step, value),
-            // What was put out last is where it goes on from.
-            _ => {
-                self.interrupt();
-                Output::NONE
-            }
+        let before = *self;
+        let output = match step.mode {
+            Mode::Automatic => self.automatic(step),
+            Mode::Manual(value) => self.manual(step, value),
+            Mode::Off => Output::NONE,
+        };
+        let Output { out, p, i, d, ff, .. } = output;
+        if [out, p, i, d, ff, self.wanted].iter().all(|number| number.is_finite()) {
+            return output;
         }
+        *self = before;
+        (self.saturated, self.saturated_for) = (0.0, 0.0);
+        self.interrupt();
+        Output::NONE
     }
 
+    /// The next automatic tick takes over anew.
     fn interrupt(&mut self) {
-        (self.smooth, self.input, self.saturated_for) = (true, None, 0.0);
+        self.smooth = true;
+        self.slope.restart();
     }
 
     fn manual(&mut self, step: &Step, value: f64) -> Output {
@@ -153,64 +158,76 @@ impl Law {
         let [low, high] = self.settings.limits;
         let out = value.clamp(low, high);
         self.out = Some(out);
+        self.saturate(value, step.elapsed);
         let error = step.setpoint - step.input;
-        Output { out, error, p: 0.0, i: out, d: 0.0, ff: 0.0, saturated: side(value, [low, high]), saturated_for: 0.0 }
+        let Self { saturated, saturated_for, .. } = *self;
+        Output { out, error, p: 0.0, i: out, d: 0.0, ff: 0.0, saturated, saturated_for }
     }
 
     fn automatic(&mut self, step: &Step) -> Output {
-        let Settings { gains, action, setpoint_weight, deadband, limits, anti_windup, max_gap, .. } = self.settings;
+        let Settings { gains, action, setpoint_weight, deadband, limits: [low, high], .. } = self.settings;
         let sign = if action == Action::Reverse { 1.0 } else { -1.0 };
-        let gap = step.elapsed > max_gap;
         let error = step.setpoint - step.input;
         let acting = beyond(error, deadband);
         let p = sign * gains.kp * (acting - (1.0 - setpoint_weight) * step.setpoint);
-        let d = self.differentiate(step, sign, gap);
+        if step.elapsed.gap {
+            self.slope.restart();
+        }
+        let d = 0.0 - sign * gains.kd * self.slope.step(step.input, step.row, self.settings.derivative_filter);
         let ff = step.feed_forward;
-        if std::mem::take(&mut self.smooth) {
-            self.integral = match step.applied.or(self.out) {
-                Some(out) if gains.ki != 0.0 => out - p - d - ff,
-                _ => 0.0,
-            };
+        let rest = p + d + ff;
+        let wanted = if std::mem::take(&mut self.smooth) {
+            self.take_over(rest, step.applied)
+        } else if step.elapsed.gap {
+            rest + self.integral
         } else {
-            if let AntiWindup::BackCalculation { tracking_time } = anti_windup {
-                let really = step.applied.unwrap_or(self.wanted.clamp(limits[0], limits[1]));
-                self.integral += (really - self.wanted) * (step.elapsed / tracking_time).min(1.0);
-            }
-            if !gap {
-                self.integrate(sign * gains.ki * acting * step.elapsed, p + d + ff, limits, anti_windup);
-            }
-        }
-        self.wanted = p + self.integral + d + ff;
-        let out = self.wanted.clamp(limits[0], limits[1]);
+            self.integrate(sign * gains.ki * acting * step.elapsed.seconds, rest, step)
+        };
+        self.wanted = rest + self.integral;
+        let out = wanted.clamp(low, high);
         self.out = Some(out);
-        let saturated = side(self.wanted, limits);
-        self.saturated_for = if saturated == 0.0 { 0.0 } else { self.saturated_for + step.elapsed };
-        Output { out, error, p, i: self.integral, d, ff, saturated, saturated_for: self.saturated_for }
+        self.saturate(wanted, step.elapsed);
+        let Self { integral: i, saturated, saturated_for, .. } = *self;
+        Output { out, error, p, i, d, ff, saturated, saturated_for }
     }
 
-    /// Adds a step to the integral, whose other parts are `rest`, as far as it may.
-    fn integrate(&mut self, step: f64, rest: f64, [low, high]: [f64; 2], anti_windup: AntiWindup) {
-        let then = self.integral + step;
-        let further = (rest + then > high && step > 0.0) || (rest + then < low && step < 0.0);
-        if anti_windup != AntiWindup::Conditional || !further {
-            self.integral = then;
-        }
-    }
-
-    /// The derivative of the measurement, with the sign that the output has.
-    fn differentiate(&mut self, step: &Step, sign: f64, gap: bool) -> f64 {
-        let before = self.input.filter(|_| !gap && step.row_elapsed <= self.settings.max_gap);
-        match before {
-            None => self.derivative = 0.0,
-            Some(_) if step.row_elapsed <= 0.0 => return self.derivative,
-            Some(before) => {
-                let slope = (step.input - before) / step.row_elapsed;
-                let share = step.row_elapsed / (self.settings.derivative_filter + step.row_elapsed);
-                self.derivative += share * (-sign * self.settings.gains.kd * slope - self.derivative);
+    /// Sets the integral so that the output, whose other parts are `rest`, goes on from what was applied last. Returns the output.
+    fn take_over(&mut self, rest: f64, applied: Option<f64>) -> f64 {
+        let [low, high] = self.settings.limits;
+        match applied.or(self.out).map(|out| out.clamp(low, high)) {
+            Some(out) if self.settings.gains.ki != 0.0 => {
+                self.integral = out - rest;
+                out
+            }
+            _ => {
+                self.integral = 0.0;
+                rest
             }
         }
-        self.input = Some(step.input);
-        self.derivative
+    }
+
+    /// Adds `change` to the integral, as far as it may. Returns what the output would be with all of it, before the limits.
+    fn integrate(&mut self, change: f64, rest: f64, step: &Step) -> f64 {
+        let [low, high] = self.settings.limits;
+        if let AntiWindup::BackCalculation { tracking_time } = self.settings.anti_windup {
+            let really = step.applied.unwrap_or(self.wanted.clamp(low, high));
+            self.integral += (really - self.wanted) * (step.elapsed.seconds / tracking_time).min(1.0);
+        }
+        let whole = self.integral + change;
+        self.integral = match self.settings.anti_windup {
+            AntiWindup::Conditional if change > 0.0 => whole.min(self.integral.max(high - rest)),
+            AntiWindup::Conditional if change < 0.0 => whole.max(self.integral.min(low - rest)),
+            _ => whole,
+        };
+        rest + whole
+    }
+
+    /// Keeps for how long the output has been cut off at the same limit.
+    fn saturate(&mut self, wanted: f64, elapsed: Elapsed) {
+        let now = side(wanted, self.settings.limits);
+        let goes_on = now != 0.0 && now == self.saturated;
+        self.saturated_for = if goes_on { self.saturated_for + elapsed.seconds } else { 0.0 };
+        self.saturated = now;
     }
 }
 
@@ -219,7 +236,7 @@ fn beyond(error: f64, deadband: f64) -> f64 {
     if error.abs() <= deadband { 0.0 } else { error - deadband.copysign(error) }
 }
 
-/// At which limit a value is cut off.
+/// At which limit a value is cut off: 1 at the upper one, -1 at the lower one, 0 at none.
 fn side(wanted: f64, [low, high]: [f64; 2]) -> f64 {
     if wanted > high {
         1.0

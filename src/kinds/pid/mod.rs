@@ -8,8 +8,8 @@ mod law;
 
 pub(super) use keys::kind;
 
-use crate::task::{Column, Input, Quality, Task, Tick, TickError};
-use crate::time::Instant;
+use super::elapsed::{Periods, Rows};
+use crate::task::{Column, Input, Task, Tick, TickError};
 use law::{Law, Mode, Output, Settings, Step};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,11 +29,12 @@ struct Inputs {
 /// A controller that runs.
 struct Pid {
     law: Law,
+    periods: Periods,
     inputs: Inputs,
-    row: Option<Instant>, // the release of the latest row of the input
+    rows: Rows, // of the input
     ticked: bool,
     put_out: Arc<PutOut>,
-    before: Option<Arc<PutOut>>, // of the one that it follows
+    before: Option<Arc<PutOut>>, // of the one that it follows; kept, since a tick frees no memory
 }
 
 /// What a controller put out last; NaN: nothing yet.
@@ -41,21 +42,26 @@ struct Pid {
 struct PutOut(AtomicU64);
 
 /// What the controllers of this process put out, by the names of their sections: read where tasks are built, never at a tick.
-static RUNNING: Mutex<BTreeMap<String, Weak<PutOut>>> = Mutex::new(BTreeMap::new());
+/// Of several with one name the last one runs, unless it is dropped before its first tick: its reload was given up.
+static RUNNING: Mutex<BTreeMap<String, Vec<Weak<PutOut>>>> = Mutex::new(BTreeMap::new());
 
 impl Pid {
-    fn new(settings: Settings, inputs: Inputs) -> Self {
+    fn new(settings: Settings, periods: Periods, inputs: Inputs) -> Self {
         let put_out = Arc::new(PutOut(AtomicU64::new(f64::NAN.to_bits())));
-        Self { law: Law::new(settings), inputs, row: None, ticked: false, put_out, before: None }
+        Self { law: Law::new(settings), periods, inputs, rows: Rows::default(), ticked: false, put_out, before: None }
     }
 
     /// One that goes on from what the controller of this name puts out until it takes over, if there is one.
-    fn going_on(name: &str, settings: Settings, inputs: Inputs) -> Self {
-        let pid = Self::new(settings, inputs);
+    fn going_on(self, name: &str) -> Self {
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        running.retain(|_, put_out| put_out.strong_count() > 0);
-        let before = running.insert(name.to_owned(), Arc::downgrade(&pid.put_out)).and_then(|before| before.upgrade());
-        Self { before, ..pid }
+        running.retain(|_, of_name| {
+            of_name.retain(|put_out| put_out.strong_count() > 0);
+            !of_name.is_empty()
+        });
+        let of_name = running.entry(name.to_owned()).or_default();
+        let before = of_name.last().and_then(Weak::upgrade);
+        of_name.push(Arc::downgrade(&self.put_out));
+        Self { before, ..self }
     }
 
     fn mode(&self) -> Mode {
@@ -66,17 +72,6 @@ impl Pid {
             Some(value) => Mode::Manual(value),
             None => Mode::Automatic,
         }
-    }
-
-    /// Seconds from the release of the row before to that of this one; 0: it is still the same.
-    fn row_elapsed(&mut self, elapsed: f64) -> f64 {
-        if self.inputs.input.quality() != Quality::Good {
-            return 0.0;
-        }
-        // A number has no rows: it is new at each tick.
-        let Some(release) = self.inputs.input.release() else { return elapsed };
-        let before = self.row.replace(release);
-        before.map_or(0.0, |before| (release - before).seconds())
     }
 }
 
@@ -97,19 +92,18 @@ impl Task for Pid {
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         if !std::mem::replace(&mut self.ticked, true)
-            && let Some(before) = self.before.take()
+            && let Some(before) = &self.before
         {
             self.law.go_on_from(f64::from_bits(before.0.load(Ordering::Relaxed)));
         }
-        #[expect(clippy::cast_precision_loss, reason = "a gap of 2^53 periods is past any max-gap")]
-        let elapsed = (tick.skipped + 1) as f64 * tick.period.seconds();
-        let row_elapsed = self.row_elapsed(elapsed);
+        let elapsed = self.periods.elapsed(tick);
+        let row = self.rows.look(&self.inputs.input, elapsed);
         let Inputs { input, setpoint, feed_forward, track, .. } = &self.inputs;
         let step = Step {
             mode: self.mode(),
             elapsed,
             input: input.get(),
-            row_elapsed,
+            row,
             setpoint: setpoint.get(),
             feed_forward: feed_forward.get(),
             applied: track.as_ref().map(Input::get).filter(|applied| applied.is_finite()),

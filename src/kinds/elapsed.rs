@@ -1,0 +1,93 @@
+//! How much time passed: between two ticks, counted in periods of the exact rate, and between two rows of an input, by their
+//! releases. Pure; no clock is read.
+
+use crate::config::{Key, Section};
+use crate::task::{Input, Quality, Tick};
+use crate::time::{Instant, Span};
+
+/// The periods of a task, and how many of them may pass between two ticks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Periods {
+    seconds: f64, // of one
+    max_gap: u64, // periods; at least one
+}
+
+/// The time since the release of the tick before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Elapsed {
+    pub(super) skipped: u64,
+    pub(super) seconds: f64,
+    /// It is longer than `max-gap`.
+    pub(super) gap: bool,
+}
+
+impl Periods {
+    /// Those of the task whose section this is. `max-gap` is ten periods by default, and at most `most`. `None`: a problem is noted,
+    /// here or with the rate.
+    pub(super) fn of(section: &mut Section<'_>, max_gap: &Key, most: u64) -> Option<Self> {
+        let rate = section.task_rate()?;
+        let written = section.duration(max_gap);
+        if section.has(max_gap) && written.is_none() {
+            return None;
+        }
+        // As releases are: whole nanoseconds, rounded down.
+        let periods = |gap: Span| rate.ticks_before(i128::from(gap.nanos()) + 1) - 1;
+        let max_gap_periods = written.map_or(10, periods);
+        if !(1..=most).contains(&max_gap_periods) {
+            let text = match max_gap_periods {
+                0 => "must be at least one period of the task".to_owned(),
+                _ => format!("must be at most {most} periods of the task"),
+            };
+            section.problem(max_gap, text);
+            return None;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "rounded once, in the quotient's operands")]
+        let seconds = rate.den() as f64 / rate.num() as f64;
+        Some(Self { seconds, max_gap: max_gap_periods })
+    }
+
+    /// One period in seconds.
+    pub(super) fn seconds(self) -> f64 {
+        self.seconds
+    }
+
+    /// The time up to this tick. Skipped releases count, lateness does not.
+    pub(super) fn elapsed(self, tick: &Tick) -> Elapsed {
+        let periods = tick.skipped.saturating_add(1);
+        #[expect(clippy::cast_precision_loss, reason = "more than 2^53 periods are past any max-gap")]
+        let seconds = periods as f64 * self.seconds;
+        Elapsed { skipped: tick.skipped, seconds, gap: periods > self.max_gap }
+    }
+}
+
+/// Whether an input has a row that it did not have before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Row {
+    /// There was none before it, or none that it can be compared with.
+    First,
+    /// Still the same.
+    Same,
+    /// One that was released this many seconds after the one before; above zero.
+    Next(f64),
+}
+
+/// The rows of one input.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rows {
+    release: Option<Instant>, // of the latest one
+}
+
+impl Rows {
+    /// What has come by this tick. A number has no rows: it counts as a new one at each tick.
+    pub(super) fn look(&mut self, input: &Input, tick: Elapsed) -> Row {
+        if input.quality() != Quality::Good {
+            return Row::Same;
+        }
+        let Some(release) = input.release() else { return Row::Next(tick.seconds) };
+        match self.release.replace(release) {
+            Some(before) if before == release => Row::Same,
+            Some(before) if before < release => Row::Next((release - before).seconds()),
+            _ => Row::First,
+        }
+    }
+}

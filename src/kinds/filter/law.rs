@@ -1,0 +1,136 @@
+//! The law of a filter: what it puts out at a tick, from numbers alone. Pure; nothing is allocated after construction.
+//!
+//! Between two ticks a value is held: each skipped tick counts as one with the value of the tick before. Nothing that is not finite
+//! enters the state. A filter begins in the steady state of its first value: as if it had always been that.
+
+mod integral;
+mod median;
+mod moving_average;
+mod recursive;
+
+pub(super) use integral::Integral;
+pub(super) use median::Median;
+pub(super) use moving_average::MovingAverage;
+pub(super) use recursive::{FirstOrder, Response, SecondOrder};
+
+use super::super::elapsed::{Elapsed, Row};
+use super::super::slope::Slope;
+
+/// What a filter learns at a tick.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub input: f64, // not finite: none
+    pub row: Row,
+    pub elapsed: Elapsed,
+    pub reset: bool,
+}
+
+/// What a filter does with its input.
+#[derive(Clone, Debug)]
+pub(super) enum Shape {
+    FirstOrder(FirstOrder),
+    SecondOrder(SecondOrder),
+    MovingAverage(MovingAverage),
+    Median(Median),
+    /// The output follows the input by at most so much in a tick.
+    SlewLimit {
+        out: f64,
+        change: f64, // per tick; above zero
+    },
+    Derivative {
+        slope: Slope,
+        time_constant: f64, // seconds; 0: no filter
+    },
+    Integral(Integral),
+}
+
+/// A filter between two ticks.
+#[derive(Clone, Debug)]
+pub(super) struct Law {
+    shape: Shape,
+    held: Option<f64>, // the input of the tick before; `None`: it begins at the next one
+}
+
+impl Law {
+    pub(super) fn new(shape: Shape) -> Self {
+        Self { shape, held: None }
+    }
+
+    /// One tick; NaN: nothing to put out.
+    pub(super) fn step(&mut self, step: &Step) -> f64 {
+        if step.reset {
+            self.shape.reset();
+        }
+        if !step.input.is_finite() {
+            self.held = None;
+            return f64::NAN;
+        }
+        match self.held.replace(step.input) {
+            Some(held) if !step.elapsed.gap => self.shape.hold(held, step.elapsed.skipped),
+            _ => self.shape.settle(step.input),
+        }
+        let out = self.shape.step(step.input, step.row);
+        if out.is_finite() {
+            return out;
+        }
+        // Too large for the arithmetic.
+        self.held = None;
+        f64::NAN
+    }
+}
+
+impl Shape {
+    /// As if the input had always been this.
+    fn settle(&mut self, input: f64) {
+        match self {
+            Self::FirstOrder(filter) => filter.settle(input),
+            Self::SecondOrder(filter) => filter.settle(input),
+            Self::MovingAverage(window) => window.fill(input),
+            Self::Median(window) => window.fill(input),
+            Self::SlewLimit { out, .. } => *out = input,
+            Self::Derivative { slope, .. } => slope.restart(),
+            Self::Integral(integral) => integral.pause(),
+        }
+    }
+
+    /// Ticks with this input that nobody ran. Of a filter that does not go by ticks this is nothing.
+    fn hold(&mut self, input: f64, ticks: u64) {
+        match self {
+            Self::MovingAverage(window) if ticks >= window.ticks() => window.fill(input),
+            Self::Median(window) if ticks >= window.ticks() => window.fill(input),
+            Self::FirstOrder(_) | Self::SecondOrder(_) | Self::MovingAverage(_) | Self::Median(_) => {
+                (0..ticks).for_each(|_| {
+                    self.step(input, Row::Same);
+                });
+            }
+            Self::SlewLimit { out, change } => {
+                #[expect(clippy::cast_precision_loss, reason = "at most max-gap")]
+                let most = *change * ticks as f64;
+                *out += (input - *out).clamp(-most, most);
+            }
+            Self::Derivative { .. } => (),
+            Self::Integral(integral) => integral.hold(ticks),
+        }
+    }
+
+    fn step(&mut self, input: f64, row: Row) -> f64 {
+        match self {
+            Self::FirstOrder(filter) => filter.step(input),
+            Self::SecondOrder(filter) => filter.step(input),
+            Self::MovingAverage(window) => window.push(input),
+            Self::Median(window) => window.push(input),
+            Self::SlewLimit { out, change } => {
+                *out += (input - *out).clamp(-*change, *change);
+                *out
+            }
+            Self::Derivative { slope, time_constant } => slope.step(input, row, *time_constant),
+            Self::Integral(integral) => integral.step(input),
+        }
+    }
+
+    fn reset(&mut self) {
+        if let Self::Integral(integral) = self {
+            integral.reset();
+        }
+    }
+}

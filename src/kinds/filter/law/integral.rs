@@ -1,0 +1,43 @@
+//! The integral over time of a value that is held from tick to tick. Pure.
+
+/// An integral, which starts at zero.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Integral {
+    period: f64, // seconds
+    sum: f64,
+    lost: f64, // what the sum is too large by, so that small values count beside a large sum
+    held: f64, // since the tick before
+}
+
+impl Integral {
+    /// With this time between two ticks.
+    pub(in super::super) fn new(period: f64) -> Self {
+        Self { period, sum: 0.0, lost: 0.0, held: 0.0 }
+    }
+
+    /// What was held before does not count: for how long, nobody knows.
+    pub(super) fn pause(&mut self) {
+        self.held = 0.0;
+    }
+
+    /// So many periods have passed.
+    pub(super) fn hold(&mut self, periods: u64) {
+        #[expect(clippy::cast_precision_loss, reason = "at most max-gap")]
+        let change = self.held * (periods as f64 * self.period) - self.lost;
+        let sum = self.sum + change;
+        self.lost = (sum - self.sum) - change;
+        self.sum = sum;
+    }
+
+    /// One more period has passed, and from now on this value is held. Returns the integral up to now.
+    pub(super) fn step(&mut self, input: f64) -> f64 {
+        self.hold(1);
+        self.held = input;
+        self.sum
+    }
+
+    /// Begins again at zero.
+    pub(super) fn reset(&mut self) {
+        (self.sum, self.lost, self.held) = (0.0, 0.0, 0.0);
+    }
+}

@@ -1,0 +1,54 @@
+//! The mean of the latest values. Pure; its only allocation is its construction.
+//!
+//! A running sum from which old values are subtracted would keep their rounding errors: after 10¹⁷ has passed through, a sum of ones is
+//! wrong. So nothing is subtracted. Values are added up as they come, and once in each window the sums from each of them to the
+//! latest one are made.
+
+/// The latest values.
+#[derive(Clone, Debug)]
+pub(in super::super) struct MovingAverage {
+    sums: Box<[f64]>, // from `at` on: of the values from here to the end of the window before
+    at: usize,        // how many values of this window there are
+    sum: f64,         // of these
+}
+
+impl MovingAverage {
+    /// Of this many values; at least one.
+    pub(in super::super) fn new(ticks: usize) -> Self {
+        Self { sums: vec![0.0; ticks].into_boxed_slice(), at: 0, sum: 0.0 }
+    }
+
+    pub(super) fn ticks(&self) -> u64 {
+        self.sums.len() as u64
+    }
+
+    /// As if each value had been this one.
+    pub(super) fn fill(&mut self, value: f64) {
+        self.sums.fill(value);
+        self.at = self.sums.len();
+    }
+
+    /// Adds a value in place of the oldest. Returns the mean.
+    pub(super) fn push(&mut self, value: f64) -> f64 {
+        if self.at == self.sums.len() {
+            self.turn();
+        }
+        self.sums[self.at] = value;
+        self.at += 1;
+        self.sum += value;
+        let before = self.sums.get(self.at).copied().unwrap_or(0.0);
+        #[expect(clippy::cast_precision_loss, reason = "a window has at most some thousand ticks")]
+        let ticks = self.sums.len() as f64;
+        (before + self.sum) / ticks
+    }
+
+    /// The values become sums from each to the latest, and the next window begins.
+    fn turn(&mut self) {
+        let mut sum = 0.0;
+        for value in self.sums.iter_mut().rev() {
+            sum += *value;
+            *value = sum;
+        }
+        (self.at, self.sum) = (0, 0.0);
+    }
+}

@@ -1,0 +1,44 @@
+//! The kind `filter`: one value made from another over time. Its [`law`] is pure; this feeds it what a tick knows.
+//!
+//! Time comes with the ticks and the rows. A tick makes no system call and allocates nothing.
+
+mod keys;
+mod law;
+
+pub(super) use keys::kind;
+
+use super::elapsed::{Periods, Rows};
+use crate::task::{Column, Input, Task, Tick, TickError};
+use law::{Law, Step};
+
+/// A filter that runs.
+#[derive(Clone, Debug)]
+struct Filter {
+    law: Law,
+    periods: Periods,
+    input: Input,
+    reset: Input,
+    rows: Rows, // of the input
+}
+
+impl Filter {
+    fn new(law: Law, periods: Periods, input: Input, reset: Input) -> Self {
+        Self { law, periods, input, reset, rows: Rows::default() }
+    }
+}
+
+impl Task for Filter {
+    fn columns(&self) -> Vec<Column> {
+        vec![Column { name: "out".into(), unit: String::new() }]
+    }
+
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let elapsed = self.periods.elapsed(tick);
+        let row = self.rows.look(&self.input, elapsed);
+        let reset = self.reset.get();
+        // While it is not known whether to begin again, there is nothing to put out.
+        let input = if reset.is_finite() { self.input.get() } else { f64::NAN };
+        values[0] = self.law.step(&Step { input, row, elapsed, reset: reset.is_finite() && reset != 0.0 });
+        Ok(())
+    }
+}
