@@ -8,7 +8,7 @@ use super::mailbox::{self, mailbox};
 use super::row::word;
 use crate::time::{Instant, Span};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Words of a row before its values: index, release, origin, which values are bad.
 const HEAD: usize = 3;
@@ -67,6 +67,7 @@ struct Cell {
     release: AtomicI64, // of the row; MIN: none
     origin: AtomicI64,  // MAX: none, as of a number
     quality: AtomicU64,
+    spared: AtomicBool, // set before the first tick
 }
 
 impl Input {
@@ -87,8 +88,17 @@ impl Input {
             release: AtomicI64::new(i64::MIN),
             origin: AtomicI64::new(NO_ORIGIN),
             quality: AtomicU64::new(quality.to_word()),
+            spared: AtomicBool::new(false),
         };
         Self { source, cell: Arc::new(cell) }
+    }
+
+    /// Says that the task itself puts out nothing at a tick at which it would need this and it is not good. At others it does without, and what
+    /// it puts out is not bad for it. To be called while the task is built.
+    #[must_use]
+    pub fn spared(self) -> Self {
+        self.cell.spared.store(true, Ordering::Relaxed);
+        self
     }
 
     /// Where it comes from.
@@ -159,6 +169,12 @@ struct Tap {
     closes_circle: bool,
 }
 
+impl Tap {
+    fn is_spared(&self) -> bool {
+        self.cell.spared.load(Ordering::Relaxed)
+    }
+}
+
 /// A link from a task with this many values to the `inputs` of another: which value each one is. What is older than `max_age` is
 /// stale.
 ///
@@ -213,7 +229,7 @@ impl LinkReceiver {
     pub(crate) fn refresh(&mut self, now: Instant) -> (Option<Instant>, bool) {
         self.receive();
         if !self.has_row {
-            return (None, self.taps.iter().all(|tap| tap.closes_circle));
+            return (None, self.taps.iter().all(|tap| tap.closes_circle || tap.is_spared()));
         }
         let (head, rest) = self.row.split_at(HEAD);
         let (bad, values) = rest.split_at(self.columns().div_ceil(PER_WORD));
@@ -221,7 +237,7 @@ impl LinkReceiver {
         // A row without a measurement behind it ages as well: whoever made it may have ended.
         let stale = now - Instant::from_nanos(origin.min(release).into()) > self.max_age;
         let (mut all_good, mut oldest) = (true, None);
-        for Tap { column, cell, closes_circle } in &self.taps {
+        for tap @ Tap { column, cell, closes_circle } in &self.taps {
             let value = values[*column];
             let is_bad = bad[column / PER_WORD] >> (column % PER_WORD) & 1 == 1;
             let quality = match (is_bad, stale) {
@@ -231,7 +247,8 @@ impl LinkReceiver {
                 (false, true) => Quality::Stale,
                 (false, false) => Quality::Good,
             };
-            if !closes_circle {
+            let done_without = quality != Quality::Good && tap.is_spared();
+            if !closes_circle && !done_without {
                 all_good &= quality == Quality::Good;
                 oldest = instant(origin, NO_ORIGIN);
             }
@@ -350,6 +367,26 @@ mod tests {
         assert_eq!((input.get(), input.origin(), input.release()), (3.0, None, Some(at(50))));
         assert_eq!(receiver.refresh(at(151)), (None, false));
         assert_eq!(input.quality(), Quality::Stale);
+    }
+
+    #[test]
+    fn what_a_task_does_without_makes_nothing_bad() {
+        let (needed, spared) = (named("a"), named("b").spared());
+        let (mut sender, mut receiver) = link(2, [(0, &needed), (1, &spared)], Span::from_nanos(100));
+        assert_eq!(receiver.refresh(at(0)), (None, false));
+        let (_, mut alone) = link(2, [(1, &spared)], Span::from_nanos(100));
+        assert_eq!(alone.refresh(at(0)), (None, true));
+        let head = |nanos| RowHead { n: 0, release: at(nanos), origin: Some(at(nanos)) };
+        sender.post(head(10), &[1.0, f64::NAN], |_, value| value.is_finite());
+        assert_eq!(receiver.refresh(at(20)), (Some(at(10)), true));
+        assert!(spared.quality() == Quality::Bad && spared.get().is_nan());
+        sender.post(head(20), &[f64::NAN, 1.0], |_, value| value.is_finite());
+        assert_eq!(receiver.refresh(at(30)), (Some(at(20)), false));
+        // What it does without does not age what it puts out.
+        let (mut sender, mut alone) = link(1, [(0, &spared)], Span::from_nanos(100));
+        sender.post(head(10), &[1.0], |_, _| true);
+        assert_eq!(alone.refresh(at(110)), (Some(at(10)), true));
+        assert_eq!(alone.refresh(at(111)), (None, true));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::super::elapsed::Periods;
 use super::law::{Action, AntiWindup, Gains, Settings};
 use super::{Inputs, Pid};
 use crate::config::{Blueprint, Key, Kind, Preview, Rule, Section, Value, words};
-use crate::task::Task;
+use crate::task::{Input, Task};
 use crate::time::Span;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -151,10 +151,10 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     Some(Blueprint::new(move || Ok(Box::new(pid.going_on(&label)))).looking(move || Ok(preview)).computing())
 }
 
+/// It needs them at some ticks only, and puts out nothing where one of those is bad: by hand it goes on beside a dead sensor.
 fn inputs(section: &mut Section<'_>) -> Option<Inputs> {
-    let (input, setpoint) = (section.input(&INPUT), section.input(&SETPOINT));
-    let (feed_forward, enable) = (section.input(&FEED_FORWARD), section.input(&ENABLE));
-    let (track, manual) = (section.input(&TRACK), section.input(&MANUAL));
+    let [input, setpoint, feed_forward, enable, track, manual] =
+        [&INPUT, &SETPOINT, &FEED_FORWARD, &ENABLE, &TRACK, &MANUAL].map(|key| section.input(key).map(Input::spared));
     Some(Inputs { input: input?, setpoint: setpoint?, feed_forward: feed_forward?, enable: enable?, track, manual })
 }
 
