@@ -263,7 +263,7 @@ fn what_cannot_be_simulated_is_refused_where_it_is_written() {
 #[test]
 fn a_value_that_nothing_makes_is_said_to_be_missing() {
     let text = "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\nvalid = { temp1 = [0, 9], temp2 = [0, 9] }\n\
-        [task.control]\nkind = \"pid\"\nrate = 10\ninput = \"oven.temp1\"\nsetpoint = 6\nkp = 1\n\
+        [task.control]\nkind = \"pid\"\nrate = 10\ninput = \"oven.temp1\"\nsetpoint = 6\nkp = 1\nki = 1\n\
         track = { previous = \"fan.applied\", initial = 0.25 }\n[task.fan]\nkind = \"load\"\nrate = 10\n";
     let desk = Desk::with(text);
     let output = desk.simulate(&["--for", "1s", "--csv", "-"]);

@@ -35,9 +35,9 @@ use std::path::PathBuf;
     simulated one after the other, unless values flow between them. With\n\
     --summary-only, what a worker does over and over is run once and counted;\n\
     the numbers are the same.\n\n\
-    Tasks that compute (kind pid) are run. [task.NAME.simulate] values = \"FILE.csv\"\n\
-    plays a recording in place of a sensor, and plant a model that a controller\n\
-    can be tuned on. docs/planning.md says more.")]
+    Tasks that only compute, such as pid, are run. In place of a sensor,\n\
+    [task.NAME.simulate] values = \"FILE.csv\" plays a recording, and plant a model\n\
+    that a controller can be tuned on. docs/planning.md says more.")]
 pub(super) struct SimulateArgs {
     #[command(flatten)]
     config: ConfigArg,
