@@ -380,6 +380,85 @@ fn sensors_with_several_values_and_buffers_allocate_nothing() {
 }
 
 #[test]
+fn setpoints_and_expressions_allocate_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String = (0..1_000).map(|row| format!("{},{}\n", f64::from(row) / 1e3, row % 7)).collect();
+    fs::write(folder.path().join("recipe.csv"), rows).unwrap();
+    let config = r#"
+        [task.fixed]
+        kind = "profile"
+        rate = "1 kHz"
+        shape = "constant"
+        level = 21
+
+        [task.wave]
+        kind = "profile"
+        rate = "1 kHz"
+        overrun = "credit"
+        max-debt = "1h"
+        shape = "sine"
+        amplitude = 1
+        frequency = "5 Hz"
+
+        [task.sweep]
+        kind = "profile"
+        rate = "1 kHz"
+        shape = "chirp"
+        amplitude = 1
+        from-frequency = "1 Hz"
+        to-frequency = "100 Hz"
+        duration = "300ms"
+        end = "repeat"
+
+        [task.recipe]
+        kind = "profile"
+        rate = "1 kHz"
+        shape = "csv"
+        file = "@/recipe.csv"
+        between = "interpolate"
+        end = "repeat"
+
+        [task.mix]
+        kind = "expr"
+        rate = "1 kHz"
+        overrun = "credit"
+        max-debt = "1h"
+        max-age = "1h"
+        inputs = { fixed = "fixed.out", wave = "wave.out", sweep = "sweep.out", recipe = "recipe.out" }
+
+        [[task.mix.value]]
+        name = "double"
+        expression = "2 * fixed"
+
+        [[task.mix.value]]
+        name = "by zero"
+        expression = "1 / (fixed - 21)"
+
+        [[task.mix.value]]
+        name = "switch"
+        expression = "hysteresis(wave, -0.5, 0.5)"
+
+        [[task.mix.value]]
+        name = "long"
+        expression = "LONG"
+    "#;
+    // As many operands as need room beyond any fixed one.
+    let long = "max(".to_owned() + &"if(sweep > 0.1 or not recipe, recipe * wave ^ 2, fixed), ".repeat(60) + "1)";
+    let nested = "(1 + ".repeat(40) + &long + &")".repeat(40);
+    let config = config.replace('@', folder.path().to_str().unwrap()).replace("LONG", &nested);
+    let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
+    assert_eq!(ticks, 2_000);
+    assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
+    let task = |name| tasks.iter().find(|task| task.task == name).unwrap();
+    assert_eq!(task("mix").errors + task("wave").errors + task("recipe").errors, 0);
+    let values = &task("mix").values;
+    assert_eq!(values["double"].last, Some(42.0));
+    assert_eq!(values["by zero"].last, None);
+    assert_eq!((values["switch"].min, values["switch"].max), (Some(0.0), Some(1.0)));
+    assert!(values["long"].last >= Some(41.0), "{:?}", values["long"].last);
+}
+
+#[test]
 fn replacing_tasks_allocates_nothing() {
     // At every edit one task is kept, one restarts, and one is added or removed; the order changes as well.
     let config = |edit: usize| {

@@ -19,6 +19,11 @@ const ONLY_CHECK: &[(&str, &str)] = &[
     ("known workers:", "refers to the names of other tables"),
     ("no task runs on it", "refers to the names of other tables"),
     ("there is no task", "refers to the names of other tables"),
+    ("at character ", "reads an expression"),
+    ("at its end: ", "reads an expression"),
+    ("is used by no value", "compares names with those in expressions"),
+    ("below half the rate of the task", "compares two quantities with units"),
+    ("must last at most", "adds quantities with units"),
     ("closes a circle", "follows values through several tables"),
     ("takes no value of another task", "depends on the values of other keys"),
     ("the lower end first", "compares two numbers"),
@@ -342,6 +347,7 @@ fn sample(value: &Accepts) -> String {
         Accepts::Path => "'x.csv'".to_owned(),
         Accepts::Rate | Accepts::Input => "1".to_owned(),
         Accepts::Format { .. } => "'640x480'".to_owned(),
+        Accepts::Inputs => "{ x = 1 }".to_owned(),
         _ => "'x'".to_owned(),
     }
 }

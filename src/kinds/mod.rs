@@ -5,10 +5,12 @@
 
 pub(crate) mod device;
 mod elapsed;
+mod expr;
 mod filter;
 mod layout;
 pub(crate) mod load;
 mod pid;
+mod profile;
 pub(crate) mod sensor;
 mod slope;
 
@@ -42,6 +44,8 @@ impl Kinds {
         let kinds = kinds.add(load::kind());
         let kinds = kinds.add(pid::kind());
         let kinds = kinds.add(filter::kind());
+        let kinds = kinds.add(profile::kind());
+        let kinds = kinds.add(expr::kind());
         #[cfg(feature = "audio")]
         let kinds = kinds.add(audio::kind());
         #[cfg(feature = "video")]

@@ -1,0 +1,51 @@
+//! The kind `profile`: a setpoint over time. Its [`shape`] is pure; this tells it how long ago the first release was.
+//!
+//! That is computed from the index of the tick and the exact rate, skipped ones included: no clock is read. A table of values is
+//! read when the task is built; a tick makes no system call and allocates nothing.
+
+mod csv;
+mod keys;
+mod shape;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use keys::kind;
+
+use crate::pacing::Rate;
+use crate::task::{Column, Task, Tick, TickError};
+use shape::Course;
+
+/// A setpoint that runs.
+struct Profile {
+    course: Course,
+    rate: Rate,
+    unit: String,
+    first: Option<u64>, // index of the first release
+}
+
+impl Profile {
+    fn new(course: Course, rate: Rate, unit: String) -> Self {
+        Self { course, rate, unit, first: None }
+    }
+}
+
+impl Task for Profile {
+    fn columns(&self) -> Vec<Column> {
+        columns(&self.unit)
+    }
+
+    fn measures(&self) -> bool {
+        false
+    }
+
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let first = *self.first.get_or_insert(tick.n.saturating_sub(tick.skipped));
+        values[0] = self.course.at(self.rate.offset(tick.n.saturating_sub(first)));
+        Ok(())
+    }
+}
+
+fn columns(unit: &str) -> Vec<Column> {
+    vec![Column { name: "out".into(), unit: unit.into() }]
+}
