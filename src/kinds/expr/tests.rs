@@ -193,7 +193,7 @@ impl Numbers {
 enum Tree {
     Number(f64),
     Input(usize),
-    Node { word: &'static str, branches: Vec<Tree>, state: bool },
+    Node { word: &'static str, branches: Vec<Self>, state: bool },
 }
 
 const INFIX: [(&str, u8); 14] = [

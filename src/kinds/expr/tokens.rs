@@ -103,7 +103,7 @@ fn number_length(text: &str) -> usize {
     let digits = |from: usize| from + text[from..].bytes().take_while(u8::is_ascii_digit).count();
     let whole = digits(0);
     let mantissa = if text[whole..].starts_with('.') { digits(whole + 1) } else { whole };
-    let signed = match text[mantissa..].as_bytes() {
+    let signed = match &text.as_bytes()[mantissa..] {
         [b'e' | b'E', b'+' | b'-', ..] => mantissa + 2,
         [b'e' | b'E', ..] => mantissa + 1,
         _ => return mantissa,
