@@ -77,7 +77,9 @@ fn section_to_task(section: &mut Section<'_>) -> Option<Blueprint> {
         let program = |Computed { column, steps }: Computed| (column, Program::new(&steps));
         Ok(Box::new(Expr::new(inputs, values.into_iter().map(program).collect())) as Box<_>)
     };
-    Some(Blueprint::new(build).looking(move || Ok(Preview { columns: Some(columns), ..Preview::default() })))
+    Some(
+        Blueprint::new(build).looking(move || Ok(Preview { columns: Some(columns), ..Preview::default() })).computing(),
+    )
 }
 
 fn refuse_names(section: &mut Section<'_>, names: &[&str]) -> bool {

@@ -163,13 +163,13 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         };
         let (look, looked) = (course.clone(), preview(&unit));
         let build = move || Ok(Box::new(Profile::new(course()?, rate, unit)) as Box<dyn Task>);
-        return Some(Blueprint::new(build).looking(move || look().map(|_| looked)));
+        return Some(Blueprint::new(build).looking(move || look().map(|_| looked)).computing());
     }
     let course = course(section, form, ends?)?;
     let (rate, unit) = (section.task_rate()?, unit?);
     let preview = preview(&unit);
     let build = move || Ok(Box::new(Profile::new(course, rate, unit)) as Box<dyn Task>);
-    Some(Blueprint::new(build).looking(move || Ok(preview)))
+    Some(Blueprint::new(build).looking(move || Ok(preview)).computing())
 }
 
 /// How long one round of a table takes.
