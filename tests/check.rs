@@ -254,7 +254,7 @@ fn chain(input: &str, valid: &str) -> String {
     format!(
         "[worker.main]\npolicy = \"other\"\n[worker.out]\npolicy = \"other\"\n\
          [task.act]\nkind = \"pid\"\nworker = \"out\"\nrate = 100\ninput = \"control.out\"\nsetpoint = 0\nkp = 1\n\
-         [task.control]\nkind = \"pid\"\nworker = \"main\"\nrate = 100\ninput = \"{input}\"\nsetpoint = 1\nkp = 1\n\
+         [task.control]\nkind = \"pid\"\nworker = \"main\"\nrate = 100\ninput = \"{input}\"\nsetpoint = 1\nki = 1\n\
          track = {{ previous = \"act.out\", initial = 0 }}\n\
          [task.board]\nkind = \"sensor\"\nworker = \"main\"\nrate = 100\npath = \"/proc/loadavg\"\n{valid}\n"
     )
