@@ -70,7 +70,7 @@
 //! | [`task`] | the contract of a task: [`Task`] and [`Tick`] |
 //! | `sys` | the kernel: clocks, threads, signals, memory, devices; the only room with `unsafe` |
 //! | [`config`] | from TOML files to valid values, or every problem with its line |
-//! | `kinds` | what tasks do: `sensor`, `i2c`, `gpio`, `audio`, `video`, `pid`, `filter`, `profile`, `expr`, `load` |
+//! | `kinds` | what tasks do: `sensor`, `i2c`, `gpio`, `audio`, `video`, `pid`, `filter`, `profile`, `expr`, `alarm`, `output`, `load` |
 //! | `worker` | the hot thread: its set-up, its loop, and the exchange of its tasks on a reload |
 //! | `metrics` | from tick records to histograms, causes, events and the summary |
 //! | `recording` | CSV, WAV and MCAP files |
@@ -116,6 +116,7 @@ pub use task::{Column, Task, Tick, TickError};
 pub mod internals {
     pub use crate::cli::EXIT_CODES;
     pub use crate::daemon::{Connections, Loader, Options, Requests, SimulateOptions, run as run_daemon, simulate};
+    pub use crate::kinds::output::kind_under as output_kind_under;
     pub use crate::kinds::sensor::{BufferSettings, ByName, SensorSettings, Source, open_under as open_sensor_under};
     #[cfg(feature = "video")]
     pub use crate::kinds::video::{cameras, modes};

@@ -67,6 +67,13 @@ pub trait Task: Send {
     /// An error is counted and logged; the next tick runs as usual, unless `on-error` says otherwise.
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError>;
 
+    /// It was disabled: it will not tick again, but goes on existing. Called once, on the hot thread, after a fault.
+    fn disabled(&mut self) {}
+
+    /// Its worker has made its last tick: another task may take over, or the run ends. Called once, on the worker's thread, and not if
+    /// the task is dropped before the worker ends.
+    fn ended(&mut self) {}
+
     /// Where the code of [`tick`](Self::tick) is, so that a worker can load it before the release. Not to be implemented.
     #[doc(hidden)]
     fn code(&self) -> Code {

@@ -236,6 +236,15 @@ fn a_full_daemon_allocates_nothing() {
         path = "/proc/meminfo"
         line = "MemAvailable:"
         record = "@/available.csv"
+
+        [task.output]
+        kind = "output"
+        rate = "1 kHz"
+        input = "available.value"
+        scale = 0.001
+        path = "@/output"
+        safe = 0
+
     "#;
     let config = config.replace('@', folder.path().to_str().unwrap());
     let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
@@ -245,6 +254,8 @@ fn a_full_daemon_allocates_nothing() {
     // Every code path under test was taken.
     assert!(task("failing").errors > 0);
     assert!(task("long").overruns > 0);
+    let applied = &task("output").values["applied"];
+    assert!(applied.last.is_some() && task("output").errors == 0, "{applied:?}");
     for name in ["loadavg", "available"] {
         let recorded = task(name).recorded.as_ref().unwrap();
         assert_eq!(recorded.rows + recorded.lost, task(name).ran);

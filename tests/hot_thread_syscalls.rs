@@ -186,7 +186,7 @@ fn evidence_costs_one_call_a_wake_up_and_more_only_where_something_was_missed() 
 }
 
 #[test]
-fn a_sensor_costs_one_read_a_tick() {
+fn a_sensor_costs_one_read_a_tick_and_an_output_one_write() {
     let single = "[task.sensor]\nkind = \"sensor\"\nrate = \"1 kHz\"\npath = \"/proc/loadavg\"\n";
     let value = |field: u32| format!("[[task.sensor.value]]\nname = \"{field}\"\nfield = {field}\n");
     // A plain file may be replaced. Checking for that costs the hot thread no call.
@@ -194,12 +194,18 @@ fn a_sensor_costs_one_read_a_tick() {
     fs::write(&plain, "1 2 3\n").unwrap();
     let several = single.replace("/proc/loadavg", plain.path().to_str().unwrap());
     let several = format!("{several}{}{}{}", value(1), value(2), value(3));
+    let written = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&written, "7\n").unwrap();
+    let output = format!(
+        "[task.output]\nkind = \"output\"\nrate = \"1 kHz\"\ninput = 5\nsafe = 6\nwrite = \"always\"\npath = \"{}\"\n",
+        written.path().display()
+    );
     for sensor in [single, &several] {
-        let Some((trace, summary)) = trace_run("off", "off", &format!("{LOAD}{sensor}")) else {
+        let Some((trace, summary)) = trace_run("off", "off", &format!("{LOAD}{sensor}{output}")) else {
             return;
         };
         assert_at_most_one_sleep_a_release(&trace, &summary);
-        assert_nothing_else(&trace, &["clock_nanosleep", "pread64"]);
+        assert_nothing_else(&trace, &["clock_nanosleep", "pread64", "pwrite64"]);
         assert_eq!((trace.count("statx"), trace.count("newfstatat"), trace.count("fstat")), (0, 0, 0));
         // The same calculation as for sleeps.
         let (reads, releases) = (trace.count("pread64"), trace.releases());
@@ -207,6 +213,10 @@ fn a_sensor_costs_one_read_a_tick() {
         assert_eq!(due, 12_000);
         assert!(reads <= releases.min(ran) + EDGES, "{reads} reads for {releases} releases, {ran} in all");
         assert!(reads + due.saturating_sub(releases) + EDGES >= ran, "{reads} reads, {ran} ticks in all");
+        let (writes, ran) = (trace.count("pwrite64"), count(task(&summary, "output"), "ran"));
+        assert!(writes <= releases.min(ran) + EDGES, "{writes} writes for {releases} releases, {ran} in all");
+        assert!(writes + due.saturating_sub(releases) + EDGES >= ran, "{writes} writes, {ran} ticks in all");
+        assert_eq!(fs::read_to_string(&written).unwrap(), "6\n", "the end of the run");
     }
 }
 

@@ -34,6 +34,8 @@ const ONLY_CHECK: &[(&str, &str)] = &[
     ("must be below half the rate", "compares two quantities with units"),
     ("leaves no frequency to pass", "compares two quantities with units"),
     ("must be odd for a median", "depends on another key, and on whether a number is odd"),
+    ("what the target takes", "computes with the values of other keys"),
+    ("after scale and offset", "computes with the values of other keys"),
     ("records there too", "compares two tasks"),
     ("records to the same file", "compares two tasks"),
     ("another value of this task has this name", "compares one key of several tables"),

@@ -76,7 +76,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
         return print_beside_verdict(&drawing::draw(&Graph::of(&config), language));
     }
     let against = if args.against_running { Some(Against::running(&config, &args.socket)?) } else { None };
-    let Looked { problems, mut warnings, taken, unknown, columns } = match (&against, args.no_open) {
+    let Looked { problems, mut warnings, safe, taken, unknown, columns } = match (&against, args.no_open) {
         (_, true) => Looked::default(),
         (Some(against), false) => look(&mut config, |task| against.begins(task), Some(against.process())),
         (None, false) => look(&mut config, |_| true, None),
@@ -112,6 +112,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
         }
         None => (taken, "Only a start finds out:"),
     };
+    list(&mut text, "Safe states:", &safe);
     list(&mut text, "Warnings:", &warnings);
     list(&mut text, "In use by a hertzd that runs, so a second one could not be started now; a reload can:", &taken);
     list(&mut text, finds_out, &unknown);

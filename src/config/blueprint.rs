@@ -139,6 +139,8 @@ pub struct Preview {
     pub stream: Option<Shape>,
     /// What may keep it from a start, but need not: a device that only the service may open, or that is still to come.
     pub warnings: Vec<String>,
+    /// What it does to leave its device in a safe state, each a sentence without its full stop.
+    pub safe: Vec<String>,
     /// What another hertzd that runs has of what a start would take.
     pub taken: Vec<String>,
     /// What only a start can find out, as clauses that begin with "whether".

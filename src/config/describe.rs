@@ -66,6 +66,9 @@ impl Value {
             Self::Hertz => "rate in whole hertz".into(),
             Self::Integer { min, max } => range(min, max),
             Self::NumberOrName { min, max } => format!("{}; or text", range(min, max)),
+            Self::NumberOr(words) => {
+                "number, ".to_owned() + &words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
+            }
             Self::NumbersOrNames { most, .. } => format!("list of 1 to {most} integers and texts"),
             Self::Number => "number".into(),
             Self::Factor => "number, not zero".into(),

@@ -92,6 +92,21 @@ impl Section<'_> {
         read
     }
 
+    /// A finite number, or the meaning of one of the words. The key lists the same words, by way of [`words`](super::words).
+    pub fn number_or<T: Copy>(&mut self, key: &Key, words: &[(&str, T)]) -> Option<Result<f64, T>> {
+        let wanted = || {
+            let words = or(words.iter().map(|(word, _)| format!("\"{word}\"")));
+            format!("must be a number, or {words}")
+        };
+        self.read(key, |found| match found.as_str() {
+            Some(text) => {
+                let word = words.iter().find(|(word, _)| *word == text).ok_or_else(wanted)?;
+                Ok(Err(word.1))
+            }
+            None => value::number(found).map(Ok).map_err(|_| wanted()),
+        })
+    }
+
     /// A whole number, or a text that is not empty.
     pub fn number_or_name(&mut self, key: &Key) -> Option<NumberOrName> {
         self.read(key, |found| Self::either(&key.value, found))

@@ -129,6 +129,8 @@ pub enum Value {
         /// The largest.
         max: i64,
     },
+    /// A finite number, or one of these words.
+    NumberOr(&'static [&'static str]),
     /// A list of these, none of them twice.
     NumbersOrNames {
         /// The smallest.

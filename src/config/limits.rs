@@ -114,7 +114,7 @@ pub fn refuse_value_name(name: &str) -> Option<&'static str> {
 /// Whether the key accepts this word, or it is not one of words.
 pub(super) fn is_word(wanted: &Value, word: &str) -> bool {
     match wanted {
-        Value::Choice(words) => words.contains(&word),
+        Value::Choice(words) | Value::NumberOr(words) => words.contains(&word),
         Value::Spin => matches!(word, "off" | "auto") || duration_text(word).is_ok(),
         _ => true,
     }

@@ -189,6 +189,7 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
         ]}),
         Wanted::Integer { min, max } => integer(min, max),
         Wanted::NumberOrName { min, max } => json!({"anyOf": [integer(min, max), name]}),
+        Wanted::NumberOr(words) => json!({"anyOf": [{"type": "number"}, {"enum": words}]}),
         Wanted::NumbersOrNames { min, max, most } => {
             json!({"type": "array", "minItems": 1, "maxItems": most, "uniqueItems": true,
                    "items": {"anyOf": [integer(min, max), name]}})

@@ -14,6 +14,8 @@ pub(crate) struct Looked {
     pub(crate) problems: Option<Problems>,
     /// What may keep a task from a start, but need not.
     pub(crate) warnings: Vec<String>,
+    /// In what state tasks leave their devices.
+    pub(crate) safe: Vec<String>,
     /// What a hertzd that runs has of it.
     pub(crate) taken: Vec<String>,
     /// What only a start finds out.
@@ -52,6 +54,7 @@ pub(crate) fn look(config: &mut Config, begins: impl Fn(&str) -> bool, daemon: O
         });
         let of_task = |text: &String| format!("task {}: {text}", task.name);
         looked.warnings.extend(found.warnings.iter().map(of_task));
+        looked.safe.extend(found.safe.iter().map(of_task));
         looked.taken.extend(found.taken.iter().map(of_task));
         looked.unknown.extend(found.unknown.iter().map(of_task));
         looked.columns.extend(found.columns.clone().map(|columns| (task.name.clone(), columns)));

@@ -9,6 +9,7 @@ mod expr;
 mod filter;
 mod layout;
 pub(crate) mod load;
+pub(crate) mod output;
 mod pid;
 mod profile;
 pub(crate) mod sensor;
@@ -46,6 +47,7 @@ impl Kinds {
         let kinds = kinds.add(filter::kind());
         let kinds = kinds.add(profile::kind());
         let kinds = kinds.add(expr::kind());
+        let kinds = kinds.add(output::kind());
         #[cfg(feature = "audio")]
         let kinds = kinds.add(audio::kind());
         #[cfg(feature = "video")]

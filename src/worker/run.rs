@@ -150,6 +150,9 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         let now = self.idle(self.clock.now());
         let elapsed = self.clock.monotonic(now) - began;
         let ended = self.set.close(now);
+        for slot in self.set.slots.iter_mut().flatten() {
+            let _ = catch_unwind(AssertUnwindSafe(|| slot.task.ended()));
+        }
         let fell_short = self.sleeps.falls_short();
         let Self { set, exchange, sink, wakes, spun, .. } = self;
         let report = Report { tasks: ended.tasks, given_up: ended.given_up, wakes, spun, fell_short, elapsed };
@@ -197,6 +200,11 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         if let Err(payload) = result {
             self.known = None; // this takes its time
             panic::pass_on(slot.id, n, payload, disabled);
+        }
+        if disabled {
+            self.known = None;
+            // After a panic it may be in any state.
+            let _ = catch_unwind(AssertUnwindSafe(|| slot.task.disabled()));
         }
         let settled = match disabled {
             false => set.schedule.settle(task, started, finished),

@@ -31,7 +31,7 @@ fn registry() -> MutexGuard<'static, Registry> {
 pub(crate) struct Claim(u64);
 
 impl Claim {
-    pub(super) fn new(devices: impl IntoIterator<Item = DeviceId>, task: &str) -> Self {
+    pub(crate) fn new(devices: impl IntoIterator<Item = DeviceId>, task: &str) -> Self {
         let mut registry = registry();
         registry.claims += 1;
         let claim = registry.claims;
@@ -79,7 +79,7 @@ impl Drop for Exchange {
 
 /// Who has a device that cannot be opened because it is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holder {
+pub(crate) enum Holder {
     /// A task that is about to end.
     Ending,
     /// A task that goes on.
@@ -90,7 +90,7 @@ pub(super) enum Holder {
 
 /// Finds out who, other than the one with the claim `own`, has the device and adds it to the message; `None`: the refusal
 /// has another reason.
-pub(super) fn find_holder(refusal: &mut Refusal, own: Option<&Claim>) -> Option<Holder> {
+pub(crate) fn find_holder(refusal: &mut Refusal, own: Option<&Claim>) -> Option<Holder> {
     let devices = &refusal.in_use;
     if devices.is_empty() {
         return None;

@@ -12,7 +12,7 @@ mod reopen;
 mod stalled;
 
 pub(crate) use found::{FoundDevice, Roots, file_names, first_line, numbered, quoted, task_name};
-pub(crate) use held::Exchange;
+pub(crate) use held::{Claim, Exchange, Holder, find_holder};
 pub(crate) use id::{DeviceId, OpenDevice};
 pub(crate) use look::{Sight, hidden, preview};
 #[cfg(feature = "audio")]

@@ -18,7 +18,7 @@ pub struct ByName {
 
 /// One class of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(in crate::kinds) enum Class {
     Hwmon,
     Iio,
 }
@@ -43,12 +43,12 @@ impl Class {
 
 /// A device that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Candidate {
-    pub(super) folder: PathBuf,
-    pub(super) node: String, // its own: `hwmon3`
-    pub(super) name: String,
-    pub(super) label: Option<String>,
-    pub(super) device: String, // the name of its parent device; its own if it has none
+pub(in crate::kinds) struct Candidate {
+    pub(in crate::kinds) folder: PathBuf,
+    pub(in crate::kinds) node: String, // its own: `hwmon3`
+    pub(in crate::kinds) name: String,
+    pub(in crate::kinds) label: Option<String>,
+    pub(in crate::kinds) device: String, // the name of its parent device; its own if it has none
 }
 
 /// All devices of the class, in the order of their numbers.
@@ -69,7 +69,7 @@ pub(super) fn all(class: Class, sys: &Path) -> io::Result<Vec<Candidate>> {
 }
 
 /// The wanted device.
-pub(super) fn find(class: Class, sys: &Path, wanted: &ByName) -> Result<Candidate, Refusal> {
+pub(in crate::kinds) fn find(class: Class, sys: &Path, wanted: &ByName) -> Result<Candidate, Refusal> {
     let ((word, devices, _), name) = (class.facts(), &wanted.name);
     let refuse = |key, message| Err(Refusal::new(key, message));
     let all = match all(class, sys) {

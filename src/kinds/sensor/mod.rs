@@ -34,6 +34,7 @@ mod plan;
 mod polled;
 mod settings;
 
+pub(super) use find::{Class, find};
 pub(super) use keys::kind;
 pub(super) use list::list;
 

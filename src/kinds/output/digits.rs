@@ -1,0 +1,109 @@
+//! A number as the text that a target is given: written into memory of its own, so that a tick allocates nothing. Pure.
+
+/// No text of a number is longer, with its newline.
+pub(super) const LONGEST: usize = 32;
+
+/// How numbers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Rounded to the nearest whole number: attributes of `/sys`.
+    Whole,
+    /// With as many digits as tell it from every other number.
+    Any,
+}
+
+/// A number and a newline.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Digits {
+    text: [u8; LONGEST],
+    length: usize,
+}
+
+impl Digits {
+    /// No text at all.
+    pub(super) const EMPTY: Self = Self { text: [b'\n'; LONGEST], length: 0 };
+
+    /// The text of a finite number. Past 2⁶³ a whole number is the largest of 64 bits.
+    pub(super) fn of(number: f64, form: Form) -> Self {
+        let mut digits = Self::EMPTY;
+        match form {
+            #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
+            Form::Whole => digits.push_whole(number.round() as i64),
+            Form::Any => {
+                let mut buffer = zmij::Buffer::new();
+                // Adding zero makes a negative zero a positive one.
+                let text = buffer.format_finite(number + 0.0);
+                digits.push(text.strip_suffix(".0").unwrap_or(text).as_bytes());
+            }
+        }
+        digits.push(b"\n");
+        digits
+    }
+
+    /// With the newline.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.text[..self.length]
+    }
+
+    fn push(&mut self, text: &[u8]) {
+        self.text[self.length..][..text.len()].copy_from_slice(text);
+        self.length += text.len();
+    }
+
+    fn push_whole(&mut self, number: i64) {
+        if number < 0 {
+            self.push(b"-");
+        }
+        let (mut rest, mut power) = (number.unsigned_abs(), 1);
+        while rest / power >= 10 {
+            power *= 10;
+        }
+        while power > 0 {
+            let digit = u8::try_from(rest / power).unwrap_or(9);
+            self.push(&[b'0' + digit]);
+            (rest, power) = (rest % power, power / 10);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(number: f64, form: Form) -> String {
+        String::from_utf8(Digits::of(number, form).bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn whole_numbers_are_rounded_to_the_nearest() {
+        for (number, wanted) in [
+            (0.0, "0\n"),
+            (-0.4, "0\n"),
+            (127.5, "128\n"),
+            (254.49, "254\n"),
+            (255.0, "255\n"),
+            (-10.5, "-11\n"),
+            (1e9, "1000000000\n"),
+            (f64::MAX, "9223372036854775807\n"),
+            (f64::MIN, "-9223372036854775808\n"),
+        ] {
+            assert_eq!(text(number, Form::Whole), wanted);
+        }
+    }
+
+    #[test]
+    fn any_number_is_read_as_what_it_was() {
+        assert_eq!(text(0.25, Form::Any), "0.25\n");
+        assert_eq!((text(1.0, Form::Any), text(-0.0, Form::Any)), ("1\n".into(), "0\n".into()));
+        let mut bits = 1_u64;
+        for _ in 0..20_000 {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let number = f64::from_bits(bits);
+            if number.is_finite() {
+                let text = text(number, Form::Any);
+                assert!(text.len() <= LONGEST && text.trim_end().parse() == Ok(number), "{text}");
+            }
+        }
+        assert_eq!(text(-f64::MIN_POSITIVE, Form::Any).trim_end().parse(), Ok(-f64::MIN_POSITIVE));
+    }
+}

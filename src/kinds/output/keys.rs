@@ -1,0 +1,262 @@
+//! The keys of the kind `output`, and how a section becomes a task. Pure: no device is opened.
+
+use super::law::{self, OnStale, Recover};
+use super::open::{look, open};
+use super::settings::{Conversion, OutputSettings, Safe, Start};
+use super::target::Place;
+use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
+use crate::kinds::sensor::ByName;
+use crate::time::Span;
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stale {
+    Safe,
+    Hold,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Recovery {
+    Auto,
+    Latch,
+}
+
+const SAFES: [(&str, Safe); 2] = [("restore", Safe::Restore), ("hold", Safe::Hold)];
+const STALES: [(&str, Stale); 2] = [("safe", Stale::Safe), ("hold", Stale::Hold)];
+const STARTS: [(&str, Start); 2] = [("safe", Start::Safe), ("keep", Start::Keep)];
+const RECOVERIES: [(&str, Recovery); 2] = [("auto", Recovery::Auto), ("latch", Recovery::Latch)];
+const WRITES: [(&str, bool); 2] = [("change", false), ("always", true)];
+
+const INPUT: Key = Key::new("input", Value::Input, "What is put out.").required("name it, such as \"control.out\"");
+const PATH: Key = Key::new(
+    "path",
+    Value::Path,
+    "The file to write. An attribute of `/sys` is given whole numbers, rounded to the nearest. A regular file holds the number and a \
+     newline, and nothing else; it is made if it is not there.",
+)
+.required_unless(&["hwmon", "pwm"], "name the file to write; or a device, with hwmon or pwm")
+.excludes(&["hwmon", "pwm"]);
+const HWMON: Key = Key::new(
+    "hwmon",
+    Value::Name,
+    "The hwmon device with this name in its file `name` (`\"nct6775\"`), regardless of its number.",
+)
+.excludes(&["pwm"]);
+const DEVICE: Key = Key::new(
+    "device",
+    Value::Name,
+    "Which of several devices with that name: the kernel's name of its parent (`\"0-0048\"` on I²C bus 0), or its own if it has \
+     none. The error lists them.",
+)
+.otherwise("the only one")
+.rules(&[Rule::with(&["hwmon"])]);
+const FILE: Key = Key::new(
+    "file",
+    Value::FileName,
+    "The file of the device. `pwm1`, `pwm2` … go from 0 to 1, in the 255 steps of the kernel, and are set by hand (`pwmN_enable` is 1). Any \
+     other is given whole numbers, as the kernel wants them.",
+)
+.required_unless(&["path", "pwm"], "name the file of the device, such as \"pwm1\"")
+.rules(&[Rule::with(&["hwmon"])]);
+const PWM: Key = Key::new(
+    "pwm",
+    Value::Name,
+    "The PWM chip: its own name (`\"pwmchip0\"`), or that of the device that it belongs to (`\"fe20c000.pwm\"`), which does not change from \
+     boot to boot. The value is the duty, from 0 to 1.",
+);
+const CHANNEL: Key = Key::new(
+    "channel",
+    Value::Integer { min: 0, max: 1_023 },
+    "The channel of the chip. It is exported, set up and enabled.",
+)
+.default("0")
+.rules(&[Rule::with(&["pwm"])]);
+const PWM_PERIOD: Key = Key::new(
+    "pwm-period",
+    Value::Duration { min: Span::from_nanos(1), max: Span::from_seconds(1_000) },
+    "The period of the channel (`\"40us\"` is 25 kHz).",
+)
+.required_unless(&["path", "hwmon"], "write it, such as \"40us\"")
+.rules(&[Rule::with(&["pwm"])]);
+const SCALE: Key =
+    Key::new("scale", Value::Factor, "What the value is multiplied by, after limits and slew.").default("1");
+const OFFSET: Key = Key::new("offset", Value::Number, "What is added after that.").default("0");
+const LIMITS: Key =
+    Key::new("limits", Value::Range, "The value stays within, in the unit of the input. The safe value need not.")
+        .otherwise("none but those of the target");
+const SLEW: Key = Key::new(
+    "slew",
+    Value::Positive,
+    "How fast the value may change: by so much per second, in the unit of the input.",
+)
+.otherwise("as fast as the input");
+const SAFE: Key = Key::new(
+    "safe",
+    Value::NumberOr(&words(&SAFES)),
+    "What is written when the input is stale, bad or missing, when the task ends or is disabled, and at each end of a run: a value in the \
+     unit of the input; `\"restore\"`: what the target held before; `\"hold\"`: nothing, it keeps what was written last.",
+)
+.required("say in what state it is to be left, such as 1.0 for a fan at full speed")
+.rules(&[Rule::without(&["pwm"]).for_word("restore").message(
+    "a PWM channel that hertzd sets up has no earlier state to restore; write a duty from 0 to 1",
+)]);
+const ON_STALE: Key = Key::new(
+    "on-stale",
+    Value::Choice(&words(&STALES)),
+    "What happens while the input is stale, bad or missing: the safe value is written, or what was written last stays for `hold-max`.",
+)
+.default("\"safe\"");
+const HOLD_MAX: Key = Key::new("hold-max", Value::DURATION, "After that the safe value is written all the same.")
+    .required_unless(&[], "say for how long what was written last may stay")
+    .rules(&[Rule::when("on-stale", &["hold"])]);
+const START: Key = Key::new(
+    "start",
+    Value::Choice(&words(&STARTS)),
+    "What is written before the first good value: the safe value, when the task is opened; or nothing, so that what is there stays.",
+)
+.default("\"safe\"");
+const RECOVER: Key = Key::new(
+    "recover",
+    Value::Choice(&words(&RECOVERIES)),
+    "What ends the safe state: the input has been good for `recover-after`; or a rising edge of `reset`, or a new start of the task.",
+)
+.default("\"auto\"");
+const RECOVER_AFTER: Key =
+    Key::new("recover-after", Value::Duration { min: Span::ZERO, max: Span::MAX }, "How long that is.")
+        .default("\"1s\"")
+        .rules(&[Rule::when("recover", &["auto"])]);
+const RESET: Key =
+    Key::new("reset", Value::Input, "Ends a latched safe state when it rises above 0 while the input is good.")
+        .otherwise("only a new start of the task does")
+        .rules(&[Rule::when("recover", &["latch"])]);
+const SAFE_SLEW: Key = Key::new(
+    "safe-slew",
+    Value::Positive,
+    "How fast the value goes to the safe one when the input fails: by so much per second. At an end it is there at once.",
+)
+.otherwise("at once");
+const SAFE_AFTER: Key = Key::new(
+    "safe-after",
+    Value::DURATION,
+    "With `start = \"keep\"`, and after a reload: how long a first value is waited for until the input counts as missing.",
+)
+.otherwise("ten periods, at least 100 ms");
+const WRITE: Key = Key::new(
+    "write",
+    Value::Choice(&words(&WRITES)),
+    "Whether to write at ticks that change nothing: needed where something else may write there, or the device forgets.",
+)
+.default("\"change\"");
+
+const KEYS: &[Key] = &[
+    INPUT,
+    PATH,
+    HWMON,
+    DEVICE,
+    FILE,
+    PWM,
+    CHANNEL,
+    PWM_PERIOD,
+    SCALE,
+    OFFSET,
+    LIMITS,
+    SLEW,
+    SAFE,
+    ON_STALE,
+    HOLD_MAX,
+    START,
+    RECOVER,
+    RECOVER_AFTER,
+    RESET,
+    SAFE_SLEW,
+    SAFE_AFTER,
+    WRITE,
+];
+
+/// The kind, for the registry.
+pub(in crate::kinds) fn kind() -> Kind {
+    kind_under(Path::new("/sys"))
+}
+
+/// The same, with another folder than `/sys`.
+pub fn kind_under(sys: &Path) -> Kind {
+    let sys: PathBuf = sys.into();
+    let about = "Writes one value to a hwmon device, a PWM channel or a file, and leaves it in a safe state.";
+    Kind::new("output", about, KEYS, move |section: &mut Section<'_>| parse(section, &sys))
+}
+
+fn parse(section: &mut Section<'_>, sys: &Path) -> Option<Blueprint> {
+    let settings = settings(section)?;
+    let task = section.name().to_owned();
+    let (of_look, its_task, its_sys) = (settings.clone(), task.clone(), sys.to_owned());
+    let sys = sys.to_owned();
+    let build = move || open(settings, &task, &sys).map(|output| Box::new(output) as Box<dyn crate::task::Task>);
+    Some(Blueprint::new(build).looking(move || look(&of_look, &its_task, &its_sys)))
+}
+
+fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
+    let (input, reset) = (section.input(&INPUT), section.input(&RESET));
+    let place = place(section);
+    let (scale, offset) = (section.number(&SCALE), section.number(&OFFSET));
+    let (limits, slew, safe_slew) = (section.range(&LIMITS), section.number(&SLEW), section.number(&SAFE_SLEW));
+    let safe = section.number_or(&SAFE, &SAFES).map(|safe| safe.map_or_else(|word| word, Safe::Value));
+    let hold_max = section.duration(&HOLD_MAX);
+    let on_stale = match section.choice(&ON_STALE, &STALES) {
+        Some(Stale::Hold) => hold_max.map(|most| OnStale::Hold(most.seconds())),
+        stale => stale.map(|_| OnStale::Safe),
+    };
+    let after = section.duration(&RECOVER_AFTER);
+    let recover = match section.choice(&RECOVER, &RECOVERIES) {
+        Some(Recovery::Auto) => after.map(|after| Recover::Auto(after.seconds())),
+        recover => recover.map(|_| Recover::Latch),
+    };
+    let (start, always, safe_after) =
+        (section.choice(&START, &STARTS), section.choice(&WRITE, &WRITES), section.duration(&SAFE_AFTER));
+    let (place, safe) = (place?, safe?);
+    let conversion = Conversion { scale: scale?, offset: offset?, full: place.full().unwrap_or(1.0) };
+    let natural = place.full().map(|full| [conversion.back(0.0), conversion.back(full)]);
+    let natural = natural.map_or([f64::NEG_INFINITY, f64::INFINITY], |[a, b]| [a.min(b), a.max(b)]);
+    if let Safe::Value(value) = safe {
+        refuse_safe(section, value, natural, conversion);
+    }
+    let [low, high] = limits.unwrap_or(natural);
+    if low > natural[1] || high < natural[0] {
+        section.problem(&LIMITS, format!("lies outside what the target takes, {} to {}", natural[0], natural[1]));
+        return None;
+    }
+    let safe_after = match safe_after {
+        Some(after) => after,
+        None => Span::from_nanos(section.period()?.nanos().saturating_mul(10)).max(Span::from_millis(100)),
+    };
+    let law = law::Settings {
+        limits: [low.max(natural[0]), high.min(natural[1])],
+        slew: slew.unwrap_or(f64::INFINITY),
+        safe: if let Safe::Value(value) = safe { Some(value) } else { None },
+        safe_slew: safe_slew.unwrap_or(f64::INFINITY),
+        on_stale: on_stale?,
+        recover: recover?,
+        patience: safe_after.seconds(),
+    };
+    let (input, start, always) = (input?, start?, always?);
+    Some(OutputSettings { place, input, reset, conversion, law, safe, start, always, safe_after })
+}
+
+fn place(section: &mut Section<'_>) -> Option<Place> {
+    let (device, channel, period) = (section.text(&DEVICE), section.integer(&CHANNEL), section.duration(&PWM_PERIOD));
+    if section.has(&HWMON) {
+        let (name, file) = (section.text(&HWMON), section.text(&FILE));
+        return Some(Place::Hwmon(ByName { name: name?, device }, file?));
+    }
+    if section.has(&PWM) {
+        return Some(Place::Pwm { chip: section.text(&PWM)?, channel: channel?, period: period? });
+    }
+    section.path(&PATH).map(Place::File)
+}
+
+fn refuse_safe(section: &mut Section<'_>, value: f64, [low, high]: [f64; 2], conversion: Conversion) {
+    if value < low || value > high {
+        section.problem(&SAFE, format!("is not what the target takes, {low} to {high}"));
+    } else if !conversion.raw(value).is_finite() {
+        section.problem(&SAFE, "is too large for a floating-point number after scale and offset");
+    }
+}

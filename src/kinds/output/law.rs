@@ -1,0 +1,297 @@
+//! What an output puts out at a tick, and when it is in its safe state. Pure: time comes in as seconds, values are in the unit of the
+//! input. Nothing that is not finite is ever put out.
+
+/// What stays the same from tick to tick.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Settings {
+    pub limits: [f64; 2],
+    pub slew: f64, // per second; infinite: none
+    /// The safe value; `None`: what was there before, or what is there.
+    pub safe: Option<f64>,
+    pub safe_slew: f64, // likewise
+    pub on_stale: OnStale,
+    pub recover: Recover,
+    /// How long it waits for the first value of an input before it counts as missing: seconds.
+    pub patience: f64,
+}
+
+/// What it does while the input is stale, bad or missing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum OnStale {
+    Safe,
+    /// It keeps what it has put out, for so many seconds.
+    Hold(f64),
+}
+
+/// What ends the safe state.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Recover {
+    /// The input has been good for so many seconds.
+    Auto(f64),
+    /// `reset` rises while the input is good.
+    Latch,
+}
+
+/// What it learns at a tick.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Step {
+    /// NaN unless it is good.
+    pub input: f64,
+    /// No value has come yet.
+    pub is_missing: bool,
+    /// Another thread has made the output safe since the last tick.
+    pub tripped: bool,
+    pub reset: bool,
+    /// Seconds since the release of its previous tick: skipped ones count.
+    pub elapsed: f64,
+}
+
+/// What is to be put out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Wanted {
+    /// Nothing: what is there stays.
+    Nothing,
+    /// This value.
+    Value(f64),
+    /// This value, on the way to the safe one.
+    Ramp(f64),
+    /// The safe state, at once; until [`Law::is_safe`] was called.
+    Safe,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    /// Nothing was put out so far, or another task did, and the first good value is waited for: so many seconds.
+    Beginning(f64),
+    /// It is safe since the start, until the first good value.
+    Waiting,
+    /// It follows its input, which has not been good for so many seconds.
+    Live(f64),
+    /// Since the input was not good, or another thread made it safe. The input has been good for so many seconds since.
+    Safe(Option<f64>),
+}
+
+/// An output between two ticks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Law {
+    settings: Settings,
+    state: State,
+    made_safe: bool, // what was written last is the safe value
+    at_once: bool,   // no ramp
+    applied: f64,    // NaN: not known
+    reset: bool,     // at the last tick
+}
+
+impl Law {
+    /// One that was made safe.
+    pub(super) fn safe(settings: Settings, applied: f64) -> Self {
+        Self { settings, state: State::Waiting, made_safe: true, at_once: false, applied, reset: true }
+    }
+
+    /// One that goes on from what is there.
+    pub(super) fn going_on(settings: Settings, applied: f64) -> Self {
+        Self { state: State::Beginning(0.0), made_safe: false, ..Self::safe(settings, applied) }
+    }
+
+    /// One that goes on from an output which was safe, by a safe value of its own.
+    pub(super) fn made_safe_by_another(settings: Settings, applied: f64) -> Self {
+        Self { made_safe: false, ..Self::safe(settings, applied) }
+    }
+
+    /// What was put out last; NaN: not known.
+    pub(super) fn applied(&self) -> f64 {
+        self.applied
+    }
+
+    /// Whether what was put out last is the safe value.
+    pub(super) fn is_safe(&self) -> bool {
+        self.made_safe && matches!(self.state, State::Safe(_) | State::Waiting)
+    }
+
+    /// This value was put out.
+    pub(super) fn put_out(&mut self, value: f64) {
+        self.applied = value;
+    }
+
+    /// The safe value was, which reads as this; NaN: not known.
+    pub(super) fn put_out_safe(&mut self, value: f64) {
+        (self.applied, self.made_safe) = (value, true);
+    }
+
+    /// One tick.
+    pub(super) fn step(&mut self, step: &Step) -> Wanted {
+        let rose = step.reset && !std::mem::replace(&mut self.reset, step.reset);
+        let is_good = step.input.is_finite();
+        if step.tripped {
+            self.enter_safe(true);
+        }
+        self.state = match self.state {
+            State::Beginning(_) | State::Waiting | State::Live(_) if is_good => State::Live(0.0),
+            State::Waiting => State::Waiting,
+            State::Beginning(waited) if step.is_missing && waited < self.settings.patience => {
+                State::Beginning(waited + step.elapsed)
+            }
+            State::Live(since) if self.holds(since + step.elapsed) => State::Live(since + step.elapsed),
+            State::Beginning(_) | State::Live(_) => {
+                self.enter_safe(false);
+                self.state
+            }
+            State::Safe(good) => {
+                let good = is_good.then(|| good.map_or(0.0, |good| good + step.elapsed));
+                let recovers = match self.settings.recover {
+                    Recover::Auto(after) => good.is_some_and(|good| good >= after) && !step.tripped,
+                    Recover::Latch => is_good && rose && !step.tripped,
+                };
+                if recovers { State::Live(0.0) } else { State::Safe(good) }
+            }
+        };
+        match self.state {
+            State::Live(_) if is_good => {
+                self.made_safe = false;
+                let [low, high] = self.settings.limits;
+                Wanted::Value(toward(self.applied, step.input.clamp(low, high), self.settings.slew * step.elapsed))
+            }
+            State::Safe(_) | State::Waiting if !self.made_safe => self.way_to_safe(step.elapsed),
+            _ => Wanted::Nothing,
+        }
+    }
+
+    fn enter_safe(&mut self, at_once: bool) {
+        (self.state, self.made_safe, self.at_once) = (State::Safe(None), false, at_once);
+    }
+
+    fn holds(&self, since: f64) -> bool {
+        matches!(self.settings.on_stale, OnStale::Hold(most) if since <= most)
+    }
+
+    fn way_to_safe(&self, elapsed: f64) -> Wanted {
+        let Some(safe) = self.settings.safe.filter(|_| !self.at_once) else { return Wanted::Safe };
+        let next = toward(self.applied, safe, self.settings.safe_slew * elapsed);
+        if next.total_cmp(&safe).is_eq() { Wanted::Safe } else { Wanted::Ramp(next) }
+    }
+}
+
+/// From a value as far towards another one as a step leads; from nowhere, there at once.
+fn toward(from: f64, to: f64, step: f64) -> f64 {
+    if from.is_finite() && (to - from).abs() > step { from + step.copysign(to - from) } else { to }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: Settings = Settings {
+        limits: [0.0, 10.0],
+        slew: f64::INFINITY,
+        safe: Some(100.0),
+        safe_slew: f64::INFINITY,
+        on_stale: OnStale::Safe,
+        recover: Recover::Auto(2.0),
+        patience: 3.0,
+    };
+    const GONE: f64 = f64::NAN;
+
+    /// Ticks of one second each, of which every write succeeds: what was put out at each, `None` where nothing was.
+    fn run(law: &mut Law, inputs: &[f64]) -> Vec<Option<f64>> {
+        let tick = |input: &f64| {
+            tick(law, Step { input: *input, is_missing: false, tripped: false, reset: false, elapsed: 1.0 })
+        };
+        inputs.iter().map(tick).collect()
+    }
+
+    fn tick(law: &mut Law, step: Step) -> Option<f64> {
+        match law.step(&step) {
+            Wanted::Nothing => None,
+            Wanted::Value(value) | Wanted::Ramp(value) => {
+                law.put_out(value);
+                Some(value)
+            }
+            Wanted::Safe => {
+                let safe = law.settings.safe.unwrap_or(-1.0);
+                law.put_out_safe(safe);
+                Some(safe)
+            }
+        }
+    }
+
+    #[test]
+    fn it_follows_within_its_limits_and_its_slew() {
+        let mut law = Law::safe(Settings { slew: 4.0, safe: Some(0.0), ..SETTINGS }, 0.0);
+        assert_eq!(run(&mut law, &[3.0, 50.0, 50.0, 50.0, -9.0]), [3.0, 7.0, 10.0, 10.0, 6.0].map(Some));
+        let mut after_a_gap = law;
+        let skipped = Step { input: 0.0, is_missing: false, tripped: false, reset: false, elapsed: 1.25 };
+        assert_eq!(after_a_gap.step(&skipped), Wanted::Value(1.0), "skipped ticks count");
+    }
+
+    #[test]
+    fn a_stale_input_makes_it_safe_and_a_good_one_live_after_a_while() {
+        let mut law = Law::safe(SETTINGS, 100.0);
+        assert!(law.is_safe());
+        assert_eq!(run(&mut law, &[GONE, 1.0, GONE, GONE]), [None, Some(1.0), Some(100.0), None], "beyond the limits");
+        assert!(law.is_safe());
+        // It begins to count again.
+        assert_eq!(run(&mut law, &[2.0, 2.0, GONE, 2.0, 2.0, 3.0]), [None, None, None, None, None, Some(3.0)]);
+        assert!(!law.is_safe());
+    }
+
+    #[test]
+    fn it_holds_for_so_long() {
+        let mut law = Law::safe(Settings { on_stale: OnStale::Hold(2.0), ..SETTINGS }, 100.0);
+        assert_eq!(run(&mut law, &[1.0, GONE, GONE, GONE]), [Some(1.0), None, None, Some(100.0)]);
+        let mut law = Law::safe(Settings { on_stale: OnStale::Hold(2.0), ..SETTINGS }, 100.0);
+        assert_eq!(run(&mut law, &[1.0, GONE, GONE, 2.0, GONE, GONE]), [Some(1.0), None, None, Some(2.0), None, None]);
+    }
+
+    #[test]
+    fn a_latch_needs_a_rising_edge_while_the_input_is_good() {
+        let mut law = Law::safe(Settings { recover: Recover::Latch, ..SETTINGS }, 100.0);
+        let mut at = |input: f64, reset: bool| {
+            tick(&mut law, Step { input, is_missing: false, tripped: false, reset, elapsed: 1.0 })
+        };
+        assert_eq!(at(1.0, true), Some(1.0), "the start is not latched");
+        assert_eq!(at(GONE, true), Some(100.0));
+        assert_eq!([at(1.0, true), at(1.0, true), at(1.0, false)], [None; 3], "no edge");
+        assert_eq!([at(GONE, true), at(1.0, true)], [None; 2], "it rose while the input was bad");
+        assert_eq!([at(1.0, false), at(1.0, true)], [None, Some(1.0)]);
+    }
+
+    #[test]
+    fn a_ramp_leads_to_the_safe_value_but_not_after_a_trip() {
+        let mut law = Law::safe(Settings { safe: Some(9.0), safe_slew: 3.0, ..SETTINGS }, 9.0);
+        assert_eq!(run(&mut law, &[2.0, GONE, GONE]), [2.0, 5.0, 8.0].map(Some));
+        assert!(!law.is_safe());
+        assert_eq!(run(&mut law, &[2.0]), [Some(9.0)]);
+        assert!(law.is_safe());
+        let mut law = Law::safe(Settings { safe: Some(9.0), safe_slew: 3.0, ..SETTINGS }, 9.0);
+        run(&mut law, &[2.0]);
+        let tripped = Step { input: 2.0, is_missing: false, tripped: true, reset: false, elapsed: 1.0 };
+        assert_eq!(tick(&mut law, tripped), Some(9.0));
+        assert_eq!(run(&mut law, &[2.0, 2.0]), [None, Some(2.0)]);
+    }
+
+    #[test]
+    fn a_safe_write_that_fails_is_wanted_again() {
+        let mut law = Law::going_on(Settings { safe: None, ..SETTINGS }, 5.0);
+        assert_eq!(run(&mut law, &[1.0]), [Some(1.0)]);
+        let stale = Step { input: GONE, is_missing: false, tripped: false, reset: false, elapsed: 1.0 };
+        for _ in 0..3 {
+            assert_eq!(law.step(&stale), Wanted::Safe);
+            assert!(!law.is_safe());
+        }
+        law.put_out_safe(f64::NAN);
+        assert_eq!(law.step(&stale), Wanted::Nothing);
+        assert!(law.applied().is_nan());
+    }
+
+    #[test]
+    fn one_that_keeps_what_is_there_waits_for_a_first_value_for_a_while() {
+        let missing = Step { input: GONE, is_missing: true, tripped: false, reset: false, elapsed: 1.0 };
+        let mut law = Law::going_on(SETTINGS, 5.0);
+        assert_eq!([0; 3].map(|_| tick(&mut law, missing)), [None; 3]);
+        assert_eq!(tick(&mut law, missing), Some(100.0));
+        let mut law = Law::going_on(SETTINGS, 5.0);
+        assert_eq!(tick(&mut law, Step { is_missing: false, ..missing }), Some(100.0), "a bad value is one");
+        let mut law = Law::made_safe_by_another(SETTINGS, 7.0);
+        assert_eq!(tick(&mut law, missing), Some(100.0));
+    }
+}

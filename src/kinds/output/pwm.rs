@@ -1,0 +1,122 @@
+//! A channel of a PWM chip: found by the name of its chip or of the device that the chip belongs to, and set up. Reads and writes small
+//! files of `/sys`; may block; not for a hot thread. The kernel's `Documentation/ABI/testing/sysfs-class-pwm`.
+
+use crate::kinds::device::{Refusal, first_line, numbered};
+use crate::sys::clock::pause;
+use crate::time::Span;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How long the files of a channel are waited for, once it is exported: udev gives them to their group.
+const LOOKS: u32 = 100;
+const BETWEEN: Span = Span::from_millis(10);
+
+/// The folder of the chip, without symbolic links.
+pub(super) fn find(wanted: &str, channel: u32, sys: &Path) -> Result<PathBuf, Refusal> {
+    let class = sys.join("class/pwm");
+    let refuse = |key, text: String| Err(Refusal::new(key, text));
+    let mut all = Vec::new();
+    for (_, name) in numbered(&class, "pwmchip").unwrap_or_default() {
+        let Ok(folder) = class.join(&name).canonicalize() else { continue };
+        let parent = folder.join("device").canonicalize().ok();
+        let parent = parent.and_then(|parent| Some(parent.file_name()?.to_string_lossy().into_owned()));
+        all.push((name, parent, folder));
+    }
+    let is_it =
+        |(name, parent, _): &&(String, Option<String>, PathBuf)| name == wanted || parent.as_deref() == Some(wanted);
+    let found: Vec<_> = all.iter().filter(is_it).collect();
+    let folder = match &found[..] {
+        [(.., folder)] => folder.clone(),
+        [] => {
+            let names = all.iter().map(|(name, parent, _)| parent.as_ref().unwrap_or(name).clone());
+            let names: Vec<_> = names.collect();
+            let there = if names.is_empty() {
+                "there is no PWM chip at all".into()
+            } else {
+                format!("there are {}", names.join(", "))
+            };
+            return refuse("pwm", format!("no PWM chip is named {wanted:?}; {there}"));
+        }
+        several => {
+            let names: Vec<_> = several.iter().map(|(name, ..)| name.as_str()).collect();
+            return refuse("pwm", format!("several PWM chips belong to {wanted:?}; say which: {}", names.join(", ")));
+        }
+    };
+    let channels = first_line(&folder.join("npwm")).and_then(|line| line.trim().parse::<u32>().ok()).unwrap_or(0);
+    if channel >= channels {
+        let text = format!("{} has {channels} channels, the first of which is 0", folder.display());
+        return refuse("channel", text);
+    }
+    Ok(folder)
+}
+
+/// Sets a channel up, whose file for the duty is `duty_cycle`: exports it, sets its period, enables it. `duty` is that
+/// of the period which it has from then on; `None`: it keeps its share of the period.
+pub(super) fn set_up(duty_cycle: &Path, channel: u32, period: Span, duty: Option<u64>) -> Result<(), Refusal> {
+    let refuse = |doing: String| move |error: io::Error| Refusal::new("pwm", format!("cannot {doing}: {error}"));
+    let folder = duty_cycle.parent().unwrap_or(duty_cycle);
+    if !folder.exists() {
+        let export = folder.with_file_name("export");
+        fs::write(&export, format!("{channel}\n"))
+            .map_err(refuse(format!("export channel {channel} by {}", export.display())))?;
+        let is_there = || fs::OpenOptions::new().write(true).open(duty_cycle).is_ok();
+        let _ = (0..LOOKS).any(|_| is_there() || (pause(BETWEEN), false).1);
+    }
+    let file = |name: &str| folder.join(name);
+    let read = |name: &str| -> Result<u64, Refusal> {
+        let text = fs::read_to_string(file(name)).map_err(refuse(format!("read {}", file(name).display())))?;
+        Ok(text.trim().parse().unwrap_or(0))
+    };
+    let write = |name: &str, number: u64| {
+        fs::write(file(name), format!("{number}\n"))
+            .map_err(refuse(format!("write {number} to {}", file(name).display())))
+    };
+    let (had_period, had_duty) = (read("period")?, read("duty_cycle")?);
+    let period = period.nanos().unsigned_abs();
+    let share = |duty: u64| u128::from(duty) * u128::from(period) / u128::from(had_period.max(1));
+    let duty = duty.unwrap_or_else(|| u64::try_from(share(had_duty)).unwrap_or(period).min(period));
+    // The duty must never be longer than the period.
+    if period >= had_duty {
+        if period != had_period {
+            write("period", period)?;
+        }
+        write("duty_cycle", duty)?;
+    } else {
+        write("duty_cycle", duty)?;
+        write("period", period)?;
+    }
+    if read("enable")? != 1 {
+        write("enable", 1)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_is_set_up_and_its_duty_never_exceeds_its_period() {
+        let folder = tempfile::tempdir().unwrap();
+        let channel = folder.path().join("pwm1");
+        fs::create_dir(&channel).unwrap();
+        let put = |name: &str, number: u64| fs::write(channel.join(name), format!("{number}\n")).unwrap();
+        let get = |name: &str| fs::read_to_string(channel.join(name)).unwrap().trim().parse::<u64>().unwrap();
+        let (period, duty) = (Span::from_micros(40), channel.join("duty_cycle"));
+        for (had_period, had_duty, wanted, then) in [
+            (0, 0, Some(40_000), 40_000),
+            (80_000, 60_000, Some(10_000), 10_000),
+            (80_000, 60_000, None, 30_000),
+            (20_000, 5_000, None, 10_000),
+        ] {
+            put("period", had_period);
+            put("duty_cycle", had_duty);
+            put("enable", 0);
+            set_up(&duty, 1, period, wanted).unwrap();
+            assert_eq!([get("period"), get("duty_cycle"), get("enable")], [40_000, then, 1]);
+        }
+        fs::remove_file(channel.join("enable")).unwrap();
+        assert!(set_up(&duty, 1, period, None).unwrap_err().message.contains("cannot read"));
+    }
+}

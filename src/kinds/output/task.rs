@@ -1,0 +1,182 @@
+//! The task. A tick allocates nothing, and makes no system call but the write. Time comes with the ticks.
+
+use super::digits::{Digits, Form};
+use super::guard::Guard;
+use super::held::Held;
+use super::law::{Law, Settings, Step, Wanted};
+use super::settings::Conversion;
+use super::target::{SafeText, Writer};
+use crate::kinds::device::Claim;
+use crate::task::{Column, Input, Quality, Task, Tick, TickError};
+use std::sync::Arc;
+use tracing::warn;
+
+/// Seconds after which a safe write that failed is tried again, at a tick.
+const RETRY: f64 = 0.1;
+
+const FAILED: &str = "cannot write the value";
+const UNSAFE_YET: TickError = TickError::new("the safe value could not be written; it is tried again every 100 ms");
+const TOO_LARGE: TickError =
+    TickError::new("the value is infinite: after `scale` and `offset` it is too large for a floating-point number");
+
+/// An output that runs.
+pub(super) struct Output {
+    pub(super) law: Law,
+    pub(super) terms: Settings,
+    pub(super) input: Input,
+    pub(super) reset: Option<Input>,
+    pub(super) conversion: Conversion,
+    pub(super) form: Form,
+    pub(super) always: bool,
+    pub(super) writer: Writer,
+    pub(super) written: Digits,
+    pub(super) safe: Option<SafeState>, // `None`: it holds what it has
+    pub(super) guard: Arc<Guard>,
+    pub(super) knows_trip: bool,
+    pub(super) retry_in: f64, // seconds until the safe value may be written again
+    pub(super) write_errors: f64,
+    pub(super) ticked: bool,
+    pub(super) follows: bool, // it takes the target over from another task
+    pub(super) finished: bool,
+    pub(super) held: Arc<Held>,
+    pub(super) _claim: Claim,
+}
+
+/// What makes it safe.
+pub(super) struct SafeState {
+    pub(super) text: SafeText,
+    pub(super) value: f64, // in the unit of the input; NaN: that is not known
+}
+
+impl Output {
+    /// At the first tick of an output that takes its target over: goes on from what the other one did last.
+    fn take_over(&mut self) {
+        let applied = self.conversion.back(self.held.raw());
+        self.law = match self.held.is_safe() {
+            true => Law::made_safe_by_another(self.terms, applied),
+            false => Law::going_on(self.terms, applied),
+        };
+    }
+
+    fn apply(&mut self, value: f64) -> Result<(), TickError> {
+        let raw = self.conversion.raw(value);
+        if !raw.is_finite() {
+            return Err(TOO_LARGE);
+        }
+        let digits = Digits::of(raw, self.form);
+        if self.always || digits.bytes() != self.written.bytes() {
+            if self.guard.is_tripped() {
+                return Ok(()); // since this tick began: the next one sees it
+            }
+            self.written = Digits::EMPTY;
+            self.writer.write(&digits).map_err(|error| self.failed(&error))?;
+            self.written = digits;
+        }
+        self.law.put_out(value);
+        self.held.put_out(raw, false);
+        Ok(())
+    }
+
+    fn make_safe(&mut self, elapsed: f64) -> Result<(), TickError> {
+        self.retry_in -= elapsed;
+        if self.retry_in > 0.0 {
+            return Err(UNSAFE_YET);
+        }
+        let mut value = self.law.applied();
+        if let Some(safe) = &self.safe {
+            value = safe.value;
+            self.written = Digits::EMPTY;
+            if let Err(error) = self.writer.write_safe(&safe.text) {
+                self.retry_in = RETRY;
+                return Err(self.failed(&error));
+            }
+        }
+        self.retry_in = 0.0;
+        self.law.put_out_safe(value);
+        self.held.put_out(self.conversion.raw(value), true);
+        Ok(())
+    }
+
+    fn failed(&mut self, error: &std::io::Error) -> TickError {
+        self.write_errors += 1.0;
+        TickError::from_io(FAILED, error)
+    }
+
+    /// Another thread has made it safe since the last tick.
+    fn sees_trip(&mut self) -> bool {
+        let new = self.guard.is_tripped() && !self.knows_trip;
+        if new {
+            (self.knows_trip, self.retry_in, self.written) = (true, 0.0, Digits::EMPTY);
+            self.writer.was_made_safe();
+        }
+        new
+    }
+}
+
+impl Task for Output {
+    fn columns(&self) -> Vec<Column> {
+        columns()
+    }
+
+    fn measures(&self) -> bool {
+        false
+    }
+
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        if !std::mem::replace(&mut self.ticked, true) && self.follows {
+            self.take_over();
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a gap of 2^53 periods is past every limit")]
+        let elapsed = (tick.skipped + 1) as f64 * tick.period.seconds();
+        let step = Step {
+            input: self.input.get(),
+            is_missing: self.input.quality() == Quality::Missing,
+            tripped: self.sees_trip(),
+            reset: self.reset.as_ref().is_some_and(|reset| reset.get() > 0.0),
+            elapsed,
+        };
+        self.guard.beat();
+        let done = match self.law.step(&step) {
+            Wanted::Nothing => Ok(()),
+            Wanted::Value(value) => {
+                if std::mem::take(&mut self.knows_trip) {
+                    self.guard.release();
+                }
+                self.apply(value)
+            }
+            Wanted::Ramp(value) => self.apply(value),
+            Wanted::Safe => self.make_safe(elapsed),
+        };
+        values.copy_from_slice(&[self.law.applied(), f64::from(u8::from(self.law.is_safe())), self.write_errors]);
+        done
+    }
+
+    fn disabled(&mut self) {
+        // If it fails, it is tried again when the task is dropped.
+        self.finished = self.guard.trip().is_ok();
+        self.held.put_out(self.safe.as_ref().map_or(f64::NAN, |safe| self.conversion.raw(safe.value)), self.finished);
+    }
+
+    fn ended(&mut self) {
+        if self.held.users() == 1 && !self.finished {
+            self.finished = self.guard.trip().is_ok();
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        let is_last = self.held.leave();
+        if is_last
+            && !self.finished
+            && let Err(error) = self.guard.trip()
+        {
+            let task = self.guard.task();
+            warn!(task, "{task}: cannot write its safe value: {error}");
+        }
+    }
+}
+
+pub(super) fn columns() -> Vec<Column> {
+    ["applied", "is-safe", "write-errors"].map(|name| Column { name: name.into(), unit: String::new() }).into()
+}

@@ -1,0 +1,398 @@
+//! The kind `output` in a daemon in this process: what is in the file, read from outside, when its input fails in each way, when it
+//! is disabled, removed, kept and exchanged by a reload, and at the end. The trees of hwmon and PWM are made of plain files that
+//! are named as in `/sys`; no driver is behind them, and a number that got shorter leaves old digits behind its newline.
+
+use hertzd::config::{Blueprint, Config, Facts, Kind, Kinds, Section};
+use hertzd::internals::{
+    Connections, Host, Loader, Options, Request, Requests, cpu_set_size, output_kind_under, pause, run_daemon,
+};
+use hertzd::task::{Column, Task, Tick, TickError};
+use hertzd::time::Span;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// What a task of the kind `source` does from its next tick on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mode {
+    Good(f64),
+    Counts,
+    Bad,
+    Fails,
+    Hangs,
+    Panics,
+}
+
+struct Source(Arc<Mutex<Mode>>);
+
+impl Task for Source {
+    fn columns(&self) -> Vec<Column> {
+        vec![Column { name: "v".into(), unit: String::new() }]
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a test has few ticks")]
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let mode = || *self.0.lock().unwrap();
+        match mode() {
+            Mode::Good(value) => values[0] = value,
+            Mode::Counts => values[0] = (tick.n * 7_919 % 10_u64.pow(1 + (tick.n % 6) as u32)) as f64,
+            Mode::Bad => {}
+            Mode::Fails => return Err(TickError::new("the failure that was asked for")),
+            Mode::Hangs => {
+                while mode() == Mode::Hangs {
+                    pause(Span::from_millis(1));
+                }
+            }
+            Mode::Panics => panic!("the panic that was asked for"),
+        }
+        Ok(())
+    }
+}
+
+fn kinds(sys: &Path, mode: &Arc<Mutex<Mode>>) -> Kinds {
+    let mode = mode.clone();
+    let source = move |_: &mut Section<'_>| Some(Blueprint::built(Source(mode.clone())));
+    Kinds::empty().add(output_kind_under(sys)).add(Kind::new("source", "A value that the test controls.", &[], source))
+}
+
+fn facts() -> Facts {
+    Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() }
+}
+
+/// The name of each task, how often it ran, and its errors; or why the run failed.
+type Ended = Result<Vec<(String, u64, u64)>, String>;
+
+/// A daemon in this process, whose configuration can be exchanged.
+struct Daemon {
+    mode: Arc<Mutex<Mode>>,
+    text: Arc<Mutex<String>>,
+    loads: Arc<AtomicUsize>,
+    requests: Requests,
+    thread: std::thread::JoinHandle<Ended>,
+}
+
+impl Daemon {
+    fn start(sys: &Path, text: String, first: Mode) -> Self {
+        let mode = Arc::new(Mutex::new(first));
+        let (text, loads, requests) = (Arc::new(Mutex::new(text)), Arc::new(AtomicUsize::new(0)), Requests::default());
+        let kinds = kinds(sys, &mode);
+        let (loaded, count, asked) = (text.clone(), loads.clone(), requests.clone());
+        let thread = std::thread::spawn(move || {
+            let load = Loader::new(move || {
+                let config = Config::parse(loaded.lock().unwrap().clone(), "test.toml", &kinds, &facts());
+                count.fetch_add(1, Ordering::SeqCst);
+                config
+            });
+            let ended =
+                run_daemon(load, &Options::default(), Connections { requests: asked, ..Connections::default() });
+            let outcome = ended.map_err(|failure| failure.to_string())?;
+            Ok(outcome.summary.tasks.iter().map(|task| (task.task.clone(), task.ran, task.errors)).collect())
+        });
+        Self { mode, text, loads, requests, thread }
+    }
+
+    fn set(&self, mode: Mode) {
+        *self.mode.lock().unwrap() = mode;
+    }
+
+    /// Waits, for however long the machine takes.
+    fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        while !is_so() {
+            assert!(!self.thread.is_finished(), "the daemon has ended before {what}");
+            pause(Span::from_millis(2));
+        }
+    }
+
+    fn until_file(&self, path: &Path, wanted: &str) {
+        self.until(&format!("{} was {wanted}", path.display()), || first_line(path) == wanted);
+    }
+
+    /// Reloads `text`, which has one more task than ever before: its file appears when the reload was made.
+    fn reload(&self, text: String, sign: &Path) {
+        *self.text.lock().unwrap() = text
+            + &format!(
+                "[task.sign{}]\nkind = \"output\"\nworker = \"b\"\nrate = 100\ninput = 1\npath = \"{}\"\nsafe = 5\n",
+                self.loads.load(Ordering::SeqCst),
+                sign.display()
+            );
+        self.requests.ask(Request::Reload);
+        self.until_file(sign, "1");
+    }
+
+    fn stop(self) -> Vec<(String, u64, u64)> {
+        self.requests.ask(Request::Stop(15));
+        self.thread.join().unwrap().unwrap_or_else(|failure| panic!("{failure}"))
+    }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn first_line(path: &Path) -> String {
+    read(path).lines().next().unwrap_or_default().to_owned()
+}
+
+fn put(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// A tree with a fan and a PWM chip.
+fn machine(folder: &Path) -> (PathBuf, PathBuf) {
+    let (hwmon, pwm) = (folder.join("sys/class/hwmon/hwmon3"), folder.join("sys/class/pwm/pwmchip0"));
+    for (file, text) in
+        [("name", "fake\n"), ("pwm1", "77\n"), ("pwm1_enable", "2\n"), ("pwm2", "50\n"), ("fan1_target", "900\n")]
+    {
+        put(&hwmon.join(file), text);
+    }
+    for (file, text) in [("npwm", "2\n"), ("pwm1/period", "0\n"), ("pwm1/duty_cycle", "0\n"), ("pwm1/enable", "0\n")] {
+        put(&pwm.join(file), text);
+    }
+    (hwmon, pwm)
+}
+
+const TERMS: &str = "kind = \"output\"\nrate = 200\nmax-age = \"200ms\"\nrecover-after = \"0s\"\n";
+
+#[test]
+fn the_safe_value_is_written_however_the_input_fails_and_at_each_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hwmon, pwm) = machine(folder.path());
+    let (file, sys) = (folder.path().join("file"), folder.path().join("sys"));
+    let duty = pwm.join("pwm1/duty_cycle");
+    let path = file.display();
+    let source = "[worker.a]\n[worker.b]\n[task.source]\nkind = \"source\"\nworker = \"a\"\nrate = 200\n";
+    let of_file = format!("[task.file]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npath = \"{path}\"\nsafe = 42\n");
+    let others = format!(
+        "[task.fan]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\nhwmon = \"fake\"\nfile = \"pwm1\"\nsafe = 1.0\n\
+         [task.restored]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\nhwmon = \"fake\"\nfile = \"pwm2\"\nsafe = \"restore\"\nlimits = [0, 0.1]\n\
+         [task.duty]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"\nsafe = 0.75\n\
+         [task.held]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\nhwmon = \"fake\"\nfile = \"fan1_target\"\nsafe = \"hold\"\nscale = 1000\n"
+    );
+    let daemon = Daemon::start(&sys, format!("{source}{of_file}{others}"), Mode::Good(f64::NAN));
+    // Before anything good has come.
+    daemon.until_file(&file, "42");
+    daemon.until_file(&hwmon.join("pwm1"), "255");
+    daemon.until_file(&duty, "30000");
+    assert_eq!(
+        (first_line(&pwm.join("pwm1/period")), first_line(&pwm.join("pwm1/enable"))),
+        ("40000".into(), "1".into())
+    );
+    let is_live = |value: &str, raw: &str, duty_is: &str| {
+        daemon.until_file(&file, value);
+        daemon.until_file(&hwmon.join("pwm1"), raw);
+        daemon.until_file(&duty, duty_is);
+        daemon.until_file(&hwmon.join("pwm2"), "26");
+        assert_eq!(first_line(&hwmon.join("pwm1_enable")), "1", "it is set by hand");
+    };
+    let is_safe = || {
+        daemon.until_file(&file, "42");
+        daemon.until_file(&hwmon.join("pwm1"), "255");
+        daemon.until_file(&hwmon.join("pwm2"), "50");
+        daemon.until_file(&duty, "30000");
+    };
+    for failure in [Mode::Bad, Mode::Fails, Mode::Hangs, Mode::Good(f64::INFINITY)] {
+        daemon.set(Mode::Good(0.5));
+        is_live("0.5", "128", "20000");
+        daemon.set(failure);
+        is_safe();
+        assert_eq!(first_line(&hwmon.join("fan1_target")), "500", "\"hold\" keeps what was written last");
+    }
+    daemon.set(Mode::Good(0.25));
+    is_live("0.25", "64", "10000");
+
+    // Reloads that keep it, change it, or move it to another worker do not pass through its safe value.
+    let over = Arc::new(AtomicBool::new(false));
+    let (ended, watched) = (over.clone(), file.clone());
+    let watcher = std::thread::spawn(move || {
+        let mut seen = 0;
+        while !ended.load(Ordering::SeqCst) {
+            assert_eq!(first_line(&watched), "0.25");
+            seen += 1;
+        }
+        seen
+    });
+    let sign = |name: &str| folder.path().join(name);
+    daemon.reload(format!("{source}{of_file}{others}"), &sign("kept"));
+    let changed = format!("{of_file}slew = 1000\n");
+    daemon.reload(format!("{source}{changed}{others}"), &sign("changed"));
+    let moved = format!("{changed}\n").replace("worker = \"b\"", "worker = \"a\"");
+    daemon.reload(format!("{source}{moved}{others}"), &sign("moved"));
+    let renamed = moved.replace("[task.file]", "[task.renamed]");
+    daemon.reload(format!("{source}{renamed}{others}"), &sign("renamed"));
+    over.store(true, Ordering::SeqCst);
+    assert!(watcher.join().unwrap() > 0);
+    // One that cannot be made leaves what runs alone.
+    let loads = daemon.loads.load(Ordering::SeqCst);
+    let twice = renamed.replace("task.renamed", "task.twice");
+    *daemon.text.lock().unwrap() = format!("{source}{renamed}{twice}{others}");
+    daemon.requests.ask(Request::Reload);
+    daemon.until("the reload was tried", || daemon.loads.load(Ordering::SeqCst) > loads);
+    daemon.set(Mode::Good(0.125));
+    daemon.until_file(&file, "0.125");
+    // Removed.
+    daemon.reload(format!("{source}{others}"), &sign("removed"));
+    daemon.until_file(&file, "42");
+    daemon.until_file(&hwmon.join("pwm1"), "32");
+    // The task that gives the value panics, and is disabled.
+    daemon.set(Mode::Panics);
+    daemon.until_file(&hwmon.join("pwm1"), "255");
+    let tasks = daemon.stop();
+    assert!(
+        tasks.iter().filter(|(name, ..)| name != "source").all(|(_, ran, errors)| *ran > 0 && *errors == 0),
+        "{tasks:?}"
+    );
+    assert_eq!((first_line(&hwmon.join("pwm1")), first_line(&duty)), ("255".into(), "30000".into()));
+    assert_eq!((first_line(&sign("removed")), read(&file)), ("5".into(), "42\n".into()));
+    assert_eq!((first_line(&hwmon.join("pwm2")), first_line(&pwm.join("pwm1/enable"))), ("50".into(), "1".into()));
+}
+
+#[test]
+fn an_output_that_is_disabled_or_stopped_leaves_what_it_should() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hwmon, _) = machine(folder.path());
+    let (disabled, kept) = (folder.path().join("disabled"), folder.path().join("kept"));
+    fs::write(&disabled, "7\n").unwrap();
+    fs::write(&kept, "8.50\n").unwrap();
+    // No tick can finish within a nanosecond: the limit of overruns disables it.
+    let text = format!(
+        "[task.source]\nkind = \"source\"\nrate = 200\n\
+         [task.disabled]\n{TERMS}input = \"source.v\"\npath = \"{}\"\nsafe = 6\nstart = \"keep\"\ndeadline = \"1ns\"\noverrun-limit = 20\non-overrun-limit = \"disable\"\n\
+         [task.kept]\n{TERMS}input = \"source.v\"\npath = \"{}\"\nsafe = \"restore\"\nstart = \"keep\"\n\
+         [task.fan]\n{TERMS}input = \"source.v\"\nhwmon = \"fake\"\nfile = \"pwm1\"\nsafe = \"restore\"\n",
+        disabled.display(),
+        kept.display()
+    );
+    let daemon = Daemon::start(&folder.path().join("sys"), text, Mode::Good(0.5));
+    daemon.until_file(&kept, "0.5");
+    daemon.until_file(&hwmon.join("pwm1_enable"), "1");
+    assert_eq!(first_line(&hwmon.join("pwm1")), "128", "the value comes before pwm1_enable");
+    // Others go on.
+    daemon.until_file(&disabled, "6");
+    daemon.set(Mode::Good(0.75));
+    daemon.until_file(&kept, "0.75");
+    assert_eq!(read(&disabled), "6\n");
+    daemon.stop();
+    assert_eq!((read(&kept), read(&disabled)), ("8.50\n".into(), "6\n".into()));
+    assert_eq!((first_line(&hwmon.join("pwm1")), first_line(&hwmon.join("pwm1_enable"))), ("77".into(), "2".into()));
+}
+
+#[test]
+fn a_reader_never_finds_a_regular_file_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    let text = format!(
+        "[task.source]\nkind = \"source\"\nrate = 2000\n[task.file]\nkind = \"output\"\nrate = 2000\ninput = \"source.v\"\npath = \"{}\"\nsafe = 1\n",
+        file.display()
+    );
+    let daemon = Daemon::start(folder.path(), text, Mode::Counts);
+    daemon.until_file(&file, "1");
+    let (changes, reads) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut before = String::new();
+                while changes.load(Ordering::Relaxed) < 500 {
+                    let found = read(&file);
+                    // It is read while it is written: what was cut off may show as zero bytes, and digits of two numbers may mix. Yet
+                    // it is never empty, and it begins with a digit.
+                    let is_known = |byte: u8| byte.is_ascii_digit() || byte == b'\n' || byte == 0;
+                    assert!(
+                        found.starts_with(|c: char| c.is_ascii_digit()) && found.bytes().all(is_known),
+                        "{found:?}"
+                    );
+                    reads.fetch_add(1, Ordering::Relaxed);
+                    if found != before {
+                        changes.fetch_add(1, Ordering::Relaxed);
+                        before = found;
+                    }
+                    assert!(!daemon.thread.is_finished());
+                }
+            });
+        }
+    });
+    println!("{} reads", reads.load(Ordering::Relaxed));
+    daemon.stop();
+    assert_eq!(read(&file), "1\n");
+}
+
+#[test]
+fn one_target_has_one_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hwmon, _) = machine(folder.path());
+    let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+    fs::write(&file, "3\n").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let task = |name: &str, target: &str, safe: &str| {
+        format!("[task.{name}]\nkind = \"output\"\nrate = 10\ninput = 0.5\n{target}\nsafe = {safe}\n")
+    };
+    let by_path = |path: &Path| format!("path = \"{}\"", path.display());
+    let fan = "hwmon = \"fake\"\nfile = \"pwm1\"";
+    let sys = folder.path().join("sys");
+    let looked = |text: &str| {
+        let mode = Arc::new(Mutex::new(Mode::Bad));
+        let mut config = Config::parse(text, "test.toml", &kinds(&sys, &mode), &facts())
+            .unwrap_or_else(|problems| panic!("{problems}"));
+        let mut looks: Vec<_> = config.tasks.iter_mut().map(|task| task.blueprint.look().unwrap()).collect();
+        looks.pop().unwrap().map(|preview| preview.safe).map_err(|error| format!("{}: {}", error.key, error.message))
+    };
+    // The same file by another name, and by the class that it belongs to.
+    let twice = task("a", &by_path(&file), "1") + &task("b", &by_path(&link), "2");
+    let refused = looked(&twice).unwrap_err();
+    assert!(
+        refused.starts_with("path: ") && refused.contains("is in use by task a; only one task at a time can have it"),
+        "{refused}"
+    );
+    let twice = task("a", &by_path(&hwmon.join("pwm1")), "1") + &task("b", fan, "1");
+    assert!(looked(&twice).unwrap_err().contains("is in use by task a"));
+    let started = |text: String| {
+        let load = {
+            let sys = sys.clone();
+            Loader::new(move || {
+                Config::parse(text.clone(), "test.toml", &kinds(&sys, &Arc::new(Mutex::new(Mode::Bad))), &facts())
+            })
+        };
+        run_daemon(load, &Options { length: Some(Span::from_millis(50)), ..Options::default() }, Connections::default())
+    };
+    let refused = started(twice).unwrap_err().to_string();
+    assert!(refused.contains("is in use by task a"), "{refused}");
+    // Another process has it.
+    let lock = fs::File::open(&file).unwrap();
+    lock.try_lock().unwrap();
+    let refused = started(task("a", &by_path(&link), "1")).unwrap_err().to_string();
+    assert!(refused.contains("is in use by") && refused.contains("only one output at a time can have it"), "{refused}");
+    assert_eq!(read(&file), "3\n", "nothing was written");
+    drop(lock);
+    started(task("a", &by_path(&link), "1")).unwrap();
+    assert_eq!(read(&file), "1\n");
+
+    // What a look says of the safe state.
+    fs::write(hwmon.join("pwm1"), "77\n").unwrap();
+    let says = |text: &str| looked(text).unwrap().join("\n");
+    let safe = says(&task("a", fan, "0.5"));
+    assert!(safe.starts_with("0.5: writes 128 to ") && safe.ends_with("/pwm1, then 1 to pwm1_enable"), "{safe}");
+    assert!(says(&task("a", fan, "\"restore\"")).ends_with("now that is 77, then 2 to pwm1_enable"));
+    assert!(says(&task("a", &by_path(&file), "\"hold\"")).contains("keeps what was written last"));
+    let duty = says(&task("a", "pwm = \"pwmchip0\"\npwm-period = \"40us\"", "0.25"));
+    assert!(duty.starts_with("0.25: writes 10000 to ") && duty.ends_with("pwm0/duty_cycle"), "{duty}");
+    assert!(
+        looked(&task("a", "pwm = \"pwmchip0\"\nchannel = 2\npwm-period = \"40us\"", "0.25"))
+            .unwrap_err()
+            .contains("has 2 channels")
+    );
+    assert!(
+        looked(&task("a", &by_path(&folder.path().join("new")), "\"hold\""))
+            .unwrap_err()
+            .starts_with("safe: there is no file")
+    );
+    assert!(!folder.path().join("new").exists() && read(&hwmon.join("pwm1")) == "77\n", "a look changes nothing");
+
+    // The program prints it.
+    let config = folder.path().join("check.toml");
+    fs::write(&config, task("a", &by_path(&link), "2.5")).unwrap();
+    let check = Command::new(env!("CARGO_BIN_EXE_hertzd")).arg("check").arg(&config).output().unwrap();
+    let text = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(check.status.success() && text.contains("Safe states:\n  task a: 2.5: writes 2.5 to "), "{text}");
+}
