@@ -21,6 +21,7 @@ mod report;
 mod run;
 mod running;
 mod runtime;
+mod safe;
 mod schema;
 mod simulate;
 mod socket;
@@ -86,6 +87,8 @@ enum Command {
     Top(top::TopArgs),
     /// Make the running daemon read its configuration again, and print the outcome
     Reload(running::ReloadArgs),
+    /// Write the safe values of outputs whose daemon was killed
+    Safe(safe::SafeArgs),
     /// Make a Perfetto trace of the latest ticks: a track per worker and task, misses with their cause
     Trace(trace::TraceArgs),
     /// Make a page of HTML: verdict, histograms, lateness over time, causes, the worst misses
@@ -137,6 +140,7 @@ impl App {
             #[cfg(feature = "top")]
             Command::Top(args) => top::top(&args),
             Command::Reload(args) => running::reload(&args),
+            Command::Safe(args) => safe::safe(&args),
             Command::Trace(args) => trace::trace(&args),
             Command::Report(args) => report::report(&args),
             #[cfg(feature = "exporter")]

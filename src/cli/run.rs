@@ -89,6 +89,7 @@ fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(
         length,
         status_socket: args.status_socket.clone().or_else(|| Some(directory.as_ref()?.socket())),
         flight: flight.map(|directory| FlightOptions { path: directory.flight(), size: args.flight }),
+        safe_plan: directory.as_ref().map(RuntimeDirectory::safe_plan),
         stop_timeout: args.stop_timeout,
     };
     let fail_if = Arc::new(args.fail_if);

@@ -9,7 +9,6 @@
 //! A foreground process locks its directory, so others know whether it lives. What a dead one left is removed by the next, which
 //! keeps the latest flight file as `flight.prev`.
 
-use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -20,6 +19,8 @@ use tracing::{debug, warn};
 /// The file of the flight recorder, and what the process before left of it.
 pub(super) const FLIGHT: &str = "flight";
 pub(super) const FLIGHT_BEFORE: &str = "flight.prev";
+/// The plan of the outputs' safe values.
+const SAFE_PLAN: &str = "safe-plan.json";
 const SOCKET: &str = "status.sock";
 
 /// Where the service's files are, and those of root's processes in the foreground.
@@ -35,10 +36,7 @@ pub(super) struct RuntimeDirectory {
 impl RuntimeDirectory {
     /// The directory that systemd has made, else one in the foreground's place. `None`: there is none, and the log says why.
     pub(super) fn of_this_process() -> Option<Self> {
-        let given = std::env::var_os("RUNTIME_DIRECTORY").filter(|folder| !folder.is_empty());
-        // Of several directories, separated by colons, the first.
-        let first = |folders: OsString| PathBuf::from(folders.to_string_lossy().split(':').next().unwrap_or_default());
-        if let Some(path) = given.map(first) {
+        if let Some(path) = given() {
             return Some(Self { path, _lock: None });
         }
         let Some(place) = own_place() else {
@@ -92,9 +90,19 @@ impl RuntimeDirectory {
         self.path.join(SOCKET)
     }
 
+    pub(super) fn safe_plan(&self) -> PathBuf {
+        self.path.join(SAFE_PLAN)
+    }
+
     pub(super) fn flight(&self) -> PathBuf {
         self.path.join(FLIGHT)
     }
+}
+
+/// The directory that systemd has made for this process; of several, separated by colons, the first.
+fn given() -> Option<PathBuf> {
+    let given = std::env::var_os("RUNTIME_DIRECTORY").filter(|folder| !folder.is_empty());
+    given.map(|folders| PathBuf::from(folders.to_string_lossy().split(':').next().unwrap_or_default()))
 }
 
 /// Where processes of this user have their directories in the foreground.
@@ -125,6 +133,18 @@ pub(super) fn flight_files() -> Vec<PathBuf> {
     let mut files: Vec<_> = folders.flat_map(of).filter_map(|file| Some((changed(&file)?, file))).collect();
     files.sort_unstable_by(|one, other| other.cmp(one));
     files.into_iter().map(|(_, file)| file).collect()
+}
+
+/// All plans of safe values that can be found without a daemon: that of the service, or of what systemd has started, and those of processes
+/// in the foreground.
+pub(super) fn safe_plans() -> Vec<PathBuf> {
+    let folders = match given() {
+        Some(folder) => vec![folder],
+        None => {
+            places().into_iter().flat_map(|place| others(&place).chain([place.clone()]).collect::<Vec<_>>()).collect()
+        }
+    };
+    folders.into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(|plan| plan.exists()).collect()
 }
 
 /// The directories of processes in the foreground: those that are a number.

@@ -37,6 +37,7 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
          `check`: the configuration is valid, but its deadlines cannot all hold. `plan`: those of the planned one cannot. \
          `doctor`: something that is configured cannot work on this machine. \
          `measure`: it was stopped before anything was measured. \
+         `safe`: not every output could be given its safe value. \
          `status`: not all is well. `report`: a rule of `--fail-if` is broken.",
     ),
     (
@@ -61,7 +62,7 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
     (
         PERMISSION,
         "The kernel refused the policy at the start, and `require-realtime` is set; `reload`: the daemon belongs to another \
-         user; `log`: the journal shows nothing of a daemon that logs there, because its entries may not be \
+         user; `safe`: the daemon that has the outputs lives; `log`: the journal shows nothing of a daemon that logs there, because its entries may not be \
          read; `trace --kernel`: the kernel's trace is not there, or may not be used; \
          `exporter`: the address is not for this user.",
     ),
@@ -70,8 +71,14 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
         "The configuration is wrong, or one of its tasks cannot be built; nothing was started. `reload`: the daemon refused \
          it, and nothing was changed.",
     ),
-    (130, "A second SIGINT ended the program at once, without a summary."),
-    (143, "A second SIGTERM ended the program at once, without a summary."),
+    (
+        130,
+        "A second SIGINT ended the program without a summary: at once, or with outputs as soon as their safe values were written.",
+    ),
+    (
+        143,
+        "A second SIGTERM ended the program without a summary: at once, or with outputs as soon as their safe values were written.",
+    ),
 ];
 
 /// How long output waits for a reader of stdout that takes nothing, and an error for one of stderr.

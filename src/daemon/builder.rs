@@ -9,12 +9,15 @@ use super::busy::Busy;
 use super::diff::{Change, Diff, Sections};
 use super::failure::Failure;
 use super::grants;
+use super::guard_thread::GuardThread;
 use super::joints::{Joints, flows, joints};
 use super::metrics_thread::{Feed, NewTask};
 use super::plan::{self, TaskTerms};
 use super::running::{WaitingWorker, WantedTask};
+use super::safe_plan::PlanFile;
 use crate::channels;
-use crate::config::{Config, WorkerConfig};
+use crate::config::{Config, Scheduling, WorkerConfig};
+use crate::kinds::output;
 use crate::log::Message;
 use crate::recording::{Recordings, TaskOutput};
 use crate::sys::clock::KernelClock;
@@ -162,7 +165,12 @@ pub(super) enum BuilderEnd {
 
 impl Builder {
     /// Makes the thread. Its workers send on `done` when they end.
-    pub(super) fn spawn(load: Loader, done: Sender<()>) -> io::Result<Self> {
+    pub(super) fn spawn(
+        load: Loader,
+        guard: Arc<GuardThread>,
+        plan: Option<PathBuf>,
+        done: Sender<()>,
+    ) -> io::Result<Self> {
         let (jobs, receiver) = unbounded();
         let (reply, prepared) = unbounded();
         // The start asks for nothing else.
@@ -170,6 +178,8 @@ impl Builder {
         shared.begin(READING.into());
         let builder = BuilderLoop {
             load,
+            guard,
+            plan: PlanFile::at(plan),
             done,
             recordings: Recordings::default(),
             next_task: 0,
@@ -228,6 +238,8 @@ impl Builder {
 
 struct BuilderLoop {
     load: Loader,
+    guard: Arc<GuardThread>,
+    plan: PlanFile,
     done: Sender<()>,
     recordings: Recordings,
     next_task: u32,
@@ -277,11 +289,24 @@ impl BuilderLoop {
         let shared = &self.shared;
         let building = |task: &str| shared.begin(format!("opening what task {task} uses"));
         let begins = |task: &str| diff.tasks.get(task) != Some(&Change::Kept);
-        let mut built = assemble(&mut config, begins, &mut self.next_task, &mut self.recordings, building)?;
+        let built = assemble(&mut config, begins, &mut self.next_task, &mut self.recordings, building);
+        self.guard.add(output::opened());
+        let mut built = built?;
         let new = built.iter_mut().map(|(index, built)| (*index, std::mem::take(&mut built.joint))).collect();
         let joints = Arc::new(joints(&config, new, joined));
         let mut flows = flows(&config, &joints, joined, &diff).map_err(Failure::Config)?;
         shared.begin("starting workers".into());
+        let priority = |worker: &WorkerConfig| match worker.scheduling {
+            Scheduling::Fifo { priority } | Scheduling::Rr { priority } => Some(priority),
+            Scheduling::Deadline { .. } | Scheduling::Other => None,
+        };
+        let highest = config.workers.iter().filter_map(priority).max();
+        self.plan
+            .update(&self.guard.guards())
+            .map_err(|reason| Failure::System("writing the plan of safe values", reason))?;
+        self.guard
+            .guard(highest)
+            .map_err(|reason| Failure::System("starting the thread that writes safe values", reason))?;
         let mut fresh = self.start_workers(&config, &diff, held)?;
 
         let Config { workers, tasks, files } = config;

@@ -8,6 +8,7 @@ use super::builder::{Builder, Held, Prepared, WantedWorker};
 use super::diff::{Diff, Sections};
 use super::failure::Failure;
 use super::flight_thread::FlightThread;
+use super::guard_thread::GuardThread;
 use super::joints::Joints;
 use super::metrics_thread::{MetricsThread, NewWorker};
 use super::recorder_thread::RecorderThread;
@@ -34,6 +35,7 @@ pub(super) struct Threads {
     pub(super) recorder: RecorderThread,
     pub(super) flight: FlightThread,
     pub(super) builder: Builder,
+    pub(super) guard: Arc<GuardThread>,
 }
 
 /// The set that runs; empty at first.

@@ -17,13 +17,15 @@ pub struct Options {
     pub status_socket: Option<PathBuf>,
     /// The flight recorder's file; `None`: there is none.
     pub flight: Option<FlightOptions>,
+    /// Where the plan of the outputs' safe values is kept; `None`: nowhere.
+    pub safe_plan: Option<PathBuf>,
     /// How long a stop, or the end of the length, waits for a worker that does not advance; then the run ends with a fault.
     pub stop_timeout: Span,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { length: None, status_socket: None, flight: None, stop_timeout: TICK_PATIENCE }
+        Self { length: None, status_socket: None, flight: None, safe_plan: None, stop_timeout: TICK_PATIENCE }
     }
 }
 

@@ -4,6 +4,7 @@
 //! A wake-up would fall to a hot thread, so there is none; commands go through a channel that is polled as well. Reads the
 //! monotonic clock, and may block on outputs.
 
+use super::alarm_log::AlarmLog;
 use super::flight_feed::FlightFeed;
 use super::metrics_command::{Command, Feed, NewTask, NewWorker};
 use super::panic_limit::PanicLimit;
@@ -57,6 +58,7 @@ pub(super) struct MetricsLoop {
     taken: Vec<(usize, Part)>, // empty between two rounds: its memory serves the next
     workers: BTreeMap<usize, WorkerFeed>,
     panics: BTreeMap<u32, PanicLimit>,
+    alarms: AlarmLog,
     before: (u64, u64),             // records sent and dropped by workers that have ended
     tasks: Vec<(u32, KernelClock)>, // in this order; and the clock of its releases
     sampled: i128,                  // the second that all of them were sampled in, or for
@@ -111,6 +113,7 @@ impl MetricsLoop {
             taken: Vec::new(),
             workers: BTreeMap::new(),
             panics: BTreeMap::new(),
+            alarms: AlarmLog::default(),
             before: (0, 0),
             tasks: Vec::new(),
             sampled: 0,
@@ -282,6 +285,7 @@ impl MetricsLoop {
         }
         self.offer_unreported();
         self.flight.hand_over(now, self.traffic().1);
+        self.alarms.tell(now);
         self.metrics.tell(now, false, |event| self.output.event(event));
     }
 

@@ -16,7 +16,9 @@
 //! | `metrics_thread`, `metrics_loop`, `recorder_thread`, `tick_feed`, `tick_trace` | the threads that take what the workers send |
 //! | `flight_feed`, `flight_thread` | the flight recorder: the latest ticks in a ring on the disk |
 //! | `joints` | the links between tasks, of which one takes the values of the other |
+//! | `alarm_log` | what alarms have to say |
 //! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
+//! | `guard_thread`, `safe_plan` | the safe values of outputs whose tasks have stopped, or whose process has |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
 //! | `views`, `meter` | what main knows of the tasks and of the workers' processor time |
 //! | `plan`, `simulate` | schedules; the same on the virtual clock |
@@ -29,6 +31,7 @@
 //!
 //! Time comes from the kernel's clocks. No task runs on these threads, and none of them is waited for by a worker.
 
+mod alarm_log;
 mod assemble;
 mod builder;
 mod busy;
@@ -47,6 +50,7 @@ mod finish;
 mod flight_feed;
 mod flight_thread;
 mod grants;
+mod guard_thread;
 mod heartbeat;
 mod joints;
 pub(crate) mod layout;
@@ -67,6 +71,7 @@ mod repeat;
 mod requests;
 mod run;
 mod running;
+mod safe_plan;
 mod simulate;
 mod stall;
 mod status_socket;
@@ -95,6 +100,7 @@ pub(crate) use models::{ModelError, Models};
 pub(crate) use repeat::Repeats;
 pub use requests::Requests;
 pub use run::run;
+pub(crate) use safe_plan::{NoPlan, PlannedOutput, SafePlan};
 pub use simulate::{SimulateOptions, simulate};
 pub(crate) use simulate::{SimulatedTick, Simulation, highest_first_tick};
 pub(crate) use summary::DaemonSummary;

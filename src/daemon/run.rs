@@ -12,6 +12,7 @@ use super::ending::Ending;
 use super::failure::Failure;
 use super::finish::{self, Outcome, TICK_PATIENCE};
 use super::flight_thread::FlightThread;
+use super::guard_thread::GuardThread;
 use super::metrics_thread::{Depth, MetricsThread};
 use super::present::present;
 use super::recorder_thread::RecorderThread;
@@ -31,6 +32,7 @@ use crate::sys::{notify, signals, thread};
 use crate::time::{Clock, Instant, Span};
 use crate::worker::WorkerEnd;
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::error;
 
@@ -138,13 +140,16 @@ impl<'a> Daemon<'a> {
         let spawn = || {
             let failed = |what| move |reason| Failure::System(what, reason);
             let (feed, fed) = tick_feed::feed();
+            let guard = Arc::new(GuardThread::default());
             let (flight, flies) =
                 FlightThread::spawn(options.flight.as_ref()).map_err(failed("the flight recorder's thread"))?;
             Ok::<_, Failure>(Threads {
                 flight,
                 metrics: MetricsThread::spawn(output, feed, flies).map_err(failed("the metrics thread"))?,
                 recorder: RecorderThread::spawn(fed).map_err(failed("the recorder thread"))?,
-                builder: Builder::spawn(load, done).map_err(failed("the builder thread"))?,
+                builder: Builder::spawn(load, guard.clone(), options.safe_plan.clone(), done)
+                    .map_err(failed("the builder thread"))?,
+                guard,
             })
         };
         let threads = thread::with_signals_blocked(spawn);
@@ -293,6 +298,7 @@ impl<'a> Daemon<'a> {
         }
         let requests = &self.connections.requests;
         if requests.take_cpu_limit() {
+            self.threads.guard.make_safe();
             self.cpu_limit.reached(&mut self.set);
         }
         let failed = self.set.workers.iter().any(|running| running.worker.failed().is_some());

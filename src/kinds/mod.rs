@@ -3,6 +3,7 @@
 //! Each kind's folder has its keys, what it opens, and the task itself. Building one may block and allocate; only
 //! `Task::tick` runs on the hot thread.
 
+pub(crate) mod alarm;
 pub(crate) mod device;
 mod elapsed;
 mod expr;
@@ -48,6 +49,7 @@ impl Kinds {
         let kinds = kinds.add(profile::kind());
         let kinds = kinds.add(expr::kind());
         let kinds = kinds.add(output::kind());
+        let kinds = kinds.add(alarm::kind());
         #[cfg(feature = "audio")]
         let kinds = kinds.add(audio::kind());
         #[cfg(feature = "video")]

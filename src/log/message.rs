@@ -35,13 +35,19 @@ pub enum Message {
     ClockStepped,
     /// Tick records found no room on their way to the metrics thread.
     RecordsDropped,
+    /// An output has its safe value because its task has stopped ticking.
+    OutputSafe,
+    /// The value that an alarm watches has left its range.
+    AlarmBegan,
+    /// It is back in its range.
+    AlarmEnded,
     /// Log entries never reached the journal.
     EntriesLost,
 }
 
 impl Message {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Overrun,
         Self::Skipped,
         Self::BudgetExceeded,
@@ -55,6 +61,9 @@ impl Message {
         Self::CpuLimit,
         Self::ClockStepped,
         Self::RecordsDropped,
+        Self::OutputSafe,
+        Self::AlarmBegan,
+        Self::AlarmEnded,
         Self::EntriesLost,
     ];
 
@@ -124,6 +133,13 @@ impl Message {
                 ("ec406c614c624e7aaba07b2d323f0c09", "clock-stepped", &["worker", "clock", "step_ns"])
             }
             Self::RecordsDropped => ("1f1e5e3addfa43cf9659af2b8bd643d2", "records-dropped", &["worker", "dropped"]),
+            Self::OutputSafe => ("2c5269f5602b42fabcfb014dca4c9a3a", "output-safe", &["task", "still_ns"]),
+            Self::AlarmBegan => {
+                ("ce857df1bb174a9c97204a2d1ec54aca", "alarm-began", &["task", "tick", "alarm", "value", "left_out"])
+            }
+            Self::AlarmEnded => {
+                ("7c43a79a3f3143ceaf621063e6640ead", "alarm-ended", &["task", "tick", "alarm", "value", "left_out"])
+            }
             Self::EntriesLost => ("09aff006b2644c47bf2b75199a648cd7", "entries-lost", &["lost"]),
         }
     }

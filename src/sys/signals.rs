@@ -6,7 +6,7 @@
 //! disturbed ([`super::thread::with_signals_blocked`]).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::{io, mem};
 
 #[cfg(feature = "top")]
@@ -27,6 +27,26 @@ pub enum Request {
     Reload,
     /// SIGXCPU: a real-time thread has used more processor time without a rest than RLIMIT_RTTIME allows.
     CpuLimit,
+}
+
+/// Another thread ends the process after the second request to stop, once it has done what must be done before.
+static END_IS_HELD: AtomicBool = AtomicBool::new(false);
+
+/// The signal that was the second request to stop; 0: there was none.
+static SECOND_END: AtomicI32 = AtomicI32::new(0);
+
+/// How long that thread may take for it, in seconds.
+const END_WITHIN: u32 = 2;
+
+/// From now on the second request to stop does not end the process: the caller looks at [`second_end`] several times a second, and ends it.
+/// Should it not, the process ends two seconds later, and at once at the third request.
+pub(crate) fn hold_second_end() {
+    END_IS_HELD.store(true, Ordering::SeqCst);
+}
+
+/// The signal that was the second request to stop, if there was one.
+pub(crate) fn second_end() -> Option<i32> {
+    Some(SECOND_END.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
 }
 
 /// Raised by the first SIGINT, SIGTERM or SIGHUP; a second of them ends the process at once. For a command that has to leave
@@ -129,12 +149,19 @@ impl StopSignals {
         for signal in stops {
             let asked_before = Arc::clone(&asked);
             let end = move || {
-                if asked_before.load(Ordering::SeqCst) {
-                    let_all_end();
-                    low_level::exit(128 + signal);
+                if !asked_before.load(Ordering::SeqCst) {
+                    return;
                 }
+                let first = SECOND_END.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+                if first && END_IS_HELD.load(Ordering::SeqCst) {
+                    // SAFETY: takes a number and touches no memory. Whatever holds up the one who is to end the process, SIGALRM will.
+                    unsafe { libc::alarm(END_WITHIN) };
+                    return;
+                }
+                let_all_end();
+                low_level::exit(128 + signal);
             };
-            // SAFETY: `end` reads a flag and makes system calls, all of which is async-signal-safe.
+            // SAFETY: `end` reads and writes atomics and makes system calls, all of which is async-signal-safe.
             unsafe { low_level::register(signal, end) }?;
             flag::register(signal, Arc::clone(&asked))?;
         }

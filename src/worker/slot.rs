@@ -37,6 +37,8 @@ pub struct Slot {
     pub limit: Option<(LeakyBucket, LimitAction)>,
 }
 
+const _: () = assert!(std::mem::offset_of!(Slot, limit) <= 2 * 64, "what every tick touches is two lines");
+
 impl Slot {
     /// Takes and gives by `flow` from now on. Returns what it did before, of which that goes on: to be dropped elsewhere.
     pub(super) fn link(&mut self, mut flow: Box<Flow>) -> Option<Box<Flow>> {

@@ -1,15 +1,15 @@
 //! The safe value of each output, as others than its own task can write it: the thread that watches for workers that hang, main before
 //! the process ends, and another process after it was killed.
 //!
-//! A write may block for as long as the device takes. The list of guards is locked where tasks are built and dropped, and by cool
-//! threads that go through it; never at a tick.
+//! A write may block for as long as the device takes. A daemon takes the guards over from the thread that builds its tasks.
 
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// Writes the safe value of one output, by descriptors and bytes of its own: any thread may call it at any time, also while the
 /// worker is inside a write.
@@ -44,6 +44,7 @@ pub(crate) enum PlannedWrite {
 /// One output, as others see it.
 pub(crate) struct Guard {
     task: String,
+    target: usize, // the same for the outputs of which one takes over from the other
     /// How long its worker may hang until its safe value is written.
     safe_after: Span,
     writer: Option<Box<dyn SafeWrite>>,
@@ -51,33 +52,39 @@ pub(crate) struct Guard {
     beats: AtomicU64, // ticks that its task has begun
 }
 
-/// Those of the outputs that are open.
-static GUARDS: Mutex<Vec<Weak<Guard>>> = Mutex::new(Vec::new());
+thread_local! {
+    /// Those of the outputs that were opened on this thread, until a daemon takes them.
+    static OPENED: RefCell<Vec<Weak<Guard>>> = const { RefCell::new(Vec::new()) };
+}
 
-/// All that are open now, in the order in which they were opened.
-pub(crate) fn guards() -> Vec<Arc<Guard>> {
-    GUARDS.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+/// The guards of the outputs that were opened on this thread since this was last called.
+pub(crate) fn opened() -> Vec<Weak<Guard>> {
+    OPENED.take()
 }
 
 impl Guard {
-    /// Guards the output of a task. `None` in place of a writer: it keeps what it has, whatever happens.
-    pub(crate) fn new(task: &str, safe_after: Span, writer: Option<Box<dyn SafeWrite>>) -> Arc<Self> {
+    /// Guards the output of a task. Outputs with the same number for `target` have it one after the other. `None` in place of a writer: it keeps what it has, whatever happens.
+    pub(crate) fn new(task: &str, target: usize, safe_after: Span, writer: Option<Box<dyn SafeWrite>>) -> Arc<Self> {
         let guard = Arc::new(Self {
             task: task.to_owned(),
+            target,
             safe_after,
             writer,
             tripped: AtomicBool::new(false),
             beats: AtomicU64::new(0),
         });
-        let mut guards = GUARDS.lock().unwrap_or_else(PoisonError::into_inner);
-        guards.retain(|guard| guard.strong_count() > 0);
-        guards.push(Arc::downgrade(&guard));
+        OPENED.with_borrow_mut(|opened| opened.push(Arc::downgrade(&guard)));
         guard
     }
 
     /// The name of its task.
     pub(crate) fn task(&self) -> &str {
         &self.task
+    }
+
+    /// Whether the other one has taken over its target, or will: it was opened later.
+    pub(crate) fn has_target_of(&self, other: &Self) -> bool {
+        self.target == other.target
     }
 
     /// How long its worker may hang until its safe value is written.

@@ -138,7 +138,8 @@ const SAFE_SLEW: Key = Key::new(
 const SAFE_AFTER: Key = Key::new(
     "safe-after",
     Value::DURATION,
-    "With `start = \"keep\"`, and after a reload: how long a first value is waited for until the input counts as missing.",
+    "How long the task may go without a tick until another thread writes the safe value: its worker hangs, or gets no processor time. With \
+     `start = \"keep\"`, and after a reload, also how long a first value is waited for until the input counts as missing.",
 )
 .otherwise("ten periods, at least 100 ms");
 const WRITE: Key = Key::new(

@@ -8,25 +8,26 @@
 //! | `law` | what is put out at a tick, and when the output is safe; pure |
 //! | `target`, `pwm` | what it writes to: found, set up, opened |
 //! | `digits`, `put` | from a number to text, and from text into a file |
-//! | `guard` | the safe value, as other threads and processes can write it |
+//! | `guard`, `planned` | the safe value, as other threads and processes can write it |
 //!
 //! Time comes with the ticks. A tick allocates nothing and makes one system call where something is to be written; that blocks for as
 //! long as the file's driver takes, so put slow ones on a worker of their own. Opening, and writing the safe value from other
 //! threads, may block.
 
 mod digits;
-#[allow(dead_code, reason = "what watches over the outputs calls the rest")]
-pub(crate) mod guard;
+mod guard;
 mod held;
 mod keys;
 mod law;
 mod open;
+mod planned;
 mod put;
 mod pwm;
 mod settings;
 mod target;
 mod task;
 
+pub(crate) use guard::{Guard, PlannedWrite, opened};
 pub(super) use keys::kind;
 
 pub use keys::kind_under;

@@ -68,8 +68,12 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     };
     let writer = target.writer().map_err(|error| refuse("open", error))?;
     let name = label.task.clone();
-    let guard =
-        Guard::new(&name, settings.safe_after, safe_writer.map(|writer| Box::new(writer) as Box<dyn SafeWrite>));
+    let guard = Guard::new(
+        &name,
+        Arc::as_ptr(&held).addr(),
+        settings.safe_after,
+        safe_writer.map(|writer| Box::new(writer) as Box<dyn SafeWrite>),
+    );
     debug!("{label} opened: {}", target.path.display());
     output.0 = None;
     Ok(Output {

@@ -242,7 +242,6 @@ impl Writer {
 
 /// The safe state of a target, by descriptors of its own: the kernel lets one write at a time through each.
 #[derive(Debug)]
-#[allow(dead_code, reason = "`plan` reads the rest")]
 pub(super) struct SafeWriter {
     file: File,
     path: PathBuf,

@@ -15,6 +15,7 @@ GIVEN_UP=16ae69641d87436c81b908f551571cbd
 REFUSED_PRIVILEGE=cdd4fac1430b477998847427b4b89efc
 DOES_NOT_RETURN=23c33fe99b6148c8a1028d8035593619
 CLOCK_STEPPED=ec406c614c624e7aaba07b2d323f0c09
+OUTPUT_SAFE=2c5269f5602b42fabcfb014dca4c9a3a
 ENTRIES_LOST=09aff006b2644c47bf2b75199a648cd7
 
 # setup [UNIT_LINE]...: restarts hertzd with the configuration on stdin and a drop-in with these lines of [Service]; deletes

@@ -1,0 +1,207 @@
+//! When an alarm begins and ends: levels with hysteresis, delays and a latch. Pure: time comes in as seconds.
+
+/// How far a value is out of its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    LoLo,
+    Low,
+    Normal,
+    High,
+    HiHi,
+    /// The condition holds, where the alarm has one in place of limits.
+    On,
+    /// There is no good value.
+    Bad,
+}
+
+impl Level {
+    /// What a configuration calls its limit, and an entry of the log the level.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::LoLo => "lolo",
+            Self::Low => "low",
+            Self::Normal => "normal",
+            Self::High => "high",
+            Self::HiHi => "hihi",
+            Self::On => "on",
+            Self::Bad => "bad",
+        }
+    }
+
+    /// As a value of the task: 0 for none, 1 and 2 above, -1 and -2 below the range; 1 for a condition that holds, 3 for no good value.
+    pub(super) const fn number(self) -> f64 {
+        match self {
+            Self::LoLo => -2.0,
+            Self::Low => -1.0,
+            Self::Normal => 0.0,
+            Self::High | Self::On => 1.0,
+            Self::HiHi => 2.0,
+            Self::Bad => 3.0,
+        }
+    }
+
+    const fn rank(self) -> u8 {
+        match self {
+            Self::Normal => 0,
+            Self::Low | Self::High | Self::On => 1,
+            Self::LoLo | Self::HiHi => 2,
+            Self::Bad => 3,
+        }
+    }
+}
+
+/// What stays the same from tick to tick.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Settings {
+    pub limits: Limits,
+    pub on_delay: f64,  // seconds
+    pub off_delay: f64, // seconds
+    pub latch: bool,
+}
+
+/// What a value is compared with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Limits {
+    /// Infinite where there is none.
+    Range { lolo: f64, low: f64, high: f64, hihi: f64, hysteresis: f64 },
+    /// A value that is not zero is an alarm.
+    Condition,
+}
+
+/// A change of the level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Change {
+    pub was: Level,
+    pub is: Level,
+}
+
+/// An alarm between two ticks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Law {
+    settings: Settings,
+    level: Level,
+    coming: Option<(Level, f64)>, // the level that the value has had for so many seconds
+    reset: bool,                  // at the last tick
+}
+
+impl Law {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self { settings, level: Level::Normal, coming: None, reset: true }
+    }
+
+    pub(super) fn level(&self) -> Level {
+        self.level
+    }
+
+    /// One tick, `elapsed` seconds after the release of the one before: skipped ones count.
+    pub(super) fn step(&mut self, value: f64, reset: bool, elapsed: f64) -> Option<Change> {
+        let before = std::mem::replace(&mut self.reset, reset);
+        let rose = reset && !before;
+        let found = self.found(value);
+        if found == self.level {
+            self.coming = None;
+            return None;
+        }
+        let lasted = match self.coming {
+            Some((coming, lasted)) if coming == found => lasted + elapsed,
+            _ => 0.0,
+        };
+        self.coming = Some((found, lasted));
+        let falls = found.rank() < self.level.rank();
+        let delay = if falls { self.settings.off_delay } else { self.settings.on_delay };
+        let is_latched = self.settings.latch && found == Level::Normal && !rose;
+        if lasted < delay || is_latched {
+            return None;
+        }
+        self.coming = None;
+        Some(Change { was: std::mem::replace(&mut self.level, found), is: found })
+    }
+
+    /// The level of a value by itself; the present level ends only beyond its hysteresis.
+    fn found(&self, value: f64) -> Level {
+        if !value.is_finite() {
+            return Level::Bad;
+        }
+        let Limits::Range { lolo, low, high, hihi, hysteresis } = self.settings.limits else {
+            return if value == 0.0 { Level::Normal } else { Level::On };
+        };
+        let above = |limit: f64, levels: &[Level]| {
+            value >= if levels.contains(&self.level) { limit - hysteresis } else { limit }
+        };
+        let below = |limit: f64, levels: &[Level]| {
+            value <= if levels.contains(&self.level) { limit + hysteresis } else { limit }
+        };
+        if above(hihi, &[Level::HiHi]) {
+            Level::HiHi
+        } else if below(lolo, &[Level::LoLo]) {
+            Level::LoLo
+        } else if above(high, &[Level::High, Level::HiHi]) {
+            Level::High
+        } else if below(low, &[Level::Low, Level::LoLo]) {
+            Level::Low
+        } else {
+            Level::Normal
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANGE: Limits = Limits::Range { lolo: -10.0, low: -5.0, high: 5.0, hihi: 10.0, hysteresis: 1.0 };
+    const SETTINGS: Settings = Settings { limits: RANGE, on_delay: 0.0, off_delay: 0.0, latch: false };
+
+    /// The levels after each value, one a second.
+    fn levels(settings: Settings, values: &[f64]) -> Vec<Level> {
+        let mut law = Law::new(settings);
+        let level = |value: &f64| {
+            law.step(*value, false, 1.0);
+            law.level()
+        };
+        values.iter().map(level).collect()
+    }
+
+    #[test]
+    fn a_level_ends_beyond_its_hysteresis() {
+        use Level::{Bad, HiHi, High, LoLo, Low, Normal};
+        let values = [4.9, 5.0, 4.1, 3.9, 10.0, 9.1, 8.9, 4.5, 3.9, -5.0, -4.1, -10.0, -9.5, -8.9, -3.9, f64::NAN, 0.0];
+        let wanted = [
+            Normal, High, High, Normal, HiHi, HiHi, High, High, Normal, Low, Low, LoLo, LoLo, Low, Normal, Bad, Normal,
+        ];
+        assert_eq!(levels(SETTINGS, &values), wanted);
+    }
+
+    #[test]
+    fn a_change_has_to_last() {
+        let settings = Settings { on_delay: 2.0, off_delay: 1.0, ..SETTINGS };
+        let values = [9.0, 0.0, 9.0, 9.0, 9.0, 0.0, 9.0, 0.0, 0.0];
+        use Level::{High, Normal};
+        assert_eq!(levels(settings, &values), [Normal, Normal, Normal, Normal, High, High, High, High, Normal]);
+        let mut law = Law::new(settings);
+        assert_eq!(law.step(9.0, false, 1.0), None);
+        assert_eq!(law.step(9.0, false, 5.0), Some(Change { was: Normal, is: High }), "skipped ticks count");
+    }
+
+    #[test]
+    fn a_latched_alarm_ends_at_a_reset_while_all_is_normal() {
+        let mut law = Law::new(Settings { latch: true, ..SETTINGS });
+        assert_eq!(law.step(9.0, false, 1.0), Some(Change { was: Level::Normal, is: Level::High }));
+        assert_eq!([law.step(0.0, false, 1.0), law.step(9.0, true, 1.0), law.step(0.0, true, 1.0)], [None; 3]);
+        assert_eq!(law.step(0.0, false, 1.0), None);
+        assert_eq!(law.step(0.0, true, 1.0), Some(Change { was: Level::High, is: Level::Normal }));
+        assert_eq!(law.step(11.0, true, 1.0), Some(Change { was: Level::Normal, is: Level::HiHi }));
+        assert_eq!(
+            law.step(6.0, true, 1.0),
+            Some(Change { was: Level::HiHi, is: Level::High }),
+            "only the end is latched"
+        );
+    }
+
+    #[test]
+    fn a_condition_is_on_or_off() {
+        let settings = Settings { limits: Limits::Condition, ..SETTINGS };
+        use Level::{Bad, Normal, On};
+        assert_eq!(levels(settings, &[0.0, 1.0, -2.0, 0.0, f64::NAN]), [Normal, On, On, Normal, Bad]);
+    }
+}

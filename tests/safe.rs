@@ -1,0 +1,122 @@
+//! Safe values where the output's own task cannot write them: a worker that hangs, a stop while it does, a second SIGTERM, SIGXCPU, kill -9.
+//! The file is read from outside in each.
+
+mod program;
+
+use program::{Ended, HERTZD, Running, run_in};
+use std::fs;
+use std::process::{Command, Output};
+
+/// An output, and after it a task that hangs in its first tick, if it is to.
+fn config(safe_after: &str, hangs: bool) -> String {
+    let fault = if hangs { "fault = \"hang\"\nfault-every = 1\n" } else { "" };
+    format!(
+        "[task.fan]\nkind = \"output\"\nrate = 100\npath = \"@HERE@/fan\"\ninput = 0.75\nsafe = 1\nstart = \"keep\"\n\
+         safe-after = \"{safe_after}\"\nrecover = \"latch\"\n[task.other]\nkind = \"load\"\nrate = 100\n{fault}"
+    )
+}
+
+fn start(config: &str) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("fan"), "0.5\n").unwrap();
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path());
+    let mut running = run_in(folder, command, config, &["--log-format", "json"]);
+    running.wait_until_granted();
+    running
+}
+
+fn fan(running: &Running) -> String {
+    fs::read_to_string(running.folder().join("fan")).unwrap_or_default()
+}
+
+fn wait_until(running: &mut Running, holds: &str) {
+    running.wait_for(&format!("the output is {holds}"), |running| fan(running) == format!("{holds}\n"));
+}
+
+/// The output has its value, and its worker is in the tick that never returns.
+fn wait_until_it_hangs(running: &mut Running) {
+    wait_until(running, "0.75");
+    let socket = running.folder().join("status.sock");
+    running.wait_for("its worker hangs", |_| program::snapshot(&socket)["workers"][0]["stalled_ns"].is_number());
+}
+
+fn left(ended: &Ended) -> String {
+    fs::read_to_string(ended.folder.path().join("fan")).unwrap()
+}
+
+fn safe(running: &Running, args: &[&str]) -> Output {
+    let plan = running.folder().join("safe-plan.json");
+    Command::new(HERTZD).arg("safe").arg("--plan").arg(plan).args(args).output().unwrap()
+}
+
+#[test]
+fn a_worker_that_hangs_and_then_a_stop() {
+    let mut running = start(&config("200ms", true));
+    wait_until(&mut running, "1");
+    running.wait_for("it is said", |running| running.stderr().contains("so its safe value was written"));
+    assert!(running.stderr().contains("fan: has not ticked for"), "{}", running.stderr());
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!((ended.status.code(), left(&ended).as_str()), (Some(70), "1\n"), "{}", ended.describe());
+}
+
+#[test]
+fn a_stop_while_a_worker_hangs_and_a_second_one() {
+    for signals in [1, 2] {
+        let mut running = start(&config("1h", true));
+        wait_until_it_hangs(&mut running);
+        assert_eq!(fan(&running), "0.75\n");
+        running.signal("TERM");
+        if signals == 2 {
+            running.wait_for("the stop is seen", |running| running.stderr().contains("stopping: waiting"));
+            running.signal("TERM");
+        }
+        let ended = running.wait();
+        let code = if signals == 2 { 143 } else { 70 };
+        assert_eq!(
+            (ended.status.code(), left(&ended).as_str()),
+            (Some(code), "1\n"),
+            "{signals}: {}",
+            ended.describe()
+        );
+    }
+}
+
+#[test]
+fn the_limit_of_processor_time_and_a_stop() {
+    let mut running = start(&config("1h", false));
+    wait_until(&mut running, "0.75");
+    running.signal("XCPU");
+    wait_until(&mut running, "1");
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!((ended.status.code(), left(&ended).as_str()), (Some(0), "1\n"), "{}", ended.describe());
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_a_plan_that_another_carries_out() {
+    let mut running = start(&config("1h", false));
+    wait_until(&mut running, "0.75");
+    let refused = safe(&running, &[]);
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(77), "{stderr}");
+    assert!(stderr.contains(&format!("pid {}", running.pid())), "{stderr}");
+    running.signal("KILL");
+    running.wait_for("it has ended", |running| !fs::exists(format!("/proc/{}/fd/0", running.pid())).unwrap_or(false));
+    assert_eq!(fan(&running), "0.75\n");
+    let dry = safe(&running, &["--dry-run"]);
+    assert!(String::from_utf8_lossy(&dry.stdout).contains("fan: would write 1 to "), "{dry:?}");
+    assert_eq!(fan(&running), "0.75\n");
+    let done = safe(&running, &[]);
+    assert!(done.status.success() && String::from_utf8_lossy(&done.stdout).contains("fan: wrote 1 to "), "{done:?}");
+    assert_eq!(fan(&running), "1\n");
+    // What it was to be written to has gone.
+    fs::remove_file(running.folder().join("fan")).unwrap();
+    let failed = safe(&running, &[]);
+    let stderr = String::from_utf8_lossy(&failed.stderr);
+    assert_eq!(failed.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("not every output has its safe value: fan: 1 to "), "{stderr}");
+    fs::write(running.folder().join("safe-plan.json"), "{").unwrap();
+    assert_eq!(safe(&running, &[]).status.code(), Some(1));
+}
