@@ -120,7 +120,8 @@ impl Law {
 
     /// One tick.
     pub(super) fn step(&mut self, step: &Step) -> Wanted {
-        let rose = step.reset && !std::mem::replace(&mut self.reset, step.reset);
+        let was_reset = std::mem::replace(&mut self.reset, step.reset);
+        let rose = step.reset && !was_reset;
         let is_good = step.input.is_finite();
         if step.tripped {
             self.enter_safe(true);
