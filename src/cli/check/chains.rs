@@ -156,7 +156,7 @@ mod tests {
         rate = 100
         input = "oven.temp1"
         setpoint = "target.temp1"
-        kp = 1
+        ki = 1
         track = { previous = "fan.out", initial = 0.5 }
         [task.oven]
         kind = "sensor"

@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn pid(input: &str, keys: &str) -> String {
-        format!("kind = \"pid\"\ninput = {input}\nsetpoint = 1\nkp = 1\n{keys}")
+        format!("kind = \"pid\"\ninput = {input}\nsetpoint = 1\nki = 1\n{keys}")
     }
 
     fn millis(least: i64, most: i64) -> Delay {
