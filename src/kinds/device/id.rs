@@ -12,7 +12,6 @@ pub(crate) enum DeviceId {
     #[cfg_attr(not(feature = "gpio"), expect(dead_code, reason = "only the kind gpio has lines"))]
     Line(u64, u32),
     /// A device without a node of its own, by its name.
-    #[cfg_attr(not(any(test, feature = "audio")), expect(dead_code, reason = "only the kind audio has such devices"))]
     Named(String),
 }
 
