@@ -44,7 +44,9 @@ pub(super) fn safe(args: &SafeArgs) -> Result<(), Stop> {
             failed.extend(make(output, args.dry_run, &mut text).err().map(|why| format!("{}: {why}", output.task)));
         }
     }
-    if text.is_empty() && failed.is_empty() && held.is_empty() {
+    // systemd sets this where the service has ended: there it says something only if there is something to say.
+    let is_asked = std::env::var_os("SERVICE_RESULT").is_none();
+    if is_asked && text.is_empty() && failed.is_empty() && held.is_empty() {
         text = "no daemon has left a plan of safe values behind: nothing to do\n".into();
     }
     print(&text)?;
