@@ -88,8 +88,9 @@ impl GuardThread {
         let until = KernelClock::monotonic().now() + PATIENCE;
         while self.done.load(Ordering::SeqCst) < asked {
             if KernelClock::monotonic().now() > until {
+                let outputs = self.guards().iter().map(|guard| guard.task().to_owned()).collect::<Vec<_>>().join(", ");
                 warn!(
-                    "the safe values of the outputs could not be written within {PATIENCE}: a device does not respond"
+                    "not all safe values of these outputs were written within {PATIENCE}, as one does not respond: {outputs}"
                 );
                 return;
             }
@@ -126,16 +127,26 @@ impl GuardThread {
                     (all || act).then(|| (guard, look.still, was_tripped, look.wrote(guard.trip())))
                 })
                 .collect();
+            for (guard, still, was_tripped, result) in written {
+                match result {
+                    // It was asked for, and not because the task stands still.
+                    Err(reason) if all => say_failed(guard, &reason),
+                    result => say(guard, still, was_tripped || all, result.as_ref().err()),
+                }
+            }
             self.done.store(asked, Ordering::SeqCst);
             if let Some(signal) = ending {
                 let_all_end();
                 std::process::exit(128 + signal);
             }
-            for (guard, still, was_tripped, result) in written {
-                say(guard, still, was_tripped || all, result.as_ref().err());
-            }
         }
     }
+}
+
+/// Says that a safe value was not written that was asked for.
+fn say_failed(guard: &Guard, reason: &io::Error) {
+    let task = guard.task();
+    error!(task, "{task}: its safe value could not be written: {reason}");
 }
 
 /// Says what was written, or not; nothing of what was to be expected.
