@@ -170,6 +170,12 @@ mod tests {
             Normal, High, High, Normal, HiHi, HiHi, High, High, Normal, Low, Low, LoLo, LoLo, Low, Normal, Bad, Normal,
         ];
         assert_eq!(levels(SETTINGS, &values), wanted);
+        assert_eq!(
+            levels(SETTINGS, &[10.0, 4.5, -10.0, -4.5]),
+            [HiHi, High, LoLo, Low],
+            "from the outer level as well"
+        );
+        assert_eq!(levels(SETTINGS, &[f64::INFINITY, f64::NEG_INFINITY]), [Bad, Bad]);
     }
 
     #[test]
@@ -181,6 +187,13 @@ mod tests {
         let mut law = Law::new(settings);
         assert_eq!(law.step(9.0, false, 1.0), None);
         assert_eq!(law.step(9.0, false, 5.0), Some(Change { was: Normal, is: High }), "skipped ticks count");
+        // From side to side, no level has lasted.
+        assert_eq!(levels(settings, &[9.0, -9.0, 9.0, -9.0, 9.0]), [Normal; 5]);
+        // From the one side to the other it comes, and does not go.
+        assert_eq!(
+            levels(settings, &[9.0, 9.0, 9.0, -9.0, -9.0, -9.0]),
+            [Normal, Normal, High, High, High, Level::Low]
+        );
     }
 
     #[test]

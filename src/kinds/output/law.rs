@@ -254,6 +254,10 @@ mod tests {
         assert_eq!([at(1.0, true), at(1.0, true), at(1.0, false)], [None; 3], "no edge");
         assert_eq!([at(GONE, true), at(1.0, true)], [None; 2], "it rose while the input was bad");
         assert_eq!([at(1.0, false), at(1.0, true)], [None, Some(1.0)]);
+        at(1.0, false);
+        let tripped = Step { input: 1.0, is_missing: false, tripped: true, reset: true, elapsed: 1.0 };
+        assert_eq!(tick(&mut law, tripped), Some(100.0), "an edge in the tick that finds it made safe comes too early");
+        assert_eq!(run(&mut law, &[1.0]), [None]);
     }
 
     #[test]
@@ -268,6 +272,13 @@ mod tests {
         let tripped = Step { input: 2.0, is_missing: false, tripped: true, reset: false, elapsed: 1.0 };
         assert_eq!(tick(&mut law, tripped), Some(9.0));
         assert_eq!(run(&mut law, &[2.0, 2.0]), [None, Some(2.0)]);
+        let at_once = Settings { safe: Some(9.0), recover: Recover::Auto(0.0), ..SETTINGS };
+        let mut law = Law::going_on(at_once, 2.0);
+        assert_eq!(tick(&mut law, tripped), Some(9.0), "also where nothing is waited for");
+        assert_eq!(run(&mut law, &[2.0]), [Some(2.0)]);
+        let mut law = Law::going_on(Settings { safe: Some(9.0), safe_slew: 3.0, ..SETTINGS }, 1.0);
+        let skipped = Step { input: GONE, is_missing: false, tripped: false, reset: false, elapsed: 2.0 };
+        assert_eq!(law.step(&skipped), Wanted::Ramp(7.0), "skipped ticks count");
     }
 
     #[test]
