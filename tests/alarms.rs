@@ -3,6 +3,7 @@
 mod program;
 
 use program::run_in;
+use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -44,15 +45,29 @@ fn set(folder: &Path, value: &str) {
     fs::rename(folder.join("new"), folder.join("level")).unwrap();
 }
 
+/// How status shows this alarm; null where it does not yet.
+fn alarm(socket: &Path, task: &str) -> Value {
+    let snapshot = program::snapshot(socket);
+    let mut alarms = snapshot["alarms"].as_array().into_iter().flatten();
+    alarms.find(|alarm| alarm["task"] == task).cloned().unwrap_or_default()
+}
+
+/// What status says of them to people.
+fn said(socket: &Path) -> String {
+    String::from_utf8(program::status(socket, &[]).stdout).unwrap()
+}
+
 #[test]
 fn an_alarm_has_one_entry_when_it_begins_and_one_when_it_ends() {
     let folder = tempfile::tempdir().unwrap();
     set(folder.path(), "10\n");
-    let mut running = run_in(folder, Command::new(program::HERTZD), CONFIG, &["--log-format", "json"]);
+    let socket = folder.path().join("s");
+    let args = ["--log-format", "json", "--status-socket", socket.to_str().unwrap()];
+    let mut running = run_in(folder, Command::new(program::HERTZD), CONFIG, &args);
     running.wait_until_granted();
     let entries = |text: &str, task: &str| -> Vec<String> {
         let entry = |line: &str| {
-            let entry: serde_json::Value = serde_json::from_str(line).ok()?;
+            let entry: Value = serde_json::from_str(line).ok()?;
             let of = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
             let is_alarm =
                 entry.to_string().contains("\"alarm\"") && entry.to_string().contains(&format!("\"task\":\"{task}\""));
@@ -63,7 +78,26 @@ fn an_alarm_has_one_entry_when_it_begins_and_one_when_it_ends() {
     for (value, count) in [("85\n", 1), ("95\n", 2), ("79\n", 3), ("77\n", 4), ("nothing\n", 5), ("0\n", 6)] {
         set(running.folder(), value);
         running.wait_for(&format!("{count} entries"), |running| entries(&running.stderr(), "full").len() >= count);
+        if value == "95\n" {
+            // A snapshot may be older than the entry.
+            running.wait_for("status to show it", |_| {
+                let (full, gone) = (alarm(&socket, "full"), alarm(&socket, "gone"));
+                let is_shown = full["level"] == "hihi" && full["value"] == 95.0 && full["since_ns"].as_i64() >= Some(0);
+                is_shown
+                    && (&gone["active"], &gone["level"], gone.get("since_ns"))
+                        == (&false.into(), &"normal".into(), None)
+            });
+            let full = alarm(&socket, "full");
+            let words = [&full["severity"], &full["active"], &full["latched"]];
+            assert_eq!(words, [&Value::from("error"), &true.into(), &false.into()]);
+            let text = said(&socket);
+            assert!(text.contains("\nALARM full (error): hihi at 95; active for "), "{text}");
+            assert!(text.find("ALARM") < text.find("\ntask "), "above the tasks: {text}");
+        }
     }
+    running.wait_for("the latch", |_| alarm(&socket, "gone")["latched"] == true);
+    assert!(said(&socket).contains("\nALARM gone (warning): had no good value, back to normal at 0, latched"));
+    assert_eq!(alarm(&socket, "full")["active"], false);
     running.signal("TERM");
     let ended = running.wait();
     let full = entries(&ended.stderr, "full");

@@ -26,7 +26,7 @@ struct Said {
 impl AlarmLog {
     /// Says what has changed since this was last called.
     pub(super) fn tell(&mut self, now: Instant) {
-        take_changes(|alarm, change, lost| self.say(alarm, change, lost, now));
+        take_changes(now, |alarm, change, lost| self.say(alarm, change, lost, now));
     }
 
     fn say(&mut self, alarm: &Alarm, change: Option<AlarmChange>, lost: u64, now: Instant) {

@@ -13,6 +13,7 @@ use super::tick_trace;
 use super::view::{Depth, View};
 use super::witnesses::Witnesses;
 use crate::channels::{Assembly, Part, Sent};
+use crate::kinds::alarm;
 use crate::log::{Output, PanicEvent, journal};
 use crate::metrics::{Caches, Metrics, Totals};
 use crate::sys::cache::warm;
@@ -401,6 +402,7 @@ impl MetricsLoop {
             tasks,
             before_reload_dropped: self.metrics.before_reload_dropped(),
             oversleeps: self.workers.keys().map(|worker| (*worker, self.metrics.oversleep(*worker))).collect(),
+            alarms: alarm::states(KernelClock::monotonic().now()),
             sent,
             dropped,
         }

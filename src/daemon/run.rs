@@ -19,7 +19,7 @@ use super::recorder_thread::RecorderThread;
 use super::reloads::Reloads;
 use super::stall::StallLooks;
 use super::status_socket::StatusSocket;
-use super::summary::{Answer, BusySummary, DaemonSummary, Snapshot};
+use super::summary::{self, Answer, BusySummary, DaemonSummary, Snapshot};
 use super::tick_feed;
 use super::views::Views;
 use super::watch::{self, ServiceNotices};
@@ -339,7 +339,7 @@ impl<'a> Daemon<'a> {
 
     /// The summary so far, with the latest view of the metrics.
     fn snapshot(&self) -> Answer {
-        let Some((_, asked)) = self.views.latest() else {
+        let Some((view, asked)) = self.views.latest() else {
             return Answer::HeldUp { error: "the metrics thread is held up" };
         };
         let now = KernelClock::monotonic().now();
@@ -347,6 +347,7 @@ impl<'a> Daemon<'a> {
         let changes = (reloads, ending);
         let (summary, sentence) =
             present(host, set, threads, views, self.stall_looks(), faults, changes, now, |_| true);
+        let alarms = summary::alarms(view.alarms.as_deref(), set, now);
         let daemon = DaemonSummary {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -369,7 +370,7 @@ impl<'a> Daemon<'a> {
             sections: self.set.sections.clone(),
             sentence,
         };
-        Answer::Snapshot(Box::new(Snapshot { summary, daemon }))
+        Answer::Snapshot(Box::new(Snapshot { summary, alarms, daemon }))
     }
 }
 

@@ -13,6 +13,7 @@ use super::running::{Running, RunningTask};
 use super::stall::StallLooks;
 use crate::channels::Counts;
 use crate::config::{Scheduling, Spin, WorkerConfig};
+use crate::kinds::alarm::{AlarmState, Level};
 use crate::log::journal;
 use crate::metrics::{
     AskedSummary, Cause, ClockStepSummary, EndedRecordingSummary, GrantedSummary, HostSummary, JournalSummary,
@@ -23,6 +24,7 @@ use crate::recording::{OutputState, PastLoss};
 use crate::sys::host::Host;
 use crate::sys::thread;
 use crate::time::{Instant, Span};
+use crate::views::AlarmSummary;
 use crate::worker::{Report, WorkerEnd};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +49,9 @@ pub(crate) struct Snapshot {
     /// The summary so far.
     #[serde(flatten)]
     pub summary: Summary,
+    /// The alarms, by task; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) alarms: Option<Vec<AlarmSummary>>,
     /// The daemon itself.
     pub daemon: DaemonSummary,
 }
@@ -205,6 +210,22 @@ pub(super) fn task_summary(
         recorded,
         ..TaskSummary::default()
     }
+}
+
+/// How the alarms of the tasks in `set` are at `now`.
+pub(super) fn alarms(alarms: Option<&[AlarmState]>, set: &RunningSet, now: Instant) -> Option<Vec<AlarmSummary>> {
+    let names: BTreeSet<&str> =
+        set.in_force().flat_map(|running| running.tasks.iter().map(|task| task.terms.name.as_str())).collect();
+    let summary = |alarm: &AlarmState| AlarmSummary {
+        task: alarm.task.clone(),
+        active: alarm.level != Level::Normal,
+        level: alarm.level.word().into(),
+        severity: alarm.severity.word().into(),
+        value: Some(alarm.value).filter(|value| value.is_finite()),
+        latched: alarm.is_latched,
+        since_ns: alarm.since.map(|since| (now - since).nanos().max(0)),
+    };
+    Some(alarms?.iter().filter(|alarm| names.contains(alarm.task.as_str())).map(summary).collect())
 }
 
 /// What a summary is made from.

@@ -1,5 +1,6 @@
 //! What the metrics thread answers to a look at its counts. Plain values.
 
+use crate::kinds::alarm::AlarmState;
 use crate::metrics::{BeforeReloadDropped, Distribution, TaskSnapshot};
 use std::collections::BTreeMap;
 
@@ -20,6 +21,7 @@ pub(super) struct View {
     pub(super) tasks: Vec<(u32, TaskSnapshot)>, // in the order of their numbers
     pub(super) oversleeps: BTreeMap<usize, Distribution>,
     pub(super) before_reload_dropped: Option<BeforeReloadDropped>,
+    pub(super) alarms: Option<Vec<AlarmState>>, // by their tasks; none: there are no alarms
     pub(super) sent: u64,
     pub(super) dropped: u64,
 }

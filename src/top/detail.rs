@@ -38,7 +38,8 @@ pub(super) fn detail(row: Row<'_>, look: Look, width: usize, room: usize) -> Vec
         texts.push(format!("last {over}: lateness {p50}, {p99}; {run}, {share} of a CPU"));
     }
     texts.push(format!("{:<16}{}", "since its start", HEAD.map(|name| format!("{name:>8}")).concat()));
-    for (name, spans) in [("lateness", task.lateness_ns), ("run", task.run_ns), ("response", task.response_ns)] {
+    let spans = [("lateness", task.lateness_ns), ("run", task.run_ns), ("response", task.response_ns)];
+    for (name, spans) in spans.into_iter().chain(task.age_ns.map(|age| ("age of inputs", age))) {
         texts.push(format!("{name:<16}{}", distribution(spans)));
     }
     if !task.causes.is_empty() {

@@ -7,11 +7,15 @@ use super::look::Look;
 use super::snapshot::Snapshot;
 use super::state::{Pane, Top};
 use crate::time::{Instant, Span};
+use crate::views::alarm_lines;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
 /// An answer that takes longer than this is waited for on the screen. Questions are asked once a second.
 const LATE: Span = Span::from_millis(1_500);
+
+/// At most so many lines for alarms.
+const ALARMS: usize = 4;
 
 impl Top {
     /// A screen of this size. Remembers what scrolling needs.
@@ -109,6 +113,7 @@ impl Top {
                 .take(3)
                 .map(|line| Line::styled(look.cut(&line, width), style)),
         );
+        lines.extend(alarms(snapshot, look, width));
         lines.push(Line::raw(look.cut(&look.plain(&self.about(snapshot)), width)));
         if self.is_frozen() {
             let text =
@@ -199,6 +204,19 @@ impl Top {
         }
         self.look.plain(&text)
     }
+}
+
+/// A line for each alarm that is active; of more than a few how many more there are, so that they leave room for the tasks.
+fn alarms(snapshot: &Snapshot, look: Look, width: usize) -> Vec<Line<'static>> {
+    let is_any = snapshot.alarms.iter().flatten().any(|alarm| alarm.active);
+    let mut texts = alarm_lines(snapshot.alarms.as_deref());
+    if texts.len() > ALARMS {
+        let more = texts.len() - (ALARMS - 1);
+        texts.truncate(ALARMS - 1);
+        texts.push(format!("{more} more alarms are active: see `hertzd status`"));
+    }
+    let style = if is_any { look.bad() } else { Style::new() };
+    texts.iter().map(|text| Line::styled(look.cut(&look.plain(text), width), style)).collect()
 }
 
 /// A line for each worker; of more than `most` only some, and how many more there are.

@@ -3,6 +3,7 @@
 //! A daemon of another version may leave out any part: what is missing shows as `?`, or not at all.
 
 use crate::time::NANOS_PER_SECOND;
+use crate::views::AlarmSummary;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -15,6 +16,7 @@ pub(crate) struct Snapshot {
     pub(super) daemon: Daemon,
     pub(super) workers: Vec<Worker>,
     pub(super) tasks: Vec<Task>,
+    pub(super) alarms: Option<Vec<AlarmSummary>>,
 }
 
 impl Snapshot {
@@ -75,6 +77,7 @@ pub(super) struct Task {
     pub(super) lateness_ns: Distribution,
     pub(super) run_ns: Distribution,
     pub(super) response_ns: Distribution,
+    pub(super) age_ns: Option<Distribution>,
     pub(super) lateness_histogram_ns: Vec<(i64, u64)>,
     pub(super) causes: BTreeMap<String, u64>,
     pub(super) last_cause: Option<String>,

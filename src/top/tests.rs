@@ -99,6 +99,25 @@ fn is_kept(name: &str, found: &str, kept: &str) -> bool {
 }
 
 #[test]
+fn alarms_are_above_the_tasks() {
+    let lines = |alarms: Value| {
+        let mut with = snapshot(1);
+        with["alarms"] = alarms;
+        let mut top = Top::new(LOOK);
+        top.answered(Ok(read(with)), at(1_000));
+        shown(&mut top, (80, 24), at(1_010)).lines().skip(1).take(5).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let alarm = |name: &str, level: &str| json!({"task": name, "active": level != "normal", "level": level, "severity": "error", "value": 7.5});
+    assert!(lines(Value::Null)[0].starts_with("hertzd 0.1.0"));
+    assert_eq!(lines(json!([alarm("a", "normal")]))[0], "no alarm is active");
+    let some = lines(json!([alarm("a", "high"), alarm("b", "normal"), alarm("c", "lolo")]));
+    assert_eq!(some[..2], ["ALARM a (error): high at 7.5", "ALARM c (error): lolo at 7.5"]);
+    assert!(some[2].starts_with("hertzd 0.1.0"), "{some:?}");
+    let many = lines(json!(["a", "b", "c", "d", "e"].map(|name| alarm(name, "high"))));
+    assert_eq!(many[3], "2 more alarms are active: see `hertzd status`");
+}
+
+#[test]
 fn screens_of_both_sizes_are_as_they_were() {
     let mut top = top(LOOK);
     let mut is_shown = |keys: &[Key], size, name, kept| {

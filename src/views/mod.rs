@@ -1,5 +1,6 @@
 //! The summary, the snapshot of a running daemon, and its log for people; the snapshot for Prometheus: pure, numbers in, text out.
 
+mod alarms;
 #[cfg(feature = "exporter")]
 mod exposition;
 mod journal;
@@ -14,6 +15,9 @@ mod table;
 #[cfg(feature = "exporter")]
 mod totals;
 
+pub(crate) use alarms::AlarmSummary;
+#[cfg(feature = "top")]
+pub(crate) use alarms::alarm_lines;
 #[cfg(feature = "exporter")]
 pub(crate) use exposition::Format;
 pub(crate) use journal::{Widths, entry_json, entry_line, has_cause};

@@ -1,5 +1,6 @@
 //! What Prometheus scrapes: a snapshot as metrics. Pure.
 
+use super::alarms::AlarmSummary;
 use super::exposition::{Exposition, Format, Kind, bound};
 use super::scraped::{Counts, Scraped, Spans, Task, Worker};
 use crate::metrics::{BOUNDS, Cause};
@@ -21,6 +22,7 @@ pub(crate) fn scrape(snapshot: Option<&Scraped>, format: Format) -> String {
         page.daemon(snapshot);
         page.workers(&snapshot.workers);
         page.tasks(&snapshot.tasks);
+        page.alarms(&snapshot.alarms);
     }
     page.0.end()
 }
@@ -196,6 +198,20 @@ impl Page {
         }
     }
 
+    fn alarms(&mut self, alarms: &[AlarmSummary]) {
+        let mut each = |name: &str, help: &str, value: fn(&AlarmSummary) -> f64| {
+            self.0.family(name, Kind::Gauge, help);
+            for alarm in alarms {
+                self.0.sample(&[("task", &*alarm.task), ("severity", &alarm.severity)], value(alarm));
+            }
+        };
+        each("hertzd_alarm_active", "Whether the alarm is active.", |alarm| f64::from(u8::from(alarm.active)));
+        let latched = "Whether it is active only because it is latched: its value is back.";
+        each("hertzd_alarm_latched", latched, |alarm| f64::from(u8::from(alarm.latched)));
+        let since = "For how long it has been active; 0: it is not.";
+        each("hertzd_alarm_active_seconds", since, |alarm| seconds(alarm.since_ns.unwrap_or(0)));
+    }
+
     fn spans(&mut self, labels: &[(&str, &str)], spans: &Spans) {
         let at_most = BOUNDS.iter().map(|nanos| (bound(*nanos), spans.at_most(*nanos)));
         self.0.histogram(labels, at_most, spans.count, spans.sum.max(0.0) / 1e9);
@@ -225,7 +241,9 @@ mod tests {
             "tasks": [{"task": "imu", "worker": "main", "rate": "1000/1", "state": "failing", "due": 12, "missed": 3,
                 "causes": {"blocked": 2, "own-debt": 1}, "lateness_ns": spans, "last_10s": {"lateness_max_ns": 20_000_000},
                 "values": {"temp": {"last": 21.5, "unit": "°C", "age_ns": 1_000_000}, "none": {"last": null}},
-                "recorded": {"rows": 5, "lost": 1}}]});
+                "recorded": {"rows": 5, "lost": 1}}],
+            "alarms": [{"task": "hot", "active": true, "level": "high", "severity": "error", "value": 81.5, "since_ns": 2_500_000_000_i64},
+                {"task": "cold", "level": "normal", "severity": "notice", "value": null}]});
         let snapshot: Scraped = serde_json::from_value(snapshot).unwrap();
         let text = scrape(Some(&snapshot), Format::Text);
         for line in [
@@ -248,6 +266,11 @@ mod tests {
             "hertzd_task_value{task=\"imu\",value=\"temp\",unit=\"°C\"} 21.5",
             "hertzd_task_value_age_seconds{task=\"imu\",value=\"temp\"} 0.001",
             "hertzd_recording_lost_total{task=\"imu\"} 1",
+            "hertzd_alarm_active{task=\"hot\",severity=\"error\"} 1",
+            "hertzd_alarm_active{task=\"cold\",severity=\"notice\"} 0",
+            "hertzd_alarm_latched{task=\"hot\",severity=\"error\"} 0",
+            "hertzd_alarm_active_seconds{task=\"hot\",severity=\"error\"} 2.5",
+            "hertzd_alarm_active_seconds{task=\"cold\",severity=\"notice\"} 0",
         ] {
             assert!(text.lines().any(|known| known == line), "{line}: {text}");
         }

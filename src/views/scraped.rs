@@ -1,5 +1,6 @@
 //! The parts of a snapshot that are scraped. A daemon of another version may leave out any of them.
 
+use super::alarms::AlarmSummary;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ pub(crate) struct Scraped {
     pub well: Option<bool>,
     pub workers: Vec<Worker>,
     pub tasks: Vec<Task>,
+    pub alarms: Vec<AlarmSummary>,
     pub records: Records,
     pub journal: Option<Journal>,
     pub daemon: Option<Daemon>,

@@ -2,8 +2,10 @@
 //!
 //! A daemon of another version may leave out any part: what is missing shows as `?`, or not at all.
 
+use super::alarms::{AlarmSummary, alarm_lines};
 use super::layout::{self, columns, most_first, short, wrap};
 use crate::time::{Age, Span};
+use serde::Deserialize;
 use serde_json::Value;
 
 const HEAD: [&str; 9] = ["task", "state", "due", "met", "missed", "1 min", "10 s", "late p99", "last cause"];
@@ -13,6 +15,7 @@ const HEAD: [&str; 9] = ["task", "state", "due", "met", "missed", "1 min", "10 s
 pub(crate) fn status(snapshot: &Value, emphasis: bool) -> String {
     let daemon = &snapshot["daemon"];
     let mut text = sentence(daemon["sentence"].as_str().unwrap_or_default(), snapshot["well"] != false, emphasis);
+    alarms(&mut text, snapshot, emphasis);
     wrap(&mut text, &daemon_line(daemon));
     for worker in parts(snapshot, "workers") {
         wrap(&mut text, &worker_line(worker));
@@ -50,6 +53,20 @@ pub(crate) fn sentence(sentence: &str, well: bool, emphasis: bool) -> String {
         (false, _) => text,
         (true, true) => format!("\x1b[1m{}\x1b[0m\n", text.trim_end()),
         (true, false) => format!("\x1b[31m{}\x1b[0m\n", text.trim_end()),
+    }
+}
+
+/// The alarms that are active, or that none is.
+fn alarms(text: &mut String, snapshot: &Value, emphasis: bool) {
+    let Some(alarms) = snapshot["alarms"].as_array() else { return };
+    let alarms: Vec<_> = alarms.iter().filter_map(|alarm| AlarmSummary::deserialize(alarm).ok()).collect();
+    for line in alarm_lines(Some(&alarms)) {
+        let mut wrapped = String::new();
+        wrap(&mut wrapped, &line);
+        match emphasis && alarms.iter().any(|alarm| alarm.active) {
+            true => *text += &format!("\x1b[31m{}\x1b[0m\n", wrapped.trim_end()),
+            false => *text += &wrapped,
+        }
     }
 }
 

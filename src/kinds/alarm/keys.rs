@@ -5,8 +5,12 @@ use super::{Severity, Watch, columns};
 use crate::config::{Blueprint, Key, Kind, Preview, Rule, Section, Value, words};
 use crate::time::Span;
 
+const fn written(severity: Severity) -> (&'static str, Severity) {
+    (severity.word(), severity)
+}
+
 const SEVERITIES: [(&str, Severity); 3] =
-    [("notice", Severity::Notice), ("warning", Severity::Warning), ("error", Severity::Error)];
+    [written(Severity::Notice), written(Severity::Warning), written(Severity::Error)];
 const DELAY: Value = Value::Duration { min: Span::ZERO, max: Span::MAX };
 const LIMIT_KEYS: &[&str] = &["hihi", "high", "low", "lolo"];
 

@@ -15,6 +15,18 @@ pub(crate) enum Level {
 }
 
 impl Level {
+    const ALL: [Self; 7] = [Self::LoLo, Self::Low, Self::Normal, Self::High, Self::HiHi, Self::On, Self::Bad];
+
+    /// As a byte, for an atomic.
+    pub(super) const fn to_byte(self) -> u8 {
+        self as u8
+    }
+
+    /// The level of such a byte.
+    pub(super) fn of_byte(byte: u8) -> Self {
+        Self::ALL.get(usize::from(byte)).copied().unwrap_or(Self::Normal)
+    }
+
     /// What a configuration calls its limit, and an entry of the log the level.
     pub(crate) const fn word(self) -> &'static str {
         match self {
@@ -91,6 +103,12 @@ impl Law {
 
     pub(super) fn level(&self) -> Level {
         self.level
+    }
+
+    /// It lasts only because it is latched: the value is back, for as long as that takes to count.
+    pub(super) fn is_latched(&self) -> bool {
+        let back = |(coming, lasted)| coming == Level::Normal && lasted >= self.settings.off_delay;
+        self.settings.latch && self.coming.is_some_and(back)
     }
 
     /// One tick, `elapsed` seconds after the release of the one before: skipped ones count.
@@ -201,14 +219,24 @@ mod tests {
         let mut law = Law::new(Settings { latch: true, ..SETTINGS });
         assert_eq!(law.step(9.0, false, 1.0), Some(Change { was: Level::Normal, is: Level::High }));
         assert_eq!([law.step(0.0, false, 1.0), law.step(9.0, true, 1.0), law.step(0.0, true, 1.0)], [None; 3]);
+        assert!(law.is_latched(), "the value is back");
+        assert_eq!(law.step(7.0, false, 1.0), None);
+        assert!(!law.is_latched(), "and out of its range again");
         assert_eq!(law.step(0.0, false, 1.0), None);
+        assert!(law.is_latched());
         assert_eq!(law.step(0.0, true, 1.0), Some(Change { was: Level::High, is: Level::Normal }));
+        assert!(!law.is_latched());
         assert_eq!(law.step(11.0, true, 1.0), Some(Change { was: Level::Normal, is: Level::HiHi }));
         assert_eq!(
             law.step(6.0, true, 1.0),
             Some(Change { was: Level::HiHi, is: Level::High }),
             "only the end is latched"
         );
+    }
+
+    #[test]
+    fn a_level_is_what_its_byte_says() {
+        assert_eq!(Level::ALL.map(|level| Level::of_byte(level.to_byte())), Level::ALL);
     }
 
     #[test]
