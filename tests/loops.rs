@@ -260,6 +260,91 @@ fn what_cannot_be_simulated_is_refused_where_it_is_written() {
     assert!(said.contains("--csv /dev/full: No space left on device") && output.status.code() == Some(70), "{said}");
 }
 
+/// A recording of ten rows a second in column `level`; an empty cell where there is none.
+fn recorded(levels: &[&str]) -> String {
+    let row = |(n, level): (usize, &&str)| format!("{n},2026-11-21T00:00:0{}.{}Z,0,{level}\n", n / 10, n % 10);
+    "tick,release_utc,lateness_ns,level\n".to_owned() + &levels.iter().enumerate().map(row).collect::<String>()
+}
+
+#[test]
+fn outputs_are_run_and_nothing_is_written() {
+    // Rows 10 to 13 are missing; the last one is of 1.9 s.
+    let mut levels = ["0.5"; 20];
+    levels[..4].copy_from_slice(&["0", "0.25", "0.5", "7"]);
+    levels[10..14].fill("");
+    let desk = Desk::with(
+        "[task.board]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\nsimulate.values = \"day.csv\"\n\
+         [task.fan]\nkind = \"output\"\nrate = 10\ninput = \"board.level\"\nhwmon = \"nowhere\"\nfile = \"pwm1\"\n\
+         limits = [0.125, 0.75]\nsafe = 1.0\nrecover-after = \"200ms\"\n\
+         [task.slow]\nkind = \"output\"\nrate = 10\ninput = \"board.level\"\npwm = \"nowhere\"\npwm-period = \"40us\"\n\
+         slew = 2.5\nsafe-slew = 1.25\nsafe = 0\nrecover = \"latch\"\nstart = \"keep\"\n\
+         [task.held]\nkind = \"output\"\nrate = 10\ninput = \"board.level\"\npath = \"held\"\nscale = 1000\n\
+         on-stale = \"hold\"\nhold-max = \"200ms\"\nsafe = -4\n\
+         [task.back]\nkind = \"output\"\nrate = 10\ninput = \"board.level\"\npath = \"/sys/nowhere\"\nsafe = \"restore\"\n\
+         [task.kept]\nkind = \"output\"\nrate = 10\ninput = \"board.level\"\npath = \"kept\"\nsafe = \"hold\"\nrecover-after = \"0s\"\n",
+    );
+    desk.put("day.csv", &recorded(&levels));
+    let output = desk.simulate(&["--for", "1800ms", "--csv", "-"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let table = Table::read(&String::from_utf8(output.stdout).unwrap());
+    let of = |task: &str, value: &str| table.of(task, value).into_iter().map(|(_, value)| value).collect::<Vec<_>>();
+    let good = |values: [f64; 18]| values.map(Some);
+    let mut fan = [0.5; 18];
+    fan[..4].copy_from_slice(&[0.125, 0.25, 0.5, 0.75]);
+    fan[10..16].fill(1.0); // good again at 14, for 200 ms at 16
+    assert_eq!(of("fan", "applied"), good(fan));
+    assert_eq!(of("fan", "is-safe"), good(fan.map(|value| f64::from(u8::from(value == 1.0)))));
+    assert_eq!(of("fan", "write-errors"), good([0.0; 18]));
+    // To the limit of its target by 0.25 a tick, and to its safe value by 0.125. It stays there.
+    let mut slow = [0.5; 18];
+    slow[..6].copy_from_slice(&[0.0, 0.25, 0.5, 0.75, 0.5, 0.5]);
+    slow[10..14].copy_from_slice(&[0.375, 0.25, 0.125, 0.0]);
+    slow[14..].fill(0.0);
+    assert_eq!(of("slow", "applied"), good(slow));
+    let mut held = [0.5; 18];
+    held[..4].copy_from_slice(&[0.0, 0.25, 0.5, 7.0]);
+    held[12..].fill(-4.0); // after 200 ms; and for a second after it is good again
+    assert_eq!(of("held", "applied"), good(held));
+    // What a target held before is not known here.
+    let back = of("back", "applied");
+    assert_eq!((&back[..4], &back[10..]), (&[0.0, 0.25, 0.5, 7.0].map(Some)[..], &[None; 8][..]));
+    assert_eq!(of("back", "is-safe")[9..11], [Some(0.0), Some(1.0)]);
+    let mut kept = [0.5; 18];
+    kept[..4].copy_from_slice(&[0.0, 0.25, 0.5, 7.0]);
+    assert_eq!(of("kept", "applied"), good(kept));
+    assert_eq!(of("kept", "is-safe")[9..15], [0.0, 1.0, 1.0, 1.0, 1.0, 0.0].map(Some));
+    let mut there: Vec<_> = fs::read_dir(&desk.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    there.sort();
+    assert_eq!(there, ["day.csv", "loop.toml"], "no file was made");
+}
+
+#[test]
+fn a_loop_is_closed_by_what_its_output_applied() {
+    // The integral may not run away from an output that can only reach 0.5: it follows it, within a tenth of a second.
+    let text = "[task.oven]\nkind = \"sensor\"\nrate = 100\npath = \"/nowhere\"\n[task.oven.simulate.plant]\nvalue = \"y\"\n\
+        input = \"heater.applied\"\ngain = 100\ntime-constant = \"2s\"\noffset = 20\n\
+        [task.control]\nkind = \"pid\"\nrate = 100\ninput = \"oven.y\"\nsetpoint = 90\nkp = 0.02\nti = \"2s\"\n\
+        anti-windup = \"back-calculation\"\ntracking-time = \"100ms\"\ntrack = { previous = \"heater.applied\", initial = 0.0 }\n\
+        [task.heater]\nkind = \"output\"\nrate = 100\ninput = \"control.out\"\npath = \"/sys/nowhere\"\nlimits = [0, 0.5]\n\
+        slew = 0.25\nsafe = 0\n";
+    let table = Desk::with(text).table("20s");
+    let (applied, measured) = (table.values("heater", "applied"), table.values("oven", "y"));
+    // 0.25 a second at most, as far as the limit, and the plant goes where that leads.
+    assert!(applied.windows(2).all(|pair| (pair[1] - pair[0]).abs() <= 0.0025 + 1e-12));
+    assert!((applied.last().unwrap() - 0.5).abs() < 1e-12, "{applied:?}");
+    assert!((measured.last().unwrap() - 70.0).abs() < 0.01, "{:?}", measured.last());
+    let level = |t: f64| {
+        // A ramp of 0.25 a second for two seconds, then 0.5.
+        let ramp = |t: f64| if t > 0.0 { 25.0 * (t - 2.0 * (1.0 - (-t / 2.0).exp())) } else { 0.0 };
+        20.0 + ramp(t) - ramp(t - 2.0)
+    };
+    #[expect(clippy::cast_precision_loss, reason = "small")]
+    let worst = (0..2_000).map(|n| (measured[n] - level(n as f64 / 100.0)).abs()).fold(0.0, f64::max);
+    assert!(worst < 0.5, "off by {worst} from what the output that was applied leads to");
+    let integral = table.values("control", "i");
+    assert!(integral[1_999] < 0.5, "{}", integral[1_999]);
+}
+
 #[test]
 fn a_value_that_nothing_makes_is_said_to_be_missing() {
     let text = "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\nvalid = { temp1 = [0, 9], temp2 = [0, 9] }\n\

@@ -11,6 +11,9 @@ use std::fmt;
 /// What makes a task: files are opened and buffers allocated here.
 type Build = Box<dyn FnOnce() -> Result<Box<dyn Task>, BuildError> + Send>;
 
+/// What makes the task that runs in its place on the virtual clock; nothing is opened.
+type BuildAtTheDesk = Box<dyn FnOnce() -> Box<dyn Task> + Send>;
+
 /// What looks at what that would open, and changes nothing.
 type Look = Box<dyn FnOnce() -> Result<Preview, BuildError> + Send>;
 
@@ -22,6 +25,7 @@ pub struct Blueprint {
     now_and_then: Option<Exceptional>,
     sleeps: bool,
     computes: bool,
+    at_the_desk: Option<BuildAtTheDesk>,
 }
 
 /// A tick that takes another time than the others.
@@ -43,6 +47,7 @@ impl Blueprint {
             now_and_then: None,
             sleeps: false,
             computes: false,
+            at_the_desk: None,
         }
     }
 
@@ -98,9 +103,22 @@ impl Blueprint {
         Self { computes: true, ..self }
     }
 
-    /// Whether it computes from its inputs and its ticks alone.
-    pub fn computes(&self) -> bool {
-        self.computes
+    /// Says what `simulate` runs in place of a task that opens something: one that computes the same values and opens nothing.
+    #[must_use]
+    pub fn at_the_desk(self, build: impl FnOnce() -> Box<dyn Task> + Send + 'static) -> Self {
+        Self { at_the_desk: Some(Box::new(build)), ..self }
+    }
+
+    /// Builds what runs on the virtual clock, which opens nothing: the task itself if it only [computes](Self::computing), else what stands
+    /// in for it [at the desk](Self::at_the_desk). `None`: its kind has neither, or it was built before.
+    ///
+    /// # Errors
+    /// Why the task could not be built.
+    pub fn build_at_the_desk(&mut self) -> Option<Result<Box<dyn Task>, BuildError>> {
+        match self.at_the_desk.take() {
+            Some(build) => Some(Ok(build())),
+            None => self.computes.then(|| self.build()),
+        }
     }
 
     /// Looks at what the task would open, and changes nothing. `None`: its kind does not know how to, or this was called before.

@@ -1,7 +1,7 @@
 //! The same schedules and the same hot loop, on the virtual clock.
 //!
 //! No device is opened and no real time read: a script of how long its ticks take, or a recording, replaces each task; one that
-//! only computes is run. Workers do not affect each other and are simulated one after the other, unless values flow between them:
+//! only computes is run, and so is an output, without its target. Workers do not affect each other and are simulated one after the other, unless values flow between them:
 //! those have a thread each, of which one runs at a time, in one order of virtual time.
 
 use super::models::Models;

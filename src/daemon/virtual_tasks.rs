@@ -1,5 +1,5 @@
-//! What runs in place of each task on the virtual clock: the task itself if it computes, a recording of its values, a plant, or
-//! only a script of how long it takes. And the links between them.
+//! What runs in place of each task on the virtual clock: the task itself if it computes, an output without its target, a recording
+//! of its values, a plant, or only a script of how long it takes. And the links between them.
 //!
 //! Building reads recordings, and opens nothing else. At a tick nothing blocks and no clock is read.
 
@@ -202,13 +202,14 @@ fn source(task: &mut TaskConfig) -> Result<(Source, Vec<Column>), Problems> {
             let columns = vec![Column { name: value.clone(), unit: String::new() }];
             (Source::Plant { plant, input, link: None, begun: false }, columns)
         }
-        None if task.blueprint.computes() => {
-            let built = task.blueprint.build();
-            let built = built.map_err(|error| Problems::at(&task.section, error.key, error.message))?;
-            let columns = built.columns();
-            (Source::Task(built), columns)
-        }
-        None => (Source::Nothing, Vec::new()),
+        None => match task.blueprint.build_at_the_desk() {
+            Some(built) => {
+                let built = built.map_err(|error| Problems::at(&task.section, error.key, error.message))?;
+                let columns = built.columns();
+                (Source::Task(built), columns)
+            }
+            None => (Source::Nothing, Vec::new()),
+        },
     })
 }
 

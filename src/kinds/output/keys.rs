@@ -1,5 +1,6 @@
 //! The keys of the kind `output`, and how a section becomes a task. Pure: no device is opened.
 
+use super::desk::AtTheDesk;
 use super::law::{self, OnStale, Recover};
 use super::open::{look, open};
 use super::settings::{Conversion, OutputSettings, Safe, Start};
@@ -190,9 +191,10 @@ fn parse(section: &mut Section<'_>, sys: &Path) -> Option<Blueprint> {
     let settings = settings(section)?;
     let task = section.name().to_owned();
     let (of_look, its_task, its_sys) = (settings.clone(), task.clone(), sys.to_owned());
-    let sys = sys.to_owned();
+    let (sys, at_the_desk) = (sys.to_owned(), settings.clone());
     let build = move || open(settings, &task, &sys).map(|output| Box::new(output) as Box<dyn crate::task::Task>);
-    Some(Blueprint::new(build).looking(move || look(&of_look, &its_task, &its_sys)))
+    let look = move || look(&of_look, &its_task, &its_sys);
+    Some(Blueprint::new(build).looking(look).at_the_desk(move || Box::new(AtTheDesk::new(at_the_desk))))
 }
 
 fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {

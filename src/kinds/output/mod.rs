@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `keys`, `settings`, `open` | from a section to settings to a task, and what is written at the start |
 //! | `task` | the task |
+//! | `desk` | what runs in its place on the virtual clock |
 //! | `held` | who has a target, and hands it over |
 //! | `law` | what is put out at a tick, and when the output is safe; pure |
 //! | `target`, `pwm` | what it writes to: found, set up, opened |
@@ -14,6 +15,7 @@
 //! long as the file's driver takes, so put slow ones on a worker of their own. Opening, and writing the safe value from other
 //! threads, may block.
 
+mod desk;
 mod digits;
 mod guard;
 mod held;

@@ -16,7 +16,7 @@ const RETRY: f64 = 0.1;
 
 const FAILED: &str = "cannot write the value";
 const UNSAFE_YET: TickError = TickError::new("the safe value could not be written; it is tried again every 100 ms");
-const TOO_LARGE: TickError =
+pub(super) const TOO_LARGE: TickError =
     TickError::new("the value is infinite: after `scale` and `offset` it is too large for a floating-point number");
 
 /// An output that runs.
@@ -126,15 +126,8 @@ impl Task for Output {
         if !std::mem::replace(&mut self.ticked, true) && self.follows {
             self.take_over();
         }
-        #[expect(clippy::cast_precision_loss, reason = "a gap of 2^53 periods is past every limit")]
-        let elapsed = (tick.skipped + 1) as f64 * tick.period.seconds();
-        let step = Step {
-            input: self.input.get(),
-            is_missing: self.input.quality() == Quality::Missing,
-            tripped: self.sees_trip(),
-            reset: self.reset.as_ref().is_some_and(|reset| reset.get() > 0.0),
-            elapsed,
-        };
+        let tripped = self.sees_trip();
+        let step = learned(&self.input, self.reset.as_ref(), tick, tripped);
         self.guard.beat();
         let done = match self.law.step(&step) {
             Wanted::Nothing => Ok(()),
@@ -145,9 +138,9 @@ impl Task for Output {
                 self.apply(value)
             }
             Wanted::Ramp(value) => self.apply(value),
-            Wanted::Safe => self.make_safe(elapsed),
+            Wanted::Safe => self.make_safe(step.elapsed),
         };
-        values.copy_from_slice(&[self.law.applied(), f64::from(u8::from(self.law.is_safe())), self.write_errors]);
+        values.copy_from_slice(&shown(&self.law, self.write_errors));
         done
     }
 
@@ -179,4 +172,22 @@ impl Drop for Output {
 
 pub(super) fn columns() -> Vec<Column> {
     ["applied", "is-safe", "write-errors"].map(|name| Column { name: name.into(), unit: String::new() }).into()
+}
+
+/// What an output learns at a tick.
+pub(super) fn learned(input: &Input, reset: Option<&Input>, tick: &Tick, tripped: bool) -> Step {
+    #[expect(clippy::cast_precision_loss, reason = "a gap of 2^53 periods is past every limit")]
+    let elapsed = (tick.skipped + 1) as f64 * tick.period.seconds();
+    Step {
+        input: input.get(),
+        is_missing: input.quality() == Quality::Missing,
+        tripped,
+        reset: reset.is_some_and(|reset| reset.get() > 0.0),
+        elapsed,
+    }
+}
+
+/// Its values, in the order of its columns.
+pub(super) fn shown(law: &Law, write_errors: f64) -> [f64; 3] {
+    [law.applied(), f64::from(u8::from(law.is_safe())), write_errors]
 }
