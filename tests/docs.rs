@@ -18,9 +18,9 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// README.md, CHANGELOG.md, CONTRIBUTING.md and docs/*.md, each with its text.
+/// README.md, CHANGELOG.md, CONTRIBUTING.md, docs/*.md and docs/tutorials/*.md, each with its text.
 fn pages() -> Vec<(PathBuf, String)> {
-    let in_docs = fs::read_dir(root().join("docs")).unwrap();
+    let in_docs = ["docs", "docs/tutorials"].into_iter().flat_map(|folder| fs::read_dir(root().join(folder)).unwrap());
     let in_docs = in_docs.map(|entry| entry.unwrap().path());
     let top = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|name| root().join(name));
     let mut paths: Vec<_> = top
@@ -200,6 +200,9 @@ fn simulated_ticks_are_what_simulate_prints() {
             let Some(command) = first.strip_prefix("$ hertzd simulate ") else {
                 continue;
             };
+            if path.parent().is_some_and(|folder| folder.ends_with("tutorials")) {
+                continue; // these are run as they are written
+            }
             let (name, options) = command.split_once(' ').unwrap();
             let folder = tempfile::tempdir().unwrap();
             let config = folder.path().join(name);
@@ -218,6 +221,44 @@ fn simulated_ticks_are_what_simulate_prints() {
                 after.starts_with('\n') || after.starts_with("{\"version\""),
                 "{}: {first}\n{after}",
                 path.display()
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+}
+
+/// A `console` block of a tutorial that begins with `$` shows all that its command prints, in the root of the source. A line that ends
+/// in a backslash, and one inside of quotes, goes on.
+#[test]
+fn commands_of_tutorials_print_what_is_shown() {
+    let folder = Path::new(env!("CARGO_BIN_EXE_hertzd")).parent().unwrap();
+    let path = std::env::join_paths(
+        [folder.into()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
+    let path = path.unwrap();
+    let mut count = 0;
+    for (page, text) in pages() {
+        if !page.parent().is_some_and(|folder| folder.ends_with("tutorials")) {
+            continue;
+        }
+        for (_, block) in blocks(&text).into_iter().filter(|(language, _)| language == "console") {
+            let mut command = String::new();
+            let mut lines = block.strip_prefix("$ ").unwrap().split_inclusive('\n');
+            for line in lines.by_ref() {
+                command += line;
+                if !line.ends_with("\\\n") && command.matches('\'').count().is_multiple_of(2) {
+                    break;
+                }
+            }
+            let output =
+                Command::new("sh").args(["-c", &command]).current_dir(root()).env("PATH", &path).output().unwrap();
+            let (shown, printed) = (lines.collect::<String>(), String::from_utf8(output.stdout).unwrap());
+            assert!(
+                printed == shown,
+                "{}: {command}{printed}{}",
+                page.display(),
+                String::from_utf8_lossy(&output.stderr)
             );
             count += 1;
         }

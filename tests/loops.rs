@@ -346,6 +346,28 @@ fn a_loop_is_closed_by_what_its_output_applied() {
 }
 
 #[test]
+fn what_fails_for_a_while_makes_the_output_safe_and_the_plant_goes_on() {
+    let text = "[task.tank]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\nsimulate.fails-at = \"1s\"\nsimulate.fails-for = \"500ms\"\n\
+        simulate.plant = { value = \"level\", input = \"valve.applied\", gain = 2, time-constant = \"2s\", initial = 0 }\n\
+        [task.valve]\nkind = \"output\"\nrate = 10\ninput = \"target.out\"\nrecover-after = \"0s\"\npath = \"valve\"\nsafe = -1\n\
+        [task.target]\nkind = \"expr\"\nrate = 10\ninputs = { level = \"tank.level\" }\nexpression = \"level * 0 + 3\"\n";
+    let table = Desk::with(text).table("3s");
+    let (mut level, mut applied) = (0.0, f64::NAN);
+    for ((n, measured), (_, out)) in table.of("tank", "level").into_iter().zip(table.of("valve", "applied")) {
+        let fails = (10..15).contains(&n);
+        if n > 0 {
+            level += (2.0 * applied - level) * (1.0 - (-0.05_f64).exp());
+        }
+        applied = if fails { -1.0 } else { 3.0 };
+        assert_eq!((measured.is_none(), out), (fails, Some(applied)), "tick {n}");
+        assert!(measured.is_none_or(|measured| (measured - level).abs() < 1e-9), "tick {n}: {measured:?}, {level}");
+    }
+    let all = text.replace("simulate.fails-for = \"500ms\"\n", "");
+    let failing = Desk::with(&all).table("3s").of("tank", "level");
+    assert!(failing.iter().all(|(n, level)| level.is_none() == (*n >= 10)), "to the end: {failing:?}");
+}
+
+#[test]
 fn a_value_that_nothing_makes_is_said_to_be_missing() {
     let text = "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\nvalid = { temp1 = [0, 9], temp2 = [0, 9] }\n\
         [task.control]\nkind = \"pid\"\nrate = 10\ninput = \"oven.temp1\"\nsetpoint = 6\nkp = 1\nki = 1\n\

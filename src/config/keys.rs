@@ -315,9 +315,18 @@ pub(super) const PLANT: Key = Key::new(
     Value::Table(PLANT_KEYS),
     "A model of what the task measures, driven by a value of another task, whose output is a value of this one.",
 );
+pub(super) const FAILS_AT: Key = Key::new(
+    "fails-at",
+    Value::Duration { min: Span::ZERO, max: Span::MAX },
+    "From this time of the run on its ticks fail, as those of a sensor that does not answer: what it shows then of alarms and safe states.",
+)
+.rules(&[Rule::with(&["values", "plant"])]);
+pub(super) const FAILS_FOR: Key = Key::new("fails-for", Value::DURATION, "For how long they fail.")
+    .otherwise("until the end")
+    .rules(&[Rule::with(&["fails-at"])]);
 
 /// The keys of `[task.NAME.simulate]`, which only `hertzd simulate` reads.
-pub const TASK_SIMULATE_KEYS: &[Key] = &[RUN, VALUES, PLANT];
+pub const TASK_SIMULATE_KEYS: &[Key] = &[RUN, VALUES, PLANT, FAILS_AT, FAILS_FOR];
 
 /// The keys of `[task.NAME.simulate.plant]`.
 pub const PLANT_KEYS: &[Key] =

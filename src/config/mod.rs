@@ -61,7 +61,7 @@ pub(crate) use record::{Conflict, share};
 pub use record::{RecordConfig, RecordFormat};
 pub use schema::schema;
 pub use section::Section;
-pub use stand_in::{Dynamics, PlantConfig, StandIn};
+pub use stand_in::{Dynamics, Failing, PlantConfig, StandIn};
 pub use taken::{Taken, Valid};
 pub use types::{Config, Facts, OverrunLimit, Scheduling, Spin, TaskConfig, WorkerConfig};
 pub(crate) use value::{duration_text, rate_text, size_text, written as duration_written};

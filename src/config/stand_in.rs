@@ -28,6 +28,22 @@ pub enum StandIn {
     Plant(Box<PlantConfig>),
 }
 
+/// When the ticks of what stands in for a task fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failing {
+    /// Since the epoch: from this release on.
+    pub from: Span,
+    /// For so long; `None`: until the end.
+    pub lasting: Option<Span>,
+}
+
+impl Failing {
+    /// Whether the tick with a release so long after the epoch fails.
+    pub fn contains(self, release: Span) -> bool {
+        release >= self.from && self.lasting.is_none_or(|lasting| release - self.from < lasting)
+    }
+}
+
 /// A process that answers to a value of another task.
 #[derive(Clone, Debug)]
 pub struct PlantConfig {
@@ -71,6 +87,7 @@ pub enum Dynamics {
 pub(super) struct Simulated {
     pub(super) run: Option<Vec<Span>>,
     pub(super) stand_in: Option<StandIn>,
+    pub(super) fails: Option<Failing>,
 }
 
 /// Reads the table, if there is one.
@@ -87,8 +104,10 @@ pub(super) fn judge(section: &mut Section<'_>, overrun: Option<Overrun>) -> Simu
         table.absorb(plant);
         judged
     });
+    let (from, lasting) = (table.duration(&FAILS_AT), table.duration(&FAILS_FOR));
+    let fails = from.map(|from| Failing { from, lasting });
     section.absorb(table);
-    Simulated { run, stand_in: recording.or(plant.map(|plant| StandIn::Plant(Box::new(plant)))) }
+    Simulated { run, fails, stand_in: recording.or(plant.map(|plant| StandIn::Plant(Box::new(plant)))) }
 }
 
 fn plant(section: &mut Section<'_>, period: Option<Span>, overrun: Option<Overrun>) -> Option<PlantConfig> {

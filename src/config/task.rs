@@ -75,6 +75,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
             identity: identity(section.table, &[("worker", workers[worker?])]),
             simulated_run: simulated.run,
             stand_in: simulated.stand_in,
+            fails: simulated.fails,
             blueprint: blueprint?,
             section: section.origin(),
         })

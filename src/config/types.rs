@@ -4,7 +4,7 @@ use super::blueprint::Blueprint;
 use super::choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 use super::error::Origin;
 use super::record::RecordConfig;
-use super::stand_in::StandIn;
+use super::stand_in::{Failing, StandIn};
 use super::taken::{Taken, Valid};
 use crate::channels::Queue;
 use crate::pacing::{Overrun, Rate, Tail, Target};
@@ -151,6 +151,8 @@ pub struct TaskConfig {
     pub simulated_run: Option<Vec<Span>>,
     /// What makes its values under `simulate`; `None`: the task itself if it computes, else nothing.
     pub stand_in: Option<StandIn>,
+    /// When what stands in for it fails.
+    pub fails: Option<Failing>,
     /// Builds the task.
     pub blueprint: Blueprint,
     /// Where it is first written, for [`Problems::at`](super::Problems::at) when it cannot be built.

@@ -8,7 +8,7 @@ use super::joints::{Joint, Joints, flows, joints, no_value};
 use super::models::{RecordedValues, played_at};
 use super::plant::Plant;
 use crate::channels::{self, Column, Input, InputSource, LinkReceiver};
-use crate::config::{Config, PlantConfig, Problems, StandIn, TaskConfig, Valid};
+use crate::config::{Config, Failing, PlantConfig, Problems, StandIn, TaskConfig, Valid};
 use crate::sim::Scripted;
 use crate::task::{Task, Tick, TickError};
 use crate::time::{Instant, Span};
@@ -40,6 +40,7 @@ pub(super) type Shown = Arc<Mutex<Vec<f64>>>;
 /// A task with values, or that takes some.
 pub(super) struct Part {
     source: Source,
+    fails: Option<Failing>,
     /// What it takes and gives.
     pub(super) flow: Option<Box<Flow>>,
     /// The number of its values.
@@ -107,11 +108,11 @@ impl Graph {
             if matches!(source, Source::Nothing) && flow.is_none() {
                 continue;
             }
-            let width = of_task.len();
+            let (width, fails) = (of_task.len(), config.tasks[index].fails);
             if !matches!(source, Source::Nothing) {
                 columns.insert(index, of_task);
             }
-            parts.insert(index, Part { source, flow, width, shown: Shown::default() });
+            parts.insert(index, Part { source, fails, flow, width, shown: Shown::default() });
         }
         Ok(Self { parts: Mutex::new(parts), columns, groups, missing, recorded })
     }
@@ -314,9 +315,12 @@ fn groups(config: &Config) -> Vec<Vec<usize>> {
     (0..group.len()).map(members).filter(|members| !members.is_empty()).collect()
 }
 
+const DOES_NOT_ANSWER: TickError = TickError::new("it does not answer, by `fails-at`");
+
 /// A task on the virtual clock: it makes its values and then takes its time.
 pub(super) struct VirtualTask {
     source: Source,
+    fails: Option<Failing>,
     shown: Shown,
     scripted: Scripted,
 }
@@ -324,8 +328,8 @@ pub(super) struct VirtualTask {
 impl VirtualTask {
     /// What the graph has of a task, whose ticks take as long as those of `scripted`.
     pub(super) fn new(part: Part, scripted: Scripted) -> (Self, Option<Box<Flow>>) {
-        let Part { source, flow, shown, .. } = part;
-        (Self { source, shown, scripted }, flow)
+        let Part { source, fails, flow, shown, .. } = part;
+        (Self { source, fails, shown, scripted }, flow)
     }
 
     fn make(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
@@ -361,7 +365,11 @@ impl Task for VirtualTask {
             shown.extend_from_slice(values);
         };
         show(&self.shown, values); // none yet, and none if it panics
-        let made = self.make(tick, values);
+        let mut made = self.make(tick, values); // of a plant: it goes on, whoever looks
+        if self.fails.is_some_and(|fails| fails.contains(tick.release - Instant::ZERO)) {
+            values.fill(f64::NAN);
+            made = Err(DOES_NOT_ANSWER);
+        }
         show(&self.shown, values);
         self.scripted.tick(tick, &mut [])?;
         made
