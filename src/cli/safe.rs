@@ -2,18 +2,31 @@
 
 use super::{Stop, print, runtime};
 use crate::daemon::{NoPlan, PlannedOutput, SafePlan};
+use crate::sys::clock::pause;
+use crate::sys::signals::end_flag;
+use crate::time::Span;
 use clap::Args;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+/// How often it looks for a signal while it holds lines.
+const LOOK_EVERY: Span = Span::from_millis(50);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     hertzd safe              after a crash or a kill -9\n  \
-    hertzd safe --dry-run    print what would be written\n\n\
+    hertzd safe --dry-run    print what would be written\n  \
+    hertzd safe --hold       keep GPIO lines at their safe levels until SIGTERM\n\n\
     A daemon with outputs keeps the file safe-plan.json in its runtime directory: what\n\
     each output's safe value is, and where it is to be written. The service's unit\n\
     runs this command whenever the daemon has ended (ExecStopPost=). While the\n\
-    daemon lives, the outputs are its own, and nothing is written: exit code 77.")]
+    daemon lives, the outputs are its own, and nothing is written: exit code 77.\n\n\
+    A GPIO line belongs to the process that has requested it: once this command has\n\
+    ended, what becomes of the line's level is up to the driver of its chip. With\n\
+    --hold it stays until SIGTERM or SIGINT, and keeps the lines; until then no\n\
+    daemon can have them.")]
 pub(super) struct SafeArgs {
     /// The plan [default: those in the runtime directories of the service and of processes in the foreground]
     #[arg(long, value_name = "PATH")]
@@ -21,11 +34,14 @@ pub(super) struct SafeArgs {
     /// Print what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
+    /// Keep GPIO lines at their safe levels, until SIGTERM or SIGINT
+    #[arg(long, conflicts_with = "dry_run")]
+    hold: bool,
 }
 
 pub(super) fn safe(args: &SafeArgs) -> Result<(), Stop> {
     let plans = args.plan.as_ref().map_or_else(runtime::safe_plans, |plan| vec![plan.clone()]);
-    let (mut text, mut failed, mut held) = (String::new(), Vec::new(), Vec::new());
+    let (mut text, mut failed, mut held, mut lines) = (String::new(), Vec::new(), Vec::new(), Vec::new());
     for path in &plans {
         let (plan, _locked) = match SafePlan::take(path) {
             Ok(taken) => taken,
@@ -41,7 +57,7 @@ pub(super) fn safe(args: &SafeArgs) -> Result<(), Stop> {
             }
         };
         for output in &plan.outputs {
-            failed.extend(make(output, args.dry_run, &mut text).err().map(|why| format!("{}: {why}", output.task)));
+            failed.extend(make(output, args, &mut text, &mut lines).err().map(|why| format!("{}: {why}", output.task)));
         }
     }
     // systemd sets this where the service has ended: there it says something only if there is something to say.
@@ -50,7 +66,22 @@ pub(super) fn safe(args: &SafeArgs) -> Result<(), Stop> {
         text = "no daemon has left a plan of safe values behind: nothing to do\n".into();
     }
     print(&text)?;
-    match (&failed[..], &held[..]) {
+    if args.hold && !lines.is_empty() {
+        // What failed is said now, and once more by the exit code.
+        if let Some((text, _)) = end(&failed, &held).err().and_then(|stop| stop.text(false)) {
+            print(&(text + "\n"))?;
+        }
+        let ended = end_flag().map_err(|error| Stop::Fault(format!("cannot wait for SIGTERM: {error}")))?;
+        while !ended.load(Ordering::Relaxed) {
+            pause(LOOK_EVERY);
+        }
+    }
+    end(&failed, &held)
+}
+
+/// What the command says at its end.
+fn end(failed: &[String], held: &[String]) -> Result<(), Stop> {
+    match (failed, held) {
         ([], []) => Ok(()),
         ([], held) => {
             let text = format!(
@@ -64,14 +95,21 @@ pub(super) fn safe(args: &SafeArgs) -> Result<(), Stop> {
 }
 
 /// Makes the writes of one output, as far as that goes.
-fn make(output: &PlannedOutput, dry_run: bool, text: &mut String) -> Result<(), String> {
+fn make(output: &PlannedOutput, args: &SafeArgs, text: &mut String, lines: &mut Vec<File>) -> Result<(), String> {
     for write in &output.writes {
-        if !dry_run {
-            write.make().map_err(|error| format!("{write}: {error}"))?;
-        }
-        let done = if dry_run { "would write" } else { "wrote" };
+        let line = match args.dry_run {
+            true => None,
+            false => write.make().map_err(|error| format!("{write}: {error}"))?,
+        };
+        let done = if args.dry_run { "would write" } else { "wrote" };
+        let then = match (&line, args.hold) {
+            (None, _) => "",
+            (Some(_), true) => ", and holds it",
+            (Some(_), false) => "; the line is released now, so what becomes of its level is up to its chip's driver",
+        };
         // Writing to a String does not fail.
-        let _ = writeln!(text, "{}: {done} {write}", output.task);
+        let _ = writeln!(text, "{}: {done} {write}{then}", output.task);
+        lines.extend(line.filter(|_| args.hold));
     }
     Ok(())
 }

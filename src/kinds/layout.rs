@@ -12,6 +12,39 @@ pub(super) struct SampleLayout {
     pub(super) shift: u32,     // below 8 * storage
 }
 
+/// How a number can be stored, by the names of the types.
+#[cfg_attr(not(feature = "i2c"), allow(dead_code, reason = "for registers"))]
+pub(super) const TYPES: [(&str, SampleLayout); 22] = {
+    use Number::{Float, Signed, Unsigned};
+    const fn of(number: Number, bits: u32, big_endian: bool) -> SampleLayout {
+        SampleLayout { big_endian, number, bits, storage: (bits / 8) as usize, repeat: 1, shift: 0 }
+    }
+    [
+        ("u8", of(Unsigned, 8, true)),
+        ("s8", of(Signed, 8, true)),
+        ("u16be", of(Unsigned, 16, true)),
+        ("u16le", of(Unsigned, 16, false)),
+        ("s16be", of(Signed, 16, true)),
+        ("s16le", of(Signed, 16, false)),
+        ("u24be", of(Unsigned, 24, true)),
+        ("u24le", of(Unsigned, 24, false)),
+        ("s24be", of(Signed, 24, true)),
+        ("s24le", of(Signed, 24, false)),
+        ("u32be", of(Unsigned, 32, true)),
+        ("u32le", of(Unsigned, 32, false)),
+        ("s32be", of(Signed, 32, true)),
+        ("s32le", of(Signed, 32, false)),
+        ("u64be", of(Unsigned, 64, true)),
+        ("u64le", of(Unsigned, 64, false)),
+        ("s64be", of(Signed, 64, true)),
+        ("s64le", of(Signed, 64, false)),
+        ("f32be", of(Float, 32, true)),
+        ("f32le", of(Float, 32, false)),
+        ("f64be", of(Float, 64, true)),
+        ("f64le", of(Float, 64, false)),
+    ]
+};
+
 /// What the bits of a number mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Number {
@@ -21,6 +54,51 @@ pub(super) enum Number {
 }
 
 impl SampleLayout {
+    /// The same, but for the bits at the low end that `shift` leaves out, and those above the `bits` that are left. Refused with the key
+    /// to blame if they do not fit.
+    pub(super) fn part(self, shift: u32, bits: Option<u32>) -> Result<Self, (&'static str, String)> {
+        let width = self.bits;
+        if shift >= width {
+            return Err(("shift", format!("leaves none of the type's {width} bits")));
+        }
+        let left = width - shift;
+        if self.number != Number::Float && bits.is_some_and(|bits| bits > left) {
+            return Err(("bits", format!("must be at most {left}: the type's {width} bits without shift")));
+        }
+        Ok(Self { shift, bits: bits.unwrap_or(left), ..self })
+    }
+
+    /// The smallest and the largest number that can be stored; whole numbers past 2⁶³ − 1 cannot be written.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "the largest are rounded, and clamped once more where they are stored"
+    )]
+    pub(super) fn range(self) -> [f64; 2] {
+        match self.number {
+            Number::Signed => [-((1_u64 << (self.bits - 1)) as f64), ((1_u64 << (self.bits - 1)) - 1) as f64],
+            Number::Unsigned => [0.0, (u64::MAX >> (64 - self.bits)).min(i64::MAX as u64) as f64],
+            Number::Float if self.bits == 32 => [f32::MIN.into(), f32::MAX.into()],
+            Number::Float => [f64::MIN, f64::MAX],
+        }
+    }
+
+    /// Puts a number into the start of `bytes`, and returns how many it takes. Whole numbers are rounded to the nearest, and clamped
+    /// to what can be stored; bits that do not belong to the number become 0.
+    #[cfg_attr(not(feature = "i2c"), allow(dead_code, reason = "for registers"))]
+    pub(super) fn encode(self, number: f64, bytes: &mut [u8; 8]) -> usize {
+        let [low, high] = self.range();
+        let word = match self.number {
+            #[expect(clippy::cast_possible_truncation, reason = "clamped to what fits; the cast saturates")]
+            Number::Float if self.bits == 32 => u64::from((number as f32).to_bits()),
+            Number::Float => number.to_bits(),
+            #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
+            _ => (number.clamp(low, high).round() as i64).cast_unsigned(),
+        };
+        let word = (word & (u64::MAX >> (64 - self.bits))) << self.shift;
+        *bytes = if self.big_endian { (word << (64 - 8 * self.storage)).to_be_bytes() } else { word.to_le_bytes() };
+        self.storage
+    }
+
     /// Parses the content of the element's file `_type`; `None` if it is not understood.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (endian, rest) = text.trim().split_once(':')?;
@@ -139,6 +217,39 @@ mod tests {
             assert_eq!(parsed.bytes(), bytes.len(), "{layout}");
             assert!(parsed.decode(&bytes[1..], 0).is_nan(), "{layout}");
         }
+    }
+
+    #[test]
+    #[expect(clippy::cast_possible_truncation, reason = "what is stored is rounded in the same way")]
+    fn what_is_encoded_is_decoded_again() {
+        let mut bytes = [0; 8];
+        for (name, layout) in TYPES {
+            let [low, high] = layout.range();
+            for number in [0.0, 1.0, 93.0, low, high, low / 3.0, high / 3.0] {
+                let length = layout.encode(number, &mut bytes);
+                let rounded = match layout.number {
+                    Number::Float if layout.bits == 32 => f64::from(number as f32),
+                    Number::Float => number,
+                    _ => number.round(),
+                };
+                assert_eq!((length, layout.decode(&bytes, 0)), (layout.storage, rounded), "{name} {number}");
+            }
+            if layout.number != Number::Float {
+                layout.encode(f64::MAX, &mut bytes);
+                assert_eq!(layout.decode(&bytes, 0), high, "{name} is clamped");
+                layout.encode(f64::MIN, &mut bytes);
+                assert_eq!(layout.decode(&bytes, 0), low, "{name} is clamped");
+            }
+        }
+        let of = |name: &str| TYPES.iter().find(|(known, _)| *known == name).unwrap().1;
+        let dac = of("u16be").part(4, None).unwrap();
+        assert_eq!((dac.encode(4_095.0, &mut bytes), &bytes[..2]), (2, &[0xff, 0xf0][..]));
+        assert_eq!((dac.encode(2_047.6, &mut bytes), &bytes[..2]), (2, &[0x80, 0x00][..]));
+        let lm75 = of("s16be").part(7, Some(9)).unwrap();
+        assert_eq!((lm75.encode(-20.0, &mut bytes), &bytes[..2]), (2, &[0xf6, 0x00][..]));
+        assert_eq!((of("u24le").encode(66_051.0, &mut bytes), &bytes[..3]), (3, &[3, 2, 1][..]));
+        assert_eq!(of("u8").part(8, None).unwrap_err().0, "shift");
+        assert_eq!(of("u8").part(4, Some(5)).unwrap_err().0, "bits");
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub(crate) mod load;
 pub(crate) mod output;
 mod pid;
 mod profile;
+mod register;
 pub(crate) mod sensor;
 mod slope;
 

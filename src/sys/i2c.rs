@@ -45,6 +45,12 @@ impl Functions {
     pub(crate) const READ_WORD_DATA: u64 = 0x0020_0000;
     /// Up to 32 bytes from a register on.
     pub(crate) const READ_I2C_BLOCK: u64 = 0x0400_0000;
+    /// Writing a byte of a register.
+    pub(crate) const WRITE_BYTE_DATA: u64 = 0x0010_0000;
+    /// Writing two bytes of a register.
+    pub(crate) const WRITE_WORD_DATA: u64 = 0x0040_0000;
+    /// Writing up to 32 bytes from a register on.
+    pub(crate) const WRITE_I2C_BLOCK: u64 = 0x0800_0000;
 
     /// Whether it can do all of these.
     pub(crate) const fn has(self, functions: u64) -> bool {
@@ -157,7 +163,7 @@ pub(crate) fn read_smbus(bus: &File, piece: &Piece, buffer: &mut [u8]) -> io::Re
     Ok(())
 }
 
-/// Writes bytes by SMBus: the first is the number of the register. EINVAL: there is none, or more than 33.
+/// Writes bytes by SMBus, allocating nothing: the first is the number of the register. EINVAL: there is none, or more than 33.
 pub(crate) fn write_smbus(bus: &File, bytes: &[u8]) -> io::Result<()> {
     let mut block = Block([0; SMBUS_BLOCK + 2]);
     let (&command, data) = bytes.split_first().ok_or_else(invalid)?;

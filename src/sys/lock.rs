@@ -1,11 +1,31 @@
-//! Which process has locked a file, for an error message. Reads `/proc`.
+//! Locks of a part of a file, and which process has locked a whole one, for an error message. Reads `/proc`.
 
+use super::from_minus_one;
 use std::fmt;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
 /// How often `/proc/locks` is read before the holder counts as unseen.
 const LOOKS: u32 = 20;
+
+/// Locks bytes of a file, which is open for writing, for as long as a copy of its descriptor is open. The bytes need not be there: of
+/// a device file they are numbers that programs have agreed on. EAGAIN, EACCES: they are locked by another one.
+#[cfg_attr(not(feature = "i2c"), allow(dead_code, reason = "for registers"))]
+#[expect(clippy::cast_possible_truncation, reason = "the kernel's constants are small")]
+pub(crate) fn lock_bytes(file: &File, start: u32, length: u32) -> io::Result<()> {
+    let lock = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: start.into(),
+        l_len: length.into(),
+        l_pid: 0,
+    };
+    // SAFETY: F_OFD_SETLK reads one flock from where the pointer leads, which outlives the call.
+    from_minus_one(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) })?;
+    Ok(())
+}
 
 /// A process that has locked a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +75,6 @@ fn find(locks: &str, device: u64, inode: u64) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
@@ -70,6 +89,21 @@ mod tests {
         assert_eq!(find(locks, device, 42), Some(13));
         assert_eq!(find(locks, device, 43), Some(15), "the device may be another");
         assert_eq!(find(locks, device, 44), None);
+    }
+
+    #[test]
+    fn parts_of_a_file_are_locked_apart() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::options().read(true).write(true).open(file.path()).unwrap();
+        let (one, other) = (open(), open());
+        lock_bytes(&one, 0x4810, 2).unwrap();
+        lock_bytes(&other, 0x4812, 2).unwrap();
+        assert_eq!(lock_bytes(&other, 0x4811, 1).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let copy = one.try_clone().unwrap();
+        drop(one);
+        assert!(lock_bytes(&other, 0x4811, 1).is_err(), "a copy is open");
+        drop(copy);
+        lock_bytes(&other, 0x4811, 1).unwrap();
     }
 
     #[test]

@@ -50,8 +50,7 @@ pub(crate) fn second_end() -> Option<i32> {
 }
 
 /// Raised by the first SIGINT, SIGTERM or SIGHUP; a second of them ends the process at once. For a command that has to leave
-/// the terminal as it found it.
-#[cfg(feature = "top")]
+/// the terminal as it found it, or devices.
 pub(crate) fn end_flag() -> io::Result<Arc<AtomicBool>> {
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

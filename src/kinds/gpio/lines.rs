@@ -33,7 +33,7 @@ impl OpenDevice for LineRequest {
 impl LineRequest {
     /// Finds and requests the lines.
     pub(super) fn open(wanted: &GpioSettings) -> Result<Self, Refusal> {
-        let (chip, offsets) = find_lines(wanted)?;
+        let (chip, offsets) = find_lines(wanted.chip.as_deref(), &wanted.lines)?;
         let mut request = Request::builder();
         request.on_chip(chip.path()).with_consumer(CONSUMER).with_lines(&offsets).as_input();
         request.with_edge_detection(wanted.edges).with_bias(wanted.bias).with_kernel_event_buffer_size(wanted.room);
@@ -76,39 +76,49 @@ impl LineRequest {
 
 /// What [`LineRequest::open`] would find; no line is requested.
 pub(super) fn look(wanted: &GpioSettings) -> Result<Sight, Refusal> {
-    let nodes: Vec<_> = match &wanted.chip {
-        Some(chip) if is_node(chip) => vec![node(chip)],
-        _ => chips(&Roots::under(Path::new("/"))).into_iter().map(|(_, path)| path).collect(),
-    };
-    let (chip, offsets) = match find_lines(wanted) {
+    let (chip, offsets) = match find_lines(wanted.chip.as_deref(), &wanted.lines) {
         Ok(found) => found,
-        Err(refusal) => return nodes.iter().find_map(|node| hidden(node, true)).ok_or(refusal),
+        Err(refusal) => return hidden_chip(wanted.chip.as_deref()).ok_or(refusal),
     };
-    let used = in_use(&chip, &offsets);
-    let taken = match used.iter().all(|info| info.consumer == CONSUMER) {
-        _ if used.is_empty() => None,
-        true => Some(format!("{} is in use by a hertzd that runs", used_text(&chip, &used))),
-        false => return Err(used_by_others(&chip, &used)),
-    };
+    let taken = taken(&chip, &offsets)?;
     let devices = offsets.iter().map(|&offset| DeviceId::Line(number(&chip), offset)).collect();
     let sight =
         Sight::of("lines", devices).unknown(format!("whether {} grants these lines with these settings", chip.name()));
     Ok(Sight { taken, ..sight })
 }
 
+/// What is to be said where only the service may open a chip that is meant.
+pub(super) fn hidden_chip(chip: Option<&str>) -> Option<Sight> {
+    let nodes: Vec<_> = match chip {
+        Some(chip) if is_node(chip) => vec![node(chip)],
+        _ => chips(&Roots::under(Path::new("/"))).into_iter().map(|(_, path)| path).collect(),
+    };
+    nodes.iter().find_map(|node| hidden(node, true))
+}
+
+/// That a hertzd which runs has some of these lines; refused where others have.
+pub(super) fn taken(chip: &Chip, offsets: &[u32]) -> Result<Option<String>, Refusal> {
+    let used = in_use(chip, offsets);
+    match used.iter().all(|info| info.consumer == CONSUMER) {
+        _ if used.is_empty() => Ok(None),
+        true => Ok(Some(format!("{} is in use by a hertzd that runs", used_text(chip, &used)))),
+        false => Err(used_by_others(chip, &used)),
+    }
+}
+
 /// The chip and the lines that are wanted, each once.
-fn find_lines(wanted: &GpioSettings) -> Result<(Chip, Vec<u32>), Refusal> {
-    let (chip, offsets) = match &wanted.chip {
+pub(super) fn find_lines(chip: Option<&str>, lines: &[LineId]) -> Result<(Chip, Vec<u32>), Refusal> {
+    let (chip, offsets) = match chip {
         Some(chip) => {
             let chip = find(chip).map_err(|message| Refusal::new("chip", message))?;
-            let offsets: Result<Vec<_>, _> = wanted.lines.iter().map(|line| offset(&chip, line)).collect();
+            let offsets: Result<Vec<_>, _> = lines.iter().map(|line| offset(&chip, line)).collect();
             (chip, offsets.map_err(|message| Refusal::new("lines", message))?)
         }
-        None => anywhere(&wanted.lines).map_err(|message| Refusal::new("lines", message))?,
+        None => anywhere(lines).map_err(|message| Refusal::new("lines", message))?,
     };
     match (1..offsets.len()).find(|&index| offsets[..index].contains(&offsets[index])) {
         Some(twice) => {
-            let message = format!("line {} is line {}, which is named twice", wanted.lines[twice], offsets[twice]);
+            let message = format!("line {} is line {}, which is named twice", lines[twice], offsets[twice]);
             Err(Refusal::new("lines", message))
         }
         None => Ok((chip, offsets)),
@@ -116,9 +126,9 @@ fn find_lines(wanted: &GpioSettings) -> Result<(Chip, Vec<u32>), Refusal> {
 }
 
 /// What the kernel shows as the consumer of our lines.
-const CONSUMER: &str = "hertzd";
+pub(super) const CONSUMER: &str = "hertzd";
 
-fn io_error(error: gpiocdev_uapi::Error) -> io::Error {
+pub(super) fn io_error(error: gpiocdev_uapi::Error) -> io::Error {
     match error {
         gpiocdev_uapi::Error::Os(errno) => io::Error::from_raw_os_error(errno.0),
         gpiocdev_uapi::Error::UnderRead(_) => io::Error::from_raw_os_error(libc::EIO),
@@ -231,12 +241,12 @@ fn refused(chip: &Chip, offsets: &[u32], error: &gpiocdev::Error) -> Refusal {
 }
 
 /// Those of the lines that someone has.
-fn in_use(chip: &Chip, offsets: &[u32]) -> Vec<Info> {
+pub(super) fn in_use(chip: &Chip, offsets: &[u32]) -> Vec<Info> {
     let infos = offsets.iter().filter_map(|&offset| chip.line_info(offset).ok());
     infos.filter(|info| info.used).collect()
 }
 
-fn used_by_others(chip: &Chip, used: &[Info]) -> Refusal {
+pub(super) fn used_by_others(chip: &Chip, used: &[Info]) -> Refusal {
     let devices: Vec<_> = used.iter().map(|info| DeviceId::Line(number(chip), info.offset)).collect();
     Refusal::in_use("lines", used_text(chip, used), devices)
 }

@@ -5,14 +5,17 @@
 //! blocks nor allocates.
 
 mod chip;
+mod driven;
 mod edges;
 mod keys;
 mod lines;
 mod list;
 mod settings;
 
+pub(super) use driven::DrivenLine;
 pub(super) use keys::kind;
 pub(super) use list::list;
+pub(super) use settings::LineId;
 
 use crate::channels::{BlockSender, Format, Shape};
 use crate::config::{BuildError, Preview};

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// A line as the configuration names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum LineId {
+pub(in crate::kinds) enum LineId {
     Offset(u32), // on the chip
     Name(String),
 }

@@ -2,6 +2,7 @@
 //! only; allocates, and may block.
 
 use super::list::adapters;
+use crate::config::NumberOrName;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,14 @@ pub(super) enum Bus {
 }
 
 impl Bus {
+    /// What a key means.
+    pub(super) fn named(bus: NumberOrName) -> Option<Self> {
+        match bus {
+            NumberOrName::Number(number) => u32::try_from(number).ok().map(Self::Number),
+            NumberOrName::Name(name) => Some(Self::of(name)),
+        }
+    }
+
     /// What a text means.
     pub(super) fn of(text: String) -> Self {
         match text.strip_prefix("i2c-").and_then(|number| number.parse().ok()) {

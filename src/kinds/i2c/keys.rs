@@ -1,11 +1,12 @@
 //! The keys of the kind `i2c`, and how a section becomes a task.
 
 use super::bus::Bus;
-use super::register::{Register, TYPES};
+use super::register::Register;
 use super::{ChipSettings, I2c};
-use crate::config::{Blueprint, Key, Kind, NumberOrName, Rule, Section, Value, words};
+use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
 use crate::kinds::device::{Label, Missing};
-use crate::kinds::layout::{Number, SampleLayout};
+use crate::kinds::layout::TYPES;
+use crate::kinds::register::seven_bits;
 use crate::task::Task;
 use std::collections::BTreeSet;
 
@@ -108,10 +109,7 @@ pub(in crate::kinds) fn kind() -> Kind {
 }
 
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
-    let bus = section.number_or_name(&BUS).and_then(|bus| match bus {
-        NumberOrName::Number(number) => u32::try_from(number).ok().map(Bus::Number),
-        NumberOrName::Name(name) => Some(Bus::of(name)),
-    });
+    let bus = section.number_or_name(&BUS).and_then(Bus::named);
     let address = section.integer_or_help(&ADDRESS, seven_bits);
     let init = section.bytes(&INIT).unwrap_or_default();
     let (force, auto_increment) = (section.boolean(&FORCE_ADDRESS), section.boolean(&AUTO_INCREMENT));
@@ -123,16 +121,6 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let looked = (label.clone(), settings.clone());
     let build = move || Ok(Box::new(I2c::open(label, settings, missing)?) as Box<dyn Task>);
     Some(Blueprint::new(build).looking(move || I2c::look(&looked.0, &looked.1, missing)))
-}
-
-/// What to write for an address of 8 bits, whose lowest bit tells reading from writing.
-fn seven_bits(address: i64) -> Option<String> {
-    let seven = address >> 1;
-    (address > 0x77 && (0x03..=0x77).contains(&seven)).then(|| {
-        format!(
-            "{address:#04x} looks like an 8-bit address, which includes the read/write bit; the 7-bit address is {seven:#04x}"
-        )
-    })
 }
 
 /// The values that the tables of a section describe.
@@ -159,23 +147,12 @@ fn value(section: &mut Section<'_>) -> Option<Register> {
     let (shift, bits) = (section.integer(&SHIFT), section.integer(&BITS));
     let (scale, offset) = (section.number(&SCALE), section.number(&OFFSET));
     let (name, unit) = (section.text(&NAME), section.text(&UNIT));
-    let layout = layout?;
-    let (width, shift): (u32, u32) = (layout.bits, shift?);
-    if shift >= width {
-        section.problem(&SHIFT, format_args!("leaves none of the type's {width} bits"));
-        return None;
-    }
-    let left = width - shift;
-    if layout.number != Number::Float && bits.is_some_and(|bits: u32| bits > left) {
-        section.problem(&BITS, format_args!("must be at most {left}: the type's {width} bits without shift"));
-        return None;
-    }
-    Some(Register {
-        register: register?,
-        layout: SampleLayout { shift, bits: bits.unwrap_or(left), ..layout },
-        scale: scale?,
-        offset: offset?,
-        name: name?,
-        unit: unit?,
-    })
+    let layout = match layout?.part(shift?, bits) {
+        Ok(layout) => layout,
+        Err((key, problem)) => {
+            section.problem(if key == SHIFT.name { &SHIFT } else { &BITS }, problem);
+            return None;
+        }
+    };
+    Some(Register { register: register?, layout, scale: scale?, offset: offset?, name: name?, unit: unit? })
 }

@@ -8,9 +8,11 @@ mod bus;
 mod keys;
 mod list;
 mod register;
+mod written;
 
 pub(super) use keys::kind;
 pub(super) use list::list;
+pub(super) use written::{OpenRegister, WrittenRegister};
 
 use crate::config::{BuildError, Preview};
 use crate::kinds::device::{Label, Missing, OpenDevice, Reconnecting, Refusal, Sight, access, hidden, preview};

@@ -1,39 +1,7 @@
 //! Values in registers: where they are, and which bytes are read together. Pure arithmetic.
 
-use crate::kinds::layout::{Number, SampleLayout};
+use crate::kinds::layout::SampleLayout;
 use crate::sys::i2c::{Functions, Piece, SMBUS_BLOCK};
-
-/// How a number can be stored, by the names of the types.
-pub(super) const TYPES: [(&str, SampleLayout); 22] = {
-    use Number::{Float, Signed, Unsigned};
-    const fn of(number: Number, bits: u32, big_endian: bool) -> SampleLayout {
-        SampleLayout { big_endian, number, bits, storage: (bits / 8) as usize, repeat: 1, shift: 0 }
-    }
-    [
-        ("u8", of(Unsigned, 8, true)),
-        ("s8", of(Signed, 8, true)),
-        ("u16be", of(Unsigned, 16, true)),
-        ("u16le", of(Unsigned, 16, false)),
-        ("s16be", of(Signed, 16, true)),
-        ("s16le", of(Signed, 16, false)),
-        ("u24be", of(Unsigned, 24, true)),
-        ("u24le", of(Unsigned, 24, false)),
-        ("s24be", of(Signed, 24, true)),
-        ("s24le", of(Signed, 24, false)),
-        ("u32be", of(Unsigned, 32, true)),
-        ("u32le", of(Unsigned, 32, false)),
-        ("s32be", of(Signed, 32, true)),
-        ("s32le", of(Signed, 32, false)),
-        ("u64be", of(Unsigned, 64, true)),
-        ("u64le", of(Unsigned, 64, false)),
-        ("s64be", of(Signed, 64, true)),
-        ("s64le", of(Signed, 64, false)),
-        ("f32be", of(Float, 32, true)),
-        ("f32le", of(Float, 32, false)),
-        ("f64be", of(Float, 64, true)),
-        ("f64le", of(Float, 64, false)),
-    ]
-};
 
 /// A value, and where the chip stores it.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,6 +101,7 @@ fn split(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::layout::TYPES;
 
     fn register(register: u8, of_type: &str) -> Register {
         let layout = TYPES.iter().find(|(name, _)| *name == of_type).unwrap().1;

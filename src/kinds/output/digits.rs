@@ -6,8 +6,11 @@ pub(super) const LONGEST: usize = 32;
 /// How numbers are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Rounded to the nearest whole number: attributes of `/sys`.
+    /// Rounded to the nearest whole number: attributes of `/sys`, and registers.
     Whole,
+    /// `1` for a line that is high, else `0`: what is above a half is on, which is low for a line that is active when low.
+    #[cfg_attr(not(feature = "gpio"), allow(dead_code, reason = "for lines"))]
+    Level { active_low: bool },
     /// With as many digits as tell it from every other number.
     Any,
 }
@@ -29,6 +32,10 @@ impl Digits {
         match form {
             #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
             Form::Whole => digits.push_whole(number.round() as i64),
+            // The number is that of the line itself: above a half, of what is on, is below it where low is on.
+            Form::Level { active_low } => {
+                digits.push(if number > 0.5 || active_low && number >= 0.5 { b"1" } else { b"0" });
+            }
             Form::Any => {
                 let mut buffer = zmij::Buffer::new();
                 // Adding zero makes a negative zero a positive one.
@@ -88,6 +95,19 @@ mod tests {
             (f64::MIN, "-9223372036854775808\n"),
         ] {
             assert_eq!(text(number, Form::Whole), wanted);
+        }
+    }
+
+    #[test]
+    fn what_is_above_a_half_is_on() {
+        let high = |on: f64, active_low: bool| {
+            let raw = if active_low { 1.0 - on } else { on };
+            text(raw, Form::Level { active_low }) == "1\n"
+        };
+        for (on, is_on) in
+            [(0.0, false), (0.5, false), (0.5 + f64::EPSILON, true), (1.0, true), (-3.0, false), (9.0, true)]
+        {
+            assert_eq!((high(on, false), high(on, true)), (is_on, !is_on), "{on}");
         }
     }
 

@@ -39,6 +39,30 @@ pub(crate) enum PlannedWrite {
         /// It is cut off behind that: it is a regular file, and no attribute of a device.
         cut: bool,
     },
+    /// The level of a GPIO line.
+    Line {
+        /// The chip's device file.
+        chip: PathBuf,
+        /// What the chip is called, if the device file still leads to the same one.
+        label: String,
+        /// Of the line, on its chip.
+        offset: u32,
+        /// That of the line itself, whatever counts as on.
+        high: bool,
+    },
+    /// A register of a chip on an I²C bus.
+    Register {
+        /// The bus's device file.
+        bus: PathBuf,
+        /// A file that names the bus's adapter, and what that holds.
+        adapter: Option<(PathBuf, String)>,
+        /// The chip's.
+        address: u8,
+        /// It is written although a driver of the kernel has the address.
+        force: bool,
+        /// The register's number, and what is written there.
+        bytes: Vec<u8>,
+    },
 }
 
 /// One output, as others see it.

@@ -2,12 +2,12 @@
 
 use super::desk::AtTheDesk;
 use super::law::{self, OnStale, Recover};
+use super::named;
 use super::open::{look, open};
 use super::settings::{Conversion, OutputSettings, Safe, Start};
-use super::target::Place;
 use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
-use crate::kinds::sensor::ByName;
 use crate::time::Span;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,56 +29,6 @@ const RECOVERIES: [(&str, Recovery); 2] = [("auto", Recovery::Auto), ("latch", R
 const WRITES: [(&str, bool); 2] = [("change", false), ("always", true)];
 
 const INPUT: Key = Key::new("input", Value::Input, "What is put out.").required("name it, such as \"control.out\"");
-const PATH: Key = Key::new(
-    "path",
-    Value::Path,
-    "The file to write. An attribute of `/sys` is given whole numbers, rounded to the nearest. A regular file holds the number and a \
-     newline, and nothing else; it is made if it is not there.",
-)
-.required_unless(&["hwmon", "pwm"], "name the file to write; or a device, with hwmon or pwm")
-.excludes(&["hwmon", "pwm"]);
-const HWMON: Key = Key::new(
-    "hwmon",
-    Value::Name,
-    "The hwmon device with this name in its file `name` (`\"nct6775\"`), regardless of its number.",
-)
-.excludes(&["pwm"]);
-const DEVICE: Key = Key::new(
-    "device",
-    Value::Name,
-    "Which of several devices with that name: the kernel's name of its parent (`\"0-0048\"` on I²C bus 0), or its own if it has \
-     none. The error lists them.",
-)
-.otherwise("the only one")
-.rules(&[Rule::with(&["hwmon"])]);
-const FILE: Key = Key::new(
-    "file",
-    Value::FileName,
-    "The file of the device. `pwm1`, `pwm2` … go from 0 to 1, in the 255 steps of the kernel, and are set by hand (`pwmN_enable` is 1). Any \
-     other is given whole numbers, as the kernel wants them.",
-)
-.required_unless(&["path", "pwm"], "name the file of the device, such as \"pwm1\"")
-.rules(&[Rule::with(&["hwmon"])]);
-const PWM: Key = Key::new(
-    "pwm",
-    Value::Name,
-    "The PWM chip: its own name (`\"pwmchip0\"`), or that of the device that it belongs to (`\"fe20c000.pwm\"`), which does not change from \
-     boot to boot. The value is the duty, from 0 to 1.",
-);
-const CHANNEL: Key = Key::new(
-    "channel",
-    Value::Integer { min: 0, max: 1_023 },
-    "The channel of the chip. It is exported, set up and enabled.",
-)
-.default("0")
-.rules(&[Rule::with(&["pwm"])]);
-const PWM_PERIOD: Key = Key::new(
-    "pwm-period",
-    Value::Duration { min: Span::from_nanos(1), max: Span::from_seconds(1_000) },
-    "The period of the channel (`\"40us\"` is 25 kHz).",
-)
-.required_unless(&["path", "hwmon"], "write it, such as \"40us\"")
-.rules(&[Rule::with(&["pwm"])]);
 const SCALE: Key =
     Key::new("scale", Value::Factor, "What the value is multiplied by, after limits and slew.").default("1");
 const OFFSET: Key = Key::new("offset", Value::Number, "What is added after that.").default("0");
@@ -152,13 +102,25 @@ const WRITE: Key = Key::new(
 
 const KEYS: &[Key] = &[
     INPUT,
-    PATH,
-    HWMON,
-    DEVICE,
-    FILE,
-    PWM,
-    CHANNEL,
-    PWM_PERIOD,
+    named::PATH,
+    named::HWMON,
+    named::IIO,
+    named::DEVICE,
+    named::FILE,
+    named::PWM,
+    named::CHANNEL,
+    named::PWM_PERIOD,
+    named::CHIP,
+    named::LINE,
+    named::ACTIVE_LOW,
+    named::BUS,
+    named::ADDRESS,
+    named::REGISTER,
+    named::TYPE,
+    named::BITS,
+    named::SHIFT,
+    named::FORCE_ADDRESS,
+    named::INIT,
     SCALE,
     OFFSET,
     LIMITS,
@@ -183,8 +145,11 @@ pub(in crate::kinds) fn kind() -> Kind {
 /// The same, with another folder than `/sys`.
 pub fn kind_under(sys: &Path) -> Kind {
     let sys: PathBuf = sys.into();
-    let about = "Writes one value to a hwmon device, a PWM channel or a file, and leaves it in a safe state.";
-    Kind::new("output", about, KEYS, move |section: &mut Section<'_>| parse(section, &sys))
+    let about = "Writes one value to a device or a file, and leaves it in a safe state.";
+    Kind::new("output", about, KEYS, move |section: &mut Section<'_>| parse(section, &sys)).also(json!({
+        "if": {"required": ["line"], "properties": {"line": {"type": "integer"}}},
+        "then": {"required": ["chip"]},
+    }))
 }
 
 fn parse(section: &mut Section<'_>, sys: &Path) -> Option<Blueprint> {
@@ -199,7 +164,7 @@ fn parse(section: &mut Section<'_>, sys: &Path) -> Option<Blueprint> {
 
 fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
     let (input, reset) = (section.input(&INPUT), section.input(&RESET));
-    let place = place(section);
+    let place = named::place(section);
     let (scale, offset) = (section.number(&SCALE), section.number(&OFFSET));
     let (limits, slew, safe_slew) = (section.range(&LIMITS), section.number(&SLEW), section.number(&SAFE_SLEW));
     let safe = section.number_or(&SAFE, &SAFES).map(|safe| safe.map_or_else(|word| word, Safe::Value));
@@ -216,9 +181,9 @@ fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
     let (start, always, safe_after) =
         (section.choice(&START, &STARTS), section.choice(&WRITE, &WRITES), section.duration(&SAFE_AFTER));
     let (place, safe) = (place?, safe?);
-    let conversion = Conversion { scale: scale?, offset: offset?, full: place.full().unwrap_or(1.0) };
-    let natural = place.full().map(|full| [conversion.back(0.0), conversion.back(full)]);
-    let natural = natural.map_or([f64::NEG_INFINITY, f64::INFINITY], |[a, b]| [a.min(b), a.max(b)]);
+    let raw = place.raw();
+    let conversion = Conversion { scale: scale?, offset: offset?, full: raw.full, zero: raw.zero };
+    let natural = conversion.natural(&raw);
     if let Safe::Value(value) = safe {
         refuse_safe(section, value, natural, conversion);
     }
@@ -242,18 +207,6 @@ fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
     };
     let (input, start, always) = (input?, start?, always?);
     Some(OutputSettings { place, input, reset, conversion, law, safe, start, always, safe_after })
-}
-
-fn place(section: &mut Section<'_>) -> Option<Place> {
-    let (device, channel, period) = (section.text(&DEVICE), section.integer(&CHANNEL), section.duration(&PWM_PERIOD));
-    if section.has(&HWMON) {
-        let (name, file) = (section.text(&HWMON), section.text(&FILE));
-        return Some(Place::Hwmon(ByName { name: name?, device }, file?));
-    }
-    if section.has(&PWM) {
-        return Some(Place::Pwm { chip: section.text(&PWM)?, channel: channel?, period: period? });
-    }
-    section.path(&PATH).map(Place::File)
 }
 
 fn refuse_safe(section: &mut Section<'_>, value: f64, [low, high]: [f64; 2], conversion: Conversion) {

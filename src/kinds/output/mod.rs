@@ -1,13 +1,14 @@
-//! The kind `output`: writes one value to a file of a device, or to any other file, and leaves it in a safe state.
+//! The kind `output`: writes one value to a device, or to any file, and leaves it in a safe state.
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `keys`, `settings`, `open` | from a section to settings to a task, and what is written at the start |
+//! | `keys`, `named`, `settings`, `open` | from a section to settings to a task, and what is written at the start |
 //! | `task` | the task |
 //! | `desk` | what runs in its place on the virtual clock |
 //! | `held` | who has a target, and hands it over |
 //! | `law` | what is put out at a tick, and when the output is safe; pure |
-//! | `target`, `pwm` | what it writes to: found, set up, opened |
+//! | `place`, `target`, `pwm` | what it writes to: named, found, taken, set up |
+//! | `port` | the open ends of that: the task's, and the one that others make it safe with |
 //! | `digits`, `put` | from a number to text, and from text into a file |
 //! | `guard`, `planned` | the safe value, as other threads and processes can write it |
 //!
@@ -21,8 +22,11 @@ mod guard;
 mod held;
 mod keys;
 mod law;
+mod named;
 mod open;
+mod place;
 mod planned;
+mod port;
 mod put;
 mod pwm;
 mod settings;

@@ -5,23 +5,19 @@ use super::digits::{Digits, Form, LONGEST};
 use super::guard::{Guard, SafeWrite};
 use super::held::Held;
 use super::law::Law;
+use super::place::Place;
+use super::port::{Content, SafeText};
 use super::pwm;
 use super::settings::{OutputSettings, Safe, Start};
-use super::target::{Content, Place, SafeText, Target, folder_of};
+use super::target::{Target, folder_of, hidden_place};
 use super::task::{Output, SafeState, columns};
 use crate::config::{BuildError, Preview};
-use crate::kinds::device::{Claim, DeviceId, Holder, Label, Missing, Refusal, Sight, find_holder, hidden, preview};
-use crate::sys::clock::pause;
-use crate::sys::lock;
-use crate::time::Span;
+use crate::kinds::device::{Claim, DeviceId, Holder, Label, Missing, Refusal, Sight, find_holder, preview};
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use tracing::debug;
-
-/// How often a lock is asked for that another process has: one that only looks has it for an instant.
-const LOCK_TRIES: u32 = 20;
 
 /// Opens an output. `task` names its section.
 pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<Output, BuildError> {
@@ -35,6 +31,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
             Target::find(&settings.place, sys)?.ok_or_else(vanished)?
         }
     };
+    let settings = settings.fitting(&target.raw)?;
     let mut in_use = Refusal::in_use(key, &label.device, &*target.ids);
     let before = match find_holder(&mut in_use, None) {
         Some(Holder::Task) => return Err(in_use.into()),
@@ -48,10 +45,10 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     };
     let mut output = Leave(Some(held.clone()));
     let refuse =
-        |doing: &str, error: io::Error| Refusal::new(key, format!("cannot {doing} {}: {error}", target.path.display()));
+        |doing: &str, error: io::Error| Refusal::new(key, format!("cannot {doing} {}: {error}", target.shown()));
     let original = held.original();
     let safe = safe_state(&settings, &target, original)?;
-    let safe_writer = safe.as_ref().map(|safe| target.safe_writer(safe.text.clone())).transpose();
+    let safe_writer = safe.as_ref().map(|safe| target.safe_writer(held.taken(), safe.text.clone())).transpose();
     let safe_writer = safe_writer.map_err(|error| refuse("open", error))?;
     let now = original.and_then(|content| number(&content.value)).unwrap_or(f64::NAN);
     let terms = settings.law;
@@ -66,7 +63,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         // What another task did last is known at the first tick.
         _ => Law::going_on(terms, settings.conversion.back(now)),
     };
-    let writer = target.writer().map_err(|error| refuse("open", error))?;
+    let writer = target.writer(held.taken()).map_err(|error| refuse("open", error))?;
     let name = label.task.clone();
     let guard = Guard::new(
         &name,
@@ -74,7 +71,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         settings.safe_after,
         safe_writer.map(|writer| Box::new(writer) as Box<dyn SafeWrite>),
     );
-    debug!("{label} opened: {}", target.path.display());
+    debug!("{label} opened: {}", target.shown());
     output.0 = None;
     Ok(Output {
         law,
@@ -82,7 +79,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         input: settings.input,
         reset: settings.reset,
         conversion: settings.conversion,
-        form: target.form(),
+        form: target.form,
         always: settings.always,
         writer,
         written: Digits::EMPTY,
@@ -113,31 +110,32 @@ impl Drop for Leave {
 /// Takes a target that no task of this process has: sets it up, locks it, and remembers what it holds.
 fn take(settings: &OutputSettings, target: Target, sys: &Path) -> Result<(Target, Arc<Held>), Refusal> {
     let key = settings.place.key();
-    let target = match &settings.place {
-        Place::Pwm { channel, period, .. } => {
-            let first = match (settings.start, settings.safe) {
-                (Start::Safe, Safe::Value(value)) => Some(settings.conversion.raw(value)),
-                _ => None,
-            };
+    let first = match (settings.start, settings.safe) {
+        (Start::Safe, Safe::Value(value)) => Some(settings.conversion.raw(value)),
+        _ => None,
+    };
+    let target = match (&settings.place, target.file()) {
+        (Place::Pwm { channel, period, .. }, Some(duty)) => {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the period")]
-            pwm::set_up(&target.path, *channel, *period, first.map(|duty| duty.round() as u64))?;
+            pwm::set_up(duty, *channel, *period, first.map(|duty| duty.round() as u64))?;
             Target::find(&settings.place, sys)?.unwrap_or(target)
         }
         _ => target,
     };
-    let path = target.path.display();
-    let file = target.open().map_err(|error| Refusal::new(key, cannot_open(&target.path, &error)))?;
-    let is_locked = (0..LOCK_TRIES).any(|_| file.try_lock().is_ok() || (pause(Span::from_millis(5)), false).1);
-    if !is_locked {
-        let holder = file.metadata().ok().and_then(|facts| lock::holder(&facts));
-        let holder = holder.map_or_else(|| "another process".to_owned(), |holder| holder.to_string());
-        return Err(Refusal::new(key, format!("{path} is in use by {holder}; only one output at a time can have it")));
-    }
-    let original = target.read().ok().filter(|content| number(&content.value).is_some());
+    let taken = target.take(key).map_err(|mut refusal| {
+        find_holder(&mut refusal, None);
+        refusal
+    })?;
+    target.init()?;
+    let read = target.read(Some(&taken));
+    let why = read.as_ref().err().map_or_else(String::new, |error| format!(": {error}"));
+    let original = read.ok().filter(|content| number(&content.value).is_some());
     if original.is_none() && settings.needs_original() {
-        return Err(Refusal::new("safe", format!("{path} holds no number that could be restored")));
+        return Err(Refusal::new("safe", format!("{} holds no number that could be restored{why}", target.shown())));
     }
-    Ok((target.clone(), Held::new(target.ids, original, file)))
+    target.set_up(&taken, first)?;
+    let held = Held::new(target.ids.clone(), original, taken);
+    Ok((target, held))
 }
 
 /// Makes a regular file that holds the safe value from the start.
@@ -161,14 +159,6 @@ fn nothing_to_keep(path: &Path) -> Refusal {
     Refusal::new("safe", text)
 }
 
-fn cannot_open(path: &Path, error: &io::Error) -> String {
-    let remedy = match error.kind() {
-        io::ErrorKind::PermissionDenied => "; hertzd's user needs permission to write it",
-        _ => "",
-    };
-    format!("cannot open {}: {error}{remedy}", path.display())
-}
-
 /// The number that a file holds, and nothing else.
 fn number(text: &str) -> Option<f64> {
     (text.len() <= LONGEST).then(|| text.trim().parse().ok()).flatten().filter(|number: &f64| number.is_finite())
@@ -184,12 +174,12 @@ fn safe_state(
     match settings.safe {
         Safe::Hold => Ok(None),
         Safe::Value(value) => {
-            let digits = Digits::of(settings.conversion.raw(value), target.form());
+            let digits = Digits::of(settings.conversion.raw(value), target.form);
             let text = target.safe_text(&Content { value: text(&digits), enable: None });
             Ok(Some(SafeState { text, value }))
         }
         Safe::Restore => {
-            let missing = || Refusal::new("safe", format!("{} held no number before", target.path.display()));
+            let missing = || Refusal::new("safe", format!("{} held no number before", target.shown()));
             let original = original.ok_or_else(missing)?;
             let value = settings.conversion.back(number(&original.value).unwrap_or(f64::NAN));
             let line = |text: &String| format!("{}\n", text.trim());
@@ -203,7 +193,15 @@ fn safe_state(
 pub(super) fn look(settings: &OutputSettings, task: &str, sys: &Path) -> Result<Preview, BuildError> {
     let key = settings.place.key();
     let label = Label::new(settings.label(), task);
-    let (sight, safe) = match Target::find(&settings.place, sys)? {
+    let found = match Target::find(&settings.place, sys) {
+        Ok(found) => found,
+        Err(refusal) => {
+            let hidden = hidden_place(&settings.place).ok_or(refusal)?;
+            let seen = preview(&label, Missing::Refuse, Ok(hidden))?;
+            return Ok(Preview { columns: Some(columns()), ..seen });
+        }
+    };
+    let (sight, safe) = match found {
         None => {
             let Place::File(path) = &settings.place else { return Ok(Preview::default()) };
             let Safe::Value(value) = settings.safe else { return Err(nothing_to_keep(path).into()) };
@@ -214,15 +212,15 @@ pub(super) fn look(settings: &OutputSettings, task: &str, sys: &Path) -> Result<
             (Sight::of(key, vec![id]).unknown("whether the file can be made"), safe)
         }
         Some(target) => {
-            let path = target.path.display().to_string();
-            let content = target.read().ok();
-            let text = match safe_state(settings, &target, content.as_ref()) {
+            let settings = settings.clone().fitting(&target.raw)?;
+            let content = target.read(None).ok();
+            let text = match safe_state(&settings, &target, content.as_ref()) {
                 Ok(state) => state.map_or_else(|| SafeText::of(&Digits::EMPTY), |state| state.text),
-                Err(_) if hidden(&target.path, true).is_some() => SafeText::of(&Digits::EMPTY),
+                Err(_) if target.is_hidden() || !target.shows_content() => SafeText::of(&Digits::EMPTY),
                 Err(refusal) => return Err(refusal.into()),
             };
-            let safe = says(settings, &path, &text, &target.enable_name());
-            (seen(settings, &target)?, safe)
+            let safe = says(&settings, &target.shown(), &text, &target.enable_name());
+            (seen(&settings, &target)?, safe)
         }
     };
     let mut preview = preview(&label, Missing::Refuse, Ok(sight))?;
@@ -233,26 +231,25 @@ pub(super) fn look(settings: &OutputSettings, task: &str, sys: &Path) -> Result<
 
 fn seen(settings: &OutputSettings, target: &Target) -> Result<Sight, Refusal> {
     let key = settings.place.key();
-    let sight = Sight::of(key, target.ids.clone());
-    if let (Place::Pwm { channel, .. }, false) = (&settings.place, target.path.exists()) {
+    if let (Place::Pwm { channel, .. }, Some(false)) = (&settings.place, target.file().map(Path::exists)) {
+        let sight = Sight::of(key, target.ids.clone());
         return Ok(sight.unknown(format!("whether channel {channel} can be exported and set up")));
     }
-    if let Some(hidden) = hidden(&target.path, true) {
-        return Ok(hidden);
-    }
-    let file = target.open().map_err(|error| Refusal::new(key, cannot_open(&target.path, &error)))?;
-    let holder = file.metadata().ok().and_then(|facts| lock::holder(&facts)).filter(lock::Holder::is_ours);
-    let taken = holder.map(|holder| format!("{} is in use by {holder}", target.path.display()));
-    Ok(Sight { taken, ..sight })
+    target.look(key)
 }
 
 /// What is done to make the output safe, for people.
 fn says(settings: &OutputSettings, path: &str, text: &SafeText, enable_name: &str) -> String {
-    let raw = text.value.trim();
+    let raw = match (text.value.trim(), &settings.place) {
+        ("1", Place::Line { .. }) => "high",
+        ("0", Place::Line { .. }) => "low",
+        (text, _) => text,
+    };
     let then =
         text.enable.as_ref().map_or(String::new(), |enable| format!(", then {} to {enable_name}", enable.trim()));
     match settings.safe {
         Safe::Hold => format!("\"hold\": whatever happens, {path} keeps what was written last"),
+        Safe::Restore if raw.is_empty() => format!("\"restore\": writes what {path} holds when it is opened"),
         Safe::Restore => format!("\"restore\": writes what {path} held before; now that is {raw}{then}"),
         Safe::Value(value) => format!("{value}: writes {raw} to {path}{then}"),
     }

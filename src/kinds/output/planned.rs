@@ -2,34 +2,77 @@
 
 use super::guard::PlannedWrite;
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 impl PlannedWrite {
-    /// Makes it.
+    /// Makes it. Of a GPIO line it returns what keeps the level: once that is closed, it is up to the chip's driver what becomes of the line.
     ///
     /// # Errors
-    /// The kernel refused it, or its path leads to another device now.
-    pub(crate) fn make(&self) -> io::Result<()> {
-        let Self::File { path, witness, text, cut } = self;
-        if let Some((beside, wanted)) = witness {
-            let found = fs::read_to_string(beside)?;
-            if found.trim_end() != wanted {
-                let text = format!(
-                    "{} says {:?} now, and not {wanted:?}: it is another device",
-                    beside.display(),
-                    found.trim_end()
-                );
-                return Err(io::Error::other(text));
+    /// The kernel refused it, or what it names is another device now.
+    pub(crate) fn make(&self) -> io::Result<Option<File>> {
+        match self {
+            Self::File { path, witness, text, cut } => {
+                is_still(witness.as_ref(), "device")?;
+                OpenOptions::new().write(true).truncate(*cut).open(path)?.write_all(text.as_bytes())?;
+                Ok(None)
+            }
+            Self::Line { chip, label, offset, high } => drive(chip, label, *offset, *high).map(Some),
+            Self::Register { bus, adapter, address, force, bytes } => {
+                is_still(adapter.as_ref(), "bus")?;
+                register(bus, *address, *force, bytes).map(|()| None)
             }
         }
-        OpenOptions::new().write(true).truncate(*cut).open(path)?.write_all(text.as_bytes())
     }
 }
 
+/// Refuses what is another device now, by what a file beside it says.
+fn is_still(witness: Option<&(PathBuf, String)>, what: &str) -> io::Result<()> {
+    let Some((beside, wanted)) = witness else { return Ok(()) };
+    let found = fs::read_to_string(beside)?;
+    let found = found.trim_end();
+    if found == wanted {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("{} says {found:?} now, and not {wanted:?}: it is another {what}", beside.display())))
+}
+
+#[cfg(feature = "gpio")]
+fn drive(chip: &Path, label: &str, offset: u32, high: bool) -> io::Result<File> {
+    crate::kinds::gpio::DrivenLine::request_driven(chip, label, offset, high)
+}
+
+#[cfg(not(feature = "gpio"))]
+fn drive(_: &Path, _: &str, _: u32, _: bool) -> io::Result<File> {
+    Err(io::Error::other("this hertzd was built without the feature gpio"))
+}
+
+#[cfg(feature = "i2c")]
+fn register(bus: &Path, address: u8, force: bool, bytes: &[u8]) -> io::Result<()> {
+    crate::kinds::i2c::OpenRegister::write_once(bus, address, force, bytes)
+}
+
+#[cfg(not(feature = "i2c"))]
+fn register(_: &Path, _: u8, _: bool, _: &[u8]) -> io::Result<()> {
+    Err(io::Error::other("this hertzd was built without the feature i2c"))
+}
+
+/// What is written to what: `255 to /sys/…/pwm1`.
 impl fmt::Display for PlannedWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::File { path, text, .. } = self;
-        write!(f, "{} to {}", text.trim_end(), path.display())
+        match self {
+            Self::File { path, text, .. } => write!(f, "{} to {}", text.trim_end(), path.display()),
+            Self::Line { chip, offset, high, .. } => {
+                write!(f, "{} to line {offset} of {}", if *high { "high" } else { "low" }, chip.display())
+            }
+            Self::Register { bus, address, bytes, .. } => {
+                for byte in bytes.get(1..).unwrap_or_default() {
+                    write!(f, "{byte:#04x} ")?;
+                }
+                let register = bytes.first().copied().unwrap_or_default();
+                write!(f, "to register {register:#04x} of chip {address:#04x} on {}", bus.display())
+            }
+        }
     }
 }

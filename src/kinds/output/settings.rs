@@ -1,7 +1,8 @@
 //! What an output does, as its section says. Plain values; no device is opened here.
 
 use super::law;
-use super::target::Place;
+use super::place::{Place, RawScale};
+use crate::kinds::device::Refusal;
 use crate::task::Input;
 use crate::time::Span;
 
@@ -26,15 +27,23 @@ pub(super) struct Conversion {
     pub(super) scale: f64,
     pub(super) offset: f64,
     pub(super) full: f64, // what 1 of the target's natural unit is
+    pub(super) zero: f64, // and what 0 is
 }
 
 impl Conversion {
     pub(super) fn raw(self, value: f64) -> f64 {
-        (value * self.scale + self.offset) * self.full
+        (value * self.scale + self.offset) * self.full + self.zero
+    }
+
+    /// What a target takes, in the unit of the input: the lower end first.
+    pub(super) fn natural(self, raw: &RawScale) -> [f64; 2] {
+        // Adding zero makes a negative zero a positive one.
+        let ends = raw.range.map(|range| range.map(|end| self.back(end) + 0.0));
+        ends.map_or([f64::NEG_INFINITY, f64::INFINITY], |[a, b]| [a.min(b), a.max(b)])
     }
 
     pub(super) fn back(self, raw: f64) -> f64 {
-        (raw / self.full - self.offset) / self.scale
+        ((raw - self.zero) / self.full - self.offset) / self.scale
     }
 }
 
@@ -55,14 +64,27 @@ pub(super) struct OutputSettings {
 impl OutputSettings {
     /// What messages call the target.
     pub(super) fn label(&self) -> String {
-        match &self.place {
-            Place::File(path) => format!("file {}", path.display()),
-            Place::Hwmon(wanted, file) => format!("{file} of hwmon device {}", wanted.name),
-            Place::Pwm { chip, channel, .. } => format!("channel {channel} of PWM chip {chip}"),
-        }
+        self.place.to_string()
     }
 
     pub(super) fn needs_original(&self) -> bool {
         self.safe == Safe::Restore
+    }
+
+    /// The same for a target of which only now is known what its raw numbers mean.
+    pub(super) fn fitting(mut self, raw: &RawScale) -> Result<Self, Refusal> {
+        self.conversion = Conversion { full: raw.full, zero: raw.zero, ..self.conversion };
+        let [low, high] = self.conversion.natural(raw);
+        if let Safe::Value(value) = self.safe
+            && (value < low || value > high)
+        {
+            return Err(Refusal::new("safe", format!("is not what the target takes, {low} to {high}")));
+        }
+        let [least, most] = self.law.limits;
+        if least > high || most < low {
+            return Err(Refusal::new("limits", format!("lies outside what the target takes, {low} to {high}")));
+        }
+        self.law.limits = [least.max(low), most.min(high)];
+        Ok(self)
     }
 }

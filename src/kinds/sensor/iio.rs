@@ -40,7 +40,7 @@ pub(super) fn unit(channel: &str) -> (f64, &'static str) {
 
 /// `accel` of `in_accel_x`.
 fn kind(channel: &str) -> &str {
-    let rest = channel.strip_prefix("in_").unwrap_or(channel);
+    let rest = channel.strip_prefix("in_").or_else(|| channel.strip_prefix("out_")).unwrap_or(channel);
     rest.split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or(rest)
 }
 
@@ -71,12 +71,12 @@ pub(super) fn usual_count(channel: &str) -> usize {
 }
 
 /// `in_accel_x` for `in_accel_x_raw`.
-pub(super) fn channel(file: &str) -> &str {
+pub(in crate::kinds) fn channel(file: &str) -> &str {
     file.strip_suffix("_raw").or_else(|| file.strip_suffix("_input")).unwrap_or(file)
 }
 
 /// Whether the channel's offset and scale still apply to a file's number.
-pub(super) fn is_raw(file: &str) -> bool {
+pub(in crate::kinds) fn is_raw(file: &str) -> bool {
     file.ends_with("_raw")
 }
 
@@ -97,7 +97,7 @@ pub(super) fn inputs(folder: &Path) -> io::Result<Vec<(String, String)>> {
 
 /// Scale and offset of a channel in hertzd's unit: `raw * scale + offset`. By the files of its device, `(raw + offset) *
 /// scale`, each of which may be shared by its type or by all; 0 and 1 if missing.
-pub(super) fn conversion(folder: &Path, channel: &str) -> Result<(f64, f64), String> {
+pub(in crate::kinds) fn conversion(folder: &Path, channel: &str) -> Result<(f64, f64), String> {
     let (factor, _) = unit(channel);
     let scale = attribute(folder, channel, "scale")?.unwrap_or(1.0);
     let offset = attribute(folder, channel, "offset")?.unwrap_or(0.0);
@@ -122,12 +122,12 @@ fn attribute(folder: &Path, channel: &str, what: &str) -> Result<Option<f64>, St
 
 /// The files an attribute of a channel may be in: its own first, then shared ones.
 pub(super) fn names(channel: &str, what: &str) -> Vec<String> {
-    let kind = kind(channel);
+    let (kind, way) = (kind(channel), if channel.starts_with("out_") { "out" } else { "in" });
     let mut names = vec![format!("{channel}_{what}")];
     if channel.contains('-') {
-        names.push(format!("in_{kind}-{kind}_{what}"));
+        names.push(format!("{way}_{kind}-{kind}_{what}"));
     }
-    names.extend([format!("in_{kind}_{what}"), format!("in_{what}"), what.to_owned()]);
+    names.extend([format!("{way}_{kind}_{what}"), format!("{way}_{what}"), what.to_owned()]);
     names
 }
 
@@ -176,6 +176,8 @@ mod tests {
             ("in_voltage_scale", "2"),
             ("scale", "7"),
             ("in_temp_offset", "warm"),
+            ("out_voltage_scale", "0.5"),
+            ("out_voltage0_offset", "-2048"),
         ] {
             fs::write(folder.path().join(file), content).unwrap();
         }
@@ -185,6 +187,7 @@ mod tests {
         assert_eq!(of("in_voltage1-voltage2"), Ok((0.003, 0.0)));
         assert_eq!(of("in_voltage1"), Ok((0.002, 0.0)));
         assert_eq!(of("in_magn_x"), Ok((7.0, 0.0)));
+        assert_eq!(of("out_voltage0"), Ok((0.0005, -1.024)));
         assert!(of("in_temp").unwrap_err().ends_with("in_temp_offset holds no number"));
     }
 

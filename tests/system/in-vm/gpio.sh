@@ -120,7 +120,83 @@ cp /tmp/one.toml $CONFIG
 same "no other task was affected: skipped" 0 "$(task beat skipped)"
 same "  errors" 0 "$(errors beat)"
 
-check "systemctl stop" systemctl stop hertzd
+echo "# outputs"
+systemctl stop hertzd
+output() {
+    cat <<END
+[task.$1]
+kind = "output"
+rate = 20
+input = "$1-wanted.value"
+max-age = "30s"
+safe-after = "30s"
+recover-after = "0s"
+END
+    printf '%s\n' "${@:2}"
+}
+# want RELAY VALVE SPARE: the values that the outputs take, each from a file that is not in the folder which `setup` empties.
+want() {
+    echo "$1" >/var/lib/relay
+    echo "$2" >/var/lib/valve
+    echo "$3" >/var/lib/spare
+}
+config() {
+    local name
+    for name in relay valve spare; do printf '%s\n' "[task.$name-wanted]" 'kind = "sensor"' 'rate = 20' "path = \"/var/lib/$name\""; done
+    output relay 'chip = "testbed"' 'line = 6' 'safe = 1'
+    output valve 'line = "gauge"' 'active-low = true' 'safe = 0'
+    output spare 'chip = "testbed"' 'line = 7' 'safe = "restore"'
+}
+pull 7 up
+want 0.2 1 0
+config >/tmp/outputs.toml
+has "check prints the level that is safe" "$(hertzd check /tmp/outputs.toml 2>&1)" '1: writes high to line 6 of'
+setup Restart=no </tmp/outputs.toml
+is_driven() { [ "$(driven "$1")" = "$2" ]; }
+check "the service runs" within 60 ticked relay 5
+same "a line is an output of hertzd" "hertzd output" "$(gpioinfo "${GPIOCHIP#/dev/}" | awk '/line +6:/ { gsub("\"", ""); print $4, $5 }')"
+check "  and follows its input: 0.2 is off" within 60 is_driven 6 0
+check "  on is low where active-low says so" within 60 is_driven 5 0
+check "  a line is driven against its pull" within 60 is_driven 7 0
+want 0.6 0 1
+for line in 6 5 7; do check "  and up: line $line" within 60 is_driven $line 1; done
+want 0.6 0 0
+check "  and down again" within 60 is_driven 7 0
+sed -i 's/^rate = 20$/rate = 25/' $CONFIG
+check "a reload that changes their sections keeps their lines" hertzd reload
+check "  and their levels" within 60 is_driven 6 1
+want 0.2 bad bad
+check "  a bad input has its safe level: off" within 60 is_driven 5 1
+check "    and the level that was there" within 60 is_driven 7 1
+check "  of that line alone" within 60 is_driven 6 0
+cp $CONFIG /tmp/one.toml
+output second 'chip = "testbed"' 'line = 6' 'safe = 1' | sed 's/second-wanted/relay-wanted/' >>$CONFIG
+has "a second output of a line is refused" "$(hertzd reload 2>&1 || :)" 'is in use by task relay'
+cp /tmp/one.toml $CONFIG
+systemctl kill -s KILL --kill-whom=main hertzd
+inactive() { ! active && [ "$(show SubState)" = failed ]; }
+check "after kill -9 the unit sets the safe level" within 60 inactive
+has "  and says what becomes of it" "$(messages)" 'relay: wrote high to line 6 of'
+same "  which is up to the driver: this one puts it back to its pull" 0 "$(driven 6)"
+in_unit hertzd safe --hold --plan /run/hertzd/safe-plan.json >/tmp/held 2>&1 & holding=$!
+check "hertzd safe --hold sets it and keeps it" within 60 is_driven 6 1
+check "  and the one that is active when low" within 60 is_driven 5 1
+sleep 1
+same "  for as long as it runs" 1 "$(driven 6)"
+has "  meanwhile hertzd cannot have the line" "$(hertzd run $CONFIG --for 1s 2>&1 || :)" 'line 6 ("hertzd") is in use by another program'
+systemctl stop in-unit
+wait $holding || :
+same "  then it is released" 0 "$(driven 6)"
+has "  what it said" "$(cat /run/in-unit.out)" 'wrote high to line 6'
+# Another chip that has the place of the one that was meant.
+unbind_gpio_sim
+echo other >"$GPIO_SIM/bank/label"
+bind_gpio_sim
+has "another chip at the same device file is left alone" "$(hertzd safe --plan /run/hertzd/safe-plan.json 2>&1 || :)" 'is "other" now, and not "testbed"'
+unbind_gpio_sim
+echo testbed >"$GPIO_SIM/bank/label"
+bind_gpio_sim
+
 gpiomon "${GPIOCHIP#/dev/}" 3 >/dev/null & watcher=$!
 until gpioinfo "${GPIOCHIP#/dev/}" | grep -q gpiomon; do sleep 0.2; done
 printf '%s\n' '[task.a]' 'kind = "gpio"' 'rate = 10' 'chip = "testbed"' 'lines = [3, 4]' >/tmp/used.toml

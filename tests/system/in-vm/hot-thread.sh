@@ -8,7 +8,7 @@ COUNTS=$STATE/counts # count.so writes its counts per thread here
 # Playback for the recording: without it, the loopback device has no steady pace.
 (while :; do aplay -q -D hw:Loopback,0,0 -f S16_LE -r 16000 -c 1 -d 600 /dev/zero || sleep 1; done) >/dev/null 2>&1 &
 
-kinds=(load sensor values hwmon iio i2c gpio audio video)
+kinds=(load sensor values hwmon iio i2c gpio audio video line register)
 declare -A CONFIGS=(
     [load]='kind = "load"
 rate = 50
@@ -49,6 +49,24 @@ rate = 20
 chip = \"${GPIOCHIP#/dev/}\"
 lines = [0, 3]
 record = \"gpio.csv\""
+    [line]="kind = \"output\"
+rate = 20
+input = 1
+chip = \"${GPIOCHIP#/dev/}\"
+line = 5
+safe = 0
+write = \"always\""
+    [register]="kind = \"output\"
+rate = 20
+input = 25
+bus = $I2C_BUS
+address = 0x48
+force-address = true
+register = 3
+type = \"s16be\"
+shift = 7
+safe = \"restore\"
+write = \"always\""
     [audio]='kind = "audio"
 rate = 20
 device = "hw:Loopback,1,0"
@@ -80,7 +98,7 @@ PY
 # documented NAME: the system calls that docs/tasks.md lists for it.
 documented() {
     local kind=$1
-    case $kind in values|hwmon) kind=sensor ;; iio) kind="sensor, buffered" ;; esac
+    case $kind in values|hwmon) kind=sensor ;; line|register) kind=output ;; iio) kind="sensor, buffered" ;; esac
     sed -n '/^## System calls/,/^## /p' /srv/package/tasks.md | awk -F'|' -v kind=" $kind " '{ gsub("`", "", $2) } $2 == kind { print $3 }' |
         grep -oE '`[a-z0-9_]+' | tr -d '`' | sort -u | xargs || :
 }

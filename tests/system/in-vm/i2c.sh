@@ -119,7 +119,91 @@ check "  it reads again" within 20 reads eeprom value 99
 same "no other task was affected: skipped" 0 "$(task beat skipped)"
 same "  errors" "0 $stub" "$(errors beat) $(errors stub)"
 
-check "systemctl stop" systemctl stop hertzd
+echo "# outputs"
+i2cset -y "$I2C_BUS" 0x48 0x34 0x3412 w # its bytes over the bus: 0x12, 0x34
+WANT=/var/lib/want # not in its own folder, which `setup` empties
+echo 200.4 >$WANT
+setup Restart=no <<END
+[task.want]
+kind = "sensor"
+rate = 20
+path = "$WANT"
+
+[task.heater]
+kind = "output"
+rate = 20
+input = "want.value"
+max-age = "30s"
+safe-after = "30s"
+recover-after = "0s"
+bus = "SMBus stub driver"
+address = 0x48
+register = 0x30
+type = "u8"
+init = [[0x31, 0x77]]
+safe = 7
+
+[task.dac]
+kind = "output"
+rate = 20
+input = "want.value"
+max-age = "30s"
+safe-after = "30s"
+recover-after = "0s"
+scale = 10
+bus = "SMBus stub driver"
+address = 0x48
+register = 0x32
+type = "u16be"
+shift = 4
+safe = 100.06
+
+[task.kept]
+kind = "output"
+rate = 20
+input = "want.value"
+max-age = "30s"
+safe-after = "30s"
+recover-after = "0s"
+bus = "SMBus stub driver"
+address = 0x48
+register = 0x34
+type = "s16be"
+safe = "restore"
+END
+holds() { [ "$(i2cget -y "$I2C_BUS" 0x48 "$1" "$2")" = "$3" ]; }
+# An SMBus word has its low byte first.
+check "the service runs" within 60 ticked heater 5
+check "a register follows its input" within 60 holds 0x30 b 0xc8
+check "  after init was written" holds 0x31 b 0x77
+check "  by scale, shift and the order of its bytes" within 60 holds 0x32 w 0x407d
+check "  one that restores as well" within 60 holds 0x34 w 0xc800
+echo -3 >$WANT
+check "  within what it can store" within 60 holds 0x30 b 0x00
+check "  below zero" within 60 holds 0x34 w 0xfdff
+echo bad >$WANT
+check "a bad input has the safe value" within 60 holds 0x30 b 0x07
+check "  and what was there before" within 60 holds 0x34 w 0x3412
+check "  and 12 bits at the left of 16" within 60 holds 0x32 w 0x903e
+echo 9 >$WANT
+check "it goes on with a good one" within 60 holds 0x30 b 0x09
+cp $CONFIG /tmp/one.toml
+sed -n '/task.dac/,/safe = 100/p' /tmp/one.toml | sed 's/task.dac/task.other/; s/0x32/0x33/; s/u16be/u8/; s/100.06/1/' >>$CONFIG
+has "a second output of one of its bytes is refused" "$(hertzd reload 2>&1 || :)" 'is in use by task dac'
+cp /tmp/one.toml $CONFIG
+has "  and so is another hertzd" "$(hertzd run /tmp/one.toml --for 1s 2>&1 || :)" 'is in use by another process'
+systemctl stop hertzd
+check "after systemctl stop it has its safe value" holds 0x30 b 0x07
+check "  the other one what was there before" holds 0x34 w 0x3412
+systemctl start hertzd
+INVOCATION=$(show InvocationID)
+check "started again, it follows its input" within 60 holds 0x30 b 0x09
+check "  both" within 60 holds 0x34 w 0x0900
+systemctl kill -s KILL --kill-whom=main hertzd
+check "after kill -9 it has its safe value" within 60 holds 0x30 b 0x07
+check "  the other one what was there before" within 60 holds 0x34 w 0x3412
+check "  of 12 bits" within 60 holds 0x32 w 0x903e
+has "  as hertzd safe has said" "$(messages)" 'heater: wrote 0x07 to register 0x30 of chip 0x48'
 check "then the module can be removed" rmmod i2c-stub
 has "a missing bus is refused; the error lists the present ones" "$(refused /tmp/lm75.toml)" "$NAME"
 echo 'missing = "wait"' >>/tmp/lm75.toml

@@ -96,8 +96,25 @@ check "samples are lost: $(value imu samples) of $(($(trigger_count) - before))"
 check "  which is reported: the buffer was full $(value imu overflows) times" above "$(value imu overflows)" 0
 check "  and by the samples' times: $(value imu gaps) are missing" above "$(value imu gaps)" 0
 
-echo "# a device without timestamps"
+echo "# a converter"
 systemctl stop hertzd
+setup <<END
+[task.dac]
+kind = "output"
+rate = 5
+input = 1.5
+safe-after = "30s"
+iio = "dummy"
+file = "out_voltage0_raw"
+safe = 0.25
+END
+millivolts() { [ "$(iio_file out_voltage0_raw)" = "$1" ]; }
+check "its output follows its input, in V" within 60 millivolts 1500
+same "  by the service's own user" hertzd "$(ps -o user= -p "$(main_pid)")"
+systemctl stop hertzd
+same "  and has its safe value after a stop" 250 "$(iio_file out_voltage0_raw)"
+
+echo "# a device without timestamps"
 # The kernel's driver always has them, so hide their files.
 scan=$(realpath "$IIO/scan_elements")
 mkdir /run/scan_elements

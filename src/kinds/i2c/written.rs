@@ -1,0 +1,216 @@
+//! A register that is written, and not read but once. Finding and opening one allocate and may block; a write allocates nothing, and
+//! blocks for as long as the bus takes.
+
+use super::bus::Bus;
+use super::register::Register;
+use super::{Chip, ChipSettings};
+use crate::kinds::device::{DeviceId, Refusal, Sight, access, first_line, hidden};
+use crate::kinds::layout::{Number, SampleLayout};
+use crate::kinds::register::RegisterSettings;
+use crate::sys::i2c::{self, Functions};
+use crate::sys::lock::lock_bytes;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A register of a chip on a bus that is there; whether the chip answers is not known.
+#[derive(Clone, Debug)]
+pub(in crate::kinds) struct WrittenRegister {
+    /// The bus's device file.
+    pub(in crate::kinds) node: PathBuf,
+    /// A file that names the bus's adapter, and what that holds.
+    pub(in crate::kinds) adapter: Option<(PathBuf, String)>,
+    bus: u64, // number of its node
+    settings: ChipSettings,
+}
+
+impl WrittenRegister {
+    /// Finds the bus; the chip is not asked.
+    pub(in crate::kinds) fn find(wanted: &RegisterSettings, sys: &Path) -> Result<Self, Refusal> {
+        let refuse = |message: String| Refusal::new("bus", message);
+        let bus = Bus::named(wanted.bus.clone()).ok_or_else(|| refuse("no bus has that number".into()))?;
+        let value = Register {
+            register: wanted.register,
+            layout: wanted.layout,
+            scale: 1.0,
+            offset: 0.0,
+            name: String::new(),
+            unit: String::new(),
+        };
+        let (address, force, init) = (wanted.address, wanted.force, wanted.init.clone());
+        let settings = ChipSettings { bus, address, force, auto_increment: false, init, values: vec![value] };
+        let node = settings.node().map_err(refuse)?;
+        let node = node.canonicalize().map_err(|error| {
+            let why = "is the module i2c-dev loaded (`modprobe i2c-dev`)?";
+            refuse(format!("cannot find {}: {error}; {why}", node.display()))
+        })?;
+        let number = node.metadata().map_or(0, |node| node.rdev());
+        let name = sys.join("bus/i2c/devices").join(node.file_name().unwrap_or_default()).join("name");
+        let adapter = first_line(&name).map(|found| (name, found));
+        Ok(Self { node, adapter, bus: number, settings })
+    }
+
+    /// What messages call it.
+    pub(in crate::kinds) fn shown(&self) -> String {
+        let (register, address) = (self.settings.values[0].register, self.settings.address);
+        format!("register {register:#04x} of chip {address:#04x} on {}", self.node.display())
+    }
+
+    /// What is to be said where only the service may open the bus.
+    pub(in crate::kinds) fn hidden(&self) -> Option<Sight> {
+        hidden(&self.node, true)
+    }
+
+    /// Each byte of the register, however the bus is named.
+    pub(in crate::kinds) fn ids(&self) -> Vec<DeviceId> {
+        let (first, bytes) = self.bytes();
+        (first..first + bytes).map(|byte| DeviceId::Named(format!("i2c {:#x} {byte:#06x}", self.bus))).collect()
+    }
+
+    /// The number of the register's first byte among those of the bus, and how many it has.
+    fn bytes(&self) -> (u32, u32) {
+        let Register { register, layout, .. } = &self.settings.values[0];
+        let first = u32::from(self.settings.address) << 8 | u32::from(*register);
+        (first, u32::try_from(layout.bytes()).unwrap_or(8))
+    }
+
+    /// Opens the bus, and chooses the chip; nothing is sent to it.
+    pub(in crate::kinds) fn open(&self) -> Result<OpenRegister, Refusal> {
+        let refuse = |message: String| Refusal::new("bus", message);
+        let chip = Chip::choose(&self.settings, &self.node).map_err(refuse)?;
+        let Register { register, layout, .. } = self.settings.values[0];
+        if !chip.combined {
+            let functions = i2c::functions(&chip.bus).map_err(|error| refuse(error.to_string()))?;
+            let wanted = match layout.bytes() {
+                1 => Functions::WRITE_BYTE_DATA,
+                2 => Functions::WRITE_WORD_DATA,
+                _ => Functions::WRITE_I2C_BLOCK,
+            };
+            if !functions.has(wanted) {
+                let (node, bytes) = (self.node.display(), layout.bytes());
+                return Err(refuse(format!("{node}: its adapter cannot write {bytes} bytes to a register at once")));
+            }
+        }
+        Ok(OpenRegister { chip, register, layout })
+    }
+
+    /// Opens the bus, and locks the register for as long as a copy of the descriptor is open. `None`: another process has locked it.
+    pub(in crate::kinds) fn lock(&self) -> Result<Option<File>, Refusal> {
+        let bus = access::open(&self.node).map_err(|message| Refusal::new("bus", message))?;
+        let (first, count) = self.bytes();
+        match lock_bytes(&bus, first, count) {
+            Ok(()) => Ok(Some(bus)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(Refusal::new("bus", format!("cannot lock a part of {}: {error}", self.node.display()))),
+        }
+    }
+
+    /// Sends the chip what it needs to begin with.
+    pub(in crate::kinds) fn init(&self) -> Result<(), Refusal> {
+        if self.settings.init.is_empty() {
+            return Ok(());
+        }
+        let open = self.open()?;
+        let sent = self.settings.init.iter().try_for_each(|bytes| open.chip.write(bytes));
+        sent.map_err(|error| Refusal::new("init", open.chip.refused("write init to", &self.node.display(), &error)))
+    }
+
+    /// The bytes of a write of this text: the register's number, and the value.
+    pub(in crate::kinds) fn encode(&self, text: &str) -> Option<Vec<u8>> {
+        let Register { register, layout, .. } = self.settings.values[0];
+        encoded(register, layout, text.as_bytes()).map(|(bytes, length)| bytes[..length].to_vec())
+    }
+
+    /// The chip's address, and whether it is used although a driver of the kernel has it.
+    pub(in crate::kinds) fn address(&self) -> (u8, bool) {
+        (self.settings.address, self.settings.force)
+    }
+}
+
+/// The bytes of a write of a number's text, and how many they are.
+fn encoded(register: u8, layout: SampleLayout, text: &[u8]) -> Option<([u8; 9], usize)> {
+    let number: f64 = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
+    let (mut value, mut bytes) = ([0; 8], [register; 9]);
+    let length = layout.encode(number, &mut value);
+    bytes[1..].copy_from_slice(&value);
+    Some((bytes, 1 + length))
+}
+
+/// A register that can be written.
+pub(in crate::kinds) struct OpenRegister {
+    chip: Chip,
+    register: u8,
+    layout: SampleLayout,
+}
+
+impl OpenRegister {
+    /// Writes the number that a text holds. One system call; allocates nothing.
+    pub(in crate::kinds) fn write(&self, text: &[u8]) -> io::Result<()> {
+        let encoded = encoded(self.register, self.layout, text);
+        let (bytes, length) = encoded.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        self.chip.write(&bytes[..length])
+    }
+
+    /// The number that the register holds.
+    pub(in crate::kinds) fn read(&mut self) -> io::Result<String> {
+        self.chip.read()?;
+        let number = self.layout.decode(&self.chip.buffer, 0);
+        match self.layout.number {
+            Number::Float => Ok(number.to_string()),
+            _ => Ok(self.layout.integer(&self.chip.buffer, 0).unwrap_or_default().to_string()),
+        }
+    }
+
+    /// Writes the bytes of [`WrittenRegister::encode`] to a chip, by a process that finds nothing open.
+    pub(in crate::kinds) fn write_once(node: &Path, address: u8, force: bool, bytes: &[u8]) -> io::Result<()> {
+        let bus = access::open(node).map_err(io::Error::other)?;
+        i2c::set_address(&bus, address, force)?;
+        match i2c::functions(&bus)?.has(Functions::I2C) {
+            true => io::Write::write_all(&mut &bus, bytes),
+            false => i2c::write_smbus(&bus, bytes),
+        }
+    }
+}
+
+impl std::fmt::Debug for OpenRegister {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenRegister").field("register", &self.register).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::NumberOrName;
+    use crate::kinds::layout::TYPES;
+
+    #[test]
+    fn the_text_of_a_number_becomes_the_bytes_of_a_write() {
+        let of = |name: &str| TYPES.iter().find(|(known, _)| *known == name).unwrap().1;
+        let bytes = |name, text: &str| encoded(0x10, of(name), text.as_bytes()).map(|(b, n)| b[..n].to_vec());
+        assert_eq!(bytes("u8", "200\n"), Some(vec![0x10, 200]));
+        assert_eq!(bytes("s16be", "-2\n"), Some(vec![0x10, 0xff, 0xfe]));
+        assert_eq!(bytes("u24le", "66051"), Some(vec![0x10, 3, 2, 1]));
+        assert_eq!(bytes("f32be", "-1.5\n"), Some(vec![0x10, 0xbf, 0xc0, 0, 0]));
+        assert_eq!(bytes("u8", "many"), None);
+    }
+
+    #[test]
+    fn a_bus_that_is_not_there_is_refused_and_one_that_is_none() {
+        let settings = |bus: &str| RegisterSettings {
+            bus: NumberOrName::Name(bus.into()),
+            address: 0x48,
+            force: false,
+            init: Vec::new(),
+            register: 0x10,
+            layout: TYPES[2].1,
+        };
+        let gone = WrittenRegister::find(&settings("/nonexistent/i2c-1"), Path::new("/sys")).unwrap_err().message;
+        assert!(gone.contains("No such file") && gone.contains("modprobe i2c-dev"), "{gone}");
+        let found = WrittenRegister::find(&settings("/dev/null"), Path::new("/sys")).unwrap();
+        assert_eq!(found.ids().len(), 2);
+        let refused = found.open().unwrap_err().message;
+        assert_eq!(refused, "/dev/null is no I²C bus: Inappropriate ioctl for device (os error 25)");
+    }
+}

@@ -1,0 +1,147 @@
+//! The open ends of a target: what the task writes with, and what others make it safe with. A write blocks for as long as the target's
+//! driver takes, and allocates nothing.
+
+use super::digits::{Digits, LONGEST};
+use super::guard::{PlannedWrite, SafeWrite};
+use super::put;
+use crate::kinds::device::first_line;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+/// What a text goes to.
+#[derive(Debug)]
+pub(super) enum Port {
+    /// A file of a driver.
+    Attribute(File),
+    /// A file that holds the number and nothing behind it.
+    Regular(File),
+    /// A requested GPIO line: `1` is high.
+    #[cfg(feature = "gpio")]
+    Line(File),
+    /// A register.
+    #[cfg(feature = "i2c")]
+    Register(crate::kinds::i2c::OpenRegister),
+}
+
+impl Port {
+    /// Writes a text; `had` is the length of a regular file.
+    fn put(&self, text: &[u8], had: u64) -> io::Result<()> {
+        match self {
+            Self::Attribute(file) => put::attribute(file, text),
+            Self::Regular(file) => put::regular(file, had, text),
+            #[cfg(feature = "gpio")]
+            Self::Line(line) => crate::kinds::gpio::DrivenLine::set(line, text.first() == Some(&b'1')),
+            #[cfg(feature = "i2c")]
+            Self::Register(register) => register.write(text),
+        }
+    }
+}
+
+/// `pwmN_enable` of a fan that is set by hand, and not by its chip.
+pub(super) const MANUAL: &str = "1\n";
+
+/// What a target's files hold.
+#[derive(Clone, Debug)]
+pub(super) struct Content {
+    pub(super) value: String,
+    pub(super) enable: Option<String>,
+}
+
+/// What is written to them.
+#[derive(Clone, Debug)]
+pub(super) struct SafeText {
+    pub(super) value: String,
+    pub(super) enable: Option<String>,
+}
+
+/// The hot end of a target.
+#[derive(Debug)]
+pub(super) struct Writer {
+    port: Port,
+    enable: Option<File>,
+    length: u64,     // of a regular file
+    is_manual: bool, // what `pwmN_enable` was set to
+}
+
+impl SafeText {
+    /// The value alone.
+    pub(super) fn of(digits: &Digits) -> Self {
+        Self { value: String::from_utf8_lossy(digits.bytes()).into_owned(), enable: None }
+    }
+}
+
+impl Writer {
+    /// `length`: that of a regular file, at least what another task may still write to it.
+    pub(super) fn new(port: Port, enable: Option<File>, length: u64) -> Self {
+        Self { port, enable, length, is_manual: false }
+    }
+
+    /// Writes a value: one system call, or two to a regular file whose text gets longer or shorter. The value comes first where
+    /// `pwmN_enable` has to follow: the fan does not go by an old one in between.
+    pub(super) fn write(&mut self, digits: &Digits) -> io::Result<()> {
+        self.put(digits.bytes())?;
+        match &self.enable {
+            Some(enable) if !self.is_manual => {
+                put::attribute(enable, MANUAL.as_bytes())?;
+                self.is_manual = true;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the safe state.
+    pub(super) fn write_safe(&mut self, text: &SafeText) -> io::Result<()> {
+        let value = self.put(text.value.as_bytes());
+        let (Some(file), Some(enable)) = (&self.enable, &text.enable) else { return value };
+        put::attribute(file, enable.as_bytes())?;
+        self.is_manual = enable.trim_end() == MANUAL.trim_end();
+        // Some chips take a value only when it is set by hand.
+        value.or_else(|_| self.put(text.value.as_bytes()))
+    }
+
+    /// Another thread has written the safe state: how long a regular file is now is not known.
+    pub(super) fn was_made_safe(&mut self) {
+        (self.is_manual, self.length) = (false, LONGEST as u64);
+    }
+
+    fn put(&mut self, text: &[u8]) -> io::Result<()> {
+        self.port.put(text, self.length)?;
+        self.length = text.len() as u64;
+        Ok(())
+    }
+}
+
+/// The safe state of a target, by descriptors of its own: the kernel lets one write at a time through each.
+#[derive(Debug)]
+pub(super) struct SafeWriter {
+    pub(super) port: Port,
+    pub(super) text: String,
+    pub(super) enable: Option<(PathBuf, File, String)>,
+    /// The same for another process.
+    pub(super) plan: Vec<PlannedWrite>,
+}
+
+impl SafeWrite for SafeWriter {
+    fn write_safe(&self) -> io::Result<()> {
+        let text = self.text.as_bytes();
+        let had = if let Port::Regular(file) = &self.port { file.metadata()?.len() } else { 0 };
+        let value = self.port.put(text, had);
+        let Some((path, file, enable)) = &self.enable else { return value };
+        put::attribute(file, enable.as_bytes())?;
+        // Some chips take a value only when it is set by hand.
+        value.or_else(|_| self.port.put(text, had))?;
+        match first_line(path) {
+            Some(found) if found.trim() != enable.trim() => {
+                let path = path.display();
+                Err(io::Error::other(format!("{path} holds {} after {} was written", found.trim(), enable.trim())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn plan(&self) -> Vec<PlannedWrite> {
+        self.plan.clone()
+    }
+}
