@@ -82,6 +82,7 @@ fn the_age_at_the_end_of_a_chain_is_never_told_too_small() {
     let (zero, elapsed) = (now(), Elapsed::default());
     let text = "[worker.a]\n[worker.b]\n\
         [task.last]\nkind = \"last\"\nworker = \"a\"\nrate = 100\ninput = \"relay.at\"\nmax-age = \"1h\"\n\
+        max-latency = \"1us\"\n\
         [task.relay]\nkind = \"relay\"\nworker = \"b\"\nrate = 100\ninput = \"stamp.at\"\nmax-age = \"1h\"\n\
         back = { previous = \"last.at\", initial = 0 }\n\
         [task.stamp]\nkind = \"stamp\"\nworker = \"a\"\nrate = 50\n";
@@ -110,6 +111,17 @@ fn the_age_at_the_end_of_a_chain_is_never_told_too_small() {
     if summary.records.dropped > 0 {
         return; // the machine was too busy: there are fewer ages than ticks
     }
+    // Each of its ticks takes 3 ms alone.
+    let last = summary.tasks.iter().find(|task| task.task == "last").unwrap();
+    assert_eq!((last.late_chains, last.max_latency_ns), (Some(ages.count), Some(1_000)), "{last:?}");
+    assert_eq!(
+        last.late_chains_by,
+        [("stamp".to_owned(), ages.count)].into(),
+        "the one that measures, not the one between"
+    );
+    assert_eq!(last.missed, last.overruns + last.skipped);
+    let others = summary.tasks.iter().filter(|task| task.task != "last");
+    assert!(others.into_iter().all(|task| task.late_chains.is_none() && task.max_latency_ns.is_none()));
     let sum: i128 = elapsed.iter().map(|elapsed| i128::from(*elapsed)).sum();
     assert_eq!(ages.count, elapsed.len() as u64, "every tick that used something");
     assert!(

@@ -285,6 +285,46 @@ fn a_chain_is_shown_and_what_a_start_would_refuse_of_it_is_refused() {
     assert!(code == Some(0) && printed.contains("\nchain board, control, act: "), "{printed}{error}");
 }
 
+#[test]
+fn a_latency_that_can_never_hold_is_refused_and_one_that_does_not_hold_is_told() {
+    let chain = |control: &str, act: &str| {
+        chain("board.value", "phase = \"4ms\"")
+            .replace("track =", &format!("max-latency = \"{control}\"\ntrack ="))
+            .replace("\nkp = 1", &format!("\nkp = 1\nmax-latency = \"{act}\""))
+    };
+    for (command, args) in [("check", &[][..]), ("run", &["--for", "1s"])] {
+        let (_, error, code) = hertzd(command, &chain("6ms", "1h"), args);
+        let wanted = "task.control: max-latency = \"6ms\"; can never hold: what control uses is at least 6.00 ms old at its release";
+        assert!(code == Some(78) && error.contains(wanted), "{error}");
+    }
+    let (printed, error, code) = hertzd("check", &chain("7ms", "20ms"), &[]);
+    let doubt = "task act: what it uses can be 26.0 ms old at its release while nothing is late, and its max-latency is 20.0 ms";
+    assert!(code == Some(0) && printed.contains(doubt) && !printed.contains("task control: what it"), "{printed}{error}");
+    assert!(printed.contains("; above 20.0 ms at the end of its tick it is a late chain\n"), "{printed}");
+
+    // A tick of `control` comes after the one of `board` that it takes from, and ends later than that.
+    let config = chain("1us", "1h").replace("phase = \"4ms\"", "");
+    let args = ["--for", "100ms", "--json", "--log-format", "json", "--fail-if", "control.late_chains > 0"];
+    let (printed, error, code) = hertzd("run", &config, &args);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("--fail-if 'control.late_chains > 0': control.late_chains is"), "{error}");
+    let summary: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let of = |name: &str| summary["tasks"].as_array().unwrap().iter().find(|task| task["task"] == name).unwrap();
+    let (control, act) = (of("control"), of("act"));
+    let late = control["late_chains"].as_u64().unwrap();
+    assert_eq!((&control["age_ns"]["count"], &control["late_chains_by"]["board"]), (&late.into(), &late.into()), "{control}");
+    assert_eq!((&act["late_chains"], act.get("late_chains_by"), &act["max_latency_ns"]), (&0.into(), None, &3_600_000_000_000_u64.into()));
+    let entries = error.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let entries: Vec<_> = entries.filter(|entry| entry["cause"] == "late-chain").collect();
+    let told: u64 = entries.iter().filter_map(|entry| entry["late_chains"].as_u64()).sum();
+    assert_eq!(told, late, "{error}");
+    for entry in entries {
+        let has = [&entry["task"], &entry["blocker"], &entry["message_id"]];
+        assert_eq!(has, ["control", "board", "686aa5f963224280936b33efad7c0e4b"], "{entry}");
+        assert!(entry["age_ns"].as_u64() > Some(1_000) && entry["max_latency_ns"] == 1_000, "{entry}");
+    }
+}
+
 /// A box for each task in that of its worker, and an arrow for each value, in both languages; Graphviz reads the one.
 #[test]
 fn the_graph_is_drawn_with_every_task_and_every_link() {

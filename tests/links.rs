@@ -228,6 +228,9 @@ fn what_cannot_be_linked_is_refused_at_its_line() {
     assert!(text.contains("a → a"), "{text}");
     let [(text, _)] = &refused("[task.a]\nkind = \"count\"\nrate = 1\nmax-age = \"1s\"\n")[..] else { panic!() };
     assert!(text.contains("takes no value of another task"), "{text}");
+    let back = of("a", "{ previous = \"b.n\", initial = 0 }") + "max-latency = \"1s\"\n" + &of("b", "\"a.n\"");
+    let [(text, _)] = &refused(&back)[..] else { panic!() };
+    assert!(text.contains("takes no value of another task but those of the tick before, which have no age"), "{text}");
     // A value that there is not shows where the tasks are built.
     let config = parse(&(of("a", "\"b.m\"") + "[task.b]\nkind = \"count\"\nrate = 1\n"), &Seen::default());
     let ended = run_daemon(config, &Options::default(), Connections::default());

@@ -10,8 +10,8 @@ use crate::time::{Instant, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-/// Words of a row before its values: index, release, origin, which values are bad.
-const HEAD: usize = 3;
+/// Words of a row before its values: index, release, origin, whose tick that was.
+const HEAD: usize = 4;
 
 /// In place of the origin of a row that has none.
 const NO_ORIGIN: i64 = i64::MAX;
@@ -202,8 +202,17 @@ pub(crate) fn link<'a>(
 pub(crate) struct RowHead {
     pub n: u64,
     pub release: Instant,
-    /// The release of the oldest measurement behind it; `None`: there is none, as behind a setpoint.
-    pub origin: Option<Instant>,
+    /// The oldest measurement behind it; `None`: there is none, as behind a setpoint.
+    pub origin: Option<Origin>,
+}
+
+/// A measurement, as what is computed from it remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Origin {
+    /// The release of its tick, on the monotonic clock.
+    pub at: Instant,
+    /// The number of its task.
+    pub task: u32,
 }
 
 impl LinkSender {
@@ -214,7 +223,9 @@ impl LinkSender {
             let bit = |(at, value): (usize, &f64)| u64::from(!is_good(chunk * PER_WORD + at, *value)) << at;
             values.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit)
         });
-        let head = [n, word(release.nanos()), origin.map_or(NO_ORIGIN.cast_unsigned(), |origin| word(origin.nanos()))];
+        let (at, task) =
+            origin.map_or((NO_ORIGIN.cast_unsigned(), 0), |origin| (word(origin.at.nanos()), origin.task.into()));
+        let head = [n, word(release.nanos()), at, task];
         let values = values.iter().map(|value| value.to_bits());
         self.words.post(head.into_iter().chain(bad).chain(values));
     }
@@ -226,7 +237,7 @@ impl LinkReceiver {
     ///
     /// An input that closes a circle tells what was, however old and whatever it was made of: else the first bad value would
     /// go round for ever, and so would the first origin.
-    pub(crate) fn refresh(&mut self, now: Instant) -> (Option<Instant>, bool) {
+    pub(crate) fn refresh(&mut self, now: Instant) -> (Option<Origin>, bool) {
         self.receive();
         if !self.has_row {
             return (None, self.taps.iter().all(|tap| tap.closes_circle || tap.is_spared()));
@@ -250,7 +261,8 @@ impl LinkReceiver {
             let done_without = quality != Quality::Good && tap.is_spared();
             if !closes_circle && !done_without {
                 all_good &= quality == Quality::Good;
-                oldest = instant(origin, NO_ORIGIN);
+                let task = u32::try_from(head[3]).unwrap_or(u32::MAX); // it was one
+                oldest = instant(origin, NO_ORIGIN).map(|at| Origin { at, task });
             }
             cell.value.store(value, Ordering::Relaxed);
             cell.release.store(release, Ordering::Relaxed);
@@ -324,6 +336,10 @@ mod tests {
         Instant::from_nanos(nanos.into())
     }
 
+    fn of(nanos: i64) -> Origin {
+        Origin { at: at(nanos), task: 7 }
+    }
+
     #[test]
     fn an_input_has_the_latest_row_and_its_worth() {
         let (one, two) = (named("a"), named("b"));
@@ -332,16 +348,16 @@ mod tests {
         assert!(one.get().is_nan() && one.quality() == Quality::Missing && one.release().is_none());
         let mut values = [1.5; 70];
         values[69] = f64::NAN;
-        sender.post(RowHead { n: 3, release: at(40), origin: Some(at(30)) }, &values, |_, value| value.is_finite());
-        assert_eq!(receiver.refresh(at(130)), (Some(at(30)), false));
+        sender.post(RowHead { n: 3, release: at(40), origin: Some(of(30)) }, &values, |_, value| value.is_finite());
+        assert_eq!(receiver.refresh(at(130)), (Some(of(30)), false));
         assert_eq!((one.get(), one.quality(), two.quality()), (1.5, Quality::Good, Quality::Bad));
         assert_eq!((one.release(), one.origin()), (Some(at(40)), Some(at(30))));
         // No newer row: it grows old all the same.
-        assert_eq!(receiver.refresh(at(131)), (Some(at(30)), false));
+        assert_eq!(receiver.refresh(at(131)), (Some(of(30)), false));
         assert!(one.quality() == Quality::Stale && one.get().is_nan());
         values[69] = 2.0;
-        sender.post(RowHead { n: 4, release: at(140), origin: Some(at(140)) }, &values, |_, value| value.is_finite());
-        assert_eq!(receiver.refresh(at(150)), (Some(at(140)), true));
+        sender.post(RowHead { n: 4, release: at(140), origin: Some(of(140)) }, &values, |_, value| value.is_finite());
+        assert_eq!(receiver.refresh(at(150)), (Some(of(140)), true));
         assert_eq!((one.get(), two.get()), (1.5, 2.0));
     }
 
@@ -352,8 +368,8 @@ mod tests {
             let (mut sender, mut receiver) = link(columns, [(columns - 1, &last)], Span::ZERO);
             assert_eq!(receiver.columns(), columns);
             let values: Vec<f64> = (0_u32..).map(f64::from).take(columns).collect();
-            sender.post(RowHead { n: 0, release: at(1), origin: Some(at(1)) }, &values, |at, _| at + 1 == columns);
-            assert_eq!(receiver.refresh(at(1)), (Some(at(1)), true));
+            sender.post(RowHead { n: 0, release: at(1), origin: Some(of(1)) }, &values, |at, _| at + 1 == columns);
+            assert_eq!(receiver.refresh(at(1)), (Some(of(1)), true));
             assert_eq!(last.get(), values[columns - 1]);
         }
     }
@@ -376,16 +392,16 @@ mod tests {
         assert_eq!(receiver.refresh(at(0)), (None, false));
         let (_, mut alone) = link(2, [(1, &spared)], Span::from_nanos(100));
         assert_eq!(alone.refresh(at(0)), (None, true));
-        let head = |nanos| RowHead { n: 0, release: at(nanos), origin: Some(at(nanos)) };
+        let head = |nanos| RowHead { n: 0, release: at(nanos), origin: Some(of(nanos)) };
         sender.post(head(10), &[1.0, f64::NAN], |_, value| value.is_finite());
-        assert_eq!(receiver.refresh(at(20)), (Some(at(10)), true));
+        assert_eq!(receiver.refresh(at(20)), (Some(of(10)), true));
         assert!(spared.quality() == Quality::Bad && spared.get().is_nan());
         sender.post(head(20), &[f64::NAN, 1.0], |_, value| value.is_finite());
-        assert_eq!(receiver.refresh(at(30)), (Some(at(20)), false));
+        assert_eq!(receiver.refresh(at(30)), (Some(of(20)), false));
         // What it does without does not age what it puts out.
         let (mut sender, mut alone) = link(1, [(0, &spared)], Span::from_nanos(100));
         sender.post(head(10), &[1.0], |_, _| true);
-        assert_eq!(alone.refresh(at(110)), (Some(at(10)), true));
+        assert_eq!(alone.refresh(at(110)), (Some(of(10)), true));
         assert_eq!(alone.refresh(at(111)), (None, true));
     }
 
@@ -394,12 +410,12 @@ mod tests {
         let (kept, added) = (named("kept"), named("added"));
         let (mut sender, mut old) = link(2, [(1, &kept)], Span::from_nanos(100));
         let (mut later, mut new) = link(3, [(0, &kept), (2, &added)], Span::from_nanos(100));
-        sender.post(RowHead { n: 7, release: at(50), origin: Some(at(40)) }, &[1.0, 2.0], |_, _| true);
+        sender.post(RowHead { n: 7, release: at(50), origin: Some(of(40)) }, &[1.0, 2.0], |_, _| true);
         new.adopt(&mut old);
-        assert_eq!(new.refresh(at(60)), (Some(at(40)), false), "the added one has no value yet");
+        assert_eq!(new.refresh(at(60)), (Some(of(40)), false), "the added one has no value yet");
         assert_eq!((kept.get(), kept.quality(), added.quality()), (2.0, Quality::Good, Quality::Bad));
-        later.post(RowHead { n: 0, release: at(70), origin: Some(at(70)) }, &[4.0, 5.0, 6.0], |_, _| true);
-        assert_eq!(new.refresh(at(80)), (Some(at(70)), true));
+        later.post(RowHead { n: 0, release: at(70), origin: Some(of(70)) }, &[4.0, 5.0, 6.0], |_, _| true);
+        assert_eq!(new.refresh(at(80)), (Some(of(70)), true));
         assert_eq!((kept.get(), added.get()), (4.0, 6.0));
         let (_, mut others) = link(1, [(0, &named("other"))], Span::ZERO);
         others.adopt(&mut old);
@@ -420,7 +436,7 @@ mod tests {
         let (mut sender, mut receiver) = link(1, [(0, &input)], Span::ZERO);
         assert_eq!(receiver.refresh(at(0)), (None, true));
         assert_eq!((input.get(), input.quality()), (0.3, Quality::Good));
-        let head = RowHead { n: 0, release: at(5), origin: Some(at(1)) };
+        let head = RowHead { n: 0, release: at(5), origin: Some(of(1)) };
         sender.post(head, &[0.5], |_, _| false);
         assert_eq!(receiver.refresh(at(100)), (None, true));
         assert_eq!((input.get(), input.quality()), (0.5, Quality::Good));

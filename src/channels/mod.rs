@@ -19,10 +19,10 @@ pub use block::{Block, BlockReceiver, BlockSender, Head, blocks};
 pub use evidence::{Evidence, EvidenceSource};
 pub use format::{AudioFormat, Column, Format, ImageFormat, SampleFormat, Shape};
 pub use links::{Input, InputSource, Quality, ValueName};
-pub(crate) use links::{LinkReceiver, LinkSender, RowHead, link};
+pub(crate) use links::{LinkReceiver, LinkSender, Origin, RowHead, link};
 pub use live::{Counts, Live, LiveCounts};
 pub(crate) use parts::{Assembly, Part};
-pub use record::{IdleWake, Outcome, Sent, TickError, TickRecord};
+pub use record::{IdleWake, InputAge, Outcome, Sent, TickError, TickRecord};
 pub use row::{Row, RowReceiver, RowSender, rows};
 pub use tick::{TickReceiver, TickSender, TickSink, ticks};
 

@@ -5,7 +5,7 @@
 //! allocates.
 
 use super::Evidence;
-use super::record::{IdleWake, Outcome, Sent, TickRecord};
+use super::record::{IdleWake, InputAge, Outcome, Sent, TickRecord};
 use crate::time::{Instant, Span};
 
 /// What one place of the channel holds.
@@ -20,7 +20,7 @@ pub(crate) enum Part {
     /// Of the record that ends next.
     Outcome(Outcome),
     /// Of the record that ends next.
-    Age(Span),
+    Age(InputAge),
     /// Of the record that ends next.
     Evidence(Evidence),
 }
@@ -60,7 +60,7 @@ pub(crate) struct Skips {
 pub(super) struct Rare {
     skips: Skips,
     outcome: Option<Outcome>, // `None`: done
-    age: Option<Span>,
+    age: Option<InputAge>,
     evidence: Option<Evidence>,
 }
 

@@ -105,6 +105,15 @@ pub enum Sent {
     IdleWake(IdleWake),
 }
 
+/// How old what a tick took was when it had finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InputAge {
+    /// Since the release of the oldest measurement behind it.
+    pub age: Span,
+    /// The number of the task whose measurement that was.
+    pub measured_by: u32,
+}
+
 /// One tick, as the hot thread saw it. Instants are on the worker's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TickRecord {
@@ -140,9 +149,9 @@ pub struct TickRecord {
     pub after_loss: bool,
     /// How it ended.
     pub outcome: Outcome,
-    /// Where a chain of tasks that take values from each other ends with this one: how old the oldest measurement behind what it took was
+    /// Where a chain of tasks that take values from each other ends with this one, or has a limit of latency here: how old the oldest measurement behind what it took was
     /// when the tick had finished. `None`: no chain ends here, or no measurement has come yet.
-    pub age: Option<Span>,
+    pub age: Option<InputAge>,
     /// What happened to the thread, where a release was missed and the worker takes evidence; with `evidence = "tick"`, of
     /// every tick.
     pub evidence: Option<Evidence>,

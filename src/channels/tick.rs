@@ -150,7 +150,7 @@ impl TickReceiver {
 #[cfg(test)]
 mod tests {
     use super::super::Evidence;
-    use super::super::record::{Outcome, TickError};
+    use super::super::record::{InputAge, Outcome, TickError};
     use super::*;
     use crate::time::{Instant, Span};
 
@@ -195,7 +195,7 @@ mod tests {
             over_limit: n & 32 > 0,
             after_loss: false,
             outcome: if n & 64 > 0 { Outcome::Limited(Some(TickError::away("x"))) } else { Outcome::Done },
-            age: (n & 256 > 0).then_some(Span::MAX),
+            age: (n & 256 > 0).then_some(InputAge { age: Span::MAX, measured_by: 9 }),
             evidence: (n & 128 > 0).then_some(Evidence { run_queue: (n & 1 > 0).then_some(Span::MAX), ..evidence }),
         };
         let (mut sender, mut receiver) = ticks(5);

@@ -1,5 +1,6 @@
 //! The program: its kinds, where its configuration comes from, and how that is read.
 
+use super::check::latency;
 use crate::config::{Config, Facts, Kinds, Problems};
 use crate::sys::host::{Host, cpu_set_size};
 use clap::Args;
@@ -54,11 +55,13 @@ impl App {
 
     pub(super) fn load(&self, source: &Source) -> Result<Config, Problems> {
         let facts = facts();
-        match source {
+        let config = match source {
             Source::File(path) => Config::load(path, &self.kinds, &facts),
             Source::StandardInput => Config::read(std::io::stdin().lock(), STDIN_NAME, &self.kinds, &facts),
             Source::Demo => Config::parse(self.demo, DEMO_NAME, &self.kinds, &facts),
-        }
+        }?;
+        latency::refuse(&config)?;
+        Ok(config)
     }
 }
 

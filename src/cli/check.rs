@@ -4,6 +4,7 @@
 mod chains;
 mod drawing;
 mod graph;
+pub(super) mod latency;
 
 use self::drawing::Language;
 use self::graph::Graph;
@@ -87,6 +88,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     let capacities = capacities(&config, &Host::read().online_cpus);
     let graph = Graph::of(&config);
     warnings.extend(chains::doubts(&graph, &columns));
+    warnings.extend(latency::doubts(&graph));
     let too_much: Vec<_> = capacities.iter().filter_map(too_much).collect();
     let valid = if too_much.is_empty() { "ok" } else { "valid, but its deadlines cannot all hold" };
     let mut text = format!("{source}: {valid}\n");

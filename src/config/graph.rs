@@ -1,7 +1,8 @@
 //! Which task takes values from which: the graph of a configuration. Refuses names of tasks that there are not and circles, and says
 //! in which order the tasks of a worker run. Pure.
 
-use super::keys::MAX_AGE;
+use super::key::Key;
+use super::keys::{MAX_AGE, MAX_LATENCY};
 use super::meant::did_you_mean;
 use super::section::Section;
 use super::taken::{Taken, name_in};
@@ -40,7 +41,10 @@ struct Link {
 pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<Linked> {
     let turn = |node: &Node| Linked { turn: node.deadline.unwrap_or_default(), taken: Vec::new() };
     let mut linked: Vec<Linked> = nodes.iter().map(turn).collect();
-    tasks.iter_mut().for_each(|(_, section)| refuse_age_without_links(section));
+    for (_, section) in tasks.iter_mut() {
+        refuse_without_links(section, &MAX_AGE, |_| true);
+        refuse_without_links(section, &MAX_LATENCY, |taken| taken.name().previous.is_none());
+    }
     if tasks.iter().all(|(_, section)| section.taken.is_empty()) {
         return linked; // of thousands of tasks no index is made
     }
@@ -80,9 +84,11 @@ fn by_task(tasks: usize, links: &[Link], task: impl Fn(&Link) -> usize) -> Vec<V
     of_task
 }
 
-fn refuse_age_without_links(section: &mut Section<'_>) {
-    if section.has(&MAX_AGE) && section.taken.is_empty() && section.problems.is_empty() {
-        section.problem(&MAX_AGE, "has no effect: the task takes no value of another task; remove it");
+/// Refuses a key that has an effect only where the task takes a value that `counts`.
+fn refuse_without_links(section: &mut Section<'_>, key: &Key, counts: impl Fn(&Taken) -> bool) {
+    if section.has(key) && !section.taken.iter().any(counts) && section.problems.is_empty() {
+        let but = if section.taken.is_empty() { "" } else { " but those of the tick before, which have no age" };
+        section.problem(key, format!("has no effect: the task takes no value of another task{but}; remove it"));
     }
 }
 

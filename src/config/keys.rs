@@ -235,6 +235,12 @@ pub(super) const MAX_AGE: Key = Key::new(
      read as no value. Only for a task that takes values of others.",
 )
 .otherwise("three times the sum of the periods along the chain, the task's own included");
+pub(super) const MAX_LATENCY: Key = Key::new(
+    "max-latency",
+    Value::DURATION,
+    "How old the oldest measurement behind what the task uses may be when its tick has finished. A tick that used an older one is a late \
+     chain: it is counted (`late_chains`) and logged, with the measurement that was old. Only for a task that takes values of others.",
+);
 pub(super) const RECORD: Key = Key::new(
     "record",
     Value::PathEnding(&["csv", "wav", "mcap"]),
@@ -292,6 +298,7 @@ pub const TASK_KEYS: &[Key] = &[
     ON_ERROR,
     VALID,
     MAX_AGE,
+    MAX_LATENCY,
     RECORD,
     QUEUE,
     RECORD_MAX_SIZE,

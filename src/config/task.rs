@@ -53,6 +53,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
     let simulated = stand_in::judge(section, overrun);
     let blueprint = kind.and_then(|kind| blueprint(section, kind));
     let valid = section.ranges(&VALID);
+    let max_latency = section.duration(&MAX_LATENCY);
     let config = || {
         let Timing { phase, deadline, budget } = timing?;
         Some(TaskConfig {
@@ -65,6 +66,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
             deadline,
             turn: deadline,
             valid,
+            max_latency,
             taken: Vec::new(),
             max_missed: max_missed?,
             budget,

@@ -130,6 +130,8 @@ pub struct TaskConfig {
     pub turn: Span,
     /// The values that it takes from other tasks, each with the age from which on it is stale.
     pub taken: Vec<(Taken, Span)>,
+    /// How old the oldest measurement behind what it uses may be when its tick has finished; above zero.
+    pub max_latency: Option<Span>,
     /// The range outside which its own values are bad.
     pub valid: Valid,
     /// How many of its releases may be missed before it is not well, as a fraction; 0 to 1.

@@ -6,7 +6,7 @@ use super::busy::Busy;
 use super::change::RunningSet;
 use super::running::Running;
 use super::stall::{Stall, StallLooks};
-use crate::metrics::{Ailment, MissSummary, RecentMiss, Summary, TaskHealth, TaskState, TaskSummary};
+use crate::metrics::{Ailment, MissSummary, RecentMiss, Summary, TaskHealth, TaskState, TaskSummary, WindowSummary};
 use crate::time::{Instant, Span};
 use crate::worker::Activity;
 
@@ -26,8 +26,10 @@ fn miss_summary(miss: &RecentMiss, age: Span) -> MissSummary {
 
 /// Enters how a task is doing into its summary.
 pub(super) fn show(summary: &mut TaskSummary, running: &Running, id: u32, health: &TaskHealth, looks: StallLooks) {
-    let TaskHealth { short, long, ailment, misses, .. } = health;
-    (summary.last_10s, summary.last_minute) = (Some((*short).into()), Some((*long).into()));
+    let TaskHealth { short, long, ailment, misses, late_chains, .. } = health;
+    let [of_short, of_long] = late_chains.map_or([None; 2], |late| late.map(Some));
+    summary.last_10s = Some(WindowSummary { late_chains: of_short, ..(*short).into() });
+    summary.last_minute = Some(WindowSummary { late_chains: of_long, ..(*long).into() });
     if let Some((last, age)) = misses.first() {
         (summary.last_cause, summary.last_cause_age_ns) = (Some(last.cause.word()), Some(age.nanos()));
     }

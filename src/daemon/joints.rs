@@ -90,7 +90,7 @@ pub(super) fn flows(
         let task = &config.tasks[*index];
         let joint = &joints[task.name.as_str()];
         flow.measures = joint.measures;
-        flow.ends_chain = direct(task) && !gives.contains(task.name.as_str());
+        flow.is_measured = task.max_latency.is_some() || direct(task) && !gives.contains(task.name.as_str());
         flow.valid = valid(task, &joint.columns);
     }
     // One that is linked no more lets go of what it had.

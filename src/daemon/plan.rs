@@ -24,12 +24,13 @@ pub(super) struct TaskTerms {
     pub(super) deadline: Span,
     pub(super) turn: Span,
     pub(super) max_missed: f64,
+    pub(super) max_latency: Option<Span>,
 }
 
 impl TaskTerms {
     pub(super) fn of(config: &TaskConfig) -> Self {
-        let TaskConfig { rate, phase, overrun, deadline, turn, max_missed, .. } = *config;
-        Self { name: config.name.clone(), rate, phase, overrun, deadline, turn, max_missed }
+        let TaskConfig { rate, phase, overrun, deadline, turn, max_missed, max_latency, .. } = *config;
+        Self { name: config.name.clone(), rate, phase, overrun, deadline, turn, max_missed, max_latency }
     }
 }
 
@@ -110,6 +111,7 @@ pub(super) fn facts(task: &TaskTerms, worker: usize, live: Arc<LiveCounts>) -> T
         grid_moves: task.overrun == Overrun::Delay,
         rate: task.rate,
         max_missed: task.max_missed,
+        max_latency: task.max_latency,
         live,
     }
 }

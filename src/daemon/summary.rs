@@ -181,6 +181,7 @@ pub(super) fn task_summary(
         }
     }
     let Spans { lateness, run, response, age, .. } = snapshot.spans();
+    let late_chains = terms.max_latency.map(|_| snapshot.late_chains.clone().unwrap_or_default());
     let (values, recorded) = output.map(|output| (output.values, output.recorded)).unwrap_or_default();
     TaskSummary {
         task: terms.name.clone(),
@@ -201,6 +202,9 @@ pub(super) fn task_summary(
         run_ns: run,
         response_ns: response,
         age_ns: age.map(Box::new),
+        max_latency_ns: terms.max_latency.map(Span::nanos),
+        late_chains: late_chains.as_ref().map(|late| late.all),
+        late_chains_by: late_chains.map(|late| late.by).unwrap_or_default(),
         causes,
         causes_judged: (unexplained > 0).then(|| snapshot.causes.clone()),
         before_reload: snapshot.before.clone(),

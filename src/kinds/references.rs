@@ -1,7 +1,7 @@
 //! The kinds `pid` and `filter` tick by tick against the sequences in `tests/references`, which `make.py` there makes with scipy and
 //! python-control: from the keys of a section to the values of each tick.
 
-use crate::channels::{Input, LinkReceiver, LinkSender, RowHead, link};
+use crate::channels::{Input, LinkReceiver, LinkSender, Origin, RowHead, link};
 use crate::config::{Config, Facts, Kinds};
 use crate::pacing::Rate;
 use crate::task::{Task, Tick};
@@ -64,7 +64,7 @@ impl Bench {
             let source = self.sources.iter_mut().find(|source| source.name == *name).unwrap();
             let of_row =
                 released.filter(|_| *name == "input").map_or(release, |nanos| Instant::from_nanos(nanos.into()));
-            let head = RowHead { n, release: of_row, origin: Some(of_row) };
+            let head = RowHead { n, release: of_row, origin: Some(Origin { at: of_row, task: 0 }) };
             match given {
                 Given::Value(value) => source.sender.post(head, &[*value], |_, _| true),
                 Given::Bad => source.sender.post(head, &[f64::NAN], |_, _| false),

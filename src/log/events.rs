@@ -2,7 +2,7 @@
 //! clock.
 
 use super::{Message, Output, PanicEvent, missed};
-use crate::metrics::{Cause, Event, EventKind, Missed};
+use crate::metrics::{Cause, Event, EventKind, LateChain, Missed};
 use crate::time::Span;
 use tracing::{error, warn};
 
@@ -49,6 +49,22 @@ impl Output for LogOutput {
                 "{task}: budget exceeded: tick {n} ran {run}{}",
                 since(count)
             ),
+            EventKind::LateChain(late) => {
+                let LateChain { count, n, age, max_latency, by } = late;
+                warn!(
+                    message_id,
+                    task,
+                    worker,
+                    tick = n,
+                    age_ns = age.nanos(),
+                    max_latency_ns = max_latency.nanos(),
+                    late_chains = count,
+                    cause = LATE_CHAIN,
+                    blocker = by,
+                    "{}",
+                    late_chain(task, late)
+                );
+            }
             &EventKind::OverLimit { count, n, ended } => {
                 let follows = if ended { "the task is disabled" } else { "the task continues" };
                 warn!(
@@ -101,6 +117,22 @@ impl LogOutput {
     }
 }
 
+/// The cause in the entry; not one of those that releases are missed for.
+const LATE_CHAIN: &str = "late-chain";
+
+/// `act: tick 41 used a measurement of board that was 31.0 ms old, above max-latency 20.0 ms (late-chain); see what board and …`
+fn late_chain(task: &str, LateChain { count, n, age, max_latency, by }: &LateChain) -> String {
+    let (of, see) = match by {
+        Some(by) => (format!(" of {by}"), format!("see what {by} and the tasks after it missed")),
+        None => (" of a task that has ended".into(), "see what the tasks before it missed".into()),
+    };
+    let others = since(*count);
+    format!(
+        "{task}: tick {n} used a measurement{of} that was {age} old, above max-latency {max_latency} ({LATE_CHAIN}); {see}, or raise \
+         max-latency{others}"
+    )
+}
+
 /// For an event that stands for several.
 fn since(count: u64) -> String {
     if count > 1 { format!("; {count} since the last message") } else { String::new() }
@@ -135,6 +167,13 @@ mod tests {
             EventKind::Missed(Missed { skipped: 2, age: Some(Span::from_millis(30)), ..overrun.clone() }),
             EventKind::Missed(Missed { overruns: 0, skipped: 3, tick: None, ..overrun }),
             EventKind::OverBudget { count: 2, n: 5, run: Span::from_millis(4) },
+            EventKind::LateChain(LateChain {
+                count: 3,
+                n: 41,
+                age: Span::from_millis(31),
+                max_latency: Span::from_millis(20),
+                by: Some("board".into()),
+            }),
             EventKind::OverLimit { count: 1, n: 6, ended: false },
             EventKind::OverLimit { count: 1, n: 6, ended: true },
             EventKind::Failed { count: 1, n: 8, error },
@@ -177,5 +216,10 @@ mod tests {
             assert_eq!(field(at, "tick"), tick.map(serde_json::Value::from));
             assert_eq!(field(at, "blocker"), Some("report".into()));
         }
+        assert_eq!([field(3, "cause"), field(3, "blocker")], [Some("late-chain".into()), Some("board".into())]);
+        let text = "act: tick 41 used a measurement of board that was 31.0 ms old, above max-latency 20.0 ms (late-chain); see what \
+                    board and the tasks after it missed, or raise max-latency; 3 since the last message";
+        let EventKind::LateChain(late) = &kinds[3] else { panic!("{kinds:?}") };
+        assert_eq!(late_chain("act", late), text);
     }
 }

@@ -15,6 +15,8 @@ pub enum Message {
     Skipped,
     /// Ticks ran longer than their budget.
     BudgetExceeded,
+    /// Ticks used measurements that were older than `max-latency`.
+    LateChain,
     /// Ticks returned an error.
     TaskFailed,
     /// A task was ended while the others continue: by `on-error`, by a panic, or by `overrun-limit`.
@@ -47,10 +49,11 @@ pub enum Message {
 
 impl Message {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Overrun,
         Self::Skipped,
         Self::BudgetExceeded,
+        Self::LateChain,
         Self::TaskFailed,
         Self::TaskDisabled,
         Self::OverrunLimit,
@@ -73,6 +76,7 @@ impl Message {
             EventKind::Missed(missed) if missed.overruns > 0 => Self::Overrun,
             EventKind::Missed(_) => Self::Skipped,
             EventKind::OverBudget { .. } => Self::BudgetExceeded,
+            EventKind::LateChain(_) => Self::LateChain,
             EventKind::OverLimit { .. } => Self::OverrunLimit,
             EventKind::Failed { .. } => Self::TaskFailed,
             EventKind::Ended { .. } => Self::TaskDisabled,
@@ -115,12 +119,14 @@ impl Message {
         const CPU_LIMIT: &[&str] = &["task", "worker", "stalled_ns", "cpu_ns"];
         const RELOADED: &[&str] = &["kept", "restarted", "added", "removed"];
         const BUDGET: &[&str] = &["task", "worker", "tick", "run_ns"];
+        const LATE_CHAIN: &[&str] = &["task", "worker", "tick", "age_ns", "max_latency_ns", "late_chains", "cause"];
         const FAILED: &[&str] = &["task", "worker", "tick", "errors"];
         const TICK: &[&str] = &["task", "worker", "tick"];
         match self {
             Self::Overrun => ("b63f63a8dc1e44a9b7b66fb32412be1f", "overrun", OVERRUN),
             Self::Skipped => ("16ae69641d87436c81b908f551571cbd", "skipped", SKIPPED),
             Self::BudgetExceeded => ("5d35c4514c6047df9a07e57a4de8e6cb", "budget-exceeded", BUDGET),
+            Self::LateChain => ("686aa5f963224280936b33efad7c0e4b", "late-chain", LATE_CHAIN),
             Self::TaskFailed => ("54c218f0410c46969ac9dfbbe0fa5f43", "task-failed", FAILED),
             Self::TaskDisabled => ("35f1de3c493547c683d66d97198f898f", "task-disabled", TICK),
             Self::OverrunLimit => ("e783d084420e4b34bcdb9da62af8df87", "overrun-limit", TICK),

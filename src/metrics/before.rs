@@ -15,6 +15,7 @@ pub struct BeforeReload {
     pub overruns: u64,
     pub over_budget: u64,
     pub errors: u64,
+    pub late_chains: u64,
     pub causes: BTreeMap<&'static str, u64>,
     pub lateness_ns: Added,
     pub run_ns: Added,

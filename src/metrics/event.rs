@@ -15,6 +15,21 @@ pub struct Event<'a> {
     pub kind: EventKind,
 }
 
+/// Ticks that used measurements older than `max-latency`, when they had finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LateChain {
+    /// How many ticks this stands for.
+    pub count: u64,
+    /// Index of the one whose measurement was the oldest.
+    pub n: u64,
+    /// How old it was.
+    pub age: Span,
+    /// How old it may be.
+    pub max_latency: Span,
+    /// The task whose measurement it was; `None`: it has ended.
+    pub by: Option<String>,
+}
+
 /// What happened to a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventKind {
@@ -29,6 +44,8 @@ pub enum EventKind {
         /// Its run.
         run: Span,
     },
+    /// Ticks used measurements that were older than `max-latency`.
+    LateChain(LateChain),
     /// Overruns were repeated until the limit was reached.
     OverLimit {
         /// How often it was reached.

@@ -79,6 +79,7 @@ pub(crate) struct TaskHealth {
     pub long: Window,
     pub ailment: Option<(Ailment, Option<Span>)>, // for how long, if that is known
     pub misses: Vec<(RecentMiss, Span)>,          // the latest, the newest first, and how long ago
+    pub late_chains: Option<[u64; 2]>,            // in the windows, where its latency has a limit
 }
 
 /// Follows one task.
@@ -212,7 +213,7 @@ impl Health {
             (miss, age)
         };
         let misses = self.misses.iter().flat_map(|misses| misses.all()).map(aged).collect();
-        TaskHealth { progress, short, long, ailment, misses }
+        TaskHealth { progress, short, long, ailment, misses, late_chains: None }
     }
 }
 

@@ -5,6 +5,7 @@
 //! tick of them. Time is an argument.
 
 use super::EventKind;
+use super::event::LateChain;
 use super::missed::Misses;
 use crate::channels::{Outcome, TickRecord};
 use crate::task::TickError;
@@ -95,6 +96,7 @@ pub(super) struct Limiter {
 struct Others {
     budget: Waiting,
     limit: Waiting,
+    late_chains: Waiting,
     failed: Failures,
     ended: Waiting,
 }
@@ -106,6 +108,11 @@ impl Limiter {
         if record.over_budget || record.over_limit || !quiet {
             self.others.get_or_insert_default().note(record);
         }
+    }
+
+    /// Enters that what tick `n` used was this old, of which this task made the oldest measurement, and may be so old at `most`.
+    pub(super) fn note_late_chain(&mut self, n: u64, age: Span, most: Span, by: Option<String>) {
+        self.others.get_or_insert_default().note_late_chain(LateChain { count: 1, n, age, max_latency: most, by });
     }
 
     /// Whether [`tell`](Self::tell) has to be called: there is something to report, or to forget.
@@ -148,8 +155,9 @@ impl Others {
     }
 
     fn wait(&self) -> bool {
-        let Self { budget, limit, failed, ended } = self;
-        [budget, limit, &failed.waiting, ended].iter().any(|waiting| waiting.kind.is_some()) || failed.reason.is_some()
+        let Self { budget, limit, late_chains, failed, ended } = self;
+        [budget, limit, late_chains, &failed.waiting, ended].iter().any(|waiting| waiting.kind.is_some())
+            || failed.reason.is_some()
     }
 
     fn note_over_budget(&mut self, record: &TickRecord) {
@@ -161,8 +169,20 @@ impl Others {
         self.budget.kind = Some(EventKind::OverBudget { count, n, run });
     }
 
+    /// The oldest is the one that is told.
+    fn note_late_chain(&mut self, late: LateChain) {
+        let late = match self.late_chains.kind.take() {
+            Some(EventKind::LateChain(before)) => {
+                let count = before.count + 1;
+                LateChain { count, ..if late.age > before.age { late } else { before } }
+            }
+            _ => late,
+        };
+        self.late_chains.kind = Some(EventKind::LateChain(late));
+    }
+
     fn tell(&mut self, now: Instant, last: bool, mut tell: impl FnMut(EventKind)) {
-        for waiting in [&mut self.budget, &mut self.limit] {
+        for waiting in [&mut self.budget, &mut self.limit, &mut self.late_chains] {
             waiting.tell(now, last, &mut tell);
         }
         self.failed.tell(now, last, &mut tell);
@@ -215,6 +235,28 @@ mod tests {
             ]
         );
         assert_eq!(counts.iter().map(|(_, count, _)| count).sum::<u64>(), 1_000 + 15 + 35);
+    }
+
+    #[test]
+    fn late_chains_are_reported_with_the_oldest_of_them() {
+        let (mut limiter, mut told) = (Limiter::default(), Vec::new());
+        let most = Span::from_millis(20);
+        for (millis, age, by) in [(0, 30, "a"), (500, 21, "b"), (900, 50, "c"), (1_000, 40, "a")] {
+            limiter.note_late_chain(millis, Span::from_millis(age), most, Some(by.into()));
+            assert!(limiter.waits());
+            limiter.tell(Instant::from_nanos(i128::from(millis) * 1_000_000), false, |kind| told.push(kind));
+        }
+        let late = |count, n, age, by: &str| {
+            EventKind::LateChain(LateChain {
+                count,
+                n,
+                age: Span::from_millis(age),
+                max_latency: most,
+                by: Some(by.into()),
+            })
+        };
+        assert_eq!(told, [late(1, 0, 30, "a"), late(3, 900, 50, "c")]);
+        assert!(!limiter.waits());
     }
 
     #[test]

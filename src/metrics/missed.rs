@@ -103,7 +103,7 @@ impl Misses {
         missed.due += 1 + record.skipped();
         missed.skipped += record.skipped();
         if record.overrun || record.skipped() > 0 {
-            missed.age = missed.age.max(record.age);
+            missed.age = missed.age.max(record.age.map(|input| input.age));
         }
         if record.skipped() > 0 {
             missed.oldest = missed.oldest.max(oldest);
@@ -199,17 +199,19 @@ impl Misses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channels::InputAge;
     use crate::metrics::RECORD;
 
     #[test]
     fn the_oldest_age_of_ticks_that_missed_is_told() {
-        let (mut misses, age) = (Misses::default(), |micros| Some(Span::from_micros(micros)));
+        let (mut misses, age) =
+            (Misses::default(), |micros| Some(InputAge { age: Span::from_micros(micros), measured_by: 1 }));
         let met = TickRecord { overrun: false, ..RECORD };
         for record in [TickRecord { age: age(9), ..met }, TickRecord { age: age(5), ..RECORD }, RECORD] {
             misses.note(&record, record.release, Span::ZERO);
         }
         misses.note(&TickRecord { missed: 1, age: age(7), ..met }, met.release, Span::ZERO);
-        assert_eq!(misses.take().and_then(|missed| missed.age), age(7));
+        assert_eq!(misses.take().and_then(|missed| missed.age), Some(Span::from_micros(7)));
         misses.note(&RECORD, RECORD.release, Span::ZERO);
         assert_eq!(misses.take().and_then(|missed| missed.age), None);
     }

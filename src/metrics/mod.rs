@@ -15,6 +15,7 @@ mod histogram;
 mod history;
 mod judge;
 mod last_misses;
+mod late_chains;
 mod limiter;
 mod machine;
 mod missed;
@@ -36,11 +37,12 @@ pub(crate) use before::BeforeReloadDropped;
 pub(crate) use bounds::BOUNDS;
 pub(crate) use cause::{By, Cause, Program, Verdict, Verdicts};
 pub use event::Event;
-pub(crate) use event::EventKind;
+pub(crate) use event::{EventKind, LateChain};
 pub(crate) use facts::TaskFacts;
 pub(crate) use health::{Ailment, Progress, TaskHealth, exceeds};
 pub(crate) use histogram::{Distribution, Histogram};
 pub(crate) use last_misses::RecentMiss;
+pub(crate) use late_chains::LateCounts;
 pub(crate) use machine::{
     Accuser, Bandwidth, Caches, Certainty, Instants, MONOTONIC, NoAccuser, REALTIME, Stall, TAI, WorkerFacts,
 };
@@ -50,14 +52,14 @@ pub(crate) use missed::{Missed, Share};
 pub(crate) use repeat::{Mark, REMEMBERED};
 pub(crate) use summary::{
     AskedSummary, ClockStepSummary, EndedRecordingSummary, FlightSummary, GrantedSummary, HostSummary, JournalSummary,
-    MissSummary, PastSummary, RecordedSummary, RecordsSummary, ValueSummary, WorkerSummary,
+    MissSummary, PastSummary, RecordedSummary, RecordsSummary, ValueSummary, WindowSummary, WorkerSummary,
 };
 pub use summary::{Summary, TaskState, TaskSummary};
 pub(crate) use task::{Spans, TaskSnapshot, Totals};
 pub(crate) use weigh::Threads;
 pub(crate) use well::{is_troubled, trouble, trouble_now};
 
-use crate::channels::{Counts, IdleWake, Sent, TickRecord};
+use crate::channels::{Counts, IdleWake, InputAge, Sent, TickRecord};
 use crate::pacing::GivenUp;
 use crate::time::{Instant, Span};
 use last_misses::{KEPT, Late};
@@ -192,8 +194,8 @@ impl Metrics {
         if let (Some(oversleep), Some(worker)) = (record.oversleep, self.workers.get_mut(&worker)) {
             worker.oversleep.add(oversleep);
         }
-        if let (Some(age), Some(task)) = (record.age, self.tasks.get_mut(id)) {
-            task.aged(age); // beside the ticks that are entered together
+        if let Some(input) = record.age {
+            self.aged(id, record.n, input); // beside the ticks that are entered together
         }
         let plain = is_plain(record);
         let terms = if plain { None } else { self.tasks.entered(id).map(|task| task.terms()) };
@@ -216,6 +218,20 @@ impl Metrics {
         }
         self.tasks.settled(id);
         verdicts
+    }
+
+    /// Enters how old what tick `n` of a task took was.
+    fn aged(&mut self, id: u32, n: u64, InputAge { age, measured_by }: InputAge) {
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        task.aged(age);
+        let Some(most) = task.facts.max_latency.filter(|most| age > *most) else { return };
+        let by = self.facts(measured_by).map(|facts| facts.name.clone());
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        task.late_chains.get_or_insert_default().add(by.as_deref());
+        task.limiter.note_late_chain(n, age, most, by);
+        if !std::mem::replace(&mut task.waits, true) {
+            self.waiting.push(id);
+        }
     }
 
     /// Counts the cause of a task's missed releases.
@@ -351,6 +367,9 @@ impl Metrics {
     /// it misses because it was ended. To be called at least once a second.
     pub(crate) fn sample(&mut self, id: u32, worker_now: Instant) {
         let Some(task) = self.tasks.sampled(id) else { return };
+        if let Some(late) = &mut task.late_chains {
+            late.sample(self.now);
+        }
         if !task.health.sample(self.now, worker_now).counts.disabled {
             return;
         }
@@ -364,8 +383,9 @@ impl Metrics {
 
     /// How a task is doing.
     pub(crate) fn health(&mut self, id: u32, worker_now: Instant) -> TaskHealth {
-        let task = self.tasks.sampled(id);
-        task.map(|task| task.health.at(self.now, worker_now)).unwrap_or_default()
+        let Some(task) = self.tasks.sampled(id) else { return TaskHealth::default() };
+        let late_chains = task.late_chains.as_mut().map(|late| late.lately(self.now));
+        TaskHealth { late_chains, ..task.health.at(self.now, worker_now) }
     }
 
     /// Lets go of what only looks at a task need, after the last of them: with thousands of tasks the end of a run, when all of

@@ -53,6 +53,7 @@ impl Pasts {
         all.overruns += counts.overruns;
         all.over_budget += counts.over_budget;
         all.errors += counts.errors;
+        all.late_chains += task.late_chains.as_ref().map_or(0, |late| late.counts.all);
         for (cause, count) in Cause::ALL.into_iter().zip(task.causes.as_deref().copied().unwrap_or_default()) {
             if count > 0 {
                 *all.causes.entry(cause.word()).or_default() += count;

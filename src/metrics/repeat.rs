@@ -6,7 +6,7 @@ use super::histogram::Histogram;
 use super::recent::Recent;
 use super::task::{TaskMetrics, enter_ticks};
 use super::timeline::{LOOK_BACK, Timeline};
-use super::{Cause, Metrics};
+use super::{Cause, LateCounts, Metrics};
 use crate::time::Span;
 use std::collections::BTreeMap;
 
@@ -27,6 +27,7 @@ struct TaskMark {
     run: Histogram,
     response: Histogram,
     ages: Option<Box<Histogram>>,
+    late_chains: Option<LateCounts>,
     causes: Option<Box<[u64; Cause::ALL.len()]>>,
     blockers: BTreeMap<u32, (String, u64)>,
     usual: Span,
@@ -44,11 +45,11 @@ impl Metrics {
     /// Where a worker and its tasks are now; `None`: there is no such worker.
     pub(crate) fn mark(&self, worker: usize) -> Option<Mark> {
         let mark_of = |(id, task, recent): (u32, &TaskMetrics, &Recent)| {
-            let TaskMetrics { lateness, run, response, ages, causes, blockers, usual, .. } = task;
+            let TaskMetrics { lateness, run, response, ages, late_chains, causes, blockers, usual, .. } = task;
             let (causes, blockers) = (causes.clone(), blockers.clone());
             let (lateness, run, response) = (lateness.clone(), run.clone(), response.clone());
-            let ages = ages.clone();
-            let mut mark = TaskMark { lateness, run, response, ages, causes, blockers, usual: *usual };
+            let (ages, late_chains) = (ages.clone(), late_chains.as_ref().map(|late| late.counts.clone()));
+            let mut mark = TaskMark { lateness, run, response, ages, late_chains, causes, blockers, usual: *usual };
             let TaskMark { lateness, run, response, usual, .. } = &mut mark;
             enter_ticks(recent, [lateness, run, response], usual);
             (id, mark)
@@ -75,6 +76,9 @@ impl Metrics {
             if let (Some(ages), Some(to)) = (&mut task.ages, &to.ages) {
                 let none = Histogram::new(2);
                 ages.repeat(from.ages.as_deref().unwrap_or(&none), to, times);
+            }
+            if let (Some(late), Some(from), Some(to)) = (&mut task.late_chains, &from.late_chains, &to.late_chains) {
+                late.counts.repeat(from, to, times);
             }
             let none = || Box::new([0; Cause::ALL.len()]);
             if let Some(to) = &to.causes {

@@ -198,6 +198,15 @@ pub struct TaskSummary {
     /// was when they had finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_ns: Option<Box<Distribution>>,
+    /// With `max-latency`: that, and
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_latency_ns: Option<i64>,
+    /// how many ticks used a measurement that was older when they had finished; they are not part of `missed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_chains: Option<u64>,
+    /// Of those: how many by the measurement of which task, where that is known.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub late_chains_by: BTreeMap<String, u64>,
     /// How many missed releases each cause explains.
     pub causes: BTreeMap<&'static str, u64>,
     /// While some have no verdict yet, and count as unknown or disabled above: those that have one. They only grow.
@@ -282,12 +291,15 @@ pub struct WindowSummary {
     pub errors: u64,
     /// The largest lateness, also of releases given up.
     pub lateness_max_ns: i64,
+    /// With `max-latency`: ticks that used an older measurement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_chains: Option<u64>,
 }
 
 impl From<Window> for WindowSummary {
     fn from(Window { span, tally, worst }: Window) -> Self {
         let Tally { due, met, missed, errors } = tally;
-        Self { span_ns: span.nanos(), due, met, missed, errors, lateness_max_ns: worst.nanos() }
+        Self { span_ns: span.nanos(), due, met, missed, errors, lateness_max_ns: worst.nanos(), late_chains: None }
     }
 }
 

@@ -6,6 +6,7 @@ use super::before::BeforeReload;
 use super::health::{Health, TaskHealth};
 use super::judge::Terms;
 use super::last_misses::Late;
+use super::late_chains::{LateChains, LateCounts};
 use super::limiter::Limiter;
 use super::missed::Quiet;
 use super::recent::{Recent, TICKS};
@@ -41,6 +42,7 @@ pub(super) struct TaskMetrics {
     pub(super) run: Histogram,
     pub(super) response: Histogram,
     pub(super) ages: Option<Box<Histogram>>,                 // where a chain ends
+    pub(super) late_chains: Option<Box<LateChains>>,         // where `max-latency` is set
     pub(super) causes: Option<Box<[u64; Cause::ALL.len()]>>, // once anything was missed
     pub(super) blockers: BTreeMap<u32, (String, u64)>,       // by number: the name, and how often it was the cause
     pub(super) usual: Span,                                  // about how long a tick runs that misses nothing
@@ -57,6 +59,7 @@ impl TaskMetrics {
     pub(super) fn new(facts: TaskFacts, digits: u8) -> Self {
         Self {
             health: Health::new(&facts),
+            late_chains: facts.max_latency.map(|_| Box::default()),
             facts,
             lateness: Histogram::new(digits),
             run: Histogram::new(digits),
@@ -186,6 +189,7 @@ impl TaskMetrics {
         TaskSnapshot {
             causes: causes.filter(|(_, count)| *count > 0).collect(),
             blockers: self.blockers.values().cloned().collect(),
+            late_chains: self.late_chains.as_ref().map(|late| late.counts.clone()),
             ..TaskSnapshot::default()
         }
     }
@@ -225,6 +229,7 @@ pub(crate) struct TaskSnapshot {
     pub spans: Option<Box<Spans>>, // on request only: with many tasks they take long, and much memory
     pub causes: BTreeMap<&'static str, u64>, // missed releases that each explains, if any
     pub blockers: BTreeMap<String, u64>, // of those that are `blocked`: by which task
+    pub late_chains: Option<LateCounts>, // where `max-latency` is set
     pub before: Option<Box<BeforeReload>>, // of tasks of its name that reloads have ended
     pub health: TaskHealth,        // while it runs
 }

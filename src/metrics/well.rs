@@ -54,6 +54,7 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
     for task in &summary.tasks {
         clauses.extend(ailment(task));
         clauses.extend(missed(task));
+        clauses.extend(late_chains(task));
         clauses.extend(lost(task));
     }
     for EndedRecordingSummary { task, lost, lost_age_ns, .. } in &summary.recordings_ended {
@@ -95,7 +96,8 @@ pub(crate) fn trouble_now(summary: &Summary) -> Vec<String> {
 
 /// Whether [`trouble_now`] says anything of this task.
 pub(crate) fn is_troubled(task: &TaskSummary) -> bool {
-    task.state == TaskState::Stalled || ailment(task).or_else(|| missed(task)).or_else(|| lost(task)).is_some()
+    task.state == TaskState::Stalled
+        || ailment(task).or_else(|| missed(task)).or_else(|| late_chains(task)).or_else(|| lost(task)).is_some()
 }
 
 fn ailment(task: &TaskSummary) -> Option<String> {
@@ -122,6 +124,18 @@ fn missed(task: &TaskSummary) -> Option<String> {
     let by = most.map(|(name, _)| format!(" by {name}")).unwrap_or_default();
     let cause = task.last_cause.map(|cause| format!(" (latest cause: {cause}{by})")).unwrap_or_default();
     Some(format!("task {name} missed {missed} of {due} releases in the last 10 s{cause}"))
+}
+
+fn late_chains(task: &TaskSummary) -> Option<String> {
+    let window = task.last_10s?;
+    let late = window.late_chains.filter(|late| exceeds(*late, window.due, task.max_missed))?;
+    let (name, max_latency) = (&task.task, Span::from_nanos(task.max_latency_ns.unwrap_or(0)));
+    let most = task.late_chains_by.iter().max_by_key(|(_, count)| **count);
+    let by = most.map(|(name, _)| format!(" (mostly of {name})")).unwrap_or_default();
+    let ticks = if late == 1 { "tick" } else { "ticks" };
+    Some(format!(
+        "task {name} used measurements{by} older than its max-latency {max_latency} in {late} {ticks} in the last 10 s"
+    ))
 }
 
 fn lost(task: &TaskSummary) -> Option<String> {

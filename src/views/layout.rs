@@ -1,5 +1,6 @@
 //! Text of at most 80 columns. Pure.
 
+use crate::time::Span;
 use std::fmt::Write as _;
 
 /// The width that all terminals have.
@@ -73,6 +74,18 @@ pub(crate) fn wrap(text: &mut String, line: &str) {
 /// Sorts names by their counts, the largest first; by name where they are equal.
 pub(super) fn most_first(counts: &mut [(&str, u64)]) {
     counts.sort_by(|(name, count), (other, than)| than.cmp(count).then(name.cmp(other)));
+}
+
+/// How many ticks used measurements older than `max_latency`, and whose those were.
+pub(super) fn late_chains(count: u64, max_latency: Span, by: &[(&str, u64)]) -> String {
+    let of = by.iter().map(|(task, count)| format!("{count} of {task}")).collect::<Vec<_>>().join(", ");
+    let of = if of.is_empty() { of } else { format!(": {of}") };
+    let what = format!("a measurement older than max-latency {max_latency}");
+    match count {
+        0 => format!("no tick used {what}"),
+        1 => format!("1 tick used {what} (late-chain){of}"),
+        _ => format!("{count} ticks used {what} (late-chain){of}"),
+    }
 }
 
 /// Up to six digits; more as `12.3M`.

@@ -132,6 +132,12 @@ impl Page {
         counter("hertzd_task_overruns", "Ticks that finished after their deadline.", |counts| counts.overruns);
         counter("hertzd_task_over_budget", "Ticks that ran longer than their budget.", |counts| counts.over_budget);
         counter("hertzd_task_errors", "Ticks that returned an error or panicked.", |counts| counts.errors);
+        let late =
+            "Ticks that used a measurement older than the task's max-latency; not part of hertzd_task_missed_total.";
+        self.0.family("hertzd_task_late_chains", Kind::Counter, late);
+        for (task, late) in tasks.iter().filter_map(|task| Some((task, task.counts.late_chains?))) {
+            self.0.sample(&[("task", &task.task)], late);
+        }
         let causes = "Missed releases by cause, once it is known: they may lag behind hertzd_task_missed_total.";
         self.0.family("hertzd_task_missed_causes", Kind::Counter, causes);
         for task in tasks {
@@ -239,7 +245,7 @@ mod tests {
         let snapshot = json!({"well": false, "daemon": {"pid": 7, "version": "0.1.0", "started_utc_ns": 1_500_000_000_i64},
             "workers": [{"worker": "main", "cpu": 1, "granted": {"policy": "other"}, "asked": {"policy": "fifo", "priority": 80}}],
             "tasks": [{"task": "imu", "worker": "main", "rate": "1000/1", "state": "failing", "due": 12, "missed": 3,
-                "causes": {"blocked": 2, "own-debt": 1}, "lateness_ns": spans, "last_10s": {"lateness_max_ns": 20_000_000},
+                "causes": {"blocked": 2, "own-debt": 1}, "late_chains": 4, "lateness_ns": spans, "last_10s": {"lateness_max_ns": 20_000_000},
                 "values": {"temp": {"last": 21.5, "unit": "°C", "age_ns": 1_000_000}, "none": {"last": null}},
                 "recorded": {"rows": 5, "lost": 1}}],
             "alarms": [{"task": "hot", "active": true, "level": "high", "severity": "error", "value": 81.5, "since_ns": 2_500_000_000_i64},
@@ -256,6 +262,7 @@ mod tests {
             "hertzd_task_state{task=\"imu\",state=\"ticking\"} 0",
             "hertzd_task_missed_total{task=\"imu\"} 3",
             "hertzd_task_missed_causes_total{task=\"imu\",cause=\"blocked\"} 2",
+            "hertzd_task_late_chains_total{task=\"imu\"} 4",
             "hertzd_task_missed_causes_total{task=\"imu\",cause=\"throttled\"} 0",
             "hertzd_task_worst_lateness_seconds{task=\"imu\"} 0.02",
             "hertzd_tick_lateness_seconds_bucket{task=\"imu\",le=\"5e-05\"} 0",

@@ -92,6 +92,7 @@ pub(crate) struct Counts {
     pub overruns: u64,
     pub over_budget: u64,
     pub errors: u64,
+    pub late_chains: Option<u64>, // none: it has no limit of latency
     pub causes: BTreeMap<String, u64>,
     pub lateness_ns: Spans,
     pub run_ns: Spans,

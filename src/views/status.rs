@@ -174,6 +174,12 @@ fn remarks(task: &Value, stalled: bool) -> Vec<String> {
         let [p50, p99, max] = ["p50", "p99", "max"].map(|part| span(&age[part]));
         lines.push(format!("{name}: what it used was {p50} old at p50, {p99} at p99, {max} at most"));
     }
+    if let (Some(late), Some(max_latency)) = (task["late_chains"].as_u64(), task["max_latency_ns"].as_i64()) {
+        let by = task["late_chains_by"].as_object().into_iter().flatten();
+        let mut by: Vec<_> = by.filter_map(|(name, count)| Some((name.as_str(), count.as_u64()?))).collect();
+        most_first(&mut by);
+        lines.push(format!("{name}: {}", layout::late_chains(late, Span::from_nanos(max_latency), &by)));
+    }
     for (value, parts) in task["values"].as_object().into_iter().flatten() {
         let Some(last) = parts["last"].as_f64() else { continue };
         let unit = parts["unit"].as_str().filter(|unit| !unit.is_empty()).map(|unit| format!(" {unit}"));

@@ -1,6 +1,6 @@
 //! The summary as a table for people. Pure: numbers in, text out.
 
-use super::layout::{columns, most_first, short, wrap};
+use super::layout::{columns, late_chains, most_first, short, wrap};
 use crate::metrics::{Cause, Distribution, Summary, TaskSummary, WorkerSummary};
 use crate::time::Span;
 use std::fmt::Write as _;
@@ -97,6 +97,12 @@ fn remarks(text: &mut String, task: &TaskSummary) {
     if let Some(age) = &task.age_ns {
         let [p50, p99, max] = [age.p50, age.p99, age.max].map(Span::from_nanos);
         let _ = writeln!(text, "{}: what it used was {p50} old at p50, {p99} at p99, {max} at most", task.task);
+    }
+    if let (Some(late), Some(max_latency)) = (task.late_chains, task.max_latency_ns) {
+        let max_latency = Span::from_nanos(max_latency);
+        let mut by: Vec<_> = task.late_chains_by.iter().map(|(task, count)| (task.as_str(), *count)).collect();
+        most_first(&mut by);
+        let _ = writeln!(text, "{}: {}", task.task, late_chains(late, max_latency, &by));
     }
     let mut absent = Vec::new();
     for (name, value) in &task.values {

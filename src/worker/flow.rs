@@ -1,8 +1,8 @@
 //! The values that a task takes from others and gives to others: what a worker does with them just before and just after its
 //! tick. Instants are values; nothing here waits or allocates.
 
-use crate::channels::{LinkReceiver, LinkSender, RowHead};
-use crate::time::{Instant, Span};
+use crate::channels::{InputAge, LinkReceiver, LinkSender, Origin, RowHead};
+use crate::time::Instant;
 
 /// The links of one task.
 #[derive(Debug, Default)]
@@ -15,10 +15,11 @@ pub struct Flow {
     pub(crate) valid: Vec<[f64; 2]>,
     /// Whether its values are measurements, if it takes none: then their age counts from its own release.
     pub(crate) measures: bool,
-    /// A chain ends here: it takes values, and gives none onward, but for the next tick of a circle.
-    pub(crate) ends_chain: bool,
-    behind: Option<Instant>, // the oldest origin of what it took
-    good: bool,              // all that it took
+    /// The age of what it takes is measured. A chain ends here: it takes values, and gives none onward, but for the next tick of a circle;
+    /// or its latency has a limit.
+    pub(crate) is_measured: bool,
+    behind: Option<Origin>, // the oldest origin of what it took
+    good: bool,             // all that it took
 }
 
 impl Flow {
@@ -43,14 +44,15 @@ impl Flow {
         (self.behind, self.good) = (old.behind, old.good);
     }
 
-    /// Where a chain ends: how old the oldest measurement behind what it took is when its tick has `finished`, on the monotonic clock.
-    pub(super) fn age(&self, finished: Instant) -> Option<Span> {
-        self.behind.filter(|_| self.ends_chain).map(|origin| finished - origin)
+    /// Where it is measured: how old the oldest measurement behind what it took is when its tick has `finished`, on the monotonic clock.
+    pub(super) fn age(&self, finished: Instant) -> Option<InputAge> {
+        let age = |Origin { at, task }| InputAge { age: finished - at, measured_by: task };
+        self.behind.filter(|_| self.is_measured).map(age)
     }
 
-    /// Gives away what tick `n` has made; `well`: it reported no error.
-    pub(super) fn give(&mut self, n: u64, release: Instant, values: &[f64], well: bool) {
-        let own = (self.measures && self.incoming.is_empty()).then_some(release);
+    /// Gives away what tick `n` of the task with this number has made; `well`: it reported no error.
+    pub(super) fn give(&mut self, (task, n): (u32, u64), release: Instant, values: &[f64], well: bool) {
+        let own = (self.measures && self.incoming.is_empty()).then_some(Origin { at: release, task });
         let head = RowHead { n, release, origin: self.behind.or(own) };
         let all_good = self.good && well;
         let valid = &self.valid;
@@ -67,6 +69,7 @@ impl Flow {
 mod tests {
     use super::*;
     use crate::channels::{Input, Quality, ValueName, link};
+    use crate::time::Span;
 
     fn of(task: &str, value: &str) -> Input {
         Input::value_of(ValueName { task: task.into(), value: value.into(), previous: None })
@@ -88,17 +91,17 @@ mod tests {
         let (mut fast_sensor, mut slow_sensor) = (sensor(to_fast), sensor(to_slow));
         slow_sensor.valid = vec![[0.0, 10.0]];
         let mut controller = Flow { incoming: vec![from_fast, from_slow], outgoing: vec![to_out], ..Flow::default() };
-        let mut output = Flow { incoming: vec![from_out], ends_chain: true, ..Flow::default() };
+        let mut output = Flow { incoming: vec![from_out], is_measured: true, ..Flow::default() };
         let mut ages = Vec::new();
         let mut chain = |now: i64, slow_value: f64, well: bool| {
             slow_sensor.take(at(now));
-            slow_sensor.give(0, at(now - 500), &[slow_value], well);
+            slow_sensor.give((1, 0), at(now - 500), &[slow_value], well);
             fast_sensor.take(at(now));
-            fast_sensor.give(0, at(now - 10), &[1.0], true);
+            fast_sensor.give((2, 0), at(now - 10), &[1.0], true);
             controller.take(at(now));
-            controller.give(0, at(now), &[7.0], true);
+            controller.give((3, 0), at(now), &[7.0], true);
             output.take(at(now));
-            ages.push((controller.age(at(now + 7)), output.age(at(now + 7)).map(Span::nanos)));
+            ages.push((controller.age(at(now + 7)), output.age(at(now + 7))));
             (out.get(), out.quality(), out.origin())
         };
         assert_eq!(chain(1_000, 5.0, true), (7.0, Quality::Good, Some(at(500))));
@@ -107,7 +110,8 @@ mod tests {
         assert_eq!(nothing(chain(3_000, 5.0, false)), (true, Quality::Bad, Some(at(2_500))));
         assert_eq!(nothing(chain(4_000, f64::NAN, true)), (true, Quality::Bad, Some(at(3_500))));
         assert_eq!(chain(5_000, 5.0, true), (7.0, Quality::Good, Some(at(4_500))));
-        assert_eq!(ages, [(None, Some(507)); 5], "of the older sensor, at the end of the chain only");
+        let age = InputAge { age: Span::from_nanos(507), measured_by: 1 };
+        assert_eq!(ages, [(None, Some(age)); 5], "of the older sensor, at the end of the chain only");
     }
 
     #[test]
@@ -117,12 +121,12 @@ mod tests {
         let ((to, from), (to_out, from_out)) = (link(1, [(0, &input)], max_age), link(1, [(0, &out)], max_age));
         let mut sensor = Flow { outgoing: vec![to], measures: true, ..Flow::default() };
         sensor.take(at(0));
-        sensor.give(0, at(0), &[1.0], true);
+        sensor.give((1, 0), at(0), &[1.0], true);
         let mut controller = Flow { incoming: vec![from], outgoing: vec![to_out], ..Flow::default() };
         let mut output = Flow { incoming: vec![from_out], ..Flow::default() };
         for (now, wanted) in [(50, Quality::Good), (100, Quality::Good), (101, Quality::Bad), (500, Quality::Bad)] {
             controller.take(at(now));
-            controller.give(0, at(now), &[2.0], true);
+            controller.give((3, 0), at(now), &[2.0], true);
             output.take(at(now));
             assert_eq!((out.quality(), out.origin()), (wanted, Some(at(0))), "at {now}");
         }

@@ -219,7 +219,7 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             rows.offer(Row { n, release, lateness, values: &slot.values });
         }
         if let Some(flow) = &mut slot.flow {
-            flow.give(n, self.clock.monotonic(release), &slot.values, well);
+            flow.give((slot.id, n), self.clock.monotonic(release), &slot.values, well);
         }
 
         let account = set.schedule.account(task);

@@ -46,9 +46,12 @@ fn in_all(graph: &Graph<'_>, end: usize) -> String {
     let name = &graph.config.tasks[end].name;
     let bounded = graph.chain(end).iter().flat_map(|task| graph.taken_by(*task)).any(|link| link.delay.by_deadline);
     let provided = if bounded { "no tick is late, skipped or past its deadline" } else { "no tick is late or skipped" };
+    let limit = graph.config.tasks[end].max_latency;
+    let limit =
+        limit.map_or(String::new(), |limit| format!("; above {limit} at the end of its tick it is a late chain"));
     match graph.oldest(end) {
-        Span::ZERO => format!("what {name} uses is of its own release, while {provided}"),
-        age => format!("what {name} uses is up to {age} old at its release, while {provided}"),
+        Span::ZERO => format!("what {name} uses is of its own release, while {provided}{limit}"),
+        age => format!("what {name} uses is up to {age} old at its release, while {provided}{limit}"),
     }
 }
 

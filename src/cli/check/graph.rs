@@ -9,6 +9,9 @@ use crate::pacing::Overrun;
 use crate::time::Span;
 use std::collections::HashMap;
 
+/// The kinds whose values are measurements, wherever they tick; of others, as those of a program of its own, that is not known.
+const MEASURES: [&str; 5] = ["audio", "gpio", "i2c", "sensor", "video"];
+
 /// All links of a configuration.
 pub(super) struct Graph<'a> {
     pub(super) config: &'a Config,
@@ -17,6 +20,7 @@ pub(super) struct Graph<'a> {
     out: Vec<Vec<usize>>,            // likewise
     order: Vec<usize>,               // of the tasks: each after those whose values it takes
     oldest: Vec<Span>,               // by task: the most that all links before it add
+    newest: Vec<Option<Span>>,       // by task: the least; none: there may be no measurement behind it
 }
 
 /// One value on its way.
@@ -65,7 +69,7 @@ impl<'a> Graph<'a> {
                 links.push(Link { from, to, key, name, delay, max_age: *max_age });
             }
         }
-        let mut graph = Self { config, links, into, out, order: Vec::new(), oldest: vec![Span::ZERO; tasks] };
+        let mut graph = Self { config, links, into, out, order: Vec::new(), oldest: vec![], newest: vec![] };
         graph.sort();
         graph
     }
@@ -76,18 +80,21 @@ impl<'a> Graph<'a> {
         let mut waiting: Vec<usize> = (0..tasks).map(|task| self.direct(&self.into[task]).count()).collect();
         let mut order: Vec<usize> = (0..tasks).filter(|task| waiting[*task] == 0).collect();
         let mut oldest = vec![Span::ZERO; tasks];
+        let measures = |task: &TaskConfig| MEASURES.contains(&task.kind).then_some(Span::ZERO);
+        let mut newest: Vec<_> = self.config.tasks.iter().map(measures).collect();
         let mut next = 0;
         while let Some(from) = order.get(next).copied() {
             next += 1;
             for link in self.direct(&self.out[from]) {
                 oldest[link.to] = oldest[link.to].max(oldest[from] + link.delay.most);
+                newest[link.to] = newest[link.to].max(newest[from].map(|newest| newest + link.delay.least));
                 waiting[link.to] -= 1;
                 if waiting[link.to] == 0 {
                     order.push(link.to);
                 }
             }
         }
-        (self.order, self.oldest) = (order, oldest);
+        (self.order, self.oldest, self.newest) = (order, oldest, newest);
     }
 
     /// Those of these links that take what is, not what was.
@@ -121,6 +128,11 @@ impl<'a> Graph<'a> {
     /// How old what comes over a link can be at the release of the task that takes it.
     pub(super) fn age(&self, link: &Link<'_>) -> Span {
         self.oldest[link.from] + link.delay.most
+    }
+
+    /// How old what a task uses is at its release at least, if there is a measurement behind it for certain.
+    pub(super) fn newest(&self, task: usize) -> Option<Span> {
+        self.newest[task]
     }
 
     /// How old what a task uses can be at its release.
