@@ -299,7 +299,10 @@ fn a_latency_that_can_never_hold_is_refused_and_one_that_does_not_hold_is_told()
     }
     let (printed, error, code) = hertzd("check", &chain("7ms", "20ms"), &[]);
     let doubt = "task act: what it uses can be 26.0 ms old at its release while nothing is late, and its max-latency is 20.0 ms";
-    assert!(code == Some(0) && printed.contains(doubt) && !printed.contains("task control: what it"), "{printed}{error}");
+    assert!(
+        code == Some(0) && printed.contains(doubt) && !printed.contains("task control: what it"),
+        "{printed}{error}"
+    );
     assert!(printed.contains("; above 20.0 ms at the end of its tick it is a late chain\n"), "{printed}");
 
     // A tick of `control` comes after the one of `board` that it takes from, and ends later than that.
@@ -312,8 +315,15 @@ fn a_latency_that_can_never_hold_is_refused_and_one_that_does_not_hold_is_told()
     let of = |name: &str| summary["tasks"].as_array().unwrap().iter().find(|task| task["task"] == name).unwrap();
     let (control, act) = (of("control"), of("act"));
     let late = control["late_chains"].as_u64().unwrap();
-    assert_eq!((&control["age_ns"]["count"], &control["late_chains_by"]["board"]), (&late.into(), &late.into()), "{control}");
-    assert_eq!((&act["late_chains"], act.get("late_chains_by"), &act["max_latency_ns"]), (&0.into(), None, &3_600_000_000_000_u64.into()));
+    assert_eq!(
+        (&control["age_ns"]["count"], &control["late_chains_by"]["board"]),
+        (&late.into(), &late.into()),
+        "{control}"
+    );
+    assert_eq!(
+        (&act["late_chains"], act.get("late_chains_by"), &act["max_latency_ns"]),
+        (&0.into(), None, &3_600_000_000_000_u64.into())
+    );
     let entries = error.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let entries: Vec<_> = entries.filter(|entry| entry["cause"] == "late-chain").collect();
     let told: u64 = entries.iter().filter_map(|entry| entry["late_chains"].as_u64()).sum();

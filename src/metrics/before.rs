@@ -20,6 +20,8 @@ pub struct BeforeReload {
     pub lateness_ns: Added,
     pub run_ns: Added,
     pub response_ns: Added,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_ns: Option<Added>,
 }
 
 /// What is no longer known by name of tasks that have ended: too many names came and went.

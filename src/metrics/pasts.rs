@@ -62,6 +62,9 @@ impl Pasts {
         add(&mut all.lateness_ns, &task.lateness);
         add(&mut all.run_ns, &task.run);
         add(&mut all.response_ns, &task.response);
+        if let Some(ages) = &task.ages {
+            add(all.age_ns.get_or_insert_default(), ages);
+        }
     }
 
     /// What those of this name came to, for one more that has ended.

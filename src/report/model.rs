@@ -130,8 +130,20 @@ pub(crate) struct Task {
     pub(crate) blockers: Told<Vec<(String, u64)>>,
     pub(crate) lateness_ns: Told<Spread>,
     pub(crate) run_ns: Told<Spread>,
+    /// How old what its ticks used was; `None`: no chain ends with it, or the source does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ages: Option<Ages>,
     /// One after the other, without those in which nothing happened.
     pub(crate) over_time: Told<Vec<Bin>>,
+}
+
+/// How old the oldest measurement behind what ticks used was when they had finished.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Ages {
+    pub(crate) age_ns: Spread,
+    /// How old it may be, and how many ticks used an older one; `None`: it has no limit.
+    pub(crate) max_latency_ns: Option<i64>,
+    pub(crate) late_chains: Option<u64>,
 }
 
 /// What became of the releases.
@@ -262,6 +274,7 @@ pub(crate) fn as_summary(run: &Run) -> Value {
             ("blockers", task.blockers.known().map(|blockers| named(blockers))),
             ("lateness_ns", spread(&task.lateness_ns)),
             ("run_ns", spread(&task.run_ns)),
+            ("late_chains", task.ages.as_ref().and_then(|ages| ages.late_chains).map(Value::from)),
         ];
         for (key, value) in others {
             if let Some(value) = value {

@@ -1,6 +1,6 @@
 //! What a summary, or the snapshot of a running daemon, tells of a run. Pure.
 
-use super::model::{Counts, Kind, Machine, Miss, Run, Source, Spread, Task, Told, WORST, Worker};
+use super::model::{Ages, Counts, Kind, Machine, Miss, Run, Source, Spread, Task, Told, WORST, Worker};
 use crate::time::Span;
 use serde_json::Value;
 
@@ -127,6 +127,11 @@ fn task(part: &Value, kind: Kind) -> Task {
         blockers: Told::Known(named(&part["blockers"])),
         lateness_ns: spread(&part["lateness_ns"], &part["lateness_histogram_ns"]),
         run_ns: spread(&part["run_ns"], &Value::Null),
+        ages: spread(&part["age_ns"], &Value::Null).known().cloned().map(|age_ns| Ages {
+            age_ns,
+            max_latency_ns: part["max_latency_ns"].as_i64(),
+            late_chains: part["late_chains"].as_u64(),
+        }),
         over_time: Told::not(format!(
             "{} does not tell lateness over time. A flight file or an MCAP recording does.",
             article(kind)

@@ -166,6 +166,7 @@ impl<'a> Ticks<'a> {
         };
         let TimelineTask { name, .. } = &self.timeline.tasks[task];
         Task {
+            ages: None, // no record of a tick has them
             task: name.clone(),
             worker: None,
             rate: None,

@@ -163,6 +163,12 @@ impl Page {
         histogram("hertzd_tick_run_seconds", "Wall time from the start of a tick to its end.", |counts| &counts.run_ns);
         let response = "End of a tick after its release.";
         histogram("hertzd_tick_response_seconds", response, |counts| &counts.response_ns);
+        let age =
+            "Where a chain ends: how old the oldest measurement behind what a tick used was when it had finished.";
+        self.0.family("hertzd_tick_age_seconds", Kind::Histogram, age);
+        for (task, ages) in tasks.iter().filter_map(|task| Some((task, task.counts.age_ns.as_ref()?))) {
+            self.spans(&[("task", &task.task)], ages);
+        }
         self.values(tasks);
         self.recordings(tasks);
     }
@@ -245,7 +251,7 @@ mod tests {
         let snapshot = json!({"well": false, "daemon": {"pid": 7, "version": "0.1.0", "started_utc_ns": 1_500_000_000_i64},
             "workers": [{"worker": "main", "cpu": 1, "granted": {"policy": "other"}, "asked": {"policy": "fifo", "priority": 80}}],
             "tasks": [{"task": "imu", "worker": "main", "rate": "1000/1", "state": "failing", "due": 12, "missed": 3,
-                "causes": {"blocked": 2, "own-debt": 1}, "late_chains": 4, "lateness_ns": spans, "last_10s": {"lateness_max_ns": 20_000_000},
+                "causes": {"blocked": 2, "own-debt": 1}, "late_chains": 4, "lateness_ns": spans, "age_ns": spans, "last_10s": {"lateness_max_ns": 20_000_000},
                 "values": {"temp": {"last": 21.5, "unit": "°C", "age_ns": 1_000_000}, "none": {"last": null}},
                 "recorded": {"rows": 5, "lost": 1}}],
             "alarms": [{"task": "hot", "active": true, "level": "high", "severity": "error", "value": 81.5, "since_ns": 2_500_000_000_i64},
@@ -270,6 +276,8 @@ mod tests {
             "hertzd_tick_lateness_seconds_bucket{task=\"imu\",le=\"1.0\"} 8",
             "hertzd_tick_lateness_seconds_bucket{task=\"imu\",le=\"+Inf\"} 9",
             "hertzd_tick_lateness_seconds_sum{task=\"imu\"} 0.0045",
+            "hertzd_tick_age_seconds_bucket{task=\"imu\",le=\"1.0\"} 8",
+            "hertzd_tick_age_seconds_count{task=\"imu\"} 9",
             "hertzd_task_value{task=\"imu\",value=\"temp\",unit=\"°C\"} 21.5",
             "hertzd_task_value_age_seconds{task=\"imu\",value=\"temp\"} 0.001",
             "hertzd_recording_lost_total{task=\"imu\"} 1",

@@ -97,6 +97,7 @@ pub(crate) struct Counts {
     pub lateness_ns: Spans,
     pub run_ns: Spans,
     pub response_ns: Spans,
+    pub age_ns: Option<Spans>, // where a chain ends
 }
 
 /// The part of a distribution that adds up.

@@ -44,15 +44,23 @@ fn join(counts: &mut Counts, mut with: Counts, number: fn(u64, u64) -> u64, sum:
         *now = number(*now, *with);
     }
     for (now, with) in counts.spans_mut().into_iter().zip(with.spans_mut()) {
-        let at_most = BOUNDS.map(|bound| (bound, number(now.at_most(bound), with.at_most(bound))));
-        *now = Spans { count: number(now.count, with.count), sum: sum(now.sum, with.sum), at_most: at_most.into() };
+        *now = joined(now, with, number, sum);
     }
+    counts.age_ns = match (counts.age_ns.take(), with.age_ns.take()) {
+        (Some(now), Some(with)) => Some(joined(&now, &with, number, sum)),
+        (now, with) => now.or(with),
+    };
     // What a task without the limit came to before it got one is no count.
     counts.late_chains = counts.late_chains.map(|now| number(now, with.late_chains.unwrap_or(0)));
     for (cause, with) in with.causes {
         let now = counts.causes.entry(cause).or_default();
         *now = number(*now, with);
     }
+}
+
+fn joined(now: &Spans, with: &Spans, number: fn(u64, u64) -> u64, sum: fn(f64, f64) -> f64) -> Spans {
+    let at_most = BOUNDS.map(|bound| (bound, number(now.at_most(bound), with.at_most(bound))));
+    Spans { count: number(now.count, with.count), sum: sum(now.sum, with.sum), at_most: at_most.into() }
 }
 
 #[cfg(test)]
@@ -83,13 +91,14 @@ mod tests {
         assert_eq!((under_way.tasks[0].counts.missed, under_way.tasks[0].counts.causes["blocked"]), (10, 10));
         let mut after = task(3, json!({"blocked": 2, "unknown": 1}));
         after["late_chains"] = 5.into();
-        after["before_reload"] =
-            json!({"missed": 12, "late_chains": 2, "causes": {"blocked": 12}, "lateness_ns": late(12)});
+        after["age_ns"] = late(3);
+        after["before_reload"] = json!({"missed": 12, "late_chains": 2, "causes": {"blocked": 12}, "lateness_ns": late(12), "age_ns": late(4)});
         after["causes_judged"] = json!({"blocked": 2});
         let after = shown(&mut totals, 7, json!([after]));
         let counts = &after.tasks[0].counts;
         assert_eq!((counts.missed, counts.causes["blocked"], counts.late_chains), (15, 14, Some(7)));
         assert_eq!([1_000, 2_000, 1_000_000_000].map(|bound| counts.lateness_ns.at_most(bound)), [0, 15, 15]);
+        assert_eq!(counts.age_ns.as_ref().map(|ages| (ages.count, ages.sum)), Some((7, 7_000.0)));
         assert_eq!((counts.lateness_ns.count, counts.lateness_ns.sum), (15, 15_000.0));
     }
 

@@ -130,6 +130,7 @@ mod told {
         let blocked = tally.causes[Cause::Blocked.index()];
         let by = tally.blockers.iter().map(|(by, count)| (by.to_string(), *count));
         Task {
+            ages: None, // no record of a tick has them
             task: task.name.clone(),
             worker: None,
             rate: None,

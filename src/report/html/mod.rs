@@ -2,6 +2,7 @@
 //!
 //! Its size has a limit. Charts and tables take most of it, so with many tasks there are fewer of them, and the page says how many.
 
+mod ages;
 mod axis;
 mod beside;
 mod chart;
@@ -33,6 +34,7 @@ pub(crate) fn page(run: &Run, written_by: &str) -> String {
         sections.top(&mut out);
         sections.machine(&mut out);
         sections.tasks(&mut out);
+        sections.ages(&mut out);
         sections.histograms(&mut out);
         sections.over_time(&mut out);
         sections.causes(&mut out);
