@@ -120,3 +120,72 @@ fn a_process_that_is_killed_leaves_a_plan_that_another_carries_out() {
     fs::write(running.folder().join("safe-plan.json"), "{").unwrap();
     assert_eq!(safe(&running, &[]).status.code(), Some(1));
 }
+
+/// As [`start`], with devices that misbehave on request: see `tests/program/device.c`.
+fn start_with_faults(config: &str, files: &[&str]) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    let faults = folder.path().join("faults");
+    fs::create_dir(&faults).unwrap();
+    files.iter().for_each(|file| fs::write(folder.path().join(file), "0.5\n").unwrap());
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path()).env("DEVICE_FAULTS", &faults);
+    command.env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    run_in(folder, command, config, &[])
+}
+
+/// Waits until the daemon is not well, and says this; or until it does not say it.
+fn wait_until_said(running: &mut Running, text: &str, said: bool) {
+    let socket = running.folder().join("status.sock");
+    running.wait_for(&format!("it says {text}: {said}"), |_| {
+        let reason = program::snapshot(&socket)["reason"].as_str().unwrap_or_default().to_owned();
+        reason.contains(text) == said
+    });
+}
+
+#[test]
+fn a_device_that_does_not_respond_holds_up_no_other_output() {
+    let output = |name: &str| {
+        format!(
+            "[task.{name}]\nkind = \"output\"\nrate = 100\npath = \"@HERE@/{name}\"\ninput = 0.75\nsafe = 1\nstart = \"keep\"\n\
+             safe-after = \"200ms\"\nrecover = \"latch\"\nwrite = \"always\"\n"
+        )
+    };
+    // More than there are threads at first, and all of them before the one that responds.
+    let names = ["a", "b", "c", "fan"];
+    let mut running = start_with_faults(&names.map(output).concat(), &names);
+    wait_until(&mut running, "0.75");
+    let fault = |name: &str| running.folder().join("faults").join(name).with_extension("hangs");
+    let faults = ["a", "b", "c"].map(fault);
+    faults.iter().for_each(|fault| fs::write(fault, "").unwrap());
+    wait_until(&mut running, "1");
+    wait_until_said(&mut running, "c: its safe value, 1 to ", true);
+    wait_until_said(&mut running, "could not be written: the write does not return", true);
+    faults.iter().for_each(|fault| fs::remove_file(fault).unwrap());
+    wait_until_said(&mut running, "could not be written", false);
+    for name in names {
+        let file = running.folder().join(name);
+        running.wait_for("each is safe", |_| fs::read_to_string(&file).unwrap() == "1\n");
+    }
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(matches!(ended.status.code(), Some(0 | 1)), "{}", ended.describe());
+}
+
+#[test]
+fn a_task_that_is_disabled_while_its_device_refuses_the_safe_value() {
+    let config = config("1h", false).replace("recover =", "write = \"always\"\non-error = \"disable\"\nrecover =");
+    let mut running = start_with_faults(&config, &["fan"]);
+    wait_until(&mut running, "0.75");
+    let fault = running.folder().join("faults/fan.broken");
+    fs::write(&fault, "").unwrap();
+    wait_until_said(&mut running, "could not be written: Input/output error", true);
+    wait_until_said(&mut running, "fan: its safe value, 1 to ", true);
+    assert_eq!(fan(&running), "0.75\n");
+    fs::remove_file(&fault).unwrap();
+    wait_until(&mut running, "1");
+    wait_until_said(&mut running, "could not be written", false);
+    running.wait_for("it is said", |running| running.stderr().contains(", was written at last"));
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(matches!(ended.status.code(), Some(0 | 1)), "{}", ended.describe());
+}

@@ -268,6 +268,12 @@ impl BuilderLoop {
                     if let Err(text) = self.shared.caught(|| drop(ended)) {
                         error!("the builder thread {text}");
                     }
+                    // What has no output any more is not to be written by another process.
+                    if let Err(reason) = self.plan.update(&self.guard.guards()) {
+                        warn!(
+                            "the plan of safe values still has outputs that are closed: it could not be written: {reason}"
+                        );
+                    }
                     self.shared.set(None);
                 }
                 Job::Finish(reply) => {

@@ -37,6 +37,7 @@ pub(super) fn present(
     });
     summary.flight = threads.flight.summary();
     summary.object(faults.iter().cloned());
+    summary.object(threads.guard.troubles());
     if views.are_late(now) {
         summary.object([format!("the metrics thread is held up: the counts are {} old", now - asked)]);
     }

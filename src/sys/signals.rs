@@ -35,11 +35,14 @@ static END_IS_HELD: AtomicBool = AtomicBool::new(false);
 /// The signal that was the second request to stop; 0: there was none.
 static SECOND_END: AtomicI32 = AtomicI32::new(0);
 
-/// How long that thread may take for it, in seconds.
-const END_WITHIN: u32 = 2;
+/// There was a third one.
+static IN_A_HURRY: AtomicBool = AtomicBool::new(false);
+
+/// How long that thread may take for it, in seconds; one second from a third request on.
+const END_WITHIN: u32 = 4;
 
 /// From now on the second request to stop does not end the process: the caller looks at [`second_end`] several times a second, and ends it.
-/// Should it not, the process ends two seconds later, and at once at the third request.
+/// Should it not, the process ends four seconds later, and one second after the third request.
 pub(crate) fn hold_second_end() {
     END_IS_HELD.store(true, Ordering::SeqCst);
 }
@@ -152,9 +155,14 @@ impl StopSignals {
                     return;
                 }
                 let first = SECOND_END.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-                if first && END_IS_HELD.load(Ordering::SeqCst) {
+                if END_IS_HELD.load(Ordering::SeqCst) {
+                    let within = match first {
+                        true => END_WITHIN,
+                        false if !IN_A_HURRY.swap(true, Ordering::SeqCst) => 1,
+                        false => return,
+                    };
                     // SAFETY: takes a number and touches no memory. Whatever holds up the one who is to end the process, SIGALRM will.
-                    unsafe { libc::alarm(END_WITHIN) };
+                    unsafe { libc::alarm(within) };
                     return;
                 }
                 let_all_end();

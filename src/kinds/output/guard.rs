@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Writes the safe value of one output, by descriptors and bytes of its own: any thread may call it at any time, also while the
@@ -65,15 +65,37 @@ pub(crate) enum PlannedWrite {
     },
 }
 
+/// One target, as the tasks share it that have it one after the other, and as the thread sees it that watches over them.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    beats: AtomicU64,    // ticks that its tasks have begun
+    trips: AtomicU64,    // so often it was made safe by another thread
+    released: AtomicU64, // the one of these that its task has recovered from
+    sealed: AtomicBool,  // its task will not recover: the process ends
+    writing: AtomicBool, // the task is in a write of a value, or about to ask whether it may
+    wanted: AtomicBool,  // the task could not make it safe when it was disabled, or ended
+    errno: AtomicI32,    // of the latest safe write, 0: it succeeded; -1: something else than a system call was wrong
+    hangs: AtomicBool,   // the latest safe write has not returned for long
+}
+
+/// While it lives, the task may write a value: it is not made safe by another thread, or that one makes it safe again afterwards.
+pub(crate) struct Writing<'a>(&'a Watched);
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.writing.store(false, Ordering::SeqCst);
+    }
+}
+
 /// One output, as others see it.
 pub(crate) struct Guard {
     task: String,
-    target: usize, // the same for the outputs of which one takes over from the other
+    watched: Arc<Watched>, // the same for the outputs of which one takes over from the other
     /// How long its worker may hang until its safe value is written.
     safe_after: Span,
+    first_after: Span,
     writer: Option<Box<dyn SafeWrite>>,
-    tripped: AtomicBool,
-    beats: AtomicU64, // ticks that its task has begun
+    own_beats: AtomicU64, // ticks that its own task has begun
 }
 
 thread_local! {
@@ -87,16 +109,16 @@ pub(crate) fn opened() -> Vec<Weak<Guard>> {
 }
 
 impl Guard {
-    /// Guards the output of a task. Outputs with the same number for `target` have it one after the other. `None` in place of a writer: it keeps what it has, whatever happens.
-    pub(crate) fn new(task: &str, target: usize, safe_after: Span, writer: Option<Box<dyn SafeWrite>>) -> Arc<Self> {
-        let guard = Arc::new(Self {
-            task: task.to_owned(),
-            target,
-            safe_after,
-            writer,
-            tripped: AtomicBool::new(false),
-            beats: AtomicU64::new(0),
-        });
+    /// Guards the output of a task. Outputs that have the same `watched` have its target one after the other. Should it take its target over,
+    /// its first tick may come `first_after` the last one of the output before it. `None` in place of a writer: it keeps what it has, whatever happens.
+    pub(crate) fn new(
+        task: &str,
+        watched: Arc<Watched>,
+        (safe_after, first_after): (Span, Span),
+        writer: Option<Box<dyn SafeWrite>>,
+    ) -> Arc<Self> {
+        let own_beats = AtomicU64::new(0);
+        let guard = Arc::new(Self { task: task.to_owned(), watched, safe_after, first_after, writer, own_beats });
         OPENED.with_borrow_mut(|opened| opened.push(Arc::downgrade(&guard)));
         guard
     }
@@ -108,42 +130,131 @@ impl Guard {
 
     /// Whether the other one has taken over its target, or will: it was opened later.
     pub(crate) fn has_target_of(&self, other: &Self) -> bool {
-        self.target == other.target
+        Arc::ptr_eq(&self.watched, &other.watched)
     }
 
-    /// How long its worker may hang until its safe value is written.
+    /// How long its target may go without a tick until its safe value is written.
     pub(crate) fn safe_after(&self) -> Span {
-        self.safe_after
+        match self.own_beats.load(Ordering::Relaxed) {
+            0 => self.safe_after.max(self.first_after),
+            _ => self.safe_after,
+        }
     }
 
-    /// Shows that its task ticks. Only the task itself calls it, at each tick, after it was allowed to write.
+    /// Shows that its task ticks. Only the task itself calls it, at each tick, after it has [seen](Self::trips) whether it was made safe.
     pub(crate) fn beat(&self) {
-        self.beats.store(self.beats.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.own_beats.store(1, Ordering::Relaxed);
+        self.watched.beats.store(self.watched.beats.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// How often its task has ticked; 0: not yet.
+    /// How often the tasks of its target have ticked; 0: not yet.
     pub(crate) fn beats(&self) -> u64 {
-        self.beats.load(Ordering::Relaxed)
+        self.watched.beats.load(Ordering::Relaxed)
     }
 
-    /// Keeps the task from writing, and writes the safe value. May be called again, if it failed.
+    /// Keeps the task from writing, and writes the safe value.
     ///
     /// # Errors
     /// What the kernel said; the task does not write all the same.
     pub(crate) fn trip(&self) -> io::Result<()> {
-        self.tripped.store(true, Ordering::SeqCst);
-        self.writer.as_ref().map_or(Ok(()), |writer| writer.write_safe())
+        self.block();
+        self.write_safe()
     }
 
-    /// Whether the task must not write. To be asked just before each write: one that has begun may still follow the safe value, which
-    /// is why [`trip`](Self::trip) is called again a little later.
-    pub(crate) fn is_tripped(&self) -> bool {
-        self.tripped.load(Ordering::SeqCst)
+    /// Keeps the task from writing, until it has recovered. A write of its own that [is under way](Self::is_writing) goes on.
+    pub(crate) fn block(&self) {
+        self.watched.trips.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Lets the task write again. Only the task itself calls it, when it has recovered.
-    pub(crate) fn release(&self) {
-        self.tripped.store(false, Ordering::SeqCst);
+    /// Writes the safe value.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub(crate) fn write_safe(&self) -> io::Result<()> {
+        let result = self.writer.as_ref().map_or(Ok(()), |writer| writer.write_safe());
+        self.made_safe(result.as_ref().err());
+        result
+    }
+
+    /// Keeps the task from ever writing again: the process ends.
+    pub(crate) fn seal(&self) {
+        self.watched.sealed.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether that was done.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.watched.sealed.load(Ordering::SeqCst)
+    }
+
+    /// How often it was made safe by another thread, if its task has not recovered from the latest time.
+    pub(crate) fn tripped(&self) -> Option<u64> {
+        let trips = self.watched.trips.load(Ordering::SeqCst);
+        (trips != self.watched.released.load(Ordering::SeqCst)).then_some(trips)
+    }
+
+    /// Lets the task write again, unless it was made safe since it had `seen` that. Only the task itself calls it, when it has recovered.
+    pub(crate) fn release(&self, seen: u64) {
+        self.watched.released.store(seen, Ordering::SeqCst);
+    }
+
+    /// Begins a write of a value, by the task; `None`: it must not write. Who makes it safe sees that a write is under way, or the write sees
+    /// that it was made safe.
+    pub(crate) fn writing(&self) -> Option<Writing<'_>> {
+        self.watched.writing.store(true, Ordering::SeqCst);
+        let writing = Writing(&self.watched);
+        (self.tripped().is_none() && !self.is_sealed()).then_some(writing)
+    }
+
+    /// Whether a write of the task is under way, which may come after the safe value.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.watched.writing.load(Ordering::SeqCst)
+    }
+
+    /// What came of a safe write, for those who ask whether all is well.
+    pub(crate) fn made_safe(&self, failed: Option<&io::Error>) {
+        let errno = failed.map_or(0, |error| error.raw_os_error().unwrap_or(-1));
+        self.watched.errno.store(errno, Ordering::Relaxed);
+    }
+
+    /// Makes it safe as its last deed. Where that fails, it is left to the thread that watches over it.
+    pub(crate) fn end(&self) -> bool {
+        let done = self.trip().is_ok();
+        self.watched.wanted.store(!done, Ordering::SeqCst);
+        done
+    }
+
+    /// Whether that was left to others, and is still to be done.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.watched.wanted.load(Ordering::SeqCst)
+    }
+
+    /// It was made safe.
+    pub(crate) fn is_done(&self) {
+        self.watched.wanted.store(false, Ordering::SeqCst);
+    }
+
+    /// Its latest safe write has not returned for long, or has.
+    pub(crate) fn hangs(&self, hangs: bool) {
+        self.watched.hangs.store(hangs, Ordering::Relaxed);
+    }
+
+    /// Why its target does not hold its safe value, though it should; `None`: it does, or it should not.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let why = match self.watched.errno.load(Ordering::Relaxed) {
+            _ if self.watched.hangs.load(Ordering::Relaxed) => "the write does not return".to_owned(),
+            0 => return None,
+            -1 => "it was written, but the device does not hold it".to_owned(),
+            errno => io::Error::from_raw_os_error(errno).to_string(),
+        };
+        let (task, what) = (&self.task, self.says());
+        Some(format!(
+            "{task}: its safe value, {what}, could not be written: {why}; it is tried again every 100 ms: look at the device, or switch off what it drives"
+        ))
+    }
+
+    /// What is written to make it safe, for people.
+    pub(crate) fn says(&self) -> String {
+        self.plan().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
     /// What another process would have to write.

@@ -1,6 +1,7 @@
 //! Which targets the outputs of this process have, and what one that takes a target over from another has to know. A mutex guards the
 //! list: it is used where tasks are built, never at a tick.
 
+use super::guard::Watched;
 use super::port::Content;
 use crate::kinds::device::DeviceId;
 use std::fs::File;
@@ -15,6 +16,7 @@ pub(super) struct Held {
     users: AtomicUsize,        // two while one takes over from another
     raw: AtomicU64,            // what was written last; NaN: not known
     is_safe: AtomicBool,
+    watched: Arc<Watched>,
     taken: File, // keeps other processes of hertzd out
 }
 
@@ -24,7 +26,8 @@ static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 impl Held {
     pub(super) fn new(ids: Vec<DeviceId>, original: Option<Content>, taken: File) -> Arc<Self> {
         let (users, raw, is_safe) = (AtomicUsize::new(1), AtomicU64::new(f64::NAN.to_bits()), AtomicBool::new(false));
-        let held = Arc::new(Self { ids, original, users, raw, is_safe, taken });
+        let watched = Arc::default();
+        let held = Arc::new(Self { ids, original, users, raw, is_safe, watched, taken });
         let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|held| held.strong_count() > 0);
         all.push(Arc::downgrade(&held));
@@ -48,6 +51,11 @@ impl Held {
     /// What keeps other processes of hertzd out; of a GPIO line, what sets its level.
     pub(super) fn taken(&self) -> &File {
         &self.taken
+    }
+
+    /// What the thread that watches over the target sees of it.
+    pub(super) fn watched(&self) -> Arc<Watched> {
+        self.watched.clone()
     }
 
     /// What the target held before hertzd wrote to it, if that was a number.

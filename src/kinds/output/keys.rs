@@ -100,6 +100,9 @@ const WRITE: Key = Key::new(
 )
 .default("\"change\"");
 
+/// How long a reload may take from the last tick of an output to the first one of that which takes its target over, beside a period.
+const TAKES_OVER_WITHIN: Span = Span::from_seconds(5);
+
 const KEYS: &[Key] = &[
     INPUT,
     named::PATH,
@@ -192,10 +195,11 @@ fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
         section.problem(&LIMITS, format!("lies outside what the target takes, {} to {}", natural[0], natural[1]));
         return None;
     }
-    let safe_after = match safe_after {
-        Some(after) => after,
-        None => Span::from_nanos(section.period()?.nanos().saturating_mul(10)).max(Span::from_millis(100)),
-    };
+    let period = section.period()?;
+    let safe_after =
+        safe_after.unwrap_or_else(|| Span::from_nanos(period.nanos().saturating_mul(10)).max(Span::from_millis(100)));
+    // Its phase lies within its period, and a worker that is new may wait for a whole second of its clock, or for its bandwidth.
+    let first_after = Span::from_nanos(period.nanos().saturating_add(TAKES_OVER_WITHIN.nanos()));
     let law = law::Settings {
         limits: [low.max(natural[0]), high.min(natural[1])],
         slew: slew.unwrap_or(f64::INFINITY),
@@ -206,7 +210,7 @@ fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
         patience: safe_after.seconds(),
     };
     let (input, start, always) = (input?, start?, always?);
-    Some(OutputSettings { place, input, reset, conversion, law, safe, start, always, safe_after })
+    Some(OutputSettings { place, input, reset, conversion, law, safe, start, always, safe_after, first_after })
 }
 
 fn refuse_safe(section: &mut Section<'_>, value: f64, [low, high]: [f64; 2], conversion: Conversion) {

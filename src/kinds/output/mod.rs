@@ -34,6 +34,8 @@ mod target;
 mod task;
 
 pub(crate) use guard::{Guard, PlannedWrite, opened};
+#[cfg(test)]
+pub(crate) use guard::{SafeWrite, Watched};
 pub(super) use keys::kind;
 
 pub use keys::kind_under;

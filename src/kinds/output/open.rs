@@ -67,8 +67,8 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let name = label.task.clone();
     let guard = Guard::new(
         &name,
-        Arc::as_ptr(&held).addr(),
-        settings.safe_after,
+        held.watched(),
+        (settings.safe_after, settings.first_after),
         safe_writer.map(|writer| Box::new(writer) as Box<dyn SafeWrite>),
     );
     debug!("{label} opened: {}", target.shown());
@@ -85,7 +85,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         written: Digits::EMPTY,
         safe,
         guard,
-        knows_trip: false,
+        seen: None,
         retry_in: 0.0,
         write_errors: 0.0,
         ticked: false,

@@ -59,6 +59,7 @@ pub(super) struct OutputSettings {
     pub(super) start: Start,
     pub(super) always: bool,
     pub(super) safe_after: Span,
+    pub(super) first_after: Span, // should it take its target over: its first tick, at the latest
 }
 
 impl OutputSettings {

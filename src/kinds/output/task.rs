@@ -7,12 +7,17 @@ use super::law::{Law, Settings, Step, Wanted};
 use super::port::{SafeText, Writer};
 use super::settings::Conversion;
 use crate::kinds::device::Claim;
+use crate::sys::clock::pause;
 use crate::task::{Column, Input, Quality, Task, Tick, TickError};
+use crate::time::Span;
 use std::sync::Arc;
 use tracing::warn;
 
 /// Seconds after which a safe write that failed is tried again, at a tick.
 const RETRY: f64 = 0.1;
+
+/// How often it is tried again, every 100 ms, when the task is closed: by a thread that may block.
+const RETRIES: u32 = 10;
 
 const FAILED: &str = "cannot write the value";
 const UNSAFE_YET: TickError = TickError::new("the safe value could not be written; it is tried again every 100 ms");
@@ -32,8 +37,8 @@ pub(super) struct Output {
     pub(super) written: Digits,
     pub(super) safe: Option<SafeState>, // `None`: it holds what it has
     pub(super) guard: Arc<Guard>,
-    pub(super) knows_trip: bool,
-    pub(super) retry_in: f64, // seconds until the safe value may be written again
+    pub(super) seen: Option<u64>, // how often another thread has made it safe, while it has not recovered from that
+    pub(super) retry_in: f64,     // seconds until the safe value may be written again
     pub(super) write_errors: f64,
     pub(super) ticked: bool,
     pub(super) follows: bool, // it takes the target over from another task
@@ -65,11 +70,13 @@ impl Output {
         }
         let digits = Digits::of(raw, self.form);
         if self.always || digits.bytes() != self.written.bytes() {
-            if self.guard.is_tripped() {
-                return Ok(()); // since this tick began: the next one sees it
-            }
+            let Some(_writing) = self.guard.writing() else {
+                return Ok(()); // made safe since this tick began: the next one sees it
+            };
             self.written = Digits::EMPTY;
-            self.writer.write(&digits).map_err(|error| self.failed(&error))?;
+            if let Err(error) = self.writer.write(&digits) {
+                return Err(failed(&mut self.write_errors, &error));
+            }
             self.written = digits;
         }
         self.law.put_out(value);
@@ -86,9 +93,11 @@ impl Output {
         if let Some(safe) = &self.safe {
             value = safe.value;
             self.written = Digits::EMPTY;
-            if let Err(error) = self.writer.write_safe(&safe.text) {
+            let result = self.writer.write_safe(&safe.text);
+            self.guard.made_safe(result.as_ref().err());
+            if let Err(error) = result {
                 self.retry_in = RETRY;
-                return Err(self.failed(&error));
+                return Err(failed(&mut self.write_errors, &error));
             }
         }
         self.retry_in = 0.0;
@@ -97,20 +106,21 @@ impl Output {
         Ok(())
     }
 
-    fn failed(&mut self, error: &std::io::Error) -> TickError {
-        self.write_errors += 1.0;
-        TickError::from_io(FAILED, error)
-    }
-
-    /// Another thread has made it safe since the last tick.
+    /// Another thread has made it safe since the last tick, or keeps it safe.
     fn sees_trip(&mut self) -> bool {
-        let new = self.guard.is_tripped() && !self.knows_trip;
+        let tripped = self.guard.tripped();
+        let new = tripped.is_some() && tripped != self.seen;
         if new {
-            (self.knows_trip, self.retry_in, self.written) = (true, 0.0, Digits::EMPTY);
+            (self.seen, self.retry_in, self.written) = (tripped, 0.0, Digits::EMPTY);
             self.writer.was_made_safe();
         }
-        new
+        new || self.guard.is_sealed()
     }
+}
+
+fn failed(write_errors: &mut f64, error: &std::io::Error) -> TickError {
+    *write_errors += 1.0;
+    TickError::from_io(FAILED, error)
 }
 
 impl Task for Output {
@@ -132,9 +142,10 @@ impl Task for Output {
         let done = match self.law.step(&step) {
             Wanted::Nothing => Ok(()),
             Wanted::Value(value) => {
-                if std::mem::take(&mut self.knows_trip) {
-                    self.guard.release();
+                if let Some(seen) = self.seen.take() {
+                    self.guard.release(seen);
                 }
+                self.guard.made_safe(None);
                 self.apply(value)
             }
             Wanted::Ramp(value) => self.apply(value),
@@ -145,27 +156,35 @@ impl Task for Output {
     }
 
     fn disabled(&mut self) {
-        // If it fails, it is tried again when the task is dropped.
-        self.finished = self.guard.trip().is_ok();
+        // If it fails, another thread goes on with it.
+        self.finished = self.guard.end();
         self.held.put_out(self.safe.as_ref().map_or(f64::NAN, |safe| self.conversion.raw(safe.value)), self.finished);
     }
 
     fn ended(&mut self) {
         if self.held.users() == 1 && !self.finished {
-            self.finished = self.guard.trip().is_ok();
+            self.finished = self.guard.end();
         }
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        let is_last = self.held.leave();
-        if is_last
-            && !self.finished
-            && let Err(error) = self.guard.trip()
-        {
-            let task = self.guard.task();
-            warn!(task, "{task}: cannot write its safe value: {error}");
+        if !self.held.leave() || self.finished {
+            return;
+        }
+        let mut left = RETRIES;
+        while let Err(error) = self.guard.trip() {
+            if left == 0 {
+                let (task, what) = (self.guard.task(), self.guard.says());
+                warn!(
+                    task,
+                    "{task}: cannot write its safe value, {what}, and gives up after a second: {error}; look at the device"
+                );
+                return;
+            }
+            left -= 1;
+            pause(Span::from_millis(100));
         }
     }
 }

@@ -1,0 +1,76 @@
+/* Devices that misbehave on request. Each file in the folder DEVICE_FAULTS asks for one fault of reads and writes at an offset of
+   the files with the same name before its last dot, wherever they are:
+     NAME.hangs   they do not return while it exists
+     NAME.broken  writes fail with EIO while it exists
+     NAME.fails   the next write fails with EIO, and removes it
+     NAME.absurd  reads say that they have read more than was asked for, which no kernel does: the program panics
+   And in the thread whose name begins with what the file "thread.dies" holds, clock_gettime fails, which no kernel does either.
+   Load it with LD_PRELOAD. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Whether there is this fault of the file; its path into `path`. */
+static int has(int file, const char *fault, char *path) {
+    const char *folder = getenv("DEVICE_FAULTS");
+    char link[64], target[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    ssize_t length = folder ? readlink(link, target, sizeof target - 1) : -1;
+    if (length < 0) return 0;
+    target[length] = 0;
+    const char *name = strrchr(target, '/');
+    if (!name) return 0;
+    snprintf(path, PATH_MAX, "%s%s.%s", folder, name, fault);
+    return access(path, F_OK) == 0;
+}
+
+static void hang(int file) {
+    char path[PATH_MAX];
+    while (has(file, "hangs", path)) usleep(2000);
+}
+
+ssize_t pread64(int file, void *bytes, size_t count, off64_t offset) {
+    char path[PATH_MAX];
+    hang(file);
+    if (has(file, "absurd", path)) return count + 100000;
+    return syscall(SYS_pread64, file, bytes, count, offset);
+}
+
+ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset) {
+    char path[PATH_MAX];
+    hang(file);
+    if (has(file, "broken", path) || (has(file, "fails", path) && unlink(path) == 0)) {
+        errno = EIO;
+        return -1;
+    }
+    return syscall(SYS_pwrite64, file, bytes, count, offset);
+}
+
+static int dies(void) {
+    static __thread unsigned calls;
+    if (calls++ % 8) return 0;
+    const char *folder = getenv("DEVICE_FAULTS");
+    char path[PATH_MAX], wanted[16] = {0}, name[16] = {0};
+    if (!folder) return 0;
+    snprintf(path, sizeof path, "%s/thread.dies", folder);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    ssize_t length = read(file, wanted, sizeof wanted - 1);
+    close(file);
+    prctl(PR_GET_NAME, name);
+    return length > 0 && strncmp(wanted, name, length) == 0;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *time) {
+    if (!dies()) return syscall(SYS_clock_gettime, clock, time);
+    errno = EINVAL;
+    return -1;
+}
