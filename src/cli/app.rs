@@ -44,6 +44,11 @@ impl App {
         Self { demo: text, ..self }
     }
 
+    /// The same, for a shadow run: its tasks write nothing.
+    pub(super) fn in_shadow(self) -> Self {
+        Self { kinds: self.kinds.in_shadow(), ..self }
+    }
+
     pub(super) fn demo_text(&self) -> &'static str {
         self.demo
     }

@@ -22,7 +22,8 @@ use tracing::{debug, info};
 #[command(after_help = "Examples:\n  \
     hertzd run --for 10s               the demo for ten seconds, then a table\n  \
     hertzd run my.toml --json >x.json  until Ctrl-C; the log is on stderr\n  \
-    hertzd run my.toml --for 60s --fail-if 'any.missed > 0'   in CI\n\n\
+    hertzd run my.toml --for 60s --fail-if 'any.missed > 0'   in CI\n  \
+    hertzd run new.toml --shadow       what it would write, beside the real one\n\n\
     A rule of --fail-if is TASK. or any. and a number of the JSON summary without\n\
     _ns, one of > >= < <= == != and a limit, which has a unit if it is a time:\n\
     'any.lateness.p99_9 > 80us', 'imu.causes.blocked > 5', or\n\
@@ -42,6 +43,9 @@ pub(super) struct RunArgs {
     json: bool,
     #[command(flatten)]
     fail_if: FailIf,
+    /// Compute, show and record everything, and write nothing to any output: to try a configuration beside the daemon that runs
+    #[arg(long)]
+    shadow: bool,
     /// Listen here for `hertzd status` [default: status.sock in the runtime directory]
     #[arg(long, value_name = "PATH")]
     status_socket: Option<PathBuf>,
@@ -83,15 +87,17 @@ fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(
         output: Box::new(LogOutput),
         progress: if on_terminal { Some(&mut draw) } else { None },
     };
-    let directory = RuntimeDirectory::of_this_process();
+    let directory = RuntimeDirectory::of_this_process(args.shadow);
     let flight = directory.as_ref().filter(|_| args.flight != Some(0));
     let options = Options {
         length,
         status_socket: args.status_socket.clone().or_else(|| Some(directory.as_ref()?.socket())),
         flight: flight.map(|directory| FlightOptions { path: directory.flight(), size: args.flight }),
-        safe_plan: directory.as_ref().map(RuntimeDirectory::safe_plan),
+        safe_plan: directory.as_ref().filter(|_| !args.shadow).map(RuntimeDirectory::safe_plan),
+        shadow: args.shadow,
         stop_timeout: args.stop_timeout,
     };
+    let app = if args.shadow { app.in_shadow() } else { app };
     let fail_if = Arc::new(args.fail_if);
     let outcome = daemon::run(loader(app, args.config, fail_if.clone()), &options, connections);
     if on_terminal {

@@ -34,8 +34,9 @@ pub(super) struct RuntimeDirectory {
 }
 
 impl RuntimeDirectory {
-    /// The directory that systemd has made, else one in the foreground's place. `None`: there is none, and the log says why.
-    pub(super) fn of_this_process() -> Option<Self> {
+    /// The directory that systemd has made, else one in the foreground's place. `None`: there is none, and the log says why. Of a shadow
+    /// run, what a process that died has left stays: the plan of its safe values may be still to be carried out.
+    pub(super) fn of_this_process(is_shadow: bool) -> Option<Self> {
         if let Some(path) = given() {
             return Some(Self { path, _lock: None });
         }
@@ -43,7 +44,7 @@ impl RuntimeDirectory {
             debug!("no runtime directory: without XDG_RUNTIME_DIR there is no status socket and no flight file");
             return None;
         };
-        let made = Self::in_foreground(&place);
+        let made = Self::in_foreground(&place, is_shadow);
         made.inspect_err(|error| {
             let place = place.display();
             warn!("no runtime directory in {place} ({error}): there is no status socket and no flight file; set XDG_RUNTIME_DIR");
@@ -51,7 +52,7 @@ impl RuntimeDirectory {
         .ok()
     }
 
-    fn in_foreground(place: &Path) -> io::Result<Self> {
+    fn in_foreground(place: &Path, is_shadow: bool) -> io::Result<Self> {
         fs::create_dir_all(place)?;
         let path = place.join(std::process::id().to_string());
         // Another process that removes what dead ones left may remove this one before it is locked.
@@ -66,7 +67,9 @@ impl RuntimeDirectory {
             }
             fs::set_permissions(&path, Permissions::from_mode(0o755))?;
             let directory = Self { path, _lock: Some(lock) };
-            directory.take_over(place);
+            if !is_shadow {
+                directory.take_over(place);
+            }
             return Ok(directory);
         }
         Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("{} is in use", path.display())))
@@ -188,7 +191,7 @@ mod tests {
         fs::write(place.path().join(FLIGHT), "of the service").unwrap();
         let living = File::open(place.path().join("4000000003")).unwrap();
         living.try_lock().unwrap();
-        let own = RuntimeDirectory::in_foreground(place.path()).unwrap();
+        let own = RuntimeDirectory::in_foreground(place.path(), false).unwrap();
         assert_eq!(fs::read_to_string(own.path.join(FLIGHT_BEFORE)).unwrap(), "latest");
         let mut there: Vec<_> = others(place.path()).collect();
         there.sort();
@@ -196,7 +199,7 @@ mod tests {
         assert!(there.contains(&own.path) && there.contains(&place.path().join("4000000003")), "{there:?}");
         assert!(dead(&own.path).is_none() && place.path().join(FLIGHT).exists());
         drop(own);
-        let again = RuntimeDirectory::in_foreground(place.path()).unwrap();
+        let again = RuntimeDirectory::in_foreground(place.path(), false).unwrap();
         assert_eq!(fs::read_to_string(again.path.join(FLIGHT_BEFORE)).unwrap(), "latest", "its own directory, again");
     }
 }

@@ -21,6 +21,7 @@ pub type Parse = Box<dyn Fn(&mut Section<'_>) -> Option<Blueprint> + Send + Sync
 pub struct Kinds {
     kinds: BTreeMap<&'static str, Kind>,
     left_out: BTreeMap<&'static str, &'static str>, // with the remedy
+    shadow: bool,
 }
 
 impl Kinds {
@@ -36,6 +37,17 @@ impl Kinds {
         self.left_out.remove(kind.name);
         self.kinds.insert(kind.name, kind);
         self
+    }
+
+    /// For a shadow run: tasks compute, and write nothing. Their kinds see it in [`Section::is_shadow`].
+    #[must_use]
+    pub fn in_shadow(self) -> Self {
+        Self { shadow: true, ..self }
+    }
+
+    /// Whether it is for a shadow run.
+    pub(super) fn is_shadow(&self) -> bool {
+        self.shadow
     }
 
     /// Remembers a kind that this build was made without, and how to get it, for the error.

@@ -29,12 +29,19 @@ pub struct Section<'a> {
     pub(super) problems: Vec<Problem>,
     pub(super) taken: Vec<Taken>,              // the values of other tasks that it names
     pub(super) modelled: Vec<(String, Taken)>, // those that drive plants, each with the table of the plant
+    pub(super) shadow: bool,
 }
 
 impl<'a> Section<'a> {
     /// What the section is called: `task.imu`.
     pub fn name(&self) -> &str {
         &self.path
+    }
+
+    /// Whether the task is to compute everything and write nothing (`hertzd run --shadow`): its kind must then build one that opens no device
+    /// for writing, takes none that only one task can have, locks nothing and sets nothing.
+    pub fn is_shadow(&self) -> bool {
+        self.shadow
     }
 
     /// Whether the key is there, with any value.
@@ -77,6 +84,7 @@ impl<'a> Section<'a> {
             problems: Vec::new(),
             taken: Vec::new(),
             modelled: Vec::new(),
+            shadow: false,
         }
     }
 

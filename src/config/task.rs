@@ -51,6 +51,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
     let record = record::judge(section);
     let queue = section.choice(&QUEUE, &QUEUES).unwrap_or_default();
     let simulated = stand_in::judge(section, overrun);
+    section.shadow = kinds.is_shadow();
     let blueprint = kind.and_then(|kind| blueprint(section, kind));
     let valid = section.ranges(&VALID);
     let max_latency = section.duration(&MAX_LATENCY);

@@ -52,6 +52,8 @@ pub(super) struct RunningSet {
     pub(super) files: Vec<PathBuf>,
     /// Where the run began, on the monotonic clock; `None`: it has not.
     pub(super) epoch: Option<Instant>,
+    /// Its tasks write nothing.
+    pub(super) is_shadow: bool,
     length: Option<Span>, // of the run
     change: Option<UnderWay>,
 }
@@ -65,8 +67,8 @@ struct UnderWay {
 
 impl RunningSet {
     /// An empty set, whose run covers exactly the releases with `r(n) − epoch` below `length`; `None`: all.
-    pub(super) fn new(length: Option<Span>) -> Self {
-        Self { length, ..Self::default() }
+    pub(super) fn new(length: Option<Span>, is_shadow: bool) -> Self {
+        Self { length, is_shadow, ..Self::default() }
     }
 
     /// The bandwidth that each worker gives back when it ends, by name.

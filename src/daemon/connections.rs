@@ -19,13 +19,16 @@ pub struct Options {
     pub flight: Option<FlightOptions>,
     /// Where the plan of the outputs' safe values is kept; `None`: nowhere.
     pub safe_plan: Option<PathBuf>,
+    /// The tasks were made to write nothing, by [`Kinds::in_shadow`](crate::Kinds::in_shadow): said in the log, the status and the summary.
+    pub shadow: bool,
     /// How long a stop, or the end of the length, waits for a worker that does not advance; then the run ends with a fault.
     pub stop_timeout: Span,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { length: None, status_socket: None, flight: None, safe_plan: None, stop_timeout: TICK_PATIENCE }
+        let (status_socket, flight, safe_plan) = (None, None, None);
+        Self { length: None, status_socket, flight, safe_plan, shadow: false, stop_timeout: TICK_PATIENCE }
     }
 }
 

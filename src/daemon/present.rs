@@ -42,10 +42,11 @@ pub(super) fn present(
         summary.object([format!("the metrics thread is held up: the counts are {} old", now - asked)]);
     }
     let refused = if reloads.refused_last { "; the last reload was refused" } else { "" };
+    let shadow = if set.is_shadow { "; SHADOW RUN: no output writes anything" } else { "" };
     let ends = ending.status(now, set);
     // A start that is stopped waits for nothing any more.
     let starting = || condition::starting(set, threads.builder.busy(), now);
     let starting = if ending.is_stopping() { None } else { starting() };
-    let sentence = condition::sentence(&summary, glance, starting) + refused + &ends;
+    let sentence = condition::sentence(&summary, glance, starting) + shadow + refused + &ends;
     (summary, sentence)
 }

@@ -34,7 +34,7 @@ use crate::worker::WorkerEnd;
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::error;
+use tracing::{error, warn};
 
 /// How often main looks whether all is well, and shows progress, without a watchdog that wants to be fed more often.
 const LOOK_EVERY: Span = Span::from_millis(250);
@@ -131,6 +131,11 @@ pub fn run(load: impl Into<Loader>, options: &Options, connections: Connections<
 impl<'a> Daemon<'a> {
     /// Makes the threads, and lets the builder begin.
     fn new(load: Loader, options: &Options, mut connections: Connections<'a>) -> Result<Self, Failure> {
+        if options.shadow {
+            warn!(
+                "SHADOW RUN: all tasks compute, and no output writes anything; what one would write is its value `applied`"
+            );
+        }
         let status = options.status_socket.as_deref().map(StatusSocket::listen).transpose();
         let status = status.map_err(|reason| Failure::System("the status socket", reason))?;
         signals::catch_interrupts().map_err(|reason| Failure::System("handling signals", reason))?;
@@ -154,7 +159,7 @@ impl<'a> Daemon<'a> {
         };
         let threads = thread::with_signals_blocked(spawn);
         let threads = threads.map_err(|reason| Failure::System("blocking signals", reason))??;
-        let set = RunningSet::new(options.length);
+        let set = RunningSet::new(options.length, options.shadow);
         threads.builder.prepare(set.sections.clone(), set.joints.clone(), set.held());
         Ok(Self {
             host: Host::read(),

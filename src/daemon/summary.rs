@@ -140,6 +140,7 @@ pub(super) fn summary(
         version: 1,
         well: true,
         reason: None,
+        shadow: false,
         host: HostSummary {
             kernel: host.kernel.clone(),
             cpus: host.cpus,
@@ -314,6 +315,7 @@ pub(super) fn of_set(
     let records = RecordsSummary { sent: view.sent, dropped: view.dropped };
     let mut summary = summary(looks.is_some(), host, workers, kept.into_iter(), ended.collect(), records);
     summary.before_reload_dropped = view.before_reload_dropped;
+    summary.shadow = set.is_shadow;
     summary
 }
 

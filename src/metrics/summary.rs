@@ -18,6 +18,9 @@ pub struct Summary {
     /// Why not, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// It was a shadow run: outputs computed what they would have written, and wrote nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shadow: bool,
     /// The machine it ran on.
     pub host: HostSummary,
     /// In the order of declaration.

@@ -13,6 +13,9 @@ pub(crate) fn table(summary: &Summary, emphasis: bool) -> String {
     let mut text = String::new();
     columns(&mut text, HEAD.map(String::from), &rows, emphasis);
     let mut below = String::new();
+    if summary.shadow {
+        below += "SHADOW RUN: no output wrote anything; `applied` is what each would have written\n";
+    }
     for task in &summary.tasks {
         remarks(&mut below, task);
     }
@@ -196,6 +199,7 @@ mod tests {
             version: 1,
             well: true,
             reason: None,
+            shadow: false,
             host: HostSummary { kernel, cpus: 128, preempt, clocksource },
             workers: vec![worker],
             tasks: tasks.into_iter().map(Box::new).collect(),

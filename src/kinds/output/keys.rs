@@ -160,6 +160,9 @@ fn parse(section: &mut Section<'_>, sys: &Path) -> Option<Blueprint> {
     let task = section.name().to_owned();
     let (of_look, its_task, its_sys) = (settings.clone(), task.clone(), sys.to_owned());
     let (sys, at_the_desk) = (sys.to_owned(), settings.clone());
+    if section.is_shadow() {
+        return Some(Blueprint::built(AtTheDesk::new(settings)));
+    }
     let build = move || open(settings, &task, &sys).map(|output| Box::new(output) as Box<dyn crate::task::Task>);
     let look = move || look(&of_look, &its_task, &its_sys);
     Some(Blueprint::new(build).looking(look).at_the_desk(move || Box::new(AtTheDesk::new(at_the_desk))))
