@@ -81,22 +81,22 @@ END
 }
 
 # make_modules FOLDER KERNEL: builds the test drivers that Debian's kernel lacks from Debian's source of that kernel, into
-# FOLDER/root: gpio-sim, iio_dummy with its buffer and events, and its triggers by timer and by a write.
+# FOLDER/root: gpio-sim, iio_dummy with its buffer and events, its triggers by timer and by a write, and the PWM chip pca9685.
 make_modules() {
     local build=$1/modules source=linux-source-6.1 extra=$1/root/lib/modules/$2/extra
     mkdir -p "$build" "$extra"
-    tar -xf "/usr/src/$source.tar.xz" -C "$build" --strip-components=1 "$source"/drivers/{gpio,iio} "$source/kernel/irq"
+    tar -xf "/usr/src/$source.tar.xz" -C "$build" --strip-components=1 "$source"/drivers/{gpio,iio,pwm} "$source/kernel/irq"
     (
         cd "$build"
         mv drivers/gpio/{gpio-sim.c,gpiolib.h} kernel/irq/irq_sim.c drivers/iio/dummy/*.[ch] \
-            drivers/iio/industrialio-{configfs,sw-device,sw-trigger}.c drivers/iio/trigger/iio-trig-{hrtimer,sysfs}.c .
+            drivers/iio/industrialio-{configfs,sw-device,sw-trigger}.c drivers/iio/trigger/iio-trig-{hrtimer,sysfs}.c drivers/pwm/pwm-pca9685.c .
         rm -r drivers kernel
         # irq_sim is not meant to be a module: it declares no licence, and calls a function that is not exported.
         sed -i 's/irq_to_desc(irqnum)/irq_data_to_desc(irq_get_irq_data(irqnum))/' irq_sim.c
         printf '%s\n' '#include <linux/module.h>' 'MODULE_LICENSE("GPL");' >>irq_sim.c
         printf '%s\n' 'ccflags-y := -DCONFIG_IIO_SIMPLE_DUMMY_EVENTS=1 -DCONFIG_IIO_SIMPLE_DUMMY_BUFFER=1' \
             'iio_dummy-y := iio_simple_dummy.o iio_simple_dummy_events.o iio_simple_dummy_buffer.o' \
-            'obj-m := irq_sim.o gpio-sim.o iio_dummy.o iio_dummy_evgen.o iio-trig-hrtimer.o iio-trig-sysfs.o' \
+            'obj-m := irq_sim.o gpio-sim.o iio_dummy.o iio_dummy_evgen.o iio-trig-hrtimer.o iio-trig-sysfs.o pwm-pca9685.o' \
             'obj-m += industrialio-configfs.o industrialio-sw-device.o industrialio-sw-trigger.o' >Kbuild
     )
     make -s -C "/usr/src/linux-headers-$2" M="$build" modules >"$1/make" 2>&1 || { cat "$1/make"; return 1; }

@@ -55,7 +55,8 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let law = match (&safe, settings.start) {
         (Some(safe), Start::Safe) if !follows => {
             if let (Some(writer), Safe::Value(_)) = (&safe_writer, settings.safe) {
-                writer.write_safe().map_err(|error| refuse("write the safe value to", error))?;
+                let written = writer.write_safe().and_then(|()| writer.confirm());
+                written.map_err(|error| refuse("write the safe value to", error))?;
             }
             held.put_out(settings.conversion.raw(safe.value), true);
             Law::safe(terms, safe.value)

@@ -5,9 +5,15 @@ use super::digits::{Digits, LONGEST};
 use super::guard::{PlannedWrite, SafeWrite};
 use super::put;
 use crate::kinds::device::first_line;
+use crate::sys::clock::pause;
+use crate::time::Span;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// How often a setting is read again until it shows what was written, and after what time.
+const READ_TRIES: u32 = 60;
+const READ_AGAIN: Span = Span::from_millis(50);
 
 /// What a text goes to.
 #[derive(Debug)]
@@ -80,14 +86,15 @@ impl Writer {
     /// Writes a value: one system call, or two to a regular file whose text gets longer or shorter. The value comes first where
     /// `pwmN_enable` has to follow: the fan does not go by an old one in between.
     pub(super) fn write(&mut self, digits: &Digits) -> io::Result<()> {
-        self.put(digits.bytes())?;
+        let value = self.put(digits.bytes());
         match &self.enable {
             Some(enable) if !self.is_manual => {
                 put::attribute(enable, MANUAL.as_bytes())?;
                 self.is_manual = true;
-                Ok(())
+                // Some chips take a value only when it is set by hand.
+                value.or_else(|_| self.put(digits.bytes()))
             }
-            _ => Ok(()),
+            _ => value,
         }
     }
 
@@ -123,20 +130,40 @@ pub(super) struct SafeWriter {
     pub(super) plan: Vec<PlannedWrite>,
 }
 
+impl SafeWriter {
+    /// Waits until `pwmN_enable` reads as it was written: many drivers look at their chip every second or two, and show what they saw then.
+    ///
+    /// # Errors
+    /// It still reads otherwise.
+    pub(super) fn confirm(&self) -> io::Result<()> {
+        let Some((path, _, enable)) = &self.enable else { return Ok(()) };
+        let read = || first_line(path).map_or(Ok(()), |found| expect(path, &found, enable));
+        let is_read = (0..READ_TRIES).any(|_| read().is_ok() || (pause(READ_AGAIN), false).1);
+        if is_read { Ok(()) } else { read() }
+    }
+}
+
+fn expect(path: &Path, found: &str, written: &str) -> io::Result<()> {
+    let (found, written) = (found.trim(), written.trim());
+    if found == written {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("{} holds {found} after {written} was written", path.display())))
+}
+
 impl SafeWrite for SafeWriter {
     fn write_safe(&self) -> io::Result<()> {
         let text = self.text.as_bytes();
         let had = if let Port::Regular(file) = &self.port { file.metadata()?.len() } else { 0 };
         let value = self.port.put(text, had);
         let Some((path, file, enable)) = &self.enable else { return value };
+        let before = first_line(path);
         put::attribute(file, enable.as_bytes())?;
         // Some chips take a value only when it is set by hand.
         value.or_else(|_| self.port.put(text, had))?;
-        match first_line(path) {
-            Some(found) if found.trim() != enable.trim() => {
-                let path = path.display();
-                Err(io::Error::other(format!("{path} holds {} after {} was written", found.trim(), enable.trim())))
-            }
+        match (before, first_line(path)) {
+            // What it read before says nothing: the driver may not have looked since.
+            (Some(before), Some(found)) if found != before => expect(path, &found, enable),
             _ => Ok(()),
         }
     }
