@@ -19,6 +19,7 @@ const ONLY_CHECK: &[(&str, &str)] = &[
     ("known workers:", "refers to the names of other tables"),
     ("no task runs on it", "refers to the names of other tables"),
     ("there is no task", "refers to the names of other tables"),
+    ("is of kind ", "refers to the kinds of other tables"),
     ("at character ", "reads an expression"),
     ("at its end: ", "reads an expression"),
     ("is used by no value", "compares names with those in expressions"),

@@ -7,7 +7,7 @@ use super::record::{self, Conflict};
 use super::section::Section;
 use super::source::Source;
 use super::types::{Config, Facts};
-use super::{graph, merge, stand_in, task, worker};
+use super::{fellows, graph, merge, stand_in, task, worker};
 use crate::pacing::Rate;
 use std::io;
 use std::ops::Range;
@@ -163,6 +163,7 @@ fn judge(source: &Arc<Source>, root: &DeTable<'_>, kinds: &Kinds, facts: &Facts)
         tasks.iter_mut().map(|(name, section)| task::judge(name, section, &names, kinds)).collect();
     let linked = graph::link(&mut tasks, &judged.iter().map(task::Judged::node).collect::<Vec<_>>());
     stand_in::refuse_unknown(&mut tasks);
+    fellows::refuse_unknown(&mut tasks);
     let records = judged.iter_mut().map(|task| task.record.as_mut());
     let conflicts = record::share(tasks.iter().map(|(name, _)| name.as_str()).zip(records), Path::to_path_buf);
     for Conflict { task, key, message, help } in conflicts {

@@ -24,6 +24,7 @@ mod blueprint;
 mod choices;
 mod describe;
 mod error;
+mod fellows;
 mod file;
 mod files;
 mod getters;

@@ -5,7 +5,7 @@ use super::error::{self, Origin, Problem};
 use super::key::{Key, Value};
 use super::keys::{PERIOD, RATE};
 use super::source::Source;
-use super::taken::Taken;
+use super::taken::{Fellows, Taken};
 use crate::time::Span;
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
@@ -28,6 +28,7 @@ pub struct Section<'a> {
     pub(super) outer: Option<&'a DeTable<'a>>, // the table around it, for rules
     pub(super) problems: Vec<Problem>,
     pub(super) taken: Vec<Taken>,              // the values of other tasks that it names
+    pub(super) fellows: Vec<Fellows>,          // the tasks that it names
     pub(super) modelled: Vec<(String, Taken)>, // those that drive plants, each with the table of the plant
     pub(super) shadow: bool,
 }
@@ -83,6 +84,7 @@ impl<'a> Section<'a> {
             outer: None,
             problems: Vec::new(),
             taken: Vec::new(),
+            fellows: Vec::new(),
             modelled: Vec::new(),
             shadow: false,
         }

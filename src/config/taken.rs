@@ -1,5 +1,6 @@
 //! What a task takes from others, and when what it gives is bad. Plain values.
 
+use super::key::Key;
 use crate::channels::{Input, InputSource, ValueName};
 use std::ops::Range;
 
@@ -36,4 +37,11 @@ pub enum Valid {
     All([f64; 2]),
     /// Those of this name have one.
     Named(Vec<(String, [f64; 2])>),
+}
+
+/// Other tasks that a section names.
+pub(super) struct Fellows {
+    pub(super) key: Key,
+    pub(super) kind: &'static str,         // all of them have to be of it
+    pub(super) names: Option<Vec<String>>, // `None`: all of the kind
 }

@@ -8,6 +8,7 @@ pub(crate) mod device;
 mod elapsed;
 mod expr;
 mod filter;
+mod heartbeat;
 mod layout;
 pub(crate) mod load;
 pub(crate) mod output;
@@ -51,6 +52,7 @@ impl Kinds {
         let kinds = kinds.add(expr::kind());
         let kinds = kinds.add(output::kind());
         let kinds = kinds.add(alarm::kind());
+        let kinds = kinds.add(heartbeat::kind());
         #[cfg(feature = "audio")]
         let kinds = kinds.add(audio::kind());
         #[cfg(feature = "video")]

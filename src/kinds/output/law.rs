@@ -108,6 +108,11 @@ impl Law {
         self.made_safe && matches!(self.state, State::Safe(_) | State::Waiting)
     }
 
+    /// Whether it follows its input, or keeps what it has put out for as long as it may.
+    pub(super) fn follows(&self) -> bool {
+        matches!(self.state, State::Live(_))
+    }
+
     /// This value was put out.
     pub(super) fn put_out(&mut self, value: f64) {
         self.applied = value;
@@ -229,15 +234,16 @@ mod tests {
         let mut law = Law::safe(SETTINGS, 100.0);
         assert!(law.is_safe());
         assert_eq!(run(&mut law, &[GONE, 1.0, GONE, GONE]), [None, Some(1.0), Some(100.0), None], "beyond the limits");
-        assert!(law.is_safe());
+        assert!(law.is_safe() && !law.follows());
         // It begins to count again.
         assert_eq!(run(&mut law, &[2.0, 2.0, GONE, 2.0, 2.0, 3.0]), [None, None, None, None, None, Some(3.0)]);
-        assert!(!law.is_safe());
+        assert!(!law.is_safe() && law.follows());
     }
 
     #[test]
     fn it_holds_for_so_long() {
         let mut law = Law::safe(Settings { on_stale: OnStale::Hold(2.0), ..SETTINGS }, 100.0);
+        assert!(!law.follows(), "before the first good value");
         assert_eq!(run(&mut law, &[1.0, GONE, GONE, GONE]), [Some(1.0), None, None, Some(100.0)]);
         let mut law = Law::safe(Settings { on_stale: OnStale::Hold(2.0), ..SETTINGS }, 100.0);
         assert_eq!(run(&mut law, &[1.0, GONE, GONE, 2.0, GONE, GONE]), [Some(1.0), None, None, Some(2.0), None, None]);

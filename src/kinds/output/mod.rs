@@ -10,6 +10,7 @@
 //! | `place`, `target`, `pwm` | what it writes to: named, found, taken, set up |
 //! | `port` | the open ends of that: the task's, and the one that others make it safe with |
 //! | `digits`, `put` | from a number to text, and from text into a file |
+//! | `live`, `driven` | for the kind heartbeat: which outputs are live, and a target that is switched on and off |
 //! | `guard`, `planned` | the safe value, as other threads and processes can write it |
 //!
 //! Time comes with the ticks. A tick allocates nothing and makes one system call where something is to be written; that blocks for as
@@ -18,10 +19,12 @@
 
 mod desk;
 mod digits;
+mod driven;
 mod guard;
 mod held;
 mod keys;
 mod law;
+mod live;
 mod named;
 mod open;
 mod place;
@@ -33,9 +36,12 @@ mod settings;
 mod target;
 mod task;
 
+pub(super) use driven::{Switch, Switched};
 pub(crate) use guard::{Guard, PlannedWrite, opened};
 #[cfg(test)]
 pub(crate) use guard::{SafeWrite, Watched};
 pub(super) use keys::kind;
+pub(super) use live::{Liveness, output, outputs};
+pub(super) use named::SWITCH_KEYS;
 
 pub use keys::kind_under;

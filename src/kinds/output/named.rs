@@ -141,6 +141,37 @@ pub(super) const INIT: Key = Key::new(
 )
 .rules(&[OF_BUS]);
 
+/// The keys of a target that is switched on and off.
+pub(in crate::kinds) const SWITCH_KEYS: [Key; 4] = [
+    Key::new("path", Value::Path, "The file to write: 1 and a newline, or 0. It is made if it is not there.")
+        .required_unless(&["line"], "name the file to write, or a GPIO line")
+        .excludes(&["line"]),
+    CHIP,
+    Key::new(
+        "line",
+        LINE.value,
+        "The GPIO line, by its offset or its name: `3`, `\"watchdog\"`. It becomes an output.",
+    ),
+    ACTIVE_LOW,
+];
+
+/// What a section names with these.
+pub(super) fn switch(section: &mut Section<'_>) -> Option<Place> {
+    let (chip, active_low) = (section.text(&CHIP), section.boolean(&ACTIVE_LOW));
+    match section.has(&LINE) {
+        true => line(section, chip, active_low?),
+        false => section.path(&PATH).map(Place::File),
+    }
+}
+
+fn line(section: &mut Section<'_>, chip: Option<String>, active_low: bool) -> Option<Place> {
+    let line = section.number_or_name(&LINE)?;
+    if let (NumberOrName::Number(offset), false) = (&line, section.has(&CHIP)) {
+        section.problem(&CHIP, format_args!("missing; name the chip that has line {offset}"));
+    }
+    Some(Place::Line { chip, line, active_low })
+}
+
 /// What a section names.
 pub(super) fn place(section: &mut Section<'_>) -> Option<Place> {
     let (device, channel, period) = (section.text(&DEVICE), section.integer(&CHANNEL), section.duration(&PWM_PERIOD));
@@ -156,11 +187,7 @@ pub(super) fn place(section: &mut Section<'_>) -> Option<Place> {
         return Some(Place::Pwm { chip: section.text(&PWM)?, channel: channel?, period: period? });
     }
     if section.has(&LINE) {
-        let line = section.number_or_name(&LINE)?;
-        if let (NumberOrName::Number(offset), false) = (&line, section.has(&CHIP)) {
-            section.problem(&CHIP, format_args!("missing; name the chip that has line {offset}"));
-        }
-        return Some(Place::Line { chip, line, active_low: active_low? });
+        return line(section, chip, active_low?);
     }
     if section.has(&BUS) {
         return register.map(Place::Register);

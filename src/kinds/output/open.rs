@@ -5,6 +5,7 @@ use super::digits::{Digits, Form, LONGEST};
 use super::guard::{Guard, SafeWrite};
 use super::held::Held;
 use super::law::Law;
+use super::live::Live;
 use super::place::Place;
 use super::port::{Content, SafeText};
 use super::pwm;
@@ -26,7 +27,8 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let target = match Target::find(&settings.place, sys)? {
         Some(target) => target,
         None => {
-            make(&settings)?;
+            let Safe::Value(safe) = settings.safe else { return Err(nothing_to_keep(&settings.place).into()) };
+            make(&settings.place, &Digits::of(settings.conversion.raw(safe), Form::Any))?;
             let vanished = || Refusal::new(key, format!("{} was deleted at once", label.device));
             Target::find(&settings.place, sys)?.ok_or_else(vanished)?
         }
@@ -41,7 +43,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let follows = before.is_some();
     let (target, held) = match before {
         Some(held) => (target, held),
-        None => take(&settings, target, sys)?,
+        None => take_over(&settings, target, sys)?,
     };
     let mut output = Leave(Some(held.clone()));
     let refuse =
@@ -92,6 +94,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         ticked: false,
         follows,
         finished: false,
+        live: Live::open(&name, settings.safe_after),
         _claim: Claim::new(held.ids().iter().cloned(), &name),
         held,
     })
@@ -109,8 +112,7 @@ impl Drop for Leave {
 }
 
 /// Takes a target that no task of this process has: sets it up, locks it, and remembers what it holds.
-fn take(settings: &OutputSettings, target: Target, sys: &Path) -> Result<(Target, Arc<Held>), Refusal> {
-    let key = settings.place.key();
+fn take_over(settings: &OutputSettings, target: Target, sys: &Path) -> Result<(Target, Arc<Held>), Refusal> {
     let first = match (settings.start, settings.safe) {
         (Start::Safe, Safe::Value(value)) => Some(settings.conversion.raw(value)),
         _ => None,
@@ -123,27 +125,29 @@ fn take(settings: &OutputSettings, target: Target, sys: &Path) -> Result<(Target
         }
         _ => target,
     };
+    let held = take(&target, settings.place.key(), first)?;
+    if held.original().is_none() && settings.needs_original() {
+        let why = target.read(Some(held.taken())).err().map_or_else(String::new, |error| format!(": {error}"));
+        return Err(Refusal::new("safe", format!("{} holds no number that could be restored{why}", target.shown())));
+    }
+    Ok((target, held))
+}
+
+/// Takes a target and remembers what it holds. `first`: what a line is to hold from then on.
+pub(super) fn take(target: &Target, key: &'static str, first: Option<f64>) -> Result<Arc<Held>, Refusal> {
     let taken = target.take(key).map_err(|mut refusal| {
         find_holder(&mut refusal, None);
         refusal
     })?;
     target.init()?;
-    let read = target.read(Some(&taken));
-    let why = read.as_ref().err().map_or_else(String::new, |error| format!(": {error}"));
-    let original = read.ok().filter(|content| number(&content.value).is_some());
-    if original.is_none() && settings.needs_original() {
-        return Err(Refusal::new("safe", format!("{} holds no number that could be restored{why}", target.shown())));
-    }
+    let original = target.read(Some(&taken)).ok().filter(|content| number(&content.value).is_some());
     target.set_up(&taken, first)?;
-    let held = Held::new(target.ids.clone(), original, taken);
-    Ok((target, held))
+    Ok(Held::new(target.ids.clone(), original, taken))
 }
 
-/// Makes a regular file that holds the safe value from the start.
-fn make(settings: &OutputSettings) -> Result<(), Refusal> {
-    let Place::File(path) = &settings.place else { return Ok(()) };
-    let Safe::Value(safe) = settings.safe else { return Err(nothing_to_keep(path)) };
-    let text = Digits::of(settings.conversion.raw(safe), Form::Any);
+/// Makes a regular file that holds this from the start.
+pub(super) fn make(place: &Place, text: &Digits) -> Result<(), Refusal> {
+    let Place::File(path) = place else { return Ok(()) };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = folder_of(path).join(format!(".{name}.{}.new", std::process::id()));
     // Nobody finds it empty.
@@ -154,9 +158,8 @@ fn make(settings: &OutputSettings) -> Result<(), Refusal> {
     })
 }
 
-fn nothing_to_keep(path: &Path) -> Refusal {
-    let text =
-        format!("there is no file {} to restore or to hold; write a number, or make the file before", path.display());
+fn nothing_to_keep(place: &Place) -> Refusal {
+    let text = format!("there is no {place} to restore or to hold; write a number, or make the file before");
     Refusal::new("safe", text)
 }
 
@@ -205,7 +208,7 @@ pub(super) fn look(settings: &OutputSettings, task: &str, sys: &Path) -> Result<
     let (sight, safe) = match found {
         None => {
             let Place::File(path) = &settings.place else { return Ok(Preview::default()) };
-            let Safe::Value(value) = settings.safe else { return Err(nothing_to_keep(path).into()) };
+            let Safe::Value(value) = settings.safe else { return Err(nothing_to_keep(&settings.place).into()) };
             let folder = folder_of(path).canonicalize().unwrap_or_default();
             let id = DeviceId::Named(folder.join(path.file_name().unwrap_or_default()).display().to_string());
             let digits = Digits::of(settings.conversion.raw(value), Form::Any);

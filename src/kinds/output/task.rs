@@ -4,6 +4,7 @@ use super::digits::{Digits, Form};
 use super::guard::Guard;
 use super::held::Held;
 use super::law::{Law, Settings, Step, Wanted};
+use super::live::Live;
 use super::port::{SafeText, Writer};
 use super::settings::Conversion;
 use crate::kinds::device::Claim;
@@ -43,6 +44,7 @@ pub(super) struct Output {
     pub(super) ticked: bool,
     pub(super) follows: bool, // it takes the target over from another task
     pub(super) finished: bool,
+    pub(super) live: Live,
     pub(super) held: Arc<Held>,
     pub(super) _claim: Claim,
 }
@@ -151,11 +153,13 @@ impl Task for Output {
             Wanted::Ramp(value) => self.apply(value),
             Wanted::Safe => self.make_safe(step.elapsed),
         };
+        self.live.ticked(self.law.follows() && done.is_ok());
         values.copy_from_slice(&shown(&self.law, self.write_errors));
         done
     }
 
     fn disabled(&mut self) {
+        self.live.ended();
         // If it fails, another thread goes on with it.
         self.finished = self.guard.end();
         self.held.put_out(self.safe.as_ref().map_or(f64::NAN, |safe| self.conversion.raw(safe.value)), self.finished);

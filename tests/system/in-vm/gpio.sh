@@ -146,6 +146,7 @@ config() {
     output relay 'chip = "testbed"' 'line = 6' 'safe = 1'
     output valve 'line = "gauge"' 'active-low = true' 'safe = 0'
     output spare 'chip = "testbed"' 'line = 7' 'safe = "restore"'
+    printf '%s\n' '[task.pulse]' 'kind = "heartbeat"' 'rate = 5' 'outputs = ["relay", "valve"]' 'chip = "testbed"' 'line = 4'
 }
 pull 7 up
 want 0.2 1 0
@@ -162,6 +163,7 @@ want 0.6 0 1
 for line in 6 5 7; do check "  and up: line $line" within 60 is_driven $line 1; done
 want 0.6 0 0
 check "  and down again" within 60 is_driven 7 0
+for level in 1 0 1; do check "a heartbeat switches its line: $level" within 60 is_driven 4 $level; done
 sed -i 's/^rate = 20$/rate = 25/' $CONFIG
 check "a reload that changes their sections keeps their lines" hertzd reload
 check "  and their levels" within 60 is_driven 6 1
@@ -169,6 +171,11 @@ want 0.2 bad bad
 check "  a bad input has its safe level: off" within 60 is_driven 5 1
 check "    and the level that was there" within 60 is_driven 7 1
 check "  of that line alone" within 60 is_driven 6 0
+not_live() { [ "$(value pulse not-live)" = "$1" ]; }
+check "  which the heartbeat counts" within 60 not_live 1
+level=$(driven 4) ran=$(task pulse ran)
+check "  it ticks on" within 60 ticked pulse $((ran + 5))
+same "  and its line stands still" "$level" "$(driven 4)"
 cp $CONFIG /tmp/one.toml
 output second 'chip = "testbed"' 'line = 6' 'safe = 1' | sed 's/second-wanted/relay-wanted/' >>$CONFIG
 has "a second output of a line is refused" "$(hertzd reload 2>&1 || :)" 'is in use by task relay'

@@ -1,0 +1,79 @@
+//! The kind `heartbeat`: switches a line at each tick while outputs are live, for a watchdog in hardware that acts when it stands still.
+//!
+//! Time comes with the ticks. A tick goes through a list of the outputs, which takes no lock; it allocates nothing, and makes one system
+//! call while they are live, else none.
+
+mod keys;
+mod watch;
+
+pub(super) use keys::kind;
+
+use crate::kinds::output::{Liveness, Switched, outputs};
+use crate::task::{Column, Task, Tick, TickError};
+use watch::Watch;
+
+/// Outputs that one of these can watch; more of them are never live.
+const MOST: usize = 1_024;
+
+/// A task that switches.
+struct Heartbeat {
+    switched: Option<Switched>,               // `None`: in a shadow run
+    wanted: Option<Box<[&'static Liveness]>>, // `None`: all that are open
+    watches: Box<[Watch]>,                    // one for each output, by its place in the list
+    is_on: bool,
+}
+
+impl Heartbeat {
+    fn new(switched: Option<Switched>, wanted: Option<Box<[&'static Liveness]>>) -> Self {
+        let most = wanted.as_ref().map_or(MOST, |wanted| wanted.len());
+        Self { switched, wanted, watches: vec![Watch::default(); most].into(), is_on: false }
+    }
+
+    /// How many outputs there are, and how many of them are live.
+    fn count(&mut self, elapsed: f64) -> [usize; 2] {
+        let mut counts = [0; 2];
+        let mut count = |watch: Option<&mut Watch>, output: &Liveness| {
+            let seen = (output.follows(), output.ticks(), output.safe_after().seconds());
+            let is_live = watch.is_some_and(|watch| watch.is_live(seen, elapsed));
+            counts[0] += 1;
+            counts[1] += usize::from(is_live);
+        };
+        match &self.wanted {
+            Some(wanted) => wanted.iter().zip(&mut self.watches).for_each(|(output, watch)| count(Some(watch), output)),
+            None => {
+                let all = outputs().enumerate().filter(|(_, output)| output.is_open());
+                all.for_each(|(at, output)| count(self.watches.get_mut(at), output));
+            }
+        }
+        counts
+    }
+}
+
+impl Task for Heartbeat {
+    fn columns(&self) -> Vec<Column> {
+        columns()
+    }
+
+    fn measures(&self) -> bool {
+        false
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "counts of outputs, and a gap of 2^53 periods is past every limit")]
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let elapsed = (tick.skipped + 1) as f64 * tick.period.seconds();
+        let [outputs, live] = self.count(elapsed);
+        values[1] = (outputs - live) as f64;
+        values[0] = 0.0;
+        if let (Some(switched), true) = (&mut self.switched, outputs > 0 && live == outputs) {
+            let set = switched.set(!self.is_on);
+            set.map_err(|error| TickError::from_io("cannot switch the line", &error))?;
+            self.is_on = !self.is_on;
+            values[0] = 1.0;
+        }
+        Ok(())
+    }
+}
+
+fn columns() -> Vec<Column> {
+    ["beating", "not-live"].map(|name| Column { name: name.into(), unit: String::new() }).into()
+}

@@ -1,0 +1,97 @@
+//! A target that is switched on and off, without an input or a safe state of its own: what the kind heartbeat has.
+
+use super::digits::{Digits, Form};
+use super::held::Held;
+use super::open::{make, take};
+use super::place::Place;
+use super::port::Writer;
+use super::target::{Target, folder_of, hidden_place};
+use crate::config::{BuildError, Preview, Section};
+use crate::kinds::device::{Claim, DeviceId, Holder, Label, Missing, Refusal, Sight, find_holder, preview};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a section names.
+#[derive(Clone, Debug)]
+pub(in crate::kinds) struct Switch(Place);
+
+impl Switch {
+    /// By the keys that the kinds share.
+    pub(in crate::kinds) fn of(section: &mut Section<'_>) -> Option<Self> {
+        super::named::switch(section).map(Self)
+    }
+
+    fn raw(&self, on: bool) -> f64 {
+        let raw = self.0.raw();
+        if on { raw.full + raw.zero } else { raw.zero }
+    }
+
+    /// Opens it; it is off, or as it was left by a task that hands it over.
+    pub(in crate::kinds) fn open(self, task: &str, sys: &Path) -> Result<Switched, BuildError> {
+        let (key, off) = (self.0.key(), self.raw(false));
+        let label = Label::new(self.0.to_string(), task);
+        let target = match Target::find(&self.0, sys)? {
+            Some(target) => target,
+            None => {
+                make(&self.0, &Digits::of(off, Form::Any))?;
+                let vanished = || Refusal::new(key, format!("{} was deleted at once", label.device));
+                Target::find(&self.0, sys)?.ok_or_else(vanished)?
+            }
+        };
+        let mut in_use = Refusal::in_use(key, &label.device, &*target.ids);
+        let before = match find_holder(&mut in_use, None) {
+            Some(Holder::Task) => return Err(in_use.into()),
+            Some(Holder::Ending) => Held::join(&target.ids),
+            _ => None,
+        };
+        let held = match before {
+            Some(held) => held,
+            None => take(&target, key, Some(off))?,
+        };
+        let writer = target.writer(held.taken()).map_err(|error| {
+            held.leave();
+            Refusal::new(key, format!("cannot open {}: {error}", target.shown()))
+        })?;
+        let claim = Claim::new(held.ids().iter().cloned(), &label.task);
+        let texts = [false, true].map(|on| Digits::of(self.raw(on), target.form));
+        Ok(Switched { writer, texts, held, _claim: claim })
+    }
+
+    /// What that would find; nothing is changed.
+    pub(in crate::kinds) fn look(&self, task: &str, sys: &Path) -> Result<Preview, BuildError> {
+        let (key, label) = (self.0.key(), Label::new(self.0.to_string(), task));
+        let sight = match Target::find(&self.0, sys) {
+            Err(refusal) => hidden_place(&self.0).ok_or(refusal)?,
+            Ok(Some(target)) => target.look(key)?,
+            Ok(None) => {
+                let Place::File(path) = &self.0 else { return Ok(Preview::default()) };
+                let folder = folder_of(path).canonicalize().unwrap_or_default();
+                let id = DeviceId::Named(folder.join(path.file_name().unwrap_or_default()).display().to_string());
+                Sight::of(key, vec![id]).unknown("whether the file can be made")
+            }
+        };
+        Ok(preview(&label, Missing::Refuse, Ok(sight))?)
+    }
+}
+
+/// One that is open.
+pub(in crate::kinds) struct Switched {
+    writer: Writer,
+    texts: [Digits; 2], // off, on
+    held: Arc<Held>,
+    _claim: Claim,
+}
+
+impl Switched {
+    /// Switches it. Allocates nothing; blocks for as long as its driver takes.
+    pub(in crate::kinds) fn set(&mut self, on: bool) -> io::Result<()> {
+        self.writer.write(&self.texts[usize::from(on)])
+    }
+}
+
+impl Drop for Switched {
+    fn drop(&mut self) {
+        self.held.leave();
+    }
+}
