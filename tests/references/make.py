@@ -270,7 +270,8 @@ def pids():
     own = {**keys, "kd": 0.05}
     yield pid("enable-and-manual", "5", own, dict(settings, kd=0.05), ticks, ["enable", "manual"])
     for n, tick in enumerate(ticks):
-        tick["track"] = None if n == 50 else 0.9 if n < 40 else 1.25
+        # 1.25 lies beyond the limits, also where it takes over: at the first tick and at tick 10.
+        tick["track"] = None if n == 50 else 1.25 if n < 15 or n >= 40 else 0.9
     yield pid("take-over-from-track", "5", own, dict(settings, kd=0.05), ticks, ["enable", "manual", "track"])
 
 
