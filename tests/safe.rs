@@ -3,6 +3,8 @@
 
 mod program;
 
+use hertzd::internals::pause;
+use hertzd::time::Span;
 use program::{Ended, HERTZD, Running, run_in};
 use std::fs;
 use std::process::{Command, Output};
@@ -39,6 +41,14 @@ fn wait_until_it_hangs(running: &mut Running) {
     wait_until(running, "0.75");
     let socket = running.folder().join("status.sock");
     running.wait_for("its worker hangs", |_| program::snapshot(&socket)["workers"][0]["stalled_ns"].is_number());
+}
+
+/// Kills it, and waits for the end of its last thread: until then its files are locked.
+fn kill(running: &mut Running) {
+    running.signal("KILL");
+    while !running.has_ended() {
+        pause(Span::from_millis(5));
+    }
 }
 
 fn left(ended: &Ended) -> String {
@@ -102,8 +112,7 @@ fn a_process_that_is_killed_leaves_a_plan_that_another_carries_out() {
     let stderr = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(77), "{stderr}");
     assert!(stderr.contains(&format!("pid {}", running.pid())), "{stderr}");
-    running.signal("KILL");
-    running.wait_for("it has ended", |running| !fs::exists(format!("/proc/{}/fd/0", running.pid())).unwrap_or(false));
+    kill(&mut running);
     assert_eq!(fan(&running), "0.75\n");
     let dry = safe(&running, &["--dry-run"]);
     assert!(String::from_utf8_lossy(&dry.stdout).contains("fan: would write 1 to "), "{dry:?}");
@@ -188,4 +197,41 @@ fn a_task_that_is_disabled_while_its_device_refuses_the_safe_value() {
     running.signal("TERM");
     let ended = running.wait();
     assert!(matches!(ended.status.code(), Some(0 | 1)), "{}", ended.describe());
+}
+
+#[test]
+fn without_a_plan_the_safe_values_of_a_configuration() {
+    let mut running = start(&config("1h", false));
+    wait_until(&mut running, "0.75");
+    let folder = running.folder();
+    let named = folder.join("test.toml");
+    let anew = |config: &std::path::Path, args: &[&str]| {
+        let output = Command::new(HERTZD).arg("safe").arg(config).args(args).output().unwrap();
+        let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.code(), stdout, stderr)
+    };
+    let (code, _, stderr) = anew(&named, &[]);
+    assert_eq!(code, Some(77), "{stderr}");
+    assert!(stderr.contains("fan: ") && stderr.contains("is in use by"), "{stderr}");
+    kill(&mut running);
+    let folder = running.folder();
+    let (code, stdout, stderr) = anew(&named, &["--dry-run"]);
+    assert!(code == Some(0) && stdout.contains("fan: would be made safe by 1: writes 1 to "), "{stdout}{stderr}");
+    assert_eq!(fan(&running), "0.75\n");
+    let (code, stdout, stderr) = anew(&named, &[]);
+    assert!(code == Some(0) && stdout.contains("fan: wrote 1 to "), "{stdout}{stderr}");
+    assert_eq!(fan(&running), "1\n");
+    // What was there before is known to nobody; that keeps none of the others from theirs.
+    let output = |name: &str, safe: &str| {
+        let path = folder.join(name).display().to_string();
+        format!("[task.{name}]\nkind = \"output\"\nrate = 1\npath = \"{path}\"\ninput = 0\nsafe = {safe}\n")
+    };
+    let several = folder.join("several.toml");
+    fs::write(folder.join("held"), "0.5\n").unwrap();
+    fs::write(&several, output("fan", "\"restore\"") + &output("held", "\"hold\"") + &output("new", "7")).unwrap();
+    let (code, stdout, stderr) = anew(&several, &[]);
+    assert_eq!(code, Some(1), "{stdout}{stderr}");
+    assert!(stderr.contains("fan: safe = \"restore\"") && stdout.contains("held: left alone"), "{stdout}{stderr}");
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    assert_eq!([read("fan"), read("held"), read("new")], ["1\n", "0.5\n", "7\n"]);
 }

@@ -22,6 +22,7 @@ mod run;
 mod running;
 mod runtime;
 mod safe;
+mod safe_anew;
 mod schema;
 mod simulate;
 mod socket;
@@ -140,7 +141,7 @@ impl App {
             #[cfg(feature = "top")]
             Command::Top(args) => top::top(&args),
             Command::Reload(args) => running::reload(&args),
-            Command::Safe(args) => safe::safe(&args),
+            Command::Safe(args) => safe::safe(&self, &args),
             Command::Trace(args) => trace::trace(&args),
             Command::Report(args) => report::report(&args),
             #[cfg(feature = "exporter")]

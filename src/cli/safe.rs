@@ -1,6 +1,6 @@
 //! `hertzd safe`: writes the safe values of outputs whose daemon was killed.
 
-use super::{Stop, print, runtime};
+use super::{App, Source, Stop, print, runtime, safe_anew};
 use crate::daemon::{NoPlan, PlannedOutput, SafePlan};
 use crate::sys::clock::pause;
 use crate::sys::signals::end_flag;
@@ -18,6 +18,7 @@ const LOOK_EVERY: Span = Span::from_millis(50);
 #[command(after_help = "Examples:\n  \
     hertzd safe              after a crash or a kill -9\n  \
     hertzd safe --dry-run    print what would be written\n  \
+    hertzd safe my.toml      by the configuration, where there is no plan\n  \
     hertzd safe --hold       keep GPIO lines at their safe levels until SIGTERM\n\n\
     A daemon with outputs keeps the file safe-plan.json in its runtime directory: what\n\
     each output's safe value is, and where it is to be written. The service's unit\n\
@@ -26,8 +27,15 @@ const LOOK_EVERY: Span = Span::from_millis(50);
     A GPIO line belongs to the process that has requested it: once this command has\n\
     ended, what becomes of the line's level is up to the driver of its chip. With\n\
     --hold it stays until SIGTERM or SIGINT, and keeps the lines; until then no\n\
-    daemon can have them.")]
+    daemon can have them.\n\n\
+    With CONFIG the outputs that it names are opened as at a start, and get their\n\
+    safe values; PWM channels are set up. What \"restore\" stands for is known only\n\
+    to a plan: such an output is left alone, and the exit code is 1. With \"hold\"\n\
+    it is left alone as well. Outputs that a daemon has are its own: exit code 77.")]
 pub(super) struct SafeArgs {
+    /// The configuration whose outputs get their safe values, in place of a plan
+    #[arg(conflicts_with_all = ["plan", "hold"])]
+    config: Option<PathBuf>,
     /// The plan [default: those in the runtime directories of the service and of processes in the foreground]
     #[arg(long, value_name = "PATH")]
     plan: Option<PathBuf>,
@@ -39,7 +47,10 @@ pub(super) struct SafeArgs {
     hold: bool,
 }
 
-pub(super) fn safe(args: &SafeArgs) -> Result<(), Stop> {
+pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
+    if let Some(config) = &args.config {
+        return safe_anew::safe(app, &Source::File(config.clone()), args.dry_run);
+    }
     let plans = args.plan.as_ref().map_or_else(runtime::safe_plans, |plan| vec![plan.clone()]);
     let (mut text, mut failed, mut held, mut lines) = (String::new(), Vec::new(), Vec::new(), Vec::new());
     for path in &plans {
