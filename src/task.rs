@@ -44,6 +44,14 @@ pub trait Task: Send {
         true
     }
 
+    /// How long before the release of the latest tick the oldest of its measurements was made, at most: zero where a tick measures itself.
+    /// Called on the hot thread after each tick without an error, if other tasks take its values. [`Blueprint::holding`] says how much it can be.
+    ///
+    /// [`Blueprint::holding`]: crate::config::Blueprint::holding
+    fn age(&self) -> Span {
+        Span::ZERO
+    }
+
     /// The blocks of samples, sound or pictures that it produces beside the values, if any. Called once, before the first
     /// tick.
     fn stream(&self) -> Option<Shape> {

@@ -106,7 +106,7 @@ fn refuse_all(topic: &str, kinds: &Kinds) -> usize {
 
 /// Topics whose cases need hertzd's own kinds.
 const BUILT_IN: &[&str] =
-    &["sensor", "i2c", "gpio", "video", "audio", "output", "value-names", "pid", "filter", "expr", "profile"];
+    &["sensor", "i2c", "gpio", "video", "audio", "output", "can", "value-names", "pid", "filter", "expr", "profile"];
 
 #[test]
 fn bad_configurations_are_refused_with_these_messages() {

@@ -26,6 +26,7 @@ pub struct Blueprint {
     sleeps: bool,
     computes: bool,
     at_the_desk: Option<BuildAtTheDesk>,
+    held: Span,
 }
 
 /// A tick that takes another time than the others.
@@ -48,6 +49,7 @@ impl Blueprint {
             sleeps: false,
             computes: false,
             at_the_desk: None,
+            held: Span::ZERO,
         }
     }
 
@@ -119,6 +121,17 @@ impl Blueprint {
             Some(build) => Some(Ok(build())),
             None => self.computes.then(|| self.build()),
         }
+    }
+
+    /// Says that a tick may give values which were measured so long before its release ([`Task::age`]), at most.
+    #[must_use]
+    pub fn holding(self, held: Span) -> Self {
+        Self { held, ..self }
+    }
+
+    /// How long before the release of its tick a value may have been measured.
+    pub fn held(&self) -> Span {
+        self.held
     }
 
     /// Looks at what the task would open, and changes nothing. `None`: its kind does not know how to, or this was called before.

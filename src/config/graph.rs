@@ -10,7 +10,7 @@ use crate::pacing::Rate;
 use crate::time::Span;
 use std::collections::HashMap;
 
-/// By default a value is stale after so many times the sum of the periods along its chain.
+/// By default a value is stale after so many times the sum of the periods along its chain, and what the first task of it may hold on to.
 const PERIODS: i64 = 3;
 
 /// What the graph says of a task.
@@ -27,6 +27,8 @@ pub(super) struct Node {
     pub(super) worker: Option<usize>,
     pub(super) rate: Option<Rate>,
     pub(super) deadline: Option<Span>,
+    /// How long before the release of its tick what it measures may have been.
+    pub(super) held: Span,
 }
 
 /// One value on its way.
@@ -51,19 +53,22 @@ pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<L
     let links = links(tasks);
     let into = by_task(tasks.len(), &links, |link| link.to);
     let order = order(tasks, &links, &into);
-    let period = |task: usize| nodes[task].rate.map_or(Span::ZERO, Rate::period);
+    let periods = |task: usize| {
+        let period = nodes[task].rate.map_or(Span::ZERO, Rate::period);
+        Span::from_nanos(period.nanos().saturating_mul(PERIODS))
+    };
     // Along the longest way to each task.
-    let mut sums: Vec<Span> = (0..tasks.len()).map(period).collect();
+    let mut sums: Vec<Span> = (0..tasks.len()).map(|task| periods(task) + nodes[task].held).collect();
     for to in &order {
         let before = into[*to].iter().filter(|link| !link.closes).map(|link| sums[link.from]).max();
-        sums[*to] = before.unwrap_or_default() + period(*to);
+        sums[*to] = before.unwrap_or_default() + periods(*to) + nodes[*to].held;
     }
     for (task, (_, section)) in tasks.iter_mut().enumerate() {
         let age = section.duration(&MAX_AGE);
-        let usual = |link: &&Link| (sums[link.from] + period(task)).nanos().saturating_mul(PERIODS);
+        let usual = |link: &&Link| sums[link.from] + periods(task);
         for (at, taken) in std::mem::take(&mut section.taken).into_iter().enumerate() {
-            let usual = into[task].iter().find(|link| link.taken == at).map_or(0, usual);
-            linked[task].taken.push((taken, age.unwrap_or(Span::from_nanos(usual))));
+            let usual = into[task].iter().find(|link| link.taken == at).map_or(Span::ZERO, usual);
+            linked[task].taken.push((taken, age.unwrap_or(usual)));
         }
     }
     // Consumers first: each producer has its turn before them.

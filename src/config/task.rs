@@ -28,7 +28,8 @@ pub(super) struct Judged {
 impl Judged {
     /// What its place among the others follows from.
     pub(super) fn node(&self) -> Node {
-        Node { worker: self.worker, rate: self.rate, deadline: self.deadline }
+        let held = self.config.as_ref().map_or(Span::ZERO, |config| config.blueprint.held());
+        Node { worker: self.worker, rate: self.rate, deadline: self.deadline, held }
     }
 
     /// The task, when nothing was wrong with it.

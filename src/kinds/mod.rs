@@ -4,6 +4,7 @@
 //! `Task::tick` runs on the hot thread.
 
 pub(crate) mod alarm;
+mod can;
 pub(crate) mod device;
 mod elapsed;
 mod expr;
@@ -36,7 +37,10 @@ use device::{FoundDevice, Roots};
 
 /// What the machine has for the kinds, in the order in which `hertzd devices` prints it. May block.
 pub(crate) fn found_devices(roots: &Roots) -> Vec<FoundDevice> {
-    [sensor::list, i2c::list, gpio::list, audio::list, video::list].into_iter().flat_map(|list| list(roots)).collect()
+    [sensor::list, i2c::list, gpio::list, can::list, audio::list, video::list]
+        .into_iter()
+        .flat_map(|list| list(roots))
+        .collect()
 }
 
 impl Kinds {
@@ -53,6 +57,7 @@ impl Kinds {
         let kinds = kinds.add(output::kind());
         let kinds = kinds.add(alarm::kind());
         let kinds = kinds.add(heartbeat::kind());
+        let kinds = kinds.add(can::kind());
         #[cfg(feature = "audio")]
         let kinds = kinds.add(audio::kind());
         #[cfg(feature = "video")]

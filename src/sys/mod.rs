@@ -1,6 +1,6 @@
 //! The kernel, in small wrappers that take and return our own types. The only room that may be unsafe.
 //!
-//! Only [`cache`], [`clock`], [`usage`], [`fd::FdSlot`], the frames of `video` and the reads of `i2c` are meant for the hot thread: they neither
+//! Only [`cache`], [`clock`], [`usage`], [`fd::FdSlot`], the frames of `video` and `can`, and the reads of `i2c` are meant for the hot thread: they neither
 //! allocate nor lock.
 //! Everything else is for setting up and may do both. Refusals are [`io::Error`]s that keep the errno, so that the caller
 //! can name the remedy.
@@ -8,6 +8,7 @@
 #![allow(unsafe_code, reason = "system calls are unsafe functions of libc; this room is where they are made safe")]
 
 pub(crate) mod cache;
+pub(crate) mod can;
 pub(crate) mod clock;
 pub(crate) mod fd;
 pub(crate) mod grant;

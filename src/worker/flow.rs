@@ -2,7 +2,7 @@
 //! tick. Instants are values; nothing here waits or allocates.
 
 use crate::channels::{InputAge, LinkReceiver, LinkSender, Origin, RowHead};
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 
 /// The links of one task.
 #[derive(Debug, Default)]
@@ -13,6 +13,8 @@ pub struct Flow {
     pub(crate) outgoing: Vec<LinkSender>,
     /// The range outside which each of its values is bad; empty: any number is good.
     pub(crate) valid: Vec<[f64; 2]>,
+    /// How long before the release of its latest tick what it measured was made.
+    pub(super) age: Span,
     /// Whether its values are measurements, if it takes none: then their age counts from its own release.
     pub(crate) measures: bool,
     /// The age of what it takes is measured. A chain ends here: it takes values, and gives none onward, but for the next tick of a circle;
@@ -52,7 +54,8 @@ impl Flow {
 
     /// Gives away what tick `n` of the task with this number has made; `well`: it reported no error.
     pub(super) fn give(&mut self, (task, n): (u32, u64), release: Instant, values: &[f64], well: bool) {
-        let own = (self.measures && self.incoming.is_empty()).then_some(Origin { at: release, task });
+        let own = (self.measures && self.incoming.is_empty())
+            .then_some(Origin { at: release - self.age.max(Span::ZERO), task });
         let head = RowHead { n, release, origin: self.behind.or(own) };
         let all_good = self.good && well;
         let valid = &self.valid;
@@ -69,7 +72,6 @@ impl Flow {
 mod tests {
     use super::*;
     use crate::channels::{Input, Quality, ValueName, link};
-    use crate::time::Span;
 
     fn of(task: &str, value: &str) -> Input {
         Input::value_of(ValueName { task: task.into(), value: value.into(), previous: None })
@@ -112,6 +114,20 @@ mod tests {
         assert_eq!(chain(5_000, 5.0, true), (7.0, Quality::Good, Some(at(4_500))));
         let age = InputAge { age: Span::from_nanos(507), measured_by: 1 };
         assert_eq!(ages, [(None, Some(age)); 5], "of the older sensor, at the end of the chain only");
+    }
+
+    #[test]
+    fn what_was_measured_before_the_tick_is_as_old_as_the_task_says() {
+        let input = of("bus", "x");
+        let (to, from) = link(1, [(0, &input)], Span::from_nanos(100));
+        let mut sensor = Flow { outgoing: vec![to], measures: true, age: Span::from_nanos(40), ..Flow::default() };
+        sensor.take(at(0));
+        sensor.give((1, 0), at(0), &[1.0], true);
+        let mut output = Flow { incoming: vec![from], ..Flow::default() };
+        for (now, wanted) in [(60, Quality::Good), (61, Quality::Stale)] {
+            output.take(at(now));
+            assert_eq!((input.quality(), input.origin()), (wanted, Some(at(-40))), "at {now}");
+        }
     }
 
     #[test]

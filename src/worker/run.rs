@@ -219,6 +219,10 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
             rows.offer(Row { n, release, lateness, values: &slot.values });
         }
         if let Some(flow) = &mut slot.flow {
+            if well {
+                // One that panics at this does not know.
+                flow.age = catch_unwind(AssertUnwindSafe(|| slot.task.age())).unwrap_or(Span::MAX);
+            }
             flow.give((slot.id, n), self.clock.monotonic(release), &slot.values, well);
         }
 

@@ -11,7 +11,7 @@ TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # make_root FOLDER KERNEL: builds the root file system in FOLDER/root, with this kernel.
 make_root() {
     local include=systemd,systemd-sysv,udev,kmod,procps,passwd,jq,python3,initramfs-tools,linux-image-$2
-    include+=,v4l-utils,alsa-utils,i2c-tools,gpiod,strace
+    include+=,v4l-utils,alsa-utils,i2c-tools,gpiod,can-utils,iproute2,strace
     local path options=(
         --mode=root --variant=apt --include="$include"
         '--aptopt=APT::Install-Recommends "0"' '--aptopt=Acquire::Languages "none"'
@@ -19,8 +19,8 @@ make_root() {
     for path in doc man locale info; do options+=("--dpkgopt=path-exclude=/usr/share/$path/*"); done
     # Of 4,000 modules, only those that the tests use.
     options+=('--dpkgopt=path-exclude=/lib/modules/*/kernel/*')
-    for path in arch crypto lib net/9p fs/9p fs/netfs fs/fscache fs/ext4 fs/jbd2 fs/mbcache fs/configfs drivers/block/virtio_blk \
-        drivers/virtio drivers/char drivers/gpio drivers/hwmon drivers/i2c drivers/iio drivers/media/common \
+    for path in arch crypto lib net/9p net/can fs/9p fs/netfs fs/fscache fs/ext4 fs/jbd2 fs/mbcache fs/configfs drivers/block/virtio_blk \
+        drivers/virtio drivers/char drivers/gpio drivers/hwmon drivers/i2c drivers/iio drivers/net/can drivers/media/common \
         drivers/media/cec drivers/media/mc drivers/media/rc/rc-core drivers/media/test-drivers drivers/media/v4l2-core \
         sound/core sound/drivers sound/soundcore; do
         options+=("--dpkgopt=path-include=/lib/modules/*/kernel/$path*")

@@ -79,7 +79,7 @@ impl<'a> Graph<'a> {
         let tasks = self.config.tasks.len();
         let mut waiting: Vec<usize> = (0..tasks).map(|task| self.direct(&self.into[task]).count()).collect();
         let mut order: Vec<usize> = (0..tasks).filter(|task| waiting[*task] == 0).collect();
-        let mut oldest = vec![Span::ZERO; tasks];
+        let mut oldest: Vec<Span> = self.config.tasks.iter().map(|task| task.blueprint.held()).collect();
         let measures = |task: &TaskConfig| MEASURES.contains(&task.kind).then_some(Span::ZERO);
         let mut newest: Vec<_> = self.config.tasks.iter().map(measures).collect();
         let mut next = 0;

@@ -79,7 +79,6 @@ pub(crate) struct Reconnecting<D> {
 impl<D: OpenDevice + Send + 'static> Reconnecting<D> {
     /// Opens the device, and reopens it whenever it has been lost. May block; not for a hot thread. `open` says why it
     /// could not.
-    #[cfg(any(test, feature = "gpio", feature = "i2c", feature = "audio"))]
     pub(crate) fn open<F>(label: Label, missing: Missing, mut open: F) -> Result<Self, Refusal>
     where
         F: FnMut() -> Result<D, Refusal> + Send + 'static,

@@ -63,6 +63,21 @@ pub(crate) enum PlannedWrite {
         /// The register's number, and what is written there.
         bytes: Vec<u8>,
     },
+    /// A frame on a CAN bus.
+    Can {
+        /// The interface.
+        interface: String,
+        /// Its id, as a number.
+        id: u32,
+        /// The id has 29 bits.
+        extended: bool,
+        /// It is of CAN FD.
+        fd: bool,
+        /// Its data go at the higher bit rate.
+        bit_rate_switch: bool,
+        /// Its data.
+        data: Vec<u8>,
+    },
 }
 
 /// One target, as the tasks share it that have it one after the other, and as the thread sees it that watches over them.

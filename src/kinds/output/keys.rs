@@ -101,7 +101,7 @@ const WRITE: Key = Key::new(
 .default("\"change\"");
 
 /// How long a reload may take from the last tick of an output to the first one of that which takes its target over, beside a period.
-const TAKES_OVER_WITHIN: Span = Span::from_seconds(5);
+pub(in crate::kinds) const TAKES_OVER_WITHIN: Span = Span::from_seconds(5);
 
 const KEYS: &[Key] = &[
     INPUT,

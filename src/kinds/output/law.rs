@@ -3,7 +3,7 @@
 
 /// What stays the same from tick to tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Settings {
+pub(in crate::kinds) struct Settings {
     pub limits: [f64; 2],
     pub slew: f64, // per second; infinite: none
     /// The safe value; `None`: what was there before, or what is there.
@@ -17,7 +17,7 @@ pub(super) struct Settings {
 
 /// What it does while the input is stale, bad or missing.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum OnStale {
+pub(in crate::kinds) enum OnStale {
     Safe,
     /// It keeps what it has put out, for so many seconds.
     Hold(f64),
@@ -25,7 +25,7 @@ pub(super) enum OnStale {
 
 /// What ends the safe state.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Recover {
+pub(in crate::kinds) enum Recover {
     /// The input has been good for so many seconds.
     Auto(f64),
     /// `reset` rises while the input is good.
@@ -34,7 +34,7 @@ pub(super) enum Recover {
 
 /// What it learns at a tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Step {
+pub(in crate::kinds) struct Step {
     /// NaN unless it is good.
     pub input: f64,
     /// No value has come yet.
@@ -48,7 +48,7 @@ pub(super) struct Step {
 
 /// What is to be put out.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Wanted {
+pub(in crate::kinds) enum Wanted {
     /// Nothing: what is there stays.
     Nothing,
     /// This value.
@@ -73,7 +73,7 @@ enum State {
 
 /// An output between two ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Law {
+pub(in crate::kinds) struct Law {
     settings: Settings,
     state: State,
     made_safe: bool, // what was written last is the safe value
@@ -84,27 +84,27 @@ pub(super) struct Law {
 
 impl Law {
     /// One that was made safe.
-    pub(super) fn safe(settings: Settings, applied: f64) -> Self {
+    pub(in crate::kinds) fn safe(settings: Settings, applied: f64) -> Self {
         Self { settings, state: State::Waiting, made_safe: true, at_once: false, applied, reset: true }
     }
 
     /// One that goes on from what is there.
-    pub(super) fn going_on(settings: Settings, applied: f64) -> Self {
+    pub(in crate::kinds) fn going_on(settings: Settings, applied: f64) -> Self {
         Self { state: State::Beginning(0.0), made_safe: false, ..Self::safe(settings, applied) }
     }
 
     /// One that goes on from an output which was safe, by a safe value of its own.
-    pub(super) fn made_safe_by_another(settings: Settings, applied: f64) -> Self {
+    pub(in crate::kinds) fn made_safe_by_another(settings: Settings, applied: f64) -> Self {
         Self { made_safe: false, ..Self::safe(settings, applied) }
     }
 
     /// What was put out last; NaN: not known.
-    pub(super) fn applied(&self) -> f64 {
+    pub(in crate::kinds) fn applied(&self) -> f64 {
         self.applied
     }
 
     /// Whether what was put out last is the safe value.
-    pub(super) fn is_safe(&self) -> bool {
+    pub(in crate::kinds) fn is_safe(&self) -> bool {
         self.made_safe && matches!(self.state, State::Safe(_) | State::Waiting)
     }
 
@@ -114,17 +114,17 @@ impl Law {
     }
 
     /// This value was put out.
-    pub(super) fn put_out(&mut self, value: f64) {
+    pub(in crate::kinds) fn put_out(&mut self, value: f64) {
         self.applied = value;
     }
 
     /// The safe value was, which reads as this; NaN: not known.
-    pub(super) fn put_out_safe(&mut self, value: f64) {
+    pub(in crate::kinds) fn put_out_safe(&mut self, value: f64) {
         (self.applied, self.made_safe) = (value, true);
     }
 
     /// One tick.
-    pub(super) fn step(&mut self, step: &Step) -> Wanted {
+    pub(in crate::kinds) fn step(&mut self, step: &Step) -> Wanted {
         let was_reset = std::mem::replace(&mut self.reset, step.reset);
         let rose = step.reset && !was_reset;
         let is_good = step.input.is_finite();

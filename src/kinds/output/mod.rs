@@ -23,7 +23,7 @@ mod driven;
 mod guard;
 mod held;
 mod keys;
-mod law;
+pub(super) mod law;
 mod live;
 mod named;
 mod open;
@@ -37,10 +37,13 @@ mod target;
 mod task;
 
 pub(super) use driven::{Switch, Switched};
+pub(super) use guard::Writing;
 pub(crate) use guard::{Guard, PlannedWrite, opened};
 #[cfg(test)]
 pub(crate) use guard::{SafeWrite, Watched};
-pub(super) use keys::kind;
+#[cfg(not(test))]
+pub(super) use guard::{SafeWrite, Watched};
+pub(super) use keys::{TAKES_OVER_WITHIN, kind};
 pub(super) use live::{Liveness, output, outputs};
 pub(super) use named::SWITCH_KEYS;
 

@@ -1,6 +1,7 @@
 //! The writes of a plan, made by a process that finds nothing open. May block.
 
 use super::guard::PlannedWrite;
+use crate::sys::can::{self, Frame, Id};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -23,7 +24,19 @@ impl PlannedWrite {
                 is_still(adapter.as_ref(), "bus")?;
                 register(bus, *address, *force, bytes).map(|()| None)
             }
+            Self::Can { interface, .. } => can::send_once(interface, &self.frame()?).map(|()| None),
         }
+    }
+}
+
+impl PlannedWrite {
+    /// That of a CAN bus.
+    fn frame(&self) -> io::Result<Frame> {
+        let Self::Can { id, extended, fd, bit_rate_switch, data, .. } = self else {
+            return Err(io::Error::other("no frame"));
+        };
+        Frame::new(Id { number: *id, extended: *extended }, *fd, *bit_rate_switch, data)
+            .ok_or_else(|| io::Error::other("too long for a frame"))
     }
 }
 
@@ -73,6 +86,10 @@ impl fmt::Display for PlannedWrite {
                 let register = bytes.first().copied().unwrap_or_default();
                 write!(f, "to register {register:#04x} of chip {address:#04x} on {}", bus.display())
             }
+            Self::Can { interface, .. } => match self.frame() {
+                Ok(frame) => write!(f, "the frame {frame} to {interface}"),
+                Err(error) => write!(f, "a frame to {interface}, which is {error}"),
+            },
         }
     }
 }

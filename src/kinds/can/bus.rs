@@ -1,0 +1,86 @@
+//! An interface that is open: the socket, and what is known of frames on their way. Opening may block; for cool threads.
+
+use crate::kinds::device::{OpenDevice, Refusal};
+use crate::sys::can::{Id, Socket, Wanted};
+use crate::time::Span;
+use std::io;
+
+/// Which interface, and how it is used.
+#[derive(Clone, Debug)]
+pub(super) struct BusSettings {
+    pub(super) interface: String,
+    pub(super) fd: bool,
+}
+
+/// What a task does with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Receive,
+    Send,
+}
+
+/// An interface that is up.
+#[derive(Debug)]
+pub(super) struct Bus {
+    pub(super) socket: Socket,
+    /// Until the first tick with it.
+    pub(super) fresh: bool,
+    /// What its queue had no room for, modulo 2³².
+    pub(super) dropped: u32,
+    /// Of each frame that a task sends: how long it has been on its way, if it is.
+    pub(super) under_way: Box<[Option<Span>]>,
+}
+
+impl OpenDevice for Bus {}
+
+impl Bus {
+    pub(super) fn open(settings: &BusSettings, ids: &[Id], purpose: Purpose) -> Result<Self, Refusal> {
+        let BusSettings { interface: name, fd } = settings;
+        let refuse = |message: String| Refusal::new("interface", message);
+        let socket = Socket::new().map_err(|error| refuse(no_socket(&error)))?;
+        let interface = socket.interface(name).map_err(|error| match error.raw_os_error() {
+            Some(libc::ENODEV) => refuse(format!("there is no interface {name}; `hertzd devices` lists those of CAN")),
+            _ => refuse(format!("cannot ask for the interface {name}: {error}")),
+        })?;
+        if *fd && !interface.fd {
+            let message = format!("{name} takes no frames of CAN FD: set it up with `fd on`, or remove fd");
+            return Err(Refusal::new("fd", message));
+        }
+        let receives = purpose == Purpose::Receive;
+        let wanted = Wanted { ids, errors: receives, own: !receives, fd: *fd };
+        socket.bind(interface, wanted).map_err(|error| match error.raw_os_error() {
+            Some(libc::ENODEV) => refuse(format!("{name} is no CAN interface; `hertzd devices` lists those")),
+            _ => refuse(format!("cannot use the interface {name}: {error}")),
+        })?;
+        if !interface.is_up {
+            let remedy = format!("bring it up with `ip link set {name} up`, a real one after `type can bitrate BITS`");
+            return Err(refuse(format!("the interface {name} is down: {remedy}")));
+        }
+        Ok(Self::new(socket, if receives { 0 } else { ids.len() }))
+    }
+
+    /// One to which so many frames are sent.
+    pub(super) fn new(socket: Socket, sent: usize) -> Self {
+        Self { socket, fresh: true, dropped: 0, under_way: vec![None; sent].into() }
+    }
+
+    /// How many more frames than at the last call its queue had no room for.
+    pub(super) fn newly_dropped(&mut self, dropped: Option<u32>) -> u32 {
+        dropped.map_or(0, |dropped| dropped.wrapping_sub(std::mem::replace(&mut self.dropped, dropped)))
+    }
+}
+
+/// Whether an error means that the interface is down or gone, so that it has to be opened again.
+pub(super) fn is_lost(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO | libc::EBADF))
+}
+
+fn no_socket(error: &io::Error) -> String {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT) => {
+            "; the module can-raw is missing (`modprobe can-raw`), or the unit does not allow AF_CAN (RestrictAddressFamilies=)"
+        }
+        _ => "",
+    };
+    format!("cannot make a CAN socket: {error}{remedy}")
+}

@@ -1,0 +1,273 @@
+//! The keys of the kind `can`, and how a section becomes a task. Pure: no socket is opened.
+
+use super::bus::BusSettings;
+use super::desk::AtTheDesk;
+use super::receive::Receiver;
+use super::send::{self, Sender};
+use super::settings::{ReceiveSettings, SendSettings};
+use super::signal::{ByteOrder, WIDEST};
+use super::tables;
+use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
+use crate::kinds::device::{Label, Missing};
+use crate::kinds::output::TAKES_OVER_WITHIN;
+use crate::kinds::output::law::Recover;
+use crate::sys::can::{LONGEST, MOST_IDS};
+use crate::task::Task;
+use crate::time::Span;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Recovery {
+    Auto,
+    Latch,
+}
+
+pub(super) const ORDERS: [(&str, ByteOrder); 2] = [("little", ByteOrder::Little), ("big", ByteOrder::Big)];
+const WRITES: [(&str, bool); 2] = [("always", true), ("change", false)];
+const RECOVERIES: [(&str, Recovery); 2] = [("auto", Recovery::Auto), ("latch", Recovery::Latch)];
+
+const INTERFACE: Key = Key::new(
+    "interface",
+    Value::Format { like: "INTERFACE", pattern: r"^[^/\s]{1,15}$" },
+    "The CAN interface, which `hertzd devices` lists: `\"can0\"`.",
+)
+.required("name the CAN interface, such as \"can0\"");
+const FD: Key = Key::new(
+    "fd",
+    Value::Bool,
+    "Whether frames of CAN FD, with up to 64 bytes, are received as well, and those that are sent are of CAN FD.",
+)
+.default("false");
+const BIT_RATE_SWITCH: Key =
+    Key::new("bit-rate-switch", Value::Bool, "Whether the data of frames that are sent go at the higher bit rate.")
+        .default("false")
+        .rules(&[Rule::when_on("fd"), Rule::with(&["send"])]);
+const TIMEOUT_TEXT: &str =
+    "How long after the tick that took the latest frame its values are good, if no other comes. Then they are missing.";
+const TIMEOUT: Key = Key::new("timeout", Value::DURATION, TIMEOUT_TEXT)
+    .otherwise("ten periods, at least 100 ms")
+    .rules(&[Rule::with(&["receive"])]);
+pub(super) const RECEIVE: Key =
+    Key::new("receive", Value::Tables(RECEIVE_KEYS), "The signals to receive, each in a table of its own.")
+        .required_unless(&["send"], "write a table [[task.NAME.receive]] for each signal, or [[task.NAME.send]]")
+        .excludes(&["send"]);
+pub(super) const SEND: Key = Key::new(
+    "send",
+    Value::Tables(SEND_KEYS),
+    "The signals to send, each in a table of its own; those with one id are sent in one frame.",
+);
+const WRITE: Key = Key::new(
+    "write",
+    Value::Choice(&words(&WRITES)),
+    "Whether each frame is sent at each tick, or only when its data change.",
+)
+.default("\"always\"")
+.rules(SENDING);
+const RECOVER: Key = Key::new(
+    "recover",
+    Value::Choice(&words(&RECOVERIES)),
+    "What ends the safe state of a signal: its input has been good for `recover-after`; or a rising edge of `reset`, or a new start of \
+     the task.",
+)
+.default("\"auto\"")
+.rules(SENDING);
+const RECOVER_AFTER: Key =
+    Key::new("recover-after", Value::Duration { min: Span::ZERO, max: Span::MAX }, "How long that is.")
+        .default("\"1s\"")
+        .rules(&[Rule::with(&["send"]), Rule::when("recover", &["auto"])]);
+const RESET: Key =
+    Key::new("reset", Value::Input, "Ends latched safe states when it rises above 0, of signals whose input is good.")
+        .otherwise("only a new start of the task does")
+        .rules(&[Rule::with(&["send"]), Rule::when("recover", &["latch"])]);
+const SAFE_AFTER: Key = Key::new(
+    "safe-after",
+    Value::DURATION,
+    "How long the task may go without a tick until another thread sends the safe values: its worker hangs, or gets no processor time. After \
+     a reload also how long a first value is waited for until the input counts as missing.",
+)
+.otherwise("ten periods, at least 100 ms")
+.rules(SENDING);
+
+const SENDING: &[Rule] = &[Rule::with(&["send"])];
+
+pub(super) const ID: Key = Key::new(
+    "id",
+    Value::Integer { min: 0, max: 0x1fff_ffff },
+    "The id of the frame: `0x181`. In a DBC file 2147483648 is added to extended ones; leave that out.",
+)
+.required("write the id of the frame, such as 0x181");
+pub(super) const EXTENDED: Key =
+    Key::new("extended", Value::Bool, "Whether the id has 29 bits, and not 11.").otherwise("true for ids above 0x7ff");
+pub(super) const TABLE_TIMEOUT: Key =
+    Key::new("timeout", Value::DURATION, TIMEOUT_TEXT).otherwise("that of the task; one for all signals with this id");
+pub(super) const FRAME_LENGTH: Key = Key::new(
+    "frame-length",
+    Value::Integer { min: 0, max: LONGEST as i64 },
+    "How many bytes the frame has. Bits that no signal has are 0.",
+)
+.otherwise("8, of CAN FD as many as its signals need, at least 8; one for all signals with this id");
+pub(super) const NAME: Key =
+    Key::new("name", Value::ValueName, "Name of the value in every output.").required("say what the value is called");
+pub(super) const INPUT: Key =
+    Key::new("input", Value::Input, "What is sent.").required("name it, such as \"control.out\"");
+pub(super) const START_BIT: Key = Key::new(
+    "start-bit",
+    Value::Integer { min: 0, max: 8 * LONGEST as i64 - 1 },
+    "Where the signal begins, as in a DBC file: its lowest bit with `byte-order = \"little\"`, its highest with `\"big\"`. Bit 0 is the \
+     lowest of byte 0, bit 7 its highest, bit 8 the lowest of byte 1.",
+)
+.required("write the bit that the signal begins with, such as 0");
+pub(super) const LENGTH: Key =
+    Key::new("length", Value::Integer { min: 1, max: WIDEST as i64 }, "How many bits it has.")
+        .required("write how many bits the signal has, such as 16");
+pub(super) const BYTE_ORDER: Key = Key::new(
+    "byte-order",
+    Value::Choice(&words(&ORDERS)),
+    "Which byte comes first: that with the lowest bits (`\"little\"`, Intel, `@1` in a DBC file) or with the highest (`\"big\"`, \
+     Motorola, `@0`).",
+)
+.default("\"little\"");
+pub(super) const SIGNED: Key =
+    Key::new("signed", Value::Bool, "Whether its highest bit is the sign, in two's complement (`-` in a DBC file).")
+        .default("false");
+pub(super) const SCALE: Key = Key::new(
+    "scale",
+    Value::Factor,
+    "What its whole number is multiplied by to get the value; what is sent is divided by it, and rounded to the nearest.",
+)
+.default("1");
+pub(super) const OFFSET: Key = Key::new(
+    "offset",
+    Value::Number,
+    "What is added after that, in the unit of the value; subtracted before it is sent.",
+)
+.default("0");
+pub(super) const UNIT: Key =
+    Key::new("unit", Value::Text, "Unit of the value; empty for a plain number.").default("\"\"");
+pub(super) const LIMITS: Key =
+    Key::new("limits", Value::Range, "The value stays within, in its unit. The safe value need not.")
+        .otherwise("what its bits can say");
+pub(super) const SAFE: Key = Key::new(
+    "safe",
+    Value::Number,
+    "What is sent when the task is opened, when the input is stale, bad or missing, when the task ends or is disabled, and at each end of a \
+     run.",
+)
+.required("say what is to be sent when the input fails, such as 0");
+
+const KEYS: &[Key] = &[
+    INTERFACE,
+    FD,
+    RECEIVE,
+    TIMEOUT,
+    SEND,
+    BIT_RATE_SWITCH,
+    WRITE,
+    RECOVER,
+    RECOVER_AFTER,
+    RESET,
+    SAFE_AFTER,
+    Missing::KEY,
+];
+
+pub(super) const RECEIVE_KEYS: &[Key] =
+    &[ID, EXTENDED, TABLE_TIMEOUT, NAME, START_BIT, LENGTH, BYTE_ORDER, SIGNED, SCALE, OFFSET, UNIT];
+
+pub(super) const SEND_KEYS: &[Key] = &[
+    ID,
+    EXTENDED,
+    FRAME_LENGTH,
+    NAME,
+    INPUT,
+    START_BIT,
+    LENGTH,
+    BYTE_ORDER,
+    SIGNED,
+    SCALE,
+    OFFSET,
+    UNIT,
+    LIMITS,
+    SAFE,
+];
+
+/// The kind, for the registry.
+pub(in crate::kinds) fn kind() -> Kind {
+    Kind::new("can", "Receives or sends signals in frames of CAN and CAN FD, by SocketCAN.", KEYS, parse)
+}
+
+fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
+    let (interface, fd) = (section.text(&INTERFACE), section.boolean(&FD));
+    if interface.as_ref().is_some_and(|name| !is_interface(name)) {
+        section.problem(&INTERFACE, "is no name of an interface: 1 to 15 characters, without / and spaces");
+    }
+    let missing = Missing::of(section);
+    let (sends, bit_rate_switch, always) =
+        (section.has(&SEND), section.boolean(&BIT_RATE_SWITCH), section.choice(&WRITE, &WRITES));
+    let timeout = section.duration(&TIMEOUT);
+    let (recovery, recover_after) = (section.choice(&RECOVER, &RECOVERIES), section.duration(&RECOVER_AFTER));
+    let reset = section.input(&RESET);
+    let safe_after = section.duration(&SAFE_AFTER);
+    let usual =
+        Span::from_nanos(section.period().map_or(0, Span::nanos).saturating_mul(10)).max(Span::from_millis(100));
+    let fd_known = fd.unwrap_or_default();
+    if !sends {
+        let read = tables::receive(section, fd_known, timeout.unwrap_or(usual));
+        let bus = BusSettings { interface: interface.filter(|name| is_interface(name))?, fd: fd? };
+        return receiver(section, ReceiveSettings { bus, received: read? }, missing);
+    }
+    let recover = match recovery? {
+        Recovery::Auto => Recover::Auto(recover_after?.seconds()),
+        Recovery::Latch => Recover::Latch,
+    };
+    let safe_after = safe_after.unwrap_or(usual);
+    let first_after = section.period()? + TAKES_OVER_WITHIN;
+    let read = tables::send(section, fd_known, recover, safe_after);
+    let bus = BusSettings { interface: interface.filter(|name| is_interface(name))?, fd: fd? };
+    let (frames, columns) = read?;
+    let settings = SendSettings {
+        bus,
+        bit_rate_switch: bit_rate_switch?,
+        frames,
+        columns,
+        reset,
+        always: always?,
+        safe_after,
+        first_after,
+    };
+    sender(section, settings, missing)
+}
+
+fn receiver(section: &Section<'_>, settings: ReceiveSettings, missing: Missing) -> Option<Blueprint> {
+    let label = label(section, &settings.bus);
+    // A frame is taken by the tick after it came, and its value held until the timeout.
+    let timeout = settings.received.frames.iter().map(|(_, timeout)| *timeout).max()?;
+    let held = timeout + section.period()?;
+    let looked = (label.clone(), settings.clone());
+    let build = move || Ok(Box::new(Receiver::open(label, settings, missing)?) as Box<dyn Task>);
+    Some(Blueprint::new(build).looking(move || Receiver::look(&looked.0, &looked.1, missing)).holding(held))
+}
+
+fn sender(section: &Section<'_>, settings: SendSettings, missing: Missing) -> Option<Blueprint> {
+    let label = label(section, &settings.bus);
+    if section.is_shadow() {
+        return Some(Blueprint::built(AtTheDesk::new(settings)));
+    }
+    let (looked, at_the_desk) = ((label.clone(), settings.clone()), settings.clone());
+    let build = move || Ok(Box::new(Sender::open(&label, settings, missing)?) as Box<dyn Task>);
+    Some(
+        Blueprint::new(build)
+            .looking(move || send::look(&looked.0, &looked.1, missing))
+            .at_the_desk(move || Box::new(AtTheDesk::new(at_the_desk))),
+    )
+}
+
+fn label(section: &Section<'_>, bus: &BusSettings) -> Label {
+    Label::new(format!("interface {}", bus.interface), section.name())
+}
+
+/// Whether the kernel accepts it as a name.
+fn is_interface(name: &str) -> bool {
+    (1..=15).contains(&name.chars().count()) && !name.contains(|c: char| c == '/' || c.is_whitespace())
+}
+
+/// How many ids a task may have.
+pub(super) const MOST: usize = MOST_IDS;

@@ -1,0 +1,226 @@
+//! One frame that a task sends: what its signals put out, and how others than the task can make it safe. A tick allocates nothing.
+
+use super::held::Held;
+use super::settings::{SentFrame, SentSignal};
+use crate::kinds::device::DeviceId;
+use crate::kinds::output::law::{Law, Step, Wanted};
+use crate::kinds::output::{Guard, PlannedWrite, SafeWrite, Writing};
+use crate::sys::can::{self, Frame};
+use crate::sys::clock::pause;
+use crate::task::{Input, Quality};
+use crate::time::Span;
+use std::io;
+use std::sync::Arc;
+use tracing::warn;
+
+/// How often the safe values are sent at the end, where the queue is full.
+const TRIES: u32 = 10;
+
+/// A frame between two ticks.
+pub(super) struct Outgoing {
+    signals: Vec<Running>,
+    empty: Frame, // with the bits that no signal has
+    safe: Frame,
+    sent: Option<Frame>, // what was sent last; `None`: that is not known
+    guard: Arc<Guard>,
+    seen: Option<u64>, // how often another thread has made it safe, if it has not recovered from that
+    follows: bool,     // it takes the id over from another task
+    finished: bool,
+    held: Arc<Held>,
+}
+
+/// A signal of it.
+struct Running {
+    settings: SentSignal,
+    law: Law,
+    raw: Option<i64>, // what is to be in the frame
+    wanted: Wanted,   // at this tick
+}
+
+/// Sends the safe values.
+struct SafeFrame {
+    interface: String,
+    frame: Frame,
+}
+
+impl SafeWrite for SafeFrame {
+    fn write_safe(&self) -> io::Result<()> {
+        can::send_once(&self.interface, &self.frame)
+    }
+
+    fn plan(&self) -> Vec<PlannedWrite> {
+        let Frame { id, fd, bit_rate_switch, .. } = self.frame;
+        let (interface, data) = (self.interface.clone(), self.frame.bytes().to_vec());
+        vec![PlannedWrite::Can { interface, id: id.number, extended: id.extended, fd, bit_rate_switch, data }]
+    }
+}
+
+fn empty_frame(frame: &SentFrame, fd: bool, bit_rate_switch: bool) -> Frame {
+    Frame { id: frame.id, fd, bit_rate_switch: fd && bit_rate_switch, length: frame.length, data: [0; can::LONGEST] }
+}
+
+/// The frame with all safe values.
+pub(super) fn safe_frame(frame: &SentFrame, fd: bool, bit_rate_switch: bool) -> Frame {
+    let mut safe = empty_frame(frame, fd, bit_rate_switch);
+    for signal in &frame.signals {
+        signal.signal.write(signal.signal.raw(signal.safe), &mut safe.data);
+    }
+    safe
+}
+
+impl Outgoing {
+    /// `task`: its name, and how long it may go without a tick. `follows`: another task has the id, and is about to end.
+    pub(super) fn new(
+        frame: SentFrame,
+        interface: String,
+        fd: bool,
+        bit_rate_switch: bool,
+        task: (&str, (Span, Span)),
+        target: &DeviceId,
+        follows: bool,
+    ) -> Self {
+        let (empty, safe) = (empty_frame(&frame, fd, bit_rate_switch), safe_frame(&frame, fd, bit_rate_switch));
+        let before = follows.then(|| Held::join(target)).flatten();
+        let follows = before.is_some();
+        let held = before.unwrap_or_else(|| Held::new(target.clone()));
+        let running = |settings: SentSignal| {
+            let law = match follows {
+                true => Law::going_on(settings.law, f64::NAN),
+                false => Law::made_safe_by_another(settings.law, f64::NAN),
+            };
+            Running { settings, law, raw: None, wanted: Wanted::Nothing }
+        };
+        let writer = Box::new(SafeFrame { interface, frame: safe });
+        let guard = Guard::new(task.0, held.watched(), task.1, Some(writer));
+        let signals = frame.signals.into_iter().map(running).collect();
+        Self { signals, empty, safe, sent: None, guard, seen: None, follows, finished: false, held }
+    }
+
+    /// Whether it takes the id over from another task, which sends it until then.
+    pub(super) fn follows(&self) -> bool {
+        self.follows
+    }
+
+    /// Sends the safe values before the first tick.
+    pub(super) fn make_safe_at_start(&mut self) -> io::Result<()> {
+        self.guard.write_safe()?;
+        for running in &mut self.signals {
+            let SentSignal { signal, safe, law, .. } = &running.settings;
+            (running.law, running.raw) = (Law::safe(*law, *safe), Some(signal.raw(*safe)));
+        }
+        self.sent = Some(self.safe);
+        Ok(())
+    }
+
+    /// One tick: decides what each signal puts out.
+    pub(super) fn step(&mut self, passed: Span, reset: bool) {
+        let trips = self.guard.tripped();
+        let new = trips.is_some() && trips != self.seen;
+        if new {
+            (self.seen, self.sent) = (trips, None);
+        }
+        let tripped = new || self.guard.is_sealed();
+        self.guard.beat();
+        let mut lives = false;
+        for Running { settings, law, raw, wanted } in &mut self.signals {
+            let step = Step {
+                input: Input::get(&settings.input),
+                is_missing: settings.input.quality() == Quality::Missing,
+                tripped,
+                reset,
+                elapsed: passed.seconds(),
+            };
+            *wanted = law.step(&step);
+            match *wanted {
+                Wanted::Nothing => {}
+                Wanted::Value(value) | Wanted::Ramp(value) => {
+                    *raw = Some(settings.signal.raw(value));
+                    lives = true;
+                }
+                Wanted::Safe => *raw = Some(settings.signal.raw(settings.safe)),
+            }
+        }
+        if lives {
+            if let Some(seen) = self.seen.take() {
+                self.guard.release(seen);
+            }
+            self.guard.made_safe(None);
+        }
+    }
+
+    /// What is to be sent at this tick, if anything is.
+    pub(super) fn next(&self, always: bool) -> Option<Frame> {
+        let mut frame = self.empty;
+        for Running { settings, raw, .. } in &self.signals {
+            settings.signal.write((*raw)?, &mut frame.data);
+        }
+        (always || self.sent != Some(frame)).then_some(frame)
+    }
+
+    /// Begins to send this. Another thread may have sent the safe values since this tick began: then only these may be sent, and the next tick
+    /// sees it.
+    pub(super) fn may_send(&self, frame: &Frame) -> (bool, Option<Writing<'_>>) {
+        let writing = self.guard.writing();
+        (writing.is_some() || *frame == self.safe, writing)
+    }
+
+    /// What was to be sent was not. If that was safe values, others learn of it.
+    pub(super) fn was_not_sent(&self, error: &io::Error) {
+        if self.signals.iter().any(|running| running.wanted == Wanted::Safe) {
+            self.guard.made_safe(Some(error));
+        }
+    }
+
+    /// This was sent.
+    pub(super) fn was_sent(&mut self, frame: &Frame) {
+        self.sent = Some(*frame);
+        self.guard.made_safe(None);
+        for Running { settings, law, wanted, .. } in &mut self.signals {
+            match *wanted {
+                Wanted::Nothing => {}
+                Wanted::Value(value) | Wanted::Ramp(value) => law.put_out(value),
+                Wanted::Safe => law.put_out_safe(settings.safe),
+            }
+        }
+    }
+
+    /// The values of its signals.
+    pub(super) fn report(&self, values: &mut [f64]) {
+        for Running { settings, law, .. } in &self.signals {
+            values[settings.column] = law.applied();
+        }
+    }
+
+    /// Whether any of its signals is safe.
+    pub(super) fn is_safe(&self) -> bool {
+        self.signals.iter().any(|running| running.law.is_safe())
+    }
+
+    /// Whether no other task is to take it over.
+    pub(super) fn is_last(&self) -> bool {
+        self.held.users() == 1
+    }
+
+    /// Sends the safe values. If that fails, another thread goes on with it.
+    pub(super) fn end(&mut self) {
+        self.finished = self.finished || self.guard.end();
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        if !self.held.leave() || self.finished {
+            return;
+        }
+        for tried in 1..=TRIES {
+            match self.guard.trip() {
+                Ok(()) => return,
+                Err(_) if tried < TRIES => pause(Span::from_millis(10)),
+                Err(error) => {
+                    let task = self.guard.task();
+                    warn!(task, "{task}: cannot send its safe values: {error}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The task that receives. A tick allocates nothing, and makes one system call for up to 32 frames, at most 16 of them. Time comes with
+//! the ticks.
+
+use super::bus::{Bus, BusSettings, Purpose, is_lost};
+use super::latest::Latest;
+use super::settings::{ReceiveSettings, Received};
+use super::signal::Signal;
+use crate::config::{BuildError, Preview};
+use crate::kinds::device::{Label, Missing, Reconnecting, Refusal, Sight, preview};
+use crate::sys::can::{self, Id};
+use crate::task::{Column, Task, Tick, TickError};
+use crate::time::Span;
+use std::io;
+
+/// System calls at a tick, at most.
+const MOST_ROUNDS: usize = 16;
+
+/// The values beside those of the signals.
+pub(super) const COUNTS: [&str; 3] = ["frames", "error-frames", "dropped"];
+
+const FAILED: &str = "cannot receive from the interface";
+
+/// Signals that are received.
+pub(super) struct Receiver {
+    bus: Reconnecting<Bus>,
+    ids: Box<[(Id, usize)]>, // sorted, with the place of each frame
+    latest: Latest,
+    signals: Vec<(usize, Signal)>,
+    columns: Vec<Column>,
+    counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    frames: f64,
+    errors: f64,
+    dropped: f64,
+}
+
+pub(super) fn columns(settings: &ReceiveSettings) -> Vec<Column> {
+    let counts = COUNTS.map(|name| Column { name: name.into(), unit: String::new() });
+    settings.received.columns.iter().cloned().chain(counts).collect()
+}
+
+impl Receiver {
+    pub(super) fn open(label: Label, settings: ReceiveSettings, missing: Missing) -> Result<Self, BuildError> {
+        let (bus, ids) = (settings.bus.clone(), ids(&settings));
+        let bus = Reconnecting::open(label, missing, move || open(&bus, &ids))?;
+        Ok(Self::new(bus, settings))
+    }
+
+    pub(super) fn new(bus: Reconnecting<Bus>, settings: ReceiveSettings) -> Self {
+        let columns = columns(&settings);
+        let mut sorted: Vec<(Id, usize)> = ids(&settings).into_iter().zip(0..).collect();
+        sorted.sort_unstable();
+        let Received { frames, signals, .. } = settings.received;
+        let latest = Latest::new(frames.iter().map(|(_, timeout)| *timeout));
+        Self { bus, ids: sorted.into(), latest, signals, columns, counts: Counts::default() }
+    }
+
+    /// What `open` would find.
+    pub(super) fn look(label: &Label, settings: &ReceiveSettings, missing: Missing) -> Result<Preview, BuildError> {
+        let looked = open(&settings.bus, &ids(settings)).map(|_| Sight::default());
+        Ok(Preview { columns: Some(columns(settings)), ..preview(label, missing, looked)? })
+    }
+}
+
+fn ids(settings: &ReceiveSettings) -> Vec<Id> {
+    settings.received.frames.iter().map(|(id, _)| *id).collect()
+}
+
+fn open(settings: &BusSettings, ids: &[Id]) -> Result<Bus, Refusal> {
+    Bus::open(settings, ids, Purpose::Receive)
+}
+
+/// Takes what has come.
+fn drain(bus: &mut Bus, ids: &[(Id, usize)], latest: &mut Latest, counts: &mut Counts) -> io::Result<()> {
+    if std::mem::take(&mut bus.fresh) {
+        latest.reopened();
+    }
+    for _ in 0..MOST_ROUNDS {
+        let round = bus.socket.receive(|received| match received {
+            can::Received::Frame(frame) => {
+                if let Ok(at) = ids.binary_search_by_key(&frame.id, |(id, _)| *id)
+                    && latest.take(ids[at].1, frame.bytes())
+                {
+                    counts.frames += 1.0;
+                }
+            }
+            can::Received::Error => counts.errors += 1.0,
+            can::Received::Sent(_) => {}
+        })?;
+        counts.dropped += f64::from(bus.newly_dropped(round.dropped));
+        if round.emptied {
+            latest.emptied();
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl Task for Receiver {
+    fn columns(&self) -> Vec<Column> {
+        self.columns.clone()
+    }
+
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let Self { bus, ids, latest, signals, counts, .. } = self;
+        latest.begin(tick);
+        let drained = match bus.device() {
+            Ok(open) => drain(open, ids, latest, counts).map_err(|error| {
+                if is_lost(&error) {
+                    bus.lose();
+                }
+                TickError::from_io(FAILED, &error)
+            }),
+            Err(gone) => Err(gone),
+        };
+        for (value, (frame, signal)) in values.iter_mut().zip(&*signals) {
+            *value = latest.data(*frame).and_then(|data| signal.read(data)).unwrap_or(f64::NAN);
+        }
+        values[signals.len()..].copy_from_slice(&[counts.frames, counts.errors, counts.dropped]);
+        drained
+    }
+
+    fn age(&self) -> Span {
+        self.latest.age()
+    }
+}

@@ -1,0 +1,293 @@
+//! The task that sends. A tick allocates nothing, and makes two system calls for up to 32 frames: one that looks which have left, one that
+//! sends. Time comes with the ticks.
+
+use super::bus::{Bus, BusSettings, Purpose, is_lost};
+use super::outgoing::Outgoing;
+use super::settings::SendSettings;
+use crate::config::{BuildError, Preview};
+use crate::kinds::device::{
+    Claim, DeviceId, Holder, Label, Missing, Reconnecting, Refusal, Sight, find_holder, preview,
+};
+use crate::sys::can::{BATCH, Frame, Id, LONGEST, Received};
+use crate::task::{Column, Input, Task, Tick, TickError};
+use crate::time::Span;
+use std::io;
+
+/// The values beside those of the signals.
+pub(super) const COUNTS: [&str; 3] = ["is-safe", "sent", "write-errors"];
+
+/// After that a frame of which no word came is taken for lost.
+const LOST_AFTER: Span = Span::from_seconds(1);
+
+const FAILED: &str = "cannot send to the interface";
+const UNDER_WAY: TickError = TickError::new(
+    "a frame was not sent, as the one before it with the same id has not left yet: the bus is busy, off, or has no other node",
+);
+
+/// Frames that are sent.
+pub(super) struct Sender {
+    bus: Reconnecting<Bus>,
+    ids: Box<[Id]>, // of the frames
+    frames: Vec<Outgoing>,
+    columns: Vec<Column>,
+    reset: Option<Input>,
+    always: bool,
+    ready: Box<[(usize, Frame)]>, // those to be sent at a tick: room for all
+    sent: f64,
+    write_errors: f64,
+    _claim: Claim,
+}
+
+pub(super) fn columns(settings: &SendSettings) -> Vec<Column> {
+    let counts = COUNTS.map(|name| Column { name: name.into(), unit: String::new() });
+    settings.columns.iter().cloned().chain(counts).collect()
+}
+
+/// What makes an id of an interface the target of one task.
+fn target(interface: &str, id: Id) -> DeviceId {
+    DeviceId::Named(format!("CAN id {id} on {interface}"))
+}
+
+impl Sender {
+    pub(super) fn open(label: &Label, settings: SendSettings, missing: Missing) -> Result<Self, BuildError> {
+        let interface = &settings.bus.interface;
+        let ids = ids(&settings);
+        let targets: Vec<DeviceId> = ids.iter().map(|id| target(interface, *id)).collect();
+        let mut follows = Vec::with_capacity(ids.len());
+        for (id, target) in ids.iter().zip(&targets) {
+            let mut in_use = Refusal::in_use("send", format!("id {id} on {interface}"), [target.clone()]);
+            match find_holder(&mut in_use, None) {
+                Some(Holder::Task) => return Err(in_use.into()),
+                holder => follows.push(holder == Some(Holder::Ending)),
+            }
+        }
+        let bus = settings.bus.clone();
+        let bus = Reconnecting::open(label.clone(), missing, move || open(&bus, &ids))?;
+        let interface = interface.clone();
+        let mut sender = Self::new(bus, settings, label, &targets, &follows);
+        for frame in sender.frames.iter_mut().filter(|frame| !frame.follows()) {
+            // What waits for its interface sends them at the first tick that finds it.
+            if let (Err(error), Missing::Refuse) = (frame.make_safe_at_start(), missing) {
+                let text = format!("cannot send the safe values to {interface}: {error}");
+                return Err(Refusal::new("interface", text).into());
+            }
+        }
+        Ok(sender)
+    }
+
+    pub(super) fn new(
+        bus: Reconnecting<Bus>,
+        settings: SendSettings,
+        label: &Label,
+        targets: &[DeviceId],
+        follows: &[bool],
+    ) -> Self {
+        let (columns, ids) = (columns(&settings), ids(&settings).into_boxed_slice());
+        let SendSettings {
+            bus: BusSettings { interface, fd },
+            bit_rate_switch,
+            frames,
+            reset,
+            always,
+            safe_after,
+            first_after,
+            ..
+        } = settings;
+        let task = (label.task.as_str(), (safe_after, first_after));
+        let outgoing = |((frame, target), follows): ((_, _), &bool)| {
+            Outgoing::new(frame, interface.clone(), fd, bit_rate_switch, task, target, *follows)
+        };
+        let id = Id { number: 0, extended: false };
+        let none = Frame { id, fd, bit_rate_switch, length: 0, data: [0; LONGEST] };
+        Self {
+            bus,
+            ready: vec![(0, none); ids.len()].into(),
+            ids,
+            frames: frames.into_iter().zip(targets).zip(follows).map(outgoing).collect(),
+            columns,
+            reset,
+            always,
+            sent: 0.0,
+            write_errors: 0.0,
+            _claim: Claim::new(targets.iter().cloned(), &label.task),
+        }
+    }
+
+    /// Sends what is ready.
+    fn send(
+        bus: &mut Bus,
+        frames: &mut [Outgoing],
+        ready: &[(usize, Frame)],
+        (sent, write_errors): (&mut f64, &mut f64),
+    ) -> io::Result<()> {
+        let mut rest = ready;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(BATCH));
+            let (mut batch, mut places, mut count) = ([now[0].1; BATCH], [0; BATCH], 0);
+            let mut writings = [const { None }; BATCH];
+            for (at, frame) in now {
+                let (may, writing) = frames[*at].may_send(frame);
+                if may {
+                    (batch[count], places[count], writings[count]) = (*frame, *at, writing);
+                    count += 1;
+                }
+            }
+            let (mut done, mut result) = (0, Ok(()));
+            while done < count && result.is_ok() {
+                match bus.socket.send(&batch[done..count]) {
+                    Ok(0) => result = Err(io::ErrorKind::WouldBlock.into()),
+                    Ok(taken) => done = count.min(done + taken),
+                    Err(error) => result = Err(error),
+                }
+            }
+            drop(writings);
+            for (at, frame) in places.iter().zip(&batch).take(done) {
+                bus.under_way[*at] = Some(Span::ZERO);
+                frames[*at].was_sent(frame);
+                *sent += 1.0;
+            }
+            if let Err(error) = result {
+                let left = places[done..count].iter().chain(later.iter().map(|(at, _)| at));
+                *write_errors += were_not_sent(frames, left, &error);
+                return Err(error);
+            }
+            rest = later;
+        }
+        Ok(())
+    }
+}
+
+/// Tells frames that they were not sent. How many they are.
+fn were_not_sent<'a>(frames: &[Outgoing], places: impl Iterator<Item = &'a usize>, error: &io::Error) -> f64 {
+    places.fold(0.0, |count, at| {
+        frames[*at].was_not_sent(error);
+        count + 1.0
+    })
+}
+
+fn ids(settings: &SendSettings) -> Vec<Id> {
+    settings.frames.iter().map(|frame| frame.id).collect()
+}
+
+fn open(settings: &BusSettings, ids: &[Id]) -> Result<Bus, Refusal> {
+    Bus::open(settings, ids, Purpose::Send)
+}
+
+/// Notes which frames have left, and forgets those that are lost.
+fn see_what_left(bus: &mut Bus, ids: &[Id], passed: Span) -> io::Result<()> {
+    let under_way = &mut bus.under_way;
+    for waited in under_way.iter_mut() {
+        *waited = waited.map(|waited| waited + passed).filter(|waited| *waited < LOST_AFTER);
+    }
+    // Each own frame comes back once, and others with these ids as well: of those there may be any number.
+    for _ in 0..=ids.len() / BATCH {
+        let round = bus.socket.receive(|received| {
+            if let Received::Sent(id) = received
+                && let Some(at) = ids.iter().position(|known| *known == id)
+            {
+                under_way[at] = None;
+            }
+        })?;
+        if round.emptied {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl Task for Sender {
+    fn columns(&self) -> Vec<Column> {
+        self.columns.clone()
+    }
+
+    fn measures(&self) -> bool {
+        false
+    }
+
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let reset = self.reset.as_ref().is_some_and(|reset| reset.get() > 0.0);
+        let periods = i64::try_from(tick.skipped).unwrap_or(i64::MAX).saturating_add(1);
+        let passed = Span::from_nanos(tick.period.nanos().saturating_mul(periods));
+        let Self { bus, ids, frames, ready, sent, write_errors, always, .. } = self;
+        for frame in &mut *frames {
+            frame.step(passed, reset);
+        }
+        let mut done = Ok(());
+        match bus.device() {
+            Err(gone) => {
+                let down = io::Error::from_raw_os_error(libc::ENETDOWN);
+                frames.iter().for_each(|frame| frame.was_not_sent(&down));
+                done = Err(gone);
+            }
+            Ok(open) => {
+                let mut count = 0;
+                let looked = see_what_left(open, ids, passed);
+                for (at, frame) in frames.iter().enumerate() {
+                    let Some(next) = frame.next(*always) else { continue };
+                    if open.under_way[at].is_some() {
+                        *write_errors += 1.0;
+                        done = Err(UNDER_WAY);
+                    } else {
+                        ready[count] = (at, next);
+                        count += 1;
+                    }
+                }
+                let ready = &ready[..count];
+                let result = match looked {
+                    Ok(()) => Self::send(open, frames, ready, (sent, write_errors)),
+                    Err(error) => {
+                        *write_errors += were_not_sent(frames, ready.iter().map(|(at, _)| at), &error);
+                        Err(error)
+                    }
+                };
+                if let Err(error) = result {
+                    done = Err(TickError::from_io(FAILED, &error));
+                    if is_lost(&error) {
+                        bus.lose();
+                    }
+                }
+            }
+        }
+        for frame in &*frames {
+            frame.report(values);
+        }
+        let is_safe = frames.iter().any(Outgoing::is_safe);
+        let signals = values.len() - COUNTS.len();
+        values[signals..].copy_from_slice(&[f64::from(u8::from(is_safe)), *sent, *write_errors]);
+        done
+    }
+
+    fn disabled(&mut self) {
+        self.frames.iter_mut().for_each(Outgoing::end);
+    }
+
+    fn ended(&mut self) {
+        self.frames.iter_mut().filter(|frame| frame.is_last()).for_each(Outgoing::end);
+    }
+}
+
+/// What [`Sender::open`] would find; nothing is sent.
+pub(super) fn look(label: &Label, settings: &SendSettings, missing: Missing) -> Result<Preview, BuildError> {
+    let interface = &settings.bus.interface;
+    let ids = ids(settings);
+    let targets: Vec<DeviceId> = ids.iter().map(|id| target(interface, *id)).collect();
+    for (id, target) in ids.iter().zip(&targets) {
+        let mut in_use = Refusal::in_use("send", format!("id {id} on {interface}"), [target.clone()]);
+        if find_holder(&mut in_use, None) == Some(Holder::Task) {
+            return Err(in_use.into());
+        }
+    }
+    let claim = Claim::new(targets, &label.task);
+    let looked = open(&settings.bus, &ids).map(|_| Sight::default());
+    let mut preview = preview(label, missing, looked)?;
+    preview.held = Some(Box::new((preview.held.take(), claim)));
+    let safe = |frame: &_| {
+        format!(
+            "sends {} to {interface}",
+            super::outgoing::safe_frame(frame, settings.bus.fd, settings.bit_rate_switch)
+        )
+    };
+    preview.safe.extend(settings.frames.iter().map(safe));
+    preview.columns = Some(columns(settings));
+    Ok(preview)
+}

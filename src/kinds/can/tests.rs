@@ -1,0 +1,185 @@
+//! The tasks on a socket whose other end the test has. It is of no CAN interface, so no word comes of frames that have left.
+
+use super::bus::{Bus, BusSettings};
+use super::receive::Receiver;
+use super::send::Sender;
+use super::settings::{ReceiveSettings, Received, SendSettings, SentFrame, SentSignal};
+use super::signal::{ByteOrder, Layout, Signal};
+use crate::kinds::device::{DeviceId, Label, Missing, Reconnecting, Refusal};
+use crate::kinds::output::law::{self, OnStale, Recover};
+use crate::sys::can::{self, Frame, Id, Socket};
+use crate::task::{Column, Input, Task, Tick, TickError, ValueName};
+use crate::time::{Instant, Span};
+
+const PERIOD: Span = Span::from_millis(10);
+const ID: Id = Id { number: 0x181, extended: false };
+
+fn tick(n: u64, skipped: u64) -> Tick {
+    let release = Instant::ZERO.plus_nanos(i128::from(n) * i128::from(PERIOD.nanos()));
+    Tick { n, release, started: release, lateness: Span::ZERO, skipped, credit: Span::ZERO, period: PERIOD }
+}
+
+fn signal(start: usize, scale: f64) -> Signal {
+    let layout = Layout { start, length: 8, order: ByteOrder::Little, signed: true, scale, offset: 0.0 };
+    Signal::new(layout).unwrap()
+}
+
+fn bus_settings() -> BusSettings {
+    BusSettings { interface: "none-of-this".into(), fd: false }
+}
+
+fn columns(names: &[&str]) -> Vec<Column> {
+    names.iter().map(|name| Column { name: (*name).into(), unit: String::new() }).collect()
+}
+
+/// An interface whose other end is returned.
+fn bus(sent: usize) -> (Reconnecting<Bus>, Socket) {
+    let (own, other) = Socket::pair();
+    let mut bus = Some(Bus::new(own, sent));
+    let open = move || bus.take().ok_or_else(|| Refusal::new("interface", "gone"));
+    (Reconnecting::open(Label::new("interface", "test"), Missing::Refuse, open).unwrap(), other)
+}
+
+fn frame(id: Id, bytes: &[u8]) -> Frame {
+    Frame::new(id, false, false, bytes).unwrap()
+}
+
+/// Two signals of one id, and one of another, which times out after 25 ms.
+fn receiver() -> (Receiver, Socket) {
+    let (bus, other) = bus(0);
+    let received = Received {
+        frames: vec![(ID, Span::from_seconds(1)), (Id { number: 7, extended: true }, Span::from_millis(25))],
+        signals: vec![(0, signal(0, 1.0)), (1, signal(0, 0.5)), (0, signal(8, 1.0))],
+        columns: columns(&["a", "b", "c"]),
+    };
+    (Receiver::new(bus, ReceiveSettings { bus: bus_settings(), received }), other)
+}
+
+/// What a tick gives, without NaN.
+fn told(task: &mut impl Task, tick: &Tick) -> (Result<(), TickError>, Vec<Option<f64>>) {
+    let mut values = vec![f64::NAN; task.columns().len()];
+    let done = task.tick(tick, &mut values);
+    (done, values.into_iter().map(|value| value.is_finite().then_some(value)).collect())
+}
+
+#[test]
+fn the_latest_frame_of_each_id_counts() {
+    let (mut receiver, other) = receiver();
+    let other_id = Id { number: 7, extended: true };
+    let names: Vec<_> = receiver.columns().into_iter().map(|column| column.name).collect();
+    assert_eq!(names, ["a", "b", "c", "frames", "error-frames", "dropped"]);
+    // What lies there before the first tick is of an unknown age.
+    other.send(&[frame(ID, &[1, 2])]).unwrap();
+    let counts = |frames: f64| [Some(frames), Some(0.0), Some(0.0)];
+    let with = |values: [Option<f64>; 3], frames| [values, counts(frames)].concat();
+    assert_eq!(told(&mut receiver, &tick(0, 0)), (Ok(()), with([None; 3], 0.0)));
+    other.send(&[frame(ID, &[1, 2]), frame(other_id, &[5]), frame(ID, &[3, 0xff])]).unwrap();
+    assert_eq!(told(&mut receiver, &tick(1, 0)).1, with([Some(3.0), Some(2.5), Some(-1.0)], 3.0));
+    assert_eq!(receiver.age(), PERIOD);
+    other.send(&[frame(Id { number: 7, extended: false }, &[9]), frame(ID, &[4])]).unwrap();
+    assert_eq!(told(&mut receiver, &tick(2, 0)).1, with([Some(4.0), Some(2.5), None], 4.0), "too short for c");
+    assert_eq!(receiver.age(), Span::from_millis(20), "of b");
+    // Two ticks are skipped: b has timed out.
+    assert_eq!(told(&mut receiver, &tick(5, 2)).1, with([Some(4.0), None, None], 4.0));
+    assert_eq!(receiver.age(), Span::from_millis(40), "of a");
+}
+
+#[test]
+fn more_than_one_call_brings_is_taken_in_one_tick() {
+    let (mut receiver, other) = receiver();
+    assert_eq!(told(&mut receiver, &tick(0, 0)).0, Ok(()));
+    let many: Vec<Frame> = (0..=100).map(|value| frame(ID, &[value])).collect();
+    for part in many.chunks(can::BATCH) {
+        // The queue of such a socket may be short.
+        assert_eq!(other.send(part).unwrap_or(part.len()), part.len());
+    }
+    let (done, values) = told(&mut receiver, &tick(1, 0));
+    assert!(done.is_ok() && values[0].is_some() && values[3] > Some(10.0), "{values:?}");
+    assert_eq!(receiver.age(), PERIOD, "all was taken");
+}
+
+/// A frame with two signals, of which one takes `input`, in steps of a half, and the other is always 3; safe are 10 and 20.
+fn sender(input: Input, always: bool, test: &str) -> (Sender, Socket) {
+    let (bus, other) = bus(1);
+    let sent = |column, start, scale, input, safe| {
+        let law = law::Settings {
+            limits: [-50.0, 50.0],
+            slew: f64::INFINITY,
+            safe: Some(safe),
+            safe_slew: f64::INFINITY,
+            on_stale: OnStale::Safe,
+            recover: Recover::Auto(0.0),
+            patience: 1.0,
+        };
+        SentSignal { column, signal: signal(start, scale), input, safe, law }
+    };
+    let signals = vec![sent(0, 0, 0.5, input, 10.0), sent(1, 16, 1.0, Input::number(3.0), 20.0)];
+    let settings = SendSettings {
+        bus: bus_settings(),
+        bit_rate_switch: false,
+        frames: vec![SentFrame { id: ID, length: 4, signals }],
+        columns: columns(&["a", "b"]),
+        reset: None,
+        always,
+        safe_after: Span::from_seconds(1),
+        first_after: Span::from_seconds(1),
+    };
+    let target = DeviceId::Named(test.into());
+    (Sender::new(bus, settings, &Label::new("interface", test), &[target], &[false]), other)
+}
+
+fn came(socket: &Socket) -> Vec<String> {
+    let mut came = Vec::new();
+    socket
+        .receive(|received| {
+            if let can::Received::Frame(frame) = received {
+                came.push(frame.to_string());
+            }
+        })
+        .unwrap();
+    came
+}
+
+#[test]
+fn a_value_goes_out_in_its_bits() {
+    let (mut sender, other) = sender(Input::number(7.3), true, "a_value_goes_out");
+    let (done, values) = told(&mut sender, &tick(0, 0));
+    assert_eq!(done, Ok(()));
+    assert_eq!(values, [7.3, 3.0, 0.0, 1.0, 0.0].map(Some), "as it was before it was rounded");
+    assert_eq!(came(&other), ["181#0F000300"], "7.5 in steps of a half");
+    assert!(!sender.measures());
+}
+
+#[test]
+fn one_frame_of_each_id_is_under_way() {
+    let (mut sender, other) = sender(Input::number(7.0), true, "one_frame_of_each_id");
+    assert_eq!(told(&mut sender, &tick(0, 0)).0, Ok(()));
+    assert_eq!(came(&other).len(), 1);
+    let (done, values) = told(&mut sender, &tick(1, 0));
+    assert!(done.unwrap_err().to_string().contains("has not left yet"));
+    assert_eq!(values[2..], [0.0, 1.0, 1.0].map(Some), "one was sent, and one was not");
+    assert!(came(&other).is_empty());
+    // After a second without a word it counts as lost.
+    let (done, values) = told(&mut sender, &tick(101, 99));
+    assert_eq!((done, &values[3..]), (Ok(()), &[2.0, 1.0].map(Some)[..]));
+    assert_eq!(came(&other).len(), 1);
+}
+
+#[test]
+fn a_frame_that_does_not_change_is_left_out_if_that_is_asked_for() {
+    let (mut sender, other) = sender(Input::number(7.0), false, "a_frame_that_does_not_change");
+    assert_eq!(told(&mut sender, &tick(0, 0)).0, Ok(()));
+    assert_eq!(came(&other).len(), 1);
+    let (done, values) = told(&mut sender, &tick(1, 0));
+    assert_eq!((done, &values[3..]), (Ok(()), &[1.0, 0.0].map(Some)[..]), "nothing was to be sent");
+    assert!(came(&other).is_empty());
+}
+
+#[test]
+fn a_signal_without_an_input_is_safe_and_the_others_go_on() {
+    let nothing = Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
+    let (mut sender, other) = sender(nothing, true, "a_signal_without_an_input");
+    let (done, values) = told(&mut sender, &tick(0, 0));
+    assert_eq!((done, values), (Ok(()), [10.0, 3.0, 1.0, 1.0, 0.0].map(Some).to_vec()));
+    assert_eq!(came(&other), ["181#14000300"]);
+}
