@@ -255,8 +255,7 @@ fn subject_and_number(path: &str) -> Result<(Subject, Number), String> {
 fn numbers_of_task() -> Vec<Number> {
     let value = ValueSummary { last: Some(0.0), min: Some(0.0), max: Some(0.0), unit: String::new(), age_ns: None };
     let task = TaskSummary {
-        max_latency_ns: Some(0),
-        late_chains: Some(0),
+        latency: Some(Box::default()),
         causes: Cause::ALL.map(|cause| (cause.word(), 0)).into(),
         blockers: BTreeMap::from([("TASK".into(), 0)]),
         values: BTreeMap::from([("VALUE".into(), value)]),

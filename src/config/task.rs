@@ -78,8 +78,8 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
             queue,
             identity: identity(section.table, &[("worker", workers[worker?])]),
             simulated_run: simulated.run,
-            stand_in: simulated.stand_in,
-            fails: simulated.fails,
+            stand_in: simulated.stand_in.map(Box::new),
+            fails: simulated.fails.map(Box::new),
             blueprint: blueprint?,
             section: section.origin(),
         })

@@ -152,9 +152,9 @@ pub struct TaskConfig {
     /// How long each tick takes under `simulate`, cycled and never empty; `None`: what the blueprint says, else the budget.
     pub simulated_run: Option<Vec<Span>>,
     /// What makes its values under `simulate`; `None`: the task itself if it computes, else nothing.
-    pub stand_in: Option<StandIn>,
+    pub stand_in: Option<Box<StandIn>>,
     /// When what stands in for it fails.
-    pub fails: Option<Failing>,
+    pub fails: Option<Box<Failing>>,
     /// Builds the task.
     pub blueprint: Blueprint,
     /// Where it is first written, for [`Problems::at`](super::Problems::at) when it cannot be built.

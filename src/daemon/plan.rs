@@ -111,7 +111,7 @@ pub(super) fn facts(task: &TaskTerms, worker: usize, live: Arc<LiveCounts>) -> T
         grid_moves: task.overrun == Overrun::Delay,
         rate: task.rate,
         max_missed: task.max_missed,
-        max_latency: task.max_latency,
+        max_latency: task.max_latency.unwrap_or(Span::MAX),
         live,
     }
 }

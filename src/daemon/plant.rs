@@ -122,7 +122,7 @@ mod tests {
         );
         let facts = Facts { online_cpus: vec![0], cpu_set_size: 1_024 };
         let config = Config::parse(text, "test.toml", &Kinds::builtin(), &facts).unwrap();
-        let Some(StandIn::Plant(plant)) = &config.tasks[0].stand_in else { panic!("no plant") };
+        let Some(StandIn::Plant(plant)) = config.tasks[0].stand_in.as_deref() else { panic!("no plant") };
         Plant::new(plant, config.tasks[0].rate, 0.0)
     }
 

@@ -17,8 +17,8 @@ use crate::kinds::alarm::{AlarmState, Level};
 use crate::log::journal;
 use crate::metrics::{
     AskedSummary, Cause, ClockStepSummary, EndedRecordingSummary, GrantedSummary, HostSummary, JournalSummary,
-    Progress, RecordsSummary, Spans, Summary, TaskSnapshot, TaskState, TaskSummary, WorkerSummary, trouble,
-    trouble_now,
+    LatencySummary, Progress, RecordsSummary, Spans, Summary, TaskSnapshot, TaskState, TaskSummary, WorkerSummary,
+    trouble, trouble_now,
 };
 use crate::recording::{OutputState, PastLoss};
 use crate::sys::host::Host;
@@ -182,7 +182,11 @@ pub(super) fn task_summary(
         }
     }
     let Spans { lateness, run, response, age, .. } = snapshot.spans();
-    let late_chains = terms.max_latency.map(|_| snapshot.late_chains.clone().unwrap_or_default());
+    let latency = terms.max_latency.map(|most| {
+        let late = snapshot.late_chains.clone().unwrap_or_default();
+        let (max_latency_ns, late_chains, late_chains_by) = (most.nanos(), late.all, late.by);
+        Box::new(LatencySummary { max_latency_ns, late_chains, late_chains_by })
+    });
     let (values, recorded) = output.map(|output| (output.values, output.recorded)).unwrap_or_default();
     TaskSummary {
         task: terms.name.clone(),
@@ -203,9 +207,7 @@ pub(super) fn task_summary(
         run_ns: run,
         response_ns: response,
         age_ns: age.map(Box::new),
-        max_latency_ns: terms.max_latency.map(Span::nanos),
-        late_chains: late_chains.as_ref().map(|late| late.all),
-        late_chains_by: late_chains.map(|late| late.by).unwrap_or_default(),
+        latency,
         causes,
         causes_judged: (unexplained > 0).then(|| snapshot.causes.clone()),
         before_reload: snapshot.before.clone(),

@@ -108,7 +108,7 @@ impl Graph {
             if matches!(source, Source::Nothing) && flow.is_none() {
                 continue;
             }
-            let (width, fails) = (of_task.len(), config.tasks[index].fails);
+            let (width, fails) = (of_task.len(), config.tasks[index].fails.as_deref().copied());
             if !matches!(source, Source::Nothing) {
                 columns.insert(index, of_task);
             }
@@ -190,7 +190,7 @@ type Sources = BTreeMap<usize, (Source, Vec<Column>)>;
 
 /// What makes the values of a task, and their names.
 fn source(task: &mut TaskConfig) -> Result<(Source, Vec<Column>), Problems> {
-    Ok(match &task.stand_in {
+    Ok(match task.stand_in.as_deref() {
         Some(StandIn::Recording { path, section }) => {
             let values = RecordedValues::read(path).map_err(|reason| Problems::at(section, "values", reason))?;
             let columns = values.columns.clone();
@@ -224,7 +224,7 @@ fn add_missing(config: &Config, sources: &mut Sources) -> Result<Vec<Missing>, P
     let position = |name: &str| config.tasks.iter().position(|task| task.name == name);
     let made: BTreeMap<usize, usize> = sources.iter().map(|(index, (_, columns))| (*index, columns.len())).collect();
     for task in &config.tasks {
-        let of_plant = match &task.stand_in {
+        let of_plant = match task.stand_in.as_deref() {
             Some(StandIn::Plant(plant)) => Some((&plant.input, &plant.section, "input")),
             _ => None,
         };
@@ -280,7 +280,7 @@ fn drive_plants(
 ) -> Result<(), Problems> {
     let names = |columns: &[Column]| columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
     for (index, task) in config.tasks.iter().enumerate() {
-        let Some(StandIn::Plant(plant)) = &task.stand_in else { continue };
+        let Some(StandIn::Plant(plant)) = task.stand_in.as_deref() else { continue };
         let InputSource::Value(name) = plant.input.source() else { continue };
         let Some(from) = config.tasks.iter().position(|task| task.name == name.task) else { continue };
         let columns = sources.get(&from).map(|(_, columns)| names(columns)).unwrap_or_default();
@@ -300,7 +300,7 @@ fn drive_plants(
 fn groups(config: &Config) -> Vec<Vec<usize>> {
     let mut group: Vec<usize> = (0..config.workers.len()).collect();
     for task in &config.tasks {
-        let plant = match &task.stand_in {
+        let plant = match task.stand_in.as_deref() {
             Some(StandIn::Plant(plant)) => Some(&plant.input),
             _ => None,
         };

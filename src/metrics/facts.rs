@@ -14,9 +14,9 @@ pub(crate) struct TaskFacts {
     pub deadline: Span,   // latest allowed finish, relative to the release
     pub grid_moves: bool, // `delay`: a late tick has put off releases that do not count as skipped
     pub rate: Rate,
-    pub max_missed: f64,           // share of releases that may be missed, or of ticks that may fail
-    pub max_latency: Option<Span>, // how old what its ticks use may be
-    pub live: Arc<LiveCounts>,     // shown by its worker
+    pub max_missed: f64,       // share of releases that may be missed, or of ticks that may fail
+    pub max_latency: Span,     // how old what its ticks use may be; `MAX`: there is no limit
+    pub live: Arc<LiveCounts>, // shown by its worker
 }
 
 #[cfg(test)]
@@ -24,7 +24,7 @@ impl TaskFacts {
     /// A task at this rate, whose deadline is its period.
     pub(crate) fn at(rate: Rate) -> Self {
         let (period, live) = (rate.period(), Arc::default());
-        let (name, deadline) = ("a".into(), period);
-        Self { name, worker: 0, period, deadline, grid_moves: false, rate, max_missed: 0.01, max_latency: None, live }
+        let (name, deadline, max_latency) = ("a".into(), period, Span::MAX);
+        Self { name, worker: 0, period, deadline, grid_moves: false, rate, max_missed: 0.01, max_latency, live }
     }
 }

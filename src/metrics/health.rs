@@ -88,7 +88,6 @@ pub(super) struct Health {
     rate: Rate,
     deadline: Span,
     grid_moves: bool,
-    max_missed: f64, // a fraction
     live: Arc<LiveCounts>,
     windows: Windows,
     failures: Option<Box<Failures>>, // once there was one: most tasks never fail
@@ -105,9 +104,9 @@ struct Failures {
 
 impl Health {
     pub(super) fn new(facts: &TaskFacts) -> Self {
-        let TaskFacts { rate, deadline, grid_moves, max_missed, .. } = *facts;
+        let TaskFacts { rate, deadline, grid_moves, .. } = *facts;
         let (windows, live) = (Windows::default(), facts.live.clone());
-        Self { rate, deadline, grid_moves, max_missed, live, windows, failures: None, misses: None, given_up: None }
+        Self { rate, deadline, grid_moves, live, windows, failures: None, misses: None, given_up: None }
     }
 
     /// Loads what a sample touches beside this value itself.
@@ -196,11 +195,12 @@ impl Health {
         self.given_up.is_some()
     }
 
-    pub(super) fn at(&mut self, now: Instant, worker_now: Instant) -> TaskHealth {
+    /// How it is; `max_missed`: the share of its ticks that may fail.
+    pub(super) fn at(&mut self, now: Instant, worker_now: Instant, max_missed: f64) -> TaskHealth {
         let progress = self.sample(now, worker_now);
         let [short, long] = [SHORT, LONG].map(|seconds| self.windows.over(seconds, now));
         let aged = |(outcome, since): (Outcome, Instant)| Some((ailment(&outcome)?, Some(now - since)));
-        let many = exceeds(short.tally.errors, short.tally.due, self.max_missed);
+        let many = exceeds(short.tally.errors, short.tally.due, max_missed);
         let failures = self.failures.as_ref();
         let ailment = match failures.and_then(|failures| failures.lasting).and_then(aged) {
             Some(ailment) => Some(ailment),
@@ -281,15 +281,15 @@ mod tests {
         assert_eq!((due, missed, pending), (52, 45, 2), "40 of them came up before the clock was put back");
     }
 
-    fn health(max_missed: f64) -> (Health, Arc<LiveCounts>) {
+    fn health() -> (Health, Arc<LiveCounts>) {
         let live = Arc::new(LiveCounts::default());
-        let facts = TaskFacts { max_missed, live: live.clone(), ..TaskFacts::at(rate()) };
+        let facts = TaskFacts { live: live.clone(), ..TaskFacts::at(rate()) };
         (Health::new(&facts), live)
     }
 
     #[test]
     fn a_task_fails_since_the_first_of_its_last_ticks_that_failed() {
-        let (mut health, live) = health(0.5);
+        let (mut health, live) = health();
         let (gone, away) = (TickError::new("gone"), TickError::away("away"));
         let mut counts = Counts::default();
         let mut note = |second: i64, outcome: Outcome| {
@@ -298,7 +298,7 @@ mod tests {
             counts.disabled = outcome.ends_task();
             live.store(&counts, Some(at(second * 1_000 + 10)));
             health.note(&TickRecord { outcome, ..RECORD }, Span::ZERO, at(second * 1_000));
-            health.at(at(second * 1_000), at(second * 1_000)).ailment
+            health.at(at(second * 1_000), at(second * 1_000), 0.5).ailment
         };
         let failing = |text: &str, seconds| Some((Ailment::Failing(text.into()), Some(Span::from_seconds(seconds))));
         assert_eq!(note(1, Outcome::Done), None);
@@ -317,9 +317,9 @@ mod tests {
 
     #[test]
     fn a_disabled_task_whose_last_record_was_dropped_is_disabled() {
-        let (mut health, live) = health(0.01);
+        let (mut health, live) = health();
         live.store(&Counts { ran: 1, disabled: true, ..Counts::default() }, Some(at(10)));
-        let shown = health.at(at(1_000), at(1_000));
+        let shown = health.at(at(1_000), at(1_000), 0.01);
         assert!(matches!(shown.ailment, Some((Ailment::Disabled(_), None))), "{shown:?}");
         let Progress { due, met, missed, pending, .. } = shown.progress;
         assert_eq!((due, met, missed, pending), (101, 1, 98, 2), "its releases go on being due");

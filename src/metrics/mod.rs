@@ -52,7 +52,8 @@ pub(crate) use missed::{Missed, Share};
 pub(crate) use repeat::{Mark, REMEMBERED};
 pub(crate) use summary::{
     AskedSummary, ClockStepSummary, EndedRecordingSummary, FlightSummary, GrantedSummary, HostSummary, JournalSummary,
-    MissSummary, PastSummary, RecordedSummary, RecordsSummary, ValueSummary, WindowSummary, WorkerSummary,
+    LatencySummary, MissSummary, PastSummary, RecordedSummary, RecordsSummary, ValueSummary, WindowSummary,
+    WorkerSummary,
 };
 pub use summary::{Summary, TaskState, TaskSummary};
 pub(crate) use task::{Spans, TaskSnapshot, Totals};
@@ -224,7 +225,10 @@ impl Metrics {
     fn aged(&mut self, id: u32, n: u64, InputAge { age, measured_by }: InputAge) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         task.aged(age);
-        let Some(most) = task.facts.max_latency.filter(|most| age > *most) else { return };
+        let most = task.facts.max_latency;
+        if age <= most {
+            return;
+        }
         let by = self.facts(measured_by).map(|facts| facts.name.clone());
         let Some(task) = self.tasks.get_mut(id) else { return };
         task.late_chains.get_or_insert_default().add(by.as_deref());
@@ -385,7 +389,7 @@ impl Metrics {
     pub(crate) fn health(&mut self, id: u32, worker_now: Instant) -> TaskHealth {
         let Some(task) = self.tasks.sampled(id) else { return TaskHealth::default() };
         let late_chains = task.late_chains.as_mut().map(|late| late.lately(self.now));
-        TaskHealth { late_chains, ..task.health.at(self.now, worker_now) }
+        TaskHealth { late_chains, ..task.health.at(self.now, worker_now, task.facts.max_missed) }
     }
 
     /// Lets go of what only looks at a task need, after the last of them: with thousands of tasks the end of a run, when all of

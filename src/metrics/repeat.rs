@@ -4,11 +4,10 @@
 
 use super::histogram::Histogram;
 use super::recent::Recent;
-use super::task::{TaskMetrics, enter_ticks};
+use super::task::{Blockers, TaskMetrics, enter_ticks};
 use super::timeline::{LOOK_BACK, Timeline};
 use super::{Cause, LateCounts, Metrics};
 use crate::time::Span;
-use std::collections::BTreeMap;
 
 /// No verdict depends on more ticks than these, but for what it has learned about the tasks.
 pub(crate) const REMEMBERED: u64 = LOOK_BACK as u64;
@@ -29,7 +28,7 @@ struct TaskMark {
     ages: Option<Box<Histogram>>,
     late_chains: Option<LateCounts>,
     causes: Option<Box<[u64; Cause::ALL.len()]>>,
-    blockers: BTreeMap<u32, (String, u64)>,
+    blockers: Option<Box<Blockers>>,
     usual: Span,
 }
 
@@ -86,9 +85,11 @@ impl Metrics {
                 let counts = task.causes.get_or_insert_with(none).iter_mut();
                 counts.zip(to.iter().zip(from.iter())).for_each(|(count, (to, from))| *count += (to - from) * times);
             }
-            for (by, (name, count)) in &to.blockers {
-                let before = from.blockers.get(by).map_or(0, |(_, count)| *count);
-                task.blockers.entry(*by).or_insert_with(|| (name.clone(), 0)).1 += (count - before) * times;
+            for (by, (name, count)) in to.blockers.iter().flat_map(|blockers| blockers.iter()) {
+                let before =
+                    from.blockers.as_ref().and_then(|blockers| blockers.get(by)).map_or(0, |(_, count)| *count);
+                task.blockers.get_or_insert_default().entry(*by).or_insert_with(|| (name.clone(), 0)).1 +=
+                    (count - before) * times;
             }
         }
     }

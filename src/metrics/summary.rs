@@ -201,15 +201,9 @@ pub struct TaskSummary {
     /// was when they had finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_ns: Option<Box<Distribution>>,
-    /// With `max-latency`: that, and
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_latency_ns: Option<i64>,
-    /// how many ticks used a measurement that was older when they had finished; they are not part of `missed`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub late_chains: Option<u64>,
-    /// Of those: how many by the measurement of which task, where that is known.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub late_chains_by: BTreeMap<String, u64>,
+    /// With `max-latency`: what came of that.
+    #[serde(flatten)]
+    pub latency: Option<Box<LatencySummary>>,
     /// How many missed releases each cause explains.
     pub causes: BTreeMap<&'static str, u64>,
     /// While some have no verdict yet, and count as unknown or disabled above: those that have one. They only grow.
@@ -277,6 +271,18 @@ pub struct PastSummary {
     pub due: u64,
     /// Releases given up, and ticks that finished after their deadline.
     pub missed: u64,
+}
+
+/// How often a task used measurements that were too old; apart from [`TaskSummary`], as few tasks have a limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LatencySummary {
+    /// `max-latency` of its section.
+    pub max_latency_ns: i64,
+    /// How many ticks used a measurement that was older when they had finished; they are not part of `missed`.
+    pub late_chains: u64,
+    /// Of those: how many by the measurement of which task, where that is known.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub late_chains_by: BTreeMap<String, u64>,
 }
 
 /// What became of a task's releases in the last seconds.

@@ -34,6 +34,9 @@ pub struct Totals {
     pub disabled: bool,
 }
 
+/// By the number of the task that was the cause: its name, and how often it was.
+pub(super) type Blockers = BTreeMap<u32, (String, u64)>;
+
 /// One task.
 #[derive(Debug)]
 pub(super) struct TaskMetrics {
@@ -44,7 +47,7 @@ pub(super) struct TaskMetrics {
     pub(super) ages: Option<Box<Histogram>>,                 // where a chain ends
     pub(super) late_chains: Option<Box<LateChains>>,         // where `max-latency` is set
     pub(super) causes: Option<Box<[u64; Cause::ALL.len()]>>, // once anything was missed
-    pub(super) blockers: BTreeMap<u32, (String, u64)>,       // by number: the name, and how often it was the cause
+    pub(super) blockers: Option<Box<Blockers>>,              // once there was one
     pub(super) usual: Span,                                  // about how long a tick runs that misses nothing
     pub(super) overruns: u64,                                // that were entered
     pub(super) skipped: u64,                                 // likewise
@@ -59,14 +62,14 @@ impl TaskMetrics {
     pub(super) fn new(facts: TaskFacts, digits: u8) -> Self {
         Self {
             health: Health::new(&facts),
-            late_chains: facts.max_latency.map(|_| Box::default()),
+            late_chains: (facts.max_latency < Span::MAX).then(Box::default),
             facts,
             lateness: Histogram::new(digits),
             run: Histogram::new(digits),
             response: Histogram::new(digits),
             ages: None,
             causes: None,
-            blockers: BTreeMap::new(),
+            blockers: None,
             usual: Span::ZERO,
             overruns: 0,
             skipped: 0,
@@ -160,7 +163,7 @@ impl TaskMetrics {
         let misses = self.health.misses.get_or_insert_default();
         misses.note((verdict.cause, name.as_deref(), verdict.count), late, kept, now);
         if let (Cause::Blocked, Some(By::Task(by)), Some(name)) = (verdict.cause, verdict.by, name) {
-            self.blockers.entry(by).or_insert((name, 0)).1 += verdict.count;
+            self.blockers.get_or_insert_default().entry(by).or_insert((name, 0)).1 += verdict.count;
         }
     }
 
@@ -188,7 +191,7 @@ impl TaskMetrics {
         let causes = Cause::ALL.into_iter().map(|cause| (cause.word(), self.of(cause)));
         TaskSnapshot {
             causes: causes.filter(|(_, count)| *count > 0).collect(),
-            blockers: self.blockers.values().cloned().collect(),
+            blockers: self.blockers.iter().flat_map(|blockers| blockers.values()).cloned().collect(),
             late_chains: self.late_chains.as_ref().map(|late| late.counts.clone()),
             ..TaskSnapshot::default()
         }

@@ -129,8 +129,9 @@ fn missed(task: &TaskSummary) -> Option<String> {
 fn late_chains(task: &TaskSummary) -> Option<String> {
     let window = task.last_10s?;
     let late = window.late_chains.filter(|late| exceeds(*late, window.due, task.max_missed))?;
-    let (name, max_latency) = (&task.task, Span::from_nanos(task.max_latency_ns.unwrap_or(0)));
-    let most = task.late_chains_by.iter().max_by_key(|(_, count)| **count);
+    let latency = task.latency.as_ref()?;
+    let (name, max_latency) = (&task.task, Span::from_nanos(latency.max_latency_ns));
+    let most = latency.late_chains_by.iter().max_by_key(|(_, count)| **count);
     let by = most.map(|(name, _)| format!(" (mostly of {name})")).unwrap_or_default();
     let ticks = if late == 1 { "tick" } else { "ticks" };
     Some(format!(

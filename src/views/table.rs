@@ -101,11 +101,11 @@ fn remarks(text: &mut String, task: &TaskSummary) {
         let [p50, p99, max] = [age.p50, age.p99, age.max].map(Span::from_nanos);
         let _ = writeln!(text, "{}: what it used was {p50} old at p50, {p99} at p99, {max} at most", task.task);
     }
-    if let (Some(late), Some(max_latency)) = (task.late_chains, task.max_latency_ns) {
-        let max_latency = Span::from_nanos(max_latency);
-        let mut by: Vec<_> = task.late_chains_by.iter().map(|(task, count)| (task.as_str(), *count)).collect();
+    if let Some(latency) = &task.latency {
+        let max_latency = Span::from_nanos(latency.max_latency_ns);
+        let mut by: Vec<_> = latency.late_chains_by.iter().map(|(task, count)| (task.as_str(), *count)).collect();
         most_first(&mut by);
-        let _ = writeln!(text, "{}: {}", task.task, late_chains(late, max_latency, &by));
+        let _ = writeln!(text, "{}: {}", task.task, late_chains(latency.late_chains, max_latency, &by));
     }
     let mut absent = Vec::new();
     for (name, value) in &task.values {
