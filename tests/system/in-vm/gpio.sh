@@ -11,9 +11,11 @@ echo gauge >"$GPIO_SIM/bank/line5/name"
 bind_gpio_sim
 
 # Runs this script and the kernel's interrupt threads of the lines on one CPU, so that each edge is handled before the next
-# is made. With two CPUs, one may stall, and the kernel then merges two edges and counts one as lost.
+# is made. With two CPUs, one may stall, and the kernel then merges two edges and counts one as lost. It may as well while it throttles
+# real-time threads, for whose time it takes that for which a busy host has stopped the machine.
 share_cpu() {
     local thread
+    echo -1 >/proc/sys/kernel/sched_rt_runtime_us
     taskset -pc 0 $$
     for thread in $(pgrep '^irq/.*hertzd'); do taskset -pc 0 "$thread"; done
 }
