@@ -133,8 +133,7 @@ impl GuardThread {
             }
         }
         // They inherit the priority.
-        let mut writers =
-            SafeWriters::spawn().unwrap_or_else(|reason| panic!("no thread can write safe values: {reason}"));
+        let mut writers = SafeWriters::spawn();
         let clock = KernelClock::monotonic();
         let (mut looks, mut before): (BTreeMap<usize, Look>, Instant) = (BTreeMap::new(), clock.now());
         let mut taken = 0; // of those that were asked for

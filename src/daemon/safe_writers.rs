@@ -43,15 +43,12 @@ pub(super) struct SafeWriters {
 }
 
 impl SafeWriters {
-    /// Makes the first of them.
-    ///
-    /// # Errors
-    /// The system's reason why there is none.
-    pub(super) fn spawn() -> io::Result<Self> {
+    /// Makes the first of them. What the system refuses now is asked for again later.
+    pub(super) fn spawn() -> Self {
         let ((jobs, waiting), (reply, wrote)) = (unbounded(), unbounded());
-        let writers = Self { jobs, waiting, wrote, reply, idle: Arc::default(), refused: false };
-        (0..AT_FIRST).try_for_each(|_| writers.add())?;
-        Ok(writers)
+        let mut writers = Self { jobs, waiting, wrote, reply, idle: Arc::default(), refused: false };
+        (0..AT_FIRST).for_each(|_| writers.make());
+        writers
     }
 
     fn add(&self) -> io::Result<()> {
@@ -91,14 +88,17 @@ impl SafeWriters {
 
     /// Makes a further thread if none is left that could take a write.
     pub(super) fn keep_up(&mut self) {
-        if self.idle.load(Ordering::SeqCst) > 0 {
-            return;
+        if self.idle.load(Ordering::SeqCst) == 0 {
+            self.make();
         }
+    }
+
+    fn make(&mut self) {
         if let Err(reason) = self.add()
             && !std::mem::replace(&mut self.refused, true)
         {
             warn!(
-                "no further thread can write safe values ({reason}): those that devices hold up keep the others waiting"
+                "no further thread can write safe values ({reason}): while devices hold up those that there are, no other output is made safe"
             );
         }
     }

@@ -60,6 +60,12 @@ impl Periods {
     }
 }
 
+/// The time from the release of the tick before to that of this one, in seconds, by the rounded period: for delays, which need not be exact.
+#[expect(clippy::cast_precision_loss, reason = "a gap of 2^53 periods is past every limit")]
+pub(super) fn seconds_since_last(tick: &Tick) -> f64 {
+    (tick.skipped + 1) as f64 * tick.period.seconds()
+}
+
 /// Whether an input has a row that it did not have before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Row {

@@ -9,6 +9,7 @@ mod law;
 pub(super) use keys::kind;
 pub(crate) use law::Level;
 
+use crate::kinds::elapsed::seconds_since_last;
 use crate::task::{Column, Input, Task, Tick, TickError};
 use crate::time::Instant;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -196,8 +197,7 @@ impl Task for Watch {
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let value = self.input.get();
         let reset = self.reset.as_ref().map_or(0.0, Input::get);
-        #[expect(clippy::cast_precision_loss, reason = "2^53 periods are longer than any delay")]
-        let elapsed = (tick.skipped + 1) as f64 * tick.period.seconds();
+        let elapsed = seconds_since_last(tick);
         let change = self.law.step(value, reset.is_finite() && reset != 0.0, elapsed);
         self.alarm.show(&self.law, value);
         if let Some(Change { was, is }) = change

@@ -2,6 +2,7 @@
 
 use super::send::columns;
 use super::settings::{SendSettings, SentSignal};
+use crate::kinds::elapsed::seconds_since_last;
 use crate::kinds::output::law::{Law, Step, Wanted};
 use crate::task::{Column, Input, Quality, Task, Tick, TickError};
 
@@ -38,8 +39,7 @@ impl Task for AtTheDesk {
     }
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        #[expect(clippy::cast_precision_loss, reason = "a gap of 2^53 periods is past every limit")]
-        let elapsed = (tick.skipped + 1) as f64 * tick.period.seconds();
+        let elapsed = seconds_since_last(tick);
         let reset = self.reset.as_ref().is_some_and(|reset| reset.get() > 0.0);
         let mut is_safe = false;
         for (signal, law) in &mut self.signals {

@@ -8,6 +8,7 @@ mod watch;
 
 pub(super) use keys::kind;
 
+use crate::kinds::elapsed::seconds_since_last;
 use crate::kinds::output::{Liveness, Switched, outputs};
 use crate::task::{Column, Task, Tick, TickError};
 use watch::Watch;
@@ -58,9 +59,9 @@ impl Task for Heartbeat {
         false
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "counts of outputs, and a gap of 2^53 periods is past every limit")]
+    #[expect(clippy::cast_precision_loss, reason = "counts of outputs")]
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
-        let elapsed = (tick.skipped + 1) as f64 * tick.period.seconds();
+        let elapsed = seconds_since_last(tick);
         let [outputs, live] = self.count(elapsed);
         values[1] = (outputs - live) as f64;
         values[0] = 0.0;

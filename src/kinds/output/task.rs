@@ -8,6 +8,7 @@ use super::live::Live;
 use super::port::{SafeText, Writer};
 use super::settings::Conversion;
 use crate::kinds::device::Claim;
+use crate::kinds::elapsed::seconds_since_last;
 use crate::sys::clock::pause;
 use crate::task::{Column, Input, Quality, Task, Tick, TickError};
 use crate::time::Span;
@@ -199,8 +200,7 @@ pub(super) fn columns() -> Vec<Column> {
 
 /// What an output learns at a tick.
 pub(super) fn learned(input: &Input, reset: Option<&Input>, tick: &Tick, tripped: bool) -> Step {
-    #[expect(clippy::cast_precision_loss, reason = "a gap of 2^53 periods is past every limit")]
-    let elapsed = (tick.skipped + 1) as f64 * tick.period.seconds();
+    let elapsed = seconds_since_last(tick);
     Step {
         input: input.get(),
         is_missing: input.quality() == Quality::Missing,
