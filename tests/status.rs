@@ -5,7 +5,7 @@ mod program;
 use hertzd::internals::{pause, writable};
 use hertzd::time::Span;
 use program::{HERE, HERTZD, Running, count, is_root, of_ordinary_user, run_in, status, task};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::net::UnixListener;
@@ -319,6 +319,49 @@ fn a_policy_and_locked_memory_that_were_refused_are_reasons() {
     let worker = &snapshot["workers"][0];
     assert_eq!((&worker["asked"]["policy"], &worker["asked"]["priority"]), (&"fifo".into(), &7.into()));
     assert_eq!((&worker["granted"]["policy"], &worker["granted"]["memory_locked"]), (&"other".into(), &false.into()));
+}
+
+/// What it says of the thread that has safe values written, once that has asked for a priority of `asked`.
+fn guard_that_asks(running: &mut Running, asked: u8) -> Value {
+    let asks = |snapshot: &Value| snapshot["guard"]["asked"] == json!({"policy": "fifo", "priority": asked});
+    let has_asked = |guard: &Value| guard["granted"] == guard["asked"] || guard["refused"][0].is_string();
+    let is_there = |snapshot: &Value| asks(snapshot) && has_asked(&snapshot["guard"]);
+    snapshot_with(running, "the thread of safe values", is_there)["guard"].clone()
+}
+
+const WITH_AN_OUTPUT: &str = "[worker.main]\npriority = 7\n\
+    [task.fan]\nkind = \"output\"\nrate = 10\nmax-missed = \"100%\"\ninput = 0\nsafe = 1\npath = \"@HERE@/fan\"\n";
+
+#[test]
+fn what_the_thread_of_safe_values_was_refused_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let (command, socket) = (of_ordinary_user(folder.path()), folder.path().join("s"));
+    let mut running = run_in(folder, command, WITH_AN_OUTPUT, &["--json", "--status-socket", socket.to_str().unwrap()]);
+    let guard = guard_that_asks(&mut running, 8);
+    assert_eq!(guard["granted"], json!({"policy": "other", "priority": 0}), "{guard}");
+    let refused = guard["refused"][0].as_str().unwrap();
+    assert!(refused.starts_with("fifo priority 8 refused (") && refused.contains("safe values"), "{refused}");
+    let text = status_once(&socket, &[]).stdout;
+    let text = String::from_utf8(text).unwrap().replace("\n  ", " ");
+    assert!(text.contains(&format!("thread of safe values: other (asked for fifo 8): {refused}")), "{text}");
+    running.signal("TERM");
+    assert_eq!(running.wait().summary()["guard"], guard, "as the last snapshot");
+}
+
+#[test]
+fn the_thread_of_safe_values_stays_above_workers_that_a_reload_raises() {
+    let mut running = daemon(WITH_AN_OUTPUT);
+    guard_that_asks(&mut running, 8);
+    let config = WITH_AN_OUTPUT.replace("priority = 7", "priority = 20");
+    let path = running.folder().join("test.toml");
+    fs::write(&path, config.replace(HERE, running.folder().to_str().unwrap())).unwrap();
+    running.signal("HUP");
+    guard_that_asks(&mut running, 21);
+    let none = WITH_AN_OUTPUT.replace("kind = \"output\"", "kind = \"load\"");
+    let none = none.replace("input = 0\nsafe = 1\npath = \"@HERE@/fan\"\n", "");
+    let mut without = daemon(&none);
+    let well = snapshot_with(&mut without, "it is ready", |snapshot| snapshot["daemon"]["ready"] == true);
+    assert!(well["guard"].is_null(), "without outputs there is none: {well}");
 }
 
 #[test]

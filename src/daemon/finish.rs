@@ -107,6 +107,7 @@ pub(super) fn finish(
     let sources = Sources { host, set: &set, memory_locked, view: &view, outputs: &outputs, now };
     let mut summary = summary::of_set(&sources, None, |_| true);
     summary.flight = flight.summary();
+    summary.guard = guard.summary().map(Box::new);
     builder.close(set);
     if let BuilderEnd::HeldUp(activity) = builder.finish(BUILDER_PATIENCE) {
         warn!("the builder thread is stuck while {activity}; exiting without it");

@@ -5,18 +5,20 @@
 //! which keeps a CPU to itself does not keep this thread from it. A write may block for as long as the device takes: others make them
 //! (`safe_writers`). There is no such thread without outputs.
 
+use super::guard_grant::GuardGrant;
 use super::safe_writers::{SafeWriters, Wrote};
 use crate::kinds::output::Guard;
 use crate::log::Message;
+use crate::metrics::GuardSummary;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::signals;
-use crate::sys::thread::{helper, let_all_end, set_fifo};
+use crate::sys::thread::{helper, let_all_end};
 use crate::time::{Clock, Instant, Span};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
 /// How often it looks.
 const LOOK_EVERY: Span = Span::from_millis(10);
@@ -36,9 +38,6 @@ const PATIENCE: Span = Span::from_seconds(4);
 /// A write that takes longer is reported.
 const LONG: Span = Span::from_seconds(1);
 
-/// The highest priority that a thread may have.
-const HIGHEST: u8 = 99;
-
 /// The thread, if there is one, as main and the builder see it.
 #[derive(Debug, Default)]
 pub(super) struct GuardThread {
@@ -47,6 +46,7 @@ pub(super) struct GuardThread {
     done: AtomicU64,                 // of these
     ends: AtomicBool, // the latest of these is the last: failed writes are tried again, and no output recovers
     running: AtomicBool, // there is a thread
+    grant: Arc<GuardGrant>,
 }
 
 impl GuardThread {
@@ -71,19 +71,25 @@ impl GuardThread {
         self.guards().iter().filter_map(|guard| guard.trouble()).collect()
     }
 
-    /// Makes the thread, if there is none yet and there are outputs. `highest`: the priority of the workers, at most.
+    /// Makes the thread, if there is none yet and there are outputs. `highest`: the priority of the workers, at most; the thread goes above it.
     ///
     /// # Errors
     /// The system's reason why there is no thread.
     pub(super) fn guard(self: &Arc<Self>, highest: Option<u8>) -> io::Result<()> {
+        self.grant.be_above(highest);
         if self.guards().is_empty() || self.running.load(Ordering::Relaxed) {
             return Ok(());
         }
         let shared = self.clone();
-        helper::spawn("hertzd-guard", move || shared.run(highest))?;
+        helper::spawn("hertzd-guard", move || shared.run())?;
         self.running.store(true, Ordering::Relaxed);
         signals::hold_second_end();
         Ok(())
+    }
+
+    /// The priority that the thread asked for, and has; `None`: there is no thread.
+    pub(super) fn summary(&self) -> Option<GuardSummary> {
+        self.grant.summary()
     }
 
     /// Asks for the safe values of all outputs, now. Does not wait.
@@ -115,30 +121,16 @@ impl GuardThread {
         }
     }
 
-    fn run(&self, highest: Option<u8>) {
-        if let Some(wanted) = highest.map(|priority| (priority + 1).min(HIGHEST)) {
-            match set_fifo(wanted) {
-                Ok(()) => info!(
-                    thread = "hertzd-guard",
-                    policy = "fifo",
-                    priority = wanted,
-                    "the thread that has safe values written runs at real-time priority {wanted}"
-                ),
-                Err(reason) => warn!(
-                    message_id = Message::PrivilegeRefused.id(),
-                    thread = "hertzd-guard",
-                    "the thread that has safe values written: real-time priority {wanted} refused ({reason}): a worker that keeps its CPU to \
-                     itself may hold it up; grant it with LimitRTPRIO={wanted} in the service unit, or a lower priority of the workers"
-                ),
-            }
-        }
-        // They inherit the priority.
-        let mut writers = SafeWriters::spawn();
+    fn run(&self) {
+        let mut asked = 0; // which priority
+        self.grant.promote_guard(&mut asked);
+        let mut writers = SafeWriters::spawn(self.grant.clone());
         let clock = KernelClock::monotonic();
         let (mut looks, mut before): (BTreeMap<usize, Look>, Instant) = (BTreeMap::new(), clock.now());
         let mut taken = 0; // of those that were asked for
         loop {
             let wrote = writers.wait(LOOK_EVERY);
+            self.grant.promote_guard(&mut asked);
             let now = clock.now();
             let passed = (now - before).min(AT_MOST);
             before = now;

@@ -36,6 +36,7 @@ pub(super) fn present(
         keep(task)
     });
     summary.flight = threads.flight.summary();
+    summary.guard = threads.guard.summary().map(Box::new);
     summary.object(faults.iter().cloned());
     summary.object(threads.guard.troubles());
     if views.are_late(now) {

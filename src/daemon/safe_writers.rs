@@ -1,9 +1,10 @@
 //! The threads that write safe values. A write blocks for as long as its device takes; what waits behind one that does not return is taken by
 //! another thread, of which there always is one more than there are writes that hang.
 //!
-//! They are spawned by the guard thread, and inherit its priority. Its own calls do not block, but for the spawning of a further thread once
+//! They are spawned by the guard thread, inherit its priority, and follow where that rises. Its own calls do not block, but for the spawning of a further thread once
 //! all of them hang.
 
+use super::guard_grant::GuardGrant;
 use crate::kinds::output::Guard;
 use crate::sys::clock::pause;
 use crate::sys::thread::helper;
@@ -40,25 +41,30 @@ pub(super) struct SafeWriters {
     reply: Sender<Wrote>,
     idle: Arc<AtomicUsize>,
     refused: bool,
+    grant: Arc<GuardGrant>,
 }
 
 impl SafeWriters {
     /// Makes the first of them. What the system refuses now is asked for again later.
-    pub(super) fn spawn() -> Self {
+    pub(super) fn spawn(grant: Arc<GuardGrant>) -> Self {
         let ((jobs, waiting), (reply, wrote)) = (unbounded(), unbounded());
-        let mut writers = Self { jobs, waiting, wrote, reply, idle: Arc::default(), refused: false };
+        let mut writers = Self { jobs, waiting, wrote, reply, idle: Arc::default(), refused: false, grant };
         (0..AT_FIRST).for_each(|_| writers.make());
         writers
     }
 
     fn add(&self) -> io::Result<()> {
-        let (jobs, reply, idle) = (self.waiting.clone(), self.reply.clone(), self.idle.clone());
+        let (jobs, reply, idle, grant) =
+            (self.waiting.clone(), self.reply.clone(), self.idle.clone(), self.grant.clone());
         idle.fetch_add(1, Ordering::SeqCst);
         let counted = idle.clone();
         let body = move || {
+            let mut asked = 0;
             for guard in jobs {
                 idle.fetch_sub(1, Ordering::SeqCst);
                 guard.block();
+                // What is refused is refused to the guard thread too, which says so.
+                let _ = grant.promote(&mut asked);
                 if guard.is_writing() {
                     pause(OWN_WRITE);
                 }

@@ -154,6 +154,7 @@ pub(super) fn summary(
         records,
         journal: (journal.sent + journal.lost > 0).then_some(journal),
         flight: None,
+        guard: None,
     };
     let clauses = if runs { trouble_now(&summary) } else { trouble(&summary) };
     summary.object(clauses);

@@ -41,6 +41,29 @@ pub struct Summary {
     /// The flight file, if one is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flight: Option<FlightSummary>,
+    /// The thread that has safe values written, if there are outputs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Box<GuardSummary>>,
+}
+
+/// The priority of the thread that has safe values written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GuardSummary {
+    /// What it asks for: above that of every worker, as far as there is more.
+    pub asked: ThreadPolicySummary,
+    /// What it has now, as the kernel says.
+    pub granted: ThreadPolicySummary,
+    /// What the kernel refused, with the reason and the remedy.
+    pub refused: Vec<String>,
+}
+
+/// How a thread is scheduled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ThreadPolicySummary {
+    /// Scheduling policy, as in [`GrantedSummary`]; `unknown` if the kernel does not say.
+    pub policy: &'static str,
+    /// Real-time priority in 1..=99; 0 where the policy has none.
+    pub priority: u8,
 }
 
 /// Facts of the machine that belong beside every measurement.

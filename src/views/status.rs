@@ -20,6 +20,9 @@ pub(crate) fn status(snapshot: &Value, emphasis: bool) -> String {
     for worker in parts(snapshot, "workers") {
         wrap(&mut text, &worker_line(worker));
     }
+    if let Some(line) = guard_line(&snapshot["guard"]) {
+        wrap(&mut text, &line);
+    }
     text.push('\n');
     let tasks: Vec<_> = parts(snapshot, "tasks").collect();
     let row = |task: &&Value| {
@@ -96,11 +99,22 @@ fn daemon_line(daemon: &Value) -> String {
     line
 }
 
-fn worker_line(worker: &Value) -> String {
-    let policy = |part: &Value| match part["priority"].as_u64() {
+fn policy(part: &Value) -> String {
+    match part["priority"].as_u64() {
         Some(priority @ 1..) => format!("{} {priority}", word(&part["policy"])),
         _ => word(&part["policy"]),
-    };
+    }
+}
+
+/// The thread that has safe values written, if it does not have the priority that it asked for.
+fn guard_line(guard: &Value) -> Option<String> {
+    let (granted, asked) = (policy(&guard["granted"]), policy(&guard["asked"]));
+    let reason = guard["refused"][0].as_str().map(|refused| format!(": {refused}")).unwrap_or_default();
+    let differs = guard.is_object() && granted != asked;
+    differs.then(|| format!("thread of safe values: {granted} (asked for {asked}){reason}"))
+}
+
+fn worker_line(worker: &Value) -> String {
     let (granted, asked) = (policy(&worker["granted"]), policy(&worker["asked"]));
     let mut line = format!("worker {}: {granted}", word(&worker["worker"]));
     if worker["asked"].is_object() && asked != granted {
@@ -237,7 +251,9 @@ mod tests {
             "version": "0.1.0", "pid": 7, "running_ns": 90_000_000_000_i64, "ready": true, "stale_ns": 2_000_000_000_i64,
             "reloads": 2, "reloads_refused": 1, "last_reload_refused": true});
         let snapshot = json!({"well": false, "daemon": daemon, "workers": [worker],
-            "tasks": [task("imu", "ticking", 1_000), failing]});
+            "tasks": [task("imu", "ticking", 1_000), failing],
+            "guard": {"asked": {"policy": "fifo", "priority": 81}, "granted": {"policy": "other", "priority": 0},
+                "refused": ["fifo priority 81 refused (no): late; ask"]}});
         let text = status(&snapshot, false);
         println!("{text}");
         assert!(text.starts_with("not well: task x has been failing for 12 s: reading"));
@@ -251,11 +267,15 @@ mod tests {
             "imu: missed 500: 40 woken-late, 7 blocked by report and log; last cause found 3.20 s ago",
             "failing for 12.0 s: reading: No such",
             "temp 41.25 °C, 100 ms old",
+            "thread of safe values: other (asked for fifo 81): fifo priority 81 refused (no): late; ask",
         ] {
             assert!(unwrapped.contains(part), "{part}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 80));
         assert!(status(&snapshot, true).starts_with("\x1b[31mnot well"));
+        let as_asked =
+            json!({"asked": {"policy": "fifo", "priority": 81}, "granted": {"policy": "fifo", "priority": 81}});
+        assert!(!status(&json!({"guard": as_asked}), false).contains("safe values"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The summary as a table for people. Pure: numbers in, text out.
 
 use super::layout::{columns, late_chains, most_first, short, wrap};
-use crate::metrics::{Cause, Distribution, Summary, TaskSummary, WorkerSummary};
+use crate::metrics::{Cause, Distribution, GuardSummary, Summary, TaskSummary, WorkerSummary};
 use crate::time::Span;
 use std::fmt::Write as _;
 
@@ -22,6 +22,9 @@ pub(crate) fn table(summary: &Summary, emphasis: bool) -> String {
     below.push('\n');
     for worker in &summary.workers {
         worker_line(&mut below, worker);
+    }
+    if let Some(guard) = &summary.guard {
+        guard_line(&mut below, guard);
     }
     let host = &summary.host;
     let _ = writeln!(
@@ -132,6 +135,18 @@ fn remarks(text: &mut String, task: &TaskSummary) {
     }
 }
 
+/// Only if it does not have the priority that it asked for.
+fn guard_line(text: &mut String, guard: &GuardSummary) {
+    let [asked, granted] = [guard.asked, guard.granted].map(|of| match of.priority {
+        0 => of.policy.to_owned(),
+        priority => format!("{} {priority}", of.policy),
+    });
+    if asked != granted {
+        let reason = guard.refused.first().map(|refused| format!(": {refused}")).unwrap_or_default();
+        let _ = writeln!(text, "thread of safe values: {granted} (asked for {asked}){reason}");
+    }
+}
+
 fn worker_line(text: &mut String, worker: &WorkerSummary) {
     let granted = &worker.granted;
     let priority = if granted.priority > 0 { format!(" {}", granted.priority) } else { String::new() };
@@ -207,6 +222,7 @@ mod tests {
             recordings_ended: Vec::new(),
             before_reload_dropped: None,
             flight: None,
+            guard: None,
             journal: None,
         }
     }
