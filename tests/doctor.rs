@@ -5,7 +5,7 @@ mod program;
 
 use hertzd::internals::pause;
 use hertzd::time::Span;
-use program::{HERTZD, is_root, skip};
+use program::{HERTZD, copy_program, is_root, skip};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
@@ -34,8 +34,7 @@ impl Place {
         // A copy where the line that mends it changes the file itself.
         let program = folder.path().join("hertzd");
         if own_program || fs::hard_link(HERTZD, &program).is_err() {
-            fs::copy(HERTZD, &program).unwrap();
-            open(&program);
+            copy_program(&program);
         }
         let config = config.replace("@HERE@", folder.path().to_str().unwrap());
         fs::write(folder.path().join("test.toml"), config).unwrap();

@@ -4,11 +4,10 @@ mod program;
 
 use hertzd::internals::pause;
 use hertzd::time::Span;
-use program::{HERTZD, Running, run_in, start};
+use program::{HERTZD, Running, run_in, script, start};
 use serde_json::Value;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -74,17 +73,9 @@ fn log(folder: &Path, journalctl: &str, args: &[&str]) -> Output {
     let bin = folder.join("bin");
     fs::create_dir_all(&bin).unwrap();
     if !journalctl.is_empty() {
-        fs::write(bin.join("journalctl"), format!("#!/bin/sh\n{journalctl}")).unwrap();
-        fs::set_permissions(bin.join("journalctl"), Permissions::from_mode(0o755)).unwrap();
+        script(&bin.join("journalctl"), journalctl);
     }
-    let run = || Command::new(HERTZD).arg("log").args(args).env("PATH", &bin).output().unwrap();
-    // While another test starts a program, that one holds the script open too, until it runs.
-    let mut output = run();
-    while String::from_utf8_lossy(&output.stderr).contains("Text file busy") {
-        pause(Span::from_millis(5));
-        output = run();
-    }
-    output
+    Command::new(HERTZD).arg("log").args(args).env("PATH", &bin).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -230,7 +230,7 @@ fn what_the_kernel_refuses_is_told_and_the_rest_is_measured() {
     // An ordinary user whose limits allow neither a priority nor locked memory. Where everyone may run it, a copy.
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("hertzd");
-    fs::copy(HERTZD, &copy).unwrap();
+    assert!(Command::new("cp").arg(HERTZD).arg(&copy).status().unwrap().success());
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     let user = if is_root { "setpriv --reuid=65534 --regid=65534 --clear-groups" } else { "" };

@@ -9,14 +9,13 @@ mod scraping;
 use hertzd::internals::{Message, pause};
 use hertzd::time::Span;
 use hertzd::{App, Kinds, Task, Tick, TickError};
-use program::{HERTZD, Running, count, run_in, task};
+use program::{HERTZD, Running, count, run_in, script, task};
 use scraping::{Exporter, Samples};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 
@@ -183,8 +182,7 @@ fn log_of_journal(entries: &[Value], folder: &Path) -> Vec<Value> {
     let bin = folder.join("bin");
     fs::create_dir(&bin).unwrap();
     let reader = bin.join("journalctl");
-    fs::write(&reader, "#!/bin/sh\nwhile IFS= read -r line; do printf '%s\\n' \"$line\"; done <entries\n").unwrap();
-    fs::set_permissions(&reader, Permissions::from_mode(0o755)).unwrap();
+    script(&reader, "while IFS= read -r line; do printf '%s\\n' \"$line\"; done <entries");
     let mut command = Command::new(HERTZD);
     command.args(["log", "--json", "--since", "1h"]).current_dir(folder).env("PATH", &bin);
     let output = command.output().unwrap();

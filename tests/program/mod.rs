@@ -278,10 +278,23 @@ pub(crate) fn of_ordinary_user(folder: &Path) -> Command {
         return command;
     }
     let program = folder.join("hertzd");
-    fs::copy(HERTZD, &program).unwrap();
+    copy_program(&program);
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
     command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
     command
+}
+
+/// Copies hertzd to `to`. By a process of its own: a file that this one holds open is open as well in each child that another
+/// test starts meanwhile, until that runs, and "Text file busy" is all that who runs the copy then gets.
+pub(crate) fn copy_program(to: &Path) {
+    assert!(Command::new("cp").arg(HERTZD).arg(to).status().unwrap().success());
+}
+
+/// A shell script that anyone may run, written by a process of its own (see [`copy_program`]).
+pub(crate) fn script(to: &Path, text: &str) {
+    let mut command = Command::new("sh");
+    command.args(["-ec", "printf '#!/bin/sh\\n%s\\n' \"$2\" >\"$1\" && chmod 755 \"$1\"", "sh"]).arg(to).arg(text);
+    assert!(command.status().unwrap().success());
 }
 
 /// Whether the tests run as root.

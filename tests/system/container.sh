@@ -43,8 +43,8 @@ up() {
     # Without CAP_IPC_LOCK, nspawn's own filter refuses mlockall, regardless of the unit.
     setsid systemd-nspawn -q -D "$folder" --volatile=overlay --boot --register=no --keep-unit \
         --machine="hertzd-$$" --console=pipe --capability=CAP_IPC_LOCK "${binds[@]}" </dev/null >"$WORK/boot" 2>&1 &
-    NSPAWN=$!
-    if ! within 10 pgrep -P "$NSPAWN" || ! LEADER=$(pgrep -P "$NSPAWN" | head -n 1) || ! within 60 booted; then
+    NSPAWN=$! LEADER=
+    if ! within 60 pgrep -P "$NSPAWN" || ! LEADER=$(pgrep -P "$NSPAWN" | head -n 1) || ! within 60 booted; then
         cat "$WORK/boot" >&2
         return 1
     fi
@@ -58,8 +58,8 @@ booted() { case $(inside systemctl is-system-running) in running|degraded) ;; *)
 # down: ends the container in any state.
 down() {
     [ -n "${NSPAWN:-}" ] && [ -d "/proc/$NSPAWN" ] || return 0
-    inside systemctl poweroff >/dev/null 2>&1 || :
-    within 10 ended || kill -KILL "$LEADER" 2>/dev/null || :
+    if [ -n "$LEADER" ]; then inside systemctl poweroff >/dev/null 2>&1 || :; fi
+    within 10 ended || kill -KILL "${LEADER:-$NSPAWN}" 2>/dev/null || :
     wait "$NSPAWN" 2>/dev/null || :
 }
 
