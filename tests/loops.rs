@@ -1,84 +1,11 @@
 //! `hertzd simulate` with values that flow: controllers that are run, recordings and plants in place of sensors, and the table of
 //! all values. The built binary on the virtual clock, so nothing here depends on how busy the machine is.
 
+mod desk;
+
+use desk::{Desk, Table};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
-use tempfile::TempDir;
-
-/// A folder with `loop.toml`, and what else is put there.
-struct Desk(TempDir);
-
-impl Desk {
-    fn with(config: &str) -> Self {
-        let desk = Self(tempfile::tempdir().unwrap());
-        desk.put("loop.toml", config);
-        desk
-    }
-
-    fn put(&self, name: &str, text: &str) {
-        fs::write(self.0.path().join(name), text).unwrap();
-    }
-
-    fn simulate(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hertzd"));
-        command.current_dir(&self.0).args(["simulate", "loop.toml"]).args(args).output().unwrap()
-    }
-
-    /// The table of a run that went well and had nothing to remark.
-    fn table(&self, length: &str) -> Table {
-        let output = self.simulate(&["--for", length, "--csv", "-"]);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success() && error.is_empty(), "{}: {error}", output.status);
-        Table::read(&String::from_utf8(output.stdout).unwrap())
-    }
-
-    /// What a refused run says, and its exit code.
-    fn refusal(&self, args: &[&str]) -> (String, Option<i32>) {
-        let output = self.simulate(args);
-        assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
-        (String::from_utf8(output.stderr).unwrap(), output.status.code())
-    }
-}
-
-/// What `--csv` writes.
-struct Table {
-    columns: Vec<String>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    fn read(text: &str) -> Self {
-        let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
-        let columns = lines.next().unwrap();
-        let rows: Vec<_> = lines.collect();
-        assert!(rows.iter().all(|row| row.len() == columns.len()), "a line has other cells than the first");
-        Self { columns, rows }
-    }
-
-    fn column(&self, name: &str) -> usize {
-        self.columns
-            .iter()
-            .position(|column| column == name)
-            .unwrap_or_else(|| panic!("no {name} in {:?}", self.columns))
-    }
-
-    /// The ticks of a task, each with this value of it.
-    fn of(&self, task: &str, value: &str) -> Vec<(u64, Option<f64>)> {
-        let column = self.column(&format!("{task}.{value}"));
-        let own = self.rows.iter().filter(|row| row[0] == task);
-        own.map(|row| (row[1].parse().unwrap(), (!row[column].is_empty()).then(|| row[column].parse().unwrap())))
-            .collect()
-    }
-
-    /// The same, where each tick has the value.
-    fn values(&self, task: &str, value: &str) -> Vec<f64> {
-        self.of(task, value)
-            .into_iter()
-            .map(|(n, value)| value.unwrap_or_else(|| panic!("tick {n} of {task} has none")))
-            .collect()
-    }
-}
 
 /// A plant with the time constants 10 s and 1 s and the gain 2, under a controller whose integral time cancels the slow one:
 /// the open loop is 2·kp / (10·s·(1 + s)), so the closed one is of second order with w² = 2·kp/10 and 2·z·w = 1, without zeros.

@@ -38,8 +38,11 @@ impl Flow {
         }
     }
 
-    /// Goes on with what `old` had taken: the task goes on, and what it takes from may not.
+    /// Goes on with what `old` had taken and given: the task goes on, and those that it takes from or gives to may not.
     pub(super) fn adopt(&mut self, old: &mut Self) {
+        for link in &mut self.outgoing {
+            old.outgoing.iter().for_each(|old| link.adopt(old));
+        }
         for link in &mut self.incoming {
             old.incoming.iter_mut().for_each(|old| link.adopt(old));
         }
