@@ -44,11 +44,16 @@ fn names(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
-    let config = "[worker.main]\npolicy = \"other\"\n[task.ctl]\nkind = \"sensor\"\nrate = 10\npath = \"/proc/loadavg\"\n\
-        record = \"@HERE@/a.csv\"\n";
+    let config = "[worker.main]\npolicy = \"other\"\n[task.ctl]\nkind = \"sensor\"\nrate = 10\npath = \"/proc/sys/kernel/pid_max\"\n\
+        record = \"@HERE@/a.csv\"\n\
+        [task.fan]\nkind = \"output\"\nrate = 10\ninput = \"ctl.value\"\npath = \"@HERE@/fan\"\nsafe = 0\n";
     let running = daemon(config);
     let exporter = Exporter::start(&running.folder().join("s"));
-    exporter.scrape_until(|samples| samples["hertzd_up"] == 1.0);
+    exporter.scrape_until(|samples| {
+        samples["hertzd_up"] == 1.0
+            && samples.contains_key("hertzd_task_value{task=\"fan\",value=\"applied\",unit=\"\"}")
+            && samples.get("hertzd_tick_age_seconds_count{task=\"fan\"}").is_some_and(|count| *count > 0.0)
+    });
     let scraped = exporter.get("/metrics", "");
     let mut there = names(&scraped);
     // Only where the log goes to the journal.
@@ -61,6 +66,11 @@ fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
         let asked = names(&text);
         let missing: Vec<_> = asked.difference(&there).collect();
         assert!(missing.is_empty() && !asked.is_empty(), "{file}: {missing:?}");
+        // Values of an output are asked for by name.
+        let text = text.replace("\\\"", "\"");
+        let values: BTreeSet<_> = text.split("value=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        let missing: Vec<_> = values.iter().filter(|value| !scraped.contains(&format!("value=\"{value}\""))).collect();
+        assert!(missing.is_empty() && (values.len() > 1 || file == "README.md"), "{file}: {missing:?} of {values:?}");
     }
 }
 
