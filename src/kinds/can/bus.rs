@@ -26,7 +26,9 @@ pub(super) struct Bus {
     /// Until the first tick with it.
     pub(super) fresh: bool,
     /// What its queue had no room for, modulo 2³².
-    pub(super) dropped: u32,
+    dropped: u32,
+    /// A tick that takes fewer frames has not come too late for any.
+    pub(super) fills: usize,
     /// Of each frame that a task sends: how long it has been on its way, if it is.
     pub(super) under_way: Box<[Option<Span>]>,
 }
@@ -61,12 +63,15 @@ impl Bus {
 
     /// One to which so many frames are sent.
     pub(super) fn new(socket: Socket, sent: usize) -> Self {
-        Self { socket, fresh: true, dropped: 0, under_way: vec![None; sent].into() }
+        // Where the kernel does not say, it is asked at each tick, which then fails.
+        let fills = socket.fewest_that_fill().unwrap_or(0);
+        Self { socket, fresh: true, dropped: 0, fills, under_way: vec![None; sent].into() }
     }
 
     /// How many more frames than at the last call its queue had no room for.
-    pub(super) fn newly_dropped(&mut self, dropped: Option<u32>) -> u32 {
-        dropped.map_or(0, |dropped| dropped.wrapping_sub(std::mem::replace(&mut self.dropped, dropped)))
+    pub(super) fn newly_dropped(&mut self) -> io::Result<u32> {
+        let dropped = self.socket.dropped()?;
+        Ok(dropped.wrapping_sub(std::mem::replace(&mut self.dropped, dropped)))
     }
 }
 

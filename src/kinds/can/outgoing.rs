@@ -21,7 +21,8 @@ pub(super) struct Outgoing {
     signals: Vec<Running>,
     empty: Frame, // with the bits that no signal has
     safe: Frame,
-    sent: Option<Frame>, // what was sent last; `None`: that is not known
+    sent: Option<Frame>, // what was sent last; `None`: that is not known, or it is lost
+    lost: bool,          // a frame was, and no word has come of a later one
     guard: Arc<Guard>,
     seen: Option<u64>, // how often another thread has made it safe, if it has not recovered from that
     follows: bool,     // it takes the id over from another task
@@ -93,7 +94,7 @@ impl Outgoing {
         let writer = Box::new(SafeFrame { interface, frame: safe });
         let guard = Guard::new(task.0, held.watched(), task.1, Some(writer));
         let signals = frame.signals.into_iter().map(running).collect();
-        Self { signals, empty, safe, sent: None, guard, seen: None, follows, finished: false, held }
+        Self { signals, empty, safe, sent: None, lost: false, guard, seen: None, follows, finished: false, held }
     }
 
     /// Whether it takes the id over from another task, which sends it until then.
@@ -144,7 +145,10 @@ impl Outgoing {
             if let Some(seen) = self.seen.take() {
                 self.guard.release(seen);
             }
-            self.guard.made_safe(None);
+            let is_safe = |running: &Running| running.wanted == Wanted::Safe || running.law.is_safe();
+            if !self.signals.iter().any(is_safe) {
+                self.guard.made_safe(None);
+            }
         }
     }
 
@@ -171,10 +175,32 @@ impl Outgoing {
         }
     }
 
+    /// The frame that was sent has left.
+    pub(super) fn has_left(&mut self) {
+        if std::mem::take(&mut self.lost) {
+            self.guard.made_safe(None);
+        }
+    }
+
+    /// No word has come that it left. If it has safe values, others learn of it, until word comes of a later one.
+    pub(super) fn was_lost(&mut self) {
+        (self.lost, self.sent) = (true, None);
+        if self.is_safe() {
+            self.guard.made_safe(Some(&io::Error::from_raw_os_error(libc::ETIMEDOUT)));
+        }
+    }
+
+    /// The interface is lost, and what was on its way with it: once it is back the frame is sent, whatever was sent before.
+    pub(super) fn forget_what_was_sent(&mut self) {
+        self.sent = None;
+    }
+
     /// This was sent.
     pub(super) fn was_sent(&mut self, frame: &Frame) {
         self.sent = Some(*frame);
-        self.guard.made_safe(None);
+        if !self.lost {
+            self.guard.made_safe(None);
+        }
         for Running { settings, law, wanted, .. } in &mut self.signals {
             match *wanted {
                 Wanted::Nothing => {}

@@ -1,5 +1,5 @@
-//! The task that receives. A tick allocates nothing, and makes one system call for up to 32 frames, at most 16 of them. Time comes with
-//! the ticks.
+//! The task that receives. A tick allocates nothing, and makes one system call for up to 32 frames, at most 16 of them, and one more if there were
+//! so many that others may have been dropped. Time comes with the ticks.
 
 use super::bus::{Bus, BusSettings, Purpose, is_lost};
 use super::latest::Latest;
@@ -7,7 +7,7 @@ use super::settings::{ReceiveSettings, Received};
 use super::signal::Signal;
 use crate::config::{BuildError, Preview};
 use crate::kinds::device::{Label, Missing, Reconnecting, Refusal, Sight, preview};
-use crate::sys::can::{self, Id};
+use crate::sys::can::{self, BATCH, Id};
 use crate::task::{Column, Task, Tick, TickError};
 use crate::time::Span;
 use std::io;
@@ -78,8 +78,9 @@ fn drain(bus: &mut Bus, ids: &[(Id, usize)], latest: &mut Latest, counts: &mut C
     if std::mem::take(&mut bus.fresh) {
         latest.reopened();
     }
+    let (mut taken, mut done) = (0, Ok(()));
     for _ in 0..MOST_ROUNDS {
-        let round = bus.socket.receive(|received| match received {
+        let received = bus.socket.receive(|received| match received {
             can::Received::Frame(frame) => {
                 if let Ok(at) = ids.binary_search_by_key(&frame.id, |(id, _)| *id)
                     && latest.take(ids[at].1, frame.bytes())
@@ -89,14 +90,24 @@ fn drain(bus: &mut Bus, ids: &[(Id, usize)], latest: &mut Latest, counts: &mut C
             }
             can::Received::Error => counts.errors += 1.0,
             can::Received::Sent(_) => {}
-        })?;
-        counts.dropped += f64::from(bus.newly_dropped(round.dropped));
-        if round.emptied {
-            latest.emptied();
-            break;
+        });
+        match received {
+            Ok(count) => {
+                taken += count;
+                if count < BATCH {
+                    latest.emptied();
+                    break;
+                }
+            }
+            // What came before is still there.
+            Err(error) if done.is_ok() => done = Err(error),
+            Err(error) => return Err(error),
         }
     }
-    Ok(())
+    if taken >= bus.fills {
+        counts.dropped += f64::from(bus.newly_dropped()?);
+    }
+    done
 }
 
 impl Task for Receiver {

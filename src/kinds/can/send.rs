@@ -19,9 +19,15 @@ pub(super) const COUNTS: [&str; 3] = ["is-safe", "sent", "write-errors"];
 /// After that a frame of which no word came is taken for lost.
 const LOST_AFTER: Span = Span::from_seconds(1);
 
+/// System calls at a tick that look which frames have left, at most: with them come those that others send with these ids.
+const MOST_ROUNDS: usize = 16;
+
 const FAILED: &str = "cannot send to the interface";
 const UNDER_WAY: TickError = TickError::new(
     "a frame was not sent, as the one before it with the same id has not left yet: the bus is busy, off, or has no other node",
+);
+const LOST: TickError = TickError::new(
+    "a frame has not left within 1 s and counts as lost: the bus is off, or has no other node; it is sent again",
 );
 
 /// Frames that are sent.
@@ -173,26 +179,32 @@ fn open(settings: &BusSettings, ids: &[Id]) -> Result<Bus, Refusal> {
     Bus::open(settings, ids, Purpose::Send)
 }
 
-/// Notes which frames have left, and forgets those that are lost.
-fn see_what_left(bus: &mut Bus, ids: &[Id], passed: Span) -> io::Result<()> {
+/// Notes which frames have left, and which of the others are lost. How many those are.
+fn see_what_left(bus: &mut Bus, frames: &mut [Outgoing], ids: &[Id], passed: Span) -> io::Result<f64> {
     let under_way = &mut bus.under_way;
-    for waited in under_way.iter_mut() {
-        *waited = waited.map(|waited| waited + passed).filter(|waited| *waited < LOST_AFTER);
-    }
-    // Each own frame comes back once, and others with these ids as well: of those there may be any number.
-    for _ in 0..=ids.len() / BATCH {
-        let round = bus.socket.receive(|received| {
+    for _ in 0..MOST_ROUNDS {
+        let count = bus.socket.receive(|received| {
             if let Received::Sent(id) = received
                 && let Some(at) = ids.iter().position(|known| *known == id)
+                && under_way[at].take().is_some()
             {
-                under_way[at] = None;
+                frames[at].has_left();
             }
         })?;
-        if round.emptied {
+        if count < BATCH {
             break;
         }
     }
-    Ok(())
+    let mut lost = 0.0;
+    for (waited, frame) in under_way.iter_mut().zip(frames) {
+        *waited = waited.map(|waited| waited + passed);
+        if waited.is_some_and(|waited| waited >= LOST_AFTER) {
+            *waited = None;
+            frame.was_lost();
+            lost += 1.0;
+        }
+    }
+    Ok(lost)
 }
 
 impl Task for Sender {
@@ -215,16 +227,24 @@ impl Task for Sender {
         let mut done = Ok(());
         match bus.device() {
             Err(gone) => {
-                let down = io::Error::from_raw_os_error(libc::ENETDOWN);
-                frames.iter().for_each(|frame| frame.was_not_sent(&down));
+                let away = io::Error::from_raw_os_error(libc::ENETDOWN);
+                for frame in frames.iter().filter(|frame| frame.next(*always).is_some()) {
+                    frame.was_not_sent(&away);
+                    *write_errors += 1.0;
+                }
                 done = Err(gone);
             }
             Ok(open) => {
                 let mut count = 0;
-                let looked = see_what_left(open, ids, passed);
+                let looked = see_what_left(open, frames, ids, passed);
+                if let Ok(lost @ 1.0..) = looked {
+                    *write_errors += lost;
+                    done = Err(LOST);
+                }
                 for (at, frame) in frames.iter().enumerate() {
                     let Some(next) = frame.next(*always) else { continue };
                     if open.under_way[at].is_some() {
+                        frame.was_not_sent(&io::Error::from_raw_os_error(libc::EBUSY));
                         *write_errors += 1.0;
                         done = Err(UNDER_WAY);
                     } else {
@@ -234,7 +254,7 @@ impl Task for Sender {
                 }
                 let ready = &ready[..count];
                 let result = match looked {
-                    Ok(()) => Self::send(open, frames, ready, (sent, write_errors)),
+                    Ok(_) => Self::send(open, frames, ready, (sent, write_errors)),
                     Err(error) => {
                         *write_errors += were_not_sent(frames, ready.iter().map(|(at, _)| at), &error);
                         Err(error)
@@ -244,6 +264,7 @@ impl Task for Sender {
                     done = Err(TickError::from_io(FAILED, &error));
                     if is_lost(&error) {
                         bus.lose();
+                        frames.iter_mut().for_each(Outgoing::forget_what_was_sent);
                     }
                 }
             }

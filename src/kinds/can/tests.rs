@@ -7,6 +7,7 @@ use super::settings::{ReceiveSettings, Received, SendSettings, SentFrame, SentSi
 use super::signal::{ByteOrder, Layout, Signal};
 use crate::kinds::device::{DeviceId, Label, Missing, Reconnecting, Refusal};
 use crate::kinds::output::law::{self, OnStale, Recover};
+use crate::kinds::output::opened;
 use crate::sys::can::{self, Frame, Id, Socket};
 use crate::task::{Column, Input, Task, Tick, TickError, ValueName};
 use crate::time::{Instant, Span};
@@ -161,8 +162,36 @@ fn one_frame_of_each_id_is_under_way() {
     assert!(came(&other).is_empty());
     // After a second without a word it counts as lost.
     let (done, values) = told(&mut sender, &tick(101, 99));
-    assert_eq!((done, &values[3..]), (Ok(()), &[2.0, 1.0].map(Some)[..]));
+    assert!(done.unwrap_err().to_string().contains("counts as lost"));
+    assert_eq!(values[3..], [2.0, 2.0].map(Some), "the next one was sent");
     assert_eq!(came(&other).len(), 1);
+}
+
+#[test]
+fn a_frame_that_is_lost_is_sent_again_though_nothing_has_changed() {
+    let (mut sender, other) = sender(Input::number(7.0), false, "a_frame_that_is_lost");
+    assert_eq!(told(&mut sender, &tick(0, 0)).0, Ok(()));
+    assert_eq!(came(&other).len(), 1);
+    assert_eq!(told(&mut sender, &tick(99, 98)).0, Ok(()), "it may be on its way");
+    assert!(came(&other).is_empty());
+    let (done, values) = told(&mut sender, &tick(100, 0));
+    assert!(done.unwrap_err().to_string().contains("counts as lost"));
+    assert_eq!(values[3..], [2.0, 1.0].map(Some));
+    assert_eq!(came(&other), ["181#0E000300"]);
+}
+
+#[test]
+fn safe_values_that_are_lost_are_trouble() {
+    let _ = opened();
+    let nothing = Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
+    let (mut sender, _other) = sender(nothing, true, "safe_values_that_are_lost");
+    let guard = opened().pop().and_then(|guard| guard.upgrade()).unwrap();
+    assert_eq!((told(&mut sender, &tick(0, 0)).0, guard.trouble()), (Ok(()), None));
+    for n in [100, 150, 200] {
+        assert!(told(&mut sender, &tick(n, if n == 100 { 99 } else { 49 })).0.is_err());
+        let trouble = guard.trouble().unwrap_or_default();
+        assert!(trouble.contains("could not be written: Connection timed out"), "at {n}: {trouble:?}");
+    }
 }
 
 #[test]

@@ -1,21 +1,31 @@
 #!/bin/bash
 # The kind can on a virtual bus: what hertzd sends is what candump sees, what cansend sends is what hertzd reads; timeouts, error frames,
-# an interface that is down and up again, and safe values at a stop and after kill -9.
+# full queues, an interface that is down and up again or removed, a worker that hangs, a reload that hands an id to another task, and safe values
+# at a stop and after kill -9.
 . "$(dirname "$0")/common.sh"
 
 value()  { task "$1" "values[\"$2\"].last"; }
 reads()  { [ "$(value "$1" "$2")" = "$3" ]; }
 errors() { task "$1" errors; }
 dumped() { grep -q " $1" /tmp/dump; } # candump -L: (time) can0 ID#DATA
+sends()  { : >/tmp/dump && within 5 dumped "$1"; } # from now on
+# more TASK VALUE THAN
+more()    { [ "$(value "$1" "$2")" -gt "$3" ]; }
+log_has() { messages | grep "$1" >/dev/null; }
+# as_it_is: sets $sent and $failed.
+as_it_is() { sent=$(value drive sent) failed=$(value drive write-errors); }
 
 # Eleven bytes of zeros of a frame of CAN FD at two bit rates; newer kernels set another flag beside that.
 WIDE='00012345##[15]0000000000000000000000'
 
-modprobe -a can-raw vcan
+# With echo=1 the driver gives back the frames that have left, as those of real controllers do.
+modprobe can-raw
+modprobe vcan echo=1
 ip link add can0 type vcan && ip link set can0 up
 check "there is a virtual bus" test -e /sys/class/net/can0
 has "hertzd devices lists it" "$(in_unit hertzd devices)" 'interface = "can0"'
-candump -D -L can0 >>/tmp/dump 2>&1 &
+watch_bus() { candump -D -L can0 >>/tmp/dump 2>&1 & }
+watch_bus
 
 setup <<'END'
 [task.beat]
@@ -119,8 +129,7 @@ check "a value with a short timeout is sent on" within 30 echoed
 check "  and is bad after that, so the safe value is sent" within 30 dumped '201#000005AA00000000'
 before=$(value motor error-frames)
 cansend can0 20000004#0004000000000000
-more() { [ "$(value motor error-frames)" -gt "$before" ]; }
-check "an error frame is counted" within 30 more
+check "an error frame is counted" within 30 more motor error-frames "$before"
 same "nothing was dropped" 0 "$(value motor dropped)"
 same "  and nothing failed" 0 "$(errors motor)"
 
@@ -129,21 +138,83 @@ timeout 3 strace -qq -p "$thread" -o /tmp/calls 2>/dev/null || :
 calls=$(sed -nE '/ERESTART|restart_syscall|resumed/d; s/^([a-z0-9_]+)\(.*/\1/p' /tmp/calls | sort -u | grep -vxE 'clock_nanosleep|getrusage|clock_gettime|pread64' | xargs)
 same "ticks make only the documented calls" "recvmmsg sendmmsg" "$calls"
 
+echo "# full queues"
+as_it_is
+tc qdisc add dev can0 root pfifo limit 0
+check "what a full queue does not take is counted" within 60 more drive write-errors $((failed + 5))
+as_it_is
+check "  on and on" within 60 more drive write-errors $((failed + 5))
+same "  and nothing counts as sent" "$sent" "$(value drive sent)"
+check "  the log says why" within 30 log_has 'drive: .*No buffer space available'
+tc qdisc del dev can0 root
+check "  when there is room again, it is sent" within 60 sends '201#000005AA00000000'
+: >/tmp/dump
+as_it_is
+tc qdisc add dev can0 root blackhole
+check "a frame that never leaves keeps the next one back" within 60 more drive write-errors $((failed + 5))
+check "  the log says why" within 30 log_has 'drive: .*has not left'
+check "  after a second it is lost, and the next one is sent" within 60 more drive sent $((sent + 1))
+tc qdisc del dev can0 root
+check "  when frames leave again, they are sent" within 60 sends '201#000005AA00000000'
+
+echo "# an interface that is down"
+sysctl -q net.core.rmem_max=4096
 ip link set can0 down
-failing() { [ "$(errors motor)" -gt 3 ] && [ "$(errors drive)" -gt 3 ]; }
+of_motor=$(errors motor) of_drive=$(errors drive)
+failing() { [ "$(errors motor)" -gt $((of_motor + 3)) ] && [ "$(errors drive)" -gt $((of_drive + 3)) ]; }
 check "with the interface down, ticks fail and are counted" within 60 failing
+: >/tmp/dump
 ip link set can0 up
 again() { cansend can0 181#0A00; [ "$(value motor speed)" = 1 ]; }
 check "up again, it is read again" within 60 again
-: >/tmp/dump
 check "  and sent to" within 60 dumped '201#000205AA00000000'
+check "  also with write = \"change\", what has not changed" within 60 dumped "$WIDE"4D
+
+echo "# a worker that hangs"
+# Those that were sent so far are taken by then.
+ran=$(task motor ran)
+within 60 ticked motor $((ran + 10)) || :
+taken=$(value motor frames) lost=$(value motor dropped)
+: >/tmp/dump
+strace -qq -p "$thread" -e trace=clock_nanosleep -e inject=clock_nanosleep:delay_enter=40000000:when=1 -o /dev/null & hanging=$!
+check "its safe values are sent" within 60 dumped '201#07D0FFAA00000000'
+cangen can0 -I 181 -L 2 -D 1400 -g 0 -n 500
+kill $hanging
+wait $hanging || :
+has "  the journal names the task" "$(messages MESSAGE_ID="$OUTPUT_SAFE")" 'drive: has not ticked for'
+check "it ticks again, and its values are sent" within 60 dumped '201#000405AA00000000'
+check "frames for which there was no room are counted" within 60 more motor dropped "$lost"
+all() { [ "$(($(value motor frames) + $(value motor dropped)))" = $((taken + lost + 500)) ]; }
+check "  those and the ones that were taken are all that were sent" within 60 all
+echo "#   $(value motor dropped) dropped"
+
+echo "# an interface that is removed"
+as_it_is
+ip link del can0
+check "its ticks fail, and the frames are counted" within 60 more drive write-errors $((failed + 3))
+check "  the log says so" within 30 log_has 'task drive disconnected'
+check "  and hertzd is not well, since safe values cannot be sent" within 60 says 1 'drive: its safe value, the frame 201#'
+ip link add can0 type vcan && ip link set can0 up
+watch_bus
+check "a new one of that name is used" within 60 sends '201#07D005AA00000000'
+both() { cansend can0 181#0A00; sends '201#000205AA00000000'; }
+check "  in both directions" within 60 both
+refuse "  and nothing is wrong with safe values" says 1 'its safe value'
 same "another task was not affected" 0 "$(errors beat)"
+
+echo "# an id for another task"
+: >/tmp/dump
+sed -i 's/task\.drive/task.push/' $CONFIG
+check "a reload that renames the task succeeds" hertzd reload
+check "  it sends on" within 60 ticked push 10
+lacks "  no safe value came between" "$(cat /tmp/dump)" '201#07D0'
+same "  and nothing failed" 0 "$(errors push)"
 
 : >/tmp/dump
 systemctl kill --signal=KILL --kill-whom=main hertzd
 check "after kill -9 hertzd safe sends the safe values" within 60 dumped '201#07D0FFAA00000000'
-has "  by the plan" "$(journalctl -u hertzd -o cat)" 'drive: wrote the frame 201#07D0FFAA00000000 to can0'
-check "restarted, the service runs" within 90 ticked drive 5
+has "  by the plan" "$(journalctl -u hertzd -o cat)" 'push: wrote the frame 201#07D0FFAA00000000 to can0'
+check "restarted, the service runs" within 90 ticked push 5
 : >/tmp/dump
 check "systemctl stop" systemctl stop hertzd
 check "sends the safe values" within 30 dumped '201#07D0FFAA00000000'
