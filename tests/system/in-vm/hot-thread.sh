@@ -4,11 +4,14 @@
 . "$(dirname "$0")/common.sh"
 
 load_vivid && load_aloop && load_lm75 && load_gpio_sim && load_iio_dummy
+modprobe -a can-raw vcan
+ip link add can0 type vcan && ip link set can0 up
+cangen can0 -I 181 -L 2 -g 30 & # what the task can receives
 COUNTS=$STATE/counts # count.so writes its counts per thread here
 # Playback for the recording: without it, the loopback device has no steady pace.
 (while :; do aplay -q -D hw:Loopback,0,0 -f S16_LE -r 16000 -c 1 -d 600 /dev/zero || sleep 1; done) >/dev/null 2>&1 &
 
-kinds=(load sensor values hwmon iio i2c gpio audio video line register)
+kinds=(load sensor values hwmon iio i2c gpio audio video line register can)
 declare -A CONFIGS=(
     [load]='kind = "load"
 rate = 50
@@ -67,6 +70,26 @@ type = \"s16be\"
 shift = 7
 safe = \"restore\"
 write = \"always\""
+    [can]='kind = "can"
+rate = 20
+interface = "can0"
+[[task.can.send]]
+id = 0x201
+name = "torque"
+input = "heard.speed"
+start-bit = 0
+length = 16
+safe = 0
+[task.heard]
+worker = "can"
+kind = "can"
+rate = 20
+interface = "can0"
+[[task.heard.receive]]
+id = 0x181
+name = "speed"
+start-bit = 0
+length = 16'
     [audio]='kind = "audio"
 rate = 20
 device = "hw:Loopback,1,0"
@@ -122,6 +145,7 @@ END
     same "  in $ticks ticks it allocates no memory" "0" "$((memory_after - memory))"
     same "  and takes no lock" "0" "$((locks_after - locks))"
     same "  and does not fail" "$failed" "$(task "$kind" errors)"
+    [ "$kind" != can ] || check "  it receives and sends" test "$(task heard values.frames.last)" -gt 0 -a "$(task can values.sent.last)" -gt 0
     calls=$(sed -nE '/ERESTART|restart_syscall|resumed/d; s/^([a-z0-9_]+)\(.*/\1/p' /tmp/calls | sort | uniq -c | sort -rn | awk '{ printf "%s%s %s", sep, $1, $2; sep = ", " }')
     echo "#   in 3 s under strace: $calls"
     has "  strace sees it sleep between its ticks" "$calls" clock_nanosleep
