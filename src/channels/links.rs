@@ -2,148 +2,19 @@
 //!
 //! Each pair of tasks has a mailbox, so neither side ever waits and no row is torn, on one worker or on two. A worker takes
 //! what has come just before a task's tick and lays it into the cells that the task reads its inputs from. No clock is read;
-//! only [`link`] and [`Input`]'s constructors allocate.
+//! only [`link`] allocates.
 
+use super::input::{Cell, Input, InputSource, NO_ORIGIN, Quality, instant};
 use super::mailbox::{self, mailbox};
 use super::row::word;
 use crate::time::{Instant, Span};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Words of a row before its values: index, release, origin, whose tick that was.
 const HEAD: usize = 4;
 
-/// In place of the origin of a row that has none.
-const NO_ORIGIN: i64 = i64::MAX;
-
 /// Values whose quality one word tells of.
 const PER_WORD: usize = 64;
-
-/// What a value is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quality {
-    /// It was read, and everything that it was computed from as well.
-    Good,
-    /// It was not: an error, a number that is not finite, one outside its valid range, or one computed from such.
-    Bad,
-    /// It was good, and its origin is too long ago.
-    Stale,
-    /// No row has come yet.
-    Missing,
-}
-
-/// A value that a task takes: a number, or a value of another task, of which it sees the latest row at each tick.
-#[derive(Clone, Debug)]
-pub struct Input {
-    source: InputSource,
-    cell: Arc<Cell>,
-}
-
-/// Where an input comes from.
-#[derive(Clone, Debug, PartialEq)]
-pub enum InputSource {
-    /// Always this number.
-    Number(f64),
-    /// A value of another task.
-    Value(ValueName),
-}
-
-/// Names a value of a task.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ValueName {
-    /// The task.
-    pub task: String,
-    /// The value.
-    pub value: String,
-    /// The row of its tick before is meant, and this number until there is one: the link that closes a circle.
-    pub previous: Option<f64>,
-}
-
-/// What a task reads: written by its own worker only, just before its tick.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Cell {
-    value: AtomicU64,
-    release: AtomicI64, // of the row; MIN: none
-    origin: AtomicI64,  // MAX: none, as of a number
-    quality: AtomicU64,
-    spared: AtomicBool, // set before the first tick
-}
-
-impl Input {
-    /// Always this number.
-    pub fn number(number: f64) -> Self {
-        Self::new(InputSource::Number(number), number, Quality::Good)
-    }
-
-    /// A value of another task.
-    pub fn value_of(name: ValueName) -> Self {
-        let (first, quality) = name.previous.map_or((f64::NAN, Quality::Missing), |first| (first, Quality::Good));
-        Self::new(InputSource::Value(name), first, quality)
-    }
-
-    fn new(source: InputSource, value: f64, quality: Quality) -> Self {
-        let cell = Cell {
-            value: AtomicU64::new(value.to_bits()),
-            release: AtomicI64::new(i64::MIN),
-            origin: AtomicI64::new(NO_ORIGIN),
-            quality: AtomicU64::new(quality.to_word()),
-            spared: AtomicBool::new(false),
-        };
-        Self { source, cell: Arc::new(cell) }
-    }
-
-    /// Says that the task itself puts out nothing at a tick at which it would need this and it is not good. At others it does without, and what
-    /// it puts out is not bad for it. To be called while the task is built.
-    #[must_use]
-    pub fn spared(self) -> Self {
-        self.cell.spared.store(true, Ordering::Relaxed);
-        self
-    }
-
-    /// Where it comes from.
-    pub fn source(&self) -> &InputSource {
-        &self.source
-    }
-
-    /// The value; `NaN` unless its quality is good.
-    pub fn get(&self) -> f64 {
-        match self.quality() {
-            Quality::Good => f64::from_bits(self.cell.value.load(Ordering::Relaxed)),
-            _ => f64::NAN,
-        }
-    }
-
-    /// What it is worth at this tick.
-    pub fn quality(&self) -> Quality {
-        Quality::of_word(self.cell.quality.load(Ordering::Relaxed))
-    }
-
-    /// The release of the tick that its row is of; `None` for a number, and before the first row.
-    pub fn release(&self) -> Option<Instant> {
-        instant(self.cell.release.load(Ordering::Relaxed), i64::MIN)
-    }
-
-    /// The release of the oldest tick of a sensor behind it; `None` for a number, and before the first row.
-    pub fn origin(&self) -> Option<Instant> {
-        instant(self.cell.origin.load(Ordering::Relaxed), NO_ORIGIN)
-    }
-}
-
-impl Quality {
-    const fn to_word(self) -> u64 {
-        self as u64
-    }
-
-    const fn of_word(word: u64) -> Self {
-        match word {
-            0 => Self::Good,
-            1 => Self::Bad,
-            2 => Self::Stale,
-            _ => Self::Missing,
-        }
-    }
-}
 
 /// The end of a link at the task that makes the values.
 #[derive(Debug)]
@@ -171,12 +42,6 @@ struct Tap {
     closes_circle: bool,
 }
 
-impl Tap {
-    fn is_spared(&self) -> bool {
-        self.cell.spared.load(Ordering::Relaxed)
-    }
-}
-
 /// A link from a task with this many values to the `inputs` of another: which value each one is. What is older than `max_age` is
 /// stale.
 ///
@@ -190,8 +55,8 @@ pub(crate) fn link<'a>(
     let room = HEAD + columns.div_ceil(PER_WORD) + columns;
     let (sender, receiver) = mailbox(room);
     let tap = |(column, input): (usize, &Input)| {
-        let closes_circle = matches!(&input.source, InputSource::Value(name) if name.previous.is_some());
-        Tap { column, cell: input.cell.clone(), closes_circle }
+        let closes_circle = matches!(input.source(), InputSource::Value(name) if name.previous.is_some());
+        Tap { column, cell: input.cell().clone(), closes_circle }
     };
     let taps: Vec<_> = inputs.into_iter().map(tap).collect();
     assert!(taps.iter().all(|tap| tap.column < columns), "an input of a value that there is not");
@@ -256,7 +121,7 @@ impl LinkReceiver {
     pub(crate) fn refresh(&mut self, now: Instant) -> (Option<Origin>, bool) {
         self.receive();
         if !self.has_row {
-            return (None, self.taps.iter().all(|tap| tap.closes_circle || tap.is_spared()));
+            return (None, self.taps.iter().all(|tap| tap.closes_circle || tap.cell.is_spared()));
         }
         let (head, rest) = self.row.split_at(HEAD);
         let (bad, values) = rest.split_at(self.columns().div_ceil(PER_WORD));
@@ -274,16 +139,13 @@ impl LinkReceiver {
                 (false, true) => Quality::Stale,
                 (false, false) => Quality::Good,
             };
-            let done_without = quality != Quality::Good && tap.is_spared();
+            let done_without = quality != Quality::Good && tap.cell.is_spared();
             if !closes_circle && !done_without {
                 all_good &= quality == Quality::Good;
                 let task = u32::try_from(head[3]).unwrap_or(u32::MAX); // it was one
                 oldest = instant(origin, NO_ORIGIN).map(|at| Origin { at, task });
             }
-            cell.value.store(value, Ordering::Relaxed);
-            cell.release.store(release, Ordering::Relaxed);
-            cell.origin.store(origin, Ordering::Relaxed);
-            cell.quality.store(quality.to_word(), Ordering::Relaxed);
+            cell.lay(value, release, origin, quality);
         }
         (oldest, all_good)
     }
@@ -336,12 +198,9 @@ fn nanos_of(word: u64) -> i64 {
     word.cast_signed()
 }
 
-fn instant(nanos: i64, none: i64) -> Option<Instant> {
-    (nanos != none).then(|| Instant::from_nanos(nanos.into()))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::input::ValueName;
     use super::*;
 
     fn named(value: &str) -> Input {

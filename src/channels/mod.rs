@@ -7,6 +7,7 @@
 mod block;
 mod evidence;
 mod format;
+mod input;
 mod links;
 mod live;
 mod mailbox;
@@ -18,7 +19,7 @@ mod tick;
 pub use block::{Block, BlockReceiver, BlockSender, Head, blocks};
 pub use evidence::{Evidence, EvidenceSource};
 pub use format::{AudioFormat, Column, Format, ImageFormat, SampleFormat, Shape};
-pub use links::{Input, InputSource, Quality, ValueName};
+pub use input::{Input, InputSource, Quality, ValueName};
 pub(crate) use links::{LinkReceiver, LinkSender, Origin, RowHead, link};
 pub use live::{Counts, Live, LiveCounts};
 pub(crate) use parts::{Assembly, Part};

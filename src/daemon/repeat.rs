@@ -21,7 +21,8 @@
 //!
 //! Time is virtual; nothing blocks but the writer that ticks are handed to.
 
-use super::simulate::{SimulatedTick, Simulation, VirtualRunner};
+use super::ledger::SimulatedTick;
+use super::simulate::{Simulation, VirtualRunner};
 use crate::config::Spin;
 use crate::metrics::{Mark, Metrics, REMEMBERED, RecordsSummary, Summary};
 use crate::time::{Instant, Span};

@@ -4,25 +4,25 @@
 //! only computes is run, and so is an output, without its target. Workers do not affect each other and are simulated one after the other, unless values flow between them:
 //! those have a thread each, of which one runs at a time, in one order of virtual time.
 
+use super::ledger::{Ledger, Lines, Played, RELAYED_AHEAD, Relay, SimulatedTick};
 use super::models::Models;
 use super::plan::{self, Epoch, TaskTerms, Window};
 use super::summary::{Used, asked, summary, target_affordable, task_summary};
 use super::virtual_tasks::{Graph, Shown, VirtualTask};
-use crate::channels::{Counts, IdleWake, Sent, TickRecord, TickSink};
+use crate::channels::{Counts, Sent};
 use crate::config::{Config, TaskConfig};
 use crate::metrics::{
-    GrantedSummary, Metrics, NoAccuser, Progress, RecordsSummary, Summary, TaskSummary, WorkerFacts, WorkerSummary,
+    GrantedSummary, Metrics, Progress, RecordsSummary, Summary, TaskSummary, WorkerFacts, WorkerSummary,
 };
 use crate::pacing::Sleeps;
 use crate::sim::{NeverPreempted, Scripted, SimClock};
 use crate::sys::host::Host;
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Control, Report, Runner, Slot, TaskSet};
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
 /// What to simulate.
@@ -33,26 +33,6 @@ pub struct SimulateOptions {
     pub length: Span,
     /// Every task starts at this tick.
     pub first_tick: u64,
-}
-
-/// One tick, as `simulate --json` prints it. Instants count from the worker's epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct SimulatedTick<'a> {
-    /// Name of the task.
-    pub task: &'a str,
-    /// Index of the tick.
-    pub n: u64,
-    /// When it was meant to start.
-    pub release_ns: i128,
-    /// When it started.
-    pub started_ns: i128,
-    /// When it finished.
-    pub finished_ns: i128,
-    /// Releases given up before it, because something else held the worker, and when it had finished.
-    pub skipped: u64,
-    /// Its values, in the order of its columns; empty of a task that is only a script. `NaN`: it has none.
-    #[serde(skip)]
-    pub values: &'a [f64],
 }
 
 /// The highest first tick from which every task can count its ticks (64 bits) and their nanoseconds (128 bits) for
@@ -283,128 +263,9 @@ fn busy(metrics: &mut Metrics, report: &Report) -> Span {
     report.spun + Span::from_wide(runs.sum())
 }
 
-/// What went through the sink.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Played {
-    /// Records.
-    pub(super) sent: u64,
-    /// Of each task, by number.
-    pub(super) counts: Vec<Counts>,
-}
-
-impl Played {
-    fn of(config: &Config) -> Self {
-        Self { sent: 0, counts: vec![Counts::default(); config.tasks.len()] }
-    }
-}
-
 /// A worker that has not begun.
 struct ReadyWorker {
     clock: SimClock,
     set: TaskSet,
     shown: BTreeMap<u32, Shown>, // by the number of the task
-}
-
-/// Where all records end: in the metrics, and printed.
-pub(super) struct Ledger<'a> {
-    config: &'a Config,
-    pub(super) metrics: &'a mut Metrics,
-    line: &'a mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
-    pub(super) played: Played,
-    broken: Option<io::Error>,
-}
-
-impl<'a> Ledger<'a> {
-    fn new(
-        config: &'a Config,
-        metrics: &'a mut Metrics,
-        line: &'a mut dyn FnMut(SimulatedTick<'_>) -> io::Result<()>,
-    ) -> Self {
-        Self { config, metrics, line, played: Played::of(config), broken: None }
-    }
-
-    /// Whether the run is to go on.
-    fn tick(&mut self, worker: usize, record: &TickRecord, values: &[f64]) -> bool {
-        self.played.sent += 1;
-        let counts = &mut self.played.counts[record.task as usize];
-        counts.ran += 1;
-        counts.skipped += record.skipped();
-        counts.overruns += u64::from(record.overrun);
-        counts.over_budget += u64::from(record.over_budget);
-        self.metrics.observe(worker, &Sent::Tick(*record));
-        self.metrics.take(record, &mut NoAccuser);
-        let line = SimulatedTick {
-            task: &self.config.tasks[record.task as usize].name,
-            n: record.n,
-            release_ns: record.release.nanos(),
-            started_ns: record.started().nanos(),
-            finished_ns: record.finished().nanos(),
-            skipped: record.skipped(),
-            values,
-        };
-        if self.broken.is_none() {
-            self.broken = (self.line)(line).err();
-        }
-        self.broken.is_none()
-    }
-
-    fn woke_idle(&mut self, worker: usize, wake: IdleWake) {
-        self.metrics.observe(worker, &Sent::IdleWake(wake));
-        self.metrics.take_idle(worker, &wake);
-    }
-
-    fn finish(self) -> io::Result<Played> {
-        self.broken.map_or(Ok(self.played), Err)
-    }
-}
-
-/// Takes the records of one worker's loop.
-pub(super) struct Lines<'a> {
-    worker: usize,
-    pub(super) ledger: Ledger<'a>,
-    control: Arc<Control>,
-    shown: BTreeMap<u32, Shown>,
-}
-
-impl Lines<'_> {
-    /// Ends the run before its next tick.
-    pub(super) fn stop(&self) {
-        self.control.stop();
-    }
-}
-
-impl TickSink for Lines<'_> {
-    fn offer(&mut self, record: TickRecord) {
-        let shown = self.shown.get(&record.task).map(|shown| shown.lock().unwrap_or_else(PoisonError::into_inner));
-        if !self.ledger.tick(self.worker, &record, shown.as_deref().map_or(&[], Vec::as_slice)) {
-            self.control.stop();
-        }
-    }
-
-    fn woke_idle(&mut self, wake: IdleWake) {
-        self.ledger.woke_idle(self.worker, wake);
-    }
-}
-
-/// Hands the records of one of several loops over, with the values of each tick.
-struct Relay {
-    worker: usize,
-    shown: BTreeMap<u32, Shown>,
-    relay: SyncSender<(usize, Sent, Vec<f64>)>,
-}
-
-/// How many records the loops may be ahead of the ledger.
-const RELAYED_AHEAD: usize = 1_024;
-
-impl TickSink for Relay {
-    fn offer(&mut self, record: TickRecord) {
-        let shown =
-            self.shown.get(&record.task).map(|shown| shown.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        // The ledger takes until all have ended.
-        let _ = self.relay.send((self.worker, Sent::Tick(record), shown.unwrap_or_default()));
-    }
-
-    fn woke_idle(&mut self, wake: IdleWake) {
-        let _ = self.relay.send((self.worker, Sent::IdleWake(wake), Vec::new()));
-    }
 }

@@ -1,0 +1,159 @@
+//! What a task takes its values by: a number, or a cell in which it finds the latest value of another task, with its age and its
+//! quality. Cells are written by the task's own worker just before its tick. No clock is read; only the constructors allocate.
+
+use crate::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+/// In place of the origin of a row that has none.
+pub(super) const NO_ORIGIN: i64 = i64::MAX;
+
+/// What a value is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quality {
+    /// It was read, and everything that it was computed from as well.
+    Good,
+    /// It was not: an error, a number that is not finite, one outside its valid range, or one computed from such.
+    Bad,
+    /// It was good, and its origin is too long ago.
+    Stale,
+    /// No row has come yet.
+    Missing,
+}
+
+/// A value that a task takes: a number, or a value of another task, of which it sees the latest row at each tick.
+#[derive(Clone, Debug)]
+pub struct Input {
+    source: InputSource,
+    cell: Arc<Cell>,
+}
+
+/// Where an input comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InputSource {
+    /// Always this number.
+    Number(f64),
+    /// A value of another task.
+    Value(ValueName),
+}
+
+/// Names a value of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueName {
+    /// The task.
+    pub task: String,
+    /// The value.
+    pub value: String,
+    /// The row of its tick before is meant, and this number until there is one: the link that closes a circle.
+    pub previous: Option<f64>,
+}
+
+/// What a task reads: written by its own worker only, just before its tick.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Cell {
+    value: AtomicU64,
+    release: AtomicI64, // of the row; MIN: none
+    origin: AtomicI64,  // MAX: none, as of a number
+    quality: AtomicU64,
+    spared: AtomicBool, // set before the first tick
+}
+
+impl Cell {
+    /// Its task puts out nothing where it would need this and it is not good.
+    pub(super) fn is_spared(&self) -> bool {
+        self.spared.load(Ordering::Relaxed)
+    }
+
+    /// Replaces what the task reads; times in nanoseconds.
+    pub(super) fn lay(&self, value: u64, release: i64, origin: i64, quality: Quality) {
+        self.value.store(value, Ordering::Relaxed);
+        self.release.store(release, Ordering::Relaxed);
+        self.origin.store(origin, Ordering::Relaxed);
+        self.quality.store(quality.to_word(), Ordering::Relaxed);
+    }
+}
+
+impl Input {
+    /// Always this number.
+    pub fn number(number: f64) -> Self {
+        Self::new(InputSource::Number(number), number, Quality::Good)
+    }
+
+    /// A value of another task.
+    pub fn value_of(name: ValueName) -> Self {
+        let (first, quality) = name.previous.map_or((f64::NAN, Quality::Missing), |first| (first, Quality::Good));
+        Self::new(InputSource::Value(name), first, quality)
+    }
+
+    fn new(source: InputSource, value: f64, quality: Quality) -> Self {
+        let cell = Cell {
+            value: AtomicU64::new(value.to_bits()),
+            release: AtomicI64::new(i64::MIN),
+            origin: AtomicI64::new(NO_ORIGIN),
+            quality: AtomicU64::new(quality.to_word()),
+            spared: AtomicBool::new(false),
+        };
+        Self { source, cell: Arc::new(cell) }
+    }
+
+    /// Says that the task itself puts out nothing at a tick at which it would need this and it is not good. At others it does without, and what
+    /// it puts out is not bad for it. To be called while the task is built.
+    #[must_use]
+    pub fn spared(self) -> Self {
+        self.cell.spared.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Where it comes from.
+    pub fn source(&self) -> &InputSource {
+        &self.source
+    }
+
+    pub(super) fn cell(&self) -> &Arc<Cell> {
+        &self.cell
+    }
+
+    /// The value; `NaN` unless its quality is good.
+    pub fn get(&self) -> f64 {
+        match self.quality() {
+            Quality::Good => f64::from_bits(self.cell.value.load(Ordering::Relaxed)),
+            _ => f64::NAN,
+        }
+    }
+
+    /// What it is worth at this tick.
+    pub fn quality(&self) -> Quality {
+        Quality::of_word(self.cell.quality.load(Ordering::Relaxed))
+    }
+
+    /// The release of the tick that its row is of; `None` for a number, and before the first row.
+    pub fn release(&self) -> Option<Instant> {
+        instant(self.cell.release.load(Ordering::Relaxed), i64::MIN)
+    }
+
+    /// The release of the oldest tick of a sensor behind it; `None` for a number, and before the first row.
+    pub fn origin(&self) -> Option<Instant> {
+        instant(self.cell.origin.load(Ordering::Relaxed), NO_ORIGIN)
+    }
+}
+
+impl Quality {
+    const fn to_word(self) -> u64 {
+        self as u64
+    }
+
+    const fn of_word(word: u64) -> Self {
+        match word {
+            0 => Self::Good,
+            1 => Self::Bad,
+            2 => Self::Stale,
+            _ => Self::Missing,
+        }
+    }
+}
+
+/// The instant, unless it stands for none.
+pub(super) fn instant(nanos: i64, none: i64) -> Option<Instant> {
+    (nanos != none).then(|| Instant::from_nanos(nanos.into()))
+}
