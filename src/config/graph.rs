@@ -8,7 +8,7 @@ use super::section::Section;
 use super::taken::{Taken, name_in};
 use crate::pacing::Rate;
 use crate::time::Span;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// By default a value is stale after so many times the sum of the periods along its chain, and what the first task of it may hold on to.
 const PERIODS: i64 = 3;
@@ -53,6 +53,7 @@ pub(super) fn link(tasks: &mut [(String, Section<'_>)], nodes: &[Node]) -> Vec<L
     let links = links(tasks);
     let into = by_task(tasks.len(), &links, |link| link.to);
     let order = order(tasks, &links, &into);
+    refuse_previous(tasks, &links, &into);
     let periods = |task: usize| {
         let period = nodes[task].rate.map_or(Span::ZERO, Rate::period);
         Span::from_nanos(period.nanos().saturating_mul(PERIODS))
@@ -137,6 +138,33 @@ fn order(tasks: &mut [(String, Section<'_>)], links: &[Link], into: &[Vec<&Link>
         refuse(tasks, &circle(begin, into, |task| waiting[task] > 0));
     }
     order
+}
+
+/// Refuses values of the tick before where they close no circle: they never grow old, for no reason.
+fn refuse_previous(tasks: &mut [(String, Section<'_>)], links: &[Link], into: &[Vec<&Link>]) {
+    for link in links.iter().filter(|link| link.closes && !leads(link.to, link.from, into)) {
+        let taken = &tasks[link.to].1.taken[link.taken];
+        let name = taken.name();
+        let (key, span) = (taken.key, taken.span.clone());
+        let (giver, value) = (&name.task, &name.value);
+        let text = format!(
+            "takes a value of the tick before, which is never stale, where nothing closes a circle: {giver} takes nothing that this task gives"
+        );
+        let help = format!("take it as it is: \"{giver}.{value}\"");
+        tasks[link.to].1.note(key, span, true, text, Some(help));
+    }
+}
+
+/// Whether values go from one task to another, on any way.
+fn leads(from: usize, to: usize, into: &[Vec<&Link>]) -> bool {
+    let (mut seen, mut waiting) = (HashSet::from([to]), vec![to]);
+    while let Some(task) = waiting.pop() {
+        if task == from {
+            return true;
+        }
+        waiting.extend(into[task].iter().map(|link| link.from).filter(|before| seen.insert(*before)));
+    }
+    false
 }
 
 /// A circle among the tasks that wait for each other: its links, each from the task that the one before leads to. Goes

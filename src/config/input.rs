@@ -17,6 +17,18 @@ impl Section<'_> {
         Some(self.taken(key, source, span))
     }
 
+    /// As [`input`](Self::input), of what acts on it: a value of the tick before never grows old, so that its end would go unseen; it is refused.
+    pub fn input_that_ages(&mut self, key: &Key) -> Option<Input> {
+        let taken = self.input(key)?;
+        if matches!(taken.source(), InputSource::Value(name) if name.previous.is_some()) {
+            let help = "close the circle at another link of it";
+            let text = "cannot be a value of the tick before: that is never stale, and what acts must see that nothing comes any more";
+            let span = self.table.get(key.name).map_or(0..0, Spanned::span);
+            self.note(key.name, span, true, text, Some(help.to_owned()));
+        }
+        Some(taken)
+    }
+
     /// A table of these, by names of the user's own, in the order in which they are written.
     pub fn inputs(&mut self, key: &Key) -> Option<Vec<(String, Input)>> {
         let wanted = "must be a table of values by name, such as { speed = \"motor.speed\" }";

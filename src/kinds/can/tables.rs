@@ -142,7 +142,7 @@ pub(super) fn send(
     for mut table in tables {
         let length = table.integer(&FRAME_LENGTH);
         refuse_length(&mut table, length, fd);
-        let (input, limits, safe) = (table.input(&INPUT), table.range(&LIMITS), table.number(&SAFE));
+        let (input, limits, safe) = (table.input_that_ages(&INPUT), table.range(&LIMITS), table.number(&SAFE));
         let read = frames.read(&mut table, &FRAME_LENGTH, length);
         if let (Some((at, Common { id, signal, column })), Some(input), Some(safe)) = (read, input, safe) {
             if !signal.fits(safe) {

@@ -169,7 +169,7 @@ fn parse(section: &mut Section<'_>, sys: &Path) -> Option<Blueprint> {
 }
 
 fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
-    let (input, reset) = (section.input(&INPUT), section.input(&RESET));
+    let (input, reset) = (section.input_that_ages(&INPUT), section.input(&RESET));
     let place = named::place(section);
     let (scale, offset) = (section.number(&SCALE), section.number(&OFFSET));
     let (limits, slew, safe_slew) = (section.range(&LIMITS), section.number(&SLEW), section.number(&SAFE_SLEW));
