@@ -117,6 +117,14 @@ fn a_process_that_is_killed_leaves_a_plan_that_another_carries_out() {
     let dry = safe(&running, &["--dry-run"]);
     assert!(String::from_utf8_lossy(&dry.stdout).contains("fan: would write 1 to "), "{dry:?}");
     assert_eq!(fan(&running), "0.75\n");
+    // Another process has taken it meanwhile.
+    let taken = fs::File::open(running.folder().join("fan")).unwrap();
+    taken.lock().unwrap();
+    let refused = safe(&running, &[]);
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(77) && stderr.contains("fan: 1 to "), "{stderr}");
+    assert_eq!(fan(&running), "0.75\n");
+    drop(taken);
     let done = safe(&running, &[]);
     assert!(done.status.success() && String::from_utf8_lossy(&done.stdout).contains("fan: wrote 1 to "), "{done:?}");
     assert_eq!(fan(&running), "1\n");
@@ -128,6 +136,54 @@ fn a_process_that_is_killed_leaves_a_plan_that_another_carries_out() {
     assert!(stderr.contains("not every output has its safe value: fan: 1 to "), "{stderr}");
     fs::write(running.folder().join("safe-plan.json"), "{").unwrap();
     assert_eq!(safe(&running, &[]).status.code(), Some(1));
+}
+
+#[test]
+fn a_plan_that_nobody_has_carried_out_outlives_the_next_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_owned();
+    fs::write(place.join("fan"), "0.5\n").unwrap();
+    let mut command = Command::new(HERTZD);
+    command.env_remove("RUNTIME_DIRECTORY").env("XDG_RUNTIME_DIR", &place);
+    let mut running = run_in(folder, command, &config("1h", false), &[]);
+    wait_until(&mut running, "0.75");
+    kill(&mut running);
+    let plan = place.join(format!("hertzd/{}/safe-plan.json", running.pid()));
+    assert!(plan.exists());
+    let run = |command: &mut Command| command.env("XDG_RUNTIME_DIR", &place).output().unwrap();
+    fs::write(place.join("next.toml"), "[task.a]\nkind = \"load\"\nrate = 10\n").unwrap();
+    let next = run(Command::new(HERTZD).arg("run").arg(place.join("next.toml")).args(["--for", "100ms"]));
+    let stderr = String::from_utf8_lossy(&next.stderr);
+    assert!(stderr.contains("that nobody has carried out, of its outputs fan") && plan.exists(), "{stderr}");
+    let done = run(Command::new(HERTZD).arg("safe").arg("--plan").arg(&plan));
+    assert!(done.status.success() && fan(&running) == "1\n", "{done:?}");
+    assert!(!plan.exists(), "nothing is left to be told");
+    // Without a place for a plan.
+    let mut command = Command::new(HERTZD);
+    command.env_remove("RUNTIME_DIRECTORY").env("XDG_RUNTIME_DIR", "/proc");
+    let unplanned = tempfile::tempdir().unwrap();
+    let ended = run_in(unplanned, command, &config("1h", false), &["--for", "100ms"]).wait();
+    assert!(ended.describe().contains("and so no plan of safe values"), "{}", ended.describe());
+}
+
+#[test]
+fn a_second_and_a_third_request_where_the_device_takes_no_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let faults = folder.path().join("faults");
+    fs::create_dir(&faults).unwrap();
+    fs::write(folder.path().join("fan"), "0.5\n").unwrap();
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path()).env("DEVICE_FAULTS", &faults);
+    command.env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    let mut running = run_in(folder, command, &config("1h", true), &["--stop-timeout", "1h"]);
+    wait_until_it_hangs(&mut running);
+    fs::write(faults.join("fan.broken"), "").unwrap();
+    running.signal("TERM");
+    running.wait_for("the stop is seen", |running| running.stderr().contains("stopping: waiting"));
+    running.signal("TERM");
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!((ended.status.code(), left(&ended).as_str()), (Some(143), "0.75\n"), "{}", ended.describe());
 }
 
 /// As [`start`], with devices that misbehave on request: see `tests/program/device.c`.

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A foreground process locks its directory, so others know whether it lives. What a dead one left is removed by the next, which
-//! keeps the latest flight file as `flight.prev`.
+//! keeps the latest flight file as `flight.prev`, and a plan of safe values that nobody has carried out.
 
+use crate::daemon::SafePlan;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -85,7 +86,16 @@ impl RuntimeDirectory {
             let _ = fs::rename(folder.join(FLIGHT), self.path.join(FLIGHT_BEFORE));
         }
         for (_locked, folder) in &dead {
-            let _ = fs::remove_dir_all(folder);
+            if let Some(tasks) = outputs_left(&folder.join(SAFE_PLAN)) {
+                let plan = folder.join(SAFE_PLAN);
+                warn!(
+                    "a hertzd that died has left a plan of safe values that nobody has carried out, of its outputs {tasks}: \
+                     `hertzd safe` writes them, by {}",
+                    plan.display()
+                );
+            } else {
+                let _ = fs::remove_dir_all(folder);
+            }
         }
     }
 
@@ -99,6 +109,21 @@ impl RuntimeDirectory {
 
     pub(super) fn flight(&self) -> PathBuf {
         self.path.join(FLIGHT)
+    }
+}
+
+/// The tasks of outputs whose safe values a process that is dead has not written; `None`: there are none.
+fn outputs_left(plan: &Path) -> Option<String> {
+    let (plan, _locked) = SafePlan::take(plan).ok().filter(|(plan, _)| !plan.outputs.is_empty())?;
+    Some(plan.outputs.iter().map(|output| &*output.task).collect::<Vec<_>>().join(", "))
+}
+
+/// Removes a plan that was carried out, if it is one of the foreground: the next process there need not tell of it any more. That of the
+/// service stays until the next start.
+pub(super) fn is_carried_out(plan: &Path) {
+    let folder = plan.parent().and_then(Path::file_name).unwrap_or_default();
+    if folder.to_string_lossy().parse::<u32>().is_ok() {
+        let _ = fs::remove_file(plan);
     }
 }
 

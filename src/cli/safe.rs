@@ -2,12 +2,14 @@
 
 use super::{App, Source, Stop, print, runtime, safe_anew};
 use crate::daemon::{NoPlan, PlannedOutput, SafePlan};
+use crate::kinds::output::PlannedWrite;
 use crate::sys::clock::pause;
 use crate::sys::signals::end_flag;
 use crate::time::Span;
 use clap::Args;
 use std::fmt::Write as _;
 use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -23,7 +25,8 @@ const LOOK_EVERY: Span = Span::from_millis(50);
     A daemon with outputs keeps the file safe-plan.json in its runtime directory: what\n\
     each output's safe value is, and where it is to be written. The service's unit\n\
     runs this command whenever the daemon has ended (ExecStopPost=). While the\n\
-    daemon lives, the outputs are its own, and nothing is written: exit code 77.\n\n\
+    daemon lives, the outputs are its own, and nothing is written: exit code 77.\n\
+    The same holds for a file that another process with outputs has by now.\n\n\
     A GPIO line belongs to the process that has requested it: once this command has\n\
     ended, what becomes of the line's level is up to the driver of its chip. With\n\
     --hold it stays until SIGTERM or SIGINT, and keeps the lines; until then no\n\
@@ -59,7 +62,9 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
             Err(NoPlan::Missing) if args.plan.is_none() => continue, // it was there just now
             Err(NoPlan::Missing) => return Err(Stop::Usage(format!("{}: there is no such file", path.display()))),
             Err(NoPlan::Held(pid)) => {
-                held.push(pid.to_string());
+                held.push(format!(
+                    "the daemon lives that has them (pid {pid}): when it is stopped, they get their safe values"
+                ));
                 continue;
             }
             Err(NoPlan::Unusable(why)) => {
@@ -67,8 +72,17 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
                 continue;
             }
         };
+        let mut all_written = !args.dry_run && !args.hold;
         for output in &plan.outputs {
-            failed.extend(make(output, args, &mut text, &mut lines).err().map(|why| format!("{}: {why}", output.task)));
+            let Err(why) = make(output, args, &mut text, &mut lines) else { continue };
+            all_written = false;
+            match why {
+                Failed::Held(why) => held.push(why),
+                Failed::Because(why) => failed.push(why),
+            }
+        }
+        if all_written {
+            runtime::is_carried_out(path);
         }
     }
     // systemd sets this where the service has ended: there it says something only if there is something to say.
@@ -94,33 +108,58 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
 fn end(failed: &[String], held: &[String]) -> Result<(), Stop> {
     match (failed, held) {
         ([], []) => Ok(()),
-        ([], held) => {
-            let text = format!(
-                "the daemon lives that has the outputs (pid {}): when it is stopped, they get their safe values",
-                held.join(", ")
-            );
-            Err(Stop::Permission(text))
+        ([], held) => Err(Stop::Permission(format!("outputs that are not written: {}", held.join("; ")))),
+        (failed, held) => {
+            let all = failed.iter().chain(held).map(String::as_str).collect::<Vec<_>>().join("; ");
+            Err(Stop::Unwell(format!("not every output has its safe value: {all}")))
         }
-        (failed, _) => Err(Stop::Unwell(format!("not every output has its safe value: {}", failed.join("; ")))),
     }
 }
 
-/// Makes the writes of one output, as far as that goes.
-fn make(output: &PlannedOutput, args: &SafeArgs, text: &mut String, lines: &mut Vec<File>) -> Result<(), String> {
+/// Why an output has not got its safe value.
+enum Failed {
+    /// Another process has the target.
+    Held(String),
+    Because(String),
+}
+
+/// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it.
+fn make(output: &PlannedOutput, args: &SafeArgs, text: &mut String, lines: &mut Vec<File>) -> Result<(), Failed> {
+    let task = &output.task;
+    let mut again = Vec::new();
     for write in &output.writes {
-        let line = match args.dry_run {
-            true => None,
-            false => write.make().map_err(|error| format!("{write}: {error}"))?,
-        };
-        let done = if args.dry_run { "would write" } else { "wrote" };
-        let then = match (&line, args.hold) {
-            (None, _) => "",
-            (Some(_), true) => ", and holds it",
-            (Some(_), false) => "; the line is released now, so what becomes of its level is up to its chip's driver",
-        };
         // Writing to a String does not fail.
-        let _ = writeln!(text, "{}: {done} {write}{then}", output.task);
-        lines.extend(line.filter(|_| args.hold));
+        match args.dry_run {
+            true => _ = writeln!(text, "{task}: would write {write}"),
+            false => match make_one(write, args, task, text, lines) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    return Err(Failed::Held(format!("{task}: {write}: {error}")));
+                }
+                made => again.extend(made.is_err().then_some(write)),
+            },
+        }
     }
+    for write in again {
+        let made = make_one(write, args, task, text, lines);
+        made.map_err(|error| Failed::Because(format!("{task}: {write}: {error}")))?;
+    }
+    Ok(())
+}
+
+fn make_one(
+    write: &PlannedWrite,
+    args: &SafeArgs,
+    task: &str,
+    text: &mut String,
+    lines: &mut Vec<File>,
+) -> io::Result<()> {
+    let line = write.make()?;
+    let then = match (&line, args.hold) {
+        (None, _) => "",
+        (Some(_), true) => ", and holds it",
+        (Some(_), false) => "; the line is released now, so what becomes of its level is up to its chip's driver",
+    };
+    let _ = writeln!(text, "{task}: wrote {write}{then}");
+    lines.extend(line.filter(|_| args.hold));
     Ok(())
 }

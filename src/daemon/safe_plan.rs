@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tracing::warn;
 
 /// What the file says first.
 const VERSION: u32 = 1;
@@ -37,11 +38,12 @@ pub(crate) struct PlannedOutput {
 pub(super) struct PlanFile {
     path: Option<PathBuf>, // `None`: there is no runtime directory
     written: Option<(Vec<PlannedOutput>, File)>,
+    missing_is_said: bool,
 }
 
 impl PlanFile {
     pub(super) fn at(path: Option<PathBuf>) -> Self {
-        Self { path, written: None }
+        Self { path, written: None, missing_is_said: false }
     }
 
     /// Writes the plan of these outputs, which are all that are open, if it differs from what is there.
@@ -49,10 +51,18 @@ impl PlanFile {
     /// # Errors
     /// It could not be written; the plan from before, if there is one, stays.
     pub(super) fn update(&mut self, guards: &[Arc<Guard>]) -> io::Result<()> {
-        let Some(path) = &self.path else { return Ok(()) };
         let output = |guard: &Guard| PlannedOutput { task: guard.task().to_owned(), writes: guard.plan() };
         let outputs: Vec<_> =
             guards.iter().map(|guard| output(guard)).filter(|output| !output.writes.is_empty()).collect();
+        let Some(path) = &self.path else {
+            if !outputs.is_empty() && !std::mem::replace(&mut self.missing_is_said, true) {
+                warn!(
+                    "there is no runtime directory, and so no plan of safe values: should this process be killed, its outputs keep what \
+                     they hold, and `hertzd safe` does not know of them; set XDG_RUNTIME_DIR"
+                );
+            }
+            return Ok(());
+        };
         let unchanged = match &self.written {
             Some((written, _)) => *written == outputs,
             // Of a process before this one there may be another.
@@ -62,7 +72,8 @@ impl PlanFile {
             return Ok(());
         }
         let plan = SafePlan { version: VERSION, pid: std::process::id(), outputs };
-        let file = replace(path, &serde_json::to_vec_pretty(&plan)?)?;
+        let file = replace(path, &serde_json::to_vec_pretty(&plan)?)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         self.written = Some((plan.outputs, file));
         Ok(())
     }
@@ -70,6 +81,8 @@ impl PlanFile {
 
 /// Puts a file with this content in the place of what is there, in one step, locked.
 fn replace(path: &Path, content: &[u8]) -> io::Result<File> {
+    // Somebody may have removed the folder since.
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;
     file.lock()?;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::{io, mem};
 
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGXCPU};
 #[cfg(feature = "top")]
 use signal_hook::consts::{SIGCONT, SIGTSTP};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU};
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
 
@@ -161,7 +161,7 @@ impl StopSignals {
                         false if !IN_A_HURRY.swap(true, Ordering::SeqCst) => 1,
                         false => return,
                     };
-                    // SAFETY: takes a number and touches no memory. Whatever holds up the one who is to end the process, SIGALRM will.
+                    // SAFETY: takes a number and touches no memory. Should what is to end the process be held up, SIGALRM ends it.
                     unsafe { libc::alarm(within) };
                     return;
                 }
@@ -172,6 +172,12 @@ impl StopSignals {
             unsafe { low_level::register(signal, end) }?;
             flag::register(signal, Arc::clone(&asked))?;
         }
+        let late = || {
+            let_all_end();
+            low_level::exit(128 + SECOND_END.load(Ordering::SeqCst));
+        };
+        // SAFETY: `late` reads an atomic and makes system calls, all of which is async-signal-safe.
+        unsafe { low_level::register(SIGALRM, late) }?;
         Ok(Self { signals })
     }
 

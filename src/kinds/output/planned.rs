@@ -2,8 +2,9 @@
 
 use super::guard::PlannedWrite;
 use crate::sys::can::{self, Frame, Id};
+use crate::sys::lock;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -16,8 +17,9 @@ impl PlannedWrite {
         match self {
             Self::File { path, witness, text, cut } => {
                 is_still(witness.as_ref(), "device")?;
-                OpenOptions::new().write(true).truncate(*cut).open(path)?.write_all(text.as_bytes())?;
-                Ok(None)
+                let file = OpenOptions::new().write(true).open(path)?;
+                is_free(&file)?;
+                write(&file, text, *cut).map(|()| None)
             }
             Self::Line { chip, label, offset, high } => drive(chip, label, *offset, *high).map(Some),
             Self::Register { bus, adapter, address, force, bytes } => {
@@ -38,6 +40,37 @@ impl PlannedWrite {
         Frame::new(Id { number: *id, extended: *extended }, *fd, *bit_rate_switch, data)
             .ok_or_else(|| io::Error::other("too long for a frame"))
     }
+}
+
+/// Refuses what a process has that lives: it writes its own values there, and would not see that this one has gone.
+fn is_free(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let holder = file.metadata().ok().and_then(|facts| lock::holder(&facts));
+            let holder = holder.map_or_else(|| "another process".to_owned(), |holder| holder.to_string());
+            let text = format!("it is in use by {holder}, which writes the safe value itself when it is stopped");
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
+        }
+        // A file system without locks.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+    }
+}
+
+/// The most of a file that is written over; what is longer held no number.
+const LONGEST: u64 = 4096;
+
+/// Writes a number, and for a regular file (`cut`) what ends it: no reader finds it empty, or old digits behind the number.
+fn write(mut file: &File, text: &str, cut: bool) -> io::Result<()> {
+    if !cut {
+        return file.write_all(text.as_bytes());
+    }
+    let before = file.metadata()?.len();
+    if before > LONGEST {
+        file.set_len(LONGEST)?;
+    }
+    let rest = usize::try_from(before.min(LONGEST)).unwrap_or_default().saturating_sub(text.len());
+    file.write_all((text.to_owned() + &"\n".repeat(rest)).as_bytes())?;
+    file.set_len(text.len() as u64)
 }
 
 /// Refuses what is another device now, by what a file beside it says.
