@@ -256,6 +256,21 @@ fn a_task_that_is_disabled_while_its_device_refuses_the_safe_value() {
 }
 
 #[test]
+fn a_run_that_ends_without_its_safe_value_is_no_success() {
+    let mut running = start_with_faults(&config("1h", false), &["fan"]);
+    wait_until(&mut running, "0.75");
+    fs::write(running.folder().join("faults/fan.broken"), "").unwrap();
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!((ended.status.code(), left(&ended).as_str()), (Some(70), "0.75\n"), "{}", ended.describe());
+    let summary = ended.stderr.contains("not all safe values were written")
+        && ended.stderr.contains("fan: its safe value, 1 to ");
+    assert!(summary, "{}", ended.describe());
+    // The plan is left for whoever mends it.
+    assert!(ended.folder.path().join("safe-plan.json").exists());
+}
+
+#[test]
 fn without_a_plan_the_safe_values_of_a_configuration() {
     let mut running = start(&config("1h", false));
     wait_until(&mut running, "0.75");

@@ -50,7 +50,7 @@ pub(super) fn finish(
     let now = KernelClock::monotonic().now();
     let Threads { metrics, mut recorder, flight, builder, guard } = threads;
     // Of a worker that was given up no task will write its own.
-    guard.make_safe_and_wait();
+    faults.extend(guard.make_safe_and_wait());
     set.abandon_change(&builder).into_iter().for_each(|ended| metrics.tasks_ended(ended));
     for running in set.all_mut() {
         running.final_counts().into_iter().for_each(|ended| metrics.tasks_ended(ended));

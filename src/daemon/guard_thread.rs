@@ -97,10 +97,10 @@ impl GuardThread {
         self.asked.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The same at the end of a run: waits until they are written, for a limited time.
-    pub(super) fn make_safe_and_wait(&self) {
+    /// The same at the end of a run: waits until they are written, for a limited time. Returns which were not, and why.
+    pub(super) fn make_safe_and_wait(&self) -> Option<String> {
         if !self.running.load(Ordering::Relaxed) {
-            return;
+            return None;
         }
         self.ends.store(true, Ordering::SeqCst);
         self.make_safe();
@@ -114,11 +114,13 @@ impl GuardThread {
                 } else {
                     late.join("; ")
                 };
-                warn!("not all safe values were written within {PATIENCE}: {late}");
-                return;
+                let text = format!("not all safe values were written within {PATIENCE}: {late}");
+                warn!("{text}");
+                return Some(text);
             }
             pause(Span::from_millis(1));
         }
+        None
     }
 
     fn run(&self) {
