@@ -310,3 +310,33 @@ fn a_value_that_nothing_makes_is_said_to_be_missing() {
     let out = Table::read(&String::from_utf8(output.stdout).unwrap()).of("control", "out");
     assert_eq!(out, (0..10).map(|n| (n, None)).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_latch_opens_when_its_reset_rises_and_not_when_that_is_missing() {
+    let desk = Desk::with(
+        "[task.board]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\nsimulate.values = \"day.csv\"\n\
+         [task.full]\nkind = \"alarm\"\nrate = 10\ninput = \"board.level\"\nhigh = 5\nlatch = true\nreset = \"board.reset\"\n\
+         [task.valve]\nkind = \"output\"\nrate = 10\ninput = \"board.command\"\npath = \"valve\"\nsafe = 9\n\
+         recover = \"latch\"\nreset = \"board.reset\"\n",
+    );
+    // Of each tick the level, the command, the reset; whether the alarm is active, and what is put out.
+    let ticks = [
+        ("9", "1", "0", 1.0, 1.0),
+        ("0", "", "0", 1.0, 9.0),
+        ("0", "2", "0", 1.0, 9.0),
+        ("0", "2", "", 1.0, 9.0),
+        ("0", "2", "0", 1.0, 9.0),
+        ("0", "2", "-1", 0.0, 9.0),
+        ("9", "2", "0", 1.0, 9.0),
+        ("0", "2", "", 1.0, 9.0),
+        ("0", "2", "1", 0.0, 2.0),
+    ];
+    let row = |(n, (level, command, reset, ..)): (usize, &(&str, &str, &str, f64, f64))| {
+        format!("{n},2026-11-21T00:00:00.{n}Z,0,{level},{command},{reset}\n")
+    };
+    let rows: String = ticks.iter().enumerate().map(row).collect();
+    desk.put("day.csv", &format!("tick,release_utc,lateness_ns,level,command,reset\n{rows}"));
+    let table = desk.table("900ms");
+    assert_eq!(table.values("full", "active"), ticks.map(|tick| tick.3));
+    assert_eq!(table.values("valve", "applied"), ticks.map(|tick| tick.4));
+}

@@ -2,7 +2,10 @@
    the files with the same name before its last dot, wherever they are:
      NAME.hangs   they do not return while it exists
      NAME.broken  writes fail with EIO while it exists
-     NAME.fails   the next write fails with EIO, and removes it
+     NAME.fails   the next write fails with EIO, and removes it; before that, one for each byte in it
+     NAME.counted each write adds a byte to it
+     NAME.slow    each write takes 0.2 s longer
+     NAME.takes   the next write removes it, and does not go on while NAME.held exists
      NAME.absurd  reads say that they have read more than was asked for, which no kernel does: the program panics
    And in the thread whose name begins with what the file "thread.dies" holds, clock_gettime fails, which no kernel does either.
    Load it with LD_PRELOAD. */
@@ -14,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,6 +36,22 @@ static int has(int file, const char *fault, char *path) {
     return access(path, F_OK) == 0;
 }
 
+static void count_write(int file) {
+    char path[PATH_MAX];
+    if (!has(file, "counted", path)) return;
+    int counted = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (counted < 0) return;
+    if (write(counted, ".", 1) != 1) abort();
+    close(counted);
+}
+
+/* Takes a byte from a file, or removes it if it has none. */
+static int wear(const char *path) {
+    struct stat found;
+    if (stat(path, &found) != 0) return -1;
+    return found.st_size > 0 ? truncate(path, found.st_size - 1) : unlink(path);
+}
+
 static void hang(int file) {
     char path[PATH_MAX];
     while (has(file, "hangs", path)) usleep(2000);
@@ -47,7 +67,12 @@ ssize_t pread64(int file, void *bytes, size_t count, off64_t offset) {
 ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset) {
     char path[PATH_MAX];
     hang(file);
-    if (has(file, "broken", path) || (has(file, "fails", path) && unlink(path) == 0)) {
+    count_write(file);
+    if (has(file, "slow", path)) usleep(200000);
+    if (has(file, "takes", path) && unlink(path) == 0) {
+        while (has(file, "held", path)) usleep(2000);
+    }
+    if (has(file, "broken", path) || (has(file, "fails", path) && wear(path) == 0)) {
         errno = EIO;
         return -1;
     }
