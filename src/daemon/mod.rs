@@ -18,7 +18,7 @@
 //! | `joints` | the links between tasks, of which one takes the values of the other |
 //! | `alarm_log` | what alarms have to say |
 //! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
-//! | `guard_thread`, `guard_grant`, `safe_writers`, `safe_plan` | the safe values of outputs whose tasks have stopped, or whose process has |
+//! | `guard_thread`, `guard_grant`, `guard_look`, `safe_writers`, `safe_plan` | the safe values of outputs whose tasks have stopped, or whose process has |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
 //! | `views`, `meter` | what main knows of the tasks and of the workers' processor time |
 //! | `plan`, `simulate` | schedules; the same on the virtual clock |
@@ -51,6 +51,7 @@ mod flight_feed;
 mod flight_thread;
 mod grants;
 mod guard_grant;
+mod guard_look;
 mod guard_thread;
 mod heartbeat;
 mod joints;

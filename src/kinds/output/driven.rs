@@ -1,11 +1,12 @@
 //! A target that is switched on and off, without an input or a safe state of its own: what the kind heartbeat has.
 
 use super::digits::{Digits, Form};
+use super::files::folder_of;
 use super::held::Held;
 use super::open::{make, take};
 use super::place::Place;
 use super::port::Writer;
-use super::target::{Target, folder_of, hidden_place};
+use super::target::{Target, hidden_place};
 use crate::config::{BuildError, Preview, Section};
 use crate::kinds::device::{Claim, DeviceId, Holder, Label, Missing, Refusal, Sight, find_holder, preview};
 use std::io;

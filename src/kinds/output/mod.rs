@@ -8,6 +8,7 @@
 //! | `held` | who has a target, and hands it over |
 //! | `law` | what is put out at a tick, and when the output is safe; pure |
 //! | `place`, `target`, `pwm` | what it writes to: named, found, taken, set up |
+//! | `means`, `files`, `line`, `register` | what the sorts of target have in common, and each of them |
 //! | `port` | the open ends of that: the task's, and the one that others make it safe with |
 //! | `digits`, `put` | from a number to text, and from text into a file |
 //! | `live`, `driven` | for the kind heartbeat: which outputs are live, and a target that is switched on and off |
@@ -20,11 +21,15 @@
 mod desk;
 mod digits;
 mod driven;
+mod files;
 mod guard;
 mod held;
 mod keys;
 pub(super) mod law;
+#[cfg(feature = "gpio")]
+mod line;
 mod live;
+mod means;
 mod named;
 mod open;
 mod place;
@@ -32,6 +37,8 @@ mod planned;
 mod port;
 mod put;
 mod pwm;
+#[cfg(feature = "i2c")]
+mod register;
 mod settings;
 mod target;
 mod task;

@@ -2,6 +2,7 @@
 //! beforehand. May block and allocate; for cool threads.
 
 use super::digits::{Digits, Form, LONGEST};
+use super::files::folder_of;
 use super::guard::{Guard, SafeWrite};
 use super::held::Held;
 use super::law::Law;
@@ -10,7 +11,7 @@ use super::place::Place;
 use super::port::{Content, SafeText};
 use super::pwm;
 use super::settings::{OutputSettings, Safe, Start};
-use super::target::{Target, folder_of, hidden_place};
+use super::target::{Target, hidden_place};
 use super::task::{Output, SafeState, columns};
 use crate::config::{BuildError, Preview};
 use crate::kinds::device::{Claim, DeviceId, Holder, Label, Missing, Refusal, Sight, find_holder, preview};

@@ -1,0 +1,127 @@
+//! Targets that are files: attributes of `/sys`, and regular files. May block and allocate.
+
+use super::guard::PlannedWrite;
+use super::means::{Means, ONE_ONLY, is_granted};
+use super::place::RawScale;
+use super::port::{Content, Port, SafeText};
+use crate::kinds::device::{DeviceId, Refusal, Sight, first_line, hidden};
+use crate::kinds::sensor::{iio_channel, iio_conversion};
+use crate::sys::lock;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A file, and what stands beside it.
+#[derive(Clone, Debug)]
+pub(super) struct Files {
+    pub(super) path: PathBuf,                      // as the kernel names it: no symbolic link
+    pub(super) is_regular: bool, // it is no attribute of a driver: it holds any number, and nothing behind it
+    pub(super) enable: Option<PathBuf>, // `pwmN_enable`
+    pub(super) witness: Option<(PathBuf, String)>, // shows that the path still leads to this device
+}
+
+impl Files {
+    /// A file that is there, by its real path, and what makes it one device.
+    pub(super) fn at(path: PathBuf, key: &'static str) -> Result<(Vec<DeviceId>, Self), Refusal> {
+        let refuse = |why: String| Refusal::new(key, why);
+        let facts = fs::metadata(&path).map_err(|error| refuse(format!("cannot find {}: {error}", path.display())))?;
+        if !facts.is_file() {
+            return Err(refuse(format!("{} is no file that holds a number", path.display())));
+        }
+        let is_regular = !path.starts_with("/sys") && !path.starts_with("/proc");
+        Ok((vec![DeviceId::of(&facts)], Self { path, is_regular, enable: None, witness: None }))
+    }
+
+    fn open(&self) -> io::Result<File> {
+        OpenOptions::new().write(true).open(&self.path)
+    }
+
+    fn open_by(&self, key: &'static str) -> Result<File, Refusal> {
+        self.open().map_err(|error| {
+            let remedy = match error.kind() {
+                io::ErrorKind::PermissionDenied => "; hertzd's user needs permission to write it",
+                _ => "",
+            };
+            Refusal::new(key, format!("cannot open {}: {error}{remedy}", self.path.display()))
+        })
+    }
+}
+
+impl Means for Files {
+    fn shown(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn take(&self, key: &'static str) -> Result<File, Refusal> {
+        let file = self.open_by(key)?;
+        if is_granted(|| file.try_lock().is_ok()) {
+            return Ok(file);
+        }
+        let holder = file.metadata().ok().and_then(|facts| lock::holder(&facts));
+        let holder = holder.map_or_else(|| "another process".to_owned(), |holder| holder.to_string());
+        Err(Refusal::new(key, format!("{} is in use by {holder}; {ONE_ONLY}", self.path.display())))
+    }
+
+    fn read(&self, _: Option<&File>) -> io::Result<Content> {
+        let enable = self.enable.as_ref().map(fs::read_to_string).transpose()?;
+        Ok(Content { value: fs::read_to_string(&self.path)?, enable })
+    }
+
+    fn port(&self, _: &File) -> io::Result<Port> {
+        let file = self.open()?;
+        Ok(if self.is_regular { Port::Regular(file) } else { Port::Attribute(file) })
+    }
+
+    fn plan(&self, text: &SafeText) -> Vec<PlannedWrite> {
+        let file = |path: &Path, text: &str, cut| PlannedWrite::File {
+            path: path.into(),
+            witness: self.witness.clone(),
+            text: text.into(),
+            cut,
+        };
+        let enable = self.enable.as_ref().zip(text.enable.as_ref()).map(|(path, text)| file(path, text, false));
+        [file(&self.path, &text.value, self.is_regular)].into_iter().chain(enable).collect()
+    }
+
+    fn look(&self, key: &'static str, sight: Sight) -> Result<Sight, Refusal> {
+        if let Some(hidden) = hidden(&self.path, true) {
+            return Ok(hidden);
+        }
+        let holder = self.open_by(key)?.metadata().ok().and_then(|facts| lock::holder(&facts));
+        let taken = holder.filter(lock::Holder::is_ours);
+        Ok(Sight { taken: taken.map(|holder| format!("{} is in use by {holder}", self.shown())), ..sight })
+    }
+
+    fn file(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn enable(&self) -> Option<&Path> {
+        self.enable.as_deref()
+    }
+}
+
+/// What the raw numbers of a channel mean, in hertzd's unit: by the kernel's ABI, (raw + offset) * scale is mV, or mA.
+pub(super) fn iio_raw(folder: &Path, file: &str) -> Result<RawScale, Refusal> {
+    let channel = iio_channel(file);
+    let (scale, offset) = iio_conversion(folder, channel).map_err(|why| Refusal::new("file", why))?;
+    // "[lowest step highest]"
+    let range = first_line(&folder.join(format!("{file}_available"))).and_then(|line| {
+        let numbers = line.trim().strip_prefix('[')?.strip_suffix(']')?.split_whitespace();
+        let numbers: Vec<f64> = numbers.map(str::parse).collect::<Result<_, _>>().ok()?;
+        <[f64; 3]>::try_from(numbers).ok().map(|[low, _, high]| [low, high]).filter(|[low, high]| low < high)
+    });
+    Ok(RawScale { full: 1.0 / scale, zero: -offset / scale, range })
+}
+
+/// Whether a file could be made here.
+pub(super) fn is_makeable(path: &Path) -> bool {
+    !path.starts_with("/sys")
+        && !path.starts_with("/proc")
+        && folder_of(path).is_dir()
+        && path.symlink_metadata().is_err()
+}
+
+pub(super) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}

@@ -1,0 +1,60 @@
+//! Targets that are GPIO lines. Finding and requesting one may block and allocate.
+
+use super::guard::PlannedWrite;
+use super::means::Means;
+use super::port::{Content, Port, SafeText};
+use crate::config::NumberOrName;
+use crate::kinds::device::{Refusal, Sight};
+use crate::kinds::gpio::{DrivenLine, LineId};
+use std::fs::File;
+use std::io;
+
+/// Finds a line by what a section names.
+pub(super) fn find(chip: Option<&str>, line: &NumberOrName) -> Result<DrivenLine, Refusal> {
+    let id = match line {
+        NumberOrName::Number(offset) => LineId::Offset(u32::try_from(*offset).unwrap_or(u32::MAX)),
+        NumberOrName::Name(name) => LineId::Name(name.clone()),
+    };
+    DrivenLine::find(chip, &id)
+}
+
+impl Means for DrivenLine {
+    fn shown(&self) -> String {
+        format!("line {} of {} ({:?})", self.offset, self.node.display(), self.label)
+    }
+
+    fn take(&self, _: &'static str) -> Result<File, Refusal> {
+        self.request()
+    }
+
+    fn set_up(&self, taken: &File, high: Option<bool>) -> Result<(), Refusal> {
+        let failed = |doing: &str, error: io::Error| {
+            let shown = format!("line {} of {}", self.offset, self.node.display());
+            Refusal::new("line", format!("cannot {doing} {shown}: {error}"))
+        };
+        let high = match high {
+            Some(high) => high,
+            None => Self::level(taken).map_err(|error| failed("read", error))?,
+        };
+        Self::drive(taken, high).map_err(|error| failed("make an output of", error))
+    }
+
+    fn read(&self, taken: Option<&File>) -> io::Result<Content> {
+        let value = if Self::level(taken.ok_or(io::ErrorKind::Unsupported)?)? { "1\n" } else { "0\n" };
+        Ok(Content { value: value.into(), enable: None })
+    }
+
+    fn port(&self, taken: &File) -> io::Result<Port> {
+        taken.try_clone().map(Port::Line)
+    }
+
+    fn plan(&self, text: &SafeText) -> Vec<PlannedWrite> {
+        let (chip, label, offset) = (self.node.clone(), self.label.clone(), self.offset);
+        vec![PlannedWrite::Line { chip, label, offset, high: text.value.starts_with('1') }]
+    }
+
+    fn look(&self, _: &'static str, sight: Sight) -> Result<Sight, Refusal> {
+        let taken = self.taken()?;
+        Ok(Sight { taken, ..sight.unknown(format!("whether {} can be an output", Means::shown(self))) })
+    }
+}

@@ -1,0 +1,64 @@
+//! What the sorts of target have in common: files, GPIO lines and registers are each taken, read and opened in a way of their own. May
+//! block and allocate.
+
+use super::guard::PlannedWrite;
+use super::port::{Content, Port, SafeText};
+use crate::kinds::device::{Refusal, Sight};
+use crate::sys::clock::pause;
+use crate::time::Span;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// How often a lock is asked for that another process has: one that only looks has it for an instant.
+const LOCK_TRIES: u32 = 20;
+
+/// What is said where another process has it.
+pub(super) const ONE_ONLY: &str = "only one output at a time can have it";
+
+/// What sorts of target differ in.
+pub(super) trait Means: fmt::Debug + Send + Sync {
+    /// What messages call it.
+    fn shown(&self) -> String;
+
+    /// Takes it: no other process of hertzd has it until all copies of the file are closed that this returns. Nothing is written.
+    fn take(&self, key: &'static str) -> Result<File, Refusal>;
+
+    /// Sends a chip what it needs to begin with, once it was taken.
+    fn init(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// Makes it ready to be written, once it was `taken`. `high`: whether a line is to be high from then on; `None`: as it is.
+    fn set_up(&self, _taken: &File, _high: Option<bool>) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// What it holds. `None`: it was not taken, and is only looked at.
+    fn read(&self, taken: Option<&File>) -> io::Result<Content>;
+
+    /// Opens it to be written, once it was `taken`.
+    fn port(&self, taken: &File) -> io::Result<Port>;
+
+    /// What another process would have to write.
+    fn plan(&self, text: &SafeText) -> Vec<PlannedWrite>;
+
+    /// What can be seen of it without taking it, beyond `sight`.
+    fn look(&self, key: &'static str, sight: Sight) -> Result<Sight, Refusal>;
+
+    /// Its file, if it is one: what that holds can be looked at without taking it.
+    fn file(&self) -> Option<&Path> {
+        None
+    }
+
+    /// `pwmN_enable`, if it has one.
+    fn enable(&self) -> Option<&Path> {
+        None
+    }
+}
+
+/// Asks for a lock until it is granted, for a limited time.
+pub(super) fn is_granted(mut ask: impl FnMut() -> bool) -> bool {
+    (0..LOCK_TRIES).any(|_| ask() || (pause(Span::from_millis(5)), false).1)
+}

@@ -1,0 +1,55 @@
+//! Targets that are registers of I²C chips. May block for as long as the bus takes, and allocates.
+
+use super::guard::PlannedWrite;
+use super::means::{Means, ONE_ONLY, is_granted};
+use super::port::{Content, Port, SafeText};
+use crate::kinds::device::{Refusal, Sight};
+use crate::kinds::i2c::WrittenRegister;
+use std::fs::File;
+use std::io;
+
+impl Means for WrittenRegister {
+    fn shown(&self) -> String {
+        Self::shown(self)
+    }
+
+    fn take(&self, key: &'static str) -> Result<File, Refusal> {
+        let mut locked = Ok(None);
+        is_granted(|| {
+            locked = self.lock();
+            !matches!(locked, Ok(None))
+        });
+        let in_use = || format!("{} is in use by another process; {ONE_ONLY}", Self::shown(self));
+        locked?.ok_or_else(|| Refusal::new(key, in_use()))
+    }
+
+    fn init(&self) -> Result<(), Refusal> {
+        Self::init(self)
+    }
+
+    fn read(&self, taken: Option<&File>) -> io::Result<Content> {
+        // To some chips a read is a command: a look does without.
+        taken.ok_or(io::ErrorKind::Unsupported)?;
+        let mut open = self.open().map_err(|refusal| io::Error::other(refusal.message))?;
+        Ok(Content { value: format!("{}\n", open.read()?), enable: None })
+    }
+
+    fn port(&self, _: &File) -> io::Result<Port> {
+        self.open().map(Port::Register).map_err(|refusal| io::Error::other(refusal.message))
+    }
+
+    fn plan(&self, text: &SafeText) -> Vec<PlannedWrite> {
+        let (address, force) = self.address();
+        let (bus, adapter) = (self.node.clone(), self.adapter.clone());
+        let bytes = self.encode(&text.value).unwrap_or_default();
+        vec![PlannedWrite::Register { bus, adapter, address, force, bytes }]
+    }
+
+    fn look(&self, _: &'static str, sight: Sight) -> Result<Sight, Refusal> {
+        if let Some(hidden) = self.hidden() {
+            return Ok(hidden);
+        }
+        self.open()?;
+        Ok(sight.unknown(format!("whether a chip answers that has {}", Self::shown(self))))
+    }
+}
