@@ -51,6 +51,7 @@ pub(super) fn finish(
     let Threads { metrics, mut recorder, flight, builder, guard } = threads;
     // Of a worker that was given up no task will write its own.
     faults.extend(guard.make_safe_and_wait());
+    guard.readbacks().end();
     set.abandon_change(&builder).into_iter().for_each(|ended| metrics.tasks_ended(ended));
     for running in set.all_mut() {
         running.final_counts().into_iter().for_each(|ended| metrics.tasks_ended(ended));
@@ -108,6 +109,7 @@ pub(super) fn finish(
     let mut summary = summary::of_set(&sources, None, |_| true);
     summary.flight = flight.summary();
     summary.guard = guard.summary().map(Box::new);
+    summary.readbacks = guard.readbacks().summary(&summary::names(&set), now);
     builder.close(set);
     if let BuilderEnd::HeldUp(activity) = builder.finish(BUILDER_PATIENCE) {
         warn!("the builder thread is stuck while {activity}; exiting without it");

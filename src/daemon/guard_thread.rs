@@ -7,7 +7,8 @@
 
 use super::guard_grant::GuardGrant;
 use super::guard_look::{AGAIN_EVERY, Look, Said};
-use super::safe_writers::{SafeWriters, Wrote};
+use super::readback_thread::ReadbackThread;
+use super::safe_writers::{Wrote, safe_writers};
 use crate::kinds::output::Guard;
 use crate::log::Message;
 use crate::metrics::GuardSummary;
@@ -42,6 +43,7 @@ pub(super) struct GuardThread {
     ends: AtomicBool, // the latest of these is the last: failed writes are tried again, and no output recovers
     running: AtomicBool, // there is a thread
     grant: Arc<GuardGrant>,
+    readbacks: Arc<ReadbackThread>,
 }
 
 impl GuardThread {
@@ -66,13 +68,23 @@ impl GuardThread {
         self.guards().iter().filter_map(|guard| guard.trouble()).collect()
     }
 
+    /// The thread that reads the targets of outputs back.
+    pub(super) fn readbacks(&self) -> &ReadbackThread {
+        &self.readbacks
+    }
+
     /// Makes the thread, if there is none yet and there are outputs. `highest`: the priority of the workers, at most; the thread goes above it.
     ///
     /// # Errors
     /// The system's reason why there is no thread.
     pub(super) fn guard(self: &Arc<Self>, highest: Option<u8>) -> io::Result<()> {
         self.grant.be_above(highest);
-        if self.guards().is_empty() || self.running.load(Ordering::Relaxed) {
+        let guards = self.guards();
+        if guards.iter().any(|guard| guard.readback().is_some()) {
+            let shared = self.clone();
+            self.readbacks.start(move || shared.guards())?;
+        }
+        if guards.is_empty() || self.running.load(Ordering::Relaxed) {
             return Ok(());
         }
         let shared = self.clone();
@@ -121,7 +133,7 @@ impl GuardThread {
     fn run(&self) {
         let mut asked = 0; // which priority
         self.grant.promote_guard(&mut asked);
-        let mut writers = SafeWriters::spawn(self.grant.clone());
+        let mut writers = safe_writers(self.grant.clone());
         let clock = KernelClock::monotonic();
         let (mut looks, mut before): (BTreeMap<usize, Look>, Instant) = (BTreeMap::new(), clock.now());
         let mut taken = 0; // of those that were asked for
@@ -154,7 +166,7 @@ impl GuardThread {
                 let look = looks.entry(key(guard)).or_default();
                 if look.act(guard.beats(), guard.safe_after(), guard.is_wanted() || all, ends, passed) {
                     look.begins(guard.tripped().is_some());
-                    writers.write(guard.clone());
+                    writers.give(guard.clone());
                 }
                 if look.under_way.is_some_and(|since| since > LONG) {
                     guard.hangs(true);

@@ -18,7 +18,8 @@
 //! | `joints` | the links between tasks, of which one takes the values of the other |
 //! | `alarm_log` | what alarms have to say |
 //! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
-//! | `guard_thread`, `guard_grant`, `guard_look`, `safe_writers`, `safe_plan` | the safe values of outputs whose tasks have stopped, or whose process has |
+//! | `guard_thread`, `guard_grant`, `guard_look`, `safe_writers`, `spare_threads`, `safe_plan` | the safe values of outputs whose tasks have stopped, or whose process has |
+//! | `readback_thread`, `readback_record` | what the targets of outputs hold, against what was written to them |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
 //! | `views`, `meter` | what main knows of the tasks and of the workers' processor time |
 //! | `plan`, `simulate` | schedules; the same on the virtual clock |
@@ -68,6 +69,8 @@ mod patience;
 mod plan;
 mod plant;
 mod present;
+mod readback_record;
+mod readback_thread;
 mod recorder_thread;
 mod reloads;
 mod repeat;
@@ -77,6 +80,7 @@ mod running;
 mod safe_plan;
 mod safe_writers;
 mod simulate;
+mod spare_threads;
 mod stall;
 mod status_socket;
 mod summary;

@@ -155,6 +155,7 @@ pub(super) fn summary(
         journal: (journal.sent + journal.lost > 0).then_some(journal),
         flight: None,
         guard: None,
+        readbacks: None,
     };
     let clauses = if runs { trouble_now(&summary) } else { trouble(&summary) };
     summary.object(clauses);
@@ -220,10 +221,14 @@ pub(super) fn task_summary(
     }
 }
 
+/// The names of the tasks in `set`.
+pub(super) fn names(set: &RunningSet) -> BTreeSet<&str> {
+    set.in_force().flat_map(|running| running.tasks.iter().map(|task| task.terms.name.as_str())).collect()
+}
+
 /// How the alarms of the tasks in `set` are at `now`.
 pub(super) fn alarms(alarms: Option<&[AlarmState]>, set: &RunningSet, now: Instant) -> Option<Vec<AlarmSummary>> {
-    let names: BTreeSet<&str> =
-        set.in_force().flat_map(|running| running.tasks.iter().map(|task| task.terms.name.as_str())).collect();
+    let names = names(set);
     let summary = |alarm: &AlarmState| AlarmSummary {
         task: alarm.task.clone(),
         active: alarm.level != Level::Normal,

@@ -39,6 +39,10 @@ pub enum Message {
     RecordsDropped,
     /// An output has its safe value because its task has stopped ticking.
     OutputSafe,
+    /// The target of an output is not as it was written, or cannot be read back.
+    ReadbackFailed,
+    /// It is as it was written again.
+    ReadbackPassed,
     /// The value that an alarm watches has left its range.
     AlarmBegan,
     /// It is back in its range.
@@ -49,7 +53,7 @@ pub enum Message {
 
 impl Message {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Overrun,
         Self::Skipped,
         Self::BudgetExceeded,
@@ -65,6 +69,8 @@ impl Message {
         Self::ClockStepped,
         Self::RecordsDropped,
         Self::OutputSafe,
+        Self::ReadbackFailed,
+        Self::ReadbackPassed,
         Self::AlarmBegan,
         Self::AlarmEnded,
         Self::EntriesLost,
@@ -140,6 +146,12 @@ impl Message {
             }
             Self::RecordsDropped => ("1f1e5e3addfa43cf9659af2b8bd643d2", "records-dropped", &["worker", "dropped"]),
             Self::OutputSafe => ("2c5269f5602b42fabcfb014dca4c9a3a", "output-safe", &["task", "still_ns"]),
+            Self::ReadbackFailed => {
+                ("60f140c47fcf4ba3871dcaf8dd5b1977", "readback-failed", &["task", "written", "read"])
+            }
+            Self::ReadbackPassed => {
+                ("74c5c37270a34afda135a485eb426c0f", "readback-passed", &["task", "written", "lasted_ns"])
+            }
             Self::AlarmBegan => {
                 ("ce857df1bb174a9c97204a2d1ec54aca", "alarm-began", &["task", "tick", "alarm", "value", "left_out"])
             }

@@ -5,7 +5,7 @@
 use super::Distribution;
 use super::before::{BeforeReload, BeforeReloadDropped};
 use super::window::{Tally, Window};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The result of a run.
@@ -44,6 +44,9 @@ pub struct Summary {
     /// The thread that has safe values written, if there are outputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<Box<GuardSummary>>,
+    /// The targets of outputs that are read back, by task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readbacks: Option<Vec<ReadbackSummary>>,
 }
 
 /// The priority of the thread that has safe values written.
@@ -64,6 +67,35 @@ pub struct ThreadPolicySummary {
     pub policy: &'static str,
     /// Real-time priority in 1..=99; 0 where the policy has none.
     pub priority: u8,
+}
+
+/// What reading the target of an output back came to. A daemon of another version may leave out any part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReadbackSummary {
+    /// The output.
+    pub task: String,
+    /// Its target.
+    pub target: String,
+    /// How often it is read.
+    pub every_ns: i64,
+    /// Readings that were compared with what was written last.
+    pub compared: u64,
+    /// How often a difference began.
+    pub differences: u64,
+    /// Readings that failed.
+    pub unreadable: u64,
+    /// `agrees`, `differs`, `unreadable`, or `unknown`: nothing was compared yet.
+    pub state: String,
+    /// While it differs: the raw number that was written last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written: Option<f64>,
+    /// While it differs: what it held at the latest reading.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read: Option<String>,
+    /// While it differs, or cannot be read: for how long, by the readings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_ns: Option<i64>,
 }
 
 /// Facts of the machine that belong beside every measurement.

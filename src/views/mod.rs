@@ -6,6 +6,7 @@ mod exposition;
 mod journal;
 mod layout;
 mod perfetto;
+mod readbacks;
 #[cfg(feature = "exporter")]
 mod scrape;
 #[cfg(feature = "exporter")]

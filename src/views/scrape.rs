@@ -3,7 +3,7 @@
 use super::alarms::AlarmSummary;
 use super::exposition::{Exposition, Format, Kind, bound};
 use super::scraped::{Counts, Scraped, Spans, Task, Worker};
-use crate::metrics::{BOUNDS, Cause};
+use crate::metrics::{BOUNDS, Cause, ReadbackSummary};
 
 /// The states of a task, each with a series of its own.
 const STATES: [&str; 6] = ["ticking", "stalled", "failing", "waiting", "disabled", "ended"];
@@ -23,6 +23,7 @@ pub(crate) fn scrape(snapshot: Option<&Scraped>, format: Format) -> String {
         page.workers(&snapshot.workers);
         page.tasks(&snapshot.tasks);
         page.alarms(&snapshot.alarms);
+        page.readbacks(&snapshot.readbacks);
     }
     page.0.end()
 }
@@ -224,6 +225,20 @@ impl Page {
         each("hertzd_alarm_active_seconds", since, |alarm| seconds(alarm.since_ns.unwrap_or(0)));
     }
 
+    fn readbacks(&mut self, readbacks: &[ReadbackSummary]) {
+        let mut count = |name: &str, help: &str, count: fn(&ReadbackSummary) -> u64| {
+            self.0.family(name, Kind::Counter, help);
+            readbacks.iter().for_each(|one| self.0.sample(&[("task", &one.task)], count(one)));
+        };
+        let differences = "How often what an output's target held began to differ from what was written to it.";
+        count("hertzd_readback_compared", "Readings of an output's target that were compared.", |one| one.compared);
+        count("hertzd_readback_differences", differences, |one| one.differences);
+        count("hertzd_readback_unreadable", "Readings of an output's target that failed.", |one| one.unreadable);
+        let differs = "Whether an output's target held something else than was written to it, at its latest reading.";
+        self.0.family("hertzd_readback_differs", Kind::Gauge, differs);
+        readbacks.iter().for_each(|one| self.0.sample(&[("task", &one.task)], u8::from(one.state == "differs")));
+    }
+
     fn spans(&mut self, labels: &[(&str, &str)], spans: &Spans) {
         let at_most = BOUNDS.iter().map(|nanos| (bound(*nanos), spans.at_most(*nanos)));
         self.0.histogram(labels, at_most, spans.count, spans.sum.max(0.0) / 1e9);
@@ -255,7 +270,8 @@ mod tests {
                 "values": {"temp": {"last": 21.5, "unit": "°C", "age_ns": 1_000_000}, "none": {"last": null}},
                 "recorded": {"rows": 5, "lost": 1}}],
             "alarms": [{"task": "hot", "active": true, "level": "high", "severity": "error", "value": 81.5, "since_ns": 2_500_000_000_i64},
-                {"task": "cold", "level": "normal", "severity": "notice", "value": null}]});
+                {"task": "cold", "level": "normal", "severity": "notice", "value": null}],
+            "readbacks": [{"task": "fan", "compared": 9, "differences": 2, "state": "differs"}]});
         let snapshot: Scraped = serde_json::from_value(snapshot).unwrap();
         let text = scrape(Some(&snapshot), Format::Text);
         for line in [
@@ -286,6 +302,10 @@ mod tests {
             "hertzd_alarm_latched{task=\"hot\",severity=\"error\"} 0",
             "hertzd_alarm_active_seconds{task=\"hot\",severity=\"error\"} 2.5",
             "hertzd_alarm_active_seconds{task=\"cold\",severity=\"notice\"} 0",
+            "hertzd_readback_compared_total{task=\"fan\"} 9",
+            "hertzd_readback_differences_total{task=\"fan\"} 2",
+            "hertzd_readback_unreadable_total{task=\"fan\"} 0",
+            "hertzd_readback_differs{task=\"fan\"} 1",
         ] {
             assert!(text.lines().any(|known| known == line), "{line}: {text}");
         }

@@ -1,6 +1,7 @@
 //! The parts of a snapshot that are scraped. A daemon of another version may leave out any of them.
 
 use super::alarms::AlarmSummary;
+use crate::metrics::ReadbackSummary;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -12,6 +13,7 @@ pub(crate) struct Scraped {
     pub workers: Vec<Worker>,
     pub tasks: Vec<Task>,
     pub alarms: Vec<AlarmSummary>,
+    pub readbacks: Vec<ReadbackSummary>,
     pub records: Records,
     pub journal: Option<Journal>,
     pub daemon: Option<Daemon>,

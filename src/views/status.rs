@@ -4,6 +4,8 @@
 
 use super::alarms::{AlarmSummary, alarm_lines};
 use super::layout::{self, columns, most_first, short, wrap};
+use super::readbacks::readback_lines;
+use crate::metrics::ReadbackSummary;
 use crate::time::{Age, Span};
 use serde::Deserialize;
 use serde_json::Value;
@@ -33,7 +35,9 @@ pub(crate) fn status(snapshot: &Value, emphasis: bool) -> String {
         let mut workers = snapshot["workers"].as_array().into_iter().flatten();
         workers.any(|worker| worker["worker"] == task["worker"] && worker["stalled_ns"].is_i64())
     };
-    let remarks: Vec<_> = tasks.iter().flat_map(|task| remarks(task, stalled(task))).collect();
+    let mut remarks: Vec<_> = tasks.iter().flat_map(|task| remarks(task, stalled(task))).collect();
+    let readbacks = parts(snapshot, "readbacks").filter_map(|readback| ReadbackSummary::deserialize(readback).ok());
+    remarks.extend(readback_lines(&readbacks.collect::<Vec<_>>()));
     if !remarks.is_empty() {
         text.push('\n');
     }

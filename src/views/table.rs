@@ -1,6 +1,7 @@
 //! The summary as a table for people. Pure: numbers in, text out.
 
 use super::layout::{columns, late_chains, most_first, short, wrap};
+use super::readbacks::readback_lines;
 use crate::metrics::{Cause, Distribution, GuardSummary, Summary, TaskSummary, WorkerSummary};
 use crate::time::Span;
 use std::fmt::Write as _;
@@ -18,6 +19,9 @@ pub(crate) fn table(summary: &Summary, emphasis: bool) -> String {
     }
     for task in &summary.tasks {
         remarks(&mut below, task);
+    }
+    for line in readback_lines(summary.readbacks.as_deref().unwrap_or_default()) {
+        let _ = writeln!(below, "{line}");
     }
     below.push('\n');
     for worker in &summary.workers {
@@ -223,6 +227,7 @@ mod tests {
             before_reload_dropped: None,
             flight: None,
             guard: None,
+            readbacks: None,
             journal: None,
         }
     }

@@ -122,6 +122,13 @@ impl WrittenRegister {
         encoded(register, layout, text.as_bytes()).map(|(bytes, length)| bytes[..length].to_vec())
     }
 
+    /// What the register holds after this number was written to it.
+    pub(in crate::kinds) fn as_stored(&self, number: f64) -> f64 {
+        let (layout, mut bytes) = (self.settings.values[0].layout, [0; 8]);
+        layout.encode(number, &mut bytes);
+        layout.decode(&bytes, 0)
+    }
+
     /// The chip's address, and whether it is used although a driver of the kernel has it.
     pub(in crate::kinds) fn address(&self) -> (u8, bool) {
         (self.settings.address, self.settings.force)

@@ -15,6 +15,11 @@ pub(super) enum Form {
     Any,
 }
 
+/// The number that a text holds, and nothing else.
+pub(super) fn number(text: &str) -> Option<f64> {
+    (text.len() <= LONGEST).then(|| text.trim().parse().ok()).flatten().filter(|number: &f64| number.is_finite())
+}
+
 /// A number and a newline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Digits {
@@ -32,10 +37,7 @@ impl Digits {
         match form {
             #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
             Form::Whole => digits.push_whole(number.round() as i64),
-            // The number is that of the line itself: above a half, of what is on, is below it where low is on.
-            Form::Level { active_low } => {
-                digits.push(if number > 0.5 || active_low && number >= 0.5 { b"1" } else { b"0" });
-            }
+            Form::Level { active_low } => digits.push(if is_high(number, active_low) { b"1" } else { b"0" }),
             Form::Any => {
                 let mut buffer = zmij::Buffer::new();
                 // Adding zero makes a negative zero a positive one.
@@ -45,6 +47,17 @@ impl Digits {
         }
         digits.push(b"\n");
         digits
+    }
+
+    /// The number that the text of this one holds.
+    pub(super) fn rounded(number: f64, form: Form) -> f64 {
+        match form {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "as the text is read")]
+            Form::Whole => number.round() as i64 as f64,
+            Form::Level { active_low } => f64::from(u8::from(is_high(number, active_low))),
+            // Adding zero makes a negative zero a positive one.
+            Form::Any => number + 0.0,
+        }
     }
 
     /// With the newline.
@@ -71,6 +84,11 @@ impl Digits {
             (rest, power) = (rest % power, power / 10);
         }
     }
+}
+
+/// The number is that of the line itself: above a half, of what is on, is below it where low is on.
+fn is_high(number: f64, active_low: bool) -> bool {
+    number > 0.5 || active_low && number >= 0.5
 }
 
 #[cfg(test)]
@@ -108,6 +126,17 @@ mod tests {
             [(0.0, false), (0.5, false), (0.5 + f64::EPSILON, true), (1.0, true), (-3.0, false), (9.0, true)]
         {
             assert_eq!((high(on, false), high(on, true)), (is_on, !is_on), "{on}");
+        }
+    }
+
+    #[test]
+    fn what_a_text_holds_is_known_without_reading_it() {
+        let forms = [Form::Whole, Form::Any, Form::Level { active_low: false }, Form::Level { active_low: true }];
+        for form in forms {
+            for raw in [0.0, -0.0, 0.5, 0.49, 1.0, -2.5, 127.5, 254.49, 0.1, 1e18, 1e300, -1e300, 1e-300] {
+                let (text, rounded) = (text(raw, form), Digits::rounded(raw, form));
+                assert_eq!(number(&text).map(f64::to_bits), Some(rounded.to_bits()), "{raw} is {text} as {form:?}");
+            }
         }
     }
 

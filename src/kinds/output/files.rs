@@ -3,7 +3,7 @@
 use super::guard::PlannedWrite;
 use super::means::{Means, ONE_ONLY, is_granted};
 use super::place::RawScale;
-use super::port::{Content, Port, SafeText};
+use super::port::{Port, SafeText};
 use crate::kinds::device::{DeviceId, Refusal, Sight, first_line, hidden};
 use crate::kinds::sensor::{iio_channel, iio_conversion};
 use crate::sys::lock;
@@ -62,9 +62,8 @@ impl Means for Files {
         Err(Refusal::new(key, format!("{} is in use by {holder}; {ONE_ONLY}", self.path.display())))
     }
 
-    fn read(&self, _: Option<&File>) -> io::Result<Content> {
-        let enable = self.enable.as_ref().map(fs::read_to_string).transpose()?;
-        Ok(Content { value: fs::read_to_string(&self.path)?, enable })
+    fn value(&self, _: Option<&File>) -> io::Result<String> {
+        fs::read_to_string(&self.path)
     }
 
     fn port(&self, _: &File) -> io::Result<Port> {

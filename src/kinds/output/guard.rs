@@ -3,13 +3,15 @@
 //!
 //! A write may block for as long as the device takes. A daemon takes the guards over from the thread that builds its tasks.
 
+use super::reading::ReadBack;
+use super::written::LastWritten;
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Writes the safe value of one output, by descriptors and bytes of its own: any thread may call it at any time, also while the
 /// worker is inside a write.
@@ -19,6 +21,11 @@ pub(crate) trait SafeWrite: Send + Sync {
     /// # Errors
     /// What the kernel said.
     fn write_safe(&self) -> io::Result<()>;
+
+    /// The raw number that this writes; NaN: there is none.
+    fn number(&self) -> f64 {
+        f64::NAN
+    }
 
     /// The same, for another process that finds nothing open.
     fn plan(&self) -> Vec<PlannedWrite>;
@@ -91,6 +98,14 @@ pub(crate) struct Watched {
     wanted: AtomicBool,  // the task could not make it safe when it was disabled, or ended
     errno: AtomicI32,    // of the latest safe write, 0: it succeeded; -1: something else than a system call was wrong
     hangs: AtomicBool,   // the latest safe write has not returned for long
+    written: Arc<LastWritten>,
+}
+
+impl Watched {
+    /// What the target was given last.
+    pub(super) fn written(&self) -> &Arc<LastWritten> {
+        &self.written
+    }
 }
 
 /// While it lives, the task may write a value: it is not made safe by another thread, or that one makes it safe again afterwards.
@@ -111,6 +126,7 @@ pub(crate) struct Guard {
     first_after: Span,
     writer: Option<Box<dyn SafeWrite>>,
     own_beats: AtomicU64, // ticks that its own task has begun
+    readback: OnceLock<Arc<dyn ReadBack>>,
 }
 
 thread_local! {
@@ -133,7 +149,8 @@ impl Guard {
         writer: Option<Box<dyn SafeWrite>>,
     ) -> Arc<Self> {
         let own_beats = AtomicU64::new(0);
-        let guard = Arc::new(Self { task: task.to_owned(), watched, safe_after, first_after, writer, own_beats });
+        let (task, readback) = (task.to_owned(), OnceLock::new());
+        let guard = Arc::new(Self { task, watched, safe_after, first_after, writer, own_beats, readback });
         OPENED.with_borrow_mut(|opened| opened.push(Arc::downgrade(&guard)));
         guard
     }
@@ -141,6 +158,21 @@ impl Guard {
     /// The name of its task.
     pub(crate) fn task(&self) -> &str {
         &self.task
+    }
+
+    /// Has its target read back.
+    pub(super) fn reads_back(&self, readback: Arc<dyn ReadBack>) {
+        _ = self.readback.set(readback);
+    }
+
+    /// Its target, if it is to be read back.
+    pub(crate) fn readback(&self) -> Option<&Arc<dyn ReadBack>> {
+        self.readback.get()
+    }
+
+    /// What its target was given last.
+    pub(super) fn written(&self) -> &LastWritten {
+        &self.watched.written
     }
 
     /// Whether the other one has taken over its target, or will: it was opened later.
@@ -186,7 +218,13 @@ impl Guard {
     /// # Errors
     /// What the kernel said.
     pub(crate) fn write_safe(&self) -> io::Result<()> {
-        let result = self.writer.as_ref().map_or(Ok(()), |writer| writer.write_safe());
+        let write = |writer: &dyn SafeWrite| {
+            let write = self.watched.written.begin();
+            let result = writer.write_safe();
+            self.watched.written.end(&write, if result.is_ok() { writer.number() } else { f64::NAN });
+            result
+        };
+        let result = self.writer.as_deref().map_or(Ok(()), write);
         self.made_safe(result.as_ref().err());
         result
     }

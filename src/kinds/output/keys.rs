@@ -100,6 +100,14 @@ const WRITE: Key = Key::new(
 )
 .default("\"change\"");
 
+const READBACK: Key = Key::new(
+    "readback",
+    Value::Duration { min: Span::from_millis(100), max: Span::MAX },
+    "How often the target is read, by another thread, and compared with what was written to it last. A difference is logged and counted, and \
+     hertzd is not well until it is gone.",
+)
+.otherwise("never");
+
 /// How long a reload may take from the last tick of an output to the first one of that which takes its target over, beside a period.
 pub(in crate::kinds) const TAKES_OVER_WITHIN: Span = Span::from_seconds(5);
 
@@ -138,6 +146,7 @@ const KEYS: &[Key] = &[
     SAFE_SLEW,
     SAFE_AFTER,
     WRITE,
+    READBACK,
 ];
 
 /// The kind, for the registry.
@@ -186,6 +195,7 @@ fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
     };
     let (start, always, safe_after) =
         (section.choice(&START, &STARTS), section.choice(&WRITE, &WRITES), section.duration(&SAFE_AFTER));
+    let readback = section.duration(&READBACK);
     let (place, safe) = (place?, safe?);
     let raw = place.raw();
     let conversion = Conversion { scale: scale?, offset: offset?, full: raw.full, zero: raw.zero };
@@ -213,7 +223,19 @@ fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
         patience: safe_after.seconds(),
     };
     let (input, start, always) = (input?, start?, always?);
-    Some(OutputSettings { place, input, reset, conversion, law, safe, start, always, safe_after, first_after })
+    Some(OutputSettings {
+        place,
+        input,
+        reset,
+        conversion,
+        law,
+        safe,
+        start,
+        always,
+        readback,
+        safe_after,
+        first_after,
+    })
 }
 
 fn refuse_safe(section: &mut Section<'_>, value: f64, [low, high]: [f64; 2], conversion: Conversion) {

@@ -2,7 +2,7 @@
 
 use super::guard::PlannedWrite;
 use super::means::Means;
-use super::port::{Content, Port, SafeText};
+use super::port::{Port, SafeText};
 use crate::config::NumberOrName;
 use crate::kinds::device::{Refusal, Sight};
 use crate::kinds::gpio::{DrivenLine, LineId};
@@ -39,9 +39,13 @@ impl Means for DrivenLine {
         Self::drive(taken, high).map_err(|error| failed("make an output of", error))
     }
 
-    fn read(&self, taken: Option<&File>) -> io::Result<Content> {
-        let value = if Self::level(taken.ok_or(io::ErrorKind::Unsupported)?)? { "1\n" } else { "0\n" };
-        Ok(Content { value: value.into(), enable: None })
+    fn value(&self, taken: Option<&File>) -> io::Result<String> {
+        let is_high = Self::level(taken.ok_or(io::ErrorKind::Unsupported)?)?;
+        Ok(if is_high { "1\n" } else { "0\n" }.into())
+    }
+
+    fn is_read_by_what_was_taken(&self) -> bool {
+        true
     }
 
     fn port(&self, taken: &File) -> io::Result<Port> {

@@ -2,7 +2,7 @@
 //! block and allocate.
 
 use super::guard::PlannedWrite;
-use super::port::{Content, Port, SafeText};
+use super::port::{Port, SafeText};
 use crate::kinds::device::{Refusal, Sight};
 use crate::sys::clock::pause;
 use crate::time::Span;
@@ -35,8 +35,18 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// What it holds. `None`: it was not taken, and is only looked at.
-    fn read(&self, taken: Option<&File>) -> io::Result<Content>;
+    /// The text of the number that it holds. `None`: it was not taken, and is only looked at.
+    fn value(&self, taken: Option<&File>) -> io::Result<String>;
+
+    /// Whether only what taking it has returned can read it.
+    fn is_read_by_what_was_taken(&self) -> bool {
+        false
+    }
+
+    /// What it holds after this raw number was written to it.
+    fn as_held(&self, number: f64) -> f64 {
+        number
+    }
 
     /// Opens it to be written, once it was `taken`.
     fn port(&self, taken: &File) -> io::Result<Port>;

@@ -12,6 +12,7 @@
 //! | `port` | the open ends of that: the task's, and the one that others make it safe with |
 //! | `digits`, `put` | from a number to text, and from text into a file |
 //! | `live`, `driven` | for the kind heartbeat: which outputs are live, and a target that is switched on and off |
+//! | `readback`, `reading`, `written` | what the target holds, against what was written to it last |
 //! | `guard`, `planned` | the safe value, as other threads and processes can write it |
 //!
 //! Time comes with the ticks. A tick allocates nothing and makes one system call where something is to be written; that blocks for as
@@ -37,11 +38,14 @@ mod planned;
 mod port;
 mod put;
 mod pwm;
+mod readback;
+mod reading;
 #[cfg(feature = "i2c")]
 mod register;
 mod settings;
 mod target;
 mod task;
+mod written;
 
 pub(super) use driven::{Switch, Switched};
 pub(super) use guard::Writing;
@@ -53,5 +57,6 @@ pub(super) use guard::{SafeWrite, Watched};
 pub(super) use keys::{TAKES_OVER_WITHIN, kind};
 pub(super) use live::{Liveness, output, outputs};
 pub(super) use named::SWITCH_KEYS;
+pub(crate) use reading::{ReadBack, Reading};
 
 pub use keys::kind_under;

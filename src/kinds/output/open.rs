@@ -1,7 +1,7 @@
 //! From settings to an output: finds who has the target, sets it up, writes what is written at the start. And a look at the same
 //! beforehand. May block and allocate; for cool threads.
 
-use super::digits::{Digits, Form, LONGEST};
+use super::digits::{Digits, Form, number};
 use super::files::folder_of;
 use super::guard::{Guard, SafeWrite};
 use super::held::Held;
@@ -10,6 +10,7 @@ use super::live::Live;
 use super::place::Place;
 use super::port::{Content, SafeText};
 use super::pwm;
+use super::readback::{Readback, cannot};
 use super::settings::{OutputSettings, Safe, Start};
 use super::target::{Target, hidden_place};
 use super::task::{Output, SafeState, columns};
@@ -58,7 +59,11 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let law = match (&safe, settings.start) {
         (Some(safe), Start::Safe) if !follows => {
             if let (Some(writer), Safe::Value(_)) = (&safe_writer, settings.safe) {
-                let written = writer.write_safe().and_then(|()| writer.confirm());
+                let watched = held.watched();
+                let write = watched.written().begin();
+                let result = writer.write_safe();
+                watched.written().end(&write, if result.is_ok() { writer.number() } else { f64::NAN });
+                let written = result.and_then(|()| writer.confirm());
                 written.map_err(|error| refuse("write the safe value to", error))?;
             }
             held.put_out(settings.conversion.raw(safe.value), true);
@@ -68,6 +73,9 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         _ => Law::going_on(terms, settings.conversion.back(now)),
     };
     let writer = target.writer(held.taken()).map_err(|error| refuse("open", error))?;
+    let readback =
+        settings.readback.map(|every| Readback::of(&target, held.taken(), held.watched().written().clone(), every));
+    let readback = readback.transpose()?;
     let name = label.task.clone();
     let guard = Guard::new(
         &name,
@@ -75,6 +83,9 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         (settings.safe_after, settings.first_after),
         safe_writer.map(|writer| Box::new(writer) as Box<dyn SafeWrite>),
     );
+    if let Some(readback) = readback {
+        guard.reads_back(readback);
+    }
     debug!("{label} opened: {}", target.shown());
     output.0 = None;
     Ok(Output {
@@ -164,11 +175,6 @@ fn nothing_to_keep(place: &Place) -> Refusal {
     Refusal::new("safe", text)
 }
 
-/// The number that a file holds, and nothing else.
-fn number(text: &str) -> Option<f64> {
-    (text.len() <= LONGEST).then(|| text.trim().parse().ok()).flatten().filter(|number: &f64| number.is_finite())
-}
-
 /// What makes the output safe; `None`: it holds what it has.
 fn safe_state(
     settings: &OutputSettings,
@@ -181,7 +187,7 @@ fn safe_state(
         Safe::Value(value) => {
             let digits = Digits::of(settings.conversion.raw(value), target.form);
             let text = target.safe_text(&Content { value: text(&digits), enable: None });
-            Ok(Some(SafeState { text, value }))
+            Ok(Some(SafeState { number: number(&text.value).unwrap_or(f64::NAN), text, value }))
         }
         Safe::Restore => {
             let missing = || Refusal::new("safe", format!("{} held no number before", target.shown()));
@@ -189,7 +195,8 @@ fn safe_state(
             let value = settings.conversion.back(number(&original.value).unwrap_or(f64::NAN));
             let line = |text: &String| format!("{}\n", text.trim());
             let content = Content { value: line(&original.value), enable: original.enable.as_ref().map(line) };
-            Ok(Some(SafeState { text: target.safe_text(&content), value }))
+            let text = target.safe_text(&content);
+            Ok(Some(SafeState { number: number(&text.value).unwrap_or(f64::NAN), text, value }))
         }
     }
 }
@@ -225,7 +232,7 @@ pub(super) fn look(settings: &OutputSettings, task: &str, sys: &Path) -> Result<
                 Err(refusal) => return Err(refusal.into()),
             };
             let safe = says(&settings, &target.shown(), &text, &target.enable_name());
-            (seen(&settings, &target)?, safe)
+            (with_readback(seen(&settings, &target)?, &settings, &target)?, safe)
         }
     };
     let mut preview = preview(&label, Missing::Refuse, Ok(sight))?;
@@ -241,6 +248,21 @@ fn seen(settings: &OutputSettings, target: &Target) -> Result<Sight, Refusal> {
         return Ok(sight.unknown(format!("whether channel {channel} can be exported and set up")));
     }
     target.look(key)
+}
+
+/// Whether the target can be read back, as far as that can be seen without taking it.
+fn with_readback(sight: Sight, settings: &OutputSettings, target: &Target) -> Result<Sight, Refusal> {
+    if settings.readback.is_none() || sight.hidden.is_some() {
+        return Ok(sight);
+    }
+    match target.value(None) {
+        Ok(_) => Ok(sight),
+        Err(error) if target.shows_content() && error.kind() != io::ErrorKind::NotFound => Err(cannot(target, &error)),
+        Err(_) => {
+            let whether = sight.unknown.as_ref().map_or_else(String::new, |before| format!("{before}, and "));
+            Ok(sight.unknown(format!("{whether}whether {} can be read back", target.shown())))
+        }
+    }
 }
 
 /// What is done to make the output safe, for people.

@@ -125,6 +125,8 @@ impl Writer {
 pub(super) struct SafeWriter {
     pub(super) port: Port,
     pub(super) text: String,
+    /// The number in it; NaN: there is none.
+    pub(super) number: f64,
     pub(super) enable: Option<(PathBuf, File, String)>,
     /// The same for another process.
     pub(super) plan: Vec<PlannedWrite>,
@@ -166,6 +168,10 @@ impl SafeWrite for SafeWriter {
             (Some(before), Some(found)) if found != before => expect(path, &found, enable),
             _ => Ok(()),
         }
+    }
+
+    fn number(&self) -> f64 {
+        self.number
     }
 
     fn plan(&self) -> Vec<PlannedWrite> {

@@ -2,7 +2,7 @@
 
 use super::guard::PlannedWrite;
 use super::means::{Means, ONE_ONLY, is_granted};
-use super::port::{Content, Port, SafeText};
+use super::port::{Port, SafeText};
 use crate::kinds::device::{Refusal, Sight};
 use crate::kinds::i2c::WrittenRegister;
 use std::fs::File;
@@ -27,11 +27,19 @@ impl Means for WrittenRegister {
         Self::init(self)
     }
 
-    fn read(&self, taken: Option<&File>) -> io::Result<Content> {
+    fn value(&self, taken: Option<&File>) -> io::Result<String> {
         // To some chips a read is a command: a look does without.
         taken.ok_or(io::ErrorKind::Unsupported)?;
         let mut open = self.open().map_err(|refusal| io::Error::other(refusal.message))?;
-        Ok(Content { value: format!("{}\n", open.read()?), enable: None })
+        Ok(format!("{}\n", open.read()?))
+    }
+
+    fn is_read_by_what_was_taken(&self) -> bool {
+        true
+    }
+
+    fn as_held(&self, number: f64) -> f64 {
+        self.as_stored(number)
     }
 
     fn port(&self, _: &File) -> io::Result<Port> {

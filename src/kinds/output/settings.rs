@@ -58,6 +58,7 @@ pub(super) struct OutputSettings {
     pub(super) safe: Safe,
     pub(super) start: Start,
     pub(super) always: bool,
+    pub(super) readback: Option<Span>, // how often
     pub(super) safe_after: Span,
     pub(super) first_after: Span, // should it take its target over: its first tick, at the latest
 }

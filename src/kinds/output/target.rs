@@ -1,6 +1,6 @@
 //! What an output writes to: from what its section names to a target that is there, of whatever sort. May block and allocate.
 
-use super::digits::{Digits, Form, LONGEST};
+use super::digits::{Digits, Form, LONGEST, number};
 use super::files::{Files, iio_raw, is_makeable};
 use super::guard::PlannedWrite;
 use super::means::Means;
@@ -108,7 +108,23 @@ impl Target {
 
     /// What it and `pwmN_enable` hold, once it was taken.
     pub(super) fn read(&self, taken: Option<&File>) -> io::Result<Content> {
-        self.means.read(taken)
+        let enable = self.means.enable().map(fs::read_to_string).transpose()?;
+        Ok(Content { value: self.means.value(taken)?, enable })
+    }
+
+    /// The text of the number that it holds. `None`: it was not taken, and is only looked at.
+    pub(super) fn value(&self, taken: Option<&File>) -> io::Result<String> {
+        self.means.value(taken)
+    }
+
+    /// Whether only what taking it has returned can read it.
+    pub(super) fn is_read_by_what_was_taken(&self) -> bool {
+        self.means.is_read_by_what_was_taken()
+    }
+
+    /// What it holds after this raw number was written to it.
+    pub(super) fn as_held(&self, number: f64) -> f64 {
+        self.means.as_held(number)
     }
 
     /// Whether what it holds can be looked at without taking it.
@@ -138,7 +154,8 @@ impl Target {
             (Some(path), Some(text)) => Some((path.into(), File::options().read(true).write(true).open(path)?, text)),
             _ => None,
         };
-        Ok(SafeWriter { port: self.means.port(taken)?, text: text.value, enable, plan })
+        let number = number(&text.value).unwrap_or(f64::NAN);
+        Ok(SafeWriter { port: self.means.port(taken)?, text: text.value, number, enable, plan })
     }
 
     /// What another process would have to write.

@@ -53,7 +53,8 @@ pub(super) struct Output {
 /// What makes it safe.
 pub(super) struct SafeState {
     pub(super) text: SafeText,
-    pub(super) value: f64, // in the unit of the input; NaN: that is not known
+    pub(super) value: f64,  // in the unit of the input; NaN: that is not known
+    pub(super) number: f64, // the raw one in the text
 }
 
 impl Output {
@@ -77,7 +78,11 @@ impl Output {
                 return Ok(()); // made safe since this tick began: the next one sees it
             };
             self.written = Digits::EMPTY;
-            if let Err(error) = self.writer.write(&digits) {
+            let write = self.guard.written().begin();
+            let result = self.writer.write(&digits);
+            let number = if result.is_ok() { Digits::rounded(raw, self.form) } else { f64::NAN };
+            self.guard.written().end(&write, number);
+            if let Err(error) = result {
                 return Err(failed(&mut self.write_errors, &error));
             }
             self.written = digits;
@@ -96,7 +101,9 @@ impl Output {
         if let Some(safe) = &self.safe {
             value = safe.value;
             self.written = Digits::EMPTY;
+            let write = self.guard.written().begin();
             let result = self.writer.write_safe(&safe.text);
+            self.guard.written().end(&write, if result.is_ok() { safe.number } else { f64::NAN });
             self.guard.made_safe(result.as_ref().err());
             if let Err(error) = result {
                 self.retry_in = RETRY;

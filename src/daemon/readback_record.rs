@@ -1,0 +1,188 @@
+//! What came of reading the target of an output back, so far. Pure: time comes in as a value.
+
+use crate::kinds::output::Reading;
+use crate::metrics::ReadbackSummary;
+use crate::time::{Age, Instant, Span};
+
+/// The readings of one output's target.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    target: String,
+    every: Span,
+    compared: u64,
+    differences: u64, // how often one began
+    unreadable: u64,  // readings
+    state: State,
+    since: Option<Instant>, // it differs, or cannot be read
+}
+
+#[derive(Debug, Default, PartialEq)]
+enum State {
+    /// Nothing was compared yet.
+    #[default]
+    Unknown,
+    Agrees,
+    Differs {
+        written: f64,
+        read: String,
+    },
+    Unreadable(String),
+}
+
+/// What is new about it.
+#[derive(Debug, PartialEq)]
+pub(super) enum News {
+    /// It is not as it was written, or cannot be read: what is wrong, in a clause.
+    Fails { what: String, written: Option<f64>, read: String },
+    /// It is as it was written again, after so long by the readings.
+    Passes { written: f64, lasted: Span },
+}
+
+impl Record {
+    /// It is read from now on, under this name, so often.
+    pub(super) fn begins(&mut self, target: String, every: Span) {
+        (self.target, self.every) = (target, every);
+    }
+
+    /// It is read no more: its output has ended.
+    pub(super) fn ends(&mut self) {
+        (self.state, self.since) = (State::Unknown, None);
+    }
+
+    /// Notes what a reading came to.
+    pub(super) fn took(&mut self, reading: Reading, now: Instant) -> Option<News> {
+        let was_wrong = self.since;
+        match reading {
+            Reading::Unsettled => None,
+            Reading::Agrees(written) => {
+                self.compared += 1;
+                (self.state, self.since) = (State::Agrees, None);
+                was_wrong.map(|since| News::Passes { written, lasted: now - since })
+            }
+            Reading::Differs { written, read } => {
+                self.compared += 1;
+                let is_new = !matches!(self.state, State::Differs { .. });
+                self.state = State::Differs { written, read: read.clone() };
+                if !is_new {
+                    return None;
+                }
+                self.differences += 1;
+                self.since = Some(now);
+                Some(News::Fails { what: self.what()?, written: Some(written), read })
+            }
+            Reading::Unreadable(why) => {
+                self.unreadable += 1;
+                // What it held when it could be read is not known to be better since.
+                if matches!(self.state, State::Differs { .. }) {
+                    return None;
+                }
+                let is_new = !matches!(self.state, State::Unreadable(_));
+                self.state = State::Unreadable(why);
+                self.since = was_wrong.or(Some(now));
+                let what = self.what().filter(|_| is_new)?;
+                Some(News::Fails { what, written: None, read: "nothing".into() })
+            }
+        }
+    }
+
+    /// What is wrong with it, in a clause; `None`: nothing is known to be.
+    fn what(&self) -> Option<String> {
+        let target = &self.target;
+        match &self.state {
+            State::Unknown | State::Agrees => None,
+            State::Differs { written, read } => {
+                Some(format!("{target} reads {read} in place of {written}, the raw number that was written last"))
+            }
+            State::Unreadable(why) => Some(format!("{target} cannot be read back: {why}")),
+        }
+    }
+
+    /// The same for those who ask whether all is well.
+    pub(super) fn trouble(&self, task: &str, now: Instant) -> Option<String> {
+        let since = self.since.map_or(Span::ZERO, |since| now - since);
+        self.what().map(|what| format!("task {task}: {what}, noticed {} ago", Age(since)))
+    }
+
+    /// All of it.
+    pub(super) fn summary(&self, task: &str, now: Instant) -> ReadbackSummary {
+        let (state, written, read) = match &self.state {
+            State::Unknown => ("unknown", None, None),
+            State::Agrees => ("agrees", None, None),
+            State::Differs { written, read } => ("differs", Some(*written), Some(read.clone())),
+            State::Unreadable(_) => ("unreadable", None, None),
+        };
+        ReadbackSummary {
+            task: task.into(),
+            target: self.target.clone(),
+            every_ns: self.every.nanos(),
+            compared: self.compared,
+            differences: self.differences,
+            unreadable: self.unreadable,
+            state: state.into(),
+            written,
+            read,
+            since_ns: self.since.map(|since| (now - since).nanos().max(0)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Instant {
+        Instant::ZERO + Span::from_seconds(second)
+    }
+
+    fn differs(read: &str) -> Reading {
+        Reading::Differs { written: 128.0, read: read.into() }
+    }
+
+    #[test]
+    fn a_difference_is_news_when_it_begins_and_when_it_ends() {
+        let mut record = Record::default();
+        record.begins("/sys/pwm1".into(), Span::from_seconds(1));
+        assert_eq!(record.took(Reading::Unsettled, at(1)), None);
+        assert_eq!(record.took(Reading::Agrees(128.0), at(2)), None);
+        assert_eq!(record.trouble("fan", at(2)), None);
+        let what = "/sys/pwm1 reads 40 in place of 128, the raw number that was written last".to_owned();
+        let begins = News::Fails { what: what.clone(), written: Some(128.0), read: "40".into() };
+        assert_eq!(record.took(differs("40"), at(3)), Some(begins));
+        assert_eq!(record.took(differs("41"), at(4)), None);
+        assert_eq!(record.took(Reading::Unsettled, at(5)), None, "nothing can be said of it");
+        assert_eq!(record.took(Reading::Unreadable("no".into()), at(6)), None, "it is no better for that");
+        let trouble = record.trouble("fan", at(7)).unwrap();
+        assert_eq!(trouble, format!("task fan: {}, noticed 4.00 s ago", what.replace("40", "41")));
+        assert_eq!(
+            record.took(Reading::Agrees(130.0), at(8)),
+            Some(News::Passes { written: 130.0, lasted: Span::from_seconds(5) })
+        );
+        assert_eq!((record.trouble("fan", at(8)), record.took(Reading::Agrees(130.0), at(9))), (None, None));
+        assert!(record.took(differs("1"), at(10)).is_some(), "another one");
+        let ReadbackSummary { compared, differences, unreadable, state, read, since_ns, .. } =
+            record.summary("fan", at(12));
+        assert_eq!((compared, differences, unreadable), (6, 2, 1));
+        assert_eq!((&*state, read.as_deref(), since_ns), ("differs", Some("1"), Some(2_000_000_000)));
+        record.ends();
+        assert_eq!(record.trouble("fan", at(12)), None, "it is not an output any more");
+        assert_eq!(record.summary("fan", at(12)).differences, 2, "counts stay");
+    }
+
+    #[test]
+    fn one_that_cannot_be_read_is_news_of_its_own_and_no_difference() {
+        let mut record = Record::default();
+        record.begins("the line".into(), Span::from_seconds(1));
+        let unreadable = || Reading::Unreadable("No such device (os error 19)".into());
+        let what = "the line cannot be read back: No such device (os error 19)".to_owned();
+        assert_eq!(record.took(unreadable(), at(1)), Some(News::Fails { what, written: None, read: "nothing".into() }));
+        assert_eq!(record.took(unreadable(), at(2)), None);
+        assert!(record.took(differs("0"), at(3)).is_some(), "it can be read, and differs");
+        assert_eq!(
+            record.took(Reading::Agrees(1.0), at(5)),
+            Some(News::Passes { written: 1.0, lasted: Span::from_seconds(2) })
+        );
+        let summary = record.summary("line", at(5));
+        assert_eq!((summary.compared, summary.differences, summary.unreadable), (2, 1, 2));
+        assert_eq!((&*summary.state, summary.since_ns), ("agrees", None));
+    }
+}

@@ -1,0 +1,107 @@
+//! What was written to a target last, for those who read it back: wait-free for those who write, who may be several threads at once.
+//!
+//! Each write begins and ends here. What it wrote is known only if no other one was under way meanwhile: of two at once it is not known which
+//! came last.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The raw number that a target was given last.
+#[derive(Debug, Default)]
+pub(super) struct LastWritten {
+    begun: AtomicU64,  // writes
+    ended: AtomicU64,  // of these
+    number: AtomicU64, // of the latest one that has ended; NaN: not known
+}
+
+/// A write that is under way.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct UnderWay {
+    number: u64, // of the write
+    alone: bool, // so far
+}
+
+impl LastWritten {
+    /// A write begins.
+    pub(super) fn begin(&self) -> UnderWay {
+        let number = self.begun.fetch_add(1, Ordering::SeqCst);
+        UnderWay { number, alone: self.ended.load(Ordering::SeqCst) == number }
+    }
+
+    /// It has ended; `wrote`: the raw number. NaN: it failed, or that is not known.
+    pub(super) fn end(&self, write: &UnderWay, wrote: f64) {
+        let alone = write.alone && self.begun.load(Ordering::SeqCst) == write.number + 1;
+        self.number.store(if alone { wrote } else { f64::NAN }.to_bits(), Ordering::SeqCst);
+        self.ended.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// What the target was given last, and how many writes there were; `None`: one is under way, there was none, or it is not known.
+    pub(super) fn settled(&self) -> Option<(f64, u64)> {
+        let ended = self.ended.load(Ordering::SeqCst);
+        let number = f64::from_bits(self.number.load(Ordering::SeqCst));
+        (ended > 0 && ended == self.begun.load(Ordering::SeqCst) && !number.is_nan()).then_some((number, ended))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_known_only_when_no_write_is_under_way_and_only_after_one_that_was_alone() {
+        let last = LastWritten::default();
+        assert_eq!(last.settled(), None, "nothing was written");
+        let first = last.begin();
+        assert_eq!(last.settled(), None, "under way");
+        last.end(&first, 5.0);
+        assert_eq!(last.settled(), Some((5.0, 1)));
+        let failed = last.begin();
+        last.end(&failed, f64::NAN);
+        assert_eq!(last.settled(), None, "what is there after a write that failed is not known");
+        // Two at once, of which either ends first.
+        for ends in [[0, 1], [1, 0]] {
+            let both = [last.begin(), last.begin()];
+            last.end(&both[ends[0]], 1.0);
+            assert_eq!(last.settled(), None);
+            last.end(&both[ends[1]], 2.0);
+            assert_eq!(last.settled(), None, "which came last?");
+            let one = last.begin();
+            last.end(&one, 3.0);
+            assert_eq!(last.settled().map(|(number, _)| number), Some(3.0));
+        }
+    }
+
+    #[test]
+    fn what_reads_settled_before_and_after_held_in_between() {
+        // Each writer stores its number in the target between the begin and the end of its write.
+        let (last, target, done) = (LastWritten::default(), AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for writer in 1..3_u32 {
+                let (last, target, done) = (&last, &target, &done);
+                scope.spawn(move || {
+                    for round in 0..20_000 {
+                        let number = f64::from(round * 10 + writer);
+                        let write = last.begin();
+                        target.store(number.to_bits(), Ordering::SeqCst);
+                        last.end(&write, number);
+                    }
+                    done.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+            let mut compared = 0;
+            while done.load(Ordering::SeqCst) < 2 || compared == 0 {
+                let before = last.settled();
+                let found = f64::from_bits(target.load(Ordering::SeqCst));
+                match before {
+                    Some((written, _)) if last.settled() == before => {
+                        assert_eq!(found.to_bits(), written.to_bits());
+                        compared += 1;
+                    }
+                    // Nothing is to be found any more if the last two writes were at once.
+                    _ if done.load(Ordering::SeqCst) == 2 && last.settled().is_none() => break,
+                    _ => {}
+                }
+            }
+        });
+    }
+}
