@@ -305,4 +305,17 @@ fn without_a_plan_the_safe_values_of_a_configuration() {
     assert!(stderr.contains("fan: safe = \"restore\"") && stdout.contains("held: left alone"), "{stdout}{stderr}");
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     assert_eq!([read("fan"), read("held"), read("new")], ["1\n", "0.5\n", "7\n"]);
+    // Nor does a bus that is not there. What only receives has no safe value, and is not looked at.
+    let can = "interface = \"none\"\nrate = 1\nkind = \"can\"\n";
+    let signal = "id = 1\nname = \"x\"\nstart-bit = 0\nlength = 8\n";
+    let sends = format!("[task.sends]\n{can}[[task.sends.send]]\n{signal}input = 1\nsafe = 0\n");
+    let receives = format!("[task.receives]\n{can}[[task.receives.receive]]\n{signal}");
+    fs::write(&several, sends + &receives + &output("new", "8")).unwrap();
+    let (code, stdout, stderr) = anew(&several, &[]);
+    assert!(code == Some(1) && stderr.contains("sends: interface: "), "{stdout}{stderr}");
+    assert!(!stderr.contains("receives") && !stdout.contains("receives"), "{stdout}{stderr}");
+    assert_eq!(read("new"), "8\n");
+    fs::write(&several, receives).unwrap();
+    let (code, stdout, stderr) = anew(&several, &[]);
+    assert!(code == Some(0) && stdout.contains("has no outputs: nothing to do"), "{stdout}{stderr}");
 }

@@ -34,7 +34,9 @@ const LOOK_EVERY: Span = Span::from_millis(50);
     With CONFIG the outputs that it names are opened as at a start, and get their\n\
     safe values; PWM channels are set up. What \"restore\" stands for is known only\n\
     to a plan: such an output is left alone, and the exit code is 1. With \"hold\"\n\
-    it is left alone as well. Outputs that a daemon has are its own: exit code 77.")]
+    it is left alone as well. Outputs that a daemon has are its own: exit code 77.\n\n\
+    The frames of tasks of the kind can are sent, each up to three times, unless a\n\
+    daemon that lives has their id in its plan.")]
 pub(super) struct SafeArgs {
     /// The configuration whose outputs get their safe values, in place of a plan
     #[arg(conflicts_with_all = ["plan", "hold"])]

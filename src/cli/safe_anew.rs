@@ -1,14 +1,16 @@
 //! `hertzd safe CONFIG`: writes the safe values of the outputs that a configuration names, where no daemon has left a plan of them.
 
-use super::{App, Source, Stop, print};
-use crate::config::{Problems, TaskConfig};
-use crate::kinds::output;
+use super::{App, Source, Stop, print, runtime};
+use crate::config::{BuildError, Problems, TaskConfig};
+use crate::daemon::SafePlan;
+use crate::kinds::{can, output};
 use std::fmt::Write as _;
+use std::sync::Weak;
 
 /// What became of one output.
 enum Became {
-    /// Its safe value was written, or would be; or it is to be left alone.
-    Well(String),
+    /// Its safe values were written, or would be; or it is to be left alone: a line for each.
+    Well(Vec<String>),
     /// It does not have its safe value.
     Failed(String),
     /// Another process has its target.
@@ -18,12 +20,13 @@ enum Became {
 /// Writes them, one after the other; a failure keeps none of the others from it.
 pub(super) fn safe(app: &App, source: &Source, dry_run: bool) -> Result<(), Stop> {
     let config = app.load(source).map_err(|problems: Problems| problems.ending_in("nothing was written"))?;
+    let live: Vec<_> = runtime::safe_plans().iter().filter_map(|path| SafePlan::held(path)).collect();
     let (mut text, mut failed, mut held) = (String::new(), Vec::new(), Vec::new());
-    for mut task in config.tasks.into_iter().filter(|task| task.kind == "output") {
+    for mut task in config.tasks.into_iter().filter(|task| task.acts) {
         let task_name = task.name.clone();
-        match make(&mut task, dry_run) {
+        match make(&mut task, &live, dry_run) {
             // Writing to a String does not fail.
-            Became::Well(line) => _ = writeln!(text, "{task_name}: {line}"),
+            Became::Well(lines) => lines.iter().for_each(|line| _ = writeln!(text, "{task_name}: {line}")),
             Became::Failed(why) => failed.push(format!("{task_name}: {why}")),
             Became::Held(by) => held.push(format!("{task_name}: {by}")),
         }
@@ -45,40 +48,61 @@ pub(super) fn safe(app: &App, source: &Source, dry_run: bool) -> Result<(), Stop
     }
 }
 
-/// Opens an output, and writes its safe value.
-fn make(task: &mut TaskConfig, dry_run: bool) -> Became {
-    let refused = |error: crate::config::BuildError| Became::Failed(format!("{}: {}", error.key, error.message));
-    let safe = match task.blueprint.look() {
-        Some(Ok(preview)) => match (preview.taken.first(), preview.safe.into_iter().next()) {
-            (Some(taken), _) => return Became::Held(taken.clone()),
-            (None, safe) => safe.unwrap_or_default(),
-        },
+/// Opens an output, and writes its safe values. `live`: the plans of daemons that live.
+fn make(task: &mut TaskConfig, live: &[SafePlan], dry_run: bool) -> Became {
+    let refused = |error: BuildError| Became::Failed(format!("{}: {}", error.key, error.message));
+    let preview = match task.blueprint.look() {
+        Some(Ok(preview)) => preview,
         Some(Err(error)) => return refused(error),
         None => return Became::Failed("there is nothing to look at".into()),
     };
-    if safe.starts_with("\"restore\"") {
+    // While the preview lives, it has the ids of its frames.
+    if let Some(by) = preview.taken.first().cloned().or_else(|| sender(live)) {
+        return Became::Held(by);
+    }
+    let safe = preview.safe.clone();
+    drop(preview);
+    if safe.iter().any(|safe| safe.starts_with("\"restore\"")) {
         let why = "safe = \"restore\": what it held before is known only to the plan of the daemon that had it; it is left alone";
         return Became::Failed(why.into());
     }
-    if safe.starts_with("\"hold\"") {
-        return Became::Well("left alone: safe = \"hold\"".into());
+    if safe.iter().any(|safe| safe.starts_with("\"hold\"")) {
+        return Became::Well(vec!["left alone: safe = \"hold\"".into()]);
     }
     if dry_run {
-        return Became::Well(format!("would be made safe by {safe}"));
+        let by = |safe: &String| match task.kind {
+            "can" => format!("would be made safe: {safe}"),
+            _ => format!("would be made safe by {safe}"),
+        };
+        return Became::Well(safe.iter().map(by).collect());
     }
     output::opened();
     let opened = match task.blueprint.build() {
         Ok(opened) => opened,
         Err(error) => return refused(error),
     };
-    let guards: Vec<_> = output::opened().iter().filter_map(std::sync::Weak::upgrade).collect();
-    let mut became = Became::Failed("it cannot be made safe by another than its task".into());
-    for guard in &guards {
-        became = match guard.trip() {
-            Ok(()) => Became::Well(format!("wrote {}", guard.says())),
-            Err(error) => Became::Failed(format!("{}: {error}", guard.says())),
-        };
+    let (mut wrote, mut failed) = (Vec::new(), Vec::new());
+    for guard in output::opened().iter().filter_map(Weak::upgrade) {
+        match guard.trip() {
+            Ok(()) => wrote.push(format!("wrote {}", guard.says())),
+            Err(error) => failed.push(format!("{}: {error}", guard.says())),
+        }
     }
     drop(opened);
-    became
+    match (&failed[..], &wrote[..]) {
+        ([], []) => Became::Failed("it cannot be made safe by another than its task".into()),
+        ([], _) => Became::Well(wrote),
+        _ => Became::Failed(failed.join(", ")),
+    }
+}
+
+/// Which of these daemons sends a frame that the task being looked at sends too. Nothing locks the id of a frame.
+fn sender(live: &[SafePlan]) -> Option<String> {
+    let writes = |plan: &SafePlan| plan.outputs.iter().flat_map(|output| output.writes.clone()).collect::<Vec<_>>();
+    let is_sent_here =
+        |write: &output::PlannedWrite| write.sends().is_some_and(|(interface, id)| can::sends(interface, id));
+    live.iter().find_map(|plan| {
+        let write = writes(plan).into_iter().find(is_sent_here)?;
+        Some(format!("the daemon with pid {} sends it: in its plan is {write}", plan.pid))
+    })
 }

@@ -1,4 +1,4 @@
-//! Keys that name other tasks, which have to be there and of a kind. Pure.
+//! Keys that name other tasks, which have to be there and to act. Pure.
 
 use super::key::Key;
 use super::meant::did_you_mean;
@@ -7,17 +7,18 @@ use super::taken::Fellows;
 use toml::de::DeValue;
 
 impl Section<'_> {
-    /// Other tasks by their names, all of this kind. `None` without the key: then it is all that there are, of which there has to be one.
-    pub fn tasks_of(&mut self, key: &Key, kind: &'static str) -> Option<Vec<String>> {
+    /// Other tasks by their names, all of which put something out that has a safe value. `None` without the key: then it is all that do, of which
+    /// there has to be one.
+    pub(crate) fn acting_tasks(&mut self, key: &Key) -> Option<Vec<String>> {
         let names = self.texts(key);
         if names.is_some() || !self.has(key) {
-            self.fellows.push(Fellows { key: *key, kind, names: names.clone() });
+            self.fellows.push(Fellows { key: *key, names: names.clone() });
         }
         names
     }
 }
 
-/// Refuses what names a task that there is not, or that is of another kind.
+/// Refuses what names a task that there is not, or that does not act.
 pub(super) fn refuse_unknown(tasks: &mut [(String, Section<'_>)]) {
     if tasks.iter().all(|(_, section)| section.fellows.is_empty()) {
         return;
@@ -26,20 +27,23 @@ pub(super) fn refuse_unknown(tasks: &mut [(String, Section<'_>)]) {
         Some(DeValue::String(kind)) => kind.to_string(),
         _ => String::new(),
     };
-    let kinds: Vec<(String, String)> = tasks.iter().map(|(name, section)| (name.clone(), kind(section))).collect();
+    let known: Vec<(String, String, bool)> =
+        tasks.iter().map(|(name, section)| (name.clone(), kind(section), section.acts)).collect();
     for (_, section) in tasks {
-        for Fellows { key, kind: wanted, names } in std::mem::take(&mut section.fellows) {
-            let all = || kinds.iter().filter(|(_, kind)| kind == wanted).map(|(name, _)| name.as_str());
+        for Fellows { key, names } in std::mem::take(&mut section.fellows) {
+            let all = || known.iter().filter(|(.., acts)| *acts).map(|(name, ..)| name.as_str());
             match names {
                 None if all().next().is_none() => {
-                    section.problem(&key, format!("missing; there is no task of kind {wanted:?} that it could mean"));
+                    section.problem(&key, "missing; there is no task with a safe value that it could mean");
                 }
                 None => {}
                 Some(names) => {
                     for name in names {
-                        let problem = match kinds.iter().find(|(known, _)| *known == name) {
-                            Some((_, kind)) if kind == wanted => continue,
-                            Some((_, kind)) => format!("task {name} is of kind {kind:?}, and not {wanted:?}"),
+                        let problem = match known.iter().find(|(known, ..)| *known == name) {
+                            Some((.., true)) => continue,
+                            Some((_, kind, false)) => {
+                                format!("task {name}, of kind {kind:?}, has no safe value: it puts nothing out")
+                            }
                             None => format!("there is no task {name}"),
                         };
                         section.problem_at(key.name, problem, did_you_mean(&name, all()));

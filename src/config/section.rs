@@ -31,6 +31,7 @@ pub struct Section<'a> {
     pub(super) fellows: Vec<Fellows>,          // the tasks that it names
     pub(super) modelled: Vec<(String, Taken)>, // those that drive plants, each with the table of the plant
     pub(super) shadow: bool,
+    pub(super) acts: bool,
 }
 
 impl<'a> Section<'a> {
@@ -43,6 +44,11 @@ impl<'a> Section<'a> {
     /// for writing, takes none that only one task can have, locks nothing and sets nothing.
     pub fn is_shadow(&self) -> bool {
         self.shadow
+    }
+
+    /// Notes that the task puts something out which has a safe value.
+    pub(crate) fn acts(&mut self) {
+        self.acts = true;
     }
 
     /// Whether the key is there, with any value.
@@ -87,6 +93,7 @@ impl<'a> Section<'a> {
             fellows: Vec::new(),
             modelled: Vec::new(),
             shadow: false,
+            acts: false,
         }
     }
 

@@ -39,9 +39,8 @@ pub enum Valid {
     Named(Vec<(String, [f64; 2])>),
 }
 
-/// Other tasks that a section names.
+/// Other tasks that a section names; all of them have to act.
 pub(super) struct Fellows {
     pub(super) key: Key,
-    pub(super) kind: &'static str,         // all of them have to be of it
-    pub(super) names: Option<Vec<String>>, // `None`: all of the kind
+    pub(super) names: Option<Vec<String>>, // `None`: all that there are
 }

@@ -80,6 +80,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
             simulated_run: simulated.run,
             stand_in: simulated.stand_in.map(Box::new),
             fails: simulated.fails.map(Box::new),
+            acts: section.acts,
             blueprint: blueprint?,
             section: section.origin(),
         })

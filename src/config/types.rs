@@ -155,6 +155,8 @@ pub struct TaskConfig {
     pub stand_in: Option<Box<StandIn>>,
     /// When what stands in for it fails.
     pub fails: Option<Box<Failing>>,
+    /// It puts something out which has a safe value.
+    pub acts: bool,
     /// Builds the task.
     pub blueprint: Blueprint,
     /// Where it is first written, for [`Problems::at`](super::Problems::at) when it cannot be built.

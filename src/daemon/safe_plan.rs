@@ -103,6 +103,13 @@ pub(crate) enum NoPlan {
 }
 
 impl SafePlan {
+    /// The plan of a process that lives; `None`: there is none, or its process does not live.
+    pub(crate) fn held(path: &Path) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        let plan = serde_json::from_reader(io::BufReader::new(&file)).ok()?;
+        matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)).then_some(plan)
+    }
+
     /// Reads a plan, and keeps it locked for as long as the file lives that comes with it.
     ///
     /// # Errors

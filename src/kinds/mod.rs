@@ -4,7 +4,7 @@
 //! `Task::tick` runs on the hot thread.
 
 pub(crate) mod alarm;
-mod can;
+pub(crate) mod can;
 pub(crate) mod device;
 mod elapsed;
 mod expr;

@@ -202,6 +202,9 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let missing = Missing::of(section);
     let (sends, bit_rate_switch, always) =
         (section.has(&SEND), section.boolean(&BIT_RATE_SWITCH), section.choice(&WRITE, &WRITES));
+    if sends {
+        section.acts();
+    }
     let timeout = section.duration(&TIMEOUT);
     let (recovery, recover_after) = (section.choice(&RECOVER, &RECOVERIES), section.duration(&RECOVER_AFTER));
     let reset = section.input(&RESET);

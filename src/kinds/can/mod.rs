@@ -32,3 +32,4 @@ mod tests;
 
 pub(super) use keys::kind;
 pub(super) use list::list;
+pub(crate) use send::sends;

@@ -222,6 +222,11 @@ impl Outgoing {
         self.signals.iter().any(|running| running.law.is_safe())
     }
 
+    /// Whether all of its signals follow their inputs.
+    pub(super) fn is_live(&self) -> bool {
+        self.signals.iter().all(|running| running.law.follows())
+    }
+
     /// Whether no other task is to take it over.
     pub(super) fn is_last(&self) -> bool {
         self.held.users() == 1

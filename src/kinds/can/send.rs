@@ -8,6 +8,7 @@ use crate::config::{BuildError, Preview};
 use crate::kinds::device::{
     Claim, DeviceId, Holder, Label, Missing, Reconnecting, Refusal, Sight, find_holder, preview,
 };
+use crate::kinds::output::Live;
 use crate::sys::can::{BATCH, Frame, Id, LONGEST, Received};
 use crate::task::{Column, Input, Task, Tick, TickError};
 use crate::time::Span;
@@ -41,6 +42,7 @@ pub(super) struct Sender {
     ready: Box<[(usize, Frame)]>, // those to be sent at a tick: room for all
     sent: f64,
     write_errors: f64,
+    live: Live,
     _claim: Claim,
 }
 
@@ -50,7 +52,7 @@ pub(super) fn columns(settings: &SendSettings) -> Vec<Column> {
 }
 
 /// What makes an id of an interface the target of one task.
-fn target(interface: &str, id: Id) -> DeviceId {
+pub(super) fn target(interface: &str, id: Id) -> DeviceId {
     DeviceId::Named(format!("CAN id {id} on {interface}"))
 }
 
@@ -115,6 +117,7 @@ impl Sender {
             always,
             sent: 0.0,
             write_errors: 0.0,
+            live: Live::open(&label.task, safe_after),
             _claim: Claim::new(targets.iter().cloned(), &label.task),
         }
     }
@@ -220,7 +223,7 @@ impl Task for Sender {
         let reset = self.reset.as_ref().is_some_and(|reset| reset.get() > 0.0);
         let periods = i64::try_from(tick.skipped).unwrap_or(i64::MAX).saturating_add(1);
         let passed = Span::from_nanos(tick.period.nanos().saturating_mul(periods));
-        let Self { bus, ids, frames, ready, sent, write_errors, always, .. } = self;
+        let Self { bus, ids, frames, ready, sent, write_errors, always, live, .. } = self;
         for frame in &mut *frames {
             frame.step(passed, reset);
         }
@@ -272,6 +275,7 @@ impl Task for Sender {
         for frame in &*frames {
             frame.report(values);
         }
+        live.ticked(done.is_ok() && frames.iter().all(Outgoing::is_live));
         let is_safe = frames.iter().any(Outgoing::is_safe);
         let signals = values.len() - COUNTS.len();
         values[signals..].copy_from_slice(&[f64::from(u8::from(is_safe)), *sent, *write_errors]);
@@ -279,12 +283,19 @@ impl Task for Sender {
     }
 
     fn disabled(&mut self) {
+        self.live.ended();
         self.frames.iter_mut().for_each(Outgoing::end);
     }
 
     fn ended(&mut self) {
         self.frames.iter_mut().filter(|frame| frame.is_last()).for_each(Outgoing::end);
     }
+}
+
+/// Whether a task of this process sends frames with this id on this interface, or is being looked at.
+pub(crate) fn sends(interface: &str, id: Id) -> bool {
+    let mut in_use = Refusal::in_use("send", String::new(), [target(interface, id)]);
+    find_holder(&mut in_use, None) == Some(Holder::Task)
 }
 
 /// What [`Sender::open`] would find; nothing is sent.

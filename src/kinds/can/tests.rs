@@ -2,12 +2,12 @@
 
 use super::bus::{Bus, BusSettings};
 use super::receive::Receiver;
-use super::send::Sender;
+use super::send::{Sender, target};
 use super::settings::{ReceiveSettings, Received, SendSettings, SentFrame, SentSignal};
 use super::signal::{ByteOrder, Layout, Signal};
-use crate::kinds::device::{DeviceId, Label, Missing, Reconnecting, Refusal};
+use crate::kinds::device::{Claim, DeviceId, Label, Missing, Reconnecting, Refusal};
 use crate::kinds::output::law::{self, OnStale, Recover};
-use crate::kinds::output::opened;
+use crate::kinds::output::{opened, output};
 use crate::sys::can::{self, Frame, Id, Socket};
 use crate::task::{Column, Input, Task, Tick, TickError, ValueName};
 use crate::time::{Instant, Span};
@@ -211,4 +211,38 @@ fn a_signal_without_an_input_is_safe_and_the_others_go_on() {
     let (done, values) = told(&mut sender, &tick(0, 0));
     assert_eq!((done, values), (Ok(()), [10.0, 3.0, 1.0, 1.0, 0.0].map(Some).to_vec()));
     assert_eq!(came(&other), ["181#14000300"]);
+}
+
+#[test]
+fn a_heartbeat_sees_whether_all_signals_follow_and_their_frames_leave() {
+    let test = "a_heartbeat_sees_whether";
+    let seen = output(test);
+    let (mut following, other) = sender(Input::number(7.0), true, test);
+    assert!(seen.is_open() && !seen.follows(), "it has not ticked");
+    assert_eq!(told(&mut following, &tick(0, 0)).0, Ok(()));
+    assert_eq!((seen.follows(), seen.ticks(), seen.safe_after()), (true, 1, Span::from_seconds(1)));
+    told(&mut following, &tick(1, 0)).0.unwrap_err();
+    assert_eq!((seen.follows(), seen.ticks()), (false, 2), "the frame before it has not left");
+    drop((following, other));
+    assert!(!seen.is_open());
+    let (mut unchanged, other) = sender(Input::number(7.0), false, test);
+    assert_eq!([0, 1].map(|n| told(&mut unchanged, &tick(n, 0)).0), [Ok(()), Ok(())]);
+    assert_eq!((seen.follows(), seen.ticks()), (true, 4), "there is nothing to be sent");
+    unchanged.disabled();
+    assert!(!seen.follows());
+    drop((unchanged, other));
+    let nothing = Input::value_of(ValueName { task: "x".into(), value: "y".into(), previous: None });
+    let (mut half_safe, _other) = sender(nothing, true, test);
+    assert_eq!(told(&mut half_safe, &tick(0, 0)).0, Ok(()));
+    assert!(seen.is_open() && !seen.follows(), "one of its signals is safe");
+}
+
+#[test]
+fn who_sends_an_id_is_known_while_it_has_it() {
+    let other = Id { number: 0x181, extended: true };
+    let claim = Claim::new([target("can-of-this-test", ID)], "one");
+    assert!(super::sends("can-of-this-test", ID) && !super::sends("can-of-this-test", other));
+    assert!(!super::sends("another-can", ID));
+    drop(claim);
+    assert!(!super::sends("can-of-this-test", ID));
 }

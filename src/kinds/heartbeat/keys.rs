@@ -7,9 +7,12 @@ use crate::task::Task;
 use serde_json::json;
 use std::path::Path;
 
-const OUTPUTS: Key =
-    Key::new("outputs", Value::Texts, "The tasks of the kind `output` that have to be live: `[\"heater\", \"fan\"]`.")
-        .otherwise("all that there are");
+const OUTPUTS: Key = Key::new(
+    "outputs",
+    Value::Texts,
+    "The tasks that have to be live, of the kind `output`, or `can` with `send`: `[\"heater\", \"fan\"]`.",
+)
+.otherwise("all that there are");
 
 const KEYS: &[Key] = &[OUTPUTS, SWITCH_KEYS[0], SWITCH_KEYS[1], SWITCH_KEYS[2], SWITCH_KEYS[3]];
 
@@ -23,7 +26,7 @@ pub(in crate::kinds) fn kind() -> Kind {
 }
 
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
-    let names = section.tasks_of(&OUTPUTS, "output");
+    let names = section.acting_tasks(&OUTPUTS);
     let (switch, task) = (Switch::of(section)?, section.name().to_owned());
     if section.is_shadow() {
         return Some(Blueprint::built(Heartbeat::new(None, Some(Box::default()))));

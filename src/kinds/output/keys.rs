@@ -165,6 +165,7 @@ pub fn kind_under(sys: &Path) -> Kind {
 }
 
 fn parse(section: &mut Section<'_>, sys: &Path) -> Option<Blueprint> {
+    section.acts();
     let settings = settings(section)?;
     let task = section.name().to_owned();
     let (of_look, its_task, its_sys) = (settings.clone(), task.clone(), sys.to_owned());

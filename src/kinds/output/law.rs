@@ -109,7 +109,7 @@ impl Law {
     }
 
     /// Whether it follows its input, or keeps what it has put out for as long as it may.
-    pub(super) fn follows(&self) -> bool {
+    pub(in crate::kinds) fn follows(&self) -> bool {
         matches!(self.state, State::Live(_))
     }
 

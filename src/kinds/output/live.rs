@@ -5,7 +5,7 @@ use crate::time::Span;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-/// An output by the name of its task. One that is replaced by a reload and the one that replaces it share it.
+/// An output by the name of its task, of the kind `output`, or `can` with what it sends. One that is replaced by a reload and the one that replaces it share it.
 #[derive(Debug)]
 pub(in crate::kinds) struct Liveness {
     name: String,
@@ -68,10 +68,10 @@ impl Liveness {
 
 /// An output that is open, as it tells how it is.
 #[derive(Debug)]
-pub(super) struct Live(&'static Liveness);
+pub(in crate::kinds) struct Live(&'static Liveness);
 
 impl Live {
-    pub(super) fn open(task: &str, safe_after: Span) -> Self {
+    pub(in crate::kinds) fn open(task: &str, safe_after: Span) -> Self {
         let output = output(task);
         output.safe_after.store(safe_after.nanos(), Ordering::Relaxed);
         output.outputs.fetch_add(1, Ordering::Relaxed);
@@ -79,13 +79,13 @@ impl Live {
     }
 
     /// It has ticked.
-    pub(super) fn ticked(&self, follows: bool) {
+    pub(in crate::kinds) fn ticked(&self, follows: bool) {
         self.0.follows.store(follows, Ordering::Relaxed);
         self.0.ticks.fetch_add(1, Ordering::Relaxed);
     }
 
     /// It does not follow its input any more.
-    pub(super) fn ended(&self) {
+    pub(in crate::kinds) fn ended(&self) {
         self.0.follows.store(false, Ordering::Relaxed);
     }
 }

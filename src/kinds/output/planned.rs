@@ -32,6 +32,12 @@ impl PlannedWrite {
 }
 
 impl PlannedWrite {
+    /// If it is a frame, its interface and its id.
+    pub(crate) fn sends(&self) -> Option<(&str, Id)> {
+        let Self::Can { interface, id, extended, .. } = self else { return None };
+        Some((interface, Id { number: *id, extended: *extended }))
+    }
+
     /// That of a CAN bus.
     fn frame(&self) -> io::Result<Frame> {
         let Self::Can { id, extended, fd, bit_rate_switch, data, .. } = self else {
