@@ -76,8 +76,11 @@ struct Daemon {
 impl Daemon {
     fn start(sys: &Path, text: String, first: Mode) -> Self {
         let mode = Arc::new(Mutex::new(first));
+        Self::start_with(kinds(sys, &mode), text, mode)
+    }
+
+    fn start_with(kinds: Kinds, text: String, mode: Arc<Mutex<Mode>>) -> Self {
         let (text, loads, requests) = (Arc::new(Mutex::new(text)), Arc::new(AtomicUsize::new(0)), Requests::default());
-        let kinds = kinds(sys, &mode);
         let (loaded, count, asked) = (text.clone(), loads.clone(), requests.clone());
         let thread = std::thread::spawn(move || {
             let load = Loader::new(move || {
@@ -395,4 +398,65 @@ fn one_target_has_one_writer() {
     let check = Command::new(env!("CARGO_BIN_EXE_hertzd")).arg("check").arg(&config).output().unwrap();
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
     assert!(check.status.success() && text.contains("Safe states:\n  task a: 2.5: writes 2.5 to "), "{text}");
+}
+
+/// An output whose own tick panics, when it has written its value, from when this says so.
+struct Panicking(Box<dyn Task>, Arc<AtomicBool>);
+
+impl Task for Panicking {
+    fn columns(&self) -> Vec<Column> {
+        self.0.columns()
+    }
+
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        let done = self.0.tick(tick, values);
+        assert!(!self.1.load(Ordering::SeqCst), "the panic that was asked for");
+        done
+    }
+
+    fn measures(&self) -> bool {
+        self.0.measures()
+    }
+
+    fn disabled(&mut self) {
+        self.0.disabled();
+    }
+
+    fn ended(&mut self) {
+        self.0.ended();
+    }
+}
+
+#[test]
+fn an_output_whose_own_tick_panics_is_made_safe_at_once_and_others_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let sys = folder.path().join("sys");
+    let (panics, beside) = (folder.path().join("panics"), folder.path().join("beside"));
+    let (mode, asked) = (Arc::new(Mutex::new(Mode::Good(0.5))), Arc::new(AtomicBool::new(false)));
+    let (of_output, its_asked) = (output_kind_under(&sys), asked.clone());
+    let keys = of_output.keys.clone();
+    let parse = move |section: &mut Section<'_>| {
+        let mut blueprint = (of_output.parse)(section)?;
+        let asked = its_asked.clone();
+        Some(Blueprint::new(move || Ok(Box::new(Panicking(blueprint.build()?, asked)))))
+    };
+    let kinds = kinds(&sys, &mode).add(Kind::new("panicking", "An output that panics.", keys, parse));
+    let output = |name: &str, kind: &str, path: &Path| {
+        let terms = TERMS.replace("\"output\"", &format!("\"{kind}\""));
+        format!("[task.{name}]\n{terms}input = \"source.v\"\npath = \"{}\"\nsafe = 42\n", path.display())
+    };
+    let source = "[task.source]\nkind = \"source\"\nrate = 200\n".to_owned();
+    let text = source + &output("panics", "panicking", &panics) + &output("beside", "output", &beside);
+    let daemon = Daemon::start_with(kinds, text, mode);
+    daemon.until_file(&panics, "0.5");
+    daemon.until_file(&beside, "0.5");
+    asked.store(true, Ordering::SeqCst);
+    daemon.until_file(&panics, "42");
+    daemon.set(Mode::Good(0.25));
+    daemon.until_file(&beside, "0.25");
+    assert_eq!(read(&panics), "42\n");
+    // A stop after that; it is written again, as others may have written there.
+    fs::write(&panics, "7\n").unwrap();
+    daemon.stop();
+    assert_eq!((read(&panics), read(&beside)), ("42\n".into(), "42\n".into()));
 }
