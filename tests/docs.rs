@@ -341,3 +341,11 @@ fn every_source_file_named_in_the_docs_exists() {
     }
     assert!(count > 0);
 }
+
+#[test]
+fn the_unit_that_holds_lines_is_the_one_that_is_shipped() {
+    let shipped = fs::read_to_string(root().join("systemd/hertzd-hold.service")).unwrap();
+    let page = fs::read_to_string(root().join("docs/control.md")).unwrap();
+    let units: Vec<_> = blocks(&page).into_iter().filter(|(language, _)| language == "ini").collect();
+    assert_eq!(units, [("ini".to_owned(), shipped)]);
+}
