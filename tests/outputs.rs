@@ -371,6 +371,24 @@ fn one_target_has_one_writer() {
     started(task("a", &by_path(&link), "1")).unwrap();
     assert_eq!(read(&file), "1\n");
 
+    // Of a channel that another process has, nothing is changed, not even its period.
+    let pwm = sys.join("class/pwm/pwmchip0/pwm1");
+    let files = || ["period", "duty_cycle", "enable"].map(|name| fs::read_to_string(pwm.join(name)).ok());
+    let (before, lock) = (files(), fs::File::open(pwm.join("duty_cycle")).unwrap());
+    lock.try_lock().unwrap();
+    let refused = started(task("a", "pwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"", "0.25")).unwrap_err().to_string();
+    assert!(refused.contains("is in use by"), "{refused}");
+    assert_eq!(files(), before);
+    drop(lock);
+
+    // What would be lost.
+    let text = folder.path().join("notes");
+    fs::write(&text, "1 is what it was\n").unwrap();
+    let would_lose = task("a", &by_path(&text), "1");
+    assert!(looked(&would_lose).unwrap_err().contains("notes holds something else than a number, which would be lost"));
+    let refused = started(would_lose).unwrap_err().to_string();
+    assert!(refused.contains("which would be lost") && read(&text) == "1 is what it was\n", "{refused}");
+
     // What a look says of the safe state.
     fs::write(hwmon.join("pwm1"), "77\n").unwrap();
     let says = |text: &str| looked(text).unwrap().join("\n");

@@ -48,7 +48,7 @@ impl Switch {
         };
         let held = match before {
             Some(held) => held,
-            None => take(&target, key, Some(off))?,
+            None => take(&target, key, Some(off), |_| Ok(()))?,
         };
         let writer = target.writer(held.taken()).map_err(|error| {
             held.leave();

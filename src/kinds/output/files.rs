@@ -8,7 +8,7 @@ use crate::kinds::device::{DeviceId, Refusal, Sight, first_line, hidden};
 use crate::kinds::sensor::{iio_channel, iio_conversion};
 use crate::sys::lock;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// A file, and what stands beside it.
@@ -46,6 +46,26 @@ impl Files {
         })
     }
 }
+
+/// Refuses a file that holds anything but one number: it would be lost.
+pub(super) fn holds_a_number(path: &Path) -> Result<(), Refusal> {
+    let mut head = Vec::new();
+    // Without permission to read it, nobody knows.
+    let Ok(_) = File::open(path).and_then(|file| file.take(LONGEST_NUMBER).read_to_end(&mut head)) else {
+        return Ok(());
+    };
+    let text = String::from_utf8_lossy(&head);
+    let text = text.trim_matches(|it: char| it.is_whitespace() || it == '\0');
+    if text.is_empty() || text.parse::<f64>().is_ok() {
+        return Ok(());
+    }
+    let path = path.display();
+    let why = "holds something else than a number, which would be lost";
+    Err(Refusal::new("path", format!("{path} {why}; name another file, or empty this one before")))
+}
+
+/// Bytes of a file that are read to find whether it holds a number.
+const LONGEST_NUMBER: u64 = 512;
 
 impl Means for Files {
     fn shown(&self) -> String {

@@ -44,7 +44,12 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     };
     let follows = before.is_some();
     let (target, held) = match before {
-        Some(held) => (target, held),
+        Some(held) => {
+            if let (Place::Pwm { period, .. }, Some(duty)) = (&settings.place, target.file()) {
+                pwm::keeps_period(duty, *period)?;
+            }
+            (target, held)
+        }
         None => take_over(&settings, target, sys)?,
     };
     let mut output = Leave(Some(held.clone()));
@@ -129,15 +134,19 @@ fn take_over(settings: &OutputSettings, target: Target, sys: &Path) -> Result<(T
         (Start::Safe, Safe::Value(value)) => Some(settings.conversion.raw(value)),
         _ => None,
     };
+    let set_up = |target: &Target| match (&settings.place, target.file()) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the period")]
+        (Place::Pwm { period, .. }, Some(duty)) => pwm::set_up(duty, *period, first.map(|duty| duty.round() as u64)),
+        _ => Ok(()),
+    };
     let target = match (&settings.place, target.file()) {
-        (Place::Pwm { channel, period, .. }, Some(duty)) => {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the period")]
-            pwm::set_up(duty, *channel, *period, first.map(|duty| duty.round() as u64))?;
+        (Place::Pwm { channel, .. }, Some(duty)) => {
+            pwm::export(duty, *channel)?;
             Target::find(&settings.place, sys)?.unwrap_or(target)
         }
         _ => target,
     };
-    let held = take(&target, settings.place.key(), first)?;
+    let held = take(&target, settings.place.key(), first, set_up)?;
     if held.original().is_none() && settings.needs_original() {
         let why = target.read(Some(held.taken())).err().map_or_else(String::new, |error| format!(": {error}"));
         return Err(Refusal::new("safe", format!("{} holds no number that could be restored{why}", target.shown())));
@@ -145,12 +154,18 @@ fn take_over(settings: &OutputSettings, target: Target, sys: &Path) -> Result<(T
     Ok((target, held))
 }
 
-/// Takes a target and remembers what it holds. `first`: what a line is to hold from then on.
-pub(super) fn take(target: &Target, key: &'static str, first: Option<f64>) -> Result<Arc<Held>, Refusal> {
+/// Takes a target, sets it up, and remembers what it holds. `first`: what a line is to hold from then on. Nothing is changed of what another has.
+pub(super) fn take(
+    target: &Target,
+    key: &'static str,
+    first: Option<f64>,
+    set_up: impl FnOnce(&Target) -> Result<(), Refusal>,
+) -> Result<Arc<Held>, Refusal> {
     let taken = target.take(key).map_err(|mut refusal| {
         find_holder(&mut refusal, None);
         refusal
     })?;
+    set_up(target)?;
     target.init()?;
     let original = target.read(Some(&taken)).ok().filter(|content| number(&content.value).is_some());
     target.set_up(&taken, first)?;

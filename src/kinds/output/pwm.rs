@@ -51,26 +51,51 @@ pub(super) fn find(wanted: &str, channel: u32, sys: &Path) -> Result<PathBuf, Re
     Ok(folder)
 }
 
-/// Sets a channel up, whose file for the duty is `duty_cycle`: exports it, sets its period, enables it. `duty` is that
-/// of the period which it has from then on; `None`: it keeps its share of the period.
-pub(super) fn set_up(duty_cycle: &Path, channel: u32, period: Span, duty: Option<u64>) -> Result<(), Refusal> {
-    let refuse = |doing: String| move |error: io::Error| Refusal::new("pwm", format!("cannot {doing}: {error}"));
+/// Makes sure that the files of a channel are there, one of which is `duty_cycle`: exports it. That changes nothing that another process sees.
+pub(super) fn export(duty_cycle: &Path, channel: u32) -> Result<(), Refusal> {
     let folder = duty_cycle.parent().unwrap_or(duty_cycle);
     if !folder.exists() {
         let export = folder.with_file_name("export");
         fs::write(&export, format!("{channel}\n"))
-            .map_err(refuse(format!("export channel {channel} by {}", export.display())))?;
+            .map_err(refuse(&format!("export channel {channel} by {}", export.display())))?;
         let is_there = || fs::OpenOptions::new().write(true).open(duty_cycle).is_ok();
         let _ = (0..LOOKS).any(|_| is_there() || (pause(BETWEEN), false).1);
     }
+    Ok(())
+}
+
+/// Refuses another period than the channel has: an output that is in force writes its duty in parts of that.
+pub(super) fn keeps_period(duty_cycle: &Path, period: Span) -> Result<(), Refusal> {
+    let file = duty_cycle.with_file_name("period");
+    let has = first_line(&file).and_then(|line| line.trim().parse().ok()).map(Span::from_nanos);
+    match has.filter(|has| *has != period) {
+        None => Ok(()),
+        Some(has) => Err(Refusal::new(
+            "pwm-period",
+            format!(
+                "cannot be changed while the channel is in use: it has {has}; restart hertzd, or remove the output by one reload and add it by the next"
+            ),
+        )),
+    }
+}
+
+fn refuse(doing: &str) -> impl Fn(io::Error) -> Refusal + use<> {
+    let doing = doing.to_owned();
+    move |error| Refusal::new("pwm", format!("cannot {doing}: {error}"))
+}
+
+/// Sets a channel up that is exported and locked, whose file for the duty is `duty_cycle`: its period, and enables it. `duty` is that
+/// of the period which it has from then on; `None`: it keeps its share of the period.
+pub(super) fn set_up(duty_cycle: &Path, period: Span, duty: Option<u64>) -> Result<(), Refusal> {
+    let folder = duty_cycle.parent().unwrap_or(duty_cycle);
     let file = |name: &str| folder.join(name);
     let read = |name: &str| -> Result<u64, Refusal> {
-        let text = fs::read_to_string(file(name)).map_err(refuse(format!("read {}", file(name).display())))?;
+        let text = fs::read_to_string(file(name)).map_err(refuse(&format!("read {}", file(name).display())))?;
         Ok(text.trim().parse().unwrap_or(0))
     };
     let write = |name: &str, number: u64| {
         fs::write(file(name), format!("{number}\n"))
-            .map_err(refuse(format!("write {number} to {}", file(name).display())))
+            .map_err(refuse(&format!("write {number} to {}", file(name).display())))
     };
     let (had_period, had_duty) = (read("period")?, read("duty_cycle")?);
     let period = period.nanos().unsigned_abs();
@@ -113,10 +138,13 @@ mod tests {
             put("period", had_period);
             put("duty_cycle", had_duty);
             put("enable", 0);
-            set_up(&duty, 1, period, wanted).unwrap();
+            set_up(&duty, period, wanted).unwrap();
             assert_eq!([get("period"), get("duty_cycle"), get("enable")], [40_000, then, 1]);
         }
+        assert!(keeps_period(&duty, period).is_ok());
+        let other = keeps_period(&duty, Span::from_micros(50)).unwrap_err();
+        assert!(other.key == "pwm-period" && other.message.contains("it has 40.0 us"), "{}", other.message);
         fs::remove_file(channel.join("enable")).unwrap();
-        assert!(set_up(&duty, 1, period, None).unwrap_err().message.contains("cannot read"));
+        assert!(set_up(&duty, period, None).unwrap_err().message.contains("cannot read"));
     }
 }

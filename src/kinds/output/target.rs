@@ -1,7 +1,7 @@
 //! What an output writes to: from what its section names to a target that is there, of whatever sort. May block and allocate.
 
 use super::digits::{Digits, Form, LONGEST, number};
-use super::files::{Files, iio_raw, is_makeable};
+use super::files::{Files, holds_a_number, iio_raw, is_makeable};
 use super::guard::PlannedWrite;
 use super::means::Means;
 use super::place::{Place, RawScale, is_pwm};
@@ -63,6 +63,9 @@ impl Target {
 
     fn at(path: PathBuf, key: &'static str, raw: RawScale) -> Result<Self, Refusal> {
         let (ids, files) = Files::at(path, key)?;
+        if files.is_regular {
+            holds_a_number(&files.path)?;
+        }
         let form = if files.is_regular { Form::Any } else { Form::Whole };
         Ok(Self { ids, raw, form, means: Arc::new(files) })
     }
