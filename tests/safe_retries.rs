@@ -207,16 +207,16 @@ fn another_thread_makes_it_safe_and_leaves_it_to_the_task() {
 #[test]
 fn a_write_of_the_task_that_comes_after_the_safe_value_does_not_stay() {
     let keys = "input = \"source.value\"\nsafe = 1\nrecover = \"latch\"";
-    let config =
-        format!("{SOURCE}{}{HANGS}", output("fan", keys).replace("safe-after = \"100h\"", "safe-after = \"200ms\""));
-    // Its first write is held up in the device, and its worker hangs after that.
-    let mut running = start(&config, &["fan"], &["fan.takes", "fan.held"], &["--stop-timeout", "100ms"]);
+    let output = output("fan", keys).replace("safe-after = \"100h\"", "safe-after = \"200ms\"");
+    // Its first write is held up in the device, and there is no second tick in which it could mend that.
+    let config = format!("{SOURCE}{}", output.replace("rate = 100", "period = \"10h\""));
+    let mut running = start(&config, &["fan"], &["fan.takes", "fan.held"], &[]);
     wait_until(&mut running, "fan", "1");
     // By now it would have been written for the last time if there were no such write.
     pause(Span::from_millis(500));
     fs::remove_file(running.folder().join("faults/fan.held")).unwrap();
     let socket = running.folder().join("status.sock");
-    running.wait_for("its worker is past it", |_| {
+    running.wait_for("its task is past it", |_| {
         let snapshot = program::snapshot(&socket);
         count(task(&snapshot, "fan"), "ran") > 0
     });
