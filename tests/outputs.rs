@@ -376,7 +376,8 @@ fn one_target_has_one_writer() {
     let files = || ["period", "duty_cycle", "enable"].map(|name| fs::read_to_string(pwm.join(name)).ok());
     let (before, lock) = (files(), fs::File::open(pwm.join("duty_cycle")).unwrap());
     lock.try_lock().unwrap();
-    let refused = started(task("a", "pwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"", "0.25")).unwrap_err().to_string();
+    let refused =
+        started(task("a", "pwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"", "0.25")).unwrap_err().to_string();
     assert!(refused.contains("is in use by"), "{refused}");
     assert_eq!(files(), before);
     drop(lock);

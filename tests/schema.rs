@@ -44,6 +44,7 @@ const ONLY_CHECK: &[(&str, &str)] = &[
     ("two values would be called", "compares names that are derived from others"),
     ("the value name", "compares names that are derived from others"),
     ("one name for each of the", "compares the lengths of two lists"),
+    ("must be longer than the task's period", "compares two quantities with units"),
     ("must be below one period", "compares two quantities with units"),
     ("must be at most the deadline", "compares two quantities with units"),
     ("to the shortest period", "compares two quantities with units"),

@@ -121,7 +121,7 @@ make_image() {
 # same every time. The arguments set the second serial line. Replaces the shell: call it in the background.
 emulate() {
     local folder=$1 disk=$2 out=$3 package=$4 system=$5; shift 5
-    exec timeout -k 5 "${LIMIT:-600}" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi,tb-size=512 -cpu Nehalem -smp 2 -m 1024 \
+    exec timeout -k 5 "${LIMIT:-1200}" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi,tb-size=512 -cpu Nehalem -smp 2 -m 1024 \
         -nodefaults -no-user-config -display none -no-reboot \
         -kernel "$folder/kernel" -initrd "$folder/initrd" \
         -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 fsck.mode=skip mitigations=off nokaslr audit=0 apparmor=0 \
@@ -206,7 +206,7 @@ in_vm() {
     echo $! >"$WORK/qemu"
     wait $! || status=$?
     rm "$WORK/qemu"
-    [ "$status" != 124 ] || echo "ended after ${LIMIT:-600} s"
+    [ "$status" != 124 ] || echo "ended after ${LIMIT:-1200} s"
 }
 
 # vm_down: ends the machine in any state.

@@ -209,6 +209,14 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let (recovery, recover_after) = (section.choice(&RECOVER, &RECOVERIES), section.duration(&RECOVER_AFTER));
     let reset = section.input(&RESET);
     let safe_after = section.duration(&SAFE_AFTER);
+    if let (Some(after), Some(period)) = (safe_after, section.period())
+        && after <= period
+    {
+        section.problem(
+            &SAFE_AFTER,
+            format!("must be longer than the task's period, {period}: between two ticks it would count as hung"),
+        );
+    }
     let usual =
         Span::from_nanos(section.period().map_or(0, Span::nanos).saturating_mul(10)).max(Span::from_millis(100));
     let fd_known = fd.unwrap_or_default();

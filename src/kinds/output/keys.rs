@@ -210,6 +210,12 @@ fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
         return None;
     }
     let period = section.period()?;
+    if safe_after.is_some_and(|after| after <= period) {
+        section.problem(
+            &SAFE_AFTER,
+            format!("must be longer than the task's period, {period}: between two ticks it would count as hung"),
+        );
+    }
     let safe_after =
         safe_after.unwrap_or_else(|| Span::from_nanos(period.nanos().saturating_mul(10)).max(Span::from_millis(100)));
     // Its phase lies within its period, and a worker that is new may wait for a whole second of its clock, or for its bandwidth.
