@@ -23,6 +23,7 @@ use super::summary::{self, Answer, BusySummary, DaemonSummary, Snapshot};
 use super::tick_feed;
 use super::views::Views;
 use super::watch::{self, ServiceNotices};
+use crate::kinds::output;
 use crate::log::LogOutput;
 use crate::metrics::{Summary, is_troubled};
 use crate::sys::clock::KernelClock;
@@ -89,6 +90,7 @@ struct Daemon<'a> {
     wait: Span, // main's latest, at most
     deaths: Receiver<Death>,
     faults: Vec<String>, // each ends the run
+    reopened: u64,       // targets of outputs
 }
 
 /// Runs what `load` reads until its end, or until a stop is asked for.
@@ -182,6 +184,7 @@ impl<'a> Daemon<'a> {
             wait: Span::ZERO,
             deaths: helper::deaths(),
             faults: Vec::new(),
+            reopened: output::reopened(),
         })
     }
 
@@ -305,6 +308,11 @@ impl<'a> Daemon<'a> {
         if requests.take_cpu_limit() {
             self.threads.guard.make_safe();
             self.cpu_limit.reached(&mut self.set);
+        }
+        let reopened = output::reopened();
+        if std::mem::replace(&mut self.reopened, reopened) != reopened {
+            // The builder writes the plan of safe values again, where a target has another path now.
+            self.threads.builder.close(());
         }
         let failed = self.set.workers.iter().any(|running| running.worker.failed().is_some());
         let died = self

@@ -4,6 +4,7 @@
 
 use super::from_minus_one;
 use crate::time::Span;
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -82,6 +83,19 @@ pub(crate) fn set_nonblocking(file: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes the descriptor of `old` lead to what `new` has open, in one step: all that share `old` go on with that, also other threads, and a
+/// call of theirs that is under way ends with what it began with. What `old` led to is closed once nothing else has it open.
+pub(crate) fn replace(old: &File, new: &File) -> io::Result<()> {
+    loop {
+        // SAFETY: both descriptors are open for as long as the files are borrowed; that of `old` stays open, and its owner's.
+        match from_minus_one(unsafe { libc::dup3(new.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) }) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// Room for one open file, which threads exchange.
 #[derive(Debug)]
 pub(crate) struct FdSlot(AtomicI32);
@@ -128,6 +142,19 @@ mod tests {
         drop(reader);
         assert!(writable(&writer, Span::ZERO), "a write fails at once");
     }
+
+    #[test]
+    fn who_shares_a_file_goes_on_with_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+        let shared = File::create(&first).unwrap();
+        let also = &shared;
+        (&shared).write_all(b"1").unwrap();
+        replace(&shared, &File::create(&second).unwrap()).unwrap();
+        { also }.write_all(b"2").unwrap();
+        assert_eq!([first, second].map(|path| std::fs::read_to_string(path).unwrap()), ["1", "2"]);
+    }
+
     #[test]
     fn a_read_that_would_wait_fails() {
         let (mut reader, _writer) = io::pipe().unwrap();

@@ -19,4 +19,5 @@ pub(crate) use look::{Sight, hidden, preview};
 pub(crate) use reconnecting::is_gone;
 pub(crate) use reconnecting::{First, Missing, Reconnecting};
 pub(crate) use refusal::{Label, Refusal};
+pub(in crate::kinds) use reopen::{Reopen, reopen_thread};
 pub(super) use stalled::Stalled;

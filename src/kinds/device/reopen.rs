@@ -24,8 +24,8 @@ const LONGEST_WAIT: Span = Span::from_seconds(2);
 /// A device that is lost sooner than this after it was opened is not reopened at once, but after a wait that grows.
 const STEADY: Span = Span::from_seconds(10);
 
-/// The cool end of any device.
-pub(super) trait Reopen: Send {
+/// The cool end of any device. [`is_lost`](Self::is_lost) is called every 25 ms, and must not block for long.
+pub(in crate::kinds) trait Reopen: Send {
     /// The hot end is gone.
     fn is_abandoned(&self) -> bool;
 
@@ -131,7 +131,7 @@ impl<D: OpenDevice + Send, F: FnMut() -> Result<D, Refusal> + Send> Reopen for R
 }
 
 /// The way to the thread that polls all devices of the process; the first call starts it.
-pub(super) fn reopen_thread() -> io::Result<Sender<Box<dyn Reopen>>> {
+pub(in crate::kinds) fn reopen_thread() -> io::Result<Sender<Box<dyn Reopen>>> {
     static THREAD: OnceLock<Sender<Box<dyn Reopen>>> = OnceLock::new();
     if let Some(thread) = THREAD.get() {
         return Ok(thread.clone());

@@ -24,6 +24,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a task of this kind reads, and how.
 #[derive(Clone, Debug)]
@@ -93,7 +94,7 @@ impl Task for I2c {
 
 /// An open chip: how to read it, and what was read.
 struct Chip {
-    bus: File,
+    bus: Arc<File>,
     address: u8,
     combined: bool,
     pieces: Box<[Piece]>,
@@ -148,7 +149,7 @@ impl Chip {
             .map_err(|reason| format!("{shown}: {reason}"))?;
         let combined = functions.has(Functions::I2C);
         let buffer = vec![0; room].into_boxed_slice();
-        Ok(Self { bus, address, combined, pieces: pieces.into(), positions: positions.into(), buffer })
+        Ok(Self { bus: Arc::new(bus), address, combined, pieces: pieces.into(), positions: positions.into(), buffer })
     }
 
     fn refused(&self, what: &str, bus: &dyn std::fmt::Display, error: &io::Error) -> String {
@@ -163,7 +164,7 @@ impl Chip {
 
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         match self.combined {
-            true => (&self.bus).write_all(bytes),
+            true => (&*self.bus).write_all(bytes),
             false => i2c::write_smbus(&self.bus, bytes),
         }
     }

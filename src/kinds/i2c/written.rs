@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A register of a chip on a bus that is there; whether the chip answers is not known.
 #[derive(Clone, Debug)]
@@ -157,6 +158,11 @@ impl OpenRegister {
         let encoded = encoded(self.register, self.layout, text);
         let (bytes, length) = encoded.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
         self.chip.write(&bytes[..length])
+    }
+
+    /// What it has open.
+    pub(in crate::kinds) fn bus(&self) -> &Arc<File> {
+        &self.chip.bus
     }
 
     /// The number that the register holds.

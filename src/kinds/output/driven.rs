@@ -3,9 +3,10 @@
 use super::digits::{Digits, Form};
 use super::files::folder_of;
 use super::held::Held;
-use super::open::{make, take};
+use super::open::take;
 use super::place::Place;
 use super::port::Writer;
+use super::reopen::make;
 use super::target::{Target, hidden_place};
 use crate::config::{BuildError, Preview, Section};
 use crate::kinds::device::{Claim, DeviceId, Holder, Label, Missing, Refusal, Sight, find_holder, preview};
@@ -54,7 +55,7 @@ impl Switch {
             held.leave();
             Refusal::new(key, format!("cannot open {}: {error}", target.shown()))
         })?;
-        let claim = Claim::new(held.ids().iter().cloned(), &label.task);
+        let claim = Claim::new(held.ids(), &label.task);
         let texts = [false, true].map(|on| Digits::of(self.raw(on), target.form));
         Ok(Switched { writer, texts, held, _claim: claim })
     }

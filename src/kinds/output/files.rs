@@ -10,6 +10,7 @@ use crate::sys::lock;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A file, and what stands beside it.
 #[derive(Clone, Debug)]
@@ -87,7 +88,7 @@ impl Means for Files {
     }
 
     fn port(&self, _: &File) -> io::Result<Port> {
-        let file = self.open()?;
+        let file = Arc::new(self.open()?);
         Ok(if self.is_regular { Port::Regular(file) } else { Port::Attribute(file) })
     }
 
@@ -109,6 +110,10 @@ impl Means for Files {
         let holder = self.open_by(key)?.metadata().ok().and_then(|facts| lock::holder(&facts));
         let taken = holder.filter(lock::Holder::is_ours);
         Ok(Sight { taken: taken.map(|holder| format!("{} is in use by {holder}", self.shown())), ..sight })
+    }
+
+    fn node(&self) -> &Path {
+        &self.path
     }
 
     fn file(&self) -> Option<&Path> {

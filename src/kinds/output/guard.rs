@@ -99,6 +99,7 @@ pub(crate) struct Watched {
     errno: AtomicI32,    // of the latest safe write, 0: it succeeded; -1: something else than a system call was wrong
     hangs: AtomicBool,   // the latest safe write has not returned for long
     written: Arc<LastWritten>,
+    lost: AtomicBool, // it is not there, and is looked for
 }
 
 impl Watched {
@@ -127,6 +128,12 @@ pub(crate) struct Guard {
     writer: Option<Box<dyn SafeWrite>>,
     own_beats: AtomicU64, // ticks that its own task has begun
     readback: OnceLock<Arc<dyn ReadBack>>,
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").field("task", &self.task).finish_non_exhaustive()
+    }
 }
 
 thread_local! {
@@ -168,6 +175,28 @@ impl Guard {
     /// Its target, if it is to be read back.
     pub(crate) fn readback(&self) -> Option<&Arc<dyn ReadBack>> {
         self.readback.get()
+    }
+
+    /// Its target is gone: from now on nothing is written, until it was found again.
+    pub(super) fn lose(&self) {
+        self.watched.lost.store(true, Ordering::SeqCst);
+        self.block();
+        let write = self.watched.written.begin();
+        self.watched.written.end(&write, f64::NAN);
+    }
+
+    /// Its target is there again: it is made safe, and its task recovers from that as from any other.
+    ///
+    /// # Errors
+    /// What the kernel said of the safe write.
+    pub(super) fn find(&self) -> io::Result<()> {
+        self.watched.lost.store(false, Ordering::SeqCst);
+        self.trip()
+    }
+
+    /// Whether its target is gone.
+    pub(super) fn is_lost(&self) -> bool {
+        self.watched.lost.load(Ordering::SeqCst)
     }
 
     /// What its target was given last.
@@ -224,7 +253,11 @@ impl Guard {
             self.watched.written.end(&write, if result.is_ok() { writer.number() } else { f64::NAN });
             result
         };
-        let result = self.writer.as_deref().map_or(Ok(()), write);
+        let result = match &self.writer {
+            Some(_) if self.is_lost() => Err(io::Error::from_raw_os_error(libc::ENODEV)),
+            Some(writer) => write(&**writer),
+            None => Ok(()),
+        };
         self.made_safe(result.as_ref().err());
         result
     }
@@ -293,6 +326,12 @@ impl Guard {
 
     /// Why its target does not hold its safe value, though it should; `None`: it does, or it should not.
     pub(crate) fn trouble(&self) -> Option<String> {
+        if self.is_lost() {
+            let task = &self.task;
+            return Some(format!(
+                "{task}: its target is gone, and is looked for: nothing holds its safe value meanwhile"
+            ));
+        }
         let why = match self.watched.errno.load(Ordering::Relaxed) {
             _ if self.watched.hangs.load(Ordering::Relaxed) => "the write does not return".to_owned(),
             0 => return None,

@@ -1,8 +1,9 @@
 //! Which targets the outputs of this process have, and what one that takes a target over from another has to know. A mutex guards the
 //! list: it is used where tasks are built, never at a tick.
 
-use super::guard::Watched;
-use super::port::Content;
+use super::guard::{Guard, PlannedWrite, Watched};
+use super::port::{Content, SafeText};
+use super::readback::Readback;
 use crate::kinds::device::DeviceId;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,13 +12,34 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// What the tasks of this process share that have one target one after the other.
 #[derive(Debug)]
 pub(super) struct Held {
-    ids: Vec<DeviceId>,
+    ids: Mutex<Vec<DeviceId>>,
     original: Option<Content>, // before hertzd wrote to it
     users: AtomicUsize,        // two while one takes over from another
     raw: AtomicU64,            // what was written last; NaN: not known
     is_safe: AtomicBool,
     watched: Arc<Watched>,
-    taken: File, // keeps other processes of hertzd out
+    taken: File,                // keeps other processes of hertzd out
+    ends: Mutex<Vec<Arc<End>>>, // of the outputs that have it
+}
+
+/// Open files of a target: for the value, and `pwmN_enable`.
+pub(super) type OpenFiles = (Arc<File>, Option<Arc<File>>);
+
+/// What one output has open of its target.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) guard: Weak<Guard>,
+    pub(super) files: OpenFiles, // the task's
+    pub(super) safe: Option<SafeEnd>,
+    pub(super) readback: Option<Arc<Readback>>,
+}
+
+/// What others have open, to make it safe.
+#[derive(Debug)]
+pub(super) struct SafeEnd {
+    pub(super) text: SafeText,
+    pub(super) files: OpenFiles,
+    pub(super) plan: Arc<Mutex<Vec<PlannedWrite>>>,
 }
 
 /// The targets of the outputs of this process: used where tasks are built, never at a tick.
@@ -27,7 +49,8 @@ impl Held {
     pub(super) fn new(ids: Vec<DeviceId>, original: Option<Content>, taken: File) -> Arc<Self> {
         let (users, raw, is_safe) = (AtomicUsize::new(1), AtomicU64::new(f64::NAN.to_bits()), AtomicBool::new(false));
         let watched = Arc::default();
-        let held = Arc::new(Self { ids, original, users, raw, is_safe, watched, taken });
+        let (ids, ends) = (Mutex::new(ids), Mutex::default());
+        let held = Arc::new(Self { ids, original, users, raw, is_safe, watched, taken, ends });
         let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|held| held.strong_count() > 0);
         all.push(Arc::downgrade(&held));
@@ -37,15 +60,36 @@ impl Held {
     /// That of the task that has a target now, and will end.
     pub(super) fn join(ids: &[DeviceId]) -> Option<Arc<Self>> {
         let all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = all.iter().filter_map(Weak::upgrade).find(|held| held.ids.iter().any(|id| ids.contains(id)))?;
+        let held = all.iter().filter_map(Weak::upgrade).find(|held| held.ids().iter().any(|id| ids.contains(id)))?;
         // One whose last task is about to leave it has none.
         let joined =
             held.users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |users| (users > 0).then_some(users + 1));
         joined.is_ok().then_some(held)
     }
 
-    pub(super) fn ids(&self) -> &[DeviceId] {
-        &self.ids
+    pub(super) fn ids(&self) -> Vec<DeviceId> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// It was opened again, and is these now.
+    pub(super) fn is_now(&self, ids: Vec<DeviceId>) {
+        *self.ids.lock().unwrap_or_else(PoisonError::into_inner) = ids;
+    }
+
+    /// An output has it. False: others had it before.
+    pub(super) fn has_end(&self, end: End) -> bool {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = ends.is_empty();
+        ends.retain(|end| end.guard.strong_count() > 0);
+        ends.push(Arc::new(end));
+        is_first
+    }
+
+    /// What the outputs have open that have it.
+    pub(super) fn ends(&self) -> Vec<Arc<End>> {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.retain(|end| end.guard.strong_count() > 0);
+        ends.clone()
     }
 
     /// What keeps other processes of hertzd out; of a GPIO line, what sets its level.

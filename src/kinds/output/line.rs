@@ -8,6 +8,8 @@ use crate::kinds::device::{Refusal, Sight};
 use crate::kinds::gpio::{DrivenLine, LineId};
 use std::fs::File;
 use std::io;
+use std::path::Path;
+use std::sync::Arc;
 
 /// Finds a line by what a section names.
 pub(super) fn find(chip: Option<&str>, line: &NumberOrName) -> Result<DrivenLine, Refusal> {
@@ -49,12 +51,16 @@ impl Means for DrivenLine {
     }
 
     fn port(&self, taken: &File) -> io::Result<Port> {
-        taken.try_clone().map(Port::Line)
+        taken.try_clone().map(Arc::new).map(Port::Line)
     }
 
     fn plan(&self, text: &SafeText) -> Vec<PlannedWrite> {
         let (chip, label, offset) = (self.node.clone(), self.label.clone(), self.offset);
         vec![PlannedWrite::Line { chip, label, offset, high: text.value.starts_with('1') }]
+    }
+
+    fn node(&self) -> &Path {
+        &self.node
     }
 
     fn look(&self, _: &'static str, sight: Sight) -> Result<Sight, Refusal> {

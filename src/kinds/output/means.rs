@@ -51,6 +51,9 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
     /// Opens it to be written, once it was `taken`.
     fn port(&self, taken: &File) -> io::Result<Port>;
 
+    /// A file that is there for as long as it is: itself, or the device file that leads to it.
+    fn node(&self) -> &Path;
+
     /// What another process would have to write.
     fn plan(&self, text: &SafeText) -> Vec<PlannedWrite>;
 

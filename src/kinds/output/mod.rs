@@ -12,6 +12,7 @@
 //! | `port` | the open ends of that: the task's, and the one that others make it safe with |
 //! | `digits`, `put` | from a number to text, and from text into a file |
 //! | `live`, `driven` | for the kind heartbeat: which outputs are live, and a target that is switched on and off |
+//! | `reopen` | a target that goes away and comes back |
 //! | `readback`, `reading`, `written` | what the target holds, against what was written to it last |
 //! | `guard`, `planned` | the safe value, as other threads and processes can write it |
 //!
@@ -42,6 +43,7 @@ mod readback;
 mod reading;
 #[cfg(feature = "i2c")]
 mod register;
+mod reopen;
 mod settings;
 mod target;
 mod task;
@@ -58,5 +60,6 @@ pub(super) use keys::{TAKES_OVER_WITHIN, kind};
 pub(super) use live::{Live, Liveness, output, outputs};
 pub(super) use named::SWITCH_KEYS;
 pub(crate) use reading::{ReadBack, Reading};
+pub(crate) use reopen::reopened;
 
 pub use keys::kind_under;

@@ -4,19 +4,19 @@
 use super::digits::{Digits, Form, number};
 use super::files::folder_of;
 use super::guard::{Guard, SafeWrite};
-use super::held::Held;
+use super::held::{End, Held, SafeEnd};
 use super::law::Law;
 use super::live::Live;
 use super::place::Place;
 use super::port::{Content, SafeText};
 use super::pwm;
 use super::readback::{Readback, cannot};
+use super::reopen::{Wanted, exported, make, reopens, set_up};
 use super::settings::{OutputSettings, Safe, Start};
 use super::target::{Target, hidden_place};
 use super::task::{Output, SafeState, columns};
 use crate::config::{BuildError, Preview};
 use crate::kinds::device::{Claim, DeviceId, Holder, Label, Missing, Refusal, Sight, find_holder, preview};
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -81,6 +81,11 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let readback =
         settings.readback.map(|every| Readback::of(&target, held.taken(), held.watched().written().clone(), every));
     let readback = readback.transpose()?;
+    let safe_end = safe_writer.as_ref().zip(safe.as_ref()).map(|(writer, safe)| SafeEnd {
+        text: safe.text.clone(),
+        files: (writer.port.file().clone(), writer.enable.as_ref().map(|(file, ..)| file.clone())),
+        plan: writer.plan.clone(),
+    });
     let name = label.task.clone();
     let guard = Guard::new(
         &name,
@@ -88,8 +93,14 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         (settings.safe_after, settings.first_after),
         safe_writer.map(|writer| Box::new(writer) as Box<dyn SafeWrite>),
     );
-    if let Some(readback) = readback {
-        guard.reads_back(readback);
+    if let Some(readback) = &readback {
+        guard.reads_back(readback.clone());
+    }
+    let end = End { guard: Arc::downgrade(&guard), files: writer.files(), safe: safe_end, readback };
+    if held.has_end(end) {
+        let makes = matches!(settings.safe, Safe::Value(_));
+        let wanted = Wanted { place: settings.place.clone(), sys: sys.into(), label: label.clone(), makes };
+        reopens(&held, wanted, &target)?;
     }
     debug!("{label} opened: {}", target.shown());
     output.0 = None;
@@ -112,7 +123,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         follows,
         finished: false,
         live: Live::open(&name, settings.safe_after),
-        _claim: Claim::new(held.ids().iter().cloned(), &name),
+        _claim: Claim::new(held.ids(), &name),
         held,
     })
 }
@@ -134,19 +145,8 @@ fn take_over(settings: &OutputSettings, target: Target, sys: &Path) -> Result<(T
         (Start::Safe, Safe::Value(value)) => Some(settings.conversion.raw(value)),
         _ => None,
     };
-    let set_up = |target: &Target| match (&settings.place, target.file()) {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the period")]
-        (Place::Pwm { period, .. }, Some(duty)) => pwm::set_up(duty, *period, first.map(|duty| duty.round() as u64)),
-        _ => Ok(()),
-    };
-    let target = match (&settings.place, target.file()) {
-        (Place::Pwm { channel, .. }, Some(duty)) => {
-            pwm::export(duty, *channel)?;
-            Target::find(&settings.place, sys)?.unwrap_or(target)
-        }
-        _ => target,
-    };
-    let held = take(&target, settings.place.key(), first, set_up)?;
+    let target = exported(&settings.place, target, sys)?;
+    let held = take(&target, settings.place.key(), first, |target| set_up(&settings.place, target, first))?;
     if held.original().is_none() && settings.needs_original() {
         let why = target.read(Some(held.taken())).err().map_or_else(String::new, |error| format!(": {error}"));
         return Err(Refusal::new("safe", format!("{} holds no number that could be restored{why}", target.shown())));
@@ -170,19 +170,6 @@ pub(super) fn take(
     let original = target.read(Some(&taken)).ok().filter(|content| number(&content.value).is_some());
     target.set_up(&taken, first)?;
     Ok(Held::new(target.ids.clone(), original, taken))
-}
-
-/// Makes a regular file that holds this from the start.
-pub(super) fn make(place: &Place, text: &Digits) -> Result<(), Refusal> {
-    let Place::File(path) = place else { return Ok(()) };
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let new = folder_of(path).join(format!(".{name}.{}.new", std::process::id()));
-    // Nobody finds it empty.
-    let made = fs::write(&new, text.bytes()).and_then(|()| fs::rename(&new, path));
-    made.map_err(|error| {
-        let _ = fs::remove_file(&new);
-        Refusal::new("path", format!("cannot make {}: {error}", path.display()))
-    })
 }
 
 fn nothing_to_keep(place: &Place) -> Refusal {

@@ -4,12 +4,12 @@
 use super::digits::{Digits, LONGEST};
 use super::guard::{PlannedWrite, SafeWrite};
 use super::put;
-use crate::kinds::device::first_line;
 use crate::sys::clock::pause;
 use crate::time::Span;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How often a setting is read again until it shows what was written, and after what time.
 const READ_TRIES: u32 = 60;
@@ -19,23 +19,34 @@ const READ_AGAIN: Span = Span::from_millis(50);
 #[derive(Debug)]
 pub(super) enum Port {
     /// A file of a driver.
-    Attribute(File),
+    Attribute(Arc<File>),
     /// A file that holds the number and nothing behind it.
-    Regular(File),
+    Regular(Arc<File>),
     /// A requested GPIO line: `1` is high.
     #[cfg(feature = "gpio")]
-    Line(File),
+    Line(Arc<File>),
     /// A register.
     #[cfg(feature = "i2c")]
     Register(crate::kinds::i2c::OpenRegister),
 }
 
 impl Port {
+    /// What is open.
+    pub(super) fn file(&self) -> &Arc<File> {
+        match self {
+            Self::Attribute(file) | Self::Regular(file) => file,
+            #[cfg(feature = "gpio")]
+            Self::Line(line) => line,
+            #[cfg(feature = "i2c")]
+            Self::Register(register) => register.bus(),
+        }
+    }
+
     /// Writes a text; `had` is the length of a regular file.
     fn put(&self, text: &[u8], had: u64) -> io::Result<()> {
         match self {
-            Self::Attribute(file) => put::attribute(file, text),
-            Self::Regular(file) => put::regular(file, had, text),
+            Self::Attribute(file) => put::attribute(&**file, text),
+            Self::Regular(file) => put::regular(&**file, had, text),
             #[cfg(feature = "gpio")]
             Self::Line(line) => crate::kinds::gpio::DrivenLine::set(line, text.first() == Some(&b'1')),
             #[cfg(feature = "i2c")]
@@ -65,7 +76,7 @@ pub(super) struct SafeText {
 #[derive(Debug)]
 pub(super) struct Writer {
     port: Port,
-    enable: Option<File>,
+    enable: Option<Arc<File>>,
     length: u64,     // of a regular file
     is_manual: bool, // what `pwmN_enable` was set to
 }
@@ -79,8 +90,13 @@ impl SafeText {
 
 impl Writer {
     /// `length`: that of a regular file, at least what another task may still write to it.
-    pub(super) fn new(port: Port, enable: Option<File>, length: u64) -> Self {
+    pub(super) fn new(port: Port, enable: Option<Arc<File>>, length: u64) -> Self {
         Self { port, enable, length, is_manual: false }
+    }
+
+    /// What it has open: the value's, and `pwmN_enable`.
+    pub(super) fn files(&self) -> (Arc<File>, Option<Arc<File>>) {
+        (self.port.file().clone(), self.enable.clone())
     }
 
     /// Writes a value: one system call, or two to a regular file whose text gets longer or shorter. The value comes first where
@@ -89,7 +105,7 @@ impl Writer {
         let value = self.put(digits.bytes());
         match &self.enable {
             Some(enable) if !self.is_manual => {
-                put::attribute(enable, MANUAL.as_bytes())?;
+                put::attribute(&**enable, MANUAL.as_bytes())?;
                 self.is_manual = true;
                 // Some chips take a value only when it is set by hand.
                 value.or_else(|_| self.put(digits.bytes()))
@@ -102,7 +118,7 @@ impl Writer {
     pub(super) fn write_safe(&mut self, text: &SafeText) -> io::Result<()> {
         let value = self.put(text.value.as_bytes());
         let (Some(file), Some(enable)) = (&self.enable, &text.enable) else { return value };
-        put::attribute(file, enable.as_bytes())?;
+        put::attribute(&**file, enable.as_bytes())?;
         self.is_manual = enable.trim_end() == MANUAL.trim_end();
         // Some chips take a value only when it is set by hand.
         value.or_else(|_| self.put(text.value.as_bytes()))
@@ -127,9 +143,10 @@ pub(super) struct SafeWriter {
     pub(super) text: String,
     /// The number in it; NaN: there is none.
     pub(super) number: f64,
-    pub(super) enable: Option<(PathBuf, File, String)>,
-    /// The same for another process.
-    pub(super) plan: Vec<PlannedWrite>,
+    /// `pwmN_enable`, which is open to be read too, its name, and what is written there.
+    pub(super) enable: Option<(Arc<File>, String, String)>,
+    /// The same for another process; it changes when the target is opened again.
+    pub(super) plan: Arc<Mutex<Vec<PlannedWrite>>>,
 }
 
 impl SafeWriter {
@@ -138,19 +155,27 @@ impl SafeWriter {
     /// # Errors
     /// It still reads otherwise.
     pub(super) fn confirm(&self) -> io::Result<()> {
-        let Some((path, _, enable)) = &self.enable else { return Ok(()) };
-        let read = || first_line(path).map_or(Ok(()), |found| expect(path, &found, enable));
+        let Some((file, name, enable)) = &self.enable else { return Ok(()) };
+        let read = || line_of(file).map_or(Ok(()), |found| expect(name, &found, enable));
         let is_read = (0..READ_TRIES).any(|_| read().is_ok() || (pause(READ_AGAIN), false).1);
         if is_read { Ok(()) } else { read() }
     }
 }
 
-fn expect(path: &Path, found: &str, written: &str) -> io::Result<()> {
+/// The first line of an attribute.
+fn line_of(file: &File) -> Option<String> {
+    let mut bytes = [0; 64];
+    let length = file.read_at(&mut bytes, 0).ok()?;
+    let text = std::str::from_utf8(&bytes[..length]).ok()?;
+    text.lines().next().map(str::to_owned)
+}
+
+fn expect(name: &str, found: &str, written: &str) -> io::Result<()> {
     let (found, written) = (found.trim(), written.trim());
     if found == written {
         return Ok(());
     }
-    Err(io::Error::other(format!("{} holds {found} after {written} was written", path.display())))
+    Err(io::Error::other(format!("{name} holds {found} after {written} was written")))
 }
 
 impl SafeWrite for SafeWriter {
@@ -158,14 +183,14 @@ impl SafeWrite for SafeWriter {
         let text = self.text.as_bytes();
         let had = if let Port::Regular(file) = &self.port { file.metadata()?.len() } else { 0 };
         let value = self.port.put(text, had);
-        let Some((path, file, enable)) = &self.enable else { return value };
-        let before = first_line(path);
-        put::attribute(file, enable.as_bytes())?;
+        let Some((file, name, enable)) = &self.enable else { return value };
+        let before = line_of(file);
+        put::attribute(&**file, enable.as_bytes())?;
         // Some chips take a value only when it is set by hand.
         value.or_else(|_| self.port.put(text, had))?;
-        match (before, first_line(path)) {
+        match (before, line_of(file)) {
             // What it read before says nothing: the driver may not have looked since.
-            (Some(before), Some(found)) if found != before => expect(path, &found, enable),
+            (Some(before), Some(found)) if found != before => expect(name, &found, enable),
             _ => Ok(()),
         }
     }
@@ -175,6 +200,6 @@ impl SafeWrite for SafeWriter {
     }
 
     fn plan(&self) -> Vec<PlannedWrite> {
-        self.plan.clone()
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

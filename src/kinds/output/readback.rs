@@ -9,13 +9,13 @@ use crate::kinds::device::Refusal;
 use crate::time::Span;
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The target of an output, as it is read back.
 #[derive(Debug)]
 pub(super) struct Readback {
-    target: Target,
-    taken: Option<File>, // what a line is read by
+    target: Mutex<Target>, // another one when it was opened again
+    taken: Option<File>,   // what a line is read by
     written: Arc<LastWritten>,
     every: Span,
 }
@@ -34,7 +34,21 @@ impl Readback {
         let refuse = |error: io::Error| cannot(target, &error);
         target.value(Some(taken)).map_err(refuse)?;
         let taken = target.is_read_by_what_was_taken().then(|| taken.try_clone()).transpose().map_err(refuse)?;
-        Ok(Arc::new(Self { target: target.clone(), taken, written, every }))
+        Ok(Arc::new(Self { target: Mutex::new(target.clone()), taken, written, every }))
+    }
+
+    /// It was opened again, as this.
+    pub(super) fn is_now(&self, target: Target) {
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = target;
+    }
+
+    /// What it is read by, if that was taken.
+    pub(super) fn taken(&self) -> Option<&File> {
+        self.taken.as_ref()
+    }
+
+    fn target(&self) -> Target {
+        self.target.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -44,17 +58,18 @@ impl ReadBack for Readback {
     }
 
     fn shown(&self) -> String {
-        self.target.shown()
+        self.target().shown()
     }
 
     fn read(&self) -> Reading {
         let Some(before) = self.written.settled() else { return Reading::Unsettled };
-        let read = self.target.value(self.taken.as_ref());
+        let target = self.target();
+        let read = target.value(self.taken.as_ref());
         // What was read may be either where a write came in between.
         if self.written.settled() != Some(before) {
             return Reading::Unsettled;
         }
-        compare(self.target.as_held(before.0), read)
+        compare(target.as_held(before.0), read)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::kinds::device::{Refusal, Sight};
 use crate::kinds::i2c::WrittenRegister;
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
 impl Means for WrittenRegister {
     fn shown(&self) -> String {
@@ -51,6 +52,10 @@ impl Means for WrittenRegister {
         let (bus, adapter) = (self.node.clone(), self.adapter.clone());
         let bytes = self.encode(&text.value).unwrap_or_default();
         vec![PlannedWrite::Register { bus, adapter, address, force, bytes }]
+    }
+
+    fn node(&self) -> &Path {
+        &self.node
     }
 
     fn look(&self, _: &'static str, sight: Sight) -> Result<Sight, Refusal> {

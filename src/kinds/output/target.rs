@@ -12,7 +12,7 @@ use crate::kinds::sensor::{Class, find, is_iio_raw};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A target that is there.
 #[derive(Clone, Debug)]
@@ -94,6 +94,11 @@ impl Target {
         self.means.file()
     }
 
+    /// A file that is there for as long as it is.
+    pub(super) fn node(&self) -> &Path {
+        self.means.node()
+    }
+
     /// Takes it: no other process of hertzd has it until all copies of the file are closed that this returns. Nothing is written.
     pub(super) fn take(&self, key: &'static str) -> Result<File, Refusal> {
         self.means.take(key)
@@ -146,15 +151,19 @@ impl Target {
         let port = self.means.port(taken)?;
         // Another task may still write to it, and nothing longer than this.
         let length = if let Port::Regular(file) = &port { file.metadata()?.len().max(LONGEST as u64) } else { 0 };
-        let enable = self.means.enable().map(|path| File::options().write(true).open(path)).transpose()?;
+        let enable = self.means.enable().map(|path| File::options().write(true).open(path).map(Arc::new));
+        let enable = enable.transpose()?;
         Ok(Writer::new(port, enable, length))
     }
 
     /// What others make it safe with.
     pub(super) fn safe_writer(&self, taken: &File, text: SafeText) -> io::Result<SafeWriter> {
-        let plan = self.plan(&text);
+        let plan = Arc::new(Mutex::new(self.plan(&text)));
         let enable = match (self.means.enable(), text.enable) {
-            (Some(path), Some(text)) => Some((path.into(), File::options().read(true).write(true).open(path)?, text)),
+            (Some(path), Some(text)) => {
+                let file = File::options().read(true).write(true).open(path)?;
+                Some((Arc::new(file), self.enable_name(), text))
+            }
             _ => None,
         };
         let number = number(&text.value).unwrap_or(f64::NAN);

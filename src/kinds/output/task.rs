@@ -23,6 +23,7 @@ const RETRIES: u32 = 10;
 
 const FAILED: &str = "cannot write the value";
 const UNSAFE_YET: TickError = TickError::new("the safe value could not be written; it is tried again every 100 ms");
+const GONE: TickError = TickError::away("its target is gone; trying to open it again");
 pub(super) const TOO_LARGE: TickError =
     TickError::new("the value is infinite: after `scale` and `offset` it is too large for a floating-point number");
 
@@ -150,6 +151,10 @@ impl Task for Output {
         let step = learned(&self.input, self.reset.as_ref(), tick, tripped);
         self.guard.beat();
         let done = match self.law.step(&step) {
+            _ if self.guard.is_lost() => {
+                self.write_errors += 1.0;
+                Err(GONE)
+            }
             Wanted::Nothing => Ok(()),
             Wanted::Value(value) => {
                 if let Some(seen) = self.seen.take() {

@@ -1,0 +1,335 @@
+//! A target that goes away and comes back: seen by other threads, which open it again. May block and allocate. They read the monotonic clock.
+//!
+//! The hot thread takes no part in it. Who has a target open shares its descriptors with this: when it is gone they lead to nothing, and when
+//! it is back to the new one, each in one step. Until then nothing is written to it. Then its safe value is, and its task recovers from that.
+
+use super::digits::{Digits, Form, number};
+use super::files::folder_of;
+use super::guard::PlannedWrite;
+use super::held::{End, Held, OpenFiles};
+use super::place::{Place, RawScale};
+use super::port::SafeText;
+use super::pwm;
+use super::target::Target;
+use crate::kinds::device::{Claim, Label, Refusal, Reopen, reopen_thread};
+use crate::sys::clock::{KernelClock, pause};
+use crate::sys::fd::replace;
+use crate::sys::thread::helper;
+use crate::time::{Clock, Instant, Span};
+use std::cell::Cell;
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
+use tracing::{info, warn};
+
+/// How often it is looked whether a target is there.
+const LOOK_EVERY: Span = Span::from_millis(100);
+
+/// The thread for all devices calls that often.
+const LOOKS: u32 = 4;
+
+/// The wait after the first attempt; after each further one it doubles, up to the longest.
+const FIRST_WAIT: Span = Span::from_millis(100);
+const LONGEST_WAIT: Span = Span::from_seconds(2);
+
+/// One that is lost sooner than this after it was opened again is not opened at once, but after a wait that grows.
+const STEADY: Span = Span::from_seconds(10);
+
+/// A stack that suffices for a few paths: it counts as locked memory.
+const STACK: usize = 256 << 10;
+
+/// How often targets were opened again, in this process.
+static REOPENED: AtomicU64 = AtomicU64::new(0);
+
+/// How often targets were opened again: whoever keeps a plan of their safe values has to look at it again.
+pub(crate) fn reopened() -> u64 {
+    REOPENED.load(Ordering::SeqCst)
+}
+
+/// What is looked for.
+pub(super) struct Wanted {
+    pub(super) place: Place,
+    pub(super) sys: PathBuf,
+    pub(super) label: Label,
+    /// A regular file is made again: its safe value is a number, and not what was there before.
+    pub(super) makes: bool,
+}
+
+/// Has a target opened again whenever it is gone, for as long as it is held.
+pub(super) fn reopens(held: &Arc<Held>, wanted: Wanted, target: &Target) -> Result<(), Refusal> {
+    let refuse = |error: io::Error| Refusal::new("kind", format!("cannot watch {}: {error}", target.shown()));
+    let reopening = Reopening {
+        held: Arc::downgrade(held),
+        is_regular: target.form == Form::Any && target.file().is_some(),
+        raw: target.raw,
+        form: target.form,
+        seen: Seen::of(target).map_err(refuse)?,
+        nothing: File::open("/dev/null").map_err(refuse)?,
+        looks: Cell::new(0),
+        steady: None,
+        wait: FIRST_WAIT,
+        claim: None,
+        wanted,
+    };
+    if !reopening.is_regular {
+        return reopen_thread().map_err(refuse).map(|thread| _ = thread.send(Box::new(reopening)));
+    }
+    // A file system may take its time, which is not to hold up devices.
+    let watch = move || {
+        let mut reopening = reopening;
+        while !reopening.is_abandoned() {
+            if reopening.is_gone() && !reopening.reopen() {
+                return;
+            }
+            pause(LOOK_EVERY);
+        }
+    };
+    helper::spawn_with_stack("hertzd-files", STACK, watch).map(drop).map_err(refuse)
+}
+
+/// What shows that a target is still the same.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    node: PathBuf,
+    file: (u64, u64), // its file system and inode: a node that is made again has another one
+}
+
+impl Seen {
+    fn of(target: &Target) -> io::Result<Self> {
+        let node = target.node().to_owned();
+        Ok(Self { file: inode(&fs::metadata(&node)?), node })
+    }
+}
+
+fn inode(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+struct Reopening {
+    held: Weak<Held>,
+    wanted: Wanted,
+    is_regular: bool,
+    raw: RawScale,
+    form: Form,
+    seen: Seen,
+    nothing: File, // what descriptors lead to meanwhile: it cannot be written
+    looks: Cell<u32>,
+    steady: Option<Instant>, // if it lasts until then, it counts as steady
+    wait: Span,              // after the next attempt that fails
+    claim: Option<Claim>,    // on what it is since it was opened again
+}
+
+impl Reopen for Reopening {
+    fn is_abandoned(&self) -> bool {
+        self.held.strong_count() == 0
+    }
+
+    fn is_lost(&self) -> bool {
+        self.looks.set((self.looks.get() + 1) % LOOKS);
+        self.looks.get() == 0 && self.is_gone()
+    }
+
+    fn reopen(&mut self) -> bool {
+        let clock = KernelClock::monotonic();
+        let began = clock.now();
+        let Some(held) = self.held.upgrade() else { return false };
+        // A reload may have given it another task since.
+        if let Some(guard) = held.ends().iter().rev().find_map(|end| end.guard.upgrade()) {
+            self.wanted.label.task = guard.task().to_owned();
+        }
+        warn!("{} disconnected; trying to reopen it", self.wanted.label);
+        self.release(&held);
+        drop(held);
+        match self.steady {
+            Some(steady) if began < steady => self.rest(&clock),
+            _ => self.wait = FIRST_WAIT,
+        }
+        let mut logged = String::new();
+        for attempt in 1_u32.. {
+            let panicked =
+                |text| Err(Refusal::new("kind", format!("the attempt to open it {text}; please report this")));
+            match helper::caught(|| self.attempt()).unwrap_or_else(panicked) {
+                Ok(false) => return false,
+                Ok(true) => {
+                    let took = (clock.now() - began).seconds();
+                    info!("{} was reopened after {took:.1} s, at attempt {attempt}", self.wanted.label);
+                    self.steady = Some(clock.now() + STEADY);
+                    break;
+                }
+                Err(refusal) if refusal.message != logged => {
+                    let label = &self.wanted.label;
+                    warn!("{label} cannot be reopened yet; hertzd keeps trying: {}", refusal.message);
+                    logged = refusal.message;
+                }
+                Err(_) => {}
+            }
+            self.rest(&clock);
+        }
+        true
+    }
+}
+
+impl Reopening {
+    /// Whether what its path leads to is not what is open.
+    fn is_gone(&self) -> bool {
+        match fs::metadata(&self.seen.node) {
+            Ok(found) => inode(&found) != self.seen.file,
+            Err(error) => matches!(
+                error.raw_os_error(),
+                Some(libc::ENOENT | libc::ENOTDIR | libc::ENODEV | libc::ENXIO | libc::ESTALE)
+            ),
+        }
+    }
+
+    /// Waits for the next attempt, for longer each time.
+    fn rest(&mut self, clock: &KernelClock) {
+        let next = clock.now() + self.wait;
+        while clock.now() < next && !self.is_abandoned() {
+            pause(Span::from_millis(25));
+        }
+        self.wait = (self.wait + self.wait).min(LONGEST_WAIT);
+    }
+
+    /// Closes all that leads to what is gone: a driver's end may wait for that.
+    fn release(&mut self, held: &Held) {
+        let ends = held.ends();
+        ends.iter().filter_map(|end| end.guard.upgrade()).for_each(|guard| guard.lose());
+        let close = |file: &File| _ = replace(file, &self.nothing);
+        for end in &ends {
+            end.files().for_each(close);
+        }
+        close(held.taken());
+    }
+
+    /// Opens it, if it is there. False: nobody has it any more.
+    fn attempt(&mut self) -> Result<bool, Refusal> {
+        let Some(held) = self.held.upgrade() else { return Ok(false) };
+        let Wanted { place, sys, label, makes } = &self.wanted;
+        let first = held.ends().iter().rev().find_map(|end| number(&end.safe.as_ref()?.text.value));
+        let gone = || Refusal::new(place.key(), format!("there is no {place}"));
+        let found = match (Target::find(place, sys)?, first.filter(|_| *makes)) {
+            (Some(target), _) => target,
+            (None, Some(safe)) => {
+                make(place, &Digits::of(safe, Form::Any))?;
+                Target::find(place, sys)?.ok_or_else(gone)?
+            }
+            (None, None) => return Err(gone()),
+        };
+        if (found.raw, found.form) != (self.raw, self.form) {
+            let text = format!("the numbers of {} mean something else now; restart hertzd, or reload", found.shown());
+            return Err(Refusal::new(place.key(), text));
+        }
+        let target = exported(place, found, sys)?;
+        let refuse = |error: io::Error| Refusal::new(place.key(), format!("cannot open {}: {error}", target.shown()));
+        let seen = Seen::of(&target).map_err(refuse)?;
+        let taken = target.take(place.key())?;
+        target.init()?;
+        set_up(place, &target, first)?;
+        target.set_up(&taken, first)?;
+        let ends = held.ends();
+        // All of it is open before any of it is used.
+        let open = |end: &Arc<End>| Ok((end.clone(), OpenEnd::of(&target, &taken, end)?));
+        let opened = ends.iter().map(open).collect::<io::Result<Vec<_>>>().map_err(refuse)?;
+        replace(held.taken(), &taken).map_err(refuse)?;
+        for (end, new) in &opened {
+            new.replaces(end, &target).map_err(refuse)?;
+        }
+        held.is_now(target.ids.clone());
+        self.claim = Some(Claim::new(target.ids.clone(), &label.task));
+        self.seen = seen;
+        REOPENED.fetch_add(1, Ordering::SeqCst);
+        for guard in opened.iter().filter_map(|(end, _)| end.guard.upgrade()) {
+            if let Err(error) = guard.find() {
+                // Its task and the guard thread go on with it.
+                warn!("{label} is there again, but its safe value could not be written: {error}");
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The new files of an output.
+struct OpenEnd {
+    files: OpenFiles,
+    safe: Option<(OpenFiles, Vec<PlannedWrite>)>,
+    taken: File,
+}
+
+impl OpenEnd {
+    fn of(target: &Target, taken: &File, end: &End) -> io::Result<Self> {
+        let safe = |text: &SafeText| {
+            let writer = target.safe_writer(taken, text.clone())?;
+            let enable = writer.enable.as_ref().map(|(file, ..)| file.clone());
+            Ok::<_, io::Error>(((writer.port.file().clone(), enable), target.plan(text)))
+        };
+        let safe = end.safe.as_ref().map(|end| safe(&end.text)).transpose()?;
+        Ok(Self { files: target.writer(taken)?.files(), safe, taken: taken.try_clone()? })
+    }
+
+    /// Has the output go on with these.
+    fn replaces(&self, end: &End, target: &Target) -> io::Result<()> {
+        let pair = |old: &OpenFiles, new: &OpenFiles| {
+            replace(&old.0, &new.0)?;
+            match (&old.1, &new.1) {
+                (Some(old), Some(new)) => replace(old, new),
+                _ => Ok(()),
+            }
+        };
+        pair(&end.files, &self.files)?;
+        if let (Some(old), Some((new, plan))) = (&end.safe, &self.safe) {
+            pair(&old.files, new)?;
+            old.plan.lock().unwrap_or_else(PoisonError::into_inner).clone_from(plan);
+        }
+        if let Some(readback) = &end.readback {
+            readback.is_now(target.clone());
+            readback.taken().map_or(Ok(()), |old| replace(old, &self.taken))?;
+        }
+        Ok(())
+    }
+}
+
+impl End {
+    /// All of its files.
+    fn files(&self) -> impl Iterator<Item = &File> {
+        let safe = self.safe.iter().flat_map(|safe| [Some(&*safe.files.0), safe.files.1.as_deref()]);
+        let own = [Some(&*self.files.0), self.files.1.as_deref()];
+        let readback = self.readback.iter().map(|readback| readback.taken());
+        own.into_iter().chain(safe).chain(readback).flatten()
+    }
+}
+
+/// Exports a PWM channel; leaves all others as they are.
+pub(super) fn exported(place: &Place, target: Target, sys: &Path) -> Result<Target, Refusal> {
+    match (place, target.file()) {
+        (Place::Pwm { channel, .. }, Some(duty)) => {
+            pwm::export(duty, *channel)?;
+            Ok(Target::find(place, sys)?.unwrap_or(target))
+        }
+        _ => Ok(target),
+    }
+}
+
+/// Sets a PWM channel up, once it was taken; leaves all others as they are.
+pub(super) fn set_up(place: &Place, target: &Target, first: Option<f64>) -> Result<(), Refusal> {
+    match (place, target.file()) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the period")]
+        (Place::Pwm { period, .. }, Some(duty)) => pwm::set_up(duty, *period, first.map(|duty| duty.round() as u64)),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a regular file that holds this from the start.
+pub(super) fn make(place: &Place, text: &Digits) -> Result<(), Refusal> {
+    let Place::File(path) = place else { return Ok(()) };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let new = folder_of(path).join(format!(".{name}.{}.new", std::process::id()));
+    // Nobody finds it empty.
+    let made = fs::write(&new, text.bytes()).and_then(|()| fs::rename(&new, path));
+    made.map_err(|error| {
+        let _ = fs::remove_file(&new);
+        Refusal::new("path", format!("cannot make {}: {error}", path.display()))
+    })
+}
