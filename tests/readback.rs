@@ -38,6 +38,7 @@ fn entries(log: &str, id: &str) -> Vec<String> {
 
 fn start(config: &str, args: &[&str]) -> (Running, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("dev")).unwrap();
     let socket = folder.path().join("s");
     let args = [&["--log-format", "json", "--json", "--status-socket", socket.to_str().unwrap()], args].concat();
     let mut running = run_in(folder, Command::new(program::HERTZD), config, &args);
@@ -89,9 +90,10 @@ fn a_difference_has_one_entry_when_it_begins_and_one_when_it_ends() {
 
 #[test]
 fn a_target_that_cannot_be_read_is_no_difference() {
-    let (mut running, socket) = start(CONFIG, &[]);
+    let (mut running, socket) = start(&CONFIG.replace("@HERE@", "@HERE@/dev"), &[]);
     running.wait_for("it was compared", |_| readback(&socket)["state"] == "agrees");
-    let (target, away) = (running.folder().join("target"), running.folder().join("away"));
+    // With its folder: else the output makes a new one.
+    let (target, away) = (running.folder().join("dev"), running.folder().join("away"));
     fs::rename(&target, &away).unwrap();
     running.wait_for("it is noticed", |_| readback(&socket)["state"] == "unreadable");
     let reason = program::snapshot(&socket)["reason"].as_str().unwrap_or_default().to_owned();

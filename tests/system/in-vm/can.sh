@@ -221,6 +221,9 @@ check "sends the safe values" within 30 dumped '201#07D0FFAA00000000'
 check "  also of CAN FD" within 30 dumped "$WIDE"00
 last=$(grep ' 201#' /tmp/dump | tail -1)
 has "  last of all" "$last" '201#07D0FFAA00000000'
+: >/tmp/dump
+has "without a plan hertzd safe CONFIG sends them" "$(hertzd safe $CONFIG 2>&1 || :)" 'push: wrote the frame 201#07D0FFAA00000000 to can0'
+check "  which is seen" within 30 dumped '201#07D0FFAA00000000'
 ip link del can0
 cat >/tmp/gone.toml <<'END'
 [task.a]
