@@ -38,7 +38,6 @@ fn entries(log: &str, id: &str) -> Vec<String> {
 
 fn start(config: &str, args: &[&str]) -> (Running, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
-    fs::create_dir(folder.path().join("dev")).unwrap();
     let socket = folder.path().join("s");
     let args = [&["--log-format", "json", "--json", "--status-socket", socket.to_str().unwrap()], args].concat();
     let mut running = run_in(folder, Command::new(program::HERTZD), config, &args);
@@ -90,15 +89,16 @@ fn a_difference_has_one_entry_when_it_begins_and_one_when_it_ends() {
 
 #[test]
 fn a_target_that_cannot_be_read_is_no_difference() {
-    let (mut running, socket) = start(&CONFIG.replace("@HERE@", "@HERE@/dev"), &[]);
+    let (mut running, socket) = start(CONFIG, &[]);
     running.wait_for("it was compared", |_| readback(&socket)["state"] == "agrees");
-    // With its folder: else the output makes a new one.
-    let (target, away) = (running.folder().join("dev"), running.folder().join("away"));
-    fs::rename(&target, &away).unwrap();
+    let target = running.folder().join("target");
+    let put = |bytes: &[u8]| File::options().write(true).open(&target).unwrap().write_all_at(bytes, 0).unwrap();
+    running.wait_for("it is live", |_| fs::read(&target).unwrap() == b"128\n");
+    put(b"\xff28\n"); // no text
     running.wait_for("it is noticed", |_| readback(&socket)["state"] == "unreadable");
     let reason = program::snapshot(&socket)["reason"].as_str().unwrap_or_default().to_owned();
-    assert!(reason.contains("cannot be read back: No such file or directory"), "{reason}");
-    fs::rename(&away, &target).unwrap();
+    assert!(reason.contains("cannot be read back: "), "{reason}");
+    put(b"128\n");
     running.wait_for("it is back", |_| readback(&socket)["state"] == "agrees");
     running.signal("TERM");
     let ended = running.wait();
