@@ -118,5 +118,4 @@ fn an_alarm_has_one_entry_when_it_begins_and_one_when_it_ends() {
     assert_eq!(gone, ["warn gone: no good value"], "{gone:?}");
     let quiet = entries(&ended.stderr, "quiet");
     assert_eq!(quiet.first().map(String::as_str), Some("info quiet: its condition holds (1)"), "{quiet:?}");
-    assert!(!ended.stderr.contains("safe values"), "there are no outputs: {}", ended.stderr);
 }

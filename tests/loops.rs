@@ -340,3 +340,27 @@ fn a_latch_opens_when_its_reset_rises_and_not_when_that_is_missing() {
     assert_eq!(table.values("full", "active"), ticks.map(|tick| tick.3));
     assert_eq!(table.values("valve", "applied"), ticks.map(|tick| tick.4));
 }
+
+#[test]
+fn what_a_run_reads_it_does_not_write_over_and_a_pipe_is_no_recording() {
+    let desk = Desk::with(
+        "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\nsimulate.values = \"oven.csv\"\n\
+         [task.twice]\nkind = \"expr\"\nrate = 10\ninputs = { y = \"oven.y\" }\nexpression = \"2 * y\"\n",
+    );
+    let recorded = "tick,release_utc,lateness_ns,y\n0,2026-01-01T00:00:00.000000000Z,0,1\n";
+    desk.put("oven.csv", recorded);
+    let folder = desk.0.path();
+    let link = folder.join("link.csv");
+    std::os::unix::fs::symlink("oven.csv", &link).unwrap();
+    for table in ["loop.toml", "oven.csv", "link.csv"] {
+        let (said, code) = desk.refusal(&["--for", "1s", "--csv", table]);
+        assert!(code == Some(64) && said.contains("this run reads that file, which would be lost"), "{code:?}: {said}");
+    }
+    assert_eq!(fs::read_to_string(folder.join("oven.csv")).unwrap(), recorded);
+    assert!(desk.table("1s").of("twice", "out").iter().all(|(_, value)| *value == Some(2.0)));
+    fs::remove_file(folder.join("oven.csv")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(folder.join("oven.csv")).status().unwrap();
+    assert!(made.success());
+    let (said, code) = desk.refusal(&["--for", "1s"]);
+    assert!(code == Some(78) && said.contains("oven.csv: it is no regular file"), "{code:?}: {said}");
+}

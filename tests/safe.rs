@@ -155,9 +155,17 @@ fn a_plan_that_nobody_has_carried_out_outlives_the_next_process() {
     let next = run(Command::new(HERTZD).arg("run").arg(place.join("next.toml")).args(["--for", "100ms"]));
     let stderr = String::from_utf8_lossy(&next.stderr);
     assert!(stderr.contains("that nobody has carried out, of its outputs fan") && plan.exists(), "{stderr}");
+    let text = fs::read_to_string(&plan).unwrap();
     let done = run(Command::new(HERTZD).arg("safe").arg("--plan").arg(&plan));
     assert!(done.status.success() && fan(&running) == "1\n", "{done:?}");
     assert!(!plan.exists(), "nothing is left to be told");
+    // One that leads nowhere any more is not kept.
+    let nowhere = place.join("hertzd/1/safe-plan.json");
+    fs::create_dir_all(nowhere.parent().unwrap()).unwrap();
+    fs::write(&nowhere, text.replace(&*running.folder().join("fan").to_string_lossy(), "/nowhere/at-all")).unwrap();
+    let next = run(Command::new(HERTZD).arg("run").arg(place.join("next.toml")).args(["--for", "100ms"]));
+    let stderr = String::from_utf8_lossy(&next.stderr);
+    assert!(!stderr.contains("nobody has carried out") && !nowhere.exists(), "{stderr}");
     // Without a place for a plan.
     let mut command = Command::new(HERTZD);
     command.env_remove("RUNTIME_DIRECTORY").env("XDG_RUNTIME_DIR", "/proc");

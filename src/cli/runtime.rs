@@ -10,6 +10,7 @@
 //! keeps the latest flight file as `flight.prev`, and a plan of safe values that nobody has carried out.
 
 use crate::daemon::SafePlan;
+use crate::kinds::output::PlannedWrite;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -112,10 +113,12 @@ impl RuntimeDirectory {
     }
 }
 
-/// The tasks of outputs whose safe values a process that is dead has not written; `None`: there are none.
+/// The tasks of outputs whose safe values a process that is dead has not written, and whose targets are still there; `None`: there are none.
 fn outputs_left(plan: &Path) -> Option<String> {
-    let (plan, _locked) = SafePlan::take(plan).ok().filter(|(plan, _)| !plan.outputs.is_empty())?;
-    Some(plan.outputs.iter().map(|output| &*output.task).collect::<Vec<_>>().join(", "))
+    let (plan, _locked) = SafePlan::take(plan).ok()?;
+    let left = plan.outputs.iter().filter(|output| output.writes.iter().any(PlannedWrite::is_there));
+    let left: Vec<_> = left.map(|output| &*output.task).collect();
+    (!left.is_empty()).then(|| left.join(", "))
 }
 
 /// Removes a plan that was carried out, if it is one of the foreground: the next process there need not tell of it any more. That of the

@@ -4,7 +4,7 @@ mod csv;
 
 use super::fail_if::FailIf;
 use super::{App, ConfigArg, Source, Stop, coloured, log, print, span, stop};
-use crate::config::Config;
+use crate::config::{Config, StandIn};
 use crate::daemon::{self, Graph, ModelError, Models, Repeats, SimulateOptions, SimulatedTick, Simulation};
 use crate::metrics::{PastSummary, Summary};
 use crate::sys::clock::KernelClock;
@@ -14,7 +14,7 @@ use clap::Args;
 use csv::Table;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -96,6 +96,10 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     if csv_alone && args.json {
         return Err(Stop::Usage("--csv -: --json writes to stdout as well; write one of them to a file".to_owned()));
     }
+    if let Some(path) = args.csv.as_deref().filter(|path| reads(&config, path)) {
+        let text = format!("--csv {}: this run reads that file, which would be lost; name another one", path.display());
+        return Err(Stop::Usage(text));
+    }
     let csv = args.csv.as_ref().map(|path| Table::begin(path, &config, graph.columns()));
     let mut csv = csv.transpose().map_err(Stop::Usage)?;
     for note in models.notes(&config).into_iter().chain(graph.notes(length)) {
@@ -145,6 +149,16 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     }
     let after = after_the_table(&summary, &repeats);
     stop::ended(print_summary(args, stdout, &summary, &after), summary.reason)
+}
+
+/// Whether it is a file of the configuration, or one with the values of a task, by whatever name.
+fn reads(config: &Config, path: &Path) -> bool {
+    let Ok(real) = path.canonicalize() else { return false };
+    let values = config.tasks.iter().filter_map(|task| match task.stand_in.as_deref() {
+        Some(StandIn::Recording { path, .. }) => Some(path),
+        _ => None,
+    });
+    config.files.iter().chain(values).any(|file| file.canonicalize().is_ok_and(|file| file == real))
 }
 
 /// What the options ask to play.

@@ -7,6 +7,7 @@ use crate::kinds::output::{Guard, PlannedWrite};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::warn;
@@ -116,11 +117,16 @@ impl SafePlan {
     /// Why it cannot be carried out.
     pub(crate) fn take(path: &Path) -> Result<(Self, File), NoPlan> {
         let unusable = |why: &dyn std::fmt::Display| NoPlan::Unusable(format!("{}: {why}", path.display()));
-        let file = match File::open(path) {
+        // One that is a pipe holds up nobody.
+        let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NoPlan::Missing),
             Err(error) => return Err(unusable(&error)),
         };
+        if !file.metadata().map_err(|error| unusable(&error))?.is_file() {
+            return Err(unusable(&"it is no regular file"));
+        }
         let plan: Self = serde_json::from_reader(io::BufReader::new(&file)).map_err(|error| unusable(&error))?;
         if plan.version != VERSION {
             return Err(unusable(&format_args!(

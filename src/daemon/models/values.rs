@@ -25,11 +25,17 @@ impl RecordedValues {
     /// # Errors
     /// What is wrong with it, and where.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
-        let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        // From a pipe or a device there may be no end.
+        if !fs::metadata(path).map_err(|error| failed(&error))?.is_file() {
+            return Err(failed(&"it is no regular file"));
+        }
+        let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
         Self::parse(&text).map_err(|(line, reason)| format!("{}:{line}: {reason}", path.display()))
     }
 
     fn parse(text: &str) -> Result<Self, (usize, String)> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
         let wanted = || {
             let text = "this is no recording of values: its first line must be as hertzd writes it, tick,release_utc,lateness_ns and a \

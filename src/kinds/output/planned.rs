@@ -9,6 +9,16 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 impl PlannedWrite {
+    /// Whether there is anything that it could be written to.
+    pub(crate) fn is_there(&self) -> bool {
+        match self {
+            Self::File { path, .. } => path.exists(),
+            Self::Line { chip, .. } => chip.exists(),
+            Self::Register { bus, .. } => bus.exists(),
+            Self::Can { interface, .. } => Path::new("/sys/class/net").join(interface).exists(),
+        }
+    }
+
     /// Makes it. Of a GPIO line it returns what keeps the level: once that is closed, it is up to the chip's driver what becomes of the line.
     ///
     /// # Errors
