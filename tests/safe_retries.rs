@@ -208,9 +208,9 @@ fn another_thread_makes_it_safe_and_leaves_it_to_the_task() {
 fn a_write_of_the_task_that_comes_after_the_safe_value_does_not_stay() {
     let keys = "input = \"source.value\"\nsafe = 1\nrecover = \"latch\"";
     let output = output("fan", keys).replace("safe-after = \"100h\"", "safe-after = \"200ms\"");
-    // Its first write is held up in the device, and there is no second tick in which it could mend that.
-    let config = format!("{SOURCE}{}", output.replace("rate = 100", "period = \"10h\""));
-    let mut running = start(&config, &["fan"], &["fan.takes", "fan.held"], &[]);
+    // Its first write is held up in the device, and there is no second tick in which it could mend that: the worker hangs after it.
+    let config = format!("{SOURCE}{output}{HANGS}");
+    let mut running = start(&config, &["fan"], &["fan.takes", "fan.held"], &["--stop-timeout", "100ms"]);
     wait_until(&mut running, "fan", "1");
     // By now it would have been written for the last time if there were no such write.
     pause(Span::from_millis(500));
