@@ -469,6 +469,104 @@ fn setpoints_and_expressions_allocate_nothing() {
     assert!(values["long"].last >= Some(41.0), "{:?}", values["long"].last);
 }
 
+/// A loop that comes to its limits, into alarms and into the safe state and out again, five times a second.
+#[test]
+fn a_loop_with_all_that_belongs_to_it_allocates_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = r#"
+        [task.wave]
+        kind = "profile"
+        rate = "1 kHz"
+        shape = "sine"
+        amplitude = 1
+        frequency = "5 Hz"
+
+        [task.level]
+        kind = "expr"
+        rate = "1 kHz"
+        max-age = "1h"
+        inputs = { wave = "wave.out" }
+        expression = "if(wave > 0.9, 1 / (wave - wave), wave)"
+
+        [task.control]
+        kind = "pid"
+        rate = "1 kHz"
+        max-age = "1h"
+        input = "level.out"
+        setpoint = 0
+        kp = 1
+        ki = 10
+        kd = 0.01
+        limits = [-0.5, 0.5]
+        anti-windup = "back-calculation"
+        tracking-time = "100ms"
+        track = { previous = "act.applied", initial = 0 }
+
+        [task.act]
+        kind = "output"
+        rate = "1 kHz"
+        max-age = "1h"
+        input = "control.out"
+        limits = [-0.4, 0.4]
+        slew = 100
+        safe = 1
+        safe-slew = 100
+        safe-after = "1h"
+        recover-after = "5ms"
+        path = "@/act"
+
+        [task.warn]
+        kind = "alarm"
+        rate = "1 kHz"
+        max-age = "1h"
+        input = "act.applied"
+        high = 0.3
+        low = -0.3
+        hysteresis = 0.1
+
+        [task.pulse]
+        kind = "heartbeat"
+        rate = "1 kHz"
+        path = "@/pulse"
+    "#
+    .to_owned();
+    let filters = [
+        "type = \"low-pass\"\ncutoff = \"50 Hz\"\norder = 2",
+        "type = \"high-pass\"\ncutoff = \"1 Hz\"",
+        "type = \"notch\"\nfrequency = \"50 Hz\"",
+        "type = \"moving-average\"\nwindow = 21",
+        "type = \"median\"\nwindow = 21",
+        "type = \"slew-limit\"\nrate-limit = 10",
+        "type = \"derivative\"\ntime-constant = \"10ms\"",
+        "type = \"integral\"",
+    ];
+    for (n, keys) in filters.iter().enumerate() {
+        config += &format!(
+            "[task.filter{n}]\nkind = \"filter\"\nrate = \"1 kHz\"\nmax-age = \"1h\"\ninput = \"level.out\"\n{keys}\n"
+        );
+    }
+    // None misses a release, no matter how busy the machine is.
+    let config = config.replace("\"1 kHz\"\n", "\"1 kHz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n");
+    let config = config.replace('@', folder.path().to_str().unwrap());
+    let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
+    assert_eq!(ticks, 2_000);
+    assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
+    // Every code path under test was taken.
+    let value = |task: &str, value: &str| {
+        let task = tasks.iter().find(|found| found.task == task).unwrap();
+        task.values[value].clone()
+    };
+    let range = |task: &str, name: &str| (value(task, name).min, value(task, name).max);
+    assert_eq!(range("control", "saturated"), (Some(-1.0), Some(1.0)));
+    assert_eq!(range("act", "is-safe"), (Some(0.0), Some(1.0)));
+    assert_eq!(range("warn", "active"), (Some(0.0), Some(1.0)));
+    assert_eq!(range("pulse", "beating"), (Some(0.0), Some(1.0)));
+    for n in 0..filters.len() {
+        let filter = format!("filter{n}");
+        assert!(value(&filter, "out").min < value(&filter, "out").max, "{filter}");
+    }
+}
+
 #[test]
 fn replacing_tasks_allocates_nothing() {
     // At every edit one task is kept, one restarts, and one is added or removed; the order changes as well.
