@@ -123,7 +123,7 @@ fn outputs_left(plan: &Path) -> Option<String> {
 
 /// Removes a plan that was carried out, if it is one of the foreground: the next process there need not tell of it any more. That of the
 /// service stays until the next start.
-pub(super) fn is_carried_out(plan: &Path) {
+pub(super) fn remove_carried_out(plan: &Path) {
     let folder = plan.parent().and_then(Path::file_name).unwrap_or_default();
     if folder.to_string_lossy().parse::<u32>().is_ok() {
         let _ = fs::remove_file(plan);

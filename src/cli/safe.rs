@@ -84,7 +84,7 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
             }
         }
         if all_written {
-            runtime::is_carried_out(path);
+            runtime::remove_carried_out(path);
         }
     }
     // systemd sets this where the service has ended: there it says something only if there is something to say.
@@ -134,7 +134,8 @@ fn make(output: &PlannedOutput, args: &SafeArgs, text: &mut String, lines: &mut 
         match args.dry_run {
             true => _ = writeln!(text, "{task}: would write {write}"),
             false => match make_one(write, args, task, text, lines) {
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                // What a driver calls busy is a write that failed.
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && error.raw_os_error().is_none() => {
                     return Err(Failed::Held(format!("{task}: {write}: {error}")));
                 }
                 made => again.extend(made.is_err().then_some(write)),

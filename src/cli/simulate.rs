@@ -151,7 +151,7 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     stop::ended(print_summary(args, stdout, &summary, &after), summary.reason)
 }
 
-/// Whether it is a file of the configuration, or one with the values of a task, by whatever name.
+/// Whether it is a file of the configuration, or one with the values of a task, by any of its names.
 fn reads(config: &Config, path: &Path) -> bool {
     let Ok(real) = path.canonicalize() else { return false };
     let values = config.tasks.iter().filter_map(|task| match task.stand_in.as_deref() {

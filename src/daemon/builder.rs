@@ -111,6 +111,7 @@ pub(super) type Held = BTreeMap<String, Bandwidth>;
 enum Job {
     Prepare(Arc<Sections>, Arc<Joints>, Held),
     Close(Box<dyn Any + Send>),
+    UpdatePlan,
     Finish(Sender<()>),
 }
 
@@ -204,6 +205,11 @@ impl Builder {
         self.send(Job::Close(Box::new(ended)));
     }
 
+    /// Writes the plan of safe values anew: a target has another path now.
+    pub(super) fn update_plan(&self) {
+        self.send(Job::UpdatePlan);
+    }
+
     pub(super) fn memory_locked(&self) -> bool {
         self.shared.memory_locked.load(Ordering::Relaxed)
     }
@@ -269,18 +275,22 @@ impl BuilderLoop {
                         error!("the builder thread {text}");
                     }
                     // What has no output any more is not to be written by another process.
-                    if let Err(reason) = self.plan.update(&self.guard.guards()) {
-                        warn!(
-                            "the plan of safe values still has outputs that are closed: it could not be written: {reason}"
-                        );
-                    }
+                    self.update_plan("still has outputs that are closed");
                     self.shared.set(None);
                 }
+                Job::UpdatePlan => self.update_plan("does not have the target that was opened again"),
                 Job::Finish(reply) => {
                     let _ = reply.send(());
                     return;
                 }
             }
+        }
+    }
+
+    /// Writes the plan of safe values anew. `but`: what is wrong with the one that there is, should that fail.
+    fn update_plan(&mut self, but: &str) {
+        if let Err(reason) = self.plan.update(&self.guard.guards()) {
+            warn!("the plan of safe values {but}: it could not be written: {reason}");
         }
     }
 

@@ -33,7 +33,7 @@ pub(super) struct Look {
     failed: bool,                       // that write; or a write of the task's own may have come after it
     said: bool,                         // that it failed
     tried: Span,                        // for so long it has failed
-    written: u32,                       // so many times since it ticked
+    written: u32,                       // how often since it ticked
 }
 
 impl Look {

@@ -311,8 +311,7 @@ impl<'a> Daemon<'a> {
         }
         let reopened = output::reopened();
         if std::mem::replace(&mut self.reopened, reopened) != reopened {
-            // The builder writes the plan of safe values again, where a target has another path now.
-            self.threads.builder.close(());
+            self.threads.builder.update_plan();
         }
         let failed = self.set.workers.iter().any(|running| running.worker.failed().is_some());
         let died = self

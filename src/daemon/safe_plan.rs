@@ -117,7 +117,7 @@ impl SafePlan {
     /// Why it cannot be carried out.
     pub(crate) fn take(path: &Path) -> Result<(Self, File), NoPlan> {
         let unusable = |why: &dyn std::fmt::Display| NoPlan::Unusable(format!("{}: {why}", path.display()));
-        // One that is a pipe holds up nobody.
+        // Opening a pipe must not block.
         let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
         let file = match opened {
             Ok(file) => file,

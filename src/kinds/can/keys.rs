@@ -9,8 +9,8 @@ use super::signal::{ByteOrder, WIDEST};
 use super::tables;
 use crate::config::{Blueprint, Key, Kind, Rule, Section, Value, words};
 use crate::kinds::device::{Label, Missing};
-use crate::kinds::output::TAKES_OVER_WITHIN;
 use crate::kinds::output::law::Recover;
+use crate::kinds::output::{TAKES_OVER_WITHIN, refuse_within_a_period};
 use crate::sys::can::{LONGEST, MOST_IDS};
 use crate::task::Task;
 use crate::time::Span;
@@ -209,14 +209,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let (recovery, recover_after) = (section.choice(&RECOVER, &RECOVERIES), section.duration(&RECOVER_AFTER));
     let reset = section.input(&RESET);
     let safe_after = section.duration(&SAFE_AFTER);
-    if let (Some(after), Some(period)) = (safe_after, section.period())
-        && after <= period
-    {
-        section.problem(
-            &SAFE_AFTER,
-            format!("must be longer than the task's period, {period}: between two ticks it would count as hung"),
-        );
-    }
+    refuse_within_a_period(section, &SAFE_AFTER, safe_after);
     let usual =
         Span::from_nanos(section.period().map_or(0, Span::nanos).saturating_mul(10)).max(Span::from_millis(100));
     let fd_known = fd.unwrap_or_default();

@@ -178,6 +178,18 @@ fn parse(section: &mut Section<'_>, sys: &Path) -> Option<Blueprint> {
     Some(Blueprint::new(build).looking(look).at_the_desk(move || Box::new(AtTheDesk::new(at_the_desk))))
 }
 
+/// Refuses a time without a tick that each task has between two of them.
+pub(in crate::kinds) fn refuse_within_a_period(section: &mut Section<'_>, key: &Key, after: Option<Span>) {
+    if let (Some(after), Some(period)) = (after, section.period())
+        && after <= period
+    {
+        section.problem(
+            key,
+            format!("must be longer than the task's period, {period}: between two ticks it would count as hung"),
+        );
+    }
+}
+
 fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
     let (input, reset) = (section.input_that_ages(&INPUT), section.input(&RESET));
     let place = named::place(section);
@@ -210,12 +222,7 @@ fn settings(section: &mut Section<'_>) -> Option<OutputSettings> {
         return None;
     }
     let period = section.period()?;
-    if safe_after.is_some_and(|after| after <= period) {
-        section.problem(
-            &SAFE_AFTER,
-            format!("must be longer than the task's period, {period}: between two ticks it would count as hung"),
-        );
-    }
+    refuse_within_a_period(section, &SAFE_AFTER, safe_after);
     let safe_after =
         safe_after.unwrap_or_else(|| Span::from_nanos(period.nanos().saturating_mul(10)).max(Span::from_millis(100)));
     // Its phase lies within its period, and a worker that is new may wait for a whole second of its clock, or for its bandwidth.

@@ -56,7 +56,7 @@ pub(crate) use guard::{Guard, PlannedWrite, opened};
 pub(crate) use guard::{SafeWrite, Watched};
 #[cfg(not(test))]
 pub(super) use guard::{SafeWrite, Watched};
-pub(super) use keys::{TAKES_OVER_WITHIN, kind};
+pub(super) use keys::{TAKES_OVER_WITHIN, kind, refuse_within_a_period};
 pub(super) use live::{Live, Liveness, output, outputs};
 pub(super) use named::SWITCH_KEYS;
 pub(crate) use reading::{ReadBack, Reading};

@@ -1,6 +1,7 @@
 //! The writes of a plan, made by a process that finds nothing open. May block.
 
 use super::guard::PlannedWrite;
+use super::means::is_granted;
 use crate::sys::can::{self, Frame, Id};
 use crate::sys::lock;
 use std::fmt;
@@ -60,16 +61,14 @@ impl PlannedWrite {
 
 /// Refuses what a process has that lives: it writes its own values there, and would not see that this one has gone.
 fn is_free(file: &File) -> io::Result<()> {
-    match file.try_lock() {
-        Err(TryLockError::WouldBlock) => {
-            let holder = file.metadata().ok().and_then(|facts| lock::holder(&facts));
-            let holder = holder.map_or_else(|| "another process".to_owned(), |holder| holder.to_string());
-            let text = format!("it is in use by {holder}, which writes the safe value itself when it is stopped");
-            Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
-        }
-        // A file system without locks.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+    // A file system without locks keeps no one out.
+    if is_granted(|| !matches!(file.try_lock(), Err(TryLockError::WouldBlock))) {
+        return Ok(());
     }
+    let holder = file.metadata().ok().and_then(|facts| lock::holder(&facts));
+    let holder = holder.map_or_else(|| "another process".to_owned(), |holder| holder.to_string());
+    let text = format!("it is in use by {holder}, which writes the safe value itself when it is stopped");
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
 }
 
 /// The most of a file that is written over; what is longer held no number.

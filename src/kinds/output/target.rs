@@ -1,4 +1,4 @@
-//! What an output writes to: from what its section names to a target that is there, of whatever sort. May block and allocate.
+//! What an output writes to: from what its section names to a target that is there, of any sort. May block and allocate.
 
 use super::digits::{Digits, Form, LONGEST, number};
 use super::files::{Files, holds_a_number, iio_raw, is_makeable};
