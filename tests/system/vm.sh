@@ -193,21 +193,21 @@ with_package() {
     [ -e "$disk" ] && printf '%s\n' "$disk"
 }
 
-# in_vm SAVED NAME: continues from SAVED with in-vm/NAME.sh and prints its output. Afterwards $WORK/out has the files of
+# in_vm SAVED NAME FOLDER: continues from SAVED with in-vm/NAME.sh and prints its output. Afterwards FOLDER/out has the files of
 # /srv/out, the journal and the console.
 in_vm() {
-    local status=0
-    rm -rf "$WORK/out" "$WORK/disk"
-    mkdir "$WORK/out"
-    cp "$1" "$WORK/disk"
-    qemu-img rebase -q -u -F raw -b "${1%/*}/root.img" "$WORK/disk"
-    emulate "${1%/*}" "$WORK/disk" "$WORK/out" "$WORK/srv" "$TESTS" \
+    local folder=$3 status=0
+    rm -rf "$folder/out" "$folder/disk"
+    mkdir -p "$folder/out"
+    cp "$1" "$folder/disk"
+    qemu-img rebase -q -u -F raw -b "${1%/*}/root.img" "$folder/disk"
+    emulate "${1%/*}" "$folder/disk" "$folder/out" "$WORK/srv" "$TESTS" \
         -loadvm waiting -monitor none -serial stdio < <(echo "$2") &
-    echo $! >"$WORK/qemu"
+    echo $! >"$folder/qemu"
     wait $! || status=$?
-    rm "$WORK/qemu"
+    rm "$folder/qemu"
     [ "$status" != 124 ] || echo "ended after ${LIMIT:-1200} s"
 }
 
-# vm_down: ends the machine in any state.
-vm_down() { [ ! -e "$WORK/qemu" ] || kill "$(cat "$WORK/qemu")" 2>/dev/null || :; }
+# vm_down FOLDER: ends its machine in any state.
+vm_down() { [ ! -e "$1/qemu" ] || kill "$(cat "$1/qemu")" 2>/dev/null || :; }
