@@ -11,15 +11,17 @@ use super::failure::Failure;
 use super::grants;
 use super::guard_thread::GuardThread;
 use super::joints::{Joints, flows, joints};
-use super::metrics_thread::{Feed, NewTask};
+use super::loader::Loader;
+use super::metrics_thread::Feed;
 use super::plan::{self, TaskTerms};
+use super::prepared::{Prepared, WantedWorker};
 use super::running::{WaitingWorker, WantedTask};
 use super::safe_plan::PlanFile;
 use crate::channels;
 use crate::config::{Config, Scheduling, WorkerConfig};
 use crate::kinds::output;
 use crate::log::Message;
-use crate::recording::{Recordings, TaskOutput};
+use crate::recording::Recordings;
 use crate::sys::clock::KernelClock;
 use crate::sys::memory;
 use crate::sys::thread::{Bandwidth, helper};
@@ -35,72 +37,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tracing::{debug, error, info, warn};
-
-/// Reads the configuration: at the start, and at each reload.
-pub struct Loader(Box<dyn FnMut() -> Result<Config, Failure> + Send>);
-
-impl Loader {
-    /// Reads it by `load`, on a thread where it may block.
-    pub fn new<E: Into<Failure>>(mut load: impl FnMut() -> Result<Config, E> + Send + 'static) -> Self {
-        Self(Box::new(move || load().map_err(Into::into)))
-    }
-
-    /// Reads it by `load` at the start; it cannot be read again, so reloads are refused.
-    pub fn once<E: Into<Failure>>(load: impl FnOnce() -> Result<Config, E> + Send + 'static) -> Self {
-        let mut load = Some(load);
-        Self(Box::new(move || match load.take() {
-            Some(load) => load().map_err(Into::into),
-            None => {
-                Err(Failure::Permission("this configuration cannot be read again; restart hertzd to change it".into()))
-            }
-        }))
-    }
-}
-
-/// A configuration that cannot be read again.
-impl From<Config> for Loader {
-    fn from(config: Config) -> Self {
-        Self::once(move || Ok::<_, Failure>(config))
-    }
-}
-
-/// A worker of the set that is wanted.
-pub(super) struct WantedWorker {
-    pub(super) config: WorkerConfig,
-    pub(super) tasks: Vec<WantedTask>,
-    /// Its thread, and what it sends; `None`: the worker of this name goes on.
-    pub(super) fresh: Option<(WaitingWorker, Feed)>,
-}
-
-/// The set that is wanted, as far as it does not run already. Everything that can fail is done.
-pub(super) struct Prepared {
-    /// In the order of declaration.
-    pub(super) workers: Vec<WantedWorker>,
-    pub(super) outputs: Vec<TaskOutput>,
-    pub(super) sections: Arc<Sections>,
-    pub(super) files: Vec<PathBuf>,
-    pub(super) diff: Diff,
-    pub(super) joints: Arc<Joints>,
-}
-
-impl Prepared {
-    /// The tasks that begin, as the metrics have to know them. `numbers` are those of the workers, in their order.
-    pub(super) fn new_tasks(&self, numbers: &[usize]) -> Vec<NewTask> {
-        let recorded: BTreeMap<_, _> =
-            self.outputs.iter().filter_map(|output| Some((output.id, output.ticks.clone()?))).collect();
-        let tasks = self.workers.iter().zip(numbers).flat_map(|(worker, number)| {
-            worker.tasks.iter().filter_map(move |task| Some((task.slot.as_ref()?, task, worker, *number)))
-        });
-        tasks
-            .map(|(slot, task, worker, number)| NewTask {
-                id: slot.id,
-                clock: plan::clock(worker.config.clock),
-                facts: plan::facts(&task.terms, number, slot.live.clone()),
-                recorded: recorded.get(&slot.id).cloned(),
-            })
-            .collect()
-    }
-}
 
 /// What the builder does first.
 const READING: &str = "reading the configuration";
@@ -296,7 +232,7 @@ impl BuilderLoop {
 
     fn prepare(&mut self, running: &Sections, joined: &Joints, held: &Held) -> Result<Prepared, Failure> {
         self.shared.begin(READING.into());
-        let mut config = (self.load.0)()?;
+        let mut config = self.load.load()?;
         let sections = Arc::new(Sections::of(&config));
         let diff = Diff::between(running, &sections);
         for file in &config.files {

@@ -4,13 +4,14 @@
 //! worker that stays is handed its new tasks and takes them between two ticks, the others are asked to end, and main polls
 //! until all have. Then the workers that are new begin.
 
-use super::builder::{Builder, Held, Prepared, WantedWorker};
+use super::builder::{Builder, Held};
 use super::diff::{Diff, Sections};
 use super::failure::Failure;
 use super::flight_thread::FlightThread;
 use super::guard_thread::GuardThread;
 use super::joints::Joints;
 use super::metrics_thread::{MetricsThread, NewWorker};
+use super::prepared::{Prepared, WantedWorker};
 use super::recorder_thread::RecorderThread;
 use super::running::{LEAD, Running};
 use crate::channels::Counts;

@@ -6,7 +6,7 @@
 //! | `ending` | the way to the end of a run: workers are stopped, hung ticks are waited for |
 //! | `finish` | the end of a run: every thread comes to its end, and the numbers are summed up |
 //! | `requests` | the flags by which others ask main for something |
-//! | `builder`, `assemble` | the thread that does what may block: reads the configuration, opens devices, starts workers |
+//! | `builder`, `loader`, `assemble`, `prepared` | the thread that does what may block: reads the configuration, opens devices, starts workers; what it hands to main |
 //! | `busy` | warnings while the builder takes long |
 //! | `grants` | what a worker's thread was granted and refused |
 //! | `diff`, `change`, `running` | what differs, and the way from the set that runs to the set that is wanted |
@@ -58,6 +58,7 @@ mod heartbeat;
 mod joints;
 pub(crate) mod layout;
 mod ledger;
+mod loader;
 mod look;
 mod meter;
 mod metrics_command;
@@ -68,6 +69,7 @@ mod panic_limit;
 mod patience;
 mod plan;
 mod plant;
+mod prepared;
 mod present;
 mod readback_record;
 mod readback_thread;
@@ -94,7 +96,6 @@ mod virtual_tasks;
 mod watch;
 mod witnesses;
 
-pub use builder::Loader;
 pub(crate) use capacity::{Capacity, Finding, capacities};
 pub(crate) use connections::Progress;
 pub use connections::{Connections, Options};
@@ -104,6 +105,7 @@ pub(crate) use examination::examined;
 pub(crate) use failure::Failure;
 pub(crate) use flight_thread::FlightOptions;
 pub(crate) use ledger::SimulatedTick;
+pub use loader::Loader;
 pub(crate) use look::{Looked, look};
 pub(crate) use models::{ModelError, Models};
 pub(crate) use repeat::Repeats;

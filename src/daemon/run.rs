@@ -3,7 +3,7 @@
 //! It runs no task, and waits for nothing but the next event: what may block is done by the builder, the recorder and the
 //! metrics thread. Only the end of a run waits for those, for a limited time each.
 
-use super::builder::{Builder, Loader, Prepared};
+use super::builder::Builder;
 use super::busy::LongWait;
 use super::change::{RunningSet, Threads};
 use super::connections::{Connections, Options, Progress};
@@ -13,7 +13,9 @@ use super::failure::Failure;
 use super::finish::{self, Outcome, TICK_PATIENCE};
 use super::flight_thread::FlightThread;
 use super::guard_thread::GuardThread;
+use super::loader::Loader;
 use super::metrics_thread::{Depth, MetricsThread};
+use super::prepared::Prepared;
 use super::present::present;
 use super::recorder_thread::RecorderThread;
 use super::reloads::Reloads;
