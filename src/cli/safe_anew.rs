@@ -77,10 +77,16 @@ fn make(task: &mut TaskConfig, live: &[SafePlan], dry_run: bool) -> Became {
         return Became::Well(safe.iter().map(by).collect());
     }
     output::opened();
+    output::beginnings();
     let opened = match task.blueprint.build() {
         Ok(opened) => opened,
         Err(error) => return refused(error),
     };
+    for beginning in output::beginnings() {
+        if let Err(error) = beginning.write() {
+            return refused(error);
+        }
+    }
     let (mut wrote, mut failed) = (Vec::new(), Vec::new());
     for guard in output::opened().iter().filter_map(Weak::upgrade) {
         match guard.trip() {

@@ -8,6 +8,7 @@ use crate::config::{
     Config, Conflict, OnError, Problems, RecordConfig, RecordFormat, TaskConfig, refuse_value_name, share,
 };
 use crate::kinds::device::Exchange;
+use crate::kinds::output::{Beginning, beginnings};
 use crate::pacing::LeakyBucket;
 use crate::recording::{Content, Identity, Recordings, TaskOutput};
 use crate::sys::clock::KernelClock;
@@ -22,6 +23,8 @@ pub(super) struct Built {
     pub(super) slot: Slot,
     pub(super) output: Option<TaskOutput>,
     pub(super) joint: Joint,
+    /// What it writes before its first tick.
+    pub(super) beginnings: Vec<Beginning>,
 }
 
 /// Builds those tasks of `config` that `begins` chooses by name, and returns them by their index there; the others run
@@ -92,7 +95,9 @@ fn assemble_one(
     clock: KernelClock,
     recordings: &mut Recordings,
 ) -> Result<Built, Problems> {
-    let mut task = config.blueprint.build().map_err(|error| Problems::at(&config.section, error.key, error.message))?;
+    let built = config.blueprint.build();
+    let beginnings = beginnings();
+    let mut task = built.map_err(|error| Problems::at(&config.section, error.key, error.message))?;
     let (columns, shape) = (task.columns(), task.stream());
     let content = content(config, columns, shape.as_ref())?;
     let open =
@@ -130,5 +135,5 @@ fn assemble_one(
         flow: None,
         live: Arc::default(),
     };
-    Ok(Built { slot, output, joint })
+    Ok(Built { slot, output, joint, beginnings })
 }

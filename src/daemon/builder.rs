@@ -46,6 +46,7 @@ pub(super) type Held = BTreeMap<String, Bandwidth>;
 
 enum Job {
     Prepare(Arc<Sections>, Arc<Joints>, Held),
+    Write(Box<Prepared>),
     Close(Box<dyn Any + Send>),
     UpdatePlan,
     Finish(Sender<()>),
@@ -55,7 +56,7 @@ enum Job {
 #[derive(Debug)]
 pub(super) struct Builder {
     jobs: Sender<Job>,
-    /// What came of each [`prepare`](Self::prepare).
+    /// What came of each [`prepare`](Self::prepare), and of each [`write`](Self::write).
     pub(super) prepared: Receiver<Result<Prepared, Failure>>,
     shared: Arc<Shared>,
 }
@@ -136,6 +137,11 @@ impl Builder {
         self.send(Job::Prepare(running, joints, held));
     }
 
+    /// Writes what the tasks of this set write before their first tick: the second step, once nothing else can refuse the set.
+    pub(super) fn write(&self, prepared: Prepared) {
+        self.send(Job::Write(Box::new(prepared)));
+    }
+
     /// Drops this where closing files may take its time.
     pub(super) fn close(&self, ended: impl Any + Send) {
         self.send(Job::Close(Box::new(ended)));
@@ -197,12 +203,13 @@ impl BuilderLoop {
         for job in jobs {
             match job {
                 Job::Prepare(running, joints, held) => {
-                    let shared = self.shared.clone();
-                    let result = shared
-                        .caught(|| self.prepare(&running, &joints, &held))
-                        .unwrap_or_else(|text| Err(Failure::System("the builder thread", io::Error::other(text))));
-                    shared.set(None);
+                    let result = self.answer(|builder| builder.prepare(&running, &joints, &held));
                     // Without a receiver the result is dropped here.
+                    let _ = prepared.send(result);
+                }
+                Job::Write(wanted) => {
+                    self.shared.begin("writing what outputs begin with".into());
+                    let result = self.answer(|_| write(*wanted));
                     let _ = prepared.send(result);
                 }
                 Job::Close(ended) => {
@@ -223,9 +230,22 @@ impl BuilderLoop {
         }
     }
 
+    /// Makes a set, or what is left of it. What was refused is not to be written by another process.
+    fn answer(&mut self, work: impl FnOnce(&mut Self) -> Result<Prepared, Failure>) -> Result<Prepared, Failure> {
+        let shared = self.shared.clone();
+        let result = shared
+            .caught(|| work(self))
+            .unwrap_or_else(|text| Err(Failure::System("the builder thread", io::Error::other(text))));
+        if result.is_err() && self.plan.is_written() {
+            self.update_plan("still has outputs of a configuration that was refused");
+        }
+        shared.set(None);
+        result
+    }
+
     /// Writes the plan of safe values anew. `but`: what is wrong with the one that there is, should that fail.
     fn update_plan(&mut self, but: &str) {
-        if let Err(reason) = self.plan.update(&self.guard.guards()) {
+        if let Err(reason) = self.plan.update(&self.guard.planned()) {
             warn!("the plan of safe values {but}: it could not be written: {reason}");
         }
     }
@@ -254,7 +274,7 @@ impl BuilderLoop {
         };
         let highest = config.workers.iter().filter_map(priority).max();
         self.plan
-            .update(&self.guard.guards())
+            .update(&self.guard.planned())
             .map_err(|reason| Failure::System("writing the plan of safe values", reason))?;
         self.guard
             .guard(highest)
@@ -262,13 +282,14 @@ impl BuilderLoop {
         let mut fresh = self.start_workers(&config, &diff, held)?;
 
         let Config { workers, tasks, files } = config;
-        let mut outputs = Vec::new();
+        let (mut outputs, mut beginnings) = (Vec::new(), Vec::new());
         let mut of_worker: Vec<Vec<WantedTask>> = workers.iter().map(|_| Vec::new()).collect();
-        // From here on nothing is refused.
+        // From here on nothing is refused, but by devices in the second step.
         for (index, config) in tasks.into_iter().enumerate() {
             let mut flow = flows.remove(&index);
-            let slot = built.remove(&index).map(|Built { slot, output, .. }| {
+            let slot = built.remove(&index).map(|Built { slot, output, beginnings: first, .. }| {
                 outputs.extend(output);
+                beginnings.extend(first.into_iter().map(|first| (config.section.clone(), first)));
                 Slot { flow: flow.take(), ..slot }
             });
             of_worker[config.worker].push(WantedTask { index, terms: TaskTerms::of(&config), slot, flow });
@@ -278,7 +299,7 @@ impl BuilderLoop {
             WantedWorker { config, tasks, fresh }
         };
         let workers = workers.into_iter().zip(of_worker).map(wanted).collect();
-        Ok(Prepared { workers, outputs, sections, files, diff, joints })
+        Ok(Prepared { workers, outputs, sections, files, diff, joints, beginnings })
     }
 
     /// A worker that goes on keeps its channel of records, also if more tasks join it.
@@ -343,6 +364,11 @@ impl BuilderLoop {
         self.shared.memory_locked.store(locked.is_ok() && memory::locked_bytes() > 0, Ordering::Relaxed);
         self.locked = Some(locked);
     }
+}
+
+/// Has a set write what it begins with; one whose device refuses that is closed.
+fn write(mut wanted: Prepared) -> Result<Prepared, Failure> {
+    wanted.write().map(|()| wanted)
 }
 
 /// Makes a worker's thread, which then waits; and what it sends, up to this many records ahead of the metrics thread.

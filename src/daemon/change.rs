@@ -136,7 +136,7 @@ impl RunningSet {
         };
         let numbers: Vec<_> = prepared.workers.iter().map(number).collect();
         let new_tasks = prepared.new_tasks(&numbers);
-        let Prepared { workers, outputs, sections, files, diff, joints } = prepared;
+        let Prepared { workers, outputs, sections, files, diff, joints, beginnings: _ } = prepared;
         // Recorder and metrics know the new tasks before their first tick.
         threads.recorder.add(outputs);
         threads.metrics.add_tasks(new_tasks);

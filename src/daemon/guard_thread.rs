@@ -54,13 +54,19 @@ impl GuardThread {
         guards.extend(opened);
     }
 
-    /// Those of the outputs that are open, in the order in which they were opened. While a reload hands a target over to another task
-    /// it is in the care of that one: who gives it away ticks no more, and that is no fault.
+    /// Those of the outputs that are open and have begun, in the order in which they were opened. While a reload hands a target over to another
+    /// task it is in the care of that one: who gives it away ticks no more, and that is no fault.
     pub(super) fn guards(&self) -> Vec<Arc<Guard>> {
-        let open: Vec<Arc<Guard>> =
-            self.guards.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
-        let is_latest = |at: &usize| !open[at + 1..].iter().any(|later| later.has_target_of(&open[*at]));
-        (0..open.len()).filter(is_latest).map(|at| open[at].clone()).collect()
+        latest(self.open().into_iter().filter(|guard| guard.has_begun()).collect())
+    }
+
+    /// The same with those that are to begin: what is to be known of them has to be there before they write.
+    pub(super) fn planned(&self) -> Vec<Arc<Guard>> {
+        latest(self.open())
+    }
+
+    fn open(&self) -> Vec<Arc<Guard>> {
+        self.guards.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Of each output that does not hold its safe value though it should: why.
@@ -79,7 +85,7 @@ impl GuardThread {
     /// The system's reason why there is no thread.
     pub(super) fn guard(self: &Arc<Self>, highest: Option<u8>) -> io::Result<()> {
         self.grant.be_above(highest);
-        let guards = self.guards();
+        let guards = self.planned();
         if guards.iter().any(|guard| guard.readback().is_some()) {
             let shared = self.clone();
             self.readbacks.start(move || shared.guards())?;
@@ -188,6 +194,12 @@ impl GuardThread {
     }
 }
 
+/// Of each target the one that was opened last.
+fn latest(open: Vec<Arc<Guard>>) -> Vec<Arc<Guard>> {
+    let is_latest = |at: &usize| !open[at + 1..].iter().any(|later| later.has_target_of(&open[*at]));
+    (0..open.len()).filter(is_latest).map(|at| open[at].clone()).collect()
+}
+
 fn key(guard: &Arc<Guard>) -> usize {
     Arc::as_ptr(guard).addr()
 }
@@ -241,11 +253,14 @@ mod tests {
         let watched = Arc::<Watched>::default();
         let guard = |task| Guard::new(task, watched.clone(), (short, long), Some(Box::new(Nowhere)));
         let (first, thread) = (guard("first"), GuardThread::default());
+        first.begins();
         first.beat();
         let second = guard("second");
         thread.add(vec![Arc::downgrade(&first), Arc::downgrade(&second)]);
-        let latest = thread.guards();
-        assert_eq!(latest.iter().map(|guard| guard.task()).collect::<Vec<_>>(), ["second"]);
+        let names = |guards: Vec<Arc<Guard>>| guards.iter().map(|guard| guard.task().to_owned()).collect::<Vec<_>>();
+        assert_eq!([names(thread.guards()), names(thread.planned())], [["first"], ["second"]]);
+        second.begins();
+        assert_eq!(names(thread.guards()), ["second"]);
         let mut look = Look::default();
         let mut looks = |most: u64| {
             (0..most).find(|_| look.act(second.beats(), second.safe_after(), false, false, STEP)).inspect(|_| {

@@ -88,6 +88,7 @@ struct Daemon<'a> {
     reload_began: Instant, // the latest
     long_wait: LongWait,
     phase: Phase,
+    writes: bool, // the builder writes what tasks begin with
     ending: Ending,
     wait: Span, // main's latest, at most
     deaths: Receiver<Death>,
@@ -182,6 +183,7 @@ impl<'a> Daemon<'a> {
             reload_began: Instant::ZERO,
             long_wait: LongWait::default(),
             phase: Phase::Preparing,
+            writes: false,
             ending: Ending::new(options.stop_timeout),
             wait: Span::ZERO,
             deaths: helper::deaths(),
@@ -268,7 +270,17 @@ impl<'a> Daemon<'a> {
             self.threads.builder.close(prepared);
             return Ok(());
         }
-        let refused = match (prepared, self.set.can_change(self.notices.stalled_after())) {
+        // Once its targets were written, a worker that has ended since, or hangs, refuses it no more.
+        let can_change = match std::mem::take(&mut self.writes) {
+            true => Ok(()),
+            false => self.set.can_change(self.notices.stalled_after()),
+        };
+        let refused = match (prepared, can_change) {
+            (Ok(prepared), Ok(())) if !prepared.is_written() => {
+                self.writes = true;
+                self.threads.builder.write(prepared);
+                return Ok(());
+            }
             (Ok(prepared), Ok(())) => {
                 self.set.begin(prepared, &mut self.threads);
                 self.phase = Phase::Changing;

@@ -47,6 +47,11 @@ impl PlanFile {
         Self { path, written: None, missing_is_said: false }
     }
 
+    /// Whether there is one.
+    pub(super) fn is_written(&self) -> bool {
+        self.written.is_some()
+    }
+
     /// Writes the plan of these outputs, which are all that are open, if it differs from what is there.
     ///
     /// # Errors

@@ -41,14 +41,9 @@ impl Held {
         self.watched.clone()
     }
 
-    /// Whether no other task sends it any more.
+    /// A task has it no more. Whether no other one has.
     pub(super) fn leave(&self) -> bool {
         self.users.fetch_sub(1, Ordering::SeqCst) == 1
-    }
-
-    /// How many tasks have it.
-    pub(super) fn users(&self) -> usize {
-        self.users.load(Ordering::SeqCst)
     }
 }
 
@@ -63,7 +58,7 @@ mod tests {
         let old = Held::new(id.clone());
         let new = Held::join(&id).unwrap();
         assert!(Arc::ptr_eq(&old, &new));
-        assert_eq!((old.users(), old.leave(), new.leave()), (2, false, true));
+        assert_eq!((old.leave(), new.leave()), (false, true));
         assert!(Held::join(&id).is_none(), "nobody has it any more");
     }
 }

@@ -2,9 +2,9 @@
 
 use super::held::Held;
 use super::settings::{SentFrame, SentSignal};
-use crate::kinds::device::DeviceId;
+use crate::kinds::device::{DeviceId, Refusal};
 use crate::kinds::output::law::{Law, Step, Wanted};
-use crate::kinds::output::{Guard, PlannedWrite, SafeWrite, Writing};
+use crate::kinds::output::{Beginning, Guard, PlannedWrite, SafeWrite, Writing};
 use crate::sys::can::{self, Frame};
 use crate::sys::clock::pause;
 use crate::task::{Input, Quality};
@@ -24,6 +24,7 @@ pub(super) struct Outgoing {
     sent: Option<Frame>, // what was sent last; `None`: that is not known, or it is lost
     lost: bool,          // a frame was, and no word has come of a later one
     guard: Arc<Guard>,
+    begun: bool,       // it has ticked
     seen: Option<u64>, // how often another thread has made it safe, if it has not recovered from that
     follows: bool,     // it takes the id over from another task
     finished: bool,
@@ -94,27 +95,44 @@ impl Outgoing {
         let writer = Box::new(SafeFrame { interface, frame: safe });
         let guard = Guard::new(task.0, held.watched(), task.1, Some(writer));
         let signals = frame.signals.into_iter().map(running).collect();
-        Self { signals, empty, safe, sent: None, lost: false, guard, seen: None, follows, finished: false, held }
+        let (sent, seen, begun) = (None, None, false);
+        Self { signals, empty, safe, sent, lost: false, guard, begun, seen, follows, finished: false, held }
     }
 
-    /// Whether it takes the id over from another task, which sends it until then.
-    pub(super) fn follows(&self) -> bool {
-        self.follows
+    /// Has its safe values sent in the second step of a start or a reload, unless another task sends the id until the first tick.
+    /// `interface`: what is refused where they cannot be sent; `None`: the first tick that finds the interface sends them.
+    pub(super) fn begins(&self, interface: Option<String>) {
+        let (guard, follows) = (Arc::downgrade(&self.guard), self.follows);
+        Beginning::add(move || {
+            let Some(guard) = guard.upgrade() else { return Ok(()) };
+            if let (false, Some(interface)) = (follows, &interface) {
+                let refuse = |error| format!("cannot send the safe values to {interface}: {error}");
+                guard.write_first().map_err(|error| Refusal::new("interface", refuse(error)))?;
+            } else if !follows {
+                _ = guard.write_first();
+            }
+            guard.begins();
+            Ok(())
+        });
     }
 
-    /// Sends the safe values before the first tick.
-    pub(super) fn make_safe_at_start(&mut self) -> io::Result<()> {
-        self.guard.write_safe()?;
+    /// At the first tick: they were sent, or the task still has to.
+    fn take_up_start(&mut self) {
+        if !self.guard.is_safe_at_first() {
+            return;
+        }
         for running in &mut self.signals {
             let SentSignal { signal, safe, law, .. } = &running.settings;
             (running.law, running.raw) = (Law::safe(*law, *safe), Some(signal.raw(*safe)));
         }
         self.sent = Some(self.safe);
-        Ok(())
     }
 
     /// One tick: decides what each signal puts out.
     pub(super) fn step(&mut self, passed: Span, reset: bool) {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.take_up_start();
+        }
         let trips = self.guard.tripped();
         let new = trips.is_some() && trips != self.seen;
         if new {
@@ -229,7 +247,7 @@ impl Outgoing {
 
     /// Whether no other task is to take it over.
     pub(super) fn is_last(&self) -> bool {
-        self.held.users() == 1
+        self.guard.is_alone()
     }
 
     /// Sends the safe values. If that fails, another thread goes on with it.
@@ -240,7 +258,9 @@ impl Outgoing {
 
 impl Drop for Outgoing {
     fn drop(&mut self) {
-        if !self.held.leave() || self.finished {
+        self.held.leave();
+        // Of one that has not begun, nothing was sent, and nothing is.
+        if !self.guard.leaves() || self.finished {
             return;
         }
         for tried in 1..=TRIES {

@@ -72,14 +72,10 @@ impl Sender {
         let bus = settings.bus.clone();
         let bus = Reconnecting::open(label.clone(), missing, move || open(&bus, &ids))?;
         let interface = interface.clone();
-        let mut sender = Self::new(bus, settings, label, &targets, &follows);
-        for frame in sender.frames.iter_mut().filter(|frame| !frame.follows()) {
-            // What waits for its interface sends them at the first tick that finds it.
-            if let (Err(error), Missing::Refuse) = (frame.make_safe_at_start(), missing) {
-                let text = format!("cannot send the safe values to {interface}: {error}");
-                return Err(Refusal::new("interface", text).into());
-            }
-        }
+        let sender = Self::new(bus, settings, label, &targets, &follows);
+        // What waits for its interface sends its safe values at the first tick that finds it.
+        let refused = (missing == Missing::Refuse).then_some(interface);
+        sender.frames.iter().for_each(|frame| frame.begins(refused.clone()));
         Ok(sender)
     }
 

@@ -107,6 +107,11 @@ impl WrittenRegister {
         }
     }
 
+    /// Whether the chip needs something to begin with.
+    pub(in crate::kinds) fn has_init(&self) -> bool {
+        !self.settings.init.is_empty()
+    }
+
     /// Sends the chip what it needs to begin with.
     pub(in crate::kinds) fn init(&self) -> Result<(), Refusal> {
         if self.settings.init.is_empty() {

@@ -1,5 +1,6 @@
 //! A target that is switched on and off, without an input or a safe state of its own: what the kind heartbeat has.
 
+use super::begin::begin_switch;
 use super::digits::{Digits, Form};
 use super::files::folder_of;
 use super::held::Held;
@@ -29,7 +30,7 @@ impl Switch {
         if on { raw.full + raw.zero } else { raw.zero }
     }
 
-    /// Opens it; it is off, or as it was left by a task that hands it over.
+    /// Opens it. In the second step it is switched off, unless another task hands it over: then it is as that has left it.
     pub(in crate::kinds) fn open(self, task: &str, sys: &Path) -> Result<Switched, BuildError> {
         let (key, off) = (self.0.key(), self.raw(false));
         let label = Label::new(self.0.to_string(), task);
@@ -49,7 +50,11 @@ impl Switch {
         };
         let held = match before {
             Some(held) => held,
-            None => take(&target, key, Some(off), |_| Ok(()))?,
+            None => {
+                let held = take(&target, key)?;
+                begin_switch(self.0.clone(), target.clone(), &held, off);
+                held
+            }
         };
         let writer = target.writer(held.taken()).map_err(|error| {
             held.leave();

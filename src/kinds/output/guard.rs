@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Writes the safe value of one output, by descriptors and bytes of its own: any thread may call it at any time, also while the
@@ -21,6 +21,14 @@ pub(crate) trait SafeWrite: Send + Sync {
     /// # Errors
     /// What the kernel said.
     fn write_safe(&self) -> io::Result<()>;
+
+    /// Waits until the target shows what was written, where it takes its time for that.
+    ///
+    /// # Errors
+    /// It shows something else.
+    fn confirm(&self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// The raw number that this writes; NaN: there is none.
     fn number(&self) -> f64 {
@@ -99,7 +107,8 @@ pub(crate) struct Watched {
     errno: AtomicI32,    // of the latest safe write, 0: it succeeded; -1: something else than a system call was wrong
     hangs: AtomicBool,   // the latest safe write has not returned for long
     written: Arc<LastWritten>,
-    lost: AtomicBool, // it is not there, and is looked for
+    lost: AtomicBool,    // it is not there, and is looked for
+    acting: AtomicUsize, // outputs that may write to it: two while one takes over from another
 }
 
 impl Watched {
@@ -128,6 +137,8 @@ pub(crate) struct Guard {
     writer: Option<Box<dyn SafeWrite>>,
     own_beats: AtomicU64, // ticks that its own task has begun
     readback: OnceLock<Arc<dyn ReadBack>>,
+    begun: AtomicBool,
+    safe_at_first: AtomicBool, // its safe value was written before its first tick
 }
 
 impl std::fmt::Debug for Guard {
@@ -157,9 +168,41 @@ impl Guard {
     ) -> Arc<Self> {
         let own_beats = AtomicU64::new(0);
         let (task, readback) = (task.to_owned(), OnceLock::new());
-        let guard = Arc::new(Self { task, watched, safe_after, first_after, writer, own_beats, readback });
+        let (begun, safe_at_first) = Default::default();
+        let guard = Arc::new(Self {
+            task,
+            watched,
+            safe_after,
+            first_after,
+            writer,
+            own_beats,
+            readback,
+            begun,
+            safe_at_first,
+        });
         OPENED.with_borrow_mut(|opened| opened.push(Arc::downgrade(&guard)));
         guard
+    }
+
+    /// Its task may write from now on, and others may make it safe. Until then nothing is written to its target.
+    pub(crate) fn begins(&self) {
+        self.watched.acting.fetch_add(1, Ordering::SeqCst);
+        self.begun.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether that was done.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    /// Whether it is the only one that may write to its target.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.has_begun() && self.watched.acting.load(Ordering::SeqCst) == 1
+    }
+
+    /// Its task writes no more. Whether it was the last one that might. Only the task itself calls it, once.
+    pub(crate) fn leaves(&self) -> bool {
+        self.has_begun() && self.watched.acting.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
     /// The name of its task.
@@ -242,20 +285,37 @@ impl Guard {
         self.watched.trips.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Writes the safe value before the first tick, and waits until the target shows it.
+    ///
+    /// # Errors
+    /// What the kernel said, or what the target shows instead.
+    pub(crate) fn write_first(&self) -> io::Result<()> {
+        let Some(writer) = &self.writer else { return Ok(()) };
+        let result = self.write(&**writer).and_then(|()| writer.confirm());
+        self.safe_at_first.store(result.is_ok(), Ordering::SeqCst);
+        result
+    }
+
+    /// Whether that was done, and has succeeded.
+    pub(crate) fn is_safe_at_first(&self) -> bool {
+        self.safe_at_first.load(Ordering::SeqCst)
+    }
+
+    fn write(&self, writer: &dyn SafeWrite) -> io::Result<()> {
+        let write = self.watched.written.begin();
+        let result = writer.write_safe();
+        self.watched.written.end(&write, if result.is_ok() { writer.number() } else { f64::NAN });
+        result
+    }
+
     /// Writes the safe value.
     ///
     /// # Errors
     /// What the kernel said.
     pub(crate) fn write_safe(&self) -> io::Result<()> {
-        let write = |writer: &dyn SafeWrite| {
-            let write = self.watched.written.begin();
-            let result = writer.write_safe();
-            self.watched.written.end(&write, if result.is_ok() { writer.number() } else { f64::NAN });
-            result
-        };
         let result = match &self.writer {
             Some(_) if self.is_lost() => Err(io::Error::from_raw_os_error(libc::ENODEV)),
-            Some(writer) => write(&**writer),
+            Some(writer) => self.write(&**writer),
             None => Ok(()),
         };
         self.made_safe(result.as_ref().err());

@@ -7,15 +7,16 @@ use super::readback::Readback;
 use crate::kinds::device::DeviceId;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// What the tasks of this process share that have one target one after the other.
 #[derive(Debug)]
 pub(super) struct Held {
     ids: Mutex<Vec<DeviceId>>,
-    original: Option<Content>, // before hertzd wrote to it
-    users: AtomicUsize,        // two while one takes over from another
-    raw: AtomicU64,            // what was written last; NaN: not known
+    original: OnceLock<Content>, // before hertzd wrote to it
+    ready: AtomicBool,           // it was set up: it may be written
+    users: AtomicUsize,          // two while one takes over from another
+    raw: AtomicU64,              // what was written last; NaN: not known
     is_safe: AtomicBool,
     watched: Arc<Watched>,
     taken: File,                // keeps other processes of hertzd out
@@ -46,11 +47,12 @@ pub(super) struct SafeEnd {
 static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 
 impl Held {
-    pub(super) fn new(ids: Vec<DeviceId>, original: Option<Content>, taken: File) -> Arc<Self> {
+    pub(super) fn new(ids: Vec<DeviceId>, taken: File) -> Arc<Self> {
         let (users, raw, is_safe) = (AtomicUsize::new(1), AtomicU64::new(f64::NAN.to_bits()), AtomicBool::new(false));
         let watched = Arc::default();
         let (ids, ends) = (Mutex::new(ids), Mutex::default());
-        let held = Arc::new(Self { ids, original, users, raw, is_safe, watched, taken, ends });
+        let (original, ready) = (OnceLock::new(), AtomicBool::new(false));
+        let held = Arc::new(Self { ids, original, ready, users, raw, is_safe, watched, taken, ends });
         let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|held| held.strong_count() > 0);
         all.push(Arc::downgrade(&held));
@@ -104,16 +106,29 @@ impl Held {
 
     /// What the target held before hertzd wrote to it, if that was a number.
     pub(super) fn original(&self) -> Option<&Content> {
-        self.original.as_ref()
+        self.original.get()
     }
 
-    /// Whether nobody has it any more.
-    pub(super) fn leave(&self) -> bool {
-        self.users.fetch_sub(1, Ordering::SeqCst) == 1
+    /// Remembers what the target held, unless that was done.
+    pub(super) fn remember(&self, read: impl FnOnce() -> Option<Content>) {
+        if let (None, Some(content)) = (self.original.get(), read()) {
+            _ = self.original.set(content);
+        }
     }
 
-    pub(super) fn users(&self) -> usize {
-        self.users.load(Ordering::SeqCst)
+    /// The target was set up: from now on it may be written.
+    pub(super) fn is_now_ready(&self) {
+        self.ready.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether that was done.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::SeqCst)
+    }
+
+    /// A task has it no more.
+    pub(super) fn leave(&self) {
+        self.users.fetch_sub(1, Ordering::SeqCst);
     }
 
     pub(super) fn put_out(&self, raw: f64, is_safe: bool) {

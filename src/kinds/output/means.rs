@@ -25,6 +25,11 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
     /// Takes it: no other process of hertzd has it until all copies of the file are closed that this returns. Nothing is written.
     fn take(&self, key: &'static str) -> Result<File, Refusal>;
 
+    /// Whether a chip needs something to begin with.
+    fn has_init(&self) -> bool {
+        false
+    }
+
     /// Sends a chip what it needs to begin with, once it was taken.
     fn init(&self) -> Result<(), Refusal> {
         Ok(())

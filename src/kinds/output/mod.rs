@@ -8,6 +8,7 @@
 //! | `held` | who has a target, and hands it over |
 //! | `law` | what is put out at a tick, and when the output is safe; pure |
 //! | `place`, `target`, `pwm` | what it writes to: named, found, taken, set up |
+//! | `begin` | what is written before the first tick, once all of a start or a reload is known to be good |
 //! | `means`, `files`, `line`, `register` | what the sorts of target have in common, and each of them |
 //! | `port` | the open ends of that: the task's, and the one that others make it safe with |
 //! | `digits`, `put` | from a number to text, and from text into a file |
@@ -20,6 +21,7 @@
 //! long as the file's driver takes, so put slow ones on a worker of their own. Opening, and writing the safe value from other
 //! threads, may block.
 
+mod begin;
 mod desk;
 mod digits;
 mod driven;
@@ -49,6 +51,7 @@ mod target;
 mod task;
 mod written;
 
+pub(crate) use begin::{Beginning, beginnings};
 pub(super) use driven::{Switch, Switched};
 pub(super) use guard::Writing;
 pub(crate) use guard::{Guard, PlannedWrite, opened};

@@ -1,6 +1,7 @@
-//! From settings to an output: finds who has the target, sets it up, writes what is written at the start. And a look at the same
-//! beforehand. May block and allocate; for cool threads.
+//! From settings to an output: finds who has the target, and takes it; what is written at the start is for a second step. And a look at the
+//! same beforehand. May block and allocate; for cool threads.
 
+use super::begin::{Beginning, First, content};
 use super::digits::{Digits, Form, number};
 use super::files::folder_of;
 use super::guard::{Guard, SafeWrite};
@@ -11,7 +12,7 @@ use super::place::Place;
 use super::port::{Content, SafeText};
 use super::pwm;
 use super::readback::{Readback, cannot};
-use super::reopen::{Wanted, exported, make, reopens, set_up};
+use super::reopen::{Wanted, exported, make, reopens};
 use super::settings::{OutputSettings, Safe, Start};
 use super::target::{Target, hidden_place};
 use super::task::{Output, SafeState, columns};
@@ -22,7 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tracing::debug;
 
-/// Opens an output. `task` names its section.
+/// Opens an output; nothing is written to its target before its [`Beginning`]. `task` names its section.
 pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<Output, BuildError> {
     let key = settings.place.key();
     let label = Label::new(settings.label(), task);
@@ -50,7 +51,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
             }
             (target, held)
         }
-        None => take_over(&settings, target, sys)?,
+        None => take_free(&settings, target, sys)?,
     };
     let mut output = Leave(Some(held.clone()));
     let refuse =
@@ -59,23 +60,16 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let safe = safe_state(&settings, &target, original)?;
     let safe_writer = safe.as_ref().map(|safe| target.safe_writer(held.taken(), safe.text.clone())).transpose();
     let safe_writer = safe_writer.map_err(|error| refuse("open", error))?;
-    let now = original.and_then(|content| number(&content.value)).unwrap_or(f64::NAN);
     let terms = settings.law;
+    let mut makes_safe = false;
     let law = match (&safe, settings.start) {
         (Some(safe), Start::Safe) if !follows => {
-            if let (Some(writer), Safe::Value(_)) = (&safe_writer, settings.safe) {
-                let watched = held.watched();
-                let write = watched.written().begin();
-                let result = writer.write_safe();
-                watched.written().end(&write, if result.is_ok() { writer.number() } else { f64::NAN });
-                let written = result.and_then(|()| writer.confirm());
-                written.map_err(|error| refuse("write the safe value to", error))?;
-            }
+            makes_safe = matches!(settings.safe, Safe::Value(_));
             held.put_out(settings.conversion.raw(safe.value), true);
             Law::safe(terms, safe.value)
         }
         // What another task did last is known at the first tick.
-        _ => Law::going_on(terms, settings.conversion.back(now)),
+        _ => Law::going_on(terms, settings.conversion.back(now_there(&settings.place, &target, original)?)),
     };
     let writer = target.writer(held.taken()).map_err(|error| refuse("open", error))?;
     let readback =
@@ -102,7 +96,21 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         let wanted = Wanted { place: settings.place.clone(), sys: sys.into(), label: label.clone(), makes };
         reopens(&held, wanted, &target)?;
     }
+    let (guarded, of_target) = (Arc::downgrade(&guard), Arc::downgrade(&held));
+    let (level, sends_init) = (settings.level(), target.has_init() && !settings.is_read_at_once());
     debug!("{label} opened: {}", target.shown());
+    let form = target.form;
+    let first = First {
+        place: settings.place,
+        target,
+        held: of_target,
+        guard: guarded,
+        follows,
+        level,
+        sends_init,
+        makes_safe,
+    };
+    Beginning::add(move || Ok(first.write()?));
     output.0 = None;
     Ok(Output {
         law,
@@ -110,7 +118,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         input: settings.input,
         reset: settings.reset,
         conversion: settings.conversion,
-        form: target.form,
+        form,
         always: settings.always,
         writer,
         written: Digits::EMPTY,
@@ -139,14 +147,17 @@ impl Drop for Leave {
     }
 }
 
-/// Takes a target that no task of this process has: sets it up, locks it, and remembers what it holds.
-fn take_over(settings: &OutputSettings, target: Target, sys: &Path) -> Result<(Target, Arc<Held>), Refusal> {
-    let first = match (settings.start, settings.safe) {
-        (Start::Safe, Safe::Value(value)) => Some(settings.conversion.raw(value)),
-        _ => None,
-    };
+/// Takes a target that no task of this process has: locks it, and remembers what it holds.
+fn take_free(settings: &OutputSettings, target: Target, sys: &Path) -> Result<(Target, Arc<Held>), Refusal> {
     let target = exported(&settings.place, target, sys)?;
-    let held = take(&target, settings.place.key(), first, |target| set_up(&settings.place, target, first))?;
+    let held = take(&target, settings.place.key())?;
+    if settings.is_read_at_once() && target.has_init() {
+        target.init()?;
+    }
+    // What a PWM channel holds, and a chip that waits for its `init`, is read when that is done.
+    if !matches!(settings.place, Place::Pwm { .. }) && (settings.is_read_at_once() || !target.has_init()) {
+        held.remember(|| content(&target, &held));
+    }
     if held.original().is_none() && settings.needs_original() {
         let why = target.read(Some(held.taken())).err().map_or_else(String::new, |error| format!(": {error}"));
         return Err(Refusal::new("safe", format!("{} holds no number that could be restored{why}", target.shown())));
@@ -154,22 +165,22 @@ fn take_over(settings: &OutputSettings, target: Target, sys: &Path) -> Result<(T
     Ok((target, held))
 }
 
-/// Takes a target, sets it up, and remembers what it holds. `first`: what a line is to hold from then on. Nothing is changed of what another has.
-pub(super) fn take(
-    target: &Target,
-    key: &'static str,
-    first: Option<f64>,
-    set_up: impl FnOnce(&Target) -> Result<(), Refusal>,
-) -> Result<Arc<Held>, Refusal> {
+/// Takes a target. Nothing is written, and nothing is changed of what another has.
+pub(super) fn take(target: &Target, key: &'static str) -> Result<Arc<Held>, Refusal> {
     let taken = target.take(key).map_err(|mut refusal| {
         find_holder(&mut refusal, None);
         refusal
     })?;
-    set_up(target)?;
-    target.init()?;
-    let original = target.read(Some(&taken)).ok().filter(|content| number(&content.value).is_some());
-    target.set_up(&taken, first)?;
-    Ok(Held::new(target.ids.clone(), original, taken))
+    Ok(Held::new(target.ids.clone(), taken))
+}
+
+/// The raw number that a target holds, or a PWM channel once it has its period; NaN: not known.
+fn now_there(place: &Place, target: &Target, original: Option<&Content>) -> Result<f64, Refusal> {
+    #[expect(clippy::cast_precision_loss, reason = "a duty of 2^53 ns is 104 days")]
+    match (place, target.file()) {
+        (Place::Pwm { period, .. }, Some(duty)) => Ok(pwm::kept_duty(duty, *period)? as f64),
+        _ => Ok(original.and_then(|content| number(&content.value)).unwrap_or(f64::NAN)),
+    }
 }
 
 fn nothing_to_keep(place: &Place) -> Refusal {

@@ -1,7 +1,7 @@
 //! The open ends of a target: what the task writes with, and what others make it safe with. A write blocks for as long as the target's
 //! driver takes, and allocates nothing.
 
-use super::digits::{Digits, LONGEST};
+use super::digits::{Digits, LONGEST, number};
 use super::guard::{PlannedWrite, SafeWrite};
 use super::put;
 use crate::sys::clock::pause;
@@ -63,6 +63,13 @@ pub(super) const MANUAL: &str = "1\n";
 pub(super) struct Content {
     pub(super) value: String,
     pub(super) enable: Option<String>,
+}
+
+impl Content {
+    /// Whether the value is one.
+    pub(super) fn is_number(&self) -> bool {
+        number(&self.value).is_some()
+    }
 }
 
 /// What is written to them.
@@ -149,19 +156,6 @@ pub(super) struct SafeWriter {
     pub(super) plan: Arc<Mutex<Vec<PlannedWrite>>>,
 }
 
-impl SafeWriter {
-    /// Waits until `pwmN_enable` reads as it was written: many drivers look at their chip every second or two, and show what they saw then.
-    ///
-    /// # Errors
-    /// It still reads otherwise.
-    pub(super) fn confirm(&self) -> io::Result<()> {
-        let Some((file, name, enable)) = &self.enable else { return Ok(()) };
-        let read = || line_of(file).map_or(Ok(()), |found| expect(name, &found, enable));
-        let is_read = (0..READ_TRIES).any(|_| read().is_ok() || (pause(READ_AGAIN), false).1);
-        if is_read { Ok(()) } else { read() }
-    }
-}
-
 /// The first line of an attribute.
 fn line_of(file: &File) -> Option<String> {
     let mut bytes = [0; 64];
@@ -193,6 +187,14 @@ impl SafeWrite for SafeWriter {
             (Some(before), Some(found)) if found != before => expect(name, &found, enable),
             _ => Ok(()),
         }
+    }
+
+    /// Waits until `pwmN_enable` reads as it was written: many drivers look at their chip every second or two, and show what they saw then.
+    fn confirm(&self) -> io::Result<()> {
+        let Some((file, name, enable)) = &self.enable else { return Ok(()) };
+        let read = || line_of(file).map_or(Ok(()), |found| expect(name, &found, enable));
+        let is_read = (0..READ_TRIES).any(|_| read().is_ok() || (pause(READ_AGAIN), false).1);
+        if is_read { Ok(()) } else { read() }
     }
 
     fn number(&self) -> f64 {

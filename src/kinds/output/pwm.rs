@@ -84,23 +84,31 @@ fn refuse(doing: &str) -> impl Fn(io::Error) -> Refusal + use<> {
     move |error| Refusal::new("pwm", format!("cannot {doing}: {error}"))
 }
 
+/// The duty that keeps its share of the period when the channel gets this one. Nothing is written.
+pub(super) fn kept_duty(duty_cycle: &Path, period: Span) -> Result<u64, Refusal> {
+    let (had_period, had_duty) = (read(&duty_cycle.with_file_name("period"))?, read(duty_cycle)?);
+    let period = period.nanos().unsigned_abs();
+    let share = u128::from(had_duty) * u128::from(period) / u128::from(had_period.max(1));
+    Ok(u64::try_from(share).unwrap_or(period).min(period))
+}
+
+fn read(file: &Path) -> Result<u64, Refusal> {
+    let text = fs::read_to_string(file).map_err(refuse(&format!("read {}", file.display())))?;
+    Ok(text.trim().parse().unwrap_or(0))
+}
+
 /// Sets a channel up that is exported and locked, whose file for the duty is `duty_cycle`: its period, and enables it. `duty` is that
 /// of the period which it has from then on; `None`: it keeps its share of the period.
 pub(super) fn set_up(duty_cycle: &Path, period: Span, duty: Option<u64>) -> Result<(), Refusal> {
     let folder = duty_cycle.parent().unwrap_or(duty_cycle);
     let file = |name: &str| folder.join(name);
-    let read = |name: &str| -> Result<u64, Refusal> {
-        let text = fs::read_to_string(file(name)).map_err(refuse(&format!("read {}", file(name).display())))?;
-        Ok(text.trim().parse().unwrap_or(0))
-    };
     let write = |name: &str, number: u64| {
         fs::write(file(name), format!("{number}\n"))
             .map_err(refuse(&format!("write {number} to {}", file(name).display())))
     };
-    let (had_period, had_duty) = (read("period")?, read("duty_cycle")?);
+    let (had_period, had_duty) = (read(&file("period"))?, read(duty_cycle)?);
+    let duty = duty.map_or_else(|| kept_duty(duty_cycle, period), Ok)?;
     let period = period.nanos().unsigned_abs();
-    let share = |duty: u64| u128::from(duty) * u128::from(period) / u128::from(had_period.max(1));
-    let duty = duty.unwrap_or_else(|| u64::try_from(share(had_duty)).unwrap_or(period).min(period));
     // The duty must never be longer than the period.
     if period >= had_duty {
         if period != had_period {
@@ -111,7 +119,7 @@ pub(super) fn set_up(duty_cycle: &Path, period: Span, duty: Option<u64>) -> Resu
         write("duty_cycle", duty)?;
         write("period", period)?;
     }
-    if read("enable")? != 1 {
+    if read(&file("enable"))? != 1 {
         write("enable", 1)?;
     }
     Ok(())

@@ -24,6 +24,10 @@ impl Means for WrittenRegister {
         locked?.ok_or_else(|| Refusal::new(key, in_use()))
     }
 
+    fn has_init(&self) -> bool {
+        Self::has_init(self)
+    }
+
     fn init(&self) -> Result<(), Refusal> {
         Self::init(self)
     }

@@ -173,8 +173,11 @@ impl Reopen for Reopening {
 }
 
 impl Reopening {
-    /// Whether what its path leads to is not what is open.
+    /// Whether what its path leads to is not what is open. Before it was set up nobody asks: to open it again is to write to it.
     fn is_gone(&self) -> bool {
+        if self.held.upgrade().is_none_or(|held| !held.is_ready()) {
+            return false;
+        }
         match fs::metadata(&self.seen.node) {
             Ok(found) => inode(&found) != self.seen.file,
             Err(error) => matches!(

@@ -69,6 +69,19 @@ impl OutputSettings {
         self.place.to_string()
     }
 
+    /// What a target that has to be set up is to hold from then on; `None`: what it holds.
+    pub(super) fn level(&self) -> Option<f64> {
+        match (self.start, self.safe) {
+            (Start::Safe, Safe::Value(value)) => Some(self.conversion.raw(value)),
+            _ => None,
+        }
+    }
+
+    /// Whether the target has to be read before anything is written to it.
+    pub(super) fn is_read_at_once(&self) -> bool {
+        self.needs_original() || self.readback.is_some() || self.level().is_none()
+    }
+
     pub(super) fn needs_original(&self) -> bool {
         self.safe == Safe::Restore
     }

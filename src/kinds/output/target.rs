@@ -104,6 +104,11 @@ impl Target {
         self.means.take(key)
     }
 
+    /// Whether a chip needs something to begin with.
+    pub(super) fn has_init(&self) -> bool {
+        self.means.has_init()
+    }
+
     /// Sends a chip what it needs to begin with, once it was taken.
     pub(super) fn init(&self) -> Result<(), Refusal> {
         self.means.init()

@@ -179,7 +179,7 @@ impl Task for Output {
     }
 
     fn ended(&mut self) {
-        if self.held.users() == 1 && !self.finished {
+        if self.guard.is_alone() && !self.finished {
             self.finished = self.guard.end();
         }
     }
@@ -187,7 +187,9 @@ impl Task for Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if !self.held.leave() || self.finished {
+        self.held.leave();
+        // Of one that has not begun, nothing was written to its target, and nothing is.
+        if !self.guard.leaves() || self.finished {
             return;
         }
         let mut left = RETRIES;

@@ -1,0 +1,108 @@
+//! The second step of a start or a reload: what is written to targets once every task is built, every target is taken and the plan of safe
+//! values is written. Until then nothing is, so a start or a reload that is refused leaves all targets as they were. May block; for the thread
+//! that builds tasks.
+
+use super::guard::Guard;
+use super::held::Held;
+use super::place::Place;
+use super::port::Content;
+use super::reopen::set_up;
+use super::target::Target;
+use crate::config::BuildError;
+use crate::kinds::device::Refusal;
+use std::cell::RefCell;
+use std::io;
+use std::sync::{Arc, Weak};
+
+/// What one task writes before its first tick, if it still exists by then.
+pub(crate) struct Beginning(Box<dyn FnOnce() -> Result<(), BuildError> + Send>);
+
+thread_local! {
+    /// Those of the tasks that were built on this thread, until they are taken.
+    static BEGINNINGS: RefCell<Vec<Beginning>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Those of the tasks that were built on this thread since this was last called.
+pub(crate) fn beginnings() -> Vec<Beginning> {
+    BEGINNINGS.take()
+}
+
+impl Beginning {
+    /// Has this done in the second step, for the task that is being built. It must not keep alive what belongs to the task.
+    pub(in crate::kinds) fn add(write: impl FnOnce() -> Result<(), BuildError> + Send + 'static) {
+        BEGINNINGS.with_borrow_mut(|all| all.push(Self(Box::new(write))));
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub(crate) fn write(self) -> Result<(), BuildError> {
+        (self.0)()
+    }
+}
+
+/// What an output writes.
+pub(super) struct First {
+    pub(super) place: Place,
+    pub(super) target: Target,
+    pub(super) held: Weak<Held>,
+    pub(super) guard: Weak<Guard>,
+    /// It takes the target over from another output: nothing is written.
+    pub(super) follows: bool,
+    /// What a target that has to be set up is to hold from then on; `None`: what it holds.
+    pub(super) level: Option<f64>,
+    /// A chip gets what it needs to begin with; it did when it was opened, if it had to be read then.
+    pub(super) sends_init: bool,
+    /// The safe value is written.
+    pub(super) makes_safe: bool,
+}
+
+impl First {
+    /// Writes it; from then on the output may be made safe by others.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub(super) fn write(self) -> Result<(), Refusal> {
+        let (Some(held), Some(guard)) = (self.held.upgrade(), self.guard.upgrade()) else { return Ok(()) };
+        if !self.follows {
+            if self.sends_init {
+                self.target.init()?;
+            }
+            prepare(&self.place, &self.target, &held, self.level)?;
+            if self.makes_safe {
+                let (key, shown) = (self.place.key(), self.target.shown());
+                let refuse =
+                    |error: io::Error| Refusal::new(key, format!("cannot write the safe value to {shown}: {error}"));
+                guard.write_first().map_err(refuse)?;
+            }
+        }
+        guard.begins();
+        Ok(())
+    }
+}
+
+/// Makes a target ready to be written: a PWM channel gets its period, a GPIO line becomes an output.
+fn prepare(place: &Place, target: &Target, held: &Held, level: Option<f64>) -> Result<(), Refusal> {
+    if !held.is_ready() {
+        set_up(place, target, level)?;
+        held.remember(|| content(target, held));
+        target.set_up(held.taken(), level)?;
+        held.is_now_ready();
+    }
+    Ok(())
+}
+
+/// What a target holds, if that is a number.
+pub(super) fn content(target: &Target, held: &Held) -> Option<Content> {
+    target.read(Some(held.taken())).ok().filter(Content::is_number)
+}
+
+/// Has a target made ready that is only switched on and off, in the second step.
+pub(super) fn begin_switch(place: Place, target: Target, held: &Arc<Held>, off: f64) {
+    let held = Arc::downgrade(held);
+    Beginning::add(move || {
+        let Some(held) = held.upgrade() else { return Ok(()) };
+        Ok(prepare(&place, &target, &held, Some(off))?)
+    });
+}
