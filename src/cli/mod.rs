@@ -23,6 +23,7 @@ mod running;
 mod runtime;
 mod safe;
 mod safe_anew;
+mod safe_readback;
 mod schema;
 mod simulate;
 mod socket;

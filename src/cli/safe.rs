@@ -1,6 +1,6 @@
 //! `hertzd safe`: writes the safe values of outputs whose daemon was killed.
 
-use super::{App, Source, Stop, print, runtime, safe_anew};
+use super::{App, Source, Stop, print, runtime, safe_anew, safe_readback};
 use crate::daemon::{NoPlan, PlannedOutput, SafePlan};
 use crate::kinds::output::PlannedWrite;
 use crate::sys::clock::pause;
@@ -27,6 +27,8 @@ const LOOK_EVERY: Span = Span::from_millis(50);
     runs this command whenever the daemon has ended (ExecStopPost=). While the\n\
     daemon lives, the outputs are its own, and nothing is written: exit code 77.\n\
     The same holds for a file that another process with outputs has by now.\n\n\
+    What was written is read back, where that can be read: each number that differs is\n\
+    named, and the exit code is 1.\n\n\
     A GPIO line belongs to the process that has requested it: once this command has\n\
     ended, what becomes of the line's level is up to the driver of its chip. With\n\
     --hold it stays until SIGTERM or SIGINT, and keeps the lines; until then no\n\
@@ -74,18 +76,20 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
                 continue;
             }
         };
-        let mut all_written = !args.dry_run && !args.hold;
+        let (mut made, before) = (Vec::new(), failed.len() + held.len());
         for output in &plan.outputs {
-            let Err(why) = make(output, args, &mut text, &mut lines) else { continue };
-            all_written = false;
-            match why {
-                Failed::Held(why) => held.push(why),
-                Failed::Because(why) => failed.push(why),
+            match make(output, args, &mut text, &mut made) {
+                Ok(()) => {}
+                Err(Failed::Held(why)) => held.push(why),
+                Err(Failed::Because(why)) => failed.push(why),
             }
         }
-        if all_written {
+        let look = |it: &Made<'_>| it.write.amiss(it.line.as_ref());
+        failed.extend(safe_readback::amiss(made.iter().map(|it| (Some(it.task), || look(it))).collect()));
+        if !args.dry_run && !args.hold && failed.len() + held.len() == before {
             runtime::remove_carried_out(path);
         }
+        lines.extend(made.into_iter().filter_map(|it| it.line).filter(|_| args.hold));
     }
     // systemd sets this where the service has ended: there it says something only if there is something to say.
     let is_asked = std::env::var_os("SERVICE_RESULT").is_none();
@@ -125,37 +129,47 @@ enum Failed {
     Because(String),
 }
 
+/// A write that was made.
+struct Made<'a> {
+    task: &'a str,
+    write: &'a PlannedWrite,
+    line: Option<File>, // requested until this is dropped
+}
+
 /// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it.
-fn make(output: &PlannedOutput, args: &SafeArgs, text: &mut String, lines: &mut Vec<File>) -> Result<(), Failed> {
+fn make<'a>(
+    output: &'a PlannedOutput,
+    args: &SafeArgs,
+    text: &mut String,
+    made: &mut Vec<Made<'a>>,
+) -> Result<(), Failed> {
     let task = &output.task;
     let mut again = Vec::new();
     for write in &output.writes {
         // Writing to a String does not fail.
         match args.dry_run {
-            true => _ = writeln!(text, "{task}: would write {write}"),
-            false => match make_one(write, args, task, text, lines) {
+            true => {
+                let before = write.original().map(|held| format!("; before hertzd wrote to it, it held {held}"));
+                _ = writeln!(text, "{task}: would write {write}{}", before.unwrap_or_default());
+            }
+            false => match make_one(write, args, task, text) {
                 // What a driver calls busy is a write that failed.
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy && error.raw_os_error().is_none() => {
                     return Err(Failed::Held(format!("{task}: {write}: {error}")));
                 }
-                made => again.extend(made.is_err().then_some(write)),
+                Err(_) => again.push(write),
+                Ok(one) => made.push(one),
             },
         }
     }
     for write in again {
-        let made = make_one(write, args, task, text, lines);
-        made.map_err(|error| Failed::Because(format!("{task}: {write}: {error}")))?;
+        let one = make_one(write, args, task, text);
+        made.push(one.map_err(|error| Failed::Because(format!("{task}: {write}: {error}")))?);
     }
     Ok(())
 }
 
-fn make_one(
-    write: &PlannedWrite,
-    args: &SafeArgs,
-    task: &str,
-    text: &mut String,
-    lines: &mut Vec<File>,
-) -> io::Result<()> {
+fn make_one<'a>(write: &'a PlannedWrite, args: &SafeArgs, task: &'a str, text: &mut String) -> io::Result<Made<'a>> {
     let line = write.make()?;
     let then = match (&line, args.hold) {
         (None, _) => "",
@@ -163,6 +177,5 @@ fn make_one(
         (Some(_), false) => "; the line is released now, so what becomes of its level is up to its chip's driver",
     };
     let _ = writeln!(text, "{task}: wrote {write}{then}");
-    lines.extend(line.filter(|_| args.hold));
-    Ok(())
+    Ok(Made { task, write, line })
 }

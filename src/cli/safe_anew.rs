@@ -1,11 +1,12 @@
 //! `hertzd safe CONFIG`: writes the safe values of the outputs that a configuration names, where no daemon has left a plan of them.
 
-use super::{App, Source, Stop, print, runtime};
+use super::{App, Source, Stop, print, runtime, safe_readback};
 use crate::config::{BuildError, Problems, TaskConfig};
 use crate::daemon::SafePlan;
+use crate::kinds::output::{Guard, PlannedWrite};
 use crate::kinds::{can, output};
 use std::fmt::Write as _;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 /// What became of one output.
 enum Became {
@@ -87,13 +88,18 @@ fn make(task: &mut TaskConfig, live: &[SafePlan], dry_run: bool) -> Became {
             return refused(error);
         }
     }
-    let (mut wrote, mut failed) = (Vec::new(), Vec::new());
+    let (mut wrote, mut failed, mut looks) = (Vec::new(), Vec::new(), Vec::new());
     for guard in output::opened().iter().filter_map(Weak::upgrade) {
         match guard.trip() {
-            Ok(()) => wrote.push(format!("wrote {}", guard.says())),
+            Ok(()) => {
+                wrote.push(format!("wrote {}", guard.says()));
+                looks.extend(guard.plan().into_iter().map(|write| (guard.clone(), write)));
+            }
             Err(error) => failed.push(format!("{}: {error}", guard.says())),
         }
     }
+    let look = |(guard, write): &(Arc<Guard>, PlannedWrite)| guard.amiss(write);
+    failed.extend(safe_readback::amiss(looks.iter().map(|it| (None, || look(it))).collect()));
     drop(opened);
     match (&failed[..], &wrote[..]) {
         ([], []) => Became::Failed("it cannot be made safe by another than its task".into()),
@@ -105,8 +111,7 @@ fn make(task: &mut TaskConfig, live: &[SafePlan], dry_run: bool) -> Became {
 /// Which of these daemons sends a frame that the task being looked at sends too. Nothing locks the id of a frame.
 fn sender(live: &[SafePlan]) -> Option<String> {
     let writes = |plan: &SafePlan| plan.outputs.iter().flat_map(|output| output.writes.clone()).collect::<Vec<_>>();
-    let is_sent_here =
-        |write: &output::PlannedWrite| write.sends().is_some_and(|(interface, id)| can::sends(interface, id));
+    let is_sent_here = |write: &PlannedWrite| write.sends().is_some_and(|(interface, id)| can::sends(interface, id));
     live.iter().find_map(|plan| {
         let write = writes(plan).into_iter().find(is_sent_here)?;
         Some(format!("the daemon with pid {} sends it: in its plan is {write}", plan.pid))

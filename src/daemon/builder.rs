@@ -38,6 +38,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tracing::{debug, error, info, warn};
 
+/// How often it looks whether the plan of safe values is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// What the builder does first.
 const READING: &str = "reading the configuration";
 
@@ -66,6 +69,7 @@ pub(super) struct Builder {
 struct Shared {
     memory_locked: AtomicBool,
     busy: Mutex<Option<Busy>>,
+    plan_trouble: Mutex<Option<String>>,
 }
 
 impl Shared {
@@ -161,6 +165,11 @@ impl Builder {
         self.shared.busy()
     }
 
+    /// What is wrong with the plan of safe values; `None`: nothing is.
+    pub(super) fn plan_trouble(&self) -> Option<String> {
+        self.shared.plan_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Waits until everything is done, for `patience` at most.
     pub(super) fn finish(mut self, patience: Duration) -> BuilderEnd {
         let (reply, answer) = bounded(1);
@@ -200,7 +209,17 @@ struct BuilderLoop {
 
 impl BuilderLoop {
     fn run(mut self, jobs: &Receiver<Job>, prepared: &Sender<Result<Prepared, Failure>>) {
-        for job in jobs {
+        loop {
+            let job = match jobs.recv_timeout(LOOK_EVERY) {
+                Ok(job) => job,
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.plan.is_amiss() {
+                        self.update_plan("is gone, or does not have all outputs");
+                    }
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
             match job {
                 Job::Prepare(running, joints, held) => {
                     let result = self.answer(|builder| builder.prepare(&running, &joints, &held));
@@ -245,9 +264,8 @@ impl BuilderLoop {
 
     /// Writes the plan of safe values anew. `but`: what is wrong with the one that there is, should that fail.
     fn update_plan(&mut self, but: &str) {
-        if let Err(reason) = self.plan.update(&self.guard.planned()) {
-            warn!("the plan of safe values {but}: it could not be written: {reason}");
-        }
+        self.plan.try_update(&self.guard.planned(), but);
+        self.shared.plan_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.plan.trouble);
     }
 
     fn prepare(&mut self, running: &Sections, joined: &Joints, held: &Held) -> Result<Prepared, Failure> {

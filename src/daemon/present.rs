@@ -39,6 +39,7 @@ pub(super) fn present(
     summary.guard = threads.guard.summary().map(Box::new);
     summary.object(faults.iter().cloned());
     summary.object(threads.guard.troubles());
+    summary.object(threads.builder.plan_trouble());
     summary.readbacks = threads.guard.readbacks().summary(&summary::names(set), now);
     summary.object(threads.guard.readbacks().troubles(now));
     if views.are_late(now) {

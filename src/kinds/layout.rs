@@ -94,7 +94,12 @@ impl SampleLayout {
             #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
             _ => (number.clamp(low, high).round() as i64).cast_unsigned(),
         };
-        let word = (word & (u64::MAX >> (64 - self.bits))) << self.shift;
+        self.place((word & (u64::MAX >> (64 - self.bits))) << self.shift, bytes)
+    }
+
+    /// Puts the bits of a value, where they stand in it, into the start of `bytes`, and returns how many it takes.
+    #[cfg_attr(not(feature = "i2c"), allow(dead_code, reason = "for registers"))]
+    pub(super) fn place(self, word: u64, bytes: &mut [u8; 8]) -> usize {
         *bytes = if self.big_endian { (word << (64 - 8 * self.storage)).to_be_bytes() } else { word.to_le_bytes() };
         self.storage
     }

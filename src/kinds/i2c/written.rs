@@ -128,6 +128,15 @@ impl WrittenRegister {
         encoded(register, layout, text.as_bytes()).map(|(bytes, length)| bytes[..length].to_vec())
     }
 
+    /// Which bits of the bytes that are written hold the value.
+    pub(in crate::kinds) fn bits(&self) -> Vec<u8> {
+        let SampleLayout { number, bits, shift, .. } = self.settings.values[0].layout;
+        let word = if number == Number::Float { u64::MAX } else { (u64::MAX >> (64 - bits)) << shift };
+        let (layout, mut bytes) = (self.settings.values[0].layout, [0; 8]);
+        let length = layout.place(word, &mut bytes);
+        bytes[..length].to_vec()
+    }
+
     /// What the register holds after this number was written to it.
     pub(in crate::kinds) fn as_stored(&self, number: f64) -> f64 {
         let (layout, mut bytes) = (self.settings.values[0].layout, [0; 8]);
@@ -189,6 +198,23 @@ impl OpenRegister {
             false => i2c::write_smbus(&bus, bytes),
         }
     }
+
+    /// Reads so many bytes from a register on, by such a process.
+    pub(in crate::kinds) fn read_once(
+        node: &Path,
+        address: u8,
+        force: bool,
+        (register, length): (u8, usize),
+    ) -> io::Result<Vec<u8>> {
+        let bus = access::open(node).map_err(io::Error::other)?;
+        i2c::set_address(&bus, address, force)?;
+        let (piece, mut bytes) = (i2c::Piece { register, length, at: 0 }, vec![0; length]);
+        match i2c::functions(&bus)?.has(Functions::I2C) {
+            true => i2c::read_combined(&bus, address, &[piece], &mut bytes)?,
+            false => i2c::read_smbus(&bus, &piece, &mut bytes)?,
+        }
+        Ok(bytes)
+    }
 }
 
 impl std::fmt::Debug for OpenRegister {
@@ -212,6 +238,26 @@ mod tests {
         assert_eq!(bytes("u24le", "66051"), Some(vec![0x10, 3, 2, 1]));
         assert_eq!(bytes("f32be", "-1.5\n"), Some(vec![0x10, 0xbf, 0xc0, 0, 0]));
         assert_eq!(bytes("u8", "many"), None);
+    }
+
+    #[test]
+    fn the_bits_of_a_value_are_those_that_it_is_stored_in() {
+        let bits = |layout: SampleLayout| {
+            let settings = RegisterSettings {
+                bus: NumberOrName::Name("/dev/null".into()),
+                address: 0x48,
+                force: false,
+                init: Vec::new(),
+                register: 0x10,
+                layout,
+            };
+            WrittenRegister::find(&settings, Path::new("/sys")).unwrap().bits()
+        };
+        let of = |name: &str| TYPES.iter().find(|(known, _)| *known == name).unwrap().1;
+        assert_eq!(bits(of("u8")), [0xff]);
+        assert_eq!(bits(of("s16be").part(7, None).unwrap()), [0xff, 0x80]);
+        assert_eq!(bits(of("u16le").part(4, Some(8)).unwrap()), [0xf0, 0x0f]);
+        assert_eq!(bits(of("f32be")), [0xff; 4]);
     }
 
     #[test]

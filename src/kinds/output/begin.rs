@@ -94,7 +94,7 @@ fn prepare(place: &Place, target: &Target, held: &Held, level: Option<f64>) -> R
 }
 
 /// What a target holds, if that is a number.
-pub(super) fn content(target: &Target, held: &Held) -> Option<Content> {
+fn content(target: &Target, held: &Held) -> Option<Content> {
     target.read(Some(held.taken())).ok().filter(Content::is_number)
 }
 

@@ -3,7 +3,7 @@
 use super::guard::PlannedWrite;
 use super::means::{Means, ONE_ONLY, is_granted};
 use super::place::RawScale;
-use super::port::{Port, SafeText};
+use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{DeviceId, Refusal, Sight, first_line, hidden};
 use crate::kinds::sensor::{iio_channel, iio_conversion};
 use crate::sys::lock;
@@ -92,15 +92,19 @@ impl Means for Files {
         Ok(if self.is_regular { Port::Regular(file) } else { Port::Attribute(file) })
     }
 
-    fn plan(&self, text: &SafeText) -> Vec<PlannedWrite> {
-        let file = |path: &Path, text: &str, cut| PlannedWrite::File {
+    fn plan(&self, text: &SafeText, found: Option<&Content>) -> Vec<PlannedWrite> {
+        let file = |path: &Path, text: &str, cut, found: Option<&str>| PlannedWrite::File {
             path: path.into(),
             witness: self.witness.clone(),
             text: text.into(),
             cut,
+            original: found.map(|text| text.trim_end().to_owned()),
         };
-        let enable = self.enable.as_ref().zip(text.enable.as_ref()).map(|(path, text)| file(path, text, false));
-        [file(&self.path, &text.value, self.is_regular)].into_iter().chain(enable).collect()
+        let enable_found = found.and_then(|found| found.enable.as_deref());
+        let enable = self.enable.as_ref().zip(text.enable.as_ref());
+        let enable = enable.map(|(path, text)| file(path, text, false, enable_found));
+        let value = file(&self.path, &text.value, self.is_regular, found.map(|found| &*found.value));
+        [value].into_iter().chain(enable).collect()
     }
 
     fn look(&self, key: &'static str, sight: Sight) -> Result<Sight, Refusal> {

@@ -8,6 +8,7 @@ use super::written::LastWritten;
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
@@ -37,6 +38,11 @@ pub(crate) trait SafeWrite: Send + Sync {
 
     /// The same, for another process that finds nothing open.
     fn plan(&self) -> Vec<PlannedWrite>;
+
+    /// The GPIO line, requested, if it is one.
+    fn line(&self) -> Option<&File> {
+        None
+    }
 }
 
 /// One write that makes an output safe, in the order in which they are made.
@@ -53,6 +59,9 @@ pub(crate) enum PlannedWrite {
         text: String,
         /// It is cut off behind that: it is a regular file, and no attribute of a device.
         cut: bool,
+        /// What it held before hertzd wrote to it; `None`: that could not be read.
+        #[serde(default)]
+        original: Option<String>,
     },
     /// The level of a GPIO line.
     Line {
@@ -64,6 +73,9 @@ pub(crate) enum PlannedWrite {
         offset: u32,
         /// That of the line itself, whatever counts as on.
         high: bool,
+        /// Its level before: 0 or 1.
+        #[serde(default)]
+        original: Option<String>,
     },
     /// A register of a chip on an I²C bus.
     Register {
@@ -77,6 +89,12 @@ pub(crate) enum PlannedWrite {
         force: bool,
         /// The register's number, and what is written there.
         bytes: Vec<u8>,
+        /// Which bits of these, but for the register's number, hold the value. Empty: all.
+        #[serde(default)]
+        bits: Vec<u8>,
+        /// The number that it held before.
+        #[serde(default)]
+        original: Option<String>,
     },
     /// A frame on a CAN bus.
     Can {
@@ -407,6 +425,11 @@ impl Guard {
     /// What is written to make it safe, for people.
     pub(crate) fn says(&self) -> String {
         self.plan().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What is wrong with what one of these writes has led to, read back; `None`: nothing is known to be.
+    pub(crate) fn amiss(&self, write: &PlannedWrite) -> Option<String> {
+        write.amiss(self.writer.as_ref().and_then(|writer| writer.line()))
     }
 
     /// What another process would have to write.

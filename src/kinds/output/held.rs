@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 #[derive(Debug)]
 pub(super) struct Held {
     ids: Mutex<Vec<DeviceId>>,
-    original: OnceLock<Content>, // before hertzd wrote to it
+    found: OnceLock<Content>,    // before hertzd wrote to it
+    original: OnceLock<Content>, // what is restored of that
     ready: AtomicBool,           // it was set up: it may be written
     users: AtomicUsize,          // two while one takes over from another
     raw: AtomicU64,              // what was written last; NaN: not known
@@ -51,8 +52,8 @@ impl Held {
         let (users, raw, is_safe) = (AtomicUsize::new(1), AtomicU64::new(f64::NAN.to_bits()), AtomicBool::new(false));
         let watched = Arc::default();
         let (ids, ends) = (Mutex::new(ids), Mutex::default());
-        let (original, ready) = (OnceLock::new(), AtomicBool::new(false));
-        let held = Arc::new(Self { ids, original, ready, users, raw, is_safe, watched, taken, ends });
+        let (found, original, ready) = (OnceLock::new(), OnceLock::new(), AtomicBool::new(false));
+        let held = Arc::new(Self { ids, found, original, ready, users, raw, is_safe, watched, taken, ends });
         let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|held| held.strong_count() > 0);
         all.push(Arc::downgrade(&held));
@@ -104,7 +105,19 @@ impl Held {
         self.watched.clone()
     }
 
-    /// What the target held before hertzd wrote to it, if that was a number.
+    /// What the target held before hertzd wrote to it, whatever it was.
+    pub(super) fn found(&self) -> Option<&Content> {
+        self.found.get()
+    }
+
+    /// It was found to hold this, and nothing was written to it so far.
+    pub(super) fn finds(&self, content: Option<Content>) {
+        if let Some(content) = content {
+            _ = self.found.set(content);
+        }
+    }
+
+    /// What it goes back to by `"restore"`, if it held a number.
     pub(super) fn original(&self) -> Option<&Content> {
         self.original.get()
     }

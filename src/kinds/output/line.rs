@@ -2,7 +2,7 @@
 
 use super::guard::PlannedWrite;
 use super::means::Means;
-use super::port::{Port, SafeText};
+use super::port::{Content, Port, SafeText};
 use crate::config::NumberOrName;
 use crate::kinds::device::{Refusal, Sight};
 use crate::kinds::gpio::{DrivenLine, LineId};
@@ -54,9 +54,10 @@ impl Means for DrivenLine {
         taken.try_clone().map(Arc::new).map(Port::Line)
     }
 
-    fn plan(&self, text: &SafeText) -> Vec<PlannedWrite> {
+    fn plan(&self, text: &SafeText, found: Option<&Content>) -> Vec<PlannedWrite> {
         let (chip, label, offset) = (self.node.clone(), self.label.clone(), self.offset);
-        vec![PlannedWrite::Line { chip, label, offset, high: text.value.starts_with('1') }]
+        let original = found.map(|found| found.value.trim_end().to_owned());
+        vec![PlannedWrite::Line { chip, label, offset, high: text.value.starts_with('1'), original }]
     }
 
     fn node(&self) -> &Path {

@@ -2,7 +2,7 @@
 //! block and allocate.
 
 use super::guard::PlannedWrite;
-use super::port::{Port, SafeText};
+use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{Refusal, Sight};
 use crate::sys::clock::pause;
 use crate::time::Span;
@@ -59,8 +59,8 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
     /// A file that is there for as long as it is: itself, or the device file that leads to it.
     fn node(&self) -> &Path;
 
-    /// What another process would have to write.
-    fn plan(&self, text: &SafeText) -> Vec<PlannedWrite>;
+    /// What another process would have to write. `found`: what it held before hertzd wrote to it.
+    fn plan(&self, text: &SafeText, found: Option<&Content>) -> Vec<PlannedWrite>;
 
     /// What can be seen of it without taking it, beyond `sight`.
     fn look(&self, key: &'static str, sight: Sight) -> Result<Sight, Refusal>;

@@ -15,7 +15,7 @@
 //! | `live`, `driven` | for the kind heartbeat: which outputs are live, and a target that is switched on and off |
 //! | `reopen` | a target that goes away and comes back |
 //! | `readback`, `reading`, `written` | what the target holds, against what was written to it last |
-//! | `guard`, `planned` | the safe value, as other threads and processes can write it |
+//! | `guard`, `planned`, `planned_readback` | the safe value, as other threads and processes can write it, and read it back |
 //!
 //! Time comes with the ticks. A tick allocates nothing and makes one system call where something is to be written; that blocks for as
 //! long as the file's driver takes, so put slow ones on a worker of their own. Opening, and writing the safe value from other
@@ -38,6 +38,7 @@ mod named;
 mod open;
 mod place;
 mod planned;
+mod planned_readback;
 mod port;
 mod put;
 mod pwm;

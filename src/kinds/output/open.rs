@@ -1,7 +1,7 @@
 //! From settings to an output: finds who has the target, and takes it; what is written at the start is for a second step. And a look at the
 //! same beforehand. May block and allocate; for cool threads.
 
-use super::begin::{Beginning, First, content};
+use super::begin::{Beginning, First};
 use super::digits::{Digits, Form, number};
 use super::files::folder_of;
 use super::guard::{Guard, SafeWrite};
@@ -58,7 +58,8 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         |doing: &str, error: io::Error| Refusal::new(key, format!("cannot {doing} {}: {error}", target.shown()));
     let original = held.original();
     let safe = safe_state(&settings, &target, original)?;
-    let safe_writer = safe.as_ref().map(|safe| target.safe_writer(held.taken(), safe.text.clone())).transpose();
+    let safe_writer =
+        safe.as_ref().map(|safe| target.safe_writer(held.taken(), safe.text.clone(), held.found())).transpose();
     let safe_writer = safe_writer.map_err(|error| refuse("open", error))?;
     let terms = settings.law;
     let mut makes_safe = false;
@@ -154,9 +155,12 @@ fn take_free(settings: &OutputSettings, target: Target, sys: &Path) -> Result<(T
     if settings.is_read_at_once() && target.has_init() {
         target.init()?;
     }
-    // What a PWM channel holds, and a chip that waits for its `init`, is read when that is done.
-    if !matches!(settings.place, Place::Pwm { .. }) && (settings.is_read_at_once() || !target.has_init()) {
-        held.remember(|| content(&target, &held));
+    // What a PWM channel is restored to, and what a chip holds that waits for its `init`, is read when that is done.
+    if settings.is_read_at_once() || !target.has_init() {
+        held.finds(target.read(Some(held.taken())).ok());
+        if !matches!(settings.place, Place::Pwm { .. }) {
+            held.remember(|| held.found().cloned().filter(Content::is_number));
+        }
     }
     if held.original().is_none() && settings.needs_original() {
         let why = target.read(Some(held.taken())).err().map_or_else(String::new, |error| format!(": {error}"));

@@ -26,14 +26,14 @@ impl PlannedWrite {
     /// The kernel refused it, or what it names is another device now.
     pub(crate) fn make(&self) -> io::Result<Option<File>> {
         match self {
-            Self::File { path, witness, text, cut } => {
+            Self::File { path, witness, text, cut, .. } => {
                 is_still(witness.as_ref(), "device")?;
                 let file = OpenOptions::new().write(true).open(path)?;
                 is_free(&file)?;
                 write(&file, text, *cut).map(|()| None)
             }
-            Self::Line { chip, label, offset, high } => drive(chip, label, *offset, *high).map(Some),
-            Self::Register { bus, adapter, address, force, bytes } => {
+            Self::Line { chip, label, offset, high, .. } => drive(chip, label, *offset, *high).map(Some),
+            Self::Register { bus, adapter, address, force, bytes, .. } => {
                 is_still(adapter.as_ref(), "bus")?;
                 register(bus, *address, *force, bytes).map(|()| None)
             }
@@ -89,7 +89,7 @@ fn write(mut file: &File, text: &str, cut: bool) -> io::Result<()> {
 }
 
 /// Refuses what is another device now, by what a file beside it says.
-fn is_still(witness: Option<&(PathBuf, String)>, what: &str) -> io::Result<()> {
+pub(super) fn is_still(witness: Option<&(PathBuf, String)>, what: &str) -> io::Result<()> {
     let Some((beside, wanted)) = witness else { return Ok(()) };
     let found = fs::read_to_string(beside)?;
     let found = found.trim_end();

@@ -204,4 +204,9 @@ impl SafeWrite for SafeWriter {
     fn plan(&self) -> Vec<PlannedWrite> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    #[cfg(feature = "gpio")]
+    fn line(&self) -> Option<&File> {
+        if let Port::Line(line) = &self.port { Some(line) } else { None }
+    }
 }

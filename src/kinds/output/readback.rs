@@ -79,7 +79,8 @@ pub(super) fn cannot(target: &Target, error: &io::Error) -> Refusal {
     Refusal::new("readback", format!("{shown} cannot be read: {error}; remove the key, or name a target that can"))
 }
 
-fn compare(written: f64, read: io::Result<String>) -> Reading {
+/// What came of reading this, where that number was written.
+pub(super) fn compare(written: f64, read: io::Result<String>) -> Reading {
     match read {
         Err(error) => Reading::Unreadable(error.to_string()),
         Ok(text) if number(&text).is_some_and(|read| (read + 0.0).total_cmp(&(written + 0.0)).is_eq()) => {

@@ -2,7 +2,7 @@
 
 use super::guard::PlannedWrite;
 use super::means::{Means, ONE_ONLY, is_granted};
-use super::port::{Port, SafeText};
+use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{Refusal, Sight};
 use crate::kinds::i2c::WrittenRegister;
 use std::fs::File;
@@ -51,11 +51,12 @@ impl Means for WrittenRegister {
         self.open().map(Port::Register).map_err(|refusal| io::Error::other(refusal.message))
     }
 
-    fn plan(&self, text: &SafeText) -> Vec<PlannedWrite> {
+    fn plan(&self, text: &SafeText, found: Option<&Content>) -> Vec<PlannedWrite> {
         let (address, force) = self.address();
         let (bus, adapter) = (self.node.clone(), self.adapter.clone());
-        let bytes = self.encode(&text.value).unwrap_or_default();
-        vec![PlannedWrite::Register { bus, adapter, address, force, bytes }]
+        let (bytes, bits) = (self.encode(&text.value).unwrap_or_default(), self.bits());
+        let original = found.map(|found| found.value.trim_end().to_owned());
+        vec![PlannedWrite::Register { bus, adapter, address, force, bytes, bits, original }]
     }
 
     fn node(&self) -> &Path {

@@ -8,7 +8,7 @@ use super::files::folder_of;
 use super::guard::PlannedWrite;
 use super::held::{End, Held, OpenFiles};
 use super::place::{Place, RawScale};
-use super::port::SafeText;
+use super::port::{Content, SafeText};
 use super::pwm;
 use super::target::Target;
 use crate::kinds::device::{Claim, Label, Refusal, Reopen, reopen_thread};
@@ -234,7 +234,7 @@ impl Reopening {
         target.set_up(&taken, first)?;
         let ends = held.ends();
         // All of it is open before any of it is used.
-        let open = |end: &Arc<End>| Ok((end.clone(), OpenEnd::of(&target, &taken, end)?));
+        let open = |end: &Arc<End>| Ok((end.clone(), OpenEnd::of(&target, &taken, end, held.found())?));
         let opened = ends.iter().map(open).collect::<io::Result<Vec<_>>>().map_err(refuse)?;
         replace(held.taken(), &taken).map_err(refuse)?;
         for (end, new) in &opened {
@@ -262,11 +262,12 @@ struct OpenEnd {
 }
 
 impl OpenEnd {
-    fn of(target: &Target, taken: &File, end: &End) -> io::Result<Self> {
+    /// `found`: what the target held before hertzd wrote to it for the first time.
+    fn of(target: &Target, taken: &File, end: &End, found: Option<&Content>) -> io::Result<Self> {
         let safe = |text: &SafeText| {
-            let writer = target.safe_writer(taken, text.clone())?;
+            let writer = target.safe_writer(taken, text.clone(), found)?;
             let enable = writer.enable.as_ref().map(|(file, ..)| file.clone());
-            Ok::<_, io::Error>(((writer.port.file().clone(), enable), target.plan(text)))
+            Ok::<_, io::Error>(((writer.port.file().clone(), enable), target.plan(text, found)))
         };
         let safe = end.safe.as_ref().map(|end| safe(&end.text)).transpose()?;
         Ok(Self { files: target.writer(taken)?.files(), safe, taken: taken.try_clone()? })

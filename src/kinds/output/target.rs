@@ -162,8 +162,8 @@ impl Target {
     }
 
     /// What others make it safe with.
-    pub(super) fn safe_writer(&self, taken: &File, text: SafeText) -> io::Result<SafeWriter> {
-        let plan = Arc::new(Mutex::new(self.plan(&text)));
+    pub(super) fn safe_writer(&self, taken: &File, text: SafeText, found: Option<&Content>) -> io::Result<SafeWriter> {
+        let plan = Arc::new(Mutex::new(self.plan(&text, found)));
         let enable = match (self.means.enable(), text.enable) {
             (Some(path), Some(text)) => {
                 let file = File::options().read(true).write(true).open(path)?;
@@ -175,9 +175,9 @@ impl Target {
         Ok(SafeWriter { port: self.means.port(taken)?, text: text.value, number, enable, plan })
     }
 
-    /// What another process would have to write.
-    pub(super) fn plan(&self, text: &SafeText) -> Vec<PlannedWrite> {
-        self.means.plan(text)
+    /// What another process would have to write. `found`: what it held before hertzd wrote to it.
+    pub(super) fn plan(&self, text: &SafeText, found: Option<&Content>) -> Vec<PlannedWrite> {
+        self.means.plan(text, found)
     }
 
     /// What can be seen of it without taking it.

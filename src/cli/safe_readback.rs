@@ -1,0 +1,49 @@
+//! What `hertzd safe` has written, read back.
+
+use crate::sys::clock::pause;
+use crate::time::Span;
+
+/// Many drivers look at their chip every second or two, and show what they saw then: it is read again, for 3 s at most.
+const LOOKS: u32 = 60;
+const BETWEEN: Span = Span::from_millis(50);
+
+/// Looks at all of these until nothing is wrong with any, and says what still is at the end, with the task's name before it where one is
+/// given. They are read once all are written, so that none is held up by another.
+pub(super) fn amiss(looks: Vec<(Option<&str>, impl Fn() -> Option<String>)>) -> Vec<String> {
+    let mut left: Vec<_> = looks.into_iter().filter_map(|(task, look)| Some((task, look()?, look))).collect();
+    for _ in 1..LOOKS {
+        if left.is_empty() {
+            break;
+        }
+        pause(BETWEEN);
+        left = left.into_iter().filter_map(|(task, _, look)| Some((task, look()?, look))).collect();
+    }
+    let why = "either its chip does not keep that number, or something else writes to it";
+    let say = |(task, what, _): &(Option<&str>, String, _)| {
+        let task = task.map_or_else(String::new, |task| format!("{task}: "));
+        format!("{task}{what}; {why}: look at the device, or switch off what it drives")
+    };
+    left.iter().map(say).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn what_is_right_after_a_while_is_not_amiss() {
+        let looks = Cell::new(0);
+        let late = || {
+            looks.set(looks.get() + 1);
+            (looks.get() < 3).then(|| "reads 1".to_owned())
+        };
+        assert_eq!(amiss(vec![(Some("fan"), late)]), Vec::<String>::new());
+        assert_eq!(looks.get(), 3);
+        let never = amiss(vec![(Some("fan"), || Some("pwm1 reads 1 in place of 2".to_owned()))]);
+        assert!(
+            never.len() == 1 && never[0].starts_with("fan: pwm1 reads 1 in place of 2; either its chip"),
+            "{never:?}"
+        );
+    }
+}
