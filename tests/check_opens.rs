@@ -163,9 +163,9 @@ fn a_device_that_may_come_later_is_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let file = "kind = \"sensor\"\nrate = 10\npath = \"@HERE@/nothing\"\nmissing = \"wait\"";
     let (printed, error, code) = check(folder.path(), &task("a", file), &[]);
-    let warning = "/nothing: No such file or directory (os error 2); the task would wait for it\n";
+    let warning = "/nothing: No such file or directory (os error 2); the task would wait for it\n --> ";
     assert!(
-        code == Some(0) && printed.contains("Warnings:\n  task a: ") && printed.contains(warning),
+        code == Some(0) && printed.contains("Warnings:\nwarning: task.a: ") && printed.contains(warning),
         "{printed}{error}"
     );
 }
@@ -274,9 +274,9 @@ fn what_only_the_services_user_may_open_is_a_warning() {
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed}{}", text(&output.stderr));
     for warning in [
-        format!("task service: only the service's user hertzd may open {}/service", folder.path().display()),
-        format!("task member: only the service's user hertzd may open {}/member", folder.path().display()),
-        format!("task state: only the service's user hertzd may write to {}/state", folder.path().display()),
+        format!("task.service: only the service's user hertzd may open {}/service", folder.path().display()),
+        format!("task.member: only the service's user hertzd may open {}/member", folder.path().display()),
+        format!("task.state: only the service's user hertzd may write to {}/state", folder.path().display()),
     ] {
         assert!(printed.contains(&warning), "{warning}: {printed}");
     }

@@ -11,7 +11,7 @@ use self::graph::Graph;
 use super::against::Against;
 use super::socket::SocketArg;
 use super::stop::print_beside_verdict;
-use super::stop::{CONFIGURATION, UNWELL};
+use super::stop::{CONFIGURATION, UNWELL, coloured};
 use super::{App, ConfigArg, Source, Stop};
 use crate::config::{Config, Problems, Scheduling, Spin, TaskConfig, WorkerConfig};
 use crate::daemon::{Capacity, Finding, Looked, capacities, look};
@@ -19,6 +19,7 @@ use crate::pacing::Overrun;
 use crate::sys::host::Host;
 use clap::Args;
 use std::fmt::Write as _;
+use std::io;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -115,7 +116,10 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
         None => (taken, "Only a start finds out:"),
     };
     list(&mut text, "Safe states:", &safe);
-    list(&mut text, "Warnings:", &warnings);
+    if let Some(warnings) = Problems::joined(warnings) {
+        let _ = write!(text, "\nWarnings:\n{}", warnings.warnings(coloured(&io::stdout())).trim_end());
+        text.push('\n');
+    }
     list(&mut text, "In use by a hertzd that runs, so a second one could not be started now; a reload can:", &taken);
     list(&mut text, finds_out, &unknown);
     print_beside_verdict(&text)?;

@@ -5,6 +5,7 @@
 //! the holder of the [`Problems`] decides where they are printed.
 
 use super::source::{Source, printable};
+use super::taken::Taken;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet, normalize_untrusted_str};
 use std::fmt;
 use std::ops::Range;
@@ -45,6 +46,20 @@ impl Problems {
         Self::new(Arc::clone(&origin.source), vec![problem])
     }
 
+    /// One with a value that is taken from another task, at where that is written.
+    pub(crate) fn at_taken(origin: &Origin, taken: &Taken, message: impl fmt::Display) -> Self {
+        let problem = problem(&origin.source, &origin.table, taken.key, taken.span.clone(), true, message);
+        Self::new(Arc::clone(&origin.source), vec![problem])
+    }
+
+    /// All of these, which are of the same configuration; `None`: there are none.
+    pub(crate) fn joined(all: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let mut all = all.into_iter();
+        let mut first = all.next()?;
+        first.list.extend(all.flat_map(|others| others.list));
+        Some(Self::new(first.source, first.list))
+    }
+
     /// Adds the problems of the same configuration found elsewhere.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -74,12 +89,7 @@ impl Problems {
 
     /// The whole report, ending in the number of problems and what comes of them; with colours for a terminal.
     pub fn report(&self, colour: bool, consequence: &str) -> String {
-        let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
-        let mut report = String::new();
-        for problem in self.list.iter().take(MAX_SHOWN) {
-            report += &renderer.render(&[self.group(problem)]);
-            report += "\n\n";
-        }
+        let report = self.blocks(&Level::ERROR, colour);
         match self.list.len() {
             1 => report + &format!("1 problem; {consequence}"),
             count @ ..=MAX_SHOWN => report + &format!("{count} problems; {consequence}"),
@@ -87,13 +97,33 @@ impl Problems {
         }
     }
 
+    /// The same look for what refuses nothing.
+    pub(crate) fn warnings(&self, colour: bool) -> String {
+        let blocks = self.blocks(&Level::WARNING, colour);
+        match self.list.len() {
+            ..=MAX_SHOWN => blocks,
+            count => blocks + &format!("{count} warnings, of which the first {MAX_SHOWN}\n\n"),
+        }
+    }
+
+    /// One for each problem, and an empty line after it.
+    fn blocks(&self, level: &Level<'static>, colour: bool) -> String {
+        let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+        let mut blocks = String::new();
+        for problem in self.list.iter().take(MAX_SHOWN) {
+            blocks += &renderer.render(&[self.group(problem, level)]);
+            blocks += "\n\n";
+        }
+        blocks
+    }
+
     pub(super) fn new(source: Arc<Source>, mut list: Vec<Problem>) -> Self {
         list.sort_by_key(|problem| problem.span.as_ref().map(|span| (span.start, span.end)));
         Self { source, list, consequence: "nothing was started" }
     }
 
-    fn group<'a>(&'a self, problem: &'a Problem) -> Group<'a> {
-        let group = Group::with_title(Level::ERROR.primary_title(&problem.message));
+    fn group<'a>(&'a self, problem: &'a Problem, level: &Level<'static>) -> Group<'a> {
+        let group = Group::with_title(level.clone().primary_title(&problem.message));
         let group = match &problem.span {
             Some(span) => {
                 let (name, text) = self.source.text_at(span.start);

@@ -3,7 +3,7 @@
 use super::capacity::capacities;
 use super::look::look;
 use super::trial::try_start;
-use crate::config::Config;
+use crate::config::{Config, Problems};
 use crate::doctor::{Demand, Facts, Look, Mend, Place, Refused, Unit};
 use crate::kinds::device::access::{Owner, group_lines, owner, rule};
 use crate::sys::clock::{Ahead, KernelClock};
@@ -85,7 +85,8 @@ fn look_as(who: &str, is_service: bool, config: &mut Config, permits: impl Fn(&P
         mend: denied(&problem.message).map_or_else(Vec::new, |path| permits(&path)),
         what: problem.message.clone(),
     });
-    let mut warnings = looked.warnings;
+    let messages = |problems: &Problems| problems.iter().map(|problem| problem.message.clone()).collect::<Vec<_>>();
+    let mut warnings: Vec<_> = looked.warnings.iter().flat_map(messages).collect();
     warnings
         .extend(looked.taken.iter().map(|taken| format!("{taken}; a reload hands it over, a second start is refused")));
     Look { who: who.into(), is_service, refused: refused.collect(), tasks, warnings, unknown: looked.unknown }

@@ -161,7 +161,7 @@ fn no_such_range(task: &TaskConfig, columns: &[String]) -> Option<Problems> {
 fn no_such_value(task: &TaskConfig, taken: &Taken, columns: &[String]) -> Option<Problems> {
     let name = taken.name();
     let is_there = columns.contains(&name.value);
-    let problem = || Problems::at(&task.section, taken.key, no_value(&name.task, &name.value, columns));
+    let problem = || Problems::at_taken(&task.section, taken, no_value(&name.task, &name.value, columns));
     (!is_there).then(problem)
 }
 

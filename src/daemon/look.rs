@@ -13,7 +13,7 @@ pub(crate) struct Looked {
     /// A start would be refused.
     pub(crate) problems: Option<Problems>,
     /// What may keep a task from a start, but need not.
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<Problems>,
     /// In what state tasks leave their devices.
     pub(crate) safe: Vec<String>,
     /// What a hertzd that runs has of it.
@@ -53,7 +53,8 @@ pub(crate) fn look(config: &mut Config, begins: impl Fn(&str) -> bool, daemon: O
             Preview::default()
         });
         let of_task = |text: &String| format!("task {}: {text}", task.name);
-        looked.warnings.extend(found.warnings.iter().map(of_task));
+        let warning = |text: &String| Problems::at(&task.section, "", text);
+        looked.warnings.extend(found.warnings.iter().map(warning));
         looked.safe.extend(found.safe.iter().map(of_task));
         looked.taken.extend(found.taken.iter().map(of_task));
         looked.unknown.extend(found.unknown.iter().map(of_task));

@@ -1,6 +1,7 @@
 //! The graph of a configuration as text: each chain with its links in the order in which its tasks run, and what does not fit. Pure.
 
 use super::graph::{Delay, Graph, Link};
+use crate::config::Problems;
 use crate::pacing::Rate;
 use crate::task::Column;
 use crate::time::Span;
@@ -56,14 +57,14 @@ fn in_all(graph: &Graph<'_>, end: usize) -> String {
 }
 
 fn row(graph: &Graph<'_>, link: &Link<'_>) -> [String; 4] {
-    let Link { from, to, key, name, .. } = link;
+    let Link { from, to, taken, name, .. } = link;
     let (giver, taker) = (&graph.config.tasks[*from], &graph.config.tasks[*to]);
     let delay = delay(link, giver.rate, taker.rate);
     let stale = match name.previous {
         Some(initial) => format!("{initial} until there is one, never stale"),
         None => format!("stale when older than {}", link.max_age),
     };
-    [taker.name.clone(), (*key).to_owned(), format!("{}.{}", name.task, name.value), format!("{delay}; {stale}")]
+    [taker.name.clone(), taken.key.to_owned(), format!("{}.{}", name.task, name.value), format!("{delay}; {stale}")]
 }
 
 /// What a link adds, in words.
@@ -82,54 +83,57 @@ pub(super) fn delay(link: &Link<'_>, giver: Rate, taker: Rate) -> String {
 
 /// What can hardly be meant: units that do not fit, values that are old before they are taken, and those that are taken far more often
 /// than they are made. `columns` are the values of tasks, where they are known.
-pub(super) fn doubts(graph: &Graph<'_>, columns: &BTreeMap<String, Vec<Column>>) -> Vec<String> {
+pub(super) fn doubts(graph: &Graph<'_>, columns: &BTreeMap<String, Vec<Column>>) -> Vec<Problems> {
     let mut doubts = Vec::new();
     let unit = |link: &Link<'_>| {
         let column = columns.get(&link.name.task)?.iter().find(|column| column.name == link.name.value)?;
         Some(column.unit.as_str()).filter(|unit| !unit.is_empty())
     };
     for (task, config) in graph.config.tasks.iter().enumerate() {
-        let name = &config.name;
         for (one, other) in COMPARED {
-            let link = |key: &str| graph.taken_by(task).find(|link| link.key == key);
+            let link = |key: &str| graph.taken_by(task).find(|link| link.taken.key == key);
             let (Some(one), Some(other)) = (link(one), link(other)) else { continue };
             if let (Some(a), Some(b)) = (unit(one), unit(other))
                 && a != b
             {
-                let ([one_key, one_name], [other_key, other_name]) = (of(one), of(other));
-                doubts.push(format!(
-                    "task {name}: {one_key}, {one_name}, is in {a}, and {other_key}, {other_name}, is in {b}"
-                ));
+                let text = format!("is in {b}, and {}, {}, is in {a}", one.taken.key, of(one));
+                doubts.push(Problems::at_taken(&config.section, other.taken, text));
             }
         }
-        let has_age = config.section.has("max-age");
-        for link in graph.taken_by(task).filter(|link| !link.is_previous()) {
-            let giver = &graph.config.tasks[link.from];
-            let (age, period) = (graph.age(link), giver.rate.period());
-            if age > link.max_age {
-                doubts.push(format!(
-                    "task {name}: {} from {} can be {age} old while nothing is late, and counts as bad when it is older than {}; \
-                     raise max-age",
-                    link.key,
-                    of(link)[1],
-                    link.max_age
-                ));
-            }
-            let times = period.nanos() / config.rate.period().nanos().max(1);
-            if times >= FAR_FASTER && !has_age {
-                doubts.push(format!(
-                    "task {name}: {} is taken {times} times for each value that {} makes, and goes on with it until it is older \
-                     than {}; lower the rate, or say with max-age how old it may be",
-                    link.key, giver.name, link.max_age
-                ));
-            }
-        }
+        let links = graph.taken_by(task).filter(|link| !link.is_previous());
+        doubts.extend(links.flat_map(|link| [grows_old(graph, link), far_faster(graph, link)]).flatten());
     }
     doubts
 }
 
-fn of(link: &Link<'_>) -> [String; 2] {
-    [link.key.to_owned(), format!("{}.{}", link.name.task, link.name.value)]
+fn grows_old(graph: &Graph<'_>, link: &Link<'_>) -> Option<Problems> {
+    let age = graph.age(link);
+    (age > link.max_age).then(|| {
+        let text = format!(
+            "can be {age} old while nothing is late, and counts as bad when it is older than {}; raise max-age",
+            link.max_age
+        );
+        Problems::at_taken(&graph.config.tasks[link.to].section, link.taken, text)
+    })
+}
+
+/// A max-age that is written says how old the value may be, not that so many ticks on one value are meant.
+fn far_faster(graph: &Graph<'_>, link: &Link<'_>) -> Option<Problems> {
+    let [giver, taker] = [link.from, link.to].map(|task| &graph.config.tasks[task]);
+    let times = giver.rate.period().nanos() / taker.rate.period().nanos().max(1);
+    (times >= FAR_FASTER).then(|| {
+        let remedy = if taker.section.has("max-age") { "" } else { ", or say with max-age how old it may be" };
+        let text = format!(
+            "is taken {times} times for each value that {} makes, and goes on with it until it is older than {}; lower the rate of {}, or \
+             raise that of {}{remedy}",
+            giver.name, link.max_age, taker.name, giver.name
+        );
+        Problems::at_taken(&taker.section, link.taken, text)
+    })
+}
+
+fn of(link: &Link<'_>) -> String {
+    format!("{}.{}", link.name.task, link.name.value)
 }
 
 #[cfg(test)]
@@ -198,23 +202,29 @@ chain oven, target, control, fan: what fan uses is up to 150 ms old at its relea
         let config = config(text);
         let column = |unit: &str| vec![Column { name: "temp1".into(), unit: unit.into() }];
         let columns = [("oven".to_owned(), column(units[0])), ("target".to_owned(), column(units[1]))].into();
-        doubts(&Graph::of(&config), &columns)
+        let doubts = Problems::joined(doubts(&Graph::of(&config), &columns));
+        doubts.iter().flat_map(Problems::iter).map(|doubt| doubt.message.clone()).collect()
     }
 
     #[test]
     fn what_can_hardly_be_meant_is_told() {
-        let far = "task control: input is taken 10 times for each value that oven makes, and goes on with it until it is older than \
-                   330 ms; lower the rate, or say with max-age how old it may be";
-        let units = "task control: input, oven.temp1, is in °C, and setpoint, target.temp1, is in K";
-        assert_eq!(told(LOOP, ["°C", "K"]), [units, far]);
+        let far = |until: &str| {
+            format!(
+                "task.control: input = \"oven.temp1\"; is taken 10 times for each value that oven makes, and goes on with it until it is \
+                 older than {until}; lower the rate of control, or raise that of oven"
+            )
+        };
+        let usual = far("330 ms") + ", or say with max-age how old it may be";
+        let units = "task.control: setpoint = \"target.temp1\"; is in K, and input, oven.temp1, is in °C".to_owned();
+        assert_eq!(told(LOOP, ["°C", "K"]), [usual.clone(), units]);
         for units in [["°C", "°C"], ["", "K"], ["°C", ""]] {
-            assert_eq!(told(LOOP, units), [far], "{units:?}");
+            assert_eq!(told(LOOP, units), [usual.as_str()], "{units:?}");
         }
         let aged = |age: &str| LOOP.replacen("track =", &format!("max-age = \"{age}\"\ntrack ="), 1);
-        assert!(told(&aged("150ms"), ["", ""]).is_empty());
-        let short = "task control: input from oven.temp1 can be 150 ms old while nothing is late, and counts as bad when it is older \
+        assert_eq!(told(&aged("150ms"), ["", ""]), [far("150 ms")]);
+        let short = "task.control: input = \"oven.temp1\"; can be 150 ms old while nothing is late, and counts as bad when it is older \
                      than 149 ms; raise max-age";
-        assert_eq!(told(&aged("149ms"), ["", ""]), [short]);
+        assert_eq!(told(&aged("149ms"), ["", ""]), [short.to_owned(), far("149 ms")]);
         assert!(told(&LOOP.replacen("rate = 10\n", "rate = 11\n", 1), ["", ""]).is_empty());
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn draw(graph: &Graph<'_>, language: Language) -> String {
 fn arrow(graph: &Graph<'_>, link: &Link<'_>, language: Language) -> String {
     let (giver, taker) = (&graph.config.tasks[link.from], &graph.config.tasks[link.to]);
     let delay = chains::delay(link, giver.rate, taker.rate);
-    let label = language.quoted(&[&format!("{} to {}", link.name.value, link.key), &delay]);
+    let label = language.quoted(&[&format!("{} to {}", link.name.value, link.taken.key), &delay]);
     let Link { from, to, .. } = link;
     let is_across = giver.worker != taker.worker;
     match (language, link.is_previous()) {

@@ -27,7 +27,7 @@ pub(super) struct Graph<'a> {
 pub(super) struct Link<'a> {
     pub(super) from: usize,
     pub(super) to: usize,
-    pub(super) key: &'static str,
+    pub(super) taken: &'a Taken,
     pub(super) name: &'a ValueName,
     pub(super) delay: Delay,
     /// It is stale when it is older.
@@ -57,7 +57,6 @@ impl<'a> Graph<'a> {
         let (mut links, mut into, mut out) = (Vec::new(), vec![Vec::new(); tasks], vec![Vec::new(); tasks]);
         for (to, task) in config.tasks.iter().enumerate() {
             for (taken, max_age) in &task.taken {
-                let Taken { key, .. } = *taken;
                 let name = taken.name();
                 let Some(from) = positions.get(&*name.task).copied() else { continue }; // there is none: refused before
                 let delay = match name.previous {
@@ -66,7 +65,7 @@ impl<'a> Graph<'a> {
                 };
                 into[to].push(links.len());
                 out[from].push(links.len());
-                links.push(Link { from, to, key, name, delay, max_age: *max_age });
+                links.push(Link { from, to, taken, name, delay, max_age: *max_age });
             }
         }
         let mut graph = Self { config, links, into, out, order: Vec::new(), oldest: vec![], newest: vec![] };
@@ -287,7 +286,7 @@ mod tests {
         assert_eq!(graph.ends().collect::<Vec<_>>(), [0], "what goes to the next tick of a circle goes no further");
         assert_eq!(graph.chain(0), [2, 3, 1, 0]);
         assert_eq!((graph.oldest(0), graph.oldest(1)), (Span::from_millis(90), Span::from_millis(90)));
-        let track = graph.taken_by(1).find(|link| link.key == "track").unwrap();
+        let track = graph.taken_by(1).find(|link| link.taken.key == "track").unwrap();
         assert_eq!(track.delay, millis(10, 10), "one tick");
     }
 }

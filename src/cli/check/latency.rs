@@ -23,15 +23,15 @@ pub(in crate::cli) fn refuse(config: &Config) -> Result<(), Problems> {
 }
 
 /// Those that may not hold though nothing is late.
-pub(super) fn doubts(graph: &Graph<'_>) -> Vec<String> {
+pub(super) fn doubts(graph: &Graph<'_>) -> Vec<Problems> {
     let doubt = |(index, task): (usize, &crate::config::TaskConfig)| {
         let (most, oldest) = (task.max_latency?, graph.oldest(index));
         (oldest >= most).then(|| {
-            format!(
-                "task {}: what it uses can be {oldest} old at its release while nothing is late, and its max-latency is {most}; raise \
-                 max-latency, or have the tasks before it tick more often",
-                task.name
-            )
+            let text = format!(
+                "may not hold: what the task uses can be {oldest} old at its release while nothing is late; raise max-latency, or have the \
+                 tasks before it tick more often"
+            );
+            Problems::at(&task.section, "max-latency", text)
         })
     };
     graph.config.tasks.iter().enumerate().filter_map(doubt).collect()
@@ -52,7 +52,9 @@ mod tests {
     }
 
     fn judged(config: &Config) -> (Option<String>, Vec<String>) {
-        (refuse(config).err().map(|problems| problems.to_string()), doubts(&Graph::of(config)))
+        let doubts = Problems::joined(doubts(&Graph::of(config)));
+        let doubts = doubts.iter().flat_map(Problems::iter).map(|doubt| doubt.message.clone()).collect();
+        (refuse(config).err().map(|problems| problems.to_string()), doubts)
     }
 
     #[test]
@@ -71,8 +73,8 @@ mod tests {
         assert_eq!(late.0, None);
         let slow = judged(&config(&limit("4ms"), "overrun = \"delay\"", ""));
         assert_eq!(slow.0, None, "where the grid moves, nothing is certain");
-        let doubt = "task act: what it uses can be 10.0 ms old at its release while nothing is late, and its max-latency is 4.00 ms; raise \
-                     max-latency, or have the tasks before it tick more often";
+        let doubt = "task.act: max-latency = \"4ms\"; may not hold: what the task uses can be 10.0 ms old at its release while nothing is \
+                     late; raise max-latency, or have the tasks before it tick more often";
         assert_eq!(slow.1, [doubt]);
     }
 }
