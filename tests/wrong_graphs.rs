@@ -13,7 +13,7 @@ const SENSOR: &str = "[task.load]\nkind = \"sensor\"\nrate = 10\npath = \"/proc/
 /// One fault: its name, the exit code, what is said, and a text in which `«` and `»` enclose what is to blame.
 type Case = (&'static str, i32, &'static str, &'static str);
 
-const CASES: [Case; 18] = [
+const CASES: [Case; 19] = [
     (
         "an unknown task",
         REFUSED,
@@ -103,6 +103,15 @@ const CASES: [Case; 18] = [
         WARNED,
         "is taken 100 times for each value that load makes",
         "[task.o]\nkind = \"output\"\nrate = 1000\ninput = «\"load.value\"»\nmax-age = \"1s\"\nsafe = 0\npath = \"@HERE@/a\"\n",
+    ),
+    (
+        "units that do not fit along a chain",
+        WARNED,
+        "is in K, and input, slow.out, is in °C (by the unit of oven.value)",
+        "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/proc/loadavg\"\nunit = \"°C\"\n\
+         [task.slow]\nkind = \"filter\"\nrate = 10\ninput = \"oven.value\"\ntype = \"low-pass\"\ncutoff = 1\n\
+         [task.target]\nkind = \"profile\"\nrate = 10\nshape = \"constant\"\nlevel = 1\nunit = \"K\"\n\
+         [task.p]\nkind = \"pid\"\nrate = 10\nkp = 1\ninput = \"slow.out\"\nsetpoint = «\"target.out\"»\n",
     ),
     (
         "a value that is old before it is taken",

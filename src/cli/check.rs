@@ -5,6 +5,7 @@ mod chains;
 mod drawing;
 mod graph;
 pub(super) mod latency;
+mod units;
 
 use self::drawing::Language;
 use self::graph::Graph;
@@ -88,7 +89,8 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     }
     let capacities = capacities(&config, &Host::read().online_cpus);
     let graph = Graph::of(&config);
-    warnings.extend(chains::doubts(&graph, &columns));
+    warnings.extend(chains::doubts(&graph));
+    warnings.extend(units::doubts(&graph, &columns));
     warnings.extend(latency::doubts(&graph));
     let too_much: Vec<_> = capacities.iter().filter_map(too_much).collect();
     let valid = if too_much.is_empty() { "ok" } else { "valid, but its deadlines cannot all hold" };

@@ -164,6 +164,12 @@ impl Origin {
     pub fn has(&self, key: &str) -> bool {
         self.values.iter().any(|(name, _)| name == key)
     }
+
+    /// The text of a key as it is written, without the quotes around it.
+    pub(crate) fn written(&self, key: &str) -> Option<&str> {
+        let (_, span) = self.values.iter().find(|(name, _)| name == key)?;
+        Some(self.source.text()[self.source.whole(span)].trim_matches(['"', '\'']))
+    }
 }
 
 /// `hertzd.toml: task.imu`; the whole source would drown everything around it.

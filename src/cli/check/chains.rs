@@ -3,16 +3,11 @@
 use super::graph::{Delay, Graph, Link};
 use crate::config::Problems;
 use crate::pacing::Rate;
-use crate::task::Column;
 use crate::time::Span;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Taking a value so many times as often as it is made deserves a word.
 const FAR_FASTER: i64 = 10;
-
-/// Keys of one task whose values are compared, so that they have to be in one unit.
-const COMPARED: [(&str, &str); 1] = [("input", "setpoint")];
 
 /// Every chain, one line for each value that a task takes; empty where no task takes one.
 pub(super) fn describe(graph: &Graph<'_>) -> String {
@@ -81,25 +76,10 @@ pub(super) fn delay(link: &Link<'_>, giver: Rate, taker: Rate) -> String {
     }
 }
 
-/// What can hardly be meant: units that do not fit, values that are old before they are taken, and those that are taken far more often
-/// than they are made. `columns` are the values of tasks, where they are known.
-pub(super) fn doubts(graph: &Graph<'_>, columns: &BTreeMap<String, Vec<Column>>) -> Vec<Problems> {
+/// What can hardly be meant: values that are old before they are taken, and those that are taken far more often than they are made.
+pub(super) fn doubts(graph: &Graph<'_>) -> Vec<Problems> {
     let mut doubts = Vec::new();
-    let unit = |link: &Link<'_>| {
-        let column = columns.get(&link.name.task)?.iter().find(|column| column.name == link.name.value)?;
-        Some(column.unit.as_str()).filter(|unit| !unit.is_empty())
-    };
-    for (task, config) in graph.config.tasks.iter().enumerate() {
-        for (one, other) in COMPARED {
-            let link = |key: &str| graph.taken_by(task).find(|link| link.taken.key == key);
-            let (Some(one), Some(other)) = (link(one), link(other)) else { continue };
-            if let (Some(a), Some(b)) = (unit(one), unit(other))
-                && a != b
-            {
-                let text = format!("is in {b}, and {}, {}, is in {a}", one.taken.key, of(one));
-                doubts.push(Problems::at_taken(&config.section, other.taken, text));
-            }
-        }
+    for task in 0..graph.config.tasks.len() {
         let links = graph.taken_by(task).filter(|link| !link.is_previous());
         doubts.extend(links.flat_map(|link| [grows_old(graph, link), far_faster(graph, link)]).flatten());
     }
@@ -130,10 +110,6 @@ fn far_faster(graph: &Graph<'_>, link: &Link<'_>) -> Option<Problems> {
         );
         Problems::at_taken(&taker.section, link.taken, text)
     })
-}
-
-fn of(link: &Link<'_>) -> String {
-    format!("{}.{}", link.name.task, link.name.value)
 }
 
 #[cfg(test)]
@@ -198,11 +174,9 @@ chain oven, target, control, fan: what fan uses is up to 150 ms old at its relea
         config("[task.a]\nkind = \"load\"\nrate = 1\n")
     }
 
-    fn told(text: &str, units: [&str; 2]) -> Vec<String> {
+    fn told(text: &str) -> Vec<String> {
         let config = config(text);
-        let column = |unit: &str| vec![Column { name: "temp1".into(), unit: unit.into() }];
-        let columns = [("oven".to_owned(), column(units[0])), ("target".to_owned(), column(units[1]))].into();
-        let doubts = Problems::joined(doubts(&Graph::of(&config), &columns));
+        let doubts = Problems::joined(doubts(&Graph::of(&config)));
         doubts.iter().flat_map(Problems::iter).map(|doubt| doubt.message.clone()).collect()
     }
 
@@ -215,16 +189,12 @@ chain oven, target, control, fan: what fan uses is up to 150 ms old at its relea
             )
         };
         let usual = far("330 ms") + ", or say with max-age how old it may be";
-        let units = "task.control: setpoint = \"target.temp1\"; is in K, and input, oven.temp1, is in °C".to_owned();
-        assert_eq!(told(LOOP, ["°C", "K"]), [usual.clone(), units]);
-        for units in [["°C", "°C"], ["", "K"], ["°C", ""]] {
-            assert_eq!(told(LOOP, units), [usual.as_str()], "{units:?}");
-        }
+        assert_eq!(told(LOOP), [usual]);
         let aged = |age: &str| LOOP.replacen("track =", &format!("max-age = \"{age}\"\ntrack ="), 1);
-        assert_eq!(told(&aged("150ms"), ["", ""]), [far("150 ms")]);
+        assert_eq!(told(&aged("150ms")), [far("150 ms")]);
         let short = "task.control: input = \"oven.temp1\"; can be 150 ms old while nothing is late, and counts as bad when it is older \
                      than 149 ms; raise max-age";
-        assert_eq!(told(&aged("149ms"), ["", ""]), [short.to_owned(), far("149 ms")]);
-        assert!(told(&LOOP.replacen("rate = 10\n", "rate = 11\n", 1), ["", ""]).is_empty());
+        assert_eq!(told(&aged("149ms")), [short.to_owned(), far("149 ms")]);
+        assert!(told(&LOOP.replacen("rate = 10\n", "rate = 11\n", 1)).is_empty());
     }
 }

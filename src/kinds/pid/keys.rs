@@ -102,6 +102,12 @@ const MANUAL: Key = Key::new(
     "While this is a good value it is put out, within the limits, in place of what the controller would.",
 )
 .otherwise("always automatic");
+const UNIT: Key = Key::new(
+    "unit",
+    Value::Text,
+    "Unit of what it puts out: of the values `out`, `p`, `i`, `d` and `ff`. Empty: that is not said.",
+)
+.default("\"\"");
 const MAX_GAP: Key = Key::new(
     "max-gap",
     Value::DURATION,
@@ -129,6 +135,7 @@ const KEYS: &[Key] = &[
     ENABLE,
     MANUAL,
     MAX_GAP,
+    UNIT,
 ];
 
 pub(in crate::kinds) fn kind() -> Kind {
@@ -143,9 +150,9 @@ pub(in crate::kinds) fn kind() -> Kind {
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let periods = Periods::of(section, &MAX_GAP, u64::MAX);
     let settings = settings(section, periods);
-    let inputs = inputs(section);
+    let (inputs, unit) = (inputs(section), section.text(&UNIT));
     let label = section.name().to_owned();
-    let pid = Pid::new(settings?, periods?, inputs?);
+    let pid = Pid::new(settings?, periods?, inputs?).in_unit(unit?);
     let columns = pid.columns();
     let preview = Preview { columns: Some(columns), ..Preview::default() };
     Some(Blueprint::new(move || Ok(Box::new(pid.going_on(&label)))).looking(move || Ok(preview)).computing())

@@ -33,6 +33,7 @@ struct Pid {
     inputs: Inputs,
     rows: Rows, // of the input
     ticked: bool,
+    unit: String, // of what it puts out
     put_out: Arc<PutOut>,
     before: Option<Arc<PutOut>>, // of the one that it follows; kept, since a tick frees no memory
 }
@@ -48,7 +49,20 @@ static RUNNING: Mutex<BTreeMap<String, Vec<Weak<PutOut>>>> = Mutex::new(BTreeMap
 impl Pid {
     fn new(settings: Settings, periods: Periods, inputs: Inputs) -> Self {
         let put_out = Arc::new(PutOut(AtomicU64::new(f64::NAN.to_bits())));
-        Self { law: Law::new(settings), periods, inputs, rows: Rows::default(), ticked: false, put_out, before: None }
+        Self {
+            law: Law::new(settings),
+            periods,
+            inputs,
+            rows: Rows::default(),
+            ticked: false,
+            unit: String::new(),
+            put_out,
+            before: None,
+        }
+    }
+
+    fn in_unit(self, unit: String) -> Self {
+        Self { unit, ..self }
     }
 
     /// One that goes on from what the controller of this name puts out until it takes over, if there is one.
@@ -77,13 +91,14 @@ impl Pid {
 
 impl Task for Pid {
     fn columns(&self) -> Vec<Column> {
+        let unit = self.unit.as_str();
         let names = [
-            ("out", ""),
+            ("out", unit),
             ("error", ""),
-            ("p", ""),
-            ("i", ""),
-            ("d", ""),
-            ("ff", ""),
+            ("p", unit),
+            ("i", unit),
+            ("d", unit),
+            ("ff", unit),
             ("saturated", ""),
             ("saturated-for", "s"),
         ];
