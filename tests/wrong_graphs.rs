@@ -13,7 +13,7 @@ const SENSOR: &str = "[task.load]\nkind = \"sensor\"\nrate = 10\npath = \"/proc/
 /// One fault: its name, the exit code, what is said, and a text in which `«` and `»` enclose what is to blame.
 type Case = (&'static str, i32, &'static str, &'static str);
 
-const CASES: [Case; 19] = [
+const CASES: [Case; 22] = [
     (
         "an unknown task",
         REFUSED,
@@ -114,6 +114,25 @@ const CASES: [Case; 19] = [
          [task.p]\nkind = \"pid\"\nrate = 10\nkp = 1\ninput = \"slow.out\"\nsetpoint = «\"target.out\"»\n",
     ),
     (
+        "a worker that leaves the thread of safe values no priority",
+        WARNED,
+        "leaves none above it for the thread that has safe values written",
+        "[worker.main]\npriority = «99»\n\
+         [task.o]\nkind = \"output\"\nrate = 10\ninput = 1\nsafe = 0\npath = \"@HERE@/a\"\n",
+    ),
+    (
+        "an output in a folder that is missing",
+        REFUSED,
+        "; there is no folder /",
+        "[task.o]\nkind = \"output\"\nrate = 10\ninput = 1\nsafe = 0\npath = «\"@HERE@/no/such/a\"»\n",
+    ),
+    (
+        "a profile whose first row has a mistyped number",
+        REFUSED,
+        "typo.csv:1: the time \"O.0\" is not a number",
+        "[task.p]\nkind = \"profile\"\nrate = 10\nshape = \"csv\"\nfile = «\"@HERE@/typo.csv\"»\n",
+    ),
+    (
         "a value that is old before it is taken",
         WARNED,
         "raise max-age",
@@ -155,6 +174,7 @@ fn each_wrong_graph_is_told_with_file_line_and_column() {
             let folder = tempfile::tempdir().unwrap();
             let here = folder.path().to_str().unwrap();
             fs::write(folder.path().join("there"), "0\n").unwrap();
+            fs::write(folder.path().join("typo.csv"), "O.0,20\n1,21\n").unwrap();
             std::os::unix::fs::symlink("there", folder.path().join("link")).unwrap();
             let path = folder.path().join("test.toml");
             let file = if in_a_drop_in {

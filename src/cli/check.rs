@@ -4,6 +4,7 @@
 mod chains;
 mod drawing;
 mod graph;
+mod guarded;
 pub(super) mod latency;
 mod units;
 
@@ -90,6 +91,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     let capacities = capacities(&config, &Host::read().online_cpus);
     let graph = Graph::of(&config);
     warnings.extend(chains::doubts(&graph));
+    warnings.extend(guarded::doubts(&config));
     warnings.extend(units::doubts(&graph, &columns));
     warnings.extend(latency::doubts(&graph));
     let too_much: Vec<_> = capacities.iter().filter_map(too_much).collect();

@@ -66,8 +66,8 @@ const HEAD: &str = "\
 ";
 
 const NOTHING: &str = "\
-# This machine has no device that hertzd can use: no hwmon or IIO device, no I2C bus, no GPIO chip, no sound card that
-# captures, no camera. A sensor may need its kernel module, such as lm75; buses need the module i2c-dev. A container only
+# This machine has no device that hertzd can use: no hwmon or IIO device, no I2C bus, no GPIO or PWM chip, no CAN
+# interface, no sound card that captures, no camera. A sensor may need its kernel module, such as lm75; buses need the module i2c-dev. A container only
 # has the /sys and /dev that it was given. Files of /proc and /sys can be polled with kind = \"sensor\" and path.
 ";
 

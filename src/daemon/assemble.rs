@@ -12,6 +12,7 @@ use crate::kinds::output::{Beginning, beginnings};
 use crate::pacing::LeakyBucket;
 use crate::recording::{Content, Identity, Recordings, TaskOutput};
 use crate::sys::clock::KernelClock;
+use crate::sys::host::missing_folder;
 use crate::task::Column;
 use crate::worker::Slot;
 use std::collections::BTreeMap;
@@ -86,7 +87,8 @@ pub(super) fn content(config: &TaskConfig, columns: Vec<Column>, shape: Option<&
 
 pub(super) fn not_recorded(config: &TaskConfig, record: &RecordConfig, error: &io::Error) -> Problems {
     let path = record.path.display();
-    Problems::at(&config.section, "record", format_args!("cannot record to {path}: {error}"))
+    let missing = if error.kind() == io::ErrorKind::NotFound { missing_folder(&record.path) } else { String::new() };
+    Problems::at(&config.section, "record", format_args!("cannot record to {path}: {error}{missing}"))
 }
 
 fn assemble_one(

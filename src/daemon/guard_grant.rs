@@ -5,19 +5,22 @@
 use crate::log::Message;
 use crate::metrics::{GuardSummary, ThreadPolicySummary};
 use crate::sys::grant::{self, Privilege};
-use crate::sys::thread::{self, ThreadId, set_fifo};
+use crate::sys::thread::{self, ThreadId, helper, set_fifo};
 use crate::worker::Refusal;
 use std::io;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+use std::sync::{OnceLock, mpsc};
 use tracing::{info, warn};
 
 /// The highest priority that a thread may have.
 const HIGHEST: u8 = 99;
 
+const KEPT: &str = "a worker that keeps its CPU to itself may keep it from writing safe values";
+
 /// What the threads ask for, and what came of it.
 #[derive(Debug, Default)]
 pub(super) struct GuardGrant {
+    workers: AtomicU8,         // the highest that workers asked for; 0: none
     wanted: AtomicU8,          // 0: no worker has asked for a real-time priority
     refused: AtomicU8,         // the latest that was refused; 0: none
     errno: AtomicI32,          // why
@@ -27,7 +30,8 @@ pub(super) struct GuardGrant {
 impl GuardGrant {
     /// Asks for more than this, which workers have. A reload that lowers their priority changes nothing: until it is over, others have theirs.
     pub(super) fn be_above(&self, workers: Option<u8>) {
-        let wanted = workers.map_or(0, |priority| (priority + 1).min(HIGHEST));
+        let wanted = workers.map_or(0, above);
+        self.workers.fetch_max(workers.unwrap_or(0), Ordering::Relaxed);
         self.wanted.fetch_max(wanted, Ordering::Relaxed);
     }
 
@@ -54,6 +58,13 @@ impl GuardGrant {
                     priority = wanted,
                     "the thread that has safe values written runs at real-time priority {wanted}"
                 );
+                if self.workers.load(Ordering::Relaxed) >= wanted {
+                    warn!(
+                        thread = "hertzd-guard",
+                        "the thread that has safe values written is no higher than the highest worker, which has priority {wanted} as well: \
+                         {KEPT}; set the priority of every worker to 98 or lower"
+                    );
+                }
             }
             Err(reason) => {
                 self.errno.store(reason.raw_os_error().unwrap_or(0), Ordering::Relaxed);
@@ -89,6 +100,29 @@ impl GuardGrant {
     }
 }
 
+/// What the guard asks for above workers of this priority.
+fn above(workers: u8) -> u8 {
+    (workers + 1).min(HIGHEST)
+}
+
+/// Whether the kernel grants what the guard asks for above workers of this priority: tried by a thread that ends. May block.
+pub(super) fn tried(workers: u8) -> (u8, Result<(), Refusal>) {
+    let wanted = above(workers);
+    let (answer, answered) = mpsc::channel();
+    // Who asked waits for the answer, and takes the end of the thread for one.
+    let asked = helper::spawn("hertzd-guard", move || _ = answer.send(set_fifo(wanted)));
+    let no_thread = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    let granted = match asked {
+        Ok(thread) => {
+            let granted = answered.recv().map_err(|_| no_thread()).and_then(|granted| granted);
+            let _ = thread.join();
+            granted
+        }
+        Err(reason) => Err(reason),
+    };
+    (wanted, granted.map_err(|reason| refusal(wanted, &reason)))
+}
+
 fn refusal(priority: u8, reason: &io::Error) -> Refusal {
     let remedy = match reason.raw_os_error() {
         Some(libc::EPERM) => {
@@ -96,6 +130,5 @@ fn refusal(priority: u8, reason: &io::Error) -> Refusal {
         }
         _ => "see sched(7)".into(),
     };
-    let meaning = "a worker that keeps its CPU to itself may keep it from writing safe values";
-    Refusal::new(format!("fifo priority {priority}"), reason, meaning, remedy)
+    Refusal::new(format!("fifo priority {priority}"), reason, KEPT, remedy)
 }

@@ -3,8 +3,8 @@
 //! May block. The threads end before it returns; locked memory stays locked.
 
 use super::builder::spawn;
-use super::{grants, plan};
-use crate::config::Config;
+use super::{grants, guard_grant, plan};
+use crate::config::{Config, Scheduling, WorkerConfig};
 use crate::doctor::Trial;
 use crate::sys::clock::pause;
 use crate::sys::memory;
@@ -33,8 +33,15 @@ pub(crate) fn try_start(config: &Config) -> Trial {
     };
     // All at once, as those of a start: deadline policies share the bandwidth.
     let workers = spawned.iter().map(set_up).collect();
+    let priority = |worker: &WorkerConfig| match worker.scheduling {
+        Scheduling::Fifo { priority } | Scheduling::Rr { priority } => Some(priority),
+        Scheduling::Deadline { .. } | Scheduling::Other => None,
+    };
+    let highest =
+        config.workers.iter().filter_map(priority).max().filter(|_| config.tasks.iter().any(|task| task.acts));
+    let guard = highest.map(guard_grant::tried);
     spawned.into_iter().flatten().for_each(|(worker, _feed)| end(worker));
-    Trial { workers, memory, cpu_latency: held.map(drop) }
+    Trial { workers, guard, memory, cpu_latency: held.map(drop) }
 }
 
 fn end(mut worker: Worker) {

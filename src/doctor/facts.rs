@@ -34,6 +34,8 @@ pub(crate) struct Facts {
 pub(crate) struct Trial {
     /// For each worker, in the order of the configuration; or why it has no thread.
     pub(crate) workers: Vec<Result<Granted, String>>,
+    /// The priority of the thread that has safe values written, and whether it was granted; `None`: there is none, or it asks for nothing.
+    pub(crate) guard: Option<(u8, Result<(), Refusal>)>,
     pub(crate) memory: Result<Locked, Refusal>,
     /// Why `/dev/cpu_dma_latency` could not be held.
     pub(crate) cpu_latency: io::Result<()>,

@@ -25,6 +25,7 @@ pub(super) fn findings(work: Work<'_>, facts: &Facts) -> Vec<Finding> {
             )),
         }
     }
+    findings.extend(guard(work, facts));
     findings.push(memory(work, facts));
     findings
 }
@@ -56,6 +57,29 @@ fn of_worker(work: Work<'_>, facts: &Facts, index: usize, worker: &WorkerConfig,
         draft.is(Weight::Minor, format!("refused ({})", refusal.reason), refusal.meaning.clone(), mend)
     }));
     findings
+}
+
+/// The priority of the thread that has the safe values of outputs written.
+fn guard(work: Work<'_>, facts: &Facts) -> Option<Finding> {
+    let (priority, tried) = facts.trial.guard.as_ref()?;
+    let tried_by = format!("SCHED_FIFO at priority {priority}, on a thread as the one that has safe values written");
+    let draft = Finding::of("policy", "safe values", tried_by);
+    let meaning = "a worker that keeps its CPU to itself may keep it from writing safe values";
+    Some(match tried {
+        Ok(()) if work.priority() >= Some(*priority) => draft.is(
+            Weight::Minor,
+            format!("granted: fifo {priority}, which the highest worker has as well"),
+            meaning,
+            vec![Mend::configuration("priority = 98")],
+        ),
+        Ok(()) => draft.well(format!("granted: fifo {priority}, above every worker")),
+        Err(refusal) => {
+            let scheduling = Scheduling::Fifo { priority: *priority };
+            let granted = facts.trial.workers.iter().flatten().next()?;
+            let (why, mend) = refused_policy(scheduling, refusal, granted, facts);
+            draft.is(Weight::Harms, format!("refused ({}): {why}", refusal.reason), meaning, mend)
+        }
+    })
 }
 
 fn pinning(worker: &WorkerConfig) -> String {

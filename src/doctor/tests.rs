@@ -54,7 +54,7 @@ fn facts(config: &Config) -> Facts {
     Facts {
         machine,
         rights: Rights { first_namespace: true, effective: u64::MAX, ..Rights::default() },
-        trial: Trial { workers: granted.collect(), memory: Ok(Locked::All), cpu_latency: Ok(()) },
+        trial: Trial { workers: granted.collect(), guard: None, memory: Ok(Locked::All), cpu_latency: Ok(()) },
         unit: Ok(Unit::parse("hertzd.service", false, UNIT)),
         looks: Vec::new(),
         demands: Vec::new(),

@@ -37,7 +37,7 @@ use device::{FoundDevice, Roots};
 
 /// What the machine has for the kinds, in the order in which `hertzd devices` prints it. May block.
 pub(crate) fn found_devices(roots: &Roots) -> Vec<FoundDevice> {
-    [sensor::list, i2c::list, gpio::list, can::list, audio::list, video::list]
+    [sensor::list, i2c::list, gpio::list, can::list, output::list, audio::list, video::list]
         .into_iter()
         .flat_map(|list| list(roots))
         .collect()

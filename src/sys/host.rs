@@ -121,6 +121,13 @@ fn preempt(realtime: Option<&str>, choice: Option<&str>, version: Option<&str>) 
     chosen.map(str::to_owned).or_else(built).unwrap_or_else(|| "unknown".to_owned())
 }
 
+/// Names the topmost folder of a path that is not there, for the end of a message; empty if all are.
+pub(crate) fn missing_folder(path: &Path) -> String {
+    let missing = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    let topmost = missing.take_while(|folder| !folder.exists()).last();
+    topmost.map_or_else(String::new, |folder| format!("; there is no folder {}", folder.display()))
+}
+
 /// Whether this process may open a file for reading, or for reading and writing. Does not open it, because that may have an
 /// effect on a device. A cgroup may still refuse a device.
 pub(crate) fn may_open(path: &Path, write: bool) -> bool {

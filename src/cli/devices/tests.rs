@@ -26,6 +26,11 @@ fn full() -> tempfile::TempDir {
         ("dev/i2c-0", ""),
         ("sys/bus/gpio/devices/gpiochip0/dev", "254:0\n"),
         ("dev/gpiochip0", ""),
+        ("sys/class/pwm/pwmchip0/npwm", "2\n"),
+        ("sys/class/pwm/pwmchip0/pwm0/enable", "1\n"),
+        ("sys/class/pwm/pwmchip0/pwm0/period", "40000\n"),
+        ("sys/class/pwm/pwmchip0/pwm0/duty_cycle", "0\n"),
+        ("sys/class/pwm/pwmchip0/pwm0/polarity", "inversed\n"),
         (
             "proc/asound/pcm",
             "00-00: ALC257 Analog : ALC257 Analog : playback 1 : capture 1\n00-03: HDMI 0 : HDMI 0 : playback 1\n01-01: Loopback PCM : Loopback PCM : playback 8 : capture 8\n",
@@ -62,10 +67,10 @@ fn what_is_printed_is_a_configuration() {
     let kinds = Kinds::builtin();
     let (text, devices) = printed(root.path(), &kinds);
     let classes: Vec<_> = devices.iter().map(|device| device.class).collect();
-    let wanted = ["hwmon", "hwmon", "hwmon", "iio", "i2c", "i2c", "gpio", "alsa", "alsa", "v4l2"];
+    let wanted = ["hwmon", "hwmon", "hwmon", "iio", "i2c", "i2c", "gpio", "pwm", "alsa", "alsa", "v4l2"];
     assert_eq!(classes, wanted, "{text}");
     let names: Vec<_> = devices.iter().map(|device| device.task.as_str()).collect();
-    let wanted = "coretemp lm75 lm75-2 mpu6050 i2c-0 i2c-1 gpiochip0 0-0 loopback-1 vivid-000-vid-cap";
+    let wanted = "coretemp lm75 lm75-2 mpu6050 i2c-0 i2c-1 gpiochip0 pwmchip0 0-0 loopback-1 vivid-000-vid-cap";
     assert_eq!(names.join(" "), wanted);
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
 
@@ -100,6 +105,8 @@ fn what_is_needed_is_said() {
         "# Needed: /dev/i2c-1: load the module i2c-dev (`modprobe i2c-dev`)\n",
         "#bus = \"DDC \\\"1\\\" \\u007f\"\n",
         "# Needed: a choice of lines: each one in the section becomes an input\n",
+        "# pwm: pwmchip0\n#   2 channels\n#   channel 0: exported, enabled, period 40.0 µs, polarity inversed\n# Needed: what it drives",
+        "#channel = 1\n",
         "# alsa: Loopback, Loopback PCM, /dev/snd/pcmC1D1c\n",
     ] {
         assert!(text.contains(line), "{line}is not in\n{text}");

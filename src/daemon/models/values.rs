@@ -51,6 +51,10 @@ impl RecordedValues {
             _ => return Err(wanted()),
         };
         let columns: Vec<Column> = titles[own..].iter().map(|title| column(title)).collect();
+        let again = |(at, column): &(usize, &Column)| columns[..*at].iter().any(|other| other.name == column.name);
+        if let Some((_, Column { name, .. })) = columns.iter().enumerate().find(again) {
+            return Err((1, format!("several columns are named {name:?}")));
+        }
         let (mut times, mut values) = (Vec::new(), Vec::new());
         let mut first = None;
         for (number, line) in lines {
@@ -73,7 +77,9 @@ impl RecordedValues {
             for cell in &cells[own..] {
                 values.push(match cell.as_str() {
                     "" => f64::NAN,
-                    cell => cell.parse().map_err(|_| (number, format!("{cell:?} is no number")))?,
+                    cell => {
+                        finite(cell).ok_or_else(|| (number, format!("{cell:?} is no number that a float can hold")))?
+                    }
                 });
             }
         }
@@ -111,6 +117,12 @@ fn cells(line: &str) -> Vec<String> {
         }
     }
     cells
+}
+
+/// The number of a cell. A recording may well hold `inf`, but digits must not become it.
+fn finite(cell: &str) -> Option<f64> {
+    let number: f64 = cell.parse().ok()?;
+    (number.is_finite() || !cell.contains(|c: char| c.is_ascii_digit())).then_some(number)
 }
 
 /// `NAME [UNIT]`, or just a name.
@@ -169,7 +181,11 @@ mod tests {
         let wrong = |from: &str, to: &str| RecordedValues::parse(&TEXT.replace(from, to)).unwrap_err();
         assert_eq!(wrong("tick,", "time,").0, 1);
         assert_eq!(wrong("20.5,1", "20.5"), (2, "this line has 4 cells, and the first one 5".into()));
-        assert_eq!(wrong(",,2", ",warm,2"), (3, "\"warm\" is no number".into()));
+        assert_eq!(wrong(",,2", ",warm,2"), (3, "\"warm\" is no number that a float can hold".into()));
+        assert_eq!(wrong(",,2", ",1e400,2").0, 3);
+        let text = "several columns are named \"temp1\"";
+        assert_eq!(wrong("\"a,\"\"b\"\"\"", "temp1"), (1, text.into()));
+        assert!(RecordedValues::parse(&TEXT.replace("22,", "-inf,")).is_ok(), "as a recording has it");
         assert_eq!(wrong("19.000000000Z", "17Z").0, 4);
         assert_eq!(wrong("2026-11-21T03:13:18.6", "yesterday").0, 2);
         assert_eq!(RecordedValues::parse("").unwrap_err().0, 1);

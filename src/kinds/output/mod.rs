@@ -32,6 +32,7 @@ mod keys;
 pub(super) mod law;
 #[cfg(feature = "gpio")]
 mod line;
+mod list;
 mod live;
 mod means;
 mod named;
@@ -61,6 +62,7 @@ pub(crate) use guard::{SafeWrite, Watched};
 #[cfg(not(test))]
 pub(super) use guard::{SafeWrite, Watched};
 pub(super) use keys::{TAKES_OVER_WITHIN, kind, refuse_within_a_period};
+pub(super) use list::list;
 pub(super) use live::{Live, Liveness, output, outputs};
 pub(super) use named::SWITCH_KEYS;
 pub(crate) use reading::{ReadBack, Reading};

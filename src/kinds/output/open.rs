@@ -21,7 +21,7 @@ use crate::kinds::device::{Claim, DeviceId, Holder, Label, Missing, Refusal, Sig
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use tracing::debug;
+use tracing::{debug, info};
 
 /// Opens an output; nothing is written to its target before its [`Beginning`]. `task` names its section.
 pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<Output, BuildError> {
@@ -100,6 +100,9 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let (guarded, of_target) = (Arc::downgrade(&guard), Arc::downgrade(&held));
     let (level, sends_init) = (settings.level(), target.has_init() && !settings.is_read_at_once());
     debug!("{label} opened: {}", target.shown());
+    if let Some(inversed) = inversed(&settings.place, &target) {
+        info!("{label}: {inversed}");
+    }
     let form = target.form;
     let first = First {
         place: settings.place,
@@ -187,6 +190,11 @@ fn now_there(place: &Place, target: &Target, original: Option<&Content>) -> Resu
     }
 }
 
+/// What there is to know of a PWM channel whose polarity is inversed.
+fn inversed(place: &Place, target: &Target) -> Option<&'static str> {
+    target.file().filter(|_| matches!(place, Place::Pwm { .. })).and_then(pwm::inversed)
+}
+
 fn nothing_to_keep(place: &Place) -> Refusal {
     let text = format!("there is no {place} to restore or to hold; write a number, or make the file before");
     Refusal::new("safe", text)
@@ -248,7 +256,10 @@ pub(super) fn look(settings: &OutputSettings, task: &str, sys: &Path) -> Result<
                 Err(_) if target.is_hidden() || !target.shows_content() => SafeText::of(&Digits::EMPTY),
                 Err(refusal) => return Err(refusal.into()),
             };
-            let safe = says(&settings, &target.shown(), &text, &target.enable_name());
+            let mut safe = says(&settings, &target.shown(), &text, &target.enable_name());
+            if let Some(inversed) = inversed(&settings.place, &target) {
+                safe += &format!("; {inversed}");
+            }
             (with_readback(seen(&settings, &target)?, &settings, &target)?, safe)
         }
     };

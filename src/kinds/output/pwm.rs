@@ -79,6 +79,13 @@ pub(super) fn keeps_period(duty_cycle: &Path, period: Span) -> Result<(), Refusa
     }
 }
 
+/// What a channel whose polarity is inversed does with its duty: by the kernel's ABI that is the active time, and active is low then.
+pub(super) fn inversed(duty_cycle: &Path) -> Option<&'static str> {
+    let polarity = first_line(&duty_cycle.with_file_name("polarity"))?;
+    (polarity == "inversed")
+        .then_some("its polarity is inversed: the line is low for the duty, and high for the rest of the period")
+}
+
 fn refuse(doing: &str) -> impl Fn(io::Error) -> Refusal + use<> {
     let doing = doing.to_owned();
     move |error| Refusal::new("pwm", format!("cannot {doing}: {error}"))

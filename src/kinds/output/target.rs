@@ -9,6 +9,7 @@ use super::port::{Content, MANUAL, Port, SafeText, SafeWriter, Writer};
 use super::pwm;
 use crate::kinds::device::{DeviceId, Refusal, Sight, hidden};
 use crate::kinds::sensor::{Class, find, is_iio_raw};
+use crate::sys::host::missing_folder;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,10 @@ impl Target {
             Place::File(path) => match path.canonicalize() {
                 Ok(path) => Self::at(path, "path", raw).map(Some),
                 Err(error) if error.kind() == io::ErrorKind::NotFound && is_makeable(path) => Ok(None),
-                Err(error) => Err(Refusal::new("path", format!("cannot find {}: {error}", path.display()))),
+                Err(error) => {
+                    let text = format!("cannot find {}: {error}{}", path.display(), missing_folder(path));
+                    Err(Refusal::new("path", text))
+                }
             },
             Place::Hwmon(wanted, file) => {
                 let device = find(Class::Hwmon, sys, wanted)?;

@@ -56,8 +56,9 @@ fn points(text: &str, wanted: &Wanted) -> Result<Points, Wrong> {
             let index = |wanted| column(header, wanted).map_err(|reason| Wrong { line: Some(line), reason });
             let columns = (index(&wanted.time)?, index(&wanted.value)?);
             let named = [&wanted.time, &wanted.value].iter().any(|wanted| matches!(wanted, NumberOrName::Name(_)));
-            // Without names, a first line without a time is a header as well.
-            if named || cell(header, columns.0).is_some_and(|time| time.parse::<f64>().is_err()) {
+            // Without names, a first line without any number in them is a header as well; with one it is a row, and a number in it mistyped.
+            let is_word = |index: usize| cell(header, index).is_some_and(|cell| cell.parse::<f64>().is_err());
+            if named || is_word(columns.0) && is_word(columns.1) {
                 rows.next();
             }
             columns
@@ -90,10 +91,15 @@ fn column(header: &str, wanted: &NumberOrName) -> Result<usize, String> {
                 .filter(|index| *index < count)
                 .ok_or_else(|| format!("there is no column {number}; this line has {count}"))
         }
-        NumberOrName::Name(name) => cells(header).position(|cell| cell == name).ok_or_else(|| {
-            let known: Vec<_> = cells(header).collect();
-            format!("there is no column {name:?}; the header has {}", known.join(", "))
-        }),
+        NumberOrName::Name(name) => {
+            if cells(header).filter(|cell| cell == name).count() > 1 {
+                return Err(format!("several columns are named {name:?}; give the number of the one that is meant"));
+            }
+            cells(header).position(|cell| cell == name).ok_or_else(|| {
+                let known: Vec<_> = cells(header).collect();
+                format!("there is no column {name:?}; the header has {}", known.join(", "))
+            })
+        }
     }
 }
 

@@ -1,0 +1,21 @@
+//! Whether the thread that has the safe values of outputs written can be above the workers that it watches. Pure.
+
+use crate::config::{Config, Problems, Scheduling, WorkerConfig};
+
+/// The highest priority that a thread may have.
+const HIGHEST: u8 = 99;
+
+/// Workers that leave no priority above theirs, where there are outputs.
+pub(super) fn doubts(config: &Config) -> Vec<Problems> {
+    if config.tasks.iter().all(|task| !task.acts) {
+        return Vec::new();
+    }
+    let leaves_none = |worker: &&WorkerConfig| match worker.scheduling {
+        Scheduling::Fifo { priority } | Scheduling::Rr { priority } => priority == HIGHEST,
+        Scheduling::Deadline { .. } | Scheduling::Other => false,
+    };
+    let text = "leaves none above it for the thread that has safe values written when a worker hangs: that thread has 99 as well, and waits \
+                on a CPU that the worker keeps to itself; write 98 or lower";
+    let workers = config.workers.iter().filter(leaves_none);
+    workers.map(|worker| Problems::at(&worker.section, "priority", text)).collect()
+}

@@ -1,0 +1,62 @@
+//! PWM chips: which there are, for `hertzd devices`. Reads small files; may block; not for a hot thread.
+
+use crate::kinds::device::{FoundDevice, Roots, first_line, numbered, quoted, task_name};
+use crate::sys::lock;
+use crate::time::Span;
+use std::fs;
+use std::path::Path;
+
+/// The chips, each with a section for a channel; what it drives is still to be filled in.
+pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
+    let class = roots.sys.join("class/pwm");
+    let chips: Vec<_> = numbered(&class, "pwmchip").unwrap_or_default().into_iter().map(|(_, name)| name).collect();
+    let parent = |chip: &str| {
+        let parent = class.join(chip).join("device").canonicalize().ok()?;
+        Some(parent.file_name()?.to_string_lossy().into_owned())
+    };
+    let parents: Vec<_> = chips.iter().map(|chip| parent(chip)).collect();
+    let found = |(chip, parent): (&String, &Option<String>)| {
+        let folder = class.join(chip);
+        let channels: u32 = first_line(&folder.join("npwm")).and_then(|line| line.parse().ok()).unwrap_or(0);
+        let mut about = vec![if channels == 1 { "1 channel".to_owned() } else { format!("{channels} channels") }];
+        let of = |channel: u32| folder.join(format!("pwm{channel}"));
+        about.extend(
+            (0..channels).filter(|channel| of(*channel).is_dir()).map(|channel| exported(channel, &of(channel))),
+        );
+        let free = (0..channels).find(|channel| !of(*channel).is_dir()).unwrap_or(0);
+        // The name of the device stays when the number of the chip changes.
+        let alone = parent.as_ref().filter(|_| parents.iter().filter(|other| *other == parent).count() == 1);
+        let name = alone.unwrap_or(chip).clone();
+        FoundDevice {
+            class: "pwm",
+            about,
+            needs: vec!["what it drives: its period, the value that it follows, and the duty that is safe".to_owned()],
+            task: task_name(&name),
+            kind: "output",
+            rate: "10 Hz",
+            keys: vec![
+                ("pwm", quoted(&name), ""),
+                ("channel", free.to_string(), ""),
+                ("pwm-period", quoted("40us"), ""),
+                ("input", "0.0".to_owned(), "from 0 to 1; mostly a value of another task"),
+                ("safe", "1.0".to_owned(), ""),
+            ],
+            name,
+            ..FoundDevice::default()
+        }
+    };
+    chips.iter().zip(&parents).map(found).collect()
+}
+
+/// What is known of a channel that some program has exported.
+fn exported(channel: u32, folder: &Path) -> String {
+    let line = |file: &str| first_line(&folder.join(file));
+    let mut says = vec![format!("channel {channel}: exported")];
+    says.extend(line("enable").map(|on| if on == "1" { "enabled" } else { "not enabled" }.to_owned()));
+    let period = line("period").and_then(|line| line.parse().ok()).map(Span::from_nanos);
+    says.extend(period.filter(|period| *period > Span::ZERO).map(|period| format!("period {period}")));
+    says.extend(line("polarity").map(|polarity| format!("polarity {polarity}")));
+    let holder = fs::metadata(folder.join("duty_cycle")).ok().and_then(|facts| lock::holder(&facts));
+    says.extend(holder.map(|holder| format!("in use by {holder}")));
+    says.join(", ")
+}
