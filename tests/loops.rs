@@ -222,12 +222,22 @@ fn outputs_are_run_and_nothing_is_written() {
     assert_eq!(of("fan", "applied"), good(fan));
     assert_eq!(of("fan", "is-safe"), good(fan.map(|value| f64::from(u8::from(value == 1.0)))));
     assert_eq!(of("fan", "write-errors"), good([0.0; 18]));
+    let mut held_back = [0.0; 18];
+    (held_back[0], held_back[3]) = (-1.0, 1.0); // at its limits
+    held_back[10..14].fill(2.0);
+    held_back[14..16].fill(-1.0); // safe is more than it is to be
+    assert_eq!(of("fan", "held-back"), good(held_back));
     // To the limit of its target by 0.25 a tick, and to its safe value by 0.125. It stays there.
     let mut slow = [0.5; 18];
     slow[..6].copy_from_slice(&[0.0, 0.25, 0.5, 0.75, 0.5, 0.5]);
     slow[10..14].copy_from_slice(&[0.375, 0.25, 0.125, 0.0]);
     slow[14..].fill(0.0);
     assert_eq!(of("slow", "applied"), good(slow));
+    let mut slewed = [0.0; 18];
+    slewed[3] = 1.0;
+    slewed[10..14].fill(2.0);
+    slewed[14..].fill(1.0);
+    assert_eq!(of("slow", "held-back"), good(slewed));
     let mut held = [0.5; 18];
     held[..4].copy_from_slice(&[0.0, 0.25, 0.5, 7.0]);
     held[12..].fill(-4.0); // after 200 ms; and for a second after it is good again
@@ -270,6 +280,41 @@ fn a_loop_is_closed_by_what_its_output_applied() {
     assert!(worst < 0.5, "off by {worst} from what the output that was applied leads to");
     let integral = table.values("control", "i");
     assert!(integral[1_999] < 0.5, "{}", integral[1_999]);
+}
+
+/// An oven whose sensor fails for a moment, so that its heater is latched in its safe state for 200 s. The integral time cancels the time
+/// constant of the plant: the closed loop is of first order, and comes back without overshoot from wherever it is, unless it was wound up.
+const LATCHED: &str = "[task.oven]\nkind = \"sensor\"\nrate = 10\npath = \"/nowhere\"\n[task.oven.simulate]\n\
+    fails-at = \"300s\"\nfails-for = \"500ms\"\n\
+    plant = { value = \"y\", input = \"heater.applied\", gain = 100, time-constant = \"20s\", offset = 20 }\n\
+    [task.control]\nkind = \"pid\"\nrate = 10\ninput = \"oven.y\"\nsetpoint = 70\nkp = 0.005\nti = \"20s\"\nlimits = [0, 1]\n\
+    track = { previous = \"heater.applied\", initial = 0 }\n\
+    [task.heater]\nkind = \"output\"\nrate = 10\ninput = \"control.out\"\npath = \"/sys/nowhere\"\nsafe = 0\nrecover = \"latch\"\n\
+    reset = \"button.out\"\n\
+    [task.button]\nkind = \"profile\"\nrate = 10\nshape = \"steps\"\n\
+    step = [{ level = 0, lasting = \"500s\" }, { level = 1, lasting = \"1s\" }]\n";
+
+#[test]
+fn a_loop_whose_output_was_held_safe_for_long_comes_back_without_overshoot() {
+    // Without `track` the controller does not know of it, and its integral goes on to its limit.
+    for (text, least, most) in [
+        (LATCHED.to_owned(), -1.0, 0.05),
+        (LATCHED.replace("track = { previous = \"heater.applied\", initial = 0 }\n", ""), 5.0, 50.0),
+    ] {
+        let table = Desk::with(&text).table("900s");
+        let measured: Vec<_> = table.of("oven", "y").into_iter().map(|(_, y)| y).collect();
+        let (held, i) = (table.values("heater", "held-back"), table.of("control", "i"));
+        let safe = table.values("heater", "is-safe");
+        assert!(
+            safe.iter().enumerate().all(|(n, safe)| (*safe == 1.0) == (3_000..5_000).contains(&n)),
+            "it is latched"
+        );
+        assert_eq!((held[2_999], held[3_000], held[4_999], held[5_000]), (0.0, 2.0, 1.0, 0.0));
+        assert!((measured[4_999].unwrap() - 20.0).abs() < 0.01, "it was off: {:?}", measured[4_999]);
+        let highest = measured[5_000..].iter().flatten().copied().fold(f64::MIN, f64::max) - 70.0;
+        assert!((least..most).contains(&highest), "overshoot {highest}; i at the end of it {:?}", i[4_999]);
+        assert!((measured[8_999].unwrap() - 70.0).abs() < 0.1, "{:?}", measured[8_999]);
+    }
 }
 
 #[test]

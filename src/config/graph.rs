@@ -104,7 +104,7 @@ fn links(tasks: &mut [(String, Section<'_>)]) -> Vec<Link> {
     let positions: HashMap<&str, usize> = names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
     let mut links = Vec::new();
     for (to, (_, section)) in tasks.iter_mut().enumerate() {
-        for (at, Taken { key, span, input }) in section.taken.clone().into_iter().enumerate() {
+        for (at, Taken { key, span, input, .. }) in section.taken.clone().into_iter().enumerate() {
             let name = name_in(&input);
             match positions.get(name.task.as_str()) {
                 Some(from) => links.push(Link { from: *from, to, taken: at, closes: name.previous.is_some() }),

@@ -17,6 +17,19 @@ impl Section<'_> {
         Some(self.taken(key, source, span))
     }
 
+    /// As [`input`](Self::input), and with it, of the same row, the value of this name if that task has one; until it has come, and where
+    /// there is none, this reads as 0 if it is of the tick before, else as missing. Of a number there is none.
+    pub(crate) fn input_with(&mut self, key: &Key, beside: &str) -> Option<(Input, Option<Input>)> {
+        let taken = self.input(key)?;
+        let InputSource::Value(ValueName { task, previous, .. }) = taken.source() else { return Some((taken, None)) };
+        let name = ValueName { task: task.clone(), value: beside.to_owned(), previous: previous.map(|_| 0.0) };
+        let beside = Input::value_of(name).spared();
+        if let Some(last) = self.taken.last_mut() {
+            last.beside = Some(beside.clone());
+        }
+        Some((taken, Some(beside)))
+    }
+
     /// As [`input`](Self::input), of what acts on it: a value of the tick before never grows old, so that its end would go unseen; it is refused.
     pub fn input_that_ages(&mut self, key: &Key) -> Option<Input> {
         let taken = self.input(key)?;
@@ -56,7 +69,7 @@ impl Section<'_> {
             InputSource::Number(number) => Input::number(number),
             InputSource::Value(name) => {
                 let input = Input::value_of(name);
-                self.taken.push(Taken { key: key.name, input: input.clone(), span });
+                self.taken.push(Taken { key: key.name, input: input.clone(), beside: None, span });
                 input
             }
         }

@@ -174,7 +174,7 @@ pub(super) fn refuse_unknown(tasks: &mut [(String, Section<'_>)]) {
     }
     let names: Vec<String> = tasks.iter().map(|(name, _)| name.clone()).collect();
     for (_, section) in tasks {
-        for (path, Taken { key, span, input }) in std::mem::take(&mut section.modelled) {
+        for (path, Taken { key, span, input, .. }) in std::mem::take(&mut section.modelled) {
             let name = name_in(&input);
             if names.contains(&name.task) {
                 continue;

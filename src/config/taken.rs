@@ -11,6 +11,8 @@ pub struct Taken {
     pub key: &'static str,
     /// Where that task reads it.
     pub input: Input,
+    /// Where it reads another value of the same task, if that has one.
+    pub(crate) beside: Option<Input>,
     pub(super) span: Range<usize>, // of what is written
 }
 

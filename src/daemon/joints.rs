@@ -2,7 +2,7 @@
 //! others, which they take from or give to, do not. No clock is read; nothing blocks.
 
 use super::diff::{Change, Diff};
-use crate::channels::{self, Column};
+use crate::channels::{self, Column, Input, InputSource};
 use crate::config::{Config, Problems, Taken, TaskConfig, Valid, suggestion};
 use crate::time::Span;
 use crate::worker::Flow;
@@ -70,8 +70,13 @@ pub(super) fn flows(
         for (from, taken) in by_task {
             let Some(giver) = positions.get(from) else { continue };
             let columns = columns(from);
-            let column = |taken: &Taken| columns.iter().position(|name| *name == taken.name().value);
-            let inputs: Vec<_> = taken.iter().filter_map(|(_, one)| Some((column(one)?, &one.input))).collect();
+            let column = |value: &str| columns.iter().position(|name| name == value);
+            let named = |input| match Input::source(input) {
+                InputSource::Value(name) => Some((column(&name.value)?, input)),
+                InputSource::Number(_) => None,
+            };
+            let inputs = taken.iter().flat_map(|(_, one)| [Some(&one.input), one.beside.as_ref()]).flatten();
+            let inputs: Vec<_> = inputs.filter_map(named).collect();
             let max_age = task.taken[taken[0].0].1;
             let (sender, receiver) = channels::link(columns.len(), inputs, max_age);
             flows.entry(index).or_default().incoming.push(receiver);

@@ -1,7 +1,7 @@
 //! The kinds `pid` and `filter` tick by tick against the sequences in `tests/references`, which `make.py` there makes with scipy and
 //! python-control: from the keys of a section to the values of each tick.
 
-use crate::channels::{Input, LinkReceiver, LinkSender, Origin, RowHead, link};
+use crate::channels::{Input, InputSource, LinkReceiver, LinkSender, Origin, RowHead, link};
 use crate::config::{Config, Facts, Kinds};
 use crate::pacing::Rate;
 use crate::task::{Task, Tick};
@@ -52,7 +52,12 @@ impl Bench {
             let (sender, receiver) = link(1, [(0, input)], Span::MAX);
             Source { name: name.to_owned(), sender, receiver }
         };
-        let sources = config.taken.iter().map(|(taken, _)| source(&taken.input, &taken.name().value)).collect();
+        let all = config.taken.iter().flat_map(|(taken, _)| [Some(&taken.input), taken.beside.as_ref()]).flatten();
+        let value = |input: &Input| match input.source() {
+            InputSource::Value(name) => Some(source(input, &name.value)),
+            InputSource::Number(_) => None,
+        };
+        let sources = all.filter_map(value).collect();
         Self { task, columns, rate: config.rate, next: 0, sources }
     }
 

@@ -1,6 +1,8 @@
 //! What an output puts out at a tick, and when it is in its safe state. Pure: time comes in as seconds, values are in the unit of the
 //! input. Nothing that is not finite is ever put out.
 
+use std::cmp::Ordering;
+
 /// What stays the same from tick to tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::kinds) struct Settings {
@@ -106,6 +108,17 @@ impl Law {
     /// Whether what was put out last is the safe value.
     pub(in crate::kinds) fn is_safe(&self) -> bool {
         self.made_safe && matches!(self.state, State::Safe(_) | State::Waiting)
+    }
+
+    /// How what was put out last differs from what this input asks for: 1 if it is less, -1 if it is more, 0 if it is that; 2 where
+    /// no input changes it, since there is no good one, or it is not known what was put out. Exact: it is compared before any rounding.
+    pub(in crate::kinds) fn held_back(&self, input: f64) -> f64 {
+        match input.partial_cmp(&self.applied) {
+            Some(Ordering::Greater) => 1.0,
+            Some(Ordering::Less) => -1.0,
+            Some(Ordering::Equal) => 0.0,
+            None => 2.0,
+        }
     }
 
     /// Whether it follows its input, or keeps what it has put out for as long as it may.

@@ -167,7 +167,7 @@ impl Task for Output {
             Wanted::Safe => self.make_safe(step.elapsed),
         };
         self.live.ticked(self.law.follows() && done.is_ok());
-        values.copy_from_slice(&shown(&self.law, self.write_errors));
+        values.copy_from_slice(&shown(&self.law, step.input, self.write_errors));
         done
     }
 
@@ -209,7 +209,9 @@ impl Drop for Output {
 }
 
 pub(super) fn columns() -> Vec<Column> {
-    ["applied", "is-safe", "write-errors"].map(|name| Column { name: name.into(), unit: String::new() }).into()
+    ["applied", "is-safe", "write-errors", "held-back"]
+        .map(|name| Column { name: name.into(), unit: String::new() })
+        .into()
 }
 
 /// What an output learns at a tick.
@@ -225,6 +227,6 @@ pub(super) fn learned(input: &Input, reset: Option<&Input>, tick: &Tick, tripped
 }
 
 /// Its values, in the order of its columns.
-pub(super) fn shown(law: &Law, write_errors: f64) -> [f64; 3] {
-    [law.applied(), f64::from(u8::from(law.is_safe())), write_errors]
+pub(super) fn shown(law: &Law, input: f64, write_errors: f64) -> [f64; 4] {
+    [law.applied(), f64::from(u8::from(law.is_safe())), write_errors, law.held_back(input)]
 }

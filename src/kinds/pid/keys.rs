@@ -69,13 +69,13 @@ const LIMITS: Key = Key::new("limits", Value::Range, "The range of the output.")
 const ANTI_WINDUP: Key = Key::new(
     "anti-windup",
     Value::Choice(&words(&WINDUPS)),
-    "What keeps the integral from growing while the output is at a limit: of a step it takes no more than leads to the limit; or it \
-     follows what was really put out, within `tracking-time`; or nothing.",
+    "What keeps the integral from growing while the output is at a limit: of a step it takes no more than leads to the limit, and nothing \
+     of one away from what the output of `track` puts out meanwhile; or it follows what was really put out, within `tracking-time`; or nothing.",
 )
 .default("\"conditional\"")
 .rules(&[
     Rule::with(&["ki", "ti"]),
-    Rule::with(&["limits"]).for_word("conditional"),
+    Rule::with(&["limits", "track"]).for_word("conditional"),
     Rule::with(&["limits", "track"]).for_word("back-calculation"),
 ]);
 const TRACKING_TIME: Key =
@@ -86,7 +86,7 @@ const TRACK: Key = Key::new(
     "track",
     Value::Input,
     "What the output really did, such as `{ previous = \"fan.applied\", initial = 0 }`: where the controller takes over from, and what \
-     `anti-windup = \"back-calculation\"` follows.",
+     `anti-windup` goes by.",
 )
 .otherwise("what the controller put out last, within its limits")
 .rules(&[Rule::with(&["ki", "ti"])]);
@@ -160,9 +160,19 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
 
 /// It needs them at some ticks only, and puts out nothing where one of those is bad: by hand it goes on beside a dead sensor.
 fn inputs(section: &mut Section<'_>) -> Option<Inputs> {
-    let [input, setpoint, feed_forward, enable, track, manual] =
-        [&INPUT, &SETPOINT, &FEED_FORWARD, &ENABLE, &TRACK, &MANUAL].map(|key| section.input(key).map(Input::spared));
-    Some(Inputs { input: input?, setpoint: setpoint?, feed_forward: feed_forward?, enable: enable?, track, manual })
+    let [input, setpoint, feed_forward, enable] =
+        [&INPUT, &SETPOINT, &FEED_FORWARD, &ENABLE].map(|key| section.input(key).map(Input::spared));
+    let (track, held) = section.input_with(&TRACK, "held-back").unzip();
+    let manual = section.input(&MANUAL).map(Input::spared);
+    Some(Inputs {
+        input: input?,
+        setpoint: setpoint?,
+        feed_forward: feed_forward?,
+        enable: enable?,
+        track: track.map(Input::spared),
+        held: held.flatten(),
+        manual,
+    })
 }
 
 fn settings(section: &mut Section<'_>, periods: Option<Periods>) -> Option<Settings> {

@@ -27,7 +27,8 @@ pub(super) enum Action {
 /// What keeps the integral from growing while the output cannot follow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum AntiWindup {
-    /// Of a step it takes no more than leads to the limit, and none beyond it.
+    /// Of a step it takes no more than leads to the limit, and none beyond it; and nothing of one that leads away from what
+    /// the output puts out meanwhile.
     Conditional,
     /// It follows what the output really did, within this many seconds.
     BackCalculation { tracking_time: f64 },
@@ -68,6 +69,44 @@ pub(super) struct Step {
     pub feed_forward: f64,
     /// What the output really did last, where that is fed back.
     pub applied: Option<f64>,
+    /// What that says of how it differs from what was asked for.
+    pub held: Held,
+}
+
+/// How what the output puts out differs from what it was asked for. Only the output knows: what it puts out may be that of an earlier
+/// tick, and a difference may be one of rounding alone, which must not stop the integral.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    /// Not at all, or that is not known.
+    No,
+    /// It is less, so that more would change nothing.
+    Below,
+    /// It is more.
+    Above,
+    /// Nothing that is asked for changes it.
+    Altogether,
+}
+
+impl Held {
+    /// What the value `held-back` of an output means.
+    pub(super) fn of(value: f64) -> Self {
+        match value {
+            2.0 => Self::Altogether,
+            value if value > 0.0 => Self::Below,
+            value if value < 0.0 => Self::Above,
+            _ => Self::No,
+        }
+    }
+
+    /// Whether a change of what is asked for leads further away from what is put out.
+    fn forbids(self, change: f64) -> bool {
+        match self {
+            Self::No => false,
+            Self::Below => change > 0.0,
+            Self::Above => change < 0.0,
+            Self::Altogether => true,
+        }
+    }
 }
 
 /// What it puts out, and how it came about.
@@ -206,15 +245,18 @@ impl Law {
         }
     }
 
-    /// Adds `change` to the integral, as far as it may. Returns what the output would be with all of it, before the limits.
+    /// Adds `change` to the integral, as far as it may. Returns what the output would be with all of it, before the limits; of one that the
+    /// output does not follow, with none.
     fn integrate(&mut self, change: f64, rest: f64, step: &Step) -> f64 {
         let [low, high] = self.settings.limits;
         if let AntiWindup::BackCalculation { tracking_time } = self.settings.anti_windup {
             let really = step.applied.unwrap_or(self.wanted.clamp(low, high));
             self.integral += (really - self.wanted) * (step.elapsed.seconds / tracking_time).min(1.0);
         }
-        let whole = self.integral + change;
+        let holds = self.settings.anti_windup == AntiWindup::Conditional && step.held.forbids(change);
+        let whole = self.integral + if holds { 0.0 } else { change };
         self.integral = match self.settings.anti_windup {
+            AntiWindup::Conditional if holds => whole,
             AntiWindup::Conditional if change > 0.0 => whole.min(self.integral.max(high - rest)),
             AntiWindup::Conditional if change < 0.0 => whole.max(self.integral.min(low - rest)),
             _ => whole,

@@ -6,11 +6,14 @@
 mod keys;
 mod law;
 
+#[cfg(test)]
+mod tests;
+
 pub(super) use keys::kind;
 
 use super::elapsed::{Periods, Rows};
 use crate::task::{Column, Input, Task, Tick, TickError};
-use law::{Law, Mode, Output, Settings, Step};
+use law::{Held, Law, Mode, Output, Settings, Step};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -23,6 +26,7 @@ struct Inputs {
     feed_forward: Input,
     enable: Input,
     track: Option<Input>,
+    held: Option<Input>, // what the task that it tracks says of how that differs from what was asked for
     manual: Option<Input>,
 }
 
@@ -113,7 +117,7 @@ impl Task for Pid {
         }
         let elapsed = self.periods.elapsed(tick);
         let row = self.rows.look(&self.inputs.input, elapsed);
-        let Inputs { input, setpoint, feed_forward, track, .. } = &self.inputs;
+        let Inputs { input, setpoint, feed_forward, track, held, .. } = &self.inputs;
         let step = Step {
             mode: self.mode(),
             elapsed,
@@ -122,6 +126,7 @@ impl Task for Pid {
             setpoint: setpoint.get(),
             feed_forward: feed_forward.get(),
             applied: track.as_ref().map(Input::get).filter(|applied| applied.is_finite()),
+            held: Held::of(held.as_ref().map_or(0.0, Input::get)),
         };
         let Output { out, error, p, i, d, ff, saturated, saturated_for } = self.law.step(&step);
         if out.is_finite() {

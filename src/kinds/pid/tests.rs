@@ -1,0 +1,163 @@
+//! A controller whose output is held back, in a loop with the law of the output itself.
+
+use super::super::elapsed::{Elapsed, Row};
+use super::law::{Action, AntiWindup, Gains, Held, Law, Mode, Settings, Step};
+use crate::kinds::output::law as output;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const SECOND: Elapsed = Elapsed { skipped: 0, seconds: 1.0, gap: false };
+
+fn controller(limits: [f64; 2]) -> Law {
+    Law::new(Settings {
+        gains: Gains { kp: 0.5, ki: 0.25, kd: 0.0 },
+        action: Action::Reverse,
+        setpoint_weight: 1.0,
+        deadband: 0.0,
+        derivative_filter: 0.0,
+        limits,
+        anti_windup: AntiWindup::Conditional,
+    })
+}
+
+fn learned(error: f64, applied: f64, held: Held) -> Step {
+    let (mode, row) = (Mode::Automatic, Row::Next(1.0));
+    Step { mode, elapsed: SECOND, input: -error, row, setpoint: 0.0, feed_forward: 0.0, applied: Some(applied), held }
+}
+
+/// An output that has put this out, and follows its input.
+fn following(limits: [f64; 2], slew: f64, recover: output::Recover, applied: f64) -> output::Law {
+    let (safe, safe_slew, on_stale) = (Some(-2.0), f64::INFINITY, output::OnStale::Safe);
+    let settings = output::Settings { limits, slew, safe, safe_slew, on_stale, recover, patience: 0.0 };
+    output::Law::going_on(settings, applied)
+}
+
+/// What becomes of what is asked for at one tick of an output.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Comes,
+    /// The output does not see it: it is too old for it.
+    Stale,
+    /// The write fails.
+    Fails,
+    /// Another thread has made the output safe.
+    Tripped,
+}
+
+fn tick(output: &mut output::Law, asked: f64, fate: Fate, reset: bool) -> Held {
+    let input = if matches!(fate, Fate::Stale) { f64::NAN } else { asked };
+    let tripped = matches!(fate, Fate::Tripped);
+    match output.step(&output::Step { input, is_missing: false, tripped, reset, elapsed: 1.0 }) {
+        output::Wanted::Value(value) | output::Wanted::Ramp(value) if !matches!(fate, Fate::Fails) => {
+            output.put_out(value);
+        }
+        output::Wanted::Safe if !matches!(fate, Fate::Fails) => output.put_out_safe(-2.0),
+        _ => (),
+    }
+    Held::of(output.held_back(input))
+}
+
+/// The integral after each of these ticks, from an output that puts out 0 and follows at once, but for `fate`.
+fn integrals(mut output: output::Law, errors: &[f64], mut fate: impl FnMut(usize) -> (Fate, bool)) -> Vec<[f64; 3]> {
+    let (mut controller, mut held) = (controller([-8.0, 8.0]), Held::No);
+    let mut seen = Vec::new();
+    for (n, error) in errors.iter().enumerate() {
+        let applied = output.applied();
+        let put_out = controller.step(&learned(*error, applied, held));
+        seen.push([put_out.i, put_out.out, applied]);
+        let (fate, reset) = fate(n);
+        held = tick(&mut output, put_out.out, fate, reset);
+    }
+    seen
+}
+
+#[test]
+fn the_integral_stands_while_the_output_is_safe_and_goes_on_with_it() {
+    let mut errors = vec![0.0; 2];
+    errors.extend([1.0; 1_000]); // all of it at the safe value
+    errors.extend([1.0; 2]);
+    let output = following([-8.0, 8.0], f64::INFINITY, output::Recover::Latch, 0.0);
+    let seen = integrals(output, &errors, |n| (if n == 2 { Fate::Tripped } else { Fate::Comes }, n == 1_001));
+    // Neither the tick at which that happens nor the following ones knew of it before: one step.
+    let [at_first, at_last] = [2, 1_001].map(|n| seen[n][0]);
+    assert_eq!((at_first, at_last), (0.25, 0.25), "{:?}", &seen[..6]);
+    assert_eq!((seen[1_001][1], seen[1_001][2]), (0.75, -2.0), "held at the safe value");
+    assert_eq!([seen[1_002], seen[1_003]].map(|[i, _, applied]| (i, applied)), [(0.5, 0.75), (0.75, 1.0)]);
+}
+
+#[test]
+fn of_a_step_that_leads_back_nothing_is_held() {
+    for (held, error, wanted) in [
+        (Held::Below, 1.0, 0.0),
+        (Held::Below, -1.0, -0.25),
+        (Held::Above, -1.0, 0.0),
+        (Held::Above, 1.0, 0.25),
+        (Held::Altogether, 1.0, 0.0),
+        (Held::Altogether, -1.0, 0.0),
+        (Held::No, 1.0, 0.25),
+        (Held::of(f64::NAN), 1.0, 0.25),
+        (Held::of(1.0), 1.0, 0.0),
+        (Held::of(-1.0), -1.0, 0.0),
+        (Held::of(2.0), -1.0, 0.0),
+    ] {
+        let mut controller = controller([-8.0, 8.0]);
+        controller.step(&learned(0.0, 0.0, Held::No));
+        let put_out = controller.step(&learned(error, 0.0, held));
+        assert_eq!((put_out.i, put_out.p, put_out.saturated), (wanted, 0.5 * error, 0.0), "{held:?} at {error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_step_of_the_integral_leads_away_from_what_is_put_out(
+        errors in vec(-4.0..4.0, 1..60),
+        fates in vec(prop_oneof![8 => Just(Fate::Comes), 1 => Just(Fate::Stale), 1 => Just(Fate::Fails), 1 => Just(Fate::Tripped)], 60),
+        resets in vec(any::<bool>(), 60),
+        high in 0.5..9.0,
+        slew in prop_oneof![Just(f64::INFINITY), 0.05..4.0],
+        latches in any::<bool>(),
+    ) {
+        let recover = if latches { output::Recover::Latch } else { output::Recover::Auto(3.0) };
+        let output = following([-1.0, high], slew, recover, 0.0);
+        let seen = integrals(output, &errors, |n| (fates[n], resets[n]));
+        for n in 1..seen.len() {
+            let ([before, asked, _], [now, _, applied]) = (seen[n - 1], seen[n]);
+            // Held by the output, which answered to what was asked at the tick before.
+            prop_assert!((now - before) * (asked - applied) <= 0.0, "tick {n}: {seen:?}");
+            prop_assert!(now == before || !matches!(fates[n - 1], Fate::Stale), "tick {n}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn an_output_that_follows_stops_nothing_however_it_rounds(errors in vec(-4.0..4.0, 1..60), steps in 1.0..300.0_f64) {
+        // What the target holds is rounded; what the output says of itself is not.
+        let output = following([-8.0, 8.0], f64::INFINITY, output::Recover::Latch, 0.0);
+        let told = integrals(output, &errors, |_| (Fate::Comes, false));
+        let (mut alone, mut applied) = (controller([-8.0, 8.0]), 0.0);
+        for (error, [i, out, _]) in errors.iter().zip(told) {
+            let put_out = alone.step(&learned(*error, applied, Held::No));
+            prop_assert_eq!((put_out.i, put_out.out), (i, out));
+            applied = (put_out.out * steps).round() / steps;
+        }
+    }
+
+    #[test]
+    fn in_the_steady_state_a_target_that_rounds_is_at_the_step_next_to_what_is_wanted(wanted in -6.0..6.0_f64, steps in 1_u32..300) {
+        // A plant that is what is put out, in whole steps, and the value that it is to have.
+        let steps = f64::from(steps);
+        let mut output = following([-8.0, 8.0], f64::INFINITY, output::Recover::Latch, 0.0);
+        let (mut controller, mut held) = (controller([-8.0, 8.0]), Held::No);
+        let (mut latest, mut sum) = (Vec::new(), 0.0);
+        for n in 0..6_000 {
+            let really = (output.applied() * steps).round() / steps;
+            let put_out = controller.step(&learned(wanted - really, output.applied(), held));
+            held = tick(&mut output, put_out.out, Fate::Comes, false);
+            if n >= 3_000 {
+                latest.push(really);
+                sum += really;
+            }
+        }
+        prop_assert!(latest.iter().all(|really| (really - wanted).abs() <= 1.0 / steps + 1e-9), "{latest:?}");
+        prop_assert!((sum / 3_000.0 - wanted).abs() <= 0.01, "on average {}", sum / 3_000.0);
+    }
+}
