@@ -95,7 +95,9 @@ pub(super) fn flows(
         let task = &config.tasks[*index];
         let joint = &joints[task.name.as_str()];
         flow.measures = joint.measures;
-        flow.is_measured = task.max_latency.is_some() || direct(task) && !gives.contains(task.name.as_str());
+        // One that acts uses what it takes, whoever takes what it says of itself: those inherit the age.
+        let ends = task.acts || !gives.contains(task.name.as_str());
+        flow.is_measured = task.max_latency.is_some() || direct(task) && ends;
         flow.valid = valid(task, &joint.columns);
     }
     // One that is linked no more lets go of what it had.

@@ -17,8 +17,8 @@ pub struct Flow {
     pub(super) age: Span,
     /// Whether its values are measurements, if it takes none: then their age counts from its own release.
     pub(crate) measures: bool,
-    /// The age of what it takes is measured. A chain ends here: it takes values, and gives none onward, but for the next tick of a circle;
-    /// or its latency has a limit.
+    /// The age of what it takes is measured. A chain ends here: it takes values, and acts on them or gives none onward, but for the next
+    /// tick of a circle; or its latency has a limit.
     pub(crate) is_measured: bool,
     behind: Option<Origin>, // the oldest origin of what it took
     good: bool,             // all that it took
