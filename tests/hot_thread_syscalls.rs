@@ -22,7 +22,8 @@ const EDGES: u64 = 4;
 /// The calls of one thread, as traced by strace.
 struct Trace {
     calls: BTreeMap<String, u64>,
-    sleeps: Vec<i128>,   // the instants asked for
+    sleeps: Vec<i128>, // the instants asked for
+    text: String,
     vdso_is_blind: bool, // reading the clock takes a system call
     seconds: f64,
 }
@@ -30,8 +31,8 @@ struct Trace {
 impl Trace {
     /// Reads the output of `strace -ttt`.
     fn parse(text: &str) -> Self {
-        let (calls, sleeps) = (BTreeMap::new(), Vec::new());
-        let mut trace = Self { calls, sleeps, vdso_is_blind: false, seconds: 0.0 };
+        let (calls, sleeps, text_seen) = (BTreeMap::new(), Vec::new(), text.to_owned());
+        let mut trace = Self { calls, sleeps, text: text_seen, vdso_is_blind: false, seconds: 0.0 };
         let mut first = None;
         for line in text.lines() {
             let Some((time, call)) = line.split_once(' ') else {
@@ -86,7 +87,7 @@ fn trace_run(spin: &str, evidence: &str, tasks: &str) -> Option<(Trace, Value)> 
     let path = hertzd.folder().join("strace");
     let refusal = hertzd.folder().join("refusal");
     let mut strace = Command::new("strace")
-        .args(["-ttt", "-p", &thread.to_string(), "-o"])
+        .args(["-ttt", "-y", "-p", &thread.to_string(), "-o"])
         .arg(&path)
         .stderr(fs::File::create(&refusal).unwrap())
         .spawn()
@@ -186,7 +187,7 @@ fn evidence_costs_one_call_a_wake_up_and_more_only_where_something_was_missed() 
 }
 
 #[test]
-fn a_sensor_costs_one_read_a_tick_and_an_output_one_write() {
+fn a_sensor_costs_one_read_a_tick_and_an_output_one_write_if_something_changes() {
     let single = "[task.sensor]\nkind = \"sensor\"\nrate = \"1 kHz\"\npath = \"/proc/loadavg\"\n";
     let value = |field: u32| format!("[[task.sensor.value]]\nname = \"{field}\"\nfield = {field}\n");
     // A plain file may be replaced. Checking for that costs the hot thread no call.
@@ -199,6 +200,12 @@ fn a_sensor_costs_one_read_a_tick_and_an_output_one_write() {
     let output = format!(
         "[task.output]\nkind = \"output\"\nrate = \"1 kHz\"\ninput = 5\nsafe = 6\nwrite = \"always\"\npath = \"{}\"\n",
         written.path().display()
+    );
+    let unchanged = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&unchanged, "7\n").unwrap();
+    let unchanged_path = unchanged.path().to_str().unwrap();
+    let output = format!(
+        "{output}[task.still]\nkind = \"output\"\nrate = \"1 kHz\"\ninput = 5\nsafe = 6\nsafe-after = \"1h\"\npath = \"{unchanged_path}\"\n"
     );
     for sensor in [single, &several] {
         let Some((trace, summary)) = trace_run("off", "off", &format!("{LOAD}{sensor}{output}")) else {
@@ -213,6 +220,7 @@ fn a_sensor_costs_one_read_a_tick_and_an_output_one_write() {
         assert_eq!(due, 12_000);
         assert!(reads <= releases.min(ran) + EDGES, "{reads} reads for {releases} releases, {ran} in all");
         assert!(reads + due.saturating_sub(releases) + EDGES >= ran, "{reads} reads, {ran} ticks in all");
+        assert!(!trace.text.contains(unchanged_path), "an output that has not changed makes no call");
         let (writes, ran) = (trace.count("pwrite64"), count(task(&summary, "output"), "ran"));
         assert!(writes <= releases.min(ran) + EDGES, "{writes} writes for {releases} releases, {ran} in all");
         assert!(writes + due.saturating_sub(releases) + EDGES >= ran, "{writes} writes, {ran} ticks in all");

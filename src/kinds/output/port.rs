@@ -210,3 +210,25 @@ impl SafeWrite for SafeWriter {
         if let Port::Line(line) = &self.port { Some(line) } else { None }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::output::Guard;
+
+    #[test]
+    fn a_setting_that_does_not_stay_is_a_failure_without_a_number() {
+        // The kernel takes 33 there, and shows 00000021.
+        let enable = File::options().read(true).write(true).open("/proc/self/coredump_filter").unwrap();
+        put::attribute(&enable, b"1\n").unwrap();
+        let port = Port::Regular(Arc::new(tempfile::tempfile().unwrap()));
+        let enable = Some((Arc::new(enable), "pwm1_enable".to_owned(), "33\n".to_owned()));
+        let writer = SafeWriter { port, text: "255\n".into(), number: 255.0, enable, plan: Arc::default() };
+        let guard = Guard::new("fan", Arc::default(), (Span::ZERO, Span::ZERO), Some(Box::new(writer)));
+        let error = guard.trip().unwrap_err();
+        assert_eq!(error.to_string(), "pwm1_enable holds 00000021 after 33 was written");
+        assert_eq!(error.raw_os_error(), None);
+        let trouble = guard.trouble().unwrap();
+        assert!(trouble.contains("could not be written: it was written, but the device does not hold it"), "{trouble}");
+    }
+}

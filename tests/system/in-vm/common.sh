@@ -21,7 +21,7 @@
 #     in_unit COMMAND...    runs it with the service's user, groups, devices and sandbox
 #     load_vivid [OPTION]...    $VIDEO               unbind_vivid, bind_vivid: unplugged, plugged in
 #     load_aloop [OPTION]...    hw:Loopback,0,0 (play), hw:Loopback,1,0 (record)     unbind_aloop, bind_aloop
-#     load_lm75 [CELSIUS]       $I2C_BUS, $HWMON     unbind_lm75, bind_lm75; set_lm75 CELSIUS
+#     load_lm75 [CELSIUS]       $I2C_BUS, which has chips at $MORE_CHIPS too, $HWMON     unbind_lm75, bind_lm75; set_lm75 CELSIUS
 #     load_gpio_sim [LINES]     $GPIOCHIP            unbind_gpio_sim, bind_gpio_sim; pull LINE up|down; driven LINE
 #     load_iio_dummy [HERTZ]    $IIO, $IIO_DEV, $IIO_TRIGGER, $IIO_TRIGGER_NAME      unbind_iio_dummy, bind_iio_dummy
 # Each load_ and bind_ returns when udev is done; it succeeds if the device exists.
@@ -73,7 +73,7 @@ set_lm75() {
 }
 load_lm75() {
     modprobe -a i2c-dev lm75
-    modprobe i2c-stub chip_addr=0x48
+    modprobe i2c-stub "chip_addr=0x48${MORE_CHIPS:+,$MORE_CHIPS}"
     I2C_BUS=$(i2cdetect -l | awk '/stub/ { sub("i2c-", "", $1); print $1 }')
     wait_for_nodes "/dev/i2c-$I2C_BUS"
     set_lm75 "${1:-25.5}"

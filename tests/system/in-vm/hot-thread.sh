@@ -1,17 +1,48 @@
 #!/bin/bash
 # The hot thread, for each kind of task: it allocates nothing, takes no lock, and makes only the system calls that
-# docs/tasks.md lists.
+# docs/tasks.md lists: of an output one a tick, and none where nothing has changed.
 . "$(dirname "$0")/common.sh"
 
+MORE_CHIPS=0x18,0x40
 load_vivid && load_aloop && load_lm75 && load_gpio_sim && load_iio_dummy
-modprobe -a can-raw vcan
+modprobe -a can-raw vcan amc6821 pwm-pca9685
+echo amc6821 0x18 >"/sys/bus/i2c/devices/i2c-$I2C_BUS/new_device"
+echo pca9685 0x40 >"/sys/bus/i2c/devices/i2c-$I2C_BUS/new_device"
+udevadm settle
 ip link add can0 type vcan && ip link set can0 up
 cangen can0 -I 181 -L 2 -g 30 & # what the task can receives
 COUNTS=$STATE/counts # count.so writes its counts per thread here
 # Playback for the recording: without it, the loopback device has no steady pace.
 (while :; do aplay -q -D hw:Loopback,0,0 -f S16_LE -r 16000 -c 1 -d 600 /dev/zero || sleep 1; done) >/dev/null 2>&1 &
 
-kinds=(load sensor values hwmon iio i2c gpio audio video line register can)
+# driven "WORKER WRITE" NAME...: outputs on drivers of the kernel, the first of which is the worker's own.
+driven() {
+    local name table worker=${1% *} write=${1#* }
+    for name in "${@:2}"; do
+        table="[task.$name]"$'\n'"worker = \"$worker\""
+        [ "$name" = "$worker" ] && table=
+        printf '%s\n' "$table" 'kind = "output"' 'rate = 20' 'safe-after = "100s"' "write = \"$write\""
+        case $name in
+            fan) printf '%s\n' 'hwmon = "amc6821"' 'file = "pwm1"' 'input = 0.5' 'safe = 1.0' ;;
+            led) printf '%s\n' "pwm = \"$I2C_BUS-0040\"" 'channel = 3' 'pwm-period = "5ms"' 'input = 0.25' 'safe = 0' ;;
+            dac) printf '%s\n' 'iio = "dummy"' 'file = "out_voltage0_raw"' 'input = 1.5' 'safe = 0' ;;
+            lamp) printf '%s\n' "chip = \"${GPIOCHIP#/dev/}\"" 'line = 5' 'input = 1' 'safe = 0' ;;
+            still) printf '%s\n' "bus = $I2C_BUS" 'address = 0x48' 'force-address = true' 'register = 3' 'type = "s16be"' 'shift = 7' \
+                'input = 25' 'safe = "restore"' ;;
+        esac
+    done
+}
+# The outputs among the tasks of each configuration, and how strace shows a write of each.
+declare -A OUTPUTS=([line]=line [register]=register [fan]="fan led dac" [still]="still led dac fan lamp") from after
+declare -A WRITES=(
+    [line]='^ioctl\(.*GPIO_V2_LINE_SET_VALUES' [lamp]='^ioctl\(.*GPIO_V2_LINE_SET_VALUES'
+    [register]='^(ioctl|write)\([0-9]+</dev/i2c' [still]='^(ioctl|write)\([0-9]+</dev/i2c'
+    [fan]='^pwrite64\(.*/pwm1>' [led]='^pwrite64\(.*/duty_cycle>' [dac]='^pwrite64\(.*/out_voltage0_raw>'
+)
+# called PATTERN: how many of the traced calls are such.
+called() { grep -vE 'ERESTART|restart_syscall|resumed' /tmp/calls | grep -cE "$1" || :; }
+
+kinds=(load sensor values hwmon iio i2c gpio audio video line register fan still can)
 declare -A CONFIGS=(
     [load]='kind = "load"
 rate = 50
@@ -70,6 +101,8 @@ type = \"s16be\"
 shift = 7
 safe = \"restore\"
 write = \"always\""
+    [fan]="$(driven "fan always" fan led dac)"
+    [still]="$(driven "still change" still led dac fan lamp)"
     [can]='kind = "can"
 rate = 20
 interface = "can0"
@@ -121,7 +154,7 @@ PY
 # documented NAME: the system calls that docs/tasks.md lists for it.
 documented() {
     local kind=$1
-    case $kind in values|hwmon) kind=sensor ;; line|register) kind=output ;; iio) kind="sensor, buffered" ;; esac
+    case $kind in values|hwmon) kind=sensor ;; line|register|fan|still) kind=output ;; iio) kind="sensor, buffered" ;; esac
     sed -n '/^## System calls/,/^## /p' /srv/package/tasks.md | awk -F'|' -v kind=" $kind " '{ gsub("`", "", $2) } $2 == kind { print $3 }' |
         grep -oE '`[a-z0-9_]+' | tr -d '`' | sort -u | xargs || :
 }
@@ -137,8 +170,10 @@ END
     thread=$(worker "$kind")
     read -r memory locks < <(calls_of "$thread")
     refuse "  count.so counts its thread" [ "$memory" = none ]
+    for name in ${OUTPUTS[$kind]:-}; do from[$name]=$(task "$name" ran); done
     before=$(task "$kind" ran) failed=$(task "$kind" errors)
-    timeout 3 strace -qq -p "$thread" -o /tmp/calls 2>/dev/null || :
+    timeout 3 strace -qq -y -p "$thread" -o /tmp/calls 2>/dev/null || :
+    for name in ${OUTPUTS[$kind]:-}; do after[$name]=$(task "$name" ran); done
     check "  and keeps ticking" within 60 ticked "$kind" $((before + 100))
     read -r memory_after locks_after < <(calls_of "$thread")
     ticks=$(($(task "$kind" ran) - before))
@@ -151,5 +186,16 @@ END
     has "  strace sees it sleep between its ticks" "$calls" clock_nanosleep
     unlisted=$(grep -oE '[a-z][a-z0-9_]+' <<<"$calls" | grep -vxFf <(printf '%s\n' clock_nanosleep "${EVIDENCE[@]}"; documented "$kind" | tr ' ' '\n') | xargs) || :
     same "  and makes only documented calls: $(documented "$kind")" "" "$unlisted"
+    sleeps=$(called '^clock_nanosleep\(')
+    for name in ${OUTPUTS[$kind]:-}; do
+        writes=$(called "${WRITES[$name]}") ticks=$((after[$name] - from[$name]))
+        if [ "$kind" = still ]; then
+            same "  $name, which has not changed, makes none in $ticks ticks" 0 "$writes"
+        else
+            # strace comes and goes in the middle of a tick or a sleep. Several ticks that are late need no sleep.
+            check "  $name makes one a tick: $writes in at most $((ticks + 1)), $sleeps sleeps" \
+                test "$writes" -le $((ticks + 1)) -a "$writes" -ge $((sleeps - 4)) -a "$writes" -gt 0
+        fi
+    done
     systemctl stop hertzd
 done

@@ -1,6 +1,7 @@
 #!/bin/bash
 # A closed loop over registers of i2c-stub, with a process for a plant; and outputs on real drivers, on the same bus: fans of hwmon and a
-# channel of a PWM chip, also in each kind of end, as the chips' registers show.
+# channel of a PWM chip, also in each kind of end, as the chips' registers show. Over a reload that changes all of their sections, with a
+# GPIO line and a converter besides; and while their drivers go away and come back with each other's numbers.
 . "$(dirname "$0")/common.sh"
 
 FAN=0x18 STRICT=0x4c OLD=0x2d PWM=0x40 PLANT=0x50
@@ -12,6 +13,7 @@ put()      { i2cset -f -y "$I2C_BUS" "$1" "$2" "$3" b; }
 new_chip() { echo "$1" "$2" >"/sys/bus/i2c/devices/i2c-$I2C_BUS/new_device"; }
 mode()     { stat -L -c '%G %a' "$1"; }
 
+load_gpio_sim && load_iio_dummy
 modprobe -a i2c-dev amc6821 lm63 f75375s pwm-pca9685
 modprobe i2c-stub chip_addr=$FAN,$STRICT,$OLD,$PWM,$PLANT
 I2C_BUS=$(i2cdetect -l | awk '/stub/ { sub("i2c-", "", $1); print $1 }')
@@ -92,6 +94,7 @@ hwmon = "amc6821"
 file = "pwm1"
 limits = [0.2, 0.8]
 safe = 1.0
+safe-after = "60s"
 max-age = "30s"
 recover-after = "0s"
 
@@ -104,6 +107,8 @@ hwmon = "lm63"
 file = "pwm1"
 safe = "restore"
 start = "keep"
+safe-after = "60s"
+recover-after = "0s"
 
 [task.led]
 kind = "output"
@@ -113,6 +118,25 @@ pwm = "$I2C_BUS-0040"
 channel = 3
 pwm-period = "5ms"
 safe = 0.75
+safe-after = "60s"
+
+[task.lamp]
+kind = "output"
+rate = "2 Hz"
+input = 1
+chip = "${GPIOCHIP#/dev/}"
+line = 5
+safe = 0
+safe-after = "60s"
+
+[task.dac]
+kind = "output"
+rate = "2 Hz"
+input = 1.5
+iio = "dummy"
+file = "out_voltage0_raw"
+safe = 0.25
+safe-after = "60s"
 
 [task.wish]
 kind = "sensor"
@@ -149,6 +173,7 @@ address = $PLANT
 register = 0x10
 type = "u16le"
 safe = 500
+safe-after = "60s"
 max-age = "30s"
 END
 # reaches LEVEL: the plant's register is within 1 % of it, ten times in a row.
@@ -162,7 +187,7 @@ reaches() {
     done
 }
 valve()      { [ $(($(i2cget -f -y "$I2C_BUS" $PLANT 0x10 w))) = "$1" ]; }
-controlled() { ! valve 500; }
+controlled() { ! valve 600; }
 
 check "the fan follows the temperature: 0.45 of 255, in the chip's register" within 60 holds $FAN 0x22 0x73
 by_hand() { [ $(($(register $FAN 0x00) & 0x60)) = 0 ]; }
@@ -178,21 +203,106 @@ echo 45000 >/run/wish/value
 check "  after a step of the setpoint as well: 45000" within 60 reaches 45000
 same "nothing failed" "0 0 0 0 0" "$(task fan errors) $(task strict errors) $(task led errors) $(task sensor errors) $(task valve errors)"
 
+echo "# a reload that changes each section"
+TRACING=/sys/kernel/tracing
+mountpoint -q $TRACING || mount -t tracefs tracefs $TRACING
+millivolts() { [ "$(tr -d '\0' <"$IIO/out_voltage0_raw")" = "$1" ]; }
+planned() { jq -r ".outputs[] | select(.task == \"$1\").writes[0].$2" /run/hertzd/safe-plan.json; }
+# on_bus CHIP REGISTER: what was written there, as the bus's driver was asked to.
+on_bus() { sed -nE "s/.*smbus_write: i2c-$I2C_BUS a=0${1#0x} f=[0-9]+ c=${2#0x} [A-Z0-9_]+ l=[0-9]+ \[([0-9a-f-]+)\].*/\1/p" /tmp/bus | sort -u | xargs; }
+same "the plan has what the fan held before" "60 255" "$(planned fan original) $(planned fan text)"
+check "  before the reload the converter has its value" within 60 millivolts 1500
+echo 1 >$TRACING/events/smbus/smbus_write/enable
+echo 1 >$TRACING/events/gpio/gpio_value/enable
+cat $TRACING/trace_pipe >/tmp/bus & tracing=$!
+strace -f -qq -y -e trace=pwrite64 -p "$(main_pid)" -o /tmp/writes & watching=$!
+within 20 grep -q TracerPid:[[:space:]]*[1-9] "/proc/$(main_pid)/status"
+sed -i '/^\[task.fan\]/,/^$/ { s/^limits = .*/limits = [0.2, 0.6]\nslew = 0.2/; s/^safe = .*/safe = 0.9/ }
+    /^\[task.led\]/,/^$/ { s/^input = .*/input = 0.5\nscale = 0.25/; s/^safe = .*/safe = 0.25/ }
+    /^\[task.lamp\]/,/^$/ s/^safe = 0/limits = [0, 1]\nsafe = 0/
+    /^\[task.dac\]/,/^$/ { s/^input = .*/input = 1.5\nscale = 2/; s/^safe = .*/safe = 0.1/ }
+    /^\[task.valve\]/,/^$/ s/^safe = .*/slew = 100000\nsafe = 600/' $CONFIG
+check "it succeeds" systemctl reload hertzd
+check "the fan goes to its new limit" within 60 holds $FAN 0x22 0x99
+check "  the channel to its new duty" within 60 holds $PWM 0x15 0x02
+check "  the converter to its new value" within 60 millivolts 3000
+goes_on() { [ -n "$(on_bus $PLANT 0x10)" ]; }
+check "  the valve is written as well" within 60 goes_on
+kill -INT $watching
+wait $watching 2>/dev/null || :
+kill $tracing
+for event in smbus/smbus_write gpio/gpio_value; do echo 0 >$TRACING/events/$event/enable; done
+echo "# the fan was written $(on_bus $FAN 0x22), the channel $(on_bus $PWM 0x15)"
+beyond() { awk -v RS=' ' '$1 != "" && ($1 < "99" || $1 > "cc")' <<<"$(on_bus $FAN 0x22)"; }
+has "the fan's new value is seen on the bus" "$(on_bus $FAN 0x22)" 99
+same "  and nothing but what lies between the limits: no safe value" "" "$(beyond)"
+same "of the channel nothing but its new value, as a block of one byte" 01-02 "$(on_bus $PWM 0x15)"
+lacks "of the valve not its safe value" "$(on_bus $PLANT 0x10)" "f4-01"
+lacks "  nor the new one" "$(on_bus $PLANT 0x10)" "58-02"
+lacks "the line was never low" "$(grep gpio_value /tmp/bus || :)" " set 0"
+same "  and is high" 1 "$(driven 5)"
+has "the converter was written" "$(grep out_voltage0_raw /tmp/writes || :)" '"3000\n"'
+same "  and never its safe values" "" "$(grep out_voltage0_raw /tmp/writes | grep -E '"(250|200|100)\\n"' || :)"
+same "the plan has the new safe values, and what was there before all" "60 230 600" \
+    "$(planned fan original) $(planned fan text) $(planned valve 'bytes | .[1] + 256 * .[2]')"
+refuse "the fan is still locked" flock -n "$CHIP/pwm1" true
+
+echo "# drivers that go away, and come back with each other's numbers"
+is_gone() { snapshot .reason | grep -qF "$1: its target is gone"; }
+unbind() { echo "$I2C_BUS-00${2#0x}" >"/sys/bus/i2c/drivers/$1/unbind"; }
+bind()   { echo "$I2C_BUS-00${2#0x}" >"/sys/bus/i2c/drivers/$1/bind"; }
+number() { basename "$(dirname "$(grep -lx "$1" /sys/class/hwmon/hwmon*/name)")"; }
+was=$(number amc6821)
+unbind amc6821 $FAN
+unbind lm63 $STRICT
+check "it is not well: the fan's target is gone" within 60 is_gone fan
+check "  and so is the other one's" within 60 is_gone strict
+bind lm63 $STRICT
+bind amc6821 $FAN
+udevadm settle
+same "the other chip has the number of the first" "$was" "$(number lm63)"
+check "the first is found by its name" within 60 holds $FAN 0x22 0x99
+check "  the other one too" within 60 holds $STRICT 0x4c 0x12
+is_found() { refuse_quietly is_gone fan && refuse_quietly is_gone strict; }
+refuse_quietly() { ! "$@"; }
+check "  and no target is gone any more" within 60 is_found
+follows() { planned "$1" path | grep -qF "/$(number "$2")/"; }
+check "the plan has its new path" within 60 follows fan amc6821
+check "  and the other one's" within 60 follows strict lm63
+CHIP=/sys/class/hwmon/$(number amc6821)
+
 check "systemctl stop" systemctl stop hertzd
-same "the fan is at full speed" 0xff "$(register $FAN 0x22)"
+same "the fan is at its new safe value" 0xe6 "$(register $FAN 0x22)"
 same "  the other one as it was, set by its chip" "0x09 0x00" "$(register $STRICT 0x4c) $(register $STRICT 0x4a)"
-same "  the channel at its duty" "0x00 0x0c" "$(register $PWM 0x14) $(register $PWM 0x15)"
-check "  the valve at its safe value" valve 500
+same "  the channel at its duty" "0x00 0x01" "$(register $PWM 0x14) $(register $PWM 0x15)"
+check "  the valve at its safe value" valve 600
 
 put $FAN 0x0a 50
 systemctl start hertzd
 check "it runs again" within 60 holds $FAN 0x22 0x80
-check "  the PWM too" within 60 holds $PWM 0x15 0x04
+check "  the PWM too" within 60 holds $PWM 0x15 0x02
+cp /run/hertzd/safe-plan.json /tmp/plan.json
 check "  the valve too" within 60 controlled
 kill -9 "$(main_pid)"
-check "kill -9: hertzd safe has set the fan to full speed" within 60 holds $FAN 0x22 0xff
+check "kill -9: hertzd safe has set the fan to its safe value" within 60 holds $FAN 0x22 0xe6
 check "  the other one to what it was" within 30 holds $STRICT 0x4a 0x00
-check "  the channel to its duty" within 30 holds $PWM 0x15 0x0c
-check "  the valve to its safe value" within 30 valve 500
+check "  the channel to its duty" within 30 holds $PWM 0x15 0x01
+check "  the valve to its safe value" within 30 valve 600
+ended() { [ "$(show ActiveState)" = failed ]; }
+check "  and has ended" within 60 ended
+lacks "  what it wrote reads as it was written" "$(messages)" "in place of"
+
+echo "# another chip where the plan has the fan"
+echo $FAN >"/sys/bus/i2c/devices/i2c-$I2C_BUS/delete_device"
+put $FAN 0x22 0x33
+i2cset -f -y "$I2C_BUS" $PLANT 0x10 0x1234 w
+new_chip lm63 $FAN
+check "  has its path" test "$(cat "$(dirname "$(jq -r '.outputs[] | select(.task == "fan").writes[0].path' /tmp/plan.json)")/name")" = lm63
+said=$(hertzd safe --plan /tmp/plan.json 2>&1) && code=0 || code=$?
+same "hertzd safe refuses that one" 1 "$code"
+has "  and says what it is" "$said" 'says "lm63" now, and not "amc6821": it is another device'
+same "  and does not write to it" 0x33 "$(register $FAN 0x22)"
+check "  but to all others" valve 600
+lacks "  which read as they were written" "$said" "in place of"
 kill $plant
 refuse "the kernel logs no bug, warning or stall" grep -E 'BUG|Oops|WARNING:|soft lockup|rcu.*stall' <(dmesg)
