@@ -151,7 +151,7 @@ impl Builder {
         self.send(Job::Close(Box::new(ended)));
     }
 
-    /// Writes the plan of safe values anew: a target has another path now.
+    /// Writes the plan of safe values anew: a target has another path now, or got its safe value after its task had ended.
     pub(super) fn update_plan(&self) {
         self.send(Job::UpdatePlan);
     }
@@ -240,7 +240,7 @@ impl BuilderLoop {
                     self.update_plan("still has outputs that are closed");
                     self.shared.set(None);
                 }
-                Job::UpdatePlan => self.update_plan("does not have the target that was opened again"),
+                Job::UpdatePlan => self.update_plan("does not follow what has become of the targets"),
                 Job::Finish(reply) => {
                     let _ = reply.send(());
                     return;
@@ -264,11 +264,13 @@ impl BuilderLoop {
 
     /// Writes the plan of safe values anew. `but`: what is wrong with the one that there is, should that fail.
     fn update_plan(&mut self, but: &str) {
+        output::close_settled();
         self.plan.try_update(&self.guard.planned(), but);
         self.shared.plan_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.plan.trouble);
     }
 
     fn prepare(&mut self, running: &Sections, joined: &Joints, held: &Held) -> Result<Prepared, Failure> {
+        output::close_settled();
         self.shared.begin(READING.into());
         let mut config = self.load.load()?;
         let sections = Arc::new(Sections::of(&config));

@@ -65,6 +65,8 @@ const QUICK_START: Span = Span::from_seconds(1);
 enum Phase {
     /// The builder prepares it.
     Preparing,
+    /// The builder writes what its tasks begin with.
+    Writing,
     /// The workers go over to it.
     Changing,
     /// There is none.
@@ -88,12 +90,11 @@ struct Daemon<'a> {
     reload_began: Instant, // the latest
     long_wait: LongWait,
     phase: Phase,
-    writes: bool, // the builder writes what tasks begin with
     ending: Ending,
     wait: Span, // main's latest, at most
     deaths: Receiver<Death>,
     faults: Vec<String>, // each ends the run
-    reopened: u64,       // targets of outputs
+    changed: u64,        // targets of outputs
 }
 
 /// Runs what `load` reads until its end, or until a stop is asked for.
@@ -183,12 +184,11 @@ impl<'a> Daemon<'a> {
             reload_began: Instant::ZERO,
             long_wait: LongWait::default(),
             phase: Phase::Preparing,
-            writes: false,
             ending: Ending::new(options.stop_timeout),
             wait: Span::ZERO,
             deaths: helper::deaths(),
             faults: Vec::new(),
-            reopened: output::reopened(),
+            changed: changed_targets(),
         })
     }
 
@@ -271,13 +271,13 @@ impl<'a> Daemon<'a> {
             return Ok(());
         }
         // Once its targets were written, a worker that has ended since, or hangs, refuses it no more.
-        let can_change = match std::mem::take(&mut self.writes) {
-            true => Ok(()),
-            false => self.set.can_change(self.notices.stalled_after()),
+        let can_change = match self.phase {
+            Phase::Writing => Ok(()),
+            _ => self.set.can_change(self.notices.stalled_after()),
         };
         let refused = match (prepared, can_change) {
             (Ok(prepared), Ok(())) if !prepared.is_written() => {
-                self.writes = true;
+                self.phase = Phase::Writing;
                 self.threads.builder.write(prepared);
                 return Ok(());
             }
@@ -323,8 +323,8 @@ impl<'a> Daemon<'a> {
             self.threads.guard.make_safe();
             self.cpu_limit.reached(&mut self.set);
         }
-        let reopened = output::reopened();
-        if std::mem::replace(&mut self.reopened, reopened) != reopened {
+        let changed = changed_targets();
+        if std::mem::replace(&mut self.changed, changed) != changed {
             self.threads.builder.update_plan();
         }
         let failed = self.set.workers.iter().any(|running| running.worker.failed().is_some());
@@ -398,6 +398,11 @@ impl<'a> Daemon<'a> {
         };
         Answer::Snapshot(Box::new(Snapshot { summary, alarms, daemon }))
     }
+}
+
+/// How often a target of an output was opened again, or has got the safe value that a task that was closed had left owing.
+fn changed_targets() -> u64 {
+    output::reopened() + output::settled()
 }
 
 /// The sentence for the service manager; empty where there is none, as summing up ten thousand tasks takes milliseconds.

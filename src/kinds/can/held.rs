@@ -2,7 +2,7 @@
 //! built, never at a tick.
 
 use crate::kinds::device::DeviceId;
-use crate::kinds::output::Watched;
+use crate::kinds::output::{Leave, Watched};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -12,6 +12,12 @@ pub(super) struct Held {
     id: DeviceId,
     users: AtomicUsize, // two while one takes over from the other
     watched: Arc<Watched>,
+}
+
+impl Leave for Held {
+    fn leave(&self) {
+        Self::leave(self);
+    }
 }
 
 static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
@@ -25,7 +31,7 @@ impl Held {
         held
     }
 
-    /// That of the task which sends it now, and will end.
+    /// That of the task which sends it now, and will end, or has ended without its safe values.
     pub(super) fn join(id: &DeviceId) -> Option<Arc<Self>> {
         let all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         let held = all.iter().filter_map(Weak::upgrade).find(|held| {

@@ -4,17 +4,12 @@ use super::held::Held;
 use super::settings::{SentFrame, SentSignal};
 use crate::kinds::device::{DeviceId, Refusal};
 use crate::kinds::output::law::{Law, Step, Wanted};
-use crate::kinds::output::{Beginning, Guard, PlannedWrite, SafeWrite, Writing};
+use crate::kinds::output::{Beginning, Guard, PlannedWrite, SafeWrite, Writing, begin, keep};
 use crate::sys::can::{self, Frame};
-use crate::sys::clock::pause;
 use crate::task::{Input, Quality};
 use crate::time::Span;
 use std::io;
 use std::sync::Arc;
-use tracing::warn;
-
-/// How often the safe values are sent at the end, where the queue is full.
-const TRIES: u32 = 10;
 
 /// A frame between two ticks.
 pub(super) struct Outgoing {
@@ -82,8 +77,9 @@ impl Outgoing {
         follows: bool,
     ) -> Self {
         let (empty, safe) = (empty_frame(&frame, fd, bit_rate_switch), safe_frame(&frame, fd, bit_rate_switch));
-        let before = follows.then(|| Held::join(target)).flatten();
-        let follows = before.is_some();
+        let before = Held::join(target);
+        // One that has ended without its safe values is not gone on from.
+        let follows = follows && before.is_some();
         let held = before.unwrap_or_else(|| Held::new(target.clone()));
         let running = |settings: SentSignal| {
             let law = match follows {
@@ -105,14 +101,17 @@ impl Outgoing {
         let (guard, follows) = (Arc::downgrade(&self.guard), self.follows);
         Beginning::add(move || {
             let Some(guard) = guard.upgrade() else { return Ok(()) };
-            if let (false, Some(interface)) = (follows, &interface) {
-                let refuse = |error| format!("cannot send the safe values to {interface}: {error}");
-                guard.write_first().map_err(|error| Refusal::new("interface", refuse(error)))?;
-            } else if !follows {
-                _ = guard.write_first();
-            }
-            guard.begins();
-            Ok(())
+            let write = || match (follows, &interface) {
+                (true, _) => Ok(()),
+                (false, Some(_)) => guard.write_first(),
+                (false, None) => {
+                    _ = guard.write_first();
+                    Ok(())
+                }
+            };
+            let shown = interface.as_deref().unwrap_or_default();
+            let refuse = |error| format!("cannot send the safe values to {shown}: {error}");
+            Ok(begin(&guard, write).map_err(|error| Refusal::new("interface", refuse(error)))?)
         });
     }
 
@@ -258,20 +257,11 @@ impl Outgoing {
 
 impl Drop for Outgoing {
     fn drop(&mut self) {
-        self.held.leave();
-        // Of one that has not begun, nothing was sent, and nothing is.
-        if !self.guard.leaves() || self.finished {
-            return;
-        }
-        for tried in 1..=TRIES {
-            match self.guard.trip() {
-                Ok(()) => return,
-                Err(_) if tried < TRIES => pause(Span::from_millis(10)),
-                Err(error) => {
-                    let task = self.guard.task();
-                    warn!(task, "{task}: cannot send its safe values: {error}");
-                }
-            }
+        // Of one that has not begun, nothing was sent, and nothing is. What cannot be sent now is, when it can be.
+        if self.guard.leaves() && !self.finished && self.guard.trip().is_err() {
+            keep(&self.guard, self.held.clone());
+        } else {
+            self.held.leave();
         }
     }
 }

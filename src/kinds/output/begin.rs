@@ -4,6 +4,7 @@
 
 use super::guard::Guard;
 use super::held::Held;
+use super::pending;
 use super::place::Place;
 use super::port::Content;
 use super::reopen::set_up;
@@ -48,14 +49,16 @@ pub(super) struct First {
     pub(super) target: Target,
     pub(super) held: Weak<Held>,
     pub(super) guard: Weak<Guard>,
-    /// It takes the target over from another output: nothing is written.
-    pub(super) follows: bool,
+    /// It takes the target over from another output, which has set it up.
+    pub(super) is_set_up: bool,
     /// What a target that has to be set up is to hold from then on; `None`: what it holds.
     pub(super) level: Option<f64>,
     /// A chip gets what it needs to begin with; it did when it was opened, if it had to be read then.
     pub(super) sends_init: bool,
     /// The safe value is written.
     pub(super) makes_safe: bool,
+    /// The raw number of that; NaN: not known.
+    pub(super) safe: f64,
 }
 
 impl First {
@@ -65,19 +68,19 @@ impl First {
     /// What the kernel refused.
     pub(super) fn write(self) -> Result<(), Refusal> {
         let (Some(held), Some(guard)) = (self.held.upgrade(), self.guard.upgrade()) else { return Ok(()) };
-        if !self.follows {
+        if !self.is_set_up {
             if self.sends_init {
                 self.target.init()?;
             }
             prepare(&self.place, &self.target, &held, self.level)?;
-            if self.makes_safe {
-                let (key, shown) = (self.place.key(), self.target.shown());
-                let refuse =
-                    |error: io::Error| Refusal::new(key, format!("cannot write the safe value to {shown}: {error}"));
-                guard.write_first().map_err(refuse)?;
-            }
         }
-        guard.begins();
+        let written = pending::begin(&guard, || if self.makes_safe { guard.write_first() } else { Ok(()) });
+        let (key, shown) = (self.place.key(), self.target.shown());
+        let refuse = |error: io::Error| Refusal::new(key, format!("cannot write the safe value to {shown}: {error}"));
+        written.map_err(refuse)?;
+        if self.makes_safe {
+            held.put_out(self.safe, true);
+        }
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! Targets that are files: attributes of `/sys`, and regular files. May block and allocate.
 
-use super::guard::PlannedWrite;
 use super::means::{Means, ONE_ONLY, is_granted};
 use super::place::RawScale;
+use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{DeviceId, Refusal, Sight, first_line, hidden};
 use crate::kinds::sensor::{iio_channel, iio_conversion};

@@ -3,14 +3,16 @@
 //!
 //! A write may block for as long as the device takes. A daemon takes the guards over from the thread that builds its tasks.
 
+pub(super) mod left;
+
+use super::planned_write::PlannedWrite;
 use super::reading::ReadBack;
 use super::written::LastWritten;
-use crate::time::Span;
-use serde::{Deserialize, Serialize};
+use crate::sys::clock::KernelClock;
+use crate::time::{Clock, Instant, Span};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -45,74 +47,6 @@ pub(crate) trait SafeWrite: Send + Sync {
     }
 }
 
-/// One write that makes an output safe, in the order in which they are made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "to")]
-pub(crate) enum PlannedWrite {
-    /// A file, which is written from its start.
-    File {
-        /// Resolved: what a name led to when the output was opened.
-        path: PathBuf,
-        /// A file beside it and what that holds, if that shows whether the path still leads to the same device.
-        witness: Option<(PathBuf, String)>,
-        /// What is written.
-        text: String,
-        /// It is cut off behind that: it is a regular file, and no attribute of a device.
-        cut: bool,
-        /// What it held before hertzd wrote to it; `None`: that could not be read.
-        #[serde(default)]
-        original: Option<String>,
-    },
-    /// The level of a GPIO line.
-    Line {
-        /// The chip's device file.
-        chip: PathBuf,
-        /// What the chip is called, if the device file still leads to the same one.
-        label: String,
-        /// Of the line, on its chip.
-        offset: u32,
-        /// That of the line itself, whatever counts as on.
-        high: bool,
-        /// Its level before: 0 or 1.
-        #[serde(default)]
-        original: Option<String>,
-    },
-    /// A register of a chip on an I²C bus.
-    Register {
-        /// The bus's device file.
-        bus: PathBuf,
-        /// A file that names the bus's adapter, and what that holds.
-        adapter: Option<(PathBuf, String)>,
-        /// The chip's.
-        address: u8,
-        /// It is written although a driver of the kernel has the address.
-        force: bool,
-        /// The register's number, and what is written there.
-        bytes: Vec<u8>,
-        /// Which bits of these, but for the register's number, hold the value. Empty: all.
-        #[serde(default)]
-        bits: Vec<u8>,
-        /// The number that it held before.
-        #[serde(default)]
-        original: Option<String>,
-    },
-    /// A frame on a CAN bus.
-    Can {
-        /// The interface.
-        interface: String,
-        /// Its id, as a number.
-        id: u32,
-        /// The id has 29 bits.
-        extended: bool,
-        /// It is of CAN FD.
-        fd: bool,
-        /// Its data go at the higher bit rate.
-        bit_rate_switch: bool,
-        /// Its data.
-        data: Vec<u8>,
-    },
-}
-
 /// One target, as the tasks share it that have it one after the other, and as the thread sees it that watches over them.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
@@ -126,10 +60,16 @@ pub(crate) struct Watched {
     hangs: AtomicBool,   // the latest safe write has not returned for long
     written: Arc<LastWritten>,
     lost: AtomicBool,    // it is not there, and is looked for
+    left: AtomicBool,    // an output has ended without its safe value, and no other one has taken it over
     acting: AtomicUsize, // outputs that may write to it: two while one takes over from another
 }
 
 impl Watched {
+    /// Whether an output has ended without its safe value, and no other one has taken its target over.
+    pub(super) fn is_left(&self) -> bool {
+        self.left.load(Ordering::SeqCst)
+    }
+
     /// What the target was given last.
     pub(super) fn written(&self) -> &Arc<LastWritten> {
         &self.written
@@ -156,6 +96,7 @@ pub(crate) struct Guard {
     own_beats: AtomicU64, // ticks that its own task has begun
     readback: OnceLock<Arc<dyn ReadBack>>,
     begun: AtomicBool,
+    left: OnceLock<Instant>,   // its task has ended without its safe value
     safe_at_first: AtomicBool, // its safe value was written before its first tick
 }
 
@@ -186,7 +127,7 @@ impl Guard {
     ) -> Arc<Self> {
         let own_beats = AtomicU64::new(0);
         let (task, readback) = (task.to_owned(), OnceLock::new());
-        let (begun, safe_at_first) = Default::default();
+        let (begun, safe_at_first, left) = Default::default();
         let guard = Arc::new(Self {
             task,
             watched,
@@ -197,6 +138,7 @@ impl Guard {
             readback,
             begun,
             safe_at_first,
+            left,
         });
         OPENED.with_borrow_mut(|opened| opened.push(Arc::downgrade(&guard)));
         guard
@@ -310,6 +252,7 @@ impl Guard {
     pub(crate) fn write_first(&self) -> io::Result<()> {
         let Some(writer) = &self.writer else { return Ok(()) };
         let result = self.write(&**writer).and_then(|()| writer.confirm());
+        self.made_safe(result.as_ref().err());
         self.safe_at_first.store(result.is_ok(), Ordering::SeqCst);
         result
     }
@@ -321,7 +264,9 @@ impl Guard {
 
     fn write(&self, writer: &dyn SafeWrite) -> io::Result<()> {
         let write = self.watched.written.begin();
-        let result = writer.write_safe();
+        // Who takes its target over waits for what is under way, or this sees that.
+        let canceled = || Err(io::Error::from_raw_os_error(libc::ECANCELED));
+        let result = if self.is_replaced() { canceled() } else { writer.write_safe() };
         self.watched.written.end(&write, if result.is_ok() { writer.number() } else { f64::NAN });
         result
     }
@@ -336,7 +281,9 @@ impl Guard {
             Some(writer) => self.write(&**writer),
             None => Ok(()),
         };
-        self.made_safe(result.as_ref().err());
+        if !self.is_replaced() {
+            self.made_safe(result.as_ref().err());
+        }
         result
     }
 
@@ -392,11 +339,6 @@ impl Guard {
         self.watched.wanted.load(Ordering::SeqCst)
     }
 
-    /// It was made safe.
-    pub(crate) fn is_done(&self) {
-        self.watched.wanted.store(false, Ordering::SeqCst);
-    }
-
     /// Its latest safe write has not returned for long, or has.
     pub(crate) fn hangs(&self, hangs: bool) {
         self.watched.hangs.store(hangs, Ordering::Relaxed);
@@ -404,10 +346,12 @@ impl Guard {
 
     /// Why its target does not hold its safe value, though it should; `None`: it does, or it should not.
     pub(crate) fn trouble(&self) -> Option<String> {
+        let closed = self.left.get().map(|left| KernelClock::monotonic().now() - *left);
+        let closed = closed.map_or_else(String::new, |ago| format!("was closed by a reload {ago} ago, and "));
         if self.is_lost() {
             let task = &self.task;
             return Some(format!(
-                "{task}: its target is gone, and is looked for: nothing holds its safe value meanwhile"
+                "{task}: {closed}its target is gone, and is looked for: nothing holds its safe value meanwhile"
             ));
         }
         let why = match self.watched.errno.load(Ordering::Relaxed) {
@@ -418,7 +362,7 @@ impl Guard {
         };
         let (task, what) = (&self.task, self.says());
         Some(format!(
-            "{task}: its safe value, {what}, could not be written: {why}; it is tried again every 100 ms: look at the device, or switch off what it drives"
+            "{task}: {closed}its safe value, {what}, could not be written: {why}; it is tried again every 100 ms: look at the device, or switch off what it drives"
         ))
     }
 

@@ -1,7 +1,9 @@
 //! Which targets the outputs of this process have, and what one that takes a target over from another has to know. A mutex guards the
 //! list: it is used where tasks are built, never at a tick.
 
-use super::guard::{Guard, PlannedWrite, Watched};
+use super::guard::{Guard, Watched};
+use super::pending::Leave;
+use super::planned_write::PlannedWrite;
 use super::port::{Content, SafeText};
 use super::readback::Readback;
 use crate::kinds::device::DeviceId;
@@ -44,6 +46,12 @@ pub(super) struct SafeEnd {
     pub(super) plan: Arc<Mutex<Vec<PlannedWrite>>>,
 }
 
+impl Leave for Held {
+    fn leave(&self) {
+        Self::leave(self);
+    }
+}
+
 /// The targets of the outputs of this process: used where tasks are built, never at a tick.
 static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 
@@ -60,7 +68,7 @@ impl Held {
         held
     }
 
-    /// That of the task that has a target now, and will end.
+    /// That of the task that has a target now, and will end, or has ended without its safe value.
     pub(super) fn join(ids: &[DeviceId]) -> Option<Arc<Self>> {
         let all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         let held = all.iter().filter_map(Weak::upgrade).find(|held| held.ids().iter().any(|id| ids.contains(id)))?;

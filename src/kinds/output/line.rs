@@ -1,7 +1,7 @@
 //! Targets that are GPIO lines. Finding and requesting one may block and allocate.
 
-use super::guard::PlannedWrite;
 use super::means::Means;
+use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::config::NumberOrName;
 use crate::kinds::device::{Refusal, Sight};

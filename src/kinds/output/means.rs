@@ -1,7 +1,7 @@
 //! What the sorts of target have in common: files, GPIO lines and registers are each taken, read and opened in a way of their own. May
 //! block and allocate.
 
-use super::guard::PlannedWrite;
+use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{Refusal, Sight};
 use crate::sys::clock::pause;

@@ -15,7 +15,8 @@
 //! | `live`, `driven` | for the kind heartbeat: which outputs are live, and a target that is switched on and off |
 //! | `reopen` | a target that goes away and comes back |
 //! | `readback`, `reading`, `written` | what the target holds, against what was written to it last |
-//! | `guard`, `planned`, `planned_readback` | the safe value, as other threads and processes can write it, and read it back |
+//! | `pending` | outputs that have ended without their safe value, until it is written |
+//! | `guard`, `planned_write`, `planned`, `planned_readback` | the safe value, as other threads and processes can write it, and read it back |
 //!
 //! Time comes with the ticks. A tick allocates nothing and makes one system call where something is to be written; that blocks for as
 //! long as the file's driver takes, so put slow ones on a worker of their own. Opening, and writing the safe value from other
@@ -37,9 +38,11 @@ mod live;
 mod means;
 mod named;
 mod open;
+mod pending;
 mod place;
 mod planned;
 mod planned_readback;
+mod planned_write;
 mod port;
 mod put;
 mod pwm;
@@ -56,7 +59,8 @@ mod written;
 pub(crate) use begin::{Beginning, beginnings};
 pub(super) use driven::{Switch, Switched};
 pub(super) use guard::Writing;
-pub(crate) use guard::{Guard, PlannedWrite, opened};
+pub(crate) use guard::left::settled;
+pub(crate) use guard::{Guard, opened};
 #[cfg(test)]
 pub(crate) use guard::{SafeWrite, Watched};
 #[cfg(not(test))]
@@ -65,6 +69,9 @@ pub(super) use keys::{TAKES_OVER_WITHIN, kind, refuse_within_a_period};
 pub(super) use list::list;
 pub(super) use live::{Live, Liveness, output, outputs};
 pub(super) use named::SWITCH_KEYS;
+pub(crate) use pending::close_settled;
+pub(super) use pending::{Leave, begin, keep};
+pub(crate) use planned_write::PlannedWrite;
 pub(crate) use reading::{ReadBack, Reading};
 pub(crate) use reopen::reopened;
 

@@ -40,10 +40,10 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let mut in_use = Refusal::in_use(key, &label.device, &*target.ids);
     let before = match find_holder(&mut in_use, None) {
         Some(Holder::Task) => return Err(in_use.into()),
-        Some(Holder::Ending) => Held::join(&target.ids),
-        _ => None,
+        // Of a task that will end, or that has ended without its safe value.
+        _ => Held::join(&target.ids),
     };
-    let follows = before.is_some();
+    let is_set_up = before.is_some();
     let (target, held) = match before {
         Some(held) => {
             if let (Place::Pwm { period, .. }, Some(duty)) = (&settings.place, target.file()) {
@@ -62,13 +62,19 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         safe.as_ref().map(|safe| target.safe_writer(held.taken(), safe.text.clone(), held.found())).transpose();
     let safe_writer = safe_writer.map_err(|error| refuse("open", error))?;
     let terms = settings.law;
-    let mut makes_safe = false;
+    // One that has ended without its safe value is not gone on from.
+    let follows = is_set_up && !held.watched().is_left();
+    let (mut makes_safe, mut raw) = (false, f64::NAN);
     let law = match (&safe, settings.start) {
         (Some(safe), Start::Safe) if !follows => {
-            makes_safe = matches!(settings.safe, Safe::Value(_));
-            held.put_out(settings.conversion.raw(safe.value), true);
+            raw = settings.conversion.raw(safe.value);
+            makes_safe = is_set_up || matches!(settings.safe, Safe::Value(_));
+            if !makes_safe {
+                held.put_out(raw, true);
+            }
             Law::safe(terms, safe.value)
         }
+        _ if is_set_up && !follows => Law::going_on(terms, settings.conversion.back(held.raw())),
         // What another task did last is known at the first tick.
         _ => Law::going_on(terms, settings.conversion.back(now_there(&settings.place, &target, original)?)),
     };
@@ -109,10 +115,11 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         target,
         held: of_target,
         guard: guarded,
-        follows,
+        is_set_up,
         level,
         sends_init,
         makes_safe,
+        safe: raw,
     };
     Beginning::add(move || Ok(first.write()?));
     output.0 = None;

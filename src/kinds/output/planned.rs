@@ -1,7 +1,7 @@
 //! The writes of a plan, made by a process that finds nothing open. May block.
 
-use super::guard::PlannedWrite;
 use super::means::is_granted;
+use super::planned_write::PlannedWrite;
 use crate::sys::can::{self, Frame, Id};
 use crate::sys::lock;
 use std::fmt;

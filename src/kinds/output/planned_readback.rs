@@ -1,8 +1,8 @@
 //! Reads back what a write of a plan has led to, by raw numbers. May block for as long as the target's driver takes.
 
 use super::digits::number;
-use super::guard::PlannedWrite;
 use super::planned::is_still;
+use super::planned_write::PlannedWrite;
 use super::readback::compare;
 use super::reading::Reading;
 use std::fs::{self, File};

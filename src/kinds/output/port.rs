@@ -2,7 +2,8 @@
 //! driver takes, and allocates nothing.
 
 use super::digits::{Digits, LONGEST, number};
-use super::guard::{PlannedWrite, SafeWrite};
+use super::guard::SafeWrite;
+use super::planned_write::PlannedWrite;
 use super::put;
 use crate::sys::clock::pause;
 use crate::time::Span;

@@ -1,7 +1,7 @@
 //! Targets that are registers of I²C chips. May block for as long as the bus takes, and allocates.
 
-use super::guard::PlannedWrite;
 use super::means::{Means, ONE_ONLY, is_granted};
+use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{Refusal, Sight};
 use crate::kinds::i2c::WrittenRegister;

@@ -5,9 +5,9 @@
 
 use super::digits::{Digits, Form, number};
 use super::files::folder_of;
-use super::guard::PlannedWrite;
 use super::held::{End, Held, OpenFiles};
 use super::place::{Place, RawScale};
+use super::planned_write::PlannedWrite;
 use super::port::{Content, SafeText};
 use super::pwm;
 use super::target::Target;

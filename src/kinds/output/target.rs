@@ -2,9 +2,9 @@
 
 use super::digits::{Digits, Form, LONGEST, number};
 use super::files::{Files, holds_a_number, iio_raw, is_makeable};
-use super::guard::PlannedWrite;
 use super::means::Means;
 use super::place::{Place, RawScale, is_pwm};
+use super::planned_write::PlannedWrite;
 use super::port::{Content, MANUAL, Port, SafeText, SafeWriter, Writer};
 use super::pwm;
 use crate::kinds::device::{DeviceId, Refusal, Sight, hidden};

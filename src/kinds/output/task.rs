@@ -5,21 +5,16 @@ use super::guard::Guard;
 use super::held::Held;
 use super::law::{Law, Settings, Step, Wanted};
 use super::live::Live;
+use super::pending::keep;
 use super::port::{SafeText, Writer};
 use super::settings::Conversion;
 use crate::kinds::device::Claim;
 use crate::kinds::elapsed::seconds_since_last;
-use crate::sys::clock::pause;
 use crate::task::{Column, Input, Quality, Task, Tick, TickError};
-use crate::time::Span;
 use std::sync::Arc;
-use tracing::warn;
 
 /// Seconds after which a safe write that failed is tried again, at a tick.
 const RETRY: f64 = 0.1;
-
-/// How often it is tried again, every 100 ms, when the task is closed: by a thread that may block.
-const RETRIES: u32 = 10;
 
 const FAILED: &str = "cannot write the value";
 const UNSAFE_YET: TickError = TickError::new("the safe value could not be written; it is tried again every 100 ms");
@@ -187,23 +182,11 @@ impl Task for Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        self.held.leave();
-        // Of one that has not begun, nothing was written to its target, and nothing is.
-        if !self.guard.leaves() || self.finished {
-            return;
-        }
-        let mut left = RETRIES;
-        while let Err(error) = self.guard.trip() {
-            if left == 0 {
-                let (task, what) = (self.guard.task(), self.guard.says());
-                warn!(
-                    task,
-                    "{task}: cannot write its safe value, {what}, and gives up after a second: {error}; look at the device"
-                );
-                return;
-            }
-            left -= 1;
-            pause(Span::from_millis(100));
+        // Of one that has not begun, nothing was written to its target, and nothing is. What cannot be made safe now is, when it can be.
+        if self.guard.leaves() && !self.finished && self.guard.trip().is_err() {
+            keep(&self.guard, self.held.clone());
+        } else {
+            self.held.leave();
         }
     }
 }

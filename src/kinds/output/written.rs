@@ -35,6 +35,11 @@ impl LastWritten {
         self.ended.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Whether no write is under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.ended.load(Ordering::SeqCst) == self.begun.load(Ordering::SeqCst)
+    }
+
     /// What the target was given last, and how many writes there were; `None`: one is under way, there was none, or it is not known.
     pub(super) fn settled(&self) -> Option<(f64, u64)> {
         let ended = self.ended.load(Ordering::SeqCst);

@@ -1,0 +1,77 @@
+//! Outputs that have ended without their safe value: a reload has closed the task, and the device has refused the write. Each stays here, with
+//! its target, until the thread of safe values has written it, or another output has taken the target over. A mutex guards the list: it is
+//! used where tasks are built and closed, never at a tick. Reads the monotonic clock.
+
+use super::guard::Guard;
+use crate::sys::clock::{KernelClock, pause};
+use crate::time::{Clock, Span};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use tracing::warn;
+
+/// How often, and after what time, it is looked whether a write has returned that is under way.
+const LOOKS: u32 = 100;
+const BETWEEN: Span = Span::from_millis(10);
+
+/// A target that a task leaves, when it has its safe value.
+pub(in crate::kinds) trait Leave: Send + Sync {
+    /// No task has it any more.
+    fn leave(&self);
+}
+
+struct Pending {
+    guard: Arc<Guard>,
+    target: Arc<dyn Leave>,
+}
+
+/// In the order in which they ended.
+static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
+
+/// Has others write the safe value of an output that ends without it.
+pub(in crate::kinds) fn keep(guard: &Arc<Guard>, target: Arc<dyn Leave>) {
+    guard.is_left_at(KernelClock::monotonic().now());
+    PENDING.lock().unwrap_or_else(PoisonError::into_inner).push(Pending { guard: guard.clone(), target });
+}
+
+/// Closes the targets of those that have their safe values, or that others have taken over. May block.
+pub(crate) fn close_settled() {
+    let mut pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let (left, settled): (Vec<_>, Vec<_>) = pending.drain(..).partition(|pending| pending.guard.is_owed());
+    *pending = left;
+    drop(pending);
+    for Pending { guard, target } in settled {
+        guard.is_left_no_more();
+        target.leave();
+    }
+}
+
+/// The tasks that had the target of this output, and left it without its safe value.
+fn names(guard: &Guard) -> String {
+    let pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let theirs = pending.iter().filter(|pending| pending.guard.has_target_of(guard));
+    theirs.map(|pending| pending.guard.task()).collect::<Vec<_>>().join(", ")
+}
+
+/// Has an output begin, by `write`. One that has left its target without its safe value is over then, unless that fails.
+///
+/// # Errors
+/// What `write` said, or that a write of the safe value does not return.
+pub(in crate::kinds) fn begin(guard: &Guard, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    if !guard.takes_over() {
+        write()?;
+        guard.begins();
+        return Ok(());
+    }
+    let quiet = || guard.written().is_quiet();
+    let is_quiet = quiet() || (0..LOOKS).any(|_| (pause(BETWEEN), quiet()).1);
+    let written = if is_quiet { write() } else { Err(io::Error::from_raw_os_error(libc::EBUSY)) };
+    if let Err(error) = written {
+        guard.does_not_take_over();
+        return Err(error);
+    }
+    let (task, before) = (guard.task(), names(guard));
+    guard.has_taken_over();
+    guard.begins();
+    warn!(task, "{task}: has the target now that {before} left without its safe value, which is not written any more");
+    Ok(())
+}

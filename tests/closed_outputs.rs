@@ -1,0 +1,175 @@
+//! Outputs of the real program that a reload removes while their device refuses the safe value: who goes on with it, what is said of it, what
+//! ends it. Faults come from `tests/program/device.c`; the file is read from outside.
+
+mod program;
+
+use hertzd::internals::pause;
+use hertzd::time::Span;
+use program::{Ended, HERE, HERTZD, Running, run_in};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// An output of a file, by its task.
+fn output(task: &str, file: &str, keys: &str) -> String {
+    format!(
+        "[task.{task}]\nkind = \"output\"\nrate = 100\npath = \"@HERE@/{file}\"\ninput = \"source.value\"\nmax-age = \"100h\"\n\
+         safe-after = \"100h\"\nrecover-after = \"0s\"\n{keys}\n"
+    )
+}
+
+/// One that stays.
+fn others() -> String {
+    format!(
+        "[task.source]\nkind = \"sensor\"\nrate = 100\npath = \"@HERE@/in\"\n{}",
+        output("pump", "pump", "safe = 1")
+    )
+}
+
+fn snapshot(running: &Running) -> Value {
+    program::snapshot(&running.folder().join("status.sock"))
+}
+
+fn read(folder: &Path, name: &str) -> String {
+    fs::read_to_string(folder.join(name)).unwrap().trim_end().to_owned()
+}
+
+fn wait_until(running: &mut Running, name: &str, holds: &str) {
+    running.wait_for(&format!("{name} is {holds}"), |running| read(running.folder(), name) == holds);
+}
+
+fn wait_until_said(running: &mut Running, text: &str, said: bool) {
+    running.wait_for(&format!("it says {text}: {said}"), |running| {
+        snapshot(running)["reason"].as_str().unwrap_or_default().contains(text) == said
+    });
+}
+
+fn set_broken(running: &Running, broken: bool) {
+    let fault = running.folder().join("faults/fan.broken");
+    if broken { fs::write(fault, "").unwrap() } else { fs::remove_file(fault).unwrap() }
+}
+
+fn reload(running: &Running, config: &str) -> Output {
+    let text = config.replace(HERE, running.folder().to_str().unwrap());
+    fs::write(running.folder().join("test.toml"), text).unwrap();
+    let socket = running.folder().join("status.sock");
+    Command::new(HERTZD).args(["reload", "--socket"]).arg(socket).output().unwrap()
+}
+
+/// The tasks in the plan of safe values, and what it writes to their files.
+fn planned(folder: &Path) -> Vec<(String, String)> {
+    let plan: Value = serde_json::from_slice(&fs::read(folder.join("safe-plan.json")).unwrap()).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().trim_end().to_owned();
+    let outputs = plan["outputs"].as_array().unwrap().iter();
+    outputs.map(|output| (text(&output["task"]), text(&output["writes"][0]["text"]))).collect()
+}
+
+fn plans(folder: &Path, wanted: &[(&str, &str)]) -> bool {
+    planned(folder).iter().map(|(task, text)| (task.as_str(), text.as_str())).eq(wanted.iter().copied())
+}
+
+const CLOSED: &str = "fan: was closed by a reload ";
+
+/// One whose output `fan` was removed while its device refused the safe value.
+fn removed() -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("faults")).unwrap();
+    [("in", "0.75\n"), ("fan", "0.5\n"), ("pump", "0.5\n")]
+        .iter()
+        .for_each(|(name, text)| fs::write(folder.path().join(name), text).unwrap());
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path()).env("DEVICE_FAULTS", folder.path().join("faults"));
+    command.env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    let mut running = run_in(folder, command, &(others() + &output("fan", "fan", "safe = 1")), &[]);
+    wait_until(&mut running, "fan", "0.75");
+    wait_until(&mut running, "pump", "0.75");
+    set_broken(&running, true);
+    let done = reload(&running, &others());
+    assert!(done.status.success(), "{done:?}");
+    wait_until_said(&mut running, CLOSED, true);
+    running
+}
+
+fn stop(running: Running) -> Ended {
+    running.signal("TERM");
+    running.wait()
+}
+
+#[test]
+fn a_removed_output_gets_its_safe_value_when_its_device_takes_it() {
+    let mut running = removed();
+    let reason = snapshot(&running)["reason"].as_str().unwrap().to_owned();
+    let parts =
+        ["its safe value, 1 to ", "could not be written: Input/output error", "tried again every 100 ms: look at"];
+    assert!(parts.iter().all(|part| reason.contains(part)), "{reason}");
+    // It is not given up, however long that lasts.
+    pause(Span::from_millis(1_500));
+    fs::write(running.folder().join("faults/fan.counted"), "").unwrap();
+    let counted = |running: &Running| fs::read(running.folder().join("faults/fan.counted")).unwrap().len();
+    running.wait_for("two more writes", |running| counted(running) >= 2);
+    assert_eq!(read(running.folder(), "fan"), "0.75");
+    assert!(plans(running.folder(), &[("pump", "1"), ("fan", "1")]), "{:?}", planned(running.folder()));
+    assert!(File::open(running.folder().join("fan")).unwrap().try_lock().is_err(), "it is locked for as long");
+    set_broken(&running, false);
+    wait_until(&mut running, "fan", "1");
+    wait_until_said(&mut running, CLOSED, false);
+    running.wait_for("the plan follows", |running| plans(running.folder(), &[("pump", "1")]));
+    running.wait_for("it is closed", |running| File::open(running.folder().join("fan")).unwrap().try_lock().is_ok());
+    let ended = stop(running);
+    assert!(ended.status.success(), "{}", ended.describe());
+    let entries = |text: &str| {
+        ended.stderr.lines().filter(|line| line.contains("fan: its safe value, 1 to ") && line.contains(text)).count()
+    };
+    assert_eq!([entries("could not be written: "), entries("was written at last")], [1, 1], "{}", ended.describe());
+}
+
+#[test]
+fn what_a_removed_output_is_owed_is_written_after_a_crash() {
+    let running = removed();
+    running.signal("KILL");
+    let ended = running.wait();
+    assert_eq!((read(ended.folder.path(), "fan"), read(ended.folder.path(), "pump")), ("0.75".into(), "0.75".into()));
+    let plan = ended.folder.path().join("safe-plan.json");
+    let safe = Command::new(HERTZD).args(["safe", "--plan"]).arg(plan).output().unwrap();
+    assert!(safe.status.success(), "{safe:?}");
+    assert_eq!((read(ended.folder.path(), "fan"), read(ended.folder.path(), "pump")), ("1".into(), "1".into()));
+}
+
+#[test]
+fn a_stop_without_it_is_a_fault() {
+    let ended = stop(removed());
+    assert_eq!(
+        (ended.status.code(), read(ended.folder.path(), "fan")),
+        (Some(70), "0.75".into()),
+        "{}",
+        ended.describe()
+    );
+    assert!(planned(ended.folder.path()).contains(&("fan".into(), "1".into())), "it is left for whoever mends that");
+}
+
+#[test]
+fn another_output_that_takes_the_target_over_ends_it() {
+    let mut running = removed();
+    // One that begins with its safe value cannot: the device refuses that. So the old one goes on.
+    let refused = reload(&running, &(others() + &output("blower", "fan", "safe = 9")));
+    assert!(!refused.status.success(), "{refused:?}");
+    running.wait_for("it says why", |running| running.stderr().contains("cannot write the safe value to"));
+    wait_until_said(&mut running, CLOSED, true);
+    assert!(plans(running.folder(), &[("pump", "1"), ("fan", "1")]), "{:?}", planned(running.folder()));
+    // One that begins with what is there.
+    let keeps = others()
+        + &output("blower", "fan", "safe = 9\nstart = \"keep\"\nrecover = \"latch\"")
+            .replace("recover-after = \"0s\"\n", "");
+    let done = reload(&running, &keeps);
+    assert!(done.status.success(), "{done:?}");
+    wait_until_said(&mut running, CLOSED, false);
+    running.wait_for("it has the target", |running| plans(running.folder(), &[("pump", "1"), ("blower", "9")]));
+    assert!(running.stderr().contains("blower: has the target now that fan left without its safe value"));
+    set_broken(&running, false);
+    fs::write(running.folder().join("new-in"), "0.25\n").unwrap();
+    fs::rename(running.folder().join("new-in"), running.folder().join("in")).unwrap();
+    wait_until(&mut running, "fan", "0.25");
+    let ended = stop(running);
+    assert_eq!((ended.status.success(), read(ended.folder.path(), "fan")), (true, "9".into()), "{}", ended.describe());
+}
