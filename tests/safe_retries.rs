@@ -281,29 +281,3 @@ fn what_does_not_change_is_not_written_again() {
     assert_eq!(writes(&running, "still"), before + 1);
     stop(running);
 }
-
-#[test]
-fn a_removed_output_is_made_safe_while_it_is_closed() {
-    let config = |names: &[&str]| {
-        let outputs = names.iter().map(|name| output(name, "input = \"source.value\"\nsafe = 1"));
-        SOURCE.to_owned() + &outputs.collect::<String>()
-    };
-    let mut running = start(&config(&["stays", "fails", "broken"]), &["stays", "fails", "broken"], &[], &[]);
-    ["stays", "fails", "broken"].iter().for_each(|name| wait_until(&mut running, name, "0.75"));
-    let faults = running.folder().join("faults");
-    fs::write(faults.join("broken.counted"), "").unwrap();
-    fs::write(faults.join("broken.broken"), "").unwrap();
-    fs::write(faults.join("fails.fails"), "four").unwrap(); // five times
-    let text = config(&["stays"]).replace(HERE, running.folder().to_str().unwrap());
-    fs::write(running.folder().join("test.toml"), text).unwrap();
-    let socket = running.folder().join("status.sock");
-    let reload = Command::new(HERTZD).args(["reload", "--socket"]).arg(socket).output().unwrap();
-    assert!(reload.status.success(), "{reload:?}");
-    wait_until(&mut running, "fails", "1");
-    running.wait_for("it gives up", |running| running.stderr().contains("and gives up after a second"));
-    // Once, and ten times again.
-    assert!(writes(&running, "broken") > 10, "{} writes", writes(&running, "broken"));
-    assert!(!running.stderr().contains("fails: cannot write its safe value"), "{}", running.stderr());
-    assert_eq!((read(&running, "broken"), read(&running, "stays")), ("0.75\n".into(), "0.75\n".into()));
-    stop(running);
-}
