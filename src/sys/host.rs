@@ -111,9 +111,12 @@ fn preempt(realtime: Option<&str>, choice: Option<&str>, version: Option<&str>) 
     }
     let chosen = choice.and_then(|words| words.split_once('(')?.1.split_once(')')).map(|(word, _)| word);
     let built = || {
-        let word = version?.split_whitespace().find_map(|word| word.strip_prefix("PREEMPT"));
+        let mut words = version?.split_whitespace();
+        let word = words.find_map(|word| word.strip_prefix("PREEMPT"));
         Some(match word {
             None => "none".to_owned(),
+            // As kernels with the patch for 5.0 and before say it, and those of boards that are built from them.
+            Some("") if words.next() == Some("RT") => "rt".to_owned(),
             Some("") => "full".to_owned(),
             Some(kind) => kind.trim_start_matches('_').to_lowercase(),
         })
@@ -215,6 +218,7 @@ pub(crate) mod tests {
         assert_eq!(preempt(Some("0"), Some("none voluntary (full) lazy"), Some("PREEMPT_DYNAMIC")), "full");
         assert_eq!(preempt(None, None, Some("#1 SMP PREEMPT_DYNAMIC Debian 6.12")), "dynamic");
         assert_eq!(preempt(None, None, Some("#1 SMP PREEMPT_RT")), "rt");
+        assert_eq!(preempt(None, None, Some("#1 SMP PREEMPT RT Thu Nov 9")), "rt");
         assert_eq!(preempt(None, Some("broken"), Some("#1 SMP PREEMPT Mon")), "full");
         assert_eq!(preempt(None, None, Some("#1 SMP Mon Jan 1")), "none");
     }

@@ -1,6 +1,7 @@
 //! PWM chips: which there are, for `hertzd devices`. Reads small files; may block; not for a hot thread.
 
 use crate::kinds::device::{FoundDevice, Roots, first_line, numbered, quoted, task_name};
+use crate::kinds::output::pwm;
 use crate::sys::lock;
 use crate::time::Span;
 use std::fs;
@@ -19,7 +20,7 @@ pub(in crate::kinds) fn list(roots: &Roots) -> Vec<FoundDevice> {
         let folder = class.join(chip);
         let channels: u32 = first_line(&folder.join("npwm")).and_then(|line| line.parse().ok()).unwrap_or(0);
         let mut about = vec![if channels == 1 { "1 channel".to_owned() } else { format!("{channels} channels") }];
-        let of = |channel: u32| folder.join(format!("pwm{channel}"));
+        let of = |channel: u32| pwm::folder_of(&folder, channel);
         about.extend(
             (0..channels).filter(|channel| of(*channel).is_dir()).map(|channel| exported(channel, &of(channel))),
         );

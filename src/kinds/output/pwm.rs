@@ -51,6 +51,15 @@ pub(super) fn find(wanted: &str, channel: u32, sys: &Path) -> Result<PathBuf, Re
     Ok(folder)
 }
 
+/// The folder of a channel: `pwmM`, or `pwm-N:M` of chip N where BeagleBoard's kernels have made that one. Before the channel is exported there
+/// is neither, and it is the kernel's own name.
+pub(super) fn folder_of(chip: &Path, channel: u32) -> PathBuf {
+    let usual = chip.join(format!("pwm{channel}"));
+    let number = chip.file_name().and_then(|name| name.to_str()?.strip_prefix("pwmchip"));
+    let other = number.map(|number| chip.join(format!("pwm-{number}:{channel}")));
+    other.filter(|other| !usual.is_dir() && other.is_dir()).unwrap_or(usual)
+}
+
 /// Makes sure that the files of a channel are there, one of which is `duty_cycle`: exports it. That changes nothing that another process sees.
 pub(super) fn export(duty_cycle: &Path, channel: u32) -> Result<(), Refusal> {
     let folder = duty_cycle.parent().unwrap_or(duty_cycle);
@@ -59,7 +68,16 @@ pub(super) fn export(duty_cycle: &Path, channel: u32) -> Result<(), Refusal> {
         fs::write(&export, format!("{channel}\n"))
             .map_err(refuse(&format!("export channel {channel} by {}", export.display())))?;
         let is_there = || fs::OpenOptions::new().write(true).open(duty_cycle).is_ok();
-        let _ = (0..LOOKS).any(|_| is_there() || (pause(BETWEEN), false).1);
+        let now = || folder_of(folder.parent().unwrap_or(folder), channel);
+        let is_elsewhere = || now() != folder;
+        let _ = (0..LOOKS).any(|_| is_there() || is_elsewhere() || (pause(BETWEEN), false).1);
+        if is_elsewhere() {
+            let text = format!(
+                "channel {channel} is exported now, as {}, where this kernel puts it; start hertzd again",
+                now().display()
+            );
+            return Err(Refusal::new("pwm", text));
+        }
     }
     Ok(())
 }
@@ -135,6 +153,20 @@ pub(super) fn set_up(duty_cycle: &Path, period: Span, duty: Option<u64>) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_folder_of_a_channel_has_either_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let chip = folder.path().join("pwmchip4");
+        fs::create_dir_all(chip.join("pwm-4:1")).unwrap();
+        fs::create_dir_all(chip.join("pwm-3:0")).unwrap();
+        assert_eq!(folder_of(&chip, 1), chip.join("pwm-4:1"));
+        assert_eq!(folder_of(&chip, 0), chip.join("pwm0"), "that one is of another chip");
+        let refused = export(&chip.join("pwm1/duty_cycle"), 1).unwrap_err();
+        assert!(refused.message.contains("pwmchip4/pwm-4:1, where this kernel puts it; start"), "{}", refused.message);
+        fs::create_dir_all(chip.join("pwm1")).unwrap();
+        assert_eq!(folder_of(&chip, 1), chip.join("pwm1"));
+    }
 
     #[test]
     fn a_channel_is_set_up_and_its_duty_never_exceeds_its_period() {

@@ -55,7 +55,7 @@ impl Target {
             Place::Pwm { chip, channel, .. } => {
                 let chip = pwm::find(chip, *channel, sys)?;
                 let of_channel = DeviceId::Named(format!("{} channel {channel}", chip.display()));
-                let path = chip.join(format!("pwm{channel}")).join("duty_cycle");
+                let path = pwm::folder_of(&chip, *channel).join("duty_cycle");
                 let ids = fs::metadata(&path).ok().map(|duty| DeviceId::of(&duty)).into_iter().chain([of_channel]);
                 let files = Files { path, is_regular: false, enable: None, witness: None };
                 Ok(Some(Self { ids: ids.collect(), raw, form: Form::Whole, means: Arc::new(files) }))
