@@ -10,7 +10,7 @@ SUITE=${HERTZD_SUITE:-$(. /etc/os-release; [ "${ID:-}" = debian ] && echo "${VER
 
 # rootfs: prints the folder of the root file system; builds it first if needed.
 rootfs() {
-    local include=systemd,systemd-sysv,procps,passwd,jq,libasound2
+    local include=systemd,systemd-sysv,procps,passwd,jq,libasound2,python3
     # shellcheck disable=SC2016 # $1 is for mmdebstrap
     local options=(
         --mode=root --variant=apt --include="$include"
