@@ -40,7 +40,7 @@ pub(crate) struct Words {
     /// End after this many seconds [default: 10 without a drawing, else never]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: Option<u32>,
-    /// Keep the worker's CPU busy with eight loops, and start the daemon at the lowest weight (nice 19)
+    /// After 3 s keep the worker's CPU busy with eight loops, and give the worker the lowest weight (nice 19)
     #[arg(long)]
     busy: bool,
 }

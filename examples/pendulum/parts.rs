@@ -24,6 +24,9 @@ const ENDS_WITH_INPUT: &str = "PENDULUM_ENDS_WITH_INPUT";
 /// The name of the configuration in the folder.
 const CONFIG: &str = "pendulum.toml";
 
+/// The thread of the worker `main`.
+const WORKER: &str = "hz-main";
+
 /// Everything that runs.
 pub(crate) struct Parts {
     folder: TempDir,
@@ -44,8 +47,8 @@ pub(crate) struct Busy {
 }
 
 impl Parts {
-    /// Starts the plant, the daemon with the configuration `text`, and busy loops if there are to be some.
-    pub(crate) fn start(text: &str, busy: Option<Busy>) -> io::Result<Self> {
+    /// Starts the plant, and the daemon with the configuration `text`.
+    pub(crate) fn start(text: &str) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("hertzd-pendulum-").tempdir_in(place())?;
         std::fs::write(folder.path().join(CONFIG), text)?;
         let (ours, theirs) = UnixStream::pair()?;
@@ -56,12 +59,11 @@ impl Parts {
         // They have no name, so they are gone when the last process that has them open is.
         let (summary, log) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let started = wait_for(&folder.path().join(crate::row::POLE), &mut plant)
-            .and_then(|()| daemon(folder.path(), busy.is_some(), &summary, &log))
-            .and_then(|daemon| Ok((daemon, busy.map(burn).transpose()?)));
+            .and_then(|()| daemon(folder.path(), &summary, &log));
         match started {
-            Ok((mut daemon, busy)) => {
+            Ok(mut daemon) => {
                 let daemon_input = daemon.stdin.take();
-                Ok(Self { folder, plant, rows, daemon, daemon_input, summary, log, busy })
+                Ok(Self { folder, plant, rows, daemon, daemon_input, summary, log, busy: None })
             }
             Err(error) => {
                 drop(rows);
@@ -69,6 +71,20 @@ impl Parts {
                 Err(error)
             }
         }
+    }
+
+    /// Starts busy loops beside the worker, and gives its thread the lowest weight that there is: as a background job would have, and of no
+    /// effect under a real-time policy.
+    pub(crate) fn compete(&mut self, busy: Busy) -> io::Result<()> {
+        let worker = worker(self.daemon.id())?.to_string();
+        let reniced = Command::new("renice").args(["-n", "19", "-p", &worker]).stdout(Stdio::null()).status()?;
+        if !reniced.success() {
+            return Err(io::Error::other(format!("renice of thread {worker}: {reniced}")));
+        }
+        let mut command = itself()?;
+        command.args(["busy", &busy.cpu.to_string(), &busy.loops.to_string()]).stdin(Stdio::piped());
+        self.busy = Some(command.spawn()?);
+        Ok(())
     }
 
     /// The latest row that the plant has sent since this was last asked.
@@ -173,13 +189,9 @@ fn itself() -> io::Result<Command> {
     Ok(command)
 }
 
-/// `hertzd run` in the folder, by the example itself. Beside busy loops it is as nice as a process can be: that means something to the policy
-/// "other" only.
-fn daemon(folder: &Path, is_nice: bool, summary: &File, log: &File) -> io::Result<Child> {
-    let mut command = if is_nice { Command::new("nice") } else { itself()? };
-    if is_nice {
-        command.args(["-n", "19"]).arg(std::env::current_exe()?).process_group(0);
-    }
+/// `hertzd run` in the folder, by the example itself.
+fn daemon(folder: &Path, summary: &File, log: &File) -> io::Result<Child> {
+    let mut command = itself()?;
     command.args(["run", CONFIG, "--log-format", "text"]).current_dir(folder).env(ENDS_WITH_INPUT, "1");
     // Without a runtime directory there is no status socket but this one.
     if std::env::var_os("XDG_RUNTIME_DIR").is_none() && std::fs::metadata("/run/hertzd").is_err() {
@@ -188,8 +200,16 @@ fn daemon(folder: &Path, is_nice: bool, summary: &File, log: &File) -> io::Resul
     command.stdin(Stdio::piped()).stdout(summary.try_clone()?).stderr(log.try_clone()?).spawn()
 }
 
-fn burn(busy: Busy) -> io::Result<Child> {
-    itself()?.args(["busy", &busy.cpu.to_string(), &busy.loops.to_string()]).stdin(Stdio::piped()).spawn()
+/// The daemon's thread of the worker that all configurations of this example have.
+fn worker(daemon: u32) -> io::Result<u32> {
+    for thread in std::fs::read_dir(format!("/proc/{daemon}/task"))? {
+        let thread = thread?;
+        let name = std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
+        if let (WORKER, Ok(id)) = (name.trim_end(), thread.file_name().to_string_lossy().parse()) {
+            return Ok(id);
+        }
+    }
+    Err(io::Error::other(format!("the daemon has no thread {WORKER}")))
 }
 
 /// In the daemon: has it end when the process that started it has.

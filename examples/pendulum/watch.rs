@@ -14,7 +14,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The busy loops of `--busy`.
+/// The busy loops of `--busy`, and the steps for which the pole stands without them.
+const QUIET: u64 = 3_000;
 const LOOPS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 /// What is shown of the parts beside the latest row.
@@ -29,6 +30,9 @@ pub(crate) struct Shown {
     pub(crate) name: String,
     /// The process whose `hertzd top` it is.
     pub(crate) daemon: u32,
+    /// The busy loops that are to come, and then those that have.
+    pub(crate) busy: Option<Busy>,
+    pub(crate) is_busy: bool,
 }
 
 impl Shown {
@@ -54,19 +58,19 @@ pub(crate) fn watch(words: &Words) -> Result<ExitCode, String> {
     let is_headless = words.headless || !io::stdout().is_terminal() || !io::stdin().is_terminal();
     let length = words.seconds.or(is_headless.then_some(10)).map(|seconds| Span::from_seconds(seconds.into()));
 
-    let mut parts = Parts::start(&text, busy).map_err(|error| format!("starting: {error}"))?;
+    let mut parts = Parts::start(&text).map_err(|error| format!("starting: {error}"))?;
     let name = words.config.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let mut shown = Shown { name, daemon: parts.daemon_id(), ..Shown::default() };
+    let mut shown = Shown { name, daemon: parts.daemon_id(), busy, ..Shown::default() };
     let until =
         |now: Instant| end.load(Ordering::Relaxed) || length.is_some_and(|length| now.since(Instant::ZERO) >= length);
     let shows = if is_headless { lines(&mut parts, &mut shown, until) } else { drawing(&mut parts, &mut shown, until) };
 
     let ended_itself = parts.daemon_ended();
-    look(&mut parts, &mut shown);
+    let looked = look(&mut parts, &mut shown);
     // Kept open beyond the end of the process that writes it.
     let log = parts.log();
     let summary = parts.end().map_err(|error| format!("ending: {error}"))?;
-    shows.map_err(|error| format!("showing: {error}"))?;
+    shows.and(looked).map_err(|error| format!("showing: {error}"))?;
     eprint!("{log}");
     println!("{summary}");
     if let Some(status) = ended_itself {
@@ -81,12 +85,17 @@ pub(crate) fn watch(words: &Words) -> Result<ExitCode, String> {
     Ok(if stood { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Takes over what is new.
-fn look(parts: &mut Parts, shown: &mut Shown) {
+/// Takes over what is new, and lets the busy loops begin when the pole has stood for a while.
+fn look(parts: &mut Parts, shown: &mut Shown) -> io::Result<()> {
     if let Some(row) = parts.row() {
         shown.row = row;
     }
     shown.plant_ended = parts.plant_ended().map(|status| status.to_string());
+    if let Some(busy) = shown.busy.filter(|_| shown.row.free >= QUIET && !shown.is_busy) {
+        parts.compete(busy)?;
+        shown.is_busy = true;
+    }
+    Ok(())
 }
 
 /// A line per second.
@@ -95,7 +104,7 @@ fn lines(parts: &mut Parts, shown: &mut Shown, until: impl Fn(Instant) -> bool) 
     let clock = Stopwatch::start();
     let mut next = 1;
     while !until(clock.now()) && parts.daemon_ended().is_none() {
-        look(parts, shown);
+        look(parts, shown)?;
         let now = clock.now().since(Instant::ZERO);
         if now >= Span::from_seconds(next) {
             let Row { state, force, steps, .. } = shown.row;
@@ -117,7 +126,7 @@ fn drawing(parts: &mut Parts, shown: &mut Shown, until: impl Fn(Instant) -> bool
     let mut screen = Screen::open()?;
     let clock = Stopwatch::start();
     while !until(clock.now()) && parts.daemon_ended().is_none() {
-        look(parts, shown);
+        look(parts, shown)?;
         shown.log = parts.log().lines().last().unwrap_or_default().to_owned();
         screen.draw(shown)?;
         match screen.key(Span::from_nanos(1_000_000_000 / 60))? {
