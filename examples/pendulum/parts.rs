@@ -116,6 +116,10 @@ impl Parts {
         self.plant.id()
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// What the daemon has logged.
     pub(crate) fn log(&self) -> String {
         text(&self.log)

@@ -30,7 +30,7 @@ pub(crate) struct Shown {
     pub(crate) name: String,
     /// The process whose `hertzd top` it is.
     pub(crate) daemon: u32,
-    /// The busy loops that are to come, and then those that have.
+    /// The busy loops that are to come, and whether they have.
     pub(crate) busy: Option<Busy>,
     pub(crate) is_busy: bool,
 }
@@ -100,7 +100,8 @@ fn look(parts: &mut Parts, shown: &mut Shown) -> io::Result<()> {
 
 /// A line per second.
 fn lines(parts: &mut Parts, shown: &mut Shown, until: impl Fn(Instant) -> bool) -> io::Result<()> {
-    println!("{}: daemon {}, plant {}", shown.name, parts.daemon_id(), parts.plant_id());
+    let folder = parts.folder().display();
+    println!("{}: daemon {}, plant {}, files in {folder}", shown.name, parts.daemon_id(), parts.plant_id());
     let clock = Stopwatch::start();
     let mut next = 1;
     while !until(clock.now()) && parts.daemon_ended().is_none() {
@@ -127,7 +128,7 @@ fn drawing(parts: &mut Parts, shown: &mut Shown, until: impl Fn(Instant) -> bool
     let clock = Stopwatch::start();
     while !until(clock.now()) && parts.daemon_ended().is_none() {
         look(parts, shown)?;
-        shown.log = parts.log().lines().last().unwrap_or_default().to_owned();
+        shown.log = latest(&parts.log());
         screen.draw(shown)?;
         match screen.key(Span::from_nanos(1_000_000_000 / 60))? {
             Some(Key::Quit) => break,
@@ -136,6 +137,12 @@ fn drawing(parts: &mut Parts, shown: &mut Shown, until: impl Fn(Instant) -> bool
         }
     }
     Ok(())
+}
+
+/// The latest line of a log, without its time.
+fn latest(log: &str) -> String {
+    let line = log.lines().last().unwrap_or_default();
+    line.split_once(' ').map_or(line, |(_, message)| message.trim_start()).to_owned()
 }
 
 /// Raised by the first SIGINT, SIGTERM or SIGHUP. A second one ends this process at once, and with it the others.

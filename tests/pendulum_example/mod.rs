@@ -1,0 +1,46 @@
+//! `examples/pendulum`, built like the test that uses it.
+
+use crate::program::{HERTZD, skip};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The example `pendulum`, built as this test was; `None`, and that is said, where there is neither cargo nor one that was built before.
+pub(crate) fn example() -> Option<&'static Path> {
+    static EXAMPLE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    EXAMPLE.get_or_init(build).as_deref()
+}
+
+fn build() -> Option<PathBuf> {
+    let folder = Path::new(HERTZD).parent().unwrap();
+    let path = folder.join("examples/pendulum");
+    if let Some(cargo) = std::env::var_os("CARGO") {
+        let all = [
+            ("video", cfg!(feature = "video")),
+            ("i2c", cfg!(feature = "i2c")),
+            ("gpio", cfg!(feature = "gpio")),
+            ("mcap", cfg!(feature = "mcap")),
+            ("exporter", cfg!(feature = "exporter")),
+            ("audio", cfg!(feature = "audio")),
+            ("top", cfg!(feature = "top")),
+            ("default", cfg!(feature = "default")),
+        ];
+        let features: Vec<_> = all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
+        let mut command = Command::new(cargo);
+        command.args(["build", "--offline", "--example", "pendulum", "--no-default-features", "--features"]);
+        command
+            .arg(features.join(","))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env("CARGO_TARGET_DIR", folder.parent().unwrap());
+        if folder.ends_with("release") {
+            command.arg("--release");
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    if !path.exists() {
+        skip("there is no cargo here to build the example with");
+        return None;
+    }
+    Some(path)
+}
