@@ -252,7 +252,7 @@ fn the_drawing_fits_any_terminal_and_q_and_signals_end_it() {
         terminal.0.path().display(),
         example.display()
     );
-    for end in ["q", "TERM"] {
+    for end in ["q", "TERM", "its terminal goes away"] {
         terminal.tmux(&["send-keys", &start, "Enter"]);
         let has_drawing = |shown: &str| shown.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c));
         let shown = terminal.wait_for("the drawing", |shown| {
@@ -272,7 +272,12 @@ fn the_drawing_fits_any_terminal_and_q_and_signals_end_it() {
         terminal.tmux(&["resize-window", "-x", "80", "-y", "24"]);
         match end {
             "q" => drop(terminal.tmux(&["send-keys", "q"])),
-            name => signal(pid, name),
+            "TERM" => signal(pid, end),
+            _ => {
+                terminal.tmux(&["kill-server"]);
+                nothing_is_left(&[&[pid][..], &parts].concat(), &folder);
+                return;
+            }
         }
         let shown = terminal.wait_for("its end", |shown| shown.lines().any(|line| line.starts_with("ENDED ")));
         assert!(shown.contains("\nThe pole ") && (shown.contains("ENDED 0") || shown.contains("ENDED 1")), "{shown}");

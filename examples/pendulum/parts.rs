@@ -39,6 +39,12 @@ pub(crate) struct Parts {
     busy: Option<Child>, // ends with its standard input
 }
 
+/// What the daemon has written.
+pub(crate) struct Said {
+    pub(crate) summary: String,
+    pub(crate) log: String,
+}
+
 /// How many busy loops there are to be, and on which CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Busy {
@@ -120,27 +126,27 @@ impl Parts {
         self.folder.path()
     }
 
-    /// What the daemon has logged.
-    pub(crate) fn log(&self) -> String {
-        text(&self.log)
+    /// The end of what the daemon has logged.
+    pub(crate) fn log_end(&self) -> String {
+        text(&self.log, 2_048)
     }
 
-    /// Ends everything in good order, first who acts and then what is acted on. Returns the daemon's summary.
-    pub(crate) fn end(mut self) -> io::Result<String> {
+    /// Ends everything in good order, first who acts and then what is acted on.
+    pub(crate) fn end(mut self) -> io::Result<Said> {
         drop(self.daemon_input.take());
         self.daemon.wait()?;
         if let Some(mut busy) = self.busy.take() {
             drop(busy.stdin.take());
             busy.wait()?;
         }
-        let summary = text(&self.summary);
+        let said = Said { summary: text(&self.summary, u64::MAX), log: text(&self.log, u64::MAX) };
         let Self { mut plant, rows, folder, .. } = self;
         drop(rows);
         plant.wait()?;
         // Where the plant was killed it has not removed it.
         match folder.close() {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(summary),
+            _ => Ok(said),
         }
     }
 }
@@ -247,11 +253,11 @@ fn read_to_end() {
     while io::stdin().read(&mut buffer).is_ok_and(|count| count > 0) {}
 }
 
-/// All that is in a file which a child writes to; the position, which both share, stays.
-fn text(file: &File) -> String {
+/// At most so many bytes at the end of a file which a child writes to; the position, which both share, stays.
+fn text(file: &File, most: u64) -> String {
     let length = file.metadata().map_or(0, |metadata| metadata.len());
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-    let read = file.read_at(&mut bytes, 0).unwrap_or(0);
+    let mut bytes = vec![0; usize::try_from(length.min(most)).unwrap_or(0)];
+    let read = file.read_at(&mut bytes, length.saturating_sub(most)).unwrap_or(0);
     bytes.truncate(read);
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -6,7 +6,6 @@ use crate::watch::Shown;
 use hertzd::time::Span;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -16,13 +15,15 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::canvas::{Canvas, Context, Line as Stroke, Rectangle};
 use ratatui::{Frame, Terminal};
 use std::env::var;
-use std::io::{self, Stdout, stdout};
+use std::io::{self, Read, Stdout, stdout};
 use std::panic;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
+    /// Quit, also because the terminal has gone.
     Quit,
     /// For the plant.
     Plant(u8),
@@ -52,6 +53,7 @@ impl Look {
 pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     look: Look,
+    keys: Receiver<Key>,
 }
 
 impl Screen {
@@ -67,7 +69,16 @@ impl Screen {
             Terminal::new(CrosstermBackend::new(stdout()))
         };
         let terminal = take().inspect_err(|_| give_back())?;
-        Ok(Self { terminal, look: Look::of_this_terminal() })
+        let (say, keys) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 64];
+            while let Ok(count @ 1..) = io::stdin().read(&mut bytes) {
+                if translated(&bytes[..count]).into_iter().any(|key| say.send(key).is_err()) {
+                    return;
+                }
+            }
+        });
+        Ok(Self { terminal, look: Look::of_this_terminal(), keys })
     }
 
     pub(crate) fn draw(&mut self, shown: &Shown) -> io::Result<()> {
@@ -75,22 +86,30 @@ impl Screen {
     }
 
     /// Waits so long for a key.
-    pub(crate) fn key(&self, patience: Span) -> io::Result<Option<Key>> {
-        if !event::poll(Duration::from_nanos(patience.nanos().unsigned_abs()))? {
-            return Ok(None);
+    pub(crate) fn key(&self, patience: Span) -> Option<Key> {
+        match self.keys.recv_timeout(Duration::from_nanos(patience.nanos().unsigned_abs())) {
+            Ok(key) => Some(key),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Key::Quit), // nothing will come from this terminal any more
         }
-        let Event::Key(key) = event::read()? else { return Ok(None) };
-        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
-        Ok(match key.code {
-            _ if key.kind == KeyEventKind::Release => None,
-            KeyCode::Char('c') if is_control => Some(Key::Quit),
-            KeyCode::Char('q') | KeyCode::Esc => Some(Key::Quit),
-            KeyCode::Char('r') => Some(Key::Plant(b'r')),
-            KeyCode::Left => Some(Key::Plant(b'<')),
-            KeyCode::Right => Some(Key::Plant(b'>')),
-            _ => None,
-        })
     }
+}
+
+/// The keys in what a terminal sends at once.
+fn translated(mut bytes: &[u8]) -> Vec<Key> {
+    let mut keys = Vec::new();
+    while let Some((&first, rest)) = bytes.split_first() {
+        let (key, rest) = match (first, rest) {
+            (0x1b, [b'[' | b'O', b'D', rest @ ..]) => (Some(Key::Plant(b'<')), rest),
+            (0x1b, [b'[' | b'O', b'C', rest @ ..]) => (Some(Key::Plant(b'>')), rest),
+            (b'r', rest) => (Some(Key::Plant(b'r')), rest),
+            (b'q' | 0x03, rest) => (Some(Key::Quit), rest), // or Ctrl-C, which is no signal in raw mode
+            (_, rest) => (None, rest),
+        };
+        keys.extend(key);
+        bytes = rest;
+    }
+    keys
 }
 
 impl Drop for Screen {

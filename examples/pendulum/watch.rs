@@ -8,7 +8,7 @@ use crate::view::{Key, Screen};
 use hertzd::time::{Instant, Span};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -67,21 +67,17 @@ pub(crate) fn watch(words: &Words) -> Result<ExitCode, String> {
 
     let ended_itself = parts.daemon_ended();
     let looked = look(&mut parts, &mut shown);
-    // Kept open beyond the end of the process that writes it.
-    let log = parts.log();
-    let summary = parts.end().map_err(|error| format!("ending: {error}"))?;
+    let said = parts.end().map_err(|error| format!("ending: {error}"))?;
+    // What cannot be shown, as the terminal is gone, changes nothing any more.
+    let _ = write!(io::stderr(), "{}", said.log);
+    let _ = writeln!(io::stdout(), "{}", said.summary);
     shows.and(looked).map_err(|error| format!("showing: {error}"))?;
-    eprint!("{log}");
-    println!("{summary}");
     if let Some(status) = ended_itself {
         return Err(format!("the daemon ended by itself ({status}); its log is above"));
     }
     let stood = shown.has_stood();
-    println!(
-        "The pole {}{}.",
-        shown.verdict(),
-        shown.plant_ended.map(|how| format!(", until the plant ended ({how})")).unwrap_or_default()
-    );
+    let until = shown.plant_ended.as_ref().map(|how| format!(", until the plant ended ({how})")).unwrap_or_default();
+    let _ = writeln!(io::stdout(), "The pole {}{until}.", shown.verdict());
     Ok(if stood { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
@@ -101,7 +97,13 @@ fn look(parts: &mut Parts, shown: &mut Shown) -> io::Result<()> {
 /// A line per second.
 fn lines(parts: &mut Parts, shown: &mut Shown, until: impl Fn(Instant) -> bool) -> io::Result<()> {
     let folder = parts.folder().display();
-    println!("{}: daemon {}, plant {}, files in {folder}", shown.name, parts.daemon_id(), parts.plant_id());
+    writeln!(
+        io::stdout(),
+        "{}: daemon {}, plant {}, files in {folder}",
+        shown.name,
+        parts.daemon_id(),
+        parts.plant_id()
+    )?;
     let clock = Stopwatch::start();
     let mut next = 1;
     while !until(clock.now()) && parts.daemon_ended().is_none() {
@@ -109,12 +111,13 @@ fn lines(parts: &mut Parts, shown: &mut Shown, until: impl Fn(Instant) -> bool) 
         let now = clock.now().since(Instant::ZERO);
         if now >= Span::from_seconds(next) {
             let Row { state, force, steps, .. } = shown.row;
-            println!(
+            writeln!(
+                io::stdout(),
                 "{next:3} s  angle {:+6.1} deg  position {:+5.2} m  force {force:+6.2} N  step {steps:6}  {}",
                 state.angle.to_degrees(),
                 state.position,
                 shown.verdict()
-            );
+            )?;
             next = now.nanos() / 1_000_000_000 + 1;
         }
         sleep(Span::from_millis(10));
@@ -128,9 +131,9 @@ fn drawing(parts: &mut Parts, shown: &mut Shown, until: impl Fn(Instant) -> bool
     let clock = Stopwatch::start();
     while !until(clock.now()) && parts.daemon_ended().is_none() {
         look(parts, shown)?;
-        shown.log = latest(&parts.log());
+        shown.log = latest(&parts.log_end());
         screen.draw(shown)?;
-        match screen.key(Span::from_nanos(1_000_000_000 / 60))? {
+        match screen.key(Span::from_nanos(1_000_000_000 / 60)) {
             Some(Key::Quit) => break,
             Some(Key::Plant(key)) => parts.press(key),
             None => {}
