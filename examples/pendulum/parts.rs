@@ -133,12 +133,13 @@ impl Parts {
 
     /// Ends everything in good order, first who acts and then what is acted on.
     pub(crate) fn end(mut self) -> io::Result<Said> {
-        drop(self.daemon_input.take());
-        self.daemon.wait()?;
+        // Before the daemon: its worker has to get the CPU to end.
         if let Some(mut busy) = self.busy.take() {
             drop(busy.stdin.take());
             busy.wait()?;
         }
+        drop(self.daemon_input.take());
+        self.daemon.wait()?;
         let said = Said { summary: text(&self.summary, u64::MAX), log: text(&self.log, u64::MAX) };
         let Self { mut plant, rows, folder, .. } = self;
         drop(rows);

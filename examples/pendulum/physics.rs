@@ -59,12 +59,6 @@ impl CartPole {
         pole_friction: 0.000_002,
     };
 
-    /// How fast a small angle grows while the cart is left alone, as `exp(this · time)`, in 1/s.
-    pub(crate) fn growth(&self) -> f64 {
-        let mass = self.cart_mass + self.pole_mass;
-        (self.gravity / (self.half_length * (4.0 / 3.0 - self.pole_mass / mass))).sqrt()
-    }
-
     /// How fast each part of the state changes.
     fn slopes(&self, state: State, force: f64) -> State {
         let (sin, cos) = state.angle.sin_cos();
