@@ -20,6 +20,9 @@ use std::panic;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+/// The height of the track below the hinge, m.
+const FLOOR: f64 = -0.25;
+
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
@@ -139,29 +142,32 @@ pub(crate) fn draw(frame: &mut Frame<'_>, shown: &Shown, look: Look) {
 /// The track and what is on it, as large as fits, and never out of proportion: a character is twice as high as wide.
 fn canvas(shown: &Shown, area: Rect, look: Look) -> Canvas<'static, impl Fn(&mut Context<'_>)> {
     let row = shown.row;
-    let (half_width, bottom, top) = (World::TRACK + 0.25, -0.2, 1.15);
+    let (half_width, bottom, top) = (World::TRACK + 0.25, FLOOR - 0.05, 1.15);
     let (columns, lines) = (f64::from(area.width), f64::from(area.height) * 2.0);
     let metre = (columns / (2.0 * half_width)).min(lines / (top - bottom)); // in columns
     let (wide, high) = (columns / metre / 2.0, lines / metre);
     let length = 2.0 * World::new().plant.half_length;
     let (x, angle) = (row.state.position, row.state.angle);
-    let pole = look.color(if row.fell.is_some() { Color::Red } else { Color::Yellow });
+    let pole = if row.fell.is_some() { Color::Red } else { Color::Yellow };
+    // Where dots are not shown, each part has a character of its own.
+    let marker = move |ascii| if look.unicode { Marker::Braille } else { Marker::Custom(ascii) };
     let paint = move |context: &mut Context<'_>| {
-        let stroke = |x1, y1, x2, y2, color| Stroke { x1, y1, x2, y2, color };
-        context.draw(&stroke(-World::TRACK - 0.2, -0.1, World::TRACK + 0.2, -0.1, look.color(Color::DarkGray)));
-        for end in [-World::TRACK - 0.2, World::TRACK + 0.2] {
-            context.draw(&stroke(end, -0.1, end, 0.1, look.color(Color::DarkGray)));
+        let stroke = |x1, y1, x2, y2, color| Stroke { x1, y1, x2, y2, color: look.color(color) };
+        let end = World::TRACK + 0.2;
+        context.draw(&stroke(-end, FLOOR, end, FLOOR, Color::DarkGray));
+        for end in [-end, end] {
+            context.draw(&stroke(end, FLOOR, end, FLOOR + 0.2, Color::DarkGray));
         }
-        let cart = Rectangle { x: x - 0.2, y: -0.1, width: 0.4, height: 0.1, color: look.color(Color::Cyan) };
-        context.draw(&cart);
+        context.marker(marker('*'));
         context.draw(&stroke(x, 0.0, x + length * angle.sin(), length * angle.cos(), pole));
+        context.marker(marker('#'));
+        context.draw(&Rectangle { x: x - 0.2, y: -0.15, width: 0.4, height: 0.15, color: look.color(Color::Cyan) });
         if row.shove != 0.0 {
             let from = -0.3 * row.shove.signum();
             context.print(x + from, 0.3, Line::from(if row.shove > 0.0 { "-->" } else { "<--" }));
         }
     };
-    let marker = if look.unicode { Marker::Braille } else { Marker::Custom('*') };
-    Canvas::default().marker(marker).x_bounds([-wide, wide]).y_bounds([bottom, bottom + high]).paint(paint)
+    Canvas::default().marker(marker('-')).x_bounds([-wide, wide]).y_bounds([bottom, bottom + high]).paint(paint)
 }
 
 /// Lines of text below the drawing: as many figures in each as fit.
@@ -187,7 +193,9 @@ fn figures(shown: &Shown, width: usize, look: Look) -> Vec<Line<'static>> {
     if let Some(how) = &shown.plant_ended {
         lines.push(Line::styled(cut(format!("the plant has ended ({how}): what is drawn stands still"), width), bad));
     }
-    lines.push(Line::from(cut(format!("log: {}", shown.log), width)));
+    let shows = |c: &char| look.unicode || c.is_ascii();
+    let log: String = shown.log.chars().map(|c| if shows(&c) { c } else { '?' }).collect();
+    lines.push(Line::from(cut(format!("log: {log}"), width)));
     let keys = ["left, right: push", "r: set up again", "q: quit"].map(str::to_owned).into_iter();
     wrap(&mut lines, keys.chain([format!("see why: hertzd top (process {})", shown.daemon)]).collect(), width);
     lines
