@@ -52,6 +52,12 @@ pub trait Task: Send {
         Span::ZERO
     }
 
+    /// The oldest measurement behind the values of the latest tick, on the monotonic clock, of a task whose values are of an earlier tick: then the
+    /// inputs of the latest one say nothing about it. `None`: they are of that tick. Called as [`age`](Self::age) is.
+    fn origin(&self) -> Option<Instant> {
+        None
+    }
+
     /// The blocks of samples, sound or pictures that it produces beside the values, if any. Called once, before the first
     /// tick.
     fn stream(&self) -> Option<Shape> {

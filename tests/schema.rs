@@ -347,7 +347,7 @@ fn needed<'a>(rule: &Rule, keys: &'a [Key]) -> Option<(&'a str, String)> {
 fn sample(value: &Accepts) -> String {
     match value {
         Accepts::Integer { min, .. } | Accepts::NumberOrName { min, .. } => min.to_string(),
-        Accepts::NumbersOrNames { .. } | Accepts::Texts => "['x']".to_owned(),
+        Accepts::NumbersOrNames { .. } | Accepts::Texts | Accepts::Command => "['x']".to_owned(),
         Accepts::Choice(words) => format!("'{}'", words[0]),
         Accepts::Path => "'x.csv'".to_owned(),
         Accepts::Rate | Accepts::Input => "1".to_owned(),

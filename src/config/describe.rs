@@ -80,6 +80,7 @@ impl Value {
             Self::Text => "text".into(),
             Self::Name | Self::ValueName => "text, not empty".into(),
             Self::Texts => "list of texts".into(),
+            Self::Command => "list of texts: a program and its arguments".into(),
             Self::Format { like, .. } => format!("`\"{like}\"`"),
             Self::Path => "path".into(),
             Self::PathEnding(endings) => {

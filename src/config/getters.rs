@@ -37,6 +37,26 @@ impl Section<'_> {
         self.list(key, "texts", |item| limits::text(&Value::Text, item))
     }
 
+    /// A program and its arguments; never empty.
+    pub fn command(&mut self, key: &Key) -> Option<Vec<String>> {
+        let wanted = "must be a list of texts, a program and its arguments, such as [\"python3\", \"client.py\"]";
+        let part = |item: &DeValue<'_>, first: bool| match item.as_str() {
+            Some(text) if first && text.trim().is_empty() => Err("the program must not be empty".to_owned()),
+            Some(text) if text.contains('\0') => Err("must not contain a NUL byte".to_owned()),
+            Some(text) => Ok(text.to_owned()),
+            None => Err("must be a text in quotes".to_owned()),
+        };
+        let list = match self.value(key)? {
+            DeValue::Array(list) if !list.is_empty() => list,
+            _ => {
+                self.refuse(key, wanted, &|better| better.as_array().is_some_and(|list| !list.is_empty()));
+                return None;
+            }
+        };
+        let mut first = true;
+        self.items(key, list, |item| part(item, std::mem::take(&mut first)))
+    }
+
     /// A length of time.
     pub fn duration(&mut self, key: &Key) -> Option<Span> {
         self.read(key, |found| limits::duration_of(&key.value, found))

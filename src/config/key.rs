@@ -162,6 +162,8 @@ pub enum Value {
     ValueName,
     /// A list of at least one text, none of them twice.
     Texts,
+    /// A program and its arguments: a list of texts, of which the first is not empty.
+    Command,
     /// A text in a format of its own, which the kind reads.
     Format {
         /// What it looks like, for people: `WIDTHxHEIGHT`.

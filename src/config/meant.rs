@@ -83,7 +83,7 @@ pub(super) fn value(
         }
         (Value::Cpus, DeValue::Integer(_))
         | (Value::NumbersOrNames { .. }, DeValue::Integer(_) | DeValue::String(_))
-        | (Value::Texts, DeValue::String(_)) => write("a list", format!("[{text}]")),
+        | (Value::Texts | Value::Command, DeValue::String(_)) => write("a list", format!("[{text}]")),
         (Value::Bytes { .. }, DeValue::Integer(_)) => write("a list of lists", format!("[[{text}]]")),
         (Value::Bytes { .. }, DeValue::Array(_)) => write("a list of lists", format!("[{text}]")),
         (Value::Cpu, DeValue::Array(_)) => Some(format!("for a list of CPUs write cpus = {text}")),

@@ -217,6 +217,8 @@ fn wanted(value: &Wanted, kinds: &Kinds) -> Value {
                                     "not": {"enum": OWN_COLUMNS}})
         }
         Wanted::Texts => json!({"type": "array", "minItems": 1, "uniqueItems": true, "items": {"type": "string"}}),
+        Wanted::Command => json!({"type": "array", "minItems": 1, "prefixItems": [name],
+                                  "items": {"type": "string", "pattern": r"^[^\x00]*$"}}),
         Wanted::Format { pattern, .. } => json!({"type": "string", "pattern": pattern}),
         Wanted::Bytes { most } => json!({"type": "array", "items":
             {"type": "array", "minItems": 1, "maxItems": most, "items": integer(0, 0xff)}}),

@@ -14,6 +14,7 @@ mod layout;
 pub(crate) mod load;
 pub(crate) mod output;
 mod pid;
+mod process;
 mod profile;
 mod register;
 pub(crate) mod sensor;
@@ -58,6 +59,7 @@ impl Kinds {
         let kinds = kinds.add(alarm::kind());
         let kinds = kinds.add(heartbeat::kind());
         let kinds = kinds.add(can::kind());
+        let kinds = kinds.add(process::kind());
         #[cfg(feature = "audio")]
         let kinds = kinds.add(audio::kind());
         #[cfg(feature = "video")]

@@ -20,6 +20,7 @@ pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod notify;
 pub(crate) mod peer;
+pub(crate) mod process;
 pub(crate) mod processor;
 pub(crate) mod rights;
 pub(crate) mod signals;

@@ -15,6 +15,8 @@ pub struct Flow {
     pub(crate) valid: Vec<[f64; 2]>,
     /// How long before the release of its latest tick what it measured was made.
     pub(super) age: Span,
+    /// The oldest measurement behind its values, if it says so itself: they are of an earlier tick.
+    pub(super) origin: Option<Instant>,
     /// Whether its values are measurements, if it takes none: then their age counts from its own release.
     pub(crate) measures: bool,
     /// The age of what it takes is measured. A chain ends here: it takes values, and acts on them or gives none onward, but for the next
@@ -59,7 +61,12 @@ impl Flow {
     pub(super) fn give(&mut self, (task, n): (u32, u64), release: Instant, values: &[f64], well: bool) {
         let own = (self.measures && self.incoming.is_empty())
             .then_some(Origin { at: release - self.age.max(Span::ZERO), task });
-        let head = RowHead { n, release, origin: self.behind.or(own) };
+        let took = self.behind.or(own);
+        let earlier = self.origin.map(|at| match took {
+            Some(took) => Origin { at: at.min(took.at), ..took },
+            None => Origin { at, task },
+        });
+        let head = RowHead { n, release, origin: earlier.or(took) };
         let all_good = self.good && well;
         let valid = &self.valid;
         let is_good = |at: usize, value: f64| {
@@ -130,6 +137,25 @@ mod tests {
         for (now, wanted) in [(60, Quality::Good), (61, Quality::Stale)] {
             output.take(at(now));
             assert_eq!((input.quality(), input.origin()), (wanted, Some(at(-40))), "at {now}");
+        }
+    }
+
+    #[test]
+    fn values_of_an_earlier_tick_are_as_old_as_what_that_one_took() {
+        let (input, out) = (of("sensor", "x"), of("program", "out"));
+        let max_age = Span::from_nanos(100);
+        let ((to, from), (to_out, from_out)) = (link(1, [(0, &input)], max_age), link(1, [(0, &out)], max_age));
+        let mut sensor = Flow { outgoing: vec![to], measures: true, ..Flow::default() };
+        let mut program =
+            Flow { incoming: vec![from], outgoing: vec![to_out], origin: Some(at(10)), ..Flow::default() };
+        let mut output = Flow { incoming: vec![from_out], ..Flow::default() };
+        sensor.take(at(50));
+        sensor.give((1, 0), at(50), &[1.0], true);
+        for (now, wanted) in [(60, Quality::Good), (110, Quality::Good), (111, Quality::Stale)] {
+            program.take(at(now));
+            program.give((3, 0), at(now), &[2.0], true);
+            output.take(at(now));
+            assert_eq!((out.quality(), out.origin()), (wanted, Some(at(10))), "at {now}");
         }
     }
 

@@ -221,7 +221,8 @@ impl<C: Clock, S: TickSink> Runner<C, S> {
         if let Some(flow) = &mut slot.flow {
             if well {
                 // One that panics at this does not know.
-                flow.age = catch_unwind(AssertUnwindSafe(|| slot.task.age())).unwrap_or(Span::MAX);
+                (flow.age, flow.origin) = catch_unwind(AssertUnwindSafe(|| (slot.task.age(), slot.task.origin())))
+                    .unwrap_or((Span::MAX, None));
             }
             flow.give((slot.id, n), self.clock.monotonic(release), &slot.values, well);
         }

@@ -1,0 +1,142 @@
+//! What a program prints, line by line: of bounded length, and not more of them than a log can take. Time is an argument; nothing blocks.
+
+use crate::time::{Instant, Span};
+
+/// Bytes of a line that are kept.
+const LONGEST: usize = 1_000;
+
+/// Lines a second, and at once.
+const A_SECOND: i64 = 50;
+const AT_ONCE: i64 = 200;
+
+/// How often lines that are left out are reported.
+const REPORT_EVERY: Span = Span::from_seconds(1);
+
+/// Puts lines together, and counts those that there are too many of.
+#[derive(Debug)]
+pub(super) struct Lines {
+    begun: Vec<u8>,
+    cut: u64, // bytes of it that were left out
+    allowed: i64,
+    since: Instant, // of the allowance
+    left_out: u64,
+    reported: Option<Instant>,
+}
+
+/// What is to be logged.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Line(String),
+    /// So many lines were not logged.
+    LeftOut(u64),
+}
+
+impl Lines {
+    pub(super) fn new(now: Instant) -> Self {
+        let begun = Vec::with_capacity(LONGEST);
+        Self { begun, cut: 0, allowed: AT_ONCE, since: now, left_out: 0, reported: None }
+    }
+
+    /// Takes what was printed.
+    pub(super) fn take(&mut self, bytes: &[u8], now: Instant, said: &mut impl FnMut(Said)) {
+        let mut parts = bytes.split(|byte| *byte == b'\n');
+        let last = parts.next_back().unwrap_or_default();
+        for part in parts {
+            self.add(part);
+            self.end(now, said);
+        }
+        self.add(last);
+    }
+
+    /// The program has ended: what it began is a line.
+    pub(super) fn finish(&mut self, now: Instant, said: &mut impl FnMut(Said)) {
+        if !self.begun.is_empty() {
+            self.end(now, said);
+        }
+        if self.left_out > 0 {
+            said(Said::LeftOut(std::mem::take(&mut self.left_out)));
+        }
+    }
+
+    /// Reports, once a second, how many lines were left out.
+    pub(super) fn report(&mut self, now: Instant, said: &mut impl FnMut(Said)) {
+        if self.left_out > 0 && self.reported.is_none_or(|reported| now - reported >= REPORT_EVERY) {
+            self.reported = Some(now);
+            said(Said::LeftOut(std::mem::take(&mut self.left_out)));
+        }
+    }
+
+    fn add(&mut self, part: &[u8]) {
+        let room = LONGEST - self.begun.len().min(LONGEST);
+        let kept = part.len().min(room);
+        self.begun.extend_from_slice(&part[..kept]);
+        self.cut += (part.len() - kept) as u64;
+    }
+
+    fn end(&mut self, now: Instant, said: &mut impl FnMut(Said)) {
+        let cut = std::mem::take(&mut self.cut);
+        let earned = (now - self.since).nanos() / (crate::time::NANOS_PER_SECOND / A_SECOND);
+        if earned > 0 {
+            self.allowed = self.allowed.saturating_add(earned).min(AT_ONCE);
+            self.since = now;
+        }
+        if self.allowed > 0 {
+            self.allowed -= 1;
+            // What a terminal takes for a command is not to reach one.
+            let plain = |c: char| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
+            let text = self.begun.strip_suffix(b"\r").unwrap_or(&self.begun);
+            let mut line: String = String::from_utf8_lossy(text).chars().map(plain).collect();
+            if cut > 0 {
+                line.push_str(&format!(" … ({cut} bytes more)"));
+            }
+            said(Said::Line(line));
+        } else {
+            self.left_out += 1;
+        }
+        self.begun.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + Span::from_millis(millis)
+    }
+
+    fn line(text: &str) -> Said {
+        Said::Line(text.into())
+    }
+
+    #[test]
+    fn lines_are_put_together_and_bounded() {
+        let mut lines = Lines::new(at(0));
+        let mut all = Vec::new();
+        let mut said = |what| all.push(what);
+        lines.take(b"one\r\ntw", at(1), &mut said);
+        lines.take(b"o\n\x1b[31mred\xff\n", at(2), &mut said);
+        lines.take(&[b'x'; 5_000], at(3), &mut said);
+        lines.take(&[b'y'; 2_000], at(4), &mut said);
+        lines.take(b"\nlast", at(5), &mut said);
+        lines.finish(at(6), &mut said);
+        let long = format!("{} … (6000 bytes more)", "x".repeat(1_000));
+        assert_eq!(all, [line("one"), line("two"), line("\u{fffd}[31mred\u{fffd}"), line(&long), line("last")]);
+    }
+
+    #[test]
+    fn a_flood_is_limited_counted_and_said() {
+        let mut lines = Lines::new(at(0));
+        let mut all = Vec::new();
+        for second in 0..10 {
+            for _ in 0..1_000 {
+                lines.take(b"again\n", at(1_000 * second), &mut |what| all.push(what));
+            }
+            lines.report(at(1_000 * second), &mut |what| all.push(what));
+        }
+        lines.finish(at(10_000), &mut |what| all.push(what));
+        let said = all.iter().filter(|what| **what == line("again")).count() as u64;
+        let left_out: u64 = all.iter().map(|what| if let Said::LeftOut(count) = what { *count } else { 0 }).sum();
+        assert_eq!((said, said + left_out), (200 + 9 * 50, 10_000));
+    }
+}

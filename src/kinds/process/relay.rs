@@ -1,0 +1,464 @@
+//! The thread between a task and its program: it moves ticks to the program and answers back, restarts what ends, and logs what it prints.
+//!
+//! It reads the monotonic clock, and sleeps on the task's own grid; no one wakes it but the program, by an answer that is waited for. It never waits for
+//! the program, and does a bounded amount of work at each look, whatever comes.
+
+use super::child::Program;
+use super::crossing::{CoolEnds, Shared};
+use super::frames;
+use super::lines::{Lines, Said};
+use super::pace::{LONGEST, Pace};
+use super::settings::ProgramSettings;
+use super::throttle::{Order, Throttle};
+use crate::sys::clock::{KernelClock, pause};
+use crate::sys::process::Ready;
+use crate::sys::thread::{helper, with_signals_blocked};
+use crate::time::{Clock, Instant, Span};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tracing::{info, warn};
+
+/// The wait after the first end of a program; after each further one it doubles, up to [`LONGEST_WAIT`].
+const FIRST_WAIT: Span = Span::from_millis(100);
+const LONGEST_WAIT: Span = Span::from_seconds(2);
+
+/// A program that has run for so long is started again after the first wait.
+const STEADY: Span = Span::from_seconds(10);
+
+/// How long a program may take to end once its socket says so; then once it is asked to by SIGTERM. Then it is killed.
+const ENDS_WITHIN: Span = Span::from_millis(300);
+const ASKED_WITHIN: Span = Span::from_millis(200);
+
+/// Ticks and frames that are moved at one look, at most.
+const ROWS_AT_ONCE: usize = 256;
+const FRAMES_AT_ONCE: usize = 64;
+
+/// Ticks without an answer that are remembered: as many as can be late.
+const REMEMBERED: usize = 4_096;
+
+/// Errors of one kind or another, and stops for a share of a CPU, are logged this often at most.
+const LOG_EVERY: Span = Span::from_seconds(10);
+
+/// Its calls need little; what a stack may grow to counts as locked memory.
+const STACK: usize = 256 << 10;
+
+/// The relays of this process, with the names of their tasks: one that follows another waits until that one's program has ended.
+static RUNNING: Mutex<Vec<(String, Weak<()>)>> = Mutex::new(Vec::new());
+
+/// One relay.
+pub(super) struct Relay {
+    settings: ProgramSettings,
+    ends: CoolEnds,
+    clock: KernelClock,
+    pace: Pace,
+    program: Option<Program>,
+    lines: Lines,
+    throttle: Option<Throttle>,
+    throttled: Span, // that was logged
+    is_closed: bool, // its socket, by the program
+    placed: bool,    // off the CPUs of the workers, since these are pinned
+    newest: Option<u64>,
+    unanswered: VecDeque<u64>,
+    frame: Vec<u8>,
+    room: Vec<u8>,
+    values: Vec<f64>,
+    began: Instant,
+    wait: Span, // before the next start
+    refusal: String,
+    errors: Reported,
+    throttles: Reported,
+}
+
+/// What happens again and again, and is logged now and then.
+#[derive(Debug, Default)]
+struct Reported {
+    at: Option<Instant>,
+    count: u64,
+}
+
+impl Reported {
+    /// One more; how many to report now, if any.
+    fn one_more(&mut self, now: Instant) -> Option<u64> {
+        self.count += 1;
+        if self.at.is_some_and(|at| now - at < LOG_EVERY) {
+            return None;
+        }
+        self.at = Some(now);
+        Some(std::mem::take(&mut self.count))
+    }
+}
+
+impl Relay {
+    /// Starts the thread, and the program unless another one of the same task is to end first. What is returned is disconnected when the thread has
+    /// ended, and its program with it.
+    ///
+    /// # Errors
+    /// Why the program, or the thread, could not be started.
+    pub(super) fn start(settings: ProgramSettings, ends: CoolEnds) -> Result<Receiver<()>, String> {
+        let (over, is_over) = channel();
+        let (began, has_begun) = channel();
+        let (alive, before) = join(&settings.task);
+        let clock = KernelClock::monotonic();
+        let body = move || {
+            let mut relay = Self::new(settings, ends, clock);
+            relay.follow(&before, began);
+            relay.run();
+            // In this order: the next one begins, then what waits for the end.
+            drop(relay);
+            drop(alive);
+            drop::<Sender<()>>(over);
+        };
+        let spawned = with_signals_blocked(|| helper::spawn_with_stack("hertzd-relay", STACK, body));
+        spawned.and_then(|spawned| spawned).map_err(|error| format!("cannot start the thread to the program: {error}"))?;
+        // Without an answer it has panicked, which is reported elsewhere.
+        has_begun.recv().unwrap_or(Ok(()))?;
+        Ok(is_over)
+    }
+
+    fn new(settings: ProgramSettings, ends: CoolEnds, clock: KernelClock) -> Self {
+        let (now, values) = (clock.now(), settings.values.len());
+        Self {
+            pace: Pace::new(settings.period),
+            settings,
+            ends,
+            clock,
+            program: None,
+            lines: Lines::new(now),
+            throttle: None,
+            throttled: Span::ZERO,
+            is_closed: false,
+            placed: false,
+            newest: None,
+            unanswered: VecDeque::with_capacity(REMEMBERED),
+            frame: Vec::new(),
+            room: vec![0; frames::answer_length(values) + 1],
+            values: vec![f64::NAN; values],
+            began: now,
+            wait: FIRST_WAIT,
+            refusal: String::new(),
+            errors: Reported::default(),
+            throttles: Reported::default(),
+        }
+    }
+
+    /// Waits for the programs of this task `before`, and starts its own. The first start is answered for, unless it has to wait.
+    fn follow(&mut self, before: &[Weak<()>], began: Sender<Result<(), String>>) {
+        let waits = || before.iter().any(|other| other.strong_count() > 0);
+        if waits() {
+            let _ = began.send(Ok(()));
+            while waits() && !self.is_to_stop() {
+                self.drop_ticks();
+                pause(Span::from_millis(1));
+            }
+            return;
+        }
+        let started = self.begin();
+        let _ = began.send(started);
+    }
+
+    fn is_to_stop(&self) -> bool {
+        self.ends.shared.stop.load(Ordering::Acquire)
+    }
+
+    fn run(&mut self) {
+        let mut next_start = self.clock.now();
+        let mut next_care = next_start;
+        while !self.is_to_stop() {
+            let now = self.clock.now();
+            if self.program.is_none() && now >= next_start {
+                if let Err(refusal) = self.begin() {
+                    next_start = now + self.back_off();
+                    self.log_refusal(refusal);
+                }
+            }
+            let flooded = self.move_frames(now);
+            if now >= next_care {
+                next_care = now + LONGEST;
+                if self.care(now) {
+                    next_start = now + self.back_off();
+                }
+            }
+            self.rest(now, next_care, flooded);
+        }
+        self.end();
+    }
+
+    /// The wait before the next start, longer each time.
+    fn back_off(&mut self) -> Span {
+        let wait = self.wait;
+        self.wait = (wait + wait).min(LONGEST_WAIT);
+        wait
+    }
+
+    /// Starts the program.
+    fn begin(&mut self) -> Result<(), String> {
+        let (program, unmet) = Program::start(&self.settings)?;
+        let now = self.clock.now();
+        let (task, pid) = (&self.settings.task, program.id());
+        for what in unmet {
+            warn!(task, pid, "task {task}: its program runs, but {what}");
+        }
+        let ProgramSettings { inputs, values, period, cpu, .. } = &self.settings;
+        let names: Vec<String> = values.iter().map(|column| column.name.clone()).collect();
+        frames::hello(&mut self.frame, task, period.nanos(), inputs, &names);
+        // It has room: nothing else was sent.
+        let _ = program.socket.send(&self.frame);
+        self.throttle = cpu.map(|share| Throttle::new(share, now));
+        self.throttled = Span::ZERO;
+        (self.is_closed, self.placed, self.began) = (false, false, now);
+        self.unanswered.clear();
+        self.lines = Lines::new(now);
+        self.refusal.clear();
+        self.program = Some(program);
+        let starts = self.ends.shared.starts.fetch_add(1, Ordering::AcqRel);
+        self.ends.shared.running.store(true, Ordering::Release);
+        let verb = if starts == 0 { "started" } else { "started again" };
+        info!(task, pid, "task {task}: its program was {verb} as process {pid}");
+        Ok(())
+    }
+
+    fn log_refusal(&mut self, refusal: String) {
+        if refusal != self.refusal {
+            let task = &self.settings.task;
+            warn!(task, "task {task}: its program cannot be started again yet; hertzd keeps trying: {refusal}");
+            self.refusal = refusal;
+        }
+    }
+
+    /// Moves ticks to the program and answers to the task. Whether there may be more answers than one look takes.
+    fn move_frames(&mut self, now: Instant) -> bool {
+        self.send_ticks();
+        self.take_answers(now)
+    }
+
+    fn drop_ticks(&mut self) {
+        for _ in 0..ROWS_AT_ONCE {
+            let Some((head, _)) = self.ends.take() else { return };
+            self.newest = Some(head.n);
+        }
+    }
+
+    fn send_ticks(&mut self) {
+        for _ in 0..ROWS_AT_ONCE {
+            let Some((head, inputs)) = self.ends.take() else { return };
+            self.newest = Some(head.n);
+            let late = head.started.saturating_sub(head.release);
+            self.pace.came(Instant::from_nanos(head.monotonic.saturating_sub(late).into()));
+            let Some(program) = &self.program else { continue };
+            frames::tick(&mut self.frame, head, inputs);
+            if self.is_closed {
+                continue;
+            }
+            match program.socket.send(&self.frame) {
+                Ok(()) => {
+                    if self.unanswered.len() == REMEMBERED {
+                        self.unanswered.pop_front();
+                    }
+                    self.unanswered.push_back(head.n);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Shared::count(&self.ends.shared.dropped),
+                Err(_) => self.is_closed = true,
+            }
+        }
+    }
+
+    fn take_answers(&mut self, now: Instant) -> bool {
+        for _ in 0..FRAMES_AT_ONCE {
+            let Some(program) = &self.program else { return false };
+            let length = match program.socket.receive(&mut self.room) {
+                Ok(length) => length,
+                Err(error) => {
+                    self.is_closed |= error.kind() != io::ErrorKind::WouldBlock;
+                    return false;
+                }
+            };
+            // An empty frame and the end look alike, but for this.
+            if length == 0 && program.socket.wait(Span::ZERO) == Ready::Closed {
+                self.is_closed = true;
+                return false;
+            }
+            if let Err(wrong) = self.take_frame(length) {
+                self.count_error(wrong, now);
+            }
+        }
+        true
+    }
+
+    /// # Errors
+    /// What is wrong with it, or with a part of it; one error each.
+    fn take_frame(&mut self, length: usize) -> Result<(), &'static str> {
+        let frame = self.room.get(..length).ok_or("a frame that is longer than an answer")?;
+        let n = frames::answer(frame, &mut self.values)?;
+        let Ok(at) = self.unanswered.binary_search(&n) else {
+            return Err("an answer to a tick that it was not told of, or has answered before");
+        };
+        self.unanswered.remove(at);
+        let mut finite = true;
+        for value in self.values.iter_mut().filter(|value| !value.is_finite()) {
+            (*value, finite) = (f64::NAN, false);
+        }
+        if self.newest == Some(n) {
+            self.ends.answer(n, &self.values);
+        } else {
+            Shared::count(&self.ends.shared.late);
+        }
+        if finite { Ok(()) } else { Err("a value that is no finite number: it is bad") }
+    }
+
+    fn count_error(&mut self, wrong: &'static str, now: Instant) {
+        Shared::count(&self.ends.shared.errors);
+        if let Some(count) = self.errors.one_more(now) {
+            let task = &self.settings.task;
+            let times = if count == 1 { String::new() } else { format!(", the last of {count} errors since it was last said") };
+            warn!(task, count, "task {task}: its program sent {wrong}{times}");
+        }
+    }
+
+    /// What is done now and then. Whether the program has ended.
+    fn care(&mut self, now: Instant) -> bool {
+        if self.program.is_none() {
+            return false;
+        }
+        self.keep_in_place();
+        self.log_lines(now);
+        self.keep_share(now);
+        let Some(status) = self.program.as_mut().and_then(Program::ended) else { return false };
+        self.take_answers(now);
+        self.log_rest(now);
+        self.program = None;
+        self.ends.shared.running.store(false, Ordering::Release);
+        if now - self.began >= STEADY {
+            self.wait = FIRST_WAIT;
+        }
+        let (task, wait) = (&self.settings.task, self.wait);
+        warn!(task, "task {task}: its program ended ({status}); its values are missing until it was started again, which is tried in {wait}");
+        true
+    }
+
+    /// When the first tick has come, the workers are where they will stay.
+    fn keep_in_place(&mut self) {
+        if !self.placed
+            && self.newest.is_some()
+            && let Some(program) = &self.program
+        {
+            self.placed = true;
+            if let Err(error) = program.keep_off_workers() {
+                let task = &self.settings.task;
+                warn!(
+                    task,
+                    "task {task}: its program could not be kept off the CPUs of the workers: {error}; allow sched_setaffinity, or it may run \
+                     there when they sleep"
+                );
+            }
+        }
+    }
+
+    fn log_lines(&mut self, now: Instant) {
+        let Self { program: Some(program), lines, settings, .. } = self else { return };
+        let mut said = |what| log(&settings.task, what);
+        program.read(|bytes| lines.take(bytes, now, &mut said));
+        lines.report(now, &mut said);
+    }
+
+    /// All that an ended program has left.
+    fn log_rest(&mut self, now: Instant) {
+        self.log_lines(now);
+        let Self { lines, settings, .. } = self;
+        lines.finish(now, &mut |what| log(&settings.task, what));
+    }
+
+    fn keep_share(&mut self, now: Instant) {
+        let Self { program: Some(program), throttle: Some(throttle), .. } = self else { return };
+        let Some(used) = program.child().cpu_time() else { return };
+        match throttle.look(now, used) {
+            Some(Order::Hold) => program.child().hold(),
+            Some(Order::Release) => program.child().release(),
+            None => return,
+        }
+        let held = throttle.held;
+        if let Some(count) = self.throttles.one_more(now) {
+            let (task, share) = (&self.settings.task, self.settings.cpu.unwrap_or_default());
+            let since = held - std::mem::replace(&mut self.throttled, held);
+            warn!(
+                task,
+                count,
+                "task {task}: its program uses more than its cpu-limit of {share}: it was stopped for {since} since this was last said; raise \
+                 the limit, or let it do less"
+            );
+        }
+    }
+
+    /// Waits until the next look; for an answer only while one is owed.
+    fn rest(&self, now: Instant, next_care: Instant, flooded: bool) {
+        let next = self.pace.next(now).min(next_care);
+        let after = self.clock.now();
+        let owed = self.newest.is_some_and(|newest| self.unanswered.back() == Some(&newest));
+        match &self.program {
+            _ if flooded => pause(Span::from_millis(1)),
+            Some(program) if owed && !self.is_closed => {
+                if program.socket.wait(next - after) == Ready::Closed {
+                    // Frames may be left, and it would not wait any more.
+                    pause((next - after).min(Span::from_millis(1)));
+                }
+            }
+            _ => pause(next - after),
+        }
+    }
+
+    /// Ends the program: by the end of what it reads, then by SIGTERM, then by SIGKILL, which all of its group gets.
+    fn end(&mut self) {
+        self.ends.shared.running.store(false, Ordering::Release);
+        let Some(mut program) = self.program.take() else { return };
+        let began = self.clock.now();
+        program.child().release();
+        program.socket.finish();
+        let mut asked = false;
+        let status = loop {
+            let (passed, now) = (self.clock.now() - began, self.clock.now());
+            let Self { lines, settings, .. } = self;
+            program.read(|bytes| lines.take(bytes, now, &mut |what| log(&settings.task, what)));
+            if let Some(status) = program.ended() {
+                break Some(status);
+            }
+            if passed >= ENDS_WITHIN + ASKED_WITHIN {
+                program.child().kill();
+                if passed >= ENDS_WITHIN + ASKED_WITHIN + ASKED_WITHIN {
+                    break None;
+                }
+            } else if passed >= ENDS_WITHIN && !std::mem::replace(&mut asked, true) {
+                program.child().ask_to_end();
+            }
+            pause(Span::from_millis(2));
+        };
+        self.program = Some(program);
+        self.log_rest(self.clock.now());
+        self.program = None;
+        let task = &self.settings.task;
+        match status {
+            Some(status) => info!(task, "task {task}: its program was ended ({status})"),
+            None => warn!(task, "task {task}: its program was killed and has not ended yet: the kernel waits for something it uses"),
+        }
+    }
+}
+
+fn log(task: &str, said: Said) {
+    match said {
+        Said::Line(line) => info!(task, "task {task}: {line}"),
+        Said::LeftOut(count) => {
+            warn!(task, count, "task {task}: {count} lines that its program printed were left out: there were too many");
+        }
+    }
+}
+
+/// Adds a relay of this task; the others of it come back.
+fn join(task: &str) -> (Arc<()>, Vec<Weak<()>>) {
+    let alive = Arc::new(());
+    let mut all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|(_, other)| other.strong_count() > 0);
+    let before = all.iter().filter(|(name, _)| name == task).map(|(_, other)| other.clone()).collect();
+    all.push((task.to_owned(), Arc::downgrade(&alive)));
+    (alive, before)
+}

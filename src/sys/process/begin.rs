@@ -1,0 +1,209 @@
+//! What a child does before it runs its program, in the memory of its parent: system calls, and notes in its [`Plan`]. It must not allocate,
+//! panic, or take a lock, since another thread of the parent may hold that.
+
+use super::super::from_minus_one;
+use super::super::host;
+use std::ffi::{c_char, c_int, c_void};
+use std::{io, mem, ptr};
+
+/// What a start consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Clone,
+    EndWithParent,
+    Group,
+    Descriptors,
+    Folder,
+    Memory,
+    Run,
+    /// From here on a child does without.
+    Policy,
+    Cpus,
+    NoRealtime,
+}
+
+/// The steps that a child does without, in the places of [`Plan::unmet`].
+const OPTIONAL: [Step; 3] = [Step::Policy, Step::Cpus, Step::NoRealtime];
+
+const CAP_SYS_NICE: libc::c_ulong = 23;
+
+/// What a child that was cloned is to become. Everything that it points to belongs to the parent, which waits.
+pub(super) struct Plan {
+    parent: libc::pid_t,
+    program: *const c_char,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+    folder: *const c_char,
+    files: [c_int; 4],
+    memory: Option<u64>,
+    cpus: Option<libc::cpu_set_t>,
+    failed: Option<(Step, c_int)>,
+    unmet: [c_int; OPTIONAL.len()], // errno; 0: done
+}
+
+impl Plan {
+    pub(super) fn new(
+        program: *const c_char,
+        (arguments, environment): (*const *const c_char, *const *const c_char),
+        folder: *const c_char,
+        files: [c_int; 4],
+        memory: Option<u64>,
+        cpus: &[usize],
+    ) -> Self {
+        // SAFETY: takes nothing, touches no memory and cannot fail.
+        let parent = unsafe { libc::getpid() };
+        let cpus = (!cpus.is_empty()).then(|| cpu_set(cpus));
+        let (failed, unmet) = (None, [0; OPTIONAL.len()]);
+        Self { parent, program, arguments, environment, folder, files, memory, cpus, failed, unmet }
+    }
+
+    /// What the child could not do, so that it has ended, and the error number.
+    pub(super) fn failed(&self) -> Option<(Step, c_int)> {
+        self.failed
+    }
+
+    /// What it does without.
+    pub(super) fn unmet(&self) -> Vec<(Step, io::Error)> {
+        let all = OPTIONAL.into_iter().zip(self.unmet);
+        all.filter(|(_, errno)| *errno != 0).map(|(step, errno)| (step, io::Error::from_raw_os_error(errno))).collect()
+    }
+
+    fn does_without(&mut self, step: Step, done: Result<(), c_int>) {
+        if let (Err(errno), Some(at)) = (done, OPTIONAL.iter().position(|optional| *optional == step)) {
+            self.unmet[at] = errno;
+        }
+    }
+
+    /// Returns only when something failed.
+    fn carry_out(&mut self) -> (Step, c_int) {
+        let needed: [(Step, fn(&Self) -> Result<(), c_int>); 5] = [
+            (Step::EndWithParent, |plan| end_with(plan.parent)),
+            // SAFETY: no memory is involved.
+            (Step::Group, |_| done(unsafe { libc::setpgid(0, 0) })),
+            (Step::Descriptors, Self::place_files),
+            (Step::Folder, Self::go_to_folder),
+            (Step::Memory, Self::limit_memory),
+        ];
+        for (step, carry_out) in needed {
+            if let Err(errno) = carry_out(self) {
+                return (step, errno);
+            }
+        }
+        self.does_without(Step::Policy, normal_policy());
+        self.does_without(Step::Cpus, self.stay_on_cpus());
+        self.does_without(Step::NoRealtime, no_realtime());
+        default_signals();
+        // SAFETY: the path and both lists are the parent's, end with NUL and null, and stay until this has returned or succeeded.
+        (Step::Run, done(unsafe { libc::execve(self.program, self.arguments, self.environment) }).err().unwrap_or(0))
+    }
+
+    /// 0, 1, 2 and the socket lead to the files; all others are closed.
+    fn place_files(&self) -> Result<(), c_int> {
+        for (at, file) in (0..).zip(self.files) {
+            // SAFETY: no memory is involved. The table of descriptors is the child's own; the files lie above the numbers that are replaced.
+            done(unsafe { libc::dup2(file, at) })?;
+        }
+        let above = self.files.len() as libc::c_uint;
+        // Where the kernel does not know it or a sandbox forbids it, they close by themselves: each was opened so.
+        // SAFETY: no memory is involved; the table of descriptors is the child's own.
+        let _ = unsafe { libc::syscall(libc::SYS_close_range, above, libc::c_uint::MAX, 0) };
+        Ok(())
+    }
+
+    fn go_to_folder(&self) -> Result<(), c_int> {
+        if self.folder.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the path is the parent's, and ends with a NUL byte. Without CLONE_FS the folder is the child's own.
+        done(unsafe { libc::chdir(self.folder) })
+    }
+
+    fn limit_memory(&self) -> Result<(), c_int> {
+        self.memory.map_or(Ok(()), |bytes| limit(libc::RLIMIT_AS, bytes))
+    }
+
+    fn stay_on_cpus(&self) -> Result<(), c_int> {
+        let Some(cpus) = &self.cpus else { return Ok(()) };
+        // SAFETY: `cpus` outlives the call, and its size is passed with it; 0 is the child itself.
+        done(unsafe { libc::sched_setaffinity(0, size_of_val(cpus), cpus) })
+    }
+}
+
+/// The set of these CPUs; those that no set can name are left out.
+pub(super) fn cpu_set(cpus: &[usize]) -> libc::cpu_set_t {
+    // SAFETY: cpu_set_t is an array of integers, for which all-zero bytes are valid and mean no CPU.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    for cpu in cpus.iter().copied().filter(|cpu| *cpu < host::cpu_set_size()) {
+        // SAFETY: `cpu` is below CPU_SETSIZE.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
+    set
+}
+
+/// Where a child begins; its argument is a [`Plan`].
+pub(super) extern "C" fn begin(plan: *mut c_void) -> c_int {
+    // SAFETY: it is the plan of the parent, which waits until this has ended.
+    let plan = unsafe { &mut *plan.cast::<Plan>() };
+    let failed = plan.carry_out();
+    plan.failed = Some(failed);
+    127
+}
+
+fn done(returned: c_int) -> Result<(), c_int> {
+    // Makes no error value of its own: the number is all that is taken.
+    from_minus_one(returned).map(drop).map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// Dies with the thread that made it. One that has died before this was asked for is not the parent any more.
+fn end_with(parent: libc::pid_t) -> Result<(), c_int> {
+    // SAFETY: PR_SET_PDEATHSIG takes one unsigned long and no pointer.
+    done(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) })?;
+    // SAFETY: takes nothing, touches no memory and cannot fail.
+    if unsafe { libc::getppid() } == parent { Ok(()) } else { Err(libc::ESRCH) }
+}
+
+fn limit(resource: libc::__rlimit_resource_t, most: u64) -> Result<(), c_int> {
+    let limits = libc::rlimit { rlim_cur: most as libc::rlim_t, rlim_max: most as libc::rlim_t };
+    // SAFETY: `limits` outlives the call; the limits are the child's own.
+    done(unsafe { libc::setrlimit(resource, &raw const limits) })
+}
+
+/// The normal policy, no better than nice 0, with the usual slack of timers.
+fn normal_policy() -> Result<(), c_int> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `parameters` outlives the call; 0 is the child itself.
+    done(unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) })?;
+    // SAFETY: no memory is involved; 0 is the child itself.
+    if unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) } < 0 {
+        // SAFETY: as above.
+        done(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) })?;
+    }
+    // SAFETY: PR_SET_TIMERSLACK takes one unsigned long and no pointer; 0 is the usual one.
+    done(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 0 as libc::c_ulong) })
+}
+
+/// Gives up what would let it become real-time: the capabilities of the daemon, and the limits.
+fn no_realtime() -> Result<(), c_int> {
+    let (clear, zero) = (libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong, 0 as libc::c_ulong);
+    // SAFETY: PR_CAP_AMBIENT takes unsigned longs and no pointer.
+    done(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, clear, zero, zero, zero) })?;
+    // Only a process that may change the set is to lose anything by this.
+    // SAFETY: PR_CAPBSET_DROP takes one unsigned long and no pointer.
+    let _ = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_NICE) };
+    limit(libc::RLIMIT_RTPRIO, 0)?;
+    limit(libc::RLIMIT_NICE, 0)
+}
+
+/// Every signal does what it does in a new program, and none is blocked.
+fn default_signals() {
+    // SAFETY: sigaction is made of integers and an optional pointer, for which all-zero bytes are valid: SIG_DFL, no flags.
+    let usual: libc::sigaction = unsafe { mem::zeroed() };
+    for signal in 1..=64 {
+        // SAFETY: `usual` outlives the call. The table of handlers is the child's own; a signal that cannot be set is refused.
+        let _ = unsafe { libc::sigaction(signal, &raw const usual, ptr::null_mut()) };
+    }
+    // SAFETY: sigset_t is made of integers, for which all-zero bytes are valid: no signal.
+    let none: libc::sigset_t = unsafe { mem::zeroed() };
+    // SAFETY: `none` outlives the call; the mask is the child's own.
+    let _ = unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut()) };
+}

@@ -1,0 +1,337 @@
+//! Other programs: starting one that ends when this process does, watching it, limiting it, and ending it with all that it started.
+//!
+//! A start does not fork: the child borrows this process's memory until it runs its program, so that no page of a thread in real time is to be
+//! copied. Only the thread that starts it waits meanwhile. The child ends when *that thread* does: keep it for as long as the program is to run.
+//! No clock is read but the child's own; nothing but a start blocks, and all of it may allocate.
+
+mod begin;
+mod packets;
+
+pub(crate) use begin::Step;
+pub(crate) use packets::{Packets, Ready};
+
+use super::from_minus_one;
+use super::thread::with_signals_blocked;
+use crate::time::{NANOS_PER_SECOND, Span};
+use begin::Plan;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::{fs, io, mem, ptr};
+
+/// The descriptor of its socket, for the program.
+pub(crate) const SOCKET: i32 = 3;
+
+/// Descriptors are put here first, where none of 0 to [`SOCKET`] can be among them.
+const ASIDE: libc::c_int = 10;
+
+/// The stack of a child until it runs its program, in words of 16 bytes: 64 KiB.
+const STACK: usize = 4096;
+
+/// A program that is to be started.
+#[derive(Debug)]
+pub(crate) struct Launch<'a> {
+    /// Its file.
+    pub(crate) program: &'a CStr,
+    /// What it is told, its own name first.
+    pub(crate) arguments: &'a [CString],
+    /// All of its environment, `NAME=VALUE` each.
+    pub(crate) environment: &'a [CString],
+    /// Where it runs; `None`: where this process does.
+    pub(crate) folder: Option<&'a CStr>,
+    /// Its standard input, its two outputs, and its socket.
+    pub(crate) files: [BorrowedFd<'a>; 4],
+    /// Most bytes of address space.
+    pub(crate) memory: Option<u64>,
+    /// The CPUs that it may run on; empty: those of the calling thread.
+    pub(crate) cpus: &'a [usize],
+}
+
+/// Why a program was not started.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// What was attempted.
+    pub(crate) step: Step,
+    /// The kernel's reason.
+    pub(crate) error: io::Error,
+}
+
+/// A program that was started. Dropped, it is killed with its group.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pid: libc::pid_t,
+    ended: Option<ExitStatus>,
+}
+
+impl Launch<'_> {
+    /// Starts it, in a group of its own, at normal priority. With the child comes what the kernel refused and it does without.
+    ///
+    /// # Errors
+    /// What could not be done, so that nothing runs.
+    pub(crate) fn start(&self) -> Result<(Child, Vec<(Step, io::Error)>), Refused> {
+        let refused = |step| move |error| Refused { step, error };
+        let pointers = |texts: &[CString]| {
+            let mut all: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
+            all.push(ptr::null());
+            all
+        };
+        let (arguments, environment) = (pointers(self.arguments), pointers(self.environment));
+        let aside = self.files.map(set_aside);
+        let [Ok(input), Ok(out), Ok(err), Ok(socket)] = &aside else {
+            let error = aside.into_iter().find_map(Result::err).unwrap_or_else(super::invalid);
+            return Err(Refused { step: Step::Descriptors, error });
+        };
+        let files = [input, out, err, socket].map(AsRawFd::as_raw_fd);
+        let mut plan = Plan::new(
+            self.program.as_ptr(),
+            (arguments.as_ptr(), environment.as_ptr()),
+            self.folder.map_or(ptr::null(), CStr::as_ptr),
+            files,
+            self.memory,
+            self.cpus,
+        );
+        let mut stack = vec![0_u128; STACK];
+        let top: *mut libc::c_void = stack.as_mut_ptr_range().end.cast();
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        let given: *mut libc::c_void = (&raw mut plan).cast();
+        // A handler of this process must not run in the child, which has the same memory.
+        let started = with_signals_blocked(|| {
+            // SAFETY: `begin` only makes system calls and writes to the plan; plan, stack and all that the plan points to outlive the
+            // child's use of them, since with CLONE_VFORK the call returns when the child has its own program or has ended.
+            from_minus_one(unsafe { libc::clone(begin::begin, top, flags, given) })
+        });
+        let pid = started.and_then(|pid| pid).map_err(refused(Step::Clone))?;
+        drop(stack);
+        let mut child = Child { pid, ended: None };
+        if let Some((step, errno)) = plan.failed() {
+            child.reap();
+            return Err(Refused { step, error: io::Error::from_raw_os_error(errno) });
+        }
+        Ok((child, plan.unmet()))
+    }
+}
+
+/// The same open file at a high number, closed where a program begins.
+fn set_aside(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // SAFETY: the descriptor is open for as long as it is borrowed; no memory is involved.
+    let fd = from_minus_one(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, ASIDE) })?;
+    // SAFETY: the kernel has just given it out, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+impl Child {
+    /// Its number, which is that of its group too.
+    pub(crate) fn id(&self) -> i32 {
+        self.pid
+    }
+
+    /// How it ended, once it has. What is left of its group is killed then.
+    pub(crate) fn look(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_some() {
+            return self.ended;
+        }
+        // SAFETY: siginfo_t is made of integers and pointers that are not followed, for which all-zero bytes are valid.
+        let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
+        let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: `info` is owned and outlives the call; the number is that of a child which has not been waited for.
+        let asked = from_minus_one(unsafe { libc::waitid(libc::P_PID, self.pid.cast_unsigned(), &raw mut info, how) });
+        // SAFETY: waitid has filled it in, or it is all zero.
+        let has_ended = asked.is_ok() && unsafe { info.si_pid() } == self.pid;
+        if has_ended {
+            // Its number is its own for as long as it has not been reaped.
+            self.signal(libc::SIGKILL);
+            self.reap();
+        }
+        self.ended
+    }
+
+    /// Stops it and all of its group.
+    pub(crate) fn hold(&self) {
+        self.signal(libc::SIGSTOP);
+    }
+
+    /// Lets it go on.
+    pub(crate) fn release(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    /// Asks it and all of its group to end.
+    pub(crate) fn ask_to_end(&self) {
+        self.signal(libc::SIGTERM);
+    }
+
+    /// Kills it and all of its group.
+    pub(crate) fn kill(&self) {
+        self.signal(libc::SIGKILL);
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        if self.ended.is_none() {
+            // SAFETY: no memory is involved. The group has the number of a child that has not been reaped, so it is no other's.
+            let _ = unsafe { libc::kill(-self.pid, signal) };
+        }
+    }
+
+    /// Takes its status, if it has ended.
+    fn reap(&mut self) {
+        let mut status = 0;
+        // SAFETY: `status` is owned and outlives the call; the number is that of a child which has not been reaped.
+        let reaped = unsafe { libc::waitpid(self.pid, &raw mut status, libc::WNOHANG) };
+        if reaped == self.pid {
+            self.ended = Some(ExitStatus::from_raw(status));
+        }
+    }
+
+    /// Processor time that it has used, all its threads together, without its own children; `None`: the kernel does not say.
+    pub(crate) fn cpu_time(&self) -> Option<Span> {
+        let mut clock = 0;
+        // SAFETY: `clock` is owned and outlives the call.
+        let code = unsafe { libc::clock_getcpuclockid(self.pid, &raw mut clock) };
+        // SAFETY: timespec is made of integers, for which all-zero bytes are valid.
+        let mut time: libc::timespec = unsafe { mem::zeroed() };
+        // SAFETY: `time` is owned and of the type that the kernel fills; an unknown clock is refused.
+        let read = code == 0 && unsafe { libc::clock_gettime(clock, &raw mut time) } == 0;
+        let nanos = i64::from(time.tv_sec).saturating_mul(NANOS_PER_SECOND).saturating_add(i64::from(time.tv_nsec));
+        read.then(|| Span::from_nanos(nanos))
+    }
+
+    /// Makes it end before others when memory runs out, by so much of the scale of 1000 more than this process.
+    ///
+    /// # Errors
+    /// The kernel's reason.
+    pub(crate) fn yield_memory(&self, more: i32) -> io::Result<()> {
+        let own = fs::read_to_string("/proc/self/oom_score_adj")?.trim().parse().unwrap_or(0);
+        fs::write(format!("/proc/{}/oom_score_adj", self.pid), more.saturating_add(own).min(1000).to_string())
+    }
+
+    /// Allows all threads that it has now to run on these CPUs only.
+    ///
+    /// # Errors
+    /// The kernel's reason.
+    pub(crate) fn allow(&self, cpus: &[usize]) -> io::Result<()> {
+        let set = begin::cpu_set(cpus);
+        for thread in fs::read_dir(format!("/proc/{}/task", self.pid))? {
+            let Some(id) = thread?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            // SAFETY: `set` outlives the call, and its size is passed with it; the number is that of a thread of a child not yet reaped.
+            from_minus_one(unsafe { libc::sched_setaffinity(id, size_of_val(&set), &raw const set) })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
+        self.reap(); // or the kernel does, when this process ends
+    }
+}
+
+/// Whether this process may run the file at `path`.
+///
+/// # Errors
+/// The kernel's reason why not.
+pub(crate) fn may_run(path: &Path) -> io::Result<()> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::from_raw_os_error(libc::EACCES));
+    }
+    let path = CString::new(path.as_os_str().as_encoded_bytes())?;
+    // SAFETY: `path` ends with a NUL byte and outlives the call.
+    from_minus_one(unsafe { libc::access(path.as_ptr(), libc::X_OK) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::clock::pause;
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::fd::AsFd;
+
+    fn text(text: &str) -> CString {
+        CString::new(text).unwrap()
+    }
+
+    /// Runs a script of the shell to its end; what it wrote, and how it ended.
+    fn shell(script: &str, memory: Option<u64>) -> (String, ExitStatus) {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let (_ours, theirs) = Packets::pair().unwrap();
+        let null = File::open("/dev/null").unwrap();
+        let arguments = ["sh", "-c", script].map(text);
+        let environment = [text("PATH=/usr/bin:/bin"), text("GIVEN=yes")];
+        let launch = Launch {
+            program: c"/bin/sh",
+            arguments: &arguments,
+            environment: &environment,
+            folder: Some(c"/proc/self"),
+            files: [null.as_fd(), writer.as_fd(), writer.as_fd(), theirs.as_fd()],
+            memory,
+            cpus: &[],
+        };
+        let (mut child, _) = launch.start().map_err(|refused| refused.error).unwrap();
+        drop(writer);
+        let mut written = String::new();
+        reader.read_to_string(&mut written).unwrap();
+        loop {
+            if let Some(status) = child.look() {
+                return (written, status);
+            }
+            pause(Span::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_child_has_what_it_was_given_and_nothing_else() {
+        let held = File::open("/dev/null").unwrap();
+        // SAFETY: the descriptor is open; the flag is taken away so that it would be inherited.
+        from_minus_one(unsafe { libc::fcntl(held.as_raw_fd(), libc::F_SETFD, 0) }).unwrap();
+        let script = "echo $GIVEN; for f in /proc/$$/fd/*; do echo ${f##*/}; done; \
+                      while read k v; do case $k in Sig*|NSpgid:) echo $k $v;; esac; done < /proc/$$/status; echo $$; exit 7";
+        let (written, status) = shell(script, None);
+        let lines: Vec<_> = written.lines().collect();
+        // The shell may keep a file of its own at 10 or above; 4 to 9 would be ours.
+        let numbers: Vec<u32> = lines[1..].iter().map_while(|line| line.parse().ok()).collect();
+        assert_eq!(lines[0], "yes");
+        assert!(numbers.starts_with(&[0, 1]) || numbers.contains(&0), "{written}");
+        assert!([0, 1, 2, 3].iter().all(|fd| numbers.contains(fd)), "{written}");
+        assert!(!numbers.contains(&u32::try_from(held.as_raw_fd()).unwrap()) || numbers.len() <= 5, "{written}");
+        for mask in ["SigBlk:", "SigIgn:"] {
+            let line = lines.iter().find(|line| line.starts_with(mask)).unwrap();
+            assert!(line.ends_with("0000000000000000"), "{line}");
+        }
+        assert_eq!(status.code(), Some(7));
+    }
+
+    #[test]
+    fn address_space_is_limited() {
+        let (written, _) = shell("ulimit -v", Some(300 << 20));
+        assert_eq!(written.trim(), (300 << 10).to_string());
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused_with_the_step() {
+        let (_ours, theirs) = Packets::pair().unwrap();
+        let null = File::open("/dev/null").unwrap();
+        let start = |program: &CStr, folder| {
+            let files = [null.as_fd(), null.as_fd(), null.as_fd(), theirs.as_fd()];
+            let (arguments, environment) = (&[text("x")], &[]);
+            let refused =
+                Launch { program, arguments, environment, folder, files, memory: None, cpus: &[] }.start().unwrap_err();
+            (refused.step, refused.error.raw_os_error())
+        };
+        assert_eq!(start(c"/nonexistent", None), (Step::Run, Some(libc::ENOENT)));
+        assert_eq!(start(c"/dev/null", None), (Step::Run, Some(libc::EACCES)));
+        assert_eq!(start(c"/bin/sh", Some(c"/nonexistent")), (Step::Folder, Some(libc::ENOENT)));
+    }
+
+    #[test]
+    fn a_group_ends_with_its_first_process() {
+        let (written, _) = shell("sleep 1000 >/dev/null 2>&1 & echo $!", None);
+        let grandchild = format!("/proc/{}/stat", written.trim());
+        let is_gone = || fs::read_to_string(&grandchild).map_or(true, |stat| stat.contains(") Z "));
+        while !is_gone() {
+            pause(Span::from_millis(1));
+        }
+    }
+}

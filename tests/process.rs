@@ -1,0 +1,502 @@
+//! Tasks that are programs: what they are told and when their answers enter, what becomes of late and wrong ones, and that a program ends when
+//! its task or hertzd does.
+
+mod program;
+
+use program::{HERE, HERTZD, Running, count, run, run_in, signal, skip, task};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder of the Python module.
+fn module() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/kinds/process/python")
+}
+
+/// What every client here begins with: notes go to a file beside it.
+const HEAD: &str = "import hertzd, os, sys, time, signal, socket, struct, math\nhere = sys.argv[1]\n\
+                    def note(name, *what):\n    with open(os.path.join(here, name), 'a') as file: print(*what, file=file)\n";
+
+/// Answers every tick with its index and notes all that it was told.
+const ECHO: &str = "for tick in hertzd.ticks():\n    answered = time.monotonic_ns()\n    hertzd.out(echo=tick.n)\n    \
+                    note('seen', tick.n, tick.lateness, tick.skipped, tick.monotonic_ns, answered, tick.release_ns)\n";
+
+/// A task named `name` on a worker of its own, which runs a client in Python and is recorded.
+fn process(name: &str, client: &str, keys: &str) -> String {
+    let (module, client) = (module(), format!("{HEAD}{client}").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"));
+    format!(
+        "[task.{name}]\nkind = \"process\"\nworker = \"{name}\"\nrate = \"200 Hz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n\
+         record = \"{HERE}/{name}.csv\"\nenv = [\"PYTHONPATH={}\"]\n\
+         command = [\"python3\", \"-c\", \"{client}\", \"{HERE}\"]\n{keys}\n",
+        module.display()
+    )
+}
+
+/// One value, called `echo`.
+fn echo(name: &str, client: &str, keys: &str) -> String {
+    let more = format!("{keys}\n[[task.{name}.value]]\nname = \"echo\"");
+    process(name, client, &more)
+}
+
+/// A task beside them, on a worker of its own: none of its releases may be lost.
+const STEADY: &str = "[task.steady]\nkind = \"load\"\nworker = \"steady\"\nrate = \"1 kHz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n";
+
+/// One row of a recording: the tick, and its values by name.
+type Recorded = Vec<(u64, BTreeMap<String, f64>)>;
+
+fn recorded(path: &Path) -> Recorded {
+    let text = fs::read_to_string(path).unwrap();
+    let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+    let names: Vec<&str> = lines.next().unwrap().split(',').map(|name| name.trim_matches('"')).collect();
+    let row = |line: &str| {
+        let cells: BTreeMap<String, f64> = names
+            .iter()
+            .zip(line.split(','))
+            .map(|(name, cell)| ((*name).split(" (").next().unwrap().to_owned(), cell.parse().unwrap_or(f64::NAN)))
+            .collect();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
+        (cells["tick"] as u64, cells)
+    };
+    lines.map(row).collect()
+}
+
+/// What the client noted: lines of numbers.
+fn noted(folder: &Path, name: &str) -> Vec<Vec<f64>> {
+    let text = fs::read_to_string(folder.join(name)).unwrap_or_default();
+    text.lines().map(|line| line.split(' ').map(|word| word.parse().unwrap()).collect()).collect()
+}
+
+/// Every count adds up, at every tick: an earlier tick was answered, late, or is missing.
+fn assert_adds_up(rows: &Recorded) {
+    for (at, (n, row)) in rows.iter().enumerate() {
+        let sum = row["answers"] + row["late"] + row["missing"];
+        assert_eq!(sum, f64::from(u32::try_from(at).unwrap()), "tick {n}: {row:?}");
+    }
+}
+
+/// The answer to a tick enters at the next row and no other; without one the last is held.
+fn assert_enters_at_the_next(rows: &Recorded) -> usize {
+    let mut answered = 0;
+    for pair in rows.windows(2) {
+        let [(before, last), (n, row)] = pair else { unreachable!() };
+        let (echo, held) = (row["echo"], last["echo"]);
+        if row["answers"] > last["answers"] {
+            #[expect(clippy::cast_precision_loss, reason = "an index")]
+            let wanted = *before as f64;
+            assert_eq!(echo, wanted, "tick {n} after {before}");
+            answered += 1;
+        } else {
+            assert!(echo == held || (echo.is_nan() && (held.is_nan() || row["running"] == 0.0)), "tick {n}: {echo} after {held}");
+        }
+    }
+    answered
+}
+
+fn is_alive(pid: u32) -> bool {
+    // One that nobody has waited for has ended all the same.
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with('Z'))
+}
+
+fn pid_in(folder: &Path, name: &str) -> Option<u32> {
+    fs::read_to_string(folder.join(name)).ok()?.lines().last()?.trim().parse().ok()
+}
+
+fn wait_for_pid(running: &mut Running, name: &str) -> u32 {
+    running.wait_for(name, |running| pid_in(running.folder(), name).is_some());
+    pid_in(running.folder(), name).unwrap()
+}
+
+fn assert_steady(summary: &Value) {
+    let steady = task(summary, "steady");
+    assert_eq!(count(steady, "ran"), count(steady, "due"), "{steady}");
+}
+
+fn every_tick_arrives(worker: &str) {
+    let config = format!("{worker}{}{STEADY}", echo("brain", ECHO, ""));
+    let ended = run(&config, &["--for", "3s", "--json"]).wait();
+    let summary = ended.summary();
+    assert_steady(&summary);
+    let rows = recorded(&ended.folder.path().join("brain.csv"));
+    assert_adds_up(&rows);
+    assert!(assert_enters_at_the_next(&rows) > 0, "{}", ended.describe());
+    let seen = noted(ended.folder.path(), "seen");
+    // It was told of every tick that has a row, in order, but for those after its end; and of each the same as the recording.
+    let last = &rows.last().unwrap().1;
+    assert_eq!((last["dropped"], last["errors"], last["restarts"]), (0.0, 0.0, 0.0), "{last:?}");
+    for (note, (n, row)) in seen.iter().zip(&rows) {
+        #[expect(clippy::cast_precision_loss, reason = "an index")]
+        let n = *n as f64;
+        assert_eq!(note[0], n);
+        assert_eq!((note[1] * 1e9).round(), row["lateness_ns"], "tick {n}");
+    }
+    assert!(seen.len() <= rows.len(), "{} of {}", seen.len(), rows.len());
+    // What was used had been answered before the tick that uses it began.
+    for (note, pair) in seen.iter().zip(rows.windows(2)) {
+        if pair[1].1["answers"] > pair[0].1["answers"]
+            && let Some(next) = seen.iter().find(|next| next[0] > note[0])
+        {
+            assert!(note[4] < next[3], "{note:?} {next:?}");
+        }
+    }
+}
+
+#[test]
+fn every_tick_arrives_in_order_and_its_answer_enters_at_the_next() {
+    every_tick_arrives("");
+}
+
+#[test]
+fn the_clock_of_the_worker_makes_no_difference() {
+    every_tick_arrives("[worker.brain]\nclock = \"realtime\"\n");
+}
+
+#[test]
+fn a_client_that_sleeps_misses_its_own_ticks_and_no_other() {
+    let client = ECHO.replace("    hertzd.out", "    if tick.n == 100: time.sleep(1); answered = time.monotonic_ns()\n    hertzd.out");
+    let config = format!("{}{STEADY}", echo("brain", &client, ""));
+    let ended = run(&config, &["--for", "4s", "--json"]).wait();
+    let summary = ended.summary();
+    assert_steady(&summary);
+    let brain = task(&summary, "brain");
+    assert_eq!(count(brain, "ran"), count(brain, "due"), "its worker did not wait for it");
+    let rows = recorded(&ended.folder.path().join("brain.csv"));
+    assert_adds_up(&rows);
+    assert_enters_at_the_next(&rows);
+    // Those that the client answered when the next one had begun cannot have been in time, and were counted as its own.
+    let seen = noted(ended.folder.path(), "seen");
+    let too_late: Vec<f64> =
+        seen.windows(2).filter(|pair| pair[0][4] > pair[1][3]).map(|pair| pair[0][0]).collect();
+    assert!(too_late.len() > 50, "a second has 200 ticks: {too_late:?}");
+    for pair in rows.windows(2) {
+        let [(n, last), (_, row)] = pair else { unreachable!() };
+        #[expect(clippy::cast_precision_loss, reason = "an index")]
+        let n = *n as f64;
+        assert!(row["answers"] == last["answers"] || !too_late.contains(&n), "tick {n} was answered late, and used");
+    }
+    let last = &rows.last().unwrap().1;
+    assert!(last["late"] >= f64::from(u32::try_from(too_late.len()).unwrap()) - last["dropped"] - 1.0, "{last:?}");
+    assert_eq!((last["errors"], last["restarts"]), (0.0, 0.0), "{last:?}");
+}
+
+#[test]
+fn inputs_come_with_their_age_and_worth() {
+    let client = "for tick in hertzd.ticks():\n    speed, gain = tick.inputs['speed'], tick.inputs['gain']\n    \
+                  note('inputs', int(speed.bad), speed.age_ns if speed.age_ns is not None else -1, speed, gain, int(gain.age is None))\n    hertzd.out(echo=0.0 if speed.bad else speed * gain)\n";
+    let source = format!(
+        "[task.file]\nkind = \"sensor\"\nworker = \"brain\"\nrate = \"200 Hz\"\npath = \"{HERE}/number\"\n"
+    );
+    let config = format!("{source}{}", echo("brain", client, "inputs = { speed = \"file.value\", gain = 2.5 }"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("number");
+    fs::write(&path, "4\n").unwrap();
+    let mut running = run_in(folder, Command::new(HERTZD), &config, &["--json"]);
+    let some = |folder: &Path, bad: f64| noted(folder, "inputs").iter().filter(|note| note[0] == bad).count() > 3;
+    running.wait_for("good inputs", |running| some(running.folder(), 0.0));
+    // What is no number is a bad value.
+    fs::write(running.folder().join("number"), "no number\n").unwrap();
+    running.wait_for("bad inputs", |running| some(running.folder(), 1.0));
+    running.signal("TERM");
+    let ended = running.wait();
+    let notes = noted(ended.folder.path(), "inputs");
+    for note in &notes {
+        assert!(note[3] == 2.5 && note[4] == 1.0, "a number has no age: {note:?}");
+        assert!(if note[0] == 0.0 { note[2] == 4.0 && note[1] >= 0.0 } else { note[2].is_nan() }, "{note:?}");
+    }
+    let rows = recorded(&ended.folder.path().join("brain.csv"));
+    assert!(rows.iter().any(|(_, row)| row["echo"] == 10.0) && rows.last().unwrap().1["echo"] == 0.0);
+}
+
+#[test]
+fn a_killed_program_is_started_again_and_its_values_are_bad_meanwhile() {
+    let client = format!("note('pid', os.getpid())\n{ECHO}");
+    let mut running = run(&echo("brain", &client, ""), &["--json"]);
+    let answered = |running: &Running, least: usize| noted(running.folder(), "seen").len() > least;
+    running.wait_for("answers", |running| answered(running, 20));
+    let first = pid_in(running.folder(), "pid").unwrap();
+    signal(first, "KILL");
+    running.wait_for("another process", |running| pid_in(running.folder(), "pid") != Some(first));
+    let before = noted(running.folder(), "seen").len();
+    running.wait_for("answers again", |running| answered(running, before + 20));
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(ended.stderr.contains("its program ended (signal: 9 (SIGKILL))"), "{}", ended.describe());
+    let rows = recorded(&ended.folder.path().join("brain.csv"));
+    assert_adds_up(&rows);
+    assert_enters_at_the_next(&rows);
+    let down: Vec<_> = rows.iter().filter(|(_, row)| row["running"] == 0.0).collect();
+    assert!(!down.is_empty() && down.iter().all(|(_, row)| row["echo"].is_nan()));
+    let last = &rows.last().unwrap().1;
+    assert_eq!((last["restarts"], last["running"]), (1.0, 1.0));
+    assert!(last["echo"].is_finite());
+}
+
+/// A program that does not end by itself, whatever becomes of its socket; and a process that it has started.
+const STUBBORN: &str = "import subprocess\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n\
+                        other = subprocess.Popen(['sleep', '1000'])\nnote('grandchild', other.pid)\nnote('child', os.getpid())\n\
+                        while True: time.sleep(1000)\n";
+
+#[test]
+fn a_program_ends_when_hertzd_is_killed() {
+    let mut running = run(&echo("brain", STUBBORN, ""), &["--json"]);
+    let child = wait_for_pid(&mut running, "child");
+    let grandchild = pid_in(running.folder(), "grandchild").unwrap();
+    assert!(is_alive(child) && is_alive(grandchild));
+    running.signal("KILL");
+    let mut patience = 10_000;
+    while is_alive(child) && patience > 0 {
+        hertzd::internals::pause(hertzd::time::Span::from_millis(5));
+        patience -= 1;
+    }
+    let ended = !is_alive(child);
+    signal(grandchild, "KILL"); // in the service, systemd does
+    if !ended {
+        signal(child, "KILL");
+    }
+    assert!(ended, "the program outlived hertzd");
+}
+
+#[test]
+fn a_stop_leaves_nothing_of_a_program() {
+    let mut running = run(&echo("brain", STUBBORN, ""), &["--json"]);
+    let child = wait_for_pid(&mut running, "child");
+    let grandchild = pid_in(running.folder(), "grandchild").unwrap();
+    assert!(is_alive(child) && is_alive(grandchild));
+    running.signal("TERM");
+    let ended = running.wait();
+    assert!(!is_alive(child) && !is_alive(grandchild), "{}", ended.describe());
+    assert!(ended.stderr.contains("task brain: its program was ended (signal: 9 (SIGKILL))"), "{}", ended.describe());
+}
+
+#[test]
+fn a_program_that_listens_ends_by_itself() {
+    let client = format!("{ECHO}note('bye', 1)\n");
+    let mut running = run(&echo("brain", &client, ""), &["--json"]);
+    running.wait_for("answers", |running| noted(running.folder(), "seen").len() > 5);
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(noted(ended.folder.path(), "bye").len(), 1, "{}", ended.describe());
+    assert!(ended.stderr.contains("task brain: its program was ended (exit status: 0)"), "{}", ended.describe());
+}
+
+#[test]
+fn a_reload_exchanges_a_changed_program_and_no_other() {
+    let client = |word: &str| format!("note('pid-{word}', os.getpid())\n{ECHO}").replace("'seen'", &format!("'seen-{word}'"));
+    let config = |word: &str| format!("{}{}", echo("kept", &client("kept"), ""), echo("edited", &client(word), ""));
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("status.sock");
+    let mut running =
+        run_in(folder, Command::new(HERTZD), &config("old"), &["--json", "--status-socket", socket.to_str().unwrap()]);
+    let old = wait_for_pid(&mut running, "pid-old");
+    let kept = wait_for_pid(&mut running, "pid-kept");
+    running.wait_for("answers", |running| !noted(running.folder(), "seen-old").is_empty());
+    let path = running.folder().join("test.toml");
+    fs::write(&path, config("new").replace(HERE, running.folder().to_str().unwrap())).unwrap();
+    let output = Command::new(HERTZD).args(["reload", "--socket"]).arg(&socket).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let new = wait_for_pid(&mut running, "pid-new");
+    assert!(!is_alive(old), "the old one had ended before the new one began");
+    let before = noted(running.folder(), "seen-kept").len();
+    running.wait_for("the other one ticks on", |running| noted(running.folder(), "seen-kept").len() > before + 5);
+    assert!(is_alive(kept) && is_alive(new));
+    assert_eq!(fs::read_to_string(running.folder().join("pid-kept")).unwrap().lines().count(), 1);
+    running.signal("TERM");
+    let ended = running.wait();
+    let rows = recorded(&ended.folder.path().join("kept.csv"));
+    assert_adds_up(&rows);
+    assert_enters_at_the_next(&rows);
+    assert!(!is_alive(kept) && !is_alive(new));
+}
+
+/// Clients that do what they should not, and whether errors are to be counted.
+const HOSTILE: [(&str, &str, bool); 14] = [
+    ("garbage", "for tick in hertzd.ticks(): raw.send(os.urandom(tick.n % 60 + 1))\n", true),
+    ("long", "for tick in hertzd.ticks(): raw.send(b'\\x03\\0\\0\\0' * 5000)\n", true),
+    ("empty", "for tick in hertzd.ticks(): raw.send(b'')\n", true),
+    ("short", "for tick in hertzd.ticks(): raw.send(struct.pack('<IIQ', 3, 1, tick.n))\n", true),
+    ("future", "for tick in hertzd.ticks(): raw.send(struct.pack('<IIQd', 3, 1, tick.n + 10**6, 1.0))\n", true),
+    ("past", "for tick in hertzd.ticks():\n    hertzd.out(echo=tick.n)\n    raw.send(struct.pack('<IIQd', 3, 1, max(0, tick.n - 1), 1.0))\n", true),
+    ("repeated", "for tick in hertzd.ticks():\n    for _ in range(3): raw.send(struct.pack('<IIQd', 3, 1, tick.n, 1.0))\n", true),
+    ("huge index", "for tick in hertzd.ticks(): raw.send(struct.pack('<IIQd', 3, 1, 2**64 - 1, 1.0))\n", true),
+    ("nan", "for tick in hertzd.ticks(): hertzd.out(echo=math.nan)\n", true),
+    ("infinity", "for tick in hertzd.ticks(): hertzd.out(echo=[math.inf, -math.inf][tick.n % 2])\n", true),
+    ("flood", "raw.setblocking(False)\nwhile True:\n    try: raw.send(b'x' * 24)\n    except BlockingIOError: pass\n", true),
+    ("deaf", "note('deaf', 1)\nwhile True: time.sleep(1000)\n", false),
+    ("closing", "raw.close()\nwhile True: time.sleep(1000)\n", false),
+    ("stopping", "for tick in hertzd.ticks():\n    hertzd.out(echo=tick.n)\n    if tick.n > 50: os.kill(os.getpid(), signal.SIGSTOP)\n", false),
+];
+
+#[test]
+fn a_hostile_client_is_counted_and_nothing_else() {
+    for (name, client, has_errors) in HOSTILE {
+        let client = client.replace("raw.", "hertzd.client()._socket.");
+        let config = format!("{}{STEADY}", echo("brain", &client, ""));
+        let ended = run(&config, &["--for", "2s", "--json"]).wait();
+        let summary = ended.summary();
+        println!("{name}: {}", task(&summary, "brain")["values"]);
+        assert_steady(&summary);
+        let brain = task(&summary, "brain");
+        assert_eq!(count(brain, "ran"), count(brain, "due"), "{name}: its worker did not wait for it");
+        let rows = recorded(&ended.folder.path().join("brain.csv"));
+        assert_adds_up(&rows);
+        let last = &rows.last().unwrap().1;
+        assert_eq!(last["errors"] > 0.0, has_errors, "{name}: {}", ended.describe());
+        let usable = ["past", "stopping"].contains(&name);
+        match name {
+            "repeated" => assert!(rows.iter().all(|(_, row)| row["echo"].is_nan() || row["echo"] == 1.0)),
+            _ if usable => assert!(assert_enters_at_the_next(&rows) > 0, "{name}"),
+            _ => assert!(rows.iter().all(|(_, row)| row["echo"].is_nan()), "{name}"),
+        }
+        assert_eq!(last["restarts"], 0.0, "{name}: {}", ended.describe());
+    }
+}
+
+#[test]
+fn huge_values_are_values() {
+    let client = "for tick in hertzd.ticks(): hertzd.out(echo=[1.7e308, -1.7e308, 5e-324][tick.n % 3])\n";
+    let ended = run(&echo("brain", client, ""), &["--for", "2s", "--json"]).wait();
+    let rows = recorded(&ended.folder.path().join("brain.csv"));
+    assert_eq!(rows.last().unwrap().1["errors"], 0.0);
+    assert!(rows.iter().any(|(_, row)| row["echo"] == 1.7e308), "{}", ended.describe());
+}
+
+#[test]
+fn memory_is_limited() {
+    let client = "try: held = bytearray(1 << 30)\nexcept MemoryError: note('refused', 1)\nelse: note('refused', 0)\nfor tick in hertzd.ticks(): hertzd.out(echo=1)\n";
+    let mut running = run(&echo("brain", client, "memory-limit = \"400 MiB\""), &["--json"]);
+    running.wait_for("it was tried", |running| !noted(running.folder(), "refused").is_empty());
+    assert_eq!(noted(running.folder(), "refused"), [[1.0]]);
+    running.signal("TERM");
+    running.wait();
+}
+
+#[test]
+fn processor_time_is_limited_and_the_program_goes_on() {
+    // A busy loop; it notes what it has used beside the time that has passed since it began.
+    let client = "begun = time.monotonic()\nbefore = time.process_time()\nwhile True:\n    \
+                  [None for _ in range(100000)]\n    note('used', time.monotonic() - begun, time.process_time() - before)\n";
+    let mut running = run(&format!("{}{STEADY}", echo("brain", client, "cpu-limit = 0.2")), &["--json"]);
+    running.wait_for("it was stopped", |running| running.stderr().contains("uses more than its cpu-limit of 0.2: it was stopped"));
+    let before = noted(running.folder(), "used").len();
+    running.wait_for("it goes on", |running| noted(running.folder(), "used").len() > before + 50);
+    running.signal("TERM");
+    let ended = running.wait();
+    let used = noted(ended.folder.path(), "used").pop().unwrap();
+    println!("used {} s in {} s", used[1], used[0]);
+    assert_steady(&ended.summary());
+}
+
+#[test]
+fn what_a_program_prints_is_in_the_log_under_its_task() {
+    let client = "print('from stdout')\nprint('from stderr', file=sys.stderr)\nprint('x' * 3000)\nfor _ in range(5000): print('flood')\nnote('done', 1)\n\
+                  for tick in hertzd.ticks(): hertzd.out(echo=1)\n";
+    let mut running = run(&echo("brain", client, ""), &["--json"]);
+    running.wait_for("all is printed", |running| !noted(running.folder(), "done").is_empty());
+    running.wait_for("all is said", |running| running.stderr().contains("were left out"));
+    running.signal("TERM");
+    let ended = running.wait();
+    for line in ["task brain: from stdout", "task brain: from stderr", " … (2000 bytes more)"] {
+        assert!(ended.stderr.contains(line), "{line}: {}", ended.describe());
+    }
+    let logged = ended.stderr.matches("task brain: flood").count();
+    let left_out: usize = ended
+        .stderr
+        .lines()
+        .filter_map(|line| line.split_once(" lines that its program printed were left out"))
+        .map(|(before, _)| before.rsplit(' ').next().unwrap().parse::<usize>().unwrap())
+        .sum();
+    assert_eq!(logged + left_out, 5_000);
+}
+
+#[test]
+fn a_program_that_cannot_be_run_is_refused_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("test.toml");
+    fs::write(&path, "[task.brain]\nkind = \"process\"\nrate = 100\ncommand = [\"no-such-program\", \"x\"]\n").unwrap();
+    for (command, code) in [("check", Some(78)), ("run", Some(78))] {
+        let output = Command::new(HERTZD).arg(command).arg(&path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("there is no program \"no-such-program\" in PATH") && said.contains("test.toml:4"), "{command}: {said}");
+        assert_eq!(output.status.code(), code, "{command}: {said}");
+    }
+    // That its interpreter is missing is seen by the kernel only.
+    let script = folder.path().join("script");
+    program::script(&script, "x");
+    let edited = Command::new("sed").args(["-i", "s,/bin/sh,/no/interpreter,"]).arg(&script).status().unwrap();
+    assert!(edited.success());
+    fs::write(&path, format!("[task.brain]\nkind = \"process\"\nrate = 100\ncommand = [\"{}\"]\n", script.display())).unwrap();
+    let output = Command::new(HERTZD).arg("run").arg(&path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("the interpreter that its first line names, or its loader, is not there"), "{said}");
+    assert_eq!(output.status.code(), Some(78), "{said}");
+}
+
+#[test]
+fn a_shadow_run_starts_no_program() {
+    let config = echo("brain", "note('started', 1)\nwhile True: time.sleep(1000)\n", "").replace("record = ", "# ");
+    let ended = run(&config, &["--shadow", "--for", "1s", "--json"]).wait();
+    assert!(noted(ended.folder.path(), "started").is_empty());
+    assert!(ended.stderr.contains("its program is not started in a shadow run"), "{}", ended.describe());
+}
+
+#[test]
+fn a_client_in_c_answers() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/process");
+    if !Command::new("cc").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return skip("there is no C compiler");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let built = Command::new("cc").args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(folder.path().join("client")).arg(source.join("client.c"));
+    assert!(built.status().unwrap().success());
+    let config = fs::read_to_string(source.join("client.toml")).unwrap().replace("./client", &format!("{HERE}/client"));
+    let config = config.replace("memory-limit", &format!("record = \"{HERE}/smooth.csv\"\nmemory-limit"));
+    let ended = run_in(folder, Command::new(HERTZD), &config, &["--for", "2s", "--json"]).wait();
+    let rows = recorded(&ended.folder.path().join("smooth.csv"));
+    assert_adds_up(&rows);
+    assert!(rows.last().unwrap().1["load"].is_finite(), "{}", ended.describe());
+    assert_eq!(rows.last().unwrap().1["errors"], 0.0);
+}
+
+/// Runs Python with these arguments in `folder`; its output, and whether it went well.
+fn python(folder: &Path, args: &[&str]) -> (String, bool) {
+    let mut command = Command::new("python3");
+    command.args(args).current_dir(folder).env("PYTHONDONTWRITEBYTECODE", "1");
+    let output = command.output().unwrap();
+    (String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr), output.status.success())
+}
+
+#[test]
+fn the_module_passes_its_own_tests_and_is_typed() {
+    let (said, well) = python(&module(), &["-m", "unittest", "discover", "-s", "tests"]);
+    assert!(well && said.contains("OK"), "{said}");
+    if !python(&module(), &["-c", "import mypy"]).1 {
+        return skip("mypy is missing: python3 -m pip install --target target/python mypy");
+    }
+    let cache = tempfile::tempdir().unwrap();
+    let (said, well) = python(&module(), &["-m", "mypy", "--strict", "--cache-dir", cache.path().to_str().unwrap(), "hertzd", "tests"]);
+    assert!(well, "{said}");
+}
+
+#[test]
+fn a_wheel_of_the_module_builds_and_installs_offline() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    if !python(here, &["-c", "import pip, setuptools, wheel"]).1 {
+        return skip("pip, setuptools or wheel is missing: python3 -m pip install --target target/python setuptools wheel");
+    }
+    // The build writes beside the source.
+    let copied = Command::new("cp").arg("-r").arg(module()).arg(here.join("source")).status().unwrap();
+    assert!(copied.success());
+    let offline = ["-m", "pip", "--no-input", "--disable-pip-version-check"];
+    let build = ["wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", "wheels", "./source"];
+    let (said, well) = python(here, &[&offline[..], &build].concat());
+    assert!(well, "{said}");
+    let wheel = fs::read_dir(here.join("wheels")).unwrap().next().unwrap().unwrap().path();
+    let install = ["install", "--no-index", "--no-deps", "--target", "installed", wheel.to_str().unwrap()];
+    let (said, well) = python(here, &[&offline[..], &install].concat());
+    assert!(well, "{said}");
+    assert!(here.join("installed/hertzd/py.typed").exists());
+    let (said, well) = python(&here.join("installed"), &["-c", "import hertzd; print(hertzd.__file__, hertzd.PROTOCOL_VERSION)"]);
+    assert!(well && said.contains("installed/hertzd/__init__.py 1"), "{said}");
+}
