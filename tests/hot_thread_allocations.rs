@@ -263,6 +263,28 @@ fn a_full_daemon_allocates_nothing() {
     }
 }
 
+#[test]
+fn a_task_that_is_a_program_allocates_nothing() {
+    // A program that never answers, and one that ends at once, again and again.
+    let process = |name: &str, script: &str| {
+        format!(
+            "[task.{name}]\nkind = \"process\"\nrate = \"500 Hz\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\n\
+             inputs = {{ load = \"loadavg.value\", gain = 2 }}\n[[task.{name}.value]]\nname = \"out\"\n"
+        )
+    };
+    let config = format!(
+        "[task.loadavg]\nkind = \"sensor\"\nrate = \"500 Hz\"\npath = \"/proc/loadavg\"\n{}{}",
+        process("silent", "exec sleep 1000"),
+        process("ending", "exit 3")
+    );
+    let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
+    assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
+    let last = |task: &str, value: &str| {
+        tasks.iter().find(|other| other.task == task).unwrap().values[value].last.unwrap()
+    };
+    assert!(last("silent", "missing") > 0.0 && last("ending", "restarts") > 0.0);
+}
+
 const IMU_KEYS: &[Key] = &[Key::new("sys", Value::Path, ""), Key::new("dev", Value::Path, "")];
 
 fn imu() -> SensorSettings {

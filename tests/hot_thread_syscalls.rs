@@ -228,6 +228,25 @@ fn a_sensor_costs_one_read_a_tick_and_an_output_one_write_if_something_changes()
     }
 }
 
+/// What answers is a shell: a program in any language will do, and this one is everywhere.
+#[test]
+fn a_task_that_is_a_program_costs_no_call() {
+    let program = |name: &str, script: &str| {
+        format!(
+            "[task.{name}]\nkind = \"process\"\nrate = \"1 kHz\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\n\
+             inputs = {{ run = 5 }}\n[[task.{name}.value]]\nname = \"out\"\n"
+        )
+    };
+    let config = format!("{LOAD}{}{}", program("reading", "exec cat <&3 >/dev/null"), program("ending", "sleep 0.1"));
+    let Some((trace, summary)) = trace_run("off", "off", &config) else {
+        return;
+    };
+    assert_at_most_one_sleep_a_release(&trace, &summary);
+    assert_nothing_else(&trace, &["clock_nanosleep"]);
+    let last = |name: &str, value: &str| task(&summary, name)["values"][value]["last"].as_f64().unwrap();
+    assert!(last("reading", "missing") > 1_000.0 && last("ending", "restarts") > 1.0, "{summary}");
+}
+
 /// A real sound card adds its driver's call; tests/system/in-vm/hot-thread.sh counts that.
 #[test]
 #[cfg(feature = "audio")]
