@@ -279,9 +279,8 @@ fn a_task_that_is_a_program_allocates_nothing() {
     );
     let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
     assert_eq!(calls, 0, "calls of the allocator over {ticks} ticks");
-    let last = |task: &str, value: &str| {
-        tasks.iter().find(|other| other.task == task).unwrap().values[value].last.unwrap()
-    };
+    let last =
+        |task: &str, value: &str| tasks.iter().find(|other| other.task == task).unwrap().values[value].last.unwrap();
     assert!(last("silent", "missing") > 0.0 && last("ending", "restarts") > 0.0);
 }
 

@@ -228,7 +228,7 @@ fn a_sensor_costs_one_read_a_tick_and_an_output_one_write_if_something_changes()
     }
 }
 
-/// What answers is a shell: a program in any language will do, and this one is everywhere.
+/// One program reads every tick and answers none; the other ends again and again.
 #[test]
 fn a_task_that_is_a_program_costs_no_call() {
     let program = |name: &str, script: &str| {

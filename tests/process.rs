@@ -25,7 +25,8 @@ const ECHO: &str = "for tick in hertzd.ticks():\n    answered = time.monotonic_n
 
 /// A task named `name` on a worker of its own, which runs a client in Python and is recorded.
 fn process(name: &str, client: &str, keys: &str) -> String {
-    let (module, client) = (module(), format!("{HEAD}{client}").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"));
+    let (module, client) =
+        (module(), format!("{HEAD}{client}").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"));
     format!(
         "[task.{name}]\nkind = \"process\"\nworker = \"{name}\"\nrate = \"200 Hz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n\
          record = \"{HERE}/{name}.csv\"\nenv = [\"PYTHONPATH={}\"]\n\
@@ -41,7 +42,8 @@ fn echo(name: &str, client: &str, keys: &str) -> String {
 }
 
 /// A task beside them, on a worker of its own: none of its releases may be lost.
-const STEADY: &str = "[task.steady]\nkind = \"load\"\nworker = \"steady\"\nrate = \"1 kHz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n";
+const STEADY: &str =
+    "[task.steady]\nkind = \"load\"\nworker = \"steady\"\nrate = \"1 kHz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n";
 
 /// One row of a recording: the tick, and its values by name.
 type Recorded = Vec<(u64, BTreeMap<String, f64>)>;
@@ -88,7 +90,10 @@ fn assert_enters_at_the_next(rows: &Recorded) -> usize {
             assert_eq!(echo, wanted, "tick {n} after {before}");
             answered += 1;
         } else {
-            assert!(echo == held || (echo.is_nan() && (held.is_nan() || row["running"] == 0.0)), "tick {n}: {echo} after {held}");
+            assert!(
+                echo == held || (echo.is_nan() && (held.is_nan() || row["running"] == 0.0)),
+                "tick {n}: {echo} after {held}"
+            );
         }
     }
     answered
@@ -96,7 +101,8 @@ fn assert_enters_at_the_next(rows: &Recorded) -> usize {
 
 fn is_alive(pid: u32) -> bool {
     // One that nobody has waited for has ended all the same.
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with('Z'))
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with('Z'))
 }
 
 fn pid_in(folder: &Path, name: &str) -> Option<u32> {
@@ -154,7 +160,10 @@ fn the_clock_of_the_worker_makes_no_difference() {
 
 #[test]
 fn a_client_that_sleeps_misses_its_own_ticks_and_no_other() {
-    let client = ECHO.replace("    hertzd.out", "    if tick.n == 100: time.sleep(1); answered = time.monotonic_ns()\n    hertzd.out");
+    let client = ECHO.replace(
+        "    hertzd.out",
+        "    if tick.n == 100: time.sleep(1); answered = time.monotonic_ns()\n    hertzd.out",
+    );
     let config = format!("{}{STEADY}", echo("brain", &client, ""));
     let ended = run(&config, &["--for", "4s", "--json"]).wait();
     let summary = ended.summary();
@@ -166,8 +175,7 @@ fn a_client_that_sleeps_misses_its_own_ticks_and_no_other() {
     assert_enters_at_the_next(&rows);
     // Those that the client answered when the next one had begun cannot have been in time, and were counted as its own.
     let seen = noted(ended.folder.path(), "seen");
-    let too_late: Vec<f64> =
-        seen.windows(2).filter(|pair| pair[0][4] > pair[1][3]).map(|pair| pair[0][0]).collect();
+    let too_late: Vec<f64> = seen.windows(2).filter(|pair| pair[0][4] > pair[1][3]).map(|pair| pair[0][0]).collect();
     assert!(too_late.len() > 50, "a second has 200 ticks: {too_late:?}");
     for pair in rows.windows(2) {
         let [(n, last), (_, row)] = pair else { unreachable!() };
@@ -184,9 +192,8 @@ fn a_client_that_sleeps_misses_its_own_ticks_and_no_other() {
 fn inputs_come_with_their_age_and_worth() {
     let client = "for tick in hertzd.ticks():\n    speed, gain = tick.inputs['speed'], tick.inputs['gain']\n    \
                   note('inputs', int(speed.bad), speed.age_ns if speed.age_ns is not None else -1, speed, gain, int(gain.age is None))\n    hertzd.out(echo=0.0 if speed.bad else speed * gain)\n";
-    let source = format!(
-        "[task.file]\nkind = \"sensor\"\nworker = \"brain\"\nrate = \"200 Hz\"\npath = \"{HERE}/number\"\n"
-    );
+    let source =
+        format!("[task.file]\nkind = \"sensor\"\nworker = \"brain\"\nrate = \"200 Hz\"\npath = \"{HERE}/number\"\n");
     let config = format!("{source}{}", echo("brain", client, "inputs = { speed = \"file.value\", gain = 2.5 }"));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("number");
@@ -282,7 +289,8 @@ fn a_program_that_listens_ends_by_itself() {
 
 #[test]
 fn a_reload_exchanges_a_changed_program_and_no_other() {
-    let client = |word: &str| format!("note('pid-{word}', os.getpid())\n{ECHO}").replace("'seen'", &format!("'seen-{word}'"));
+    let client =
+        |word: &str| format!("note('pid-{word}', os.getpid())\n{ECHO}").replace("'seen'", &format!("'seen-{word}'"));
     let config = |word: &str| format!("{}{}", echo("kept", &client("kept"), ""), echo("edited", &client(word), ""));
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("status.sock");
@@ -316,15 +324,31 @@ const HOSTILE: [(&str, &str, bool); 14] = [
     ("empty", "for tick in hertzd.ticks(): raw.send(b'')\n", true),
     ("short", "for tick in hertzd.ticks(): raw.send(struct.pack('<IIQ', 3, 1, tick.n))\n", true),
     ("future", "for tick in hertzd.ticks(): raw.send(struct.pack('<IIQd', 3, 1, tick.n + 10**6, 1.0))\n", true),
-    ("past", "for tick in hertzd.ticks():\n    hertzd.out(echo=tick.n)\n    raw.send(struct.pack('<IIQd', 3, 1, max(0, tick.n - 1), 1.0))\n", true),
-    ("repeated", "for tick in hertzd.ticks():\n    for _ in range(3): raw.send(struct.pack('<IIQd', 3, 1, tick.n, 1.0))\n", true),
+    (
+        "past",
+        "for tick in hertzd.ticks():\n    hertzd.out(echo=tick.n)\n    raw.send(struct.pack('<IIQd', 3, 1, max(0, tick.n - 1), 1.0))\n",
+        true,
+    ),
+    (
+        "repeated",
+        "for tick in hertzd.ticks():\n    for _ in range(3): raw.send(struct.pack('<IIQd', 3, 1, tick.n, 1.0))\n",
+        true,
+    ),
     ("huge index", "for tick in hertzd.ticks(): raw.send(struct.pack('<IIQd', 3, 1, 2**64 - 1, 1.0))\n", true),
     ("nan", "for tick in hertzd.ticks(): hertzd.out(echo=math.nan)\n", true),
     ("infinity", "for tick in hertzd.ticks(): hertzd.out(echo=[math.inf, -math.inf][tick.n % 2])\n", true),
-    ("flood", "raw.setblocking(False)\nwhile True:\n    try: raw.send(b'x' * 24)\n    except BlockingIOError: pass\n", true),
+    (
+        "flood",
+        "raw.setblocking(False)\nwhile True:\n    try: raw.send(b'x' * 24)\n    except BlockingIOError: pass\n",
+        true,
+    ),
     ("deaf", "note('deaf', 1)\nwhile True: time.sleep(1000)\n", false),
     ("closing", "raw.close()\nwhile True: time.sleep(1000)\n", false),
-    ("stopping", "for tick in hertzd.ticks():\n    hertzd.out(echo=tick.n)\n    if tick.n > 50: os.kill(os.getpid(), signal.SIGSTOP)\n", false),
+    (
+        "stopping",
+        "for tick in hertzd.ticks():\n    hertzd.out(echo=tick.n)\n    if tick.n > 50: os.kill(os.getpid(), signal.SIGSTOP)\n",
+        false,
+    ),
 ];
 
 #[test]
@@ -377,7 +401,9 @@ fn processor_time_is_limited_and_the_program_goes_on() {
     let client = "begun = time.monotonic()\nbefore = time.process_time()\nwhile True:\n    \
                   [None for _ in range(100000)]\n    note('used', time.monotonic() - begun, time.process_time() - before)\n";
     let mut running = run(&format!("{}{STEADY}", echo("brain", client, "cpu-limit = 0.2")), &["--json"]);
-    running.wait_for("it was stopped", |running| running.stderr().contains("uses more than its cpu-limit of 0.2: it was stopped"));
+    running.wait_for("it was stopped", |running| {
+        running.stderr().contains("uses more than its cpu-limit of 0.2: it was stopped")
+    });
     let before = noted(running.folder(), "used").len();
     running.wait_for("it goes on", |running| noted(running.folder(), "used").len() > before + 50);
     running.signal("TERM");
@@ -385,6 +411,58 @@ fn processor_time_is_limited_and_the_program_goes_on() {
     let used = noted(ended.folder.path(), "used").pop().unwrap();
     println!("used {} s in {} s", used[1], used[0]);
     assert_steady(&ended.summary());
+}
+
+/// A line of a file that begins so, without that.
+fn line(text: &str, begins: &str) -> String {
+    let line = text.lines().find_map(|line| line.strip_prefix(begins));
+    line.unwrap_or_else(|| panic!("no {begins} in {text}")).trim().to_owned()
+}
+
+#[test]
+fn a_program_is_like_one_that_a_shell_has_started_and_can_delay_no_worker() {
+    let online = hertzd::internals::Host::read().online_cpus;
+    let last = *online.last().unwrap();
+    let client = format!("note('pid', os.getpid())\n{ECHO}");
+    let config = format!("[worker.brain]\ncpu = {last}\n{}", echo("brain", &client, "memory-limit = \"1 GiB\""));
+    let mut running = run(&config, &["--json"]);
+    running.wait_for("answers", |running| noted(running.folder(), "seen").len() > 5);
+    let pid = pid_in(running.folder(), "pid").unwrap();
+    let read = |pid: u32, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
+    if online.len() > 1 {
+        running.wait_for("it is off the worker's CPU", |_| {
+            let allowed = line(&read(pid, "status"), "Cpus_allowed_list:");
+            let parts = allowed.split(',').map(|part| part.split_once('-').unwrap_or((part, part)));
+            let mut ranges = parts.map(|(low, high)| low.parse::<usize>().unwrap()..=high.parse().unwrap());
+            !ranges.any(|range| range.contains(&last))
+        });
+    }
+    let status = read(pid, "status");
+    for mask in ["SigBlk:", "SigIgn:"] {
+        // Python itself ignores SIGPIPE (13) and SIGXFSZ (25).
+        let mask = u64::from_str_radix(&line(&status, mask), 16).unwrap() & !(1 << 12 | 1 << 24);
+        assert_eq!(mask, 0, "{status}");
+    }
+    let limits = read(pid, "limits");
+    for (limit, wanted) in
+        [("Max realtime priority", "0"), ("Max nice priority", "0"), ("Max address space", "1073741824")]
+    {
+        assert_eq!(line(&limits, limit).split_whitespace().next(), Some(wanted), "{limits}");
+    }
+    let adjusted = |pid| read(pid, "oom_score_adj").trim().parse::<i32>().unwrap();
+    assert_eq!(adjusted(pid), (adjusted(running.pid()) + 300).min(1000));
+    let stat = read(pid, "stat");
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    assert_eq!(fields[2], pid.to_string(), "a group of its own: {stat}");
+    assert_eq!((fields[16], fields[38]), ("0", "0"), "nice and policy: {stat}");
+    let mut files: Vec<u32> = fs::read_dir(format!("/proc/{pid}/fd"))
+        .unwrap()
+        .map(|file| file.unwrap().file_name().to_str().unwrap().parse().unwrap())
+        .collect();
+    files.sort_unstable();
+    assert_eq!(files, [0, 1, 2, 3]);
+    running.signal("TERM");
+    running.wait();
 }
 
 #[test]
@@ -417,7 +495,10 @@ fn a_program_that_cannot_be_run_is_refused_with_its_line() {
     for (command, code) in [("check", Some(78)), ("run", Some(78))] {
         let output = Command::new(HERTZD).arg(command).arg(&path).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("there is no program \"no-such-program\" in PATH") && said.contains("test.toml:4"), "{command}: {said}");
+        assert!(
+            said.contains("there is no program \"no-such-program\" in PATH") && said.contains("test.toml:4"),
+            "{command}: {said}"
+        );
         assert_eq!(output.status.code(), code, "{command}: {said}");
     }
     // That its interpreter is missing is seen by the kernel only.
@@ -425,7 +506,8 @@ fn a_program_that_cannot_be_run_is_refused_with_its_line() {
     program::script(&script, "x");
     let edited = Command::new("sed").args(["-i", "s,/bin/sh,/no/interpreter,"]).arg(&script).status().unwrap();
     assert!(edited.success());
-    fs::write(&path, format!("[task.brain]\nkind = \"process\"\nrate = 100\ncommand = [\"{}\"]\n", script.display())).unwrap();
+    fs::write(&path, format!("[task.brain]\nkind = \"process\"\nrate = 100\ncommand = [\"{}\"]\n", script.display()))
+        .unwrap();
     let output = Command::new(HERTZD).arg("run").arg(&path).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("the interpreter that its first line names, or its loader, is not there"), "{said}");
@@ -447,8 +529,12 @@ fn a_client_in_c_answers() {
         return skip("there is no C compiler");
     }
     let folder = tempfile::tempdir().unwrap();
-    let built = Command::new("cc").args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(folder.path().join("client")).arg(source.join("client.c"));
-    assert!(built.status().unwrap().success());
+    let mut compile = Command::new("cc");
+    compile
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(folder.path().join("client"))
+        .arg(source.join("client.c"));
+    assert!(compile.status().unwrap().success());
     let config = fs::read_to_string(source.join("client.toml")).unwrap().replace("./client", &format!("{HERE}/client"));
     let config = config.replace("memory-limit", &format!("record = \"{HERE}/smooth.csv\"\nmemory-limit"));
     let ended = run_in(folder, Command::new(HERTZD), &config, &["--for", "2s", "--json"]).wait();
@@ -463,7 +549,10 @@ fn python(folder: &Path, args: &[&str]) -> (String, bool) {
     let mut command = Command::new("python3");
     command.args(args).current_dir(folder).env("PYTHONDONTWRITEBYTECODE", "1");
     let output = command.output().unwrap();
-    (String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr), output.status.success())
+    (
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
+        output.status.success(),
+    )
 }
 
 #[test]
@@ -474,7 +563,10 @@ fn the_module_passes_its_own_tests_and_is_typed() {
         return skip("mypy is missing: python3 -m pip install --target target/python mypy");
     }
     let cache = tempfile::tempdir().unwrap();
-    let (said, well) = python(&module(), &["-m", "mypy", "--strict", "--cache-dir", cache.path().to_str().unwrap(), "hertzd", "tests"]);
+    let (said, well) = python(
+        &module(),
+        &["-m", "mypy", "--strict", "--cache-dir", cache.path().to_str().unwrap(), "hertzd", "tests"],
+    );
     assert!(well, "{said}");
 }
 
@@ -483,7 +575,9 @@ fn a_wheel_of_the_module_builds_and_installs_offline() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     if !python(here, &["-c", "import pip, setuptools, wheel"]).1 {
-        return skip("pip, setuptools or wheel is missing: python3 -m pip install --target target/python setuptools wheel");
+        return skip(
+            "pip, setuptools or wheel is missing: python3 -m pip install --target target/python setuptools wheel",
+        );
     }
     // The build writes beside the source.
     let copied = Command::new("cp").arg("-r").arg(module()).arg(here.join("source")).status().unwrap();
@@ -497,6 +591,7 @@ fn a_wheel_of_the_module_builds_and_installs_offline() {
     let (said, well) = python(here, &[&offline[..], &install].concat());
     assert!(well, "{said}");
     assert!(here.join("installed/hertzd/py.typed").exists());
-    let (said, well) = python(&here.join("installed"), &["-c", "import hertzd; print(hertzd.__file__, hertzd.PROTOCOL_VERSION)"]);
+    let (said, well) =
+        python(&here.join("installed"), &["-c", "import hertzd; print(hertzd.__file__, hertzd.PROTOCOL_VERSION)"]);
     assert!(well && said.contains("installed/hertzd/__init__.py 1"), "{said}");
 }

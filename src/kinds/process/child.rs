@@ -45,9 +45,12 @@ impl Program {
         let text = |text: &OsStr| CString::new(text.as_encoded_bytes()).map_err(|_| "it has a NUL byte".to_owned());
         let program = text(path.as_os_str())?;
         let arguments = settings.command.iter().map(|part| text(part.as_ref())).collect::<Result<Vec<_>, _>>()?;
-        let pair = |(name, value): (&_, &_)| text(&[name, OsStr::new("="), value].into_iter().collect::<std::ffi::OsString>());
-        let environment: Vec<CString> =
-            environment.iter().map(|(name, value)| pair((name.as_os_str(), value.as_os_str()))).collect::<Result<_, _>>()?;
+        let pair =
+            |(name, value): (&_, &_)| text(&[name, OsStr::new("="), value].into_iter().collect::<std::ffi::OsString>());
+        let environment: Vec<CString> = environment
+            .iter()
+            .map(|(name, value)| pair((name.as_os_str(), value.as_os_str())))
+            .collect::<Result<_, _>>()?;
         let folder = settings.folder.as_ref().map(|folder| text(folder.as_os_str())).transpose()?;
         let made = || -> io::Result<_> {
             let (socket, theirs) = Packets::pair()?;
@@ -56,8 +59,8 @@ impl Program {
             set_nonblocking(&printed)?;
             Ok((socket, theirs, printed, prints, File::open("/dev/null")?))
         };
-        let (socket, theirs, printed, prints, null) =
-            made().map_err(|error| format!("cannot make the socket and the pipe to it: {error}; raise LimitNOFILE="))?;
+        let (socket, theirs, printed, prints, null) = made()
+            .map_err(|error| format!("cannot make the socket and the pipe to it: {error}; raise LimitNOFILE="))?;
         let launch = Launch {
             program: &program,
             arguments: &arguments,

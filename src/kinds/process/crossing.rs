@@ -93,7 +93,10 @@ impl HotEnds {
     /// Hands over a tick that began at `now` on the monotonic clock. Without room it is dropped, which is counted.
     pub(super) fn push(&mut self, tick: &Tick, now: Instant, inputs: impl Iterator<Item = Taken>) {
         let whole = i128::from(NANOS_PER_SECOND);
-        #[expect(clippy::cast_precision_loss, reason = "a number below 2^53 each: seconds since boot, nanoseconds of one, releases")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a number below 2^53 each: seconds since boot, nanoseconds of one, releases"
+        )]
         let head = [tick.skipped as f64, now.nanos().div_euclid(whole) as f64, now.nanos().rem_euclid(whole) as f64];
         #[expect(clippy::cast_precision_loss, reason = "an age of more than 104 days is rounded to two nanoseconds")]
         let input = |taken: Taken| {
@@ -120,8 +123,7 @@ impl CoolEnds {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they were whole numbers")]
         let (skipped, seconds, rest) = (self.row[0] as u64, self.row[1] as i64, self.row[2] as i64);
         let monotonic = seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(rest);
-        let head =
-            TickHead { n, release: nanos(release), started: nanos(release + lateness), skipped, monotonic };
+        let head = TickHead { n, release: nanos(release), started: nanos(release + lateness), skipped, monotonic };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they were whole numbers")]
         let input = |numbers: &[f64]| {
             let age = (!numbers[1].is_nan()).then_some(numbers[1] as i64);

@@ -146,7 +146,10 @@ mod tests {
         assert_eq!(frame.len(), 48 + 2 * 24);
         let word = |at: usize| i64::from_le_bytes(frame[at..at + 8].try_into().unwrap());
         assert_eq!([word(0), word(8), word(16), word(24), word(32), word(40)], [2, 7, -1, 2, 3, 4]);
-        assert_eq!([word(48).cast_unsigned(), 9, 0], [1.5_f64.to_bits(), word(56).cast_unsigned(), word(64).cast_unsigned()]);
+        assert_eq!(
+            [word(48).cast_unsigned(), 9, 0],
+            [1.5_f64.to_bits(), word(56).cast_unsigned(), word(64).cast_unsigned()]
+        );
         assert_eq!((word(80), word(88)), (NO_AGE, 3));
     }
 

@@ -57,7 +57,8 @@ const VALUE_KEYS: &[Key] = &[NAME, UNIT];
 
 /// The kind, for the registry.
 pub(in crate::kinds) fn kind() -> Kind {
-    let about = "Runs a program in any language, which gets every tick with its inputs and gives values back one tick later.";
+    let about =
+        "Runs a program in any language, which gets every tick with its inputs and gives values back one tick later.";
     let name = json!({"not": {"enum": COUNTS}});
     Kind::new("process", about, KEYS, parse).also(json!({"properties": {
         "env": {"items": {"pattern": r"^[^=\x00]+=[^\x00]*$"}},
@@ -146,4 +147,3 @@ fn environment(section: &mut Section<'_>) -> Option<Vec<(String, String)>> {
     }
     (all.len() == texts.len()).then_some(all)
 }
-

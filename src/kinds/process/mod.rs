@@ -132,8 +132,8 @@ impl Process {
         let running = u64::from(shared.running.load(Ordering::Relaxed));
         let errors = shared.errors.load(Ordering::Relaxed);
         #[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
-        let numbers =
-            [counts.answered, late, missing, errors, dropped, counts.starts.saturating_sub(1), running].map(|count| count as f64);
+        let numbers = [counts.answered, late, missing, errors, dropped, counts.starts.saturating_sub(1), running]
+            .map(|count| count as f64);
         numbers
     }
 }
@@ -207,4 +207,3 @@ impl Task for NotStarted {
         Ok(())
     }
 }
-

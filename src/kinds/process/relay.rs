@@ -112,7 +112,9 @@ impl Relay {
             drop::<Sender<()>>(over);
         };
         let spawned = with_signals_blocked(|| helper::spawn_with_stack("hertzd-relay", STACK, body));
-        spawned.and_then(|spawned| spawned).map_err(|error| format!("cannot start the thread to the program: {error}"))?;
+        spawned
+            .and_then(|spawned| spawned)
+            .map_err(|error| format!("cannot start the thread to the program: {error}"))?;
         // Without an answer it has panicked, which is reported elsewhere.
         has_begun.recv().unwrap_or(Ok(()))?;
         Ok(is_over)
@@ -312,7 +314,8 @@ impl Relay {
         Shared::count(&self.ends.shared.errors);
         if let Some(count) = self.errors.one_more(now) {
             let task = &self.settings.task;
-            let times = if count == 1 { String::new() } else { format!(", the last of {count} errors since it was last said") };
+            let times =
+                if count == 1 { String::new() } else { format!(", the last of {count} errors since it was last said") };
             warn!(task, count, "task {task}: its program sent {wrong}{times}");
         }
     }
@@ -334,7 +337,10 @@ impl Relay {
             self.wait = FIRST_WAIT;
         }
         let (task, wait) = (&self.settings.task, self.wait);
-        warn!(task, "task {task}: its program ended ({status}); its values are missing until it was started again, which is tried in {wait}");
+        warn!(
+            task,
+            "task {task}: its program ended ({status}); its values are missing until it was started again, which is tried in {wait}"
+        );
         true
     }
 
@@ -439,7 +445,10 @@ impl Relay {
         let task = &self.settings.task;
         match status {
             Some(status) => info!(task, "task {task}: its program was ended ({status})"),
-            None => warn!(task, "task {task}: its program was killed and has not ended yet: the kernel waits for something it uses"),
+            None => warn!(
+                task,
+                "task {task}: its program was killed and has not ended yet: the kernel waits for something it uses"
+            ),
         }
     }
 }
@@ -448,7 +457,10 @@ fn log(task: &str, said: Said) {
     match said {
         Said::Line(line) => info!(task, "task {task}: {line}"),
         Said::LeftOut(count) => {
-            warn!(task, count, "task {task}: {count} lines that its program printed were left out: there were too many");
+            warn!(
+                task,
+                count, "task {task}: {count} lines that its program printed were left out: there were too many"
+            );
         }
     }
 }

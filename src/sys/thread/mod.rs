@@ -105,7 +105,8 @@ pub(crate) fn affinity_of(thread: ThreadId) -> io::Result<Vec<usize>> {
 /// The CPUs of the threads of this process whose names begin so, of those that may not run on every CPU of `all`, ascending.
 pub(crate) fn pinned(name: &str, all: &[usize]) -> Vec<usize> {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
-    let of_name = |path: &std::path::Path| std::fs::read_to_string(path.join("comm")).is_ok_and(|own| own.starts_with(name));
+    let of_name =
+        |path: &std::path::Path| std::fs::read_to_string(path.join("comm")).is_ok_and(|own| own.starts_with(name));
     let threads = threads.flatten().map(|thread| thread.path()).filter(|path| of_name(path));
     let ids = threads.filter_map(|path| path.file_name()?.to_str()?.parse().ok());
     let cpus = ids.filter_map(|id| affinity_of(ThreadId(id)).ok()).filter(|cpus| cpus.len() < all.len());
