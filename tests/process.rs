@@ -3,12 +3,15 @@
 
 mod program;
 
-use program::{HERE, HERTZD, Running, count, run, run_in, signal, skip, task};
+use hertzd::internals::pause;
+use hertzd::time::Span;
+use program::{HERE, HERTZD, Running, count, signal, skip, task};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tempfile::TempDir;
 
 /// The folder of the Python module.
 fn module() -> PathBuf {
@@ -23,12 +26,28 @@ const HEAD: &str = "import hertzd, os, sys, time, signal, socket, struct, math\n
 const ECHO: &str = "for tick in hertzd.ticks():\n    answered = time.monotonic_ns()\n    hertzd.out(echo=tick.n)\n    \
                     note('seen', tick.n, tick.lateness, tick.skipped, tick.monotonic_ns, answered, tick.release_ns)\n";
 
+/// The configuration with a section for each worker that it names and has no section of.
+fn with_workers(config: &str) -> String {
+    let names: BTreeSet<&str> =
+        config.lines().filter_map(|line| line.strip_prefix("worker = \"")?.strip_suffix('"')).collect();
+    let sections = names.iter().map(|name| format!("[worker.{name}]\n")).filter(|section| !config.contains(section));
+    sections.collect::<String>() + config
+}
+
+fn run(config: &str, args: &[&str]) -> Running {
+    program::run(&with_workers(config), args)
+}
+
+fn run_in(folder: TempDir, config: &str, args: &[&str]) -> Running {
+    program::run_in(folder, Command::new(HERTZD), &with_workers(config), args)
+}
+
 /// A task named `name` on a worker of its own, which runs a client in Python and is recorded.
 fn process(name: &str, client: &str, keys: &str) -> String {
     let (module, client) =
         (module(), format!("{HEAD}{client}").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"));
     format!(
-        "[task.{name}]\nkind = \"process\"\nworker = \"{name}\"\nrate = \"200 Hz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n\
+        "[task.{name}]\nkind = \"process\"\nworker = \"{name}\"\nrate = \"50 Hz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n\
          record = \"{HERE}/{name}.csv\"\nenv = [\"PYTHONPATH={}\"]\n\
          command = [\"python3\", \"-c\", \"{client}\", \"{HERE}\"]\n{keys}\n",
         module.display()
@@ -49,9 +68,11 @@ const STEADY: &str =
 type Recorded = Vec<(u64, BTreeMap<String, f64>)>;
 
 fn recorded(path: &Path) -> Recorded {
-    let text = fs::read_to_string(path).unwrap();
-    let mut lines = text.lines().filter(|line| !line.starts_with('#'));
-    let names: Vec<&str> = lines.next().unwrap().split(',').map(|name| name.trim_matches('"')).collect();
+    let text = fs::read_to_string(path).unwrap_or_default();
+    // While it is written, the last line may be a part of one.
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let mut lines = whole.lines().filter(|line| !line.starts_with('#'));
+    let names: Vec<&str> = lines.next().unwrap_or_default().split(',').map(|name| name.trim_matches('"')).collect();
     let row = |line: &str| {
         let cells: BTreeMap<String, f64> = names
             .iter()
@@ -62,6 +83,12 @@ fn recorded(path: &Path) -> Recorded {
         (cells["tick"] as u64, cells)
     };
     lines.map(row).collect()
+}
+
+/// Waits until the recording of task `name` has a row of this sort: on a busy machine a program may be late for long.
+fn wait_for_row(running: &mut Running, name: &str, what: &str, wanted: impl Fn(&BTreeMap<String, f64>) -> bool) {
+    let path = running.folder().join(name).with_extension("csv");
+    running.wait_for(what, |_| recorded(&path).iter().any(|(_, row)| wanted(row)));
 }
 
 /// What the client noted: lines of numbers.
@@ -121,7 +148,10 @@ fn assert_steady(summary: &Value) {
 
 fn every_tick_arrives(worker: &str) {
     let config = format!("{worker}{}{STEADY}", echo("brain", ECHO, ""));
-    let ended = run(&config, &["--for", "3s", "--json"]).wait();
+    let mut running = run(&config, &["--json"]);
+    wait_for_row(&mut running, "brain", "answers", |row| row["answers"] > 20.0);
+    running.signal("TERM");
+    let ended = running.wait();
     let summary = ended.summary();
     assert_steady(&summary);
     let rows = recorded(&ended.folder.path().join("brain.csv"));
@@ -164,8 +194,11 @@ fn a_client_that_sleeps_misses_its_own_ticks_and_no_other() {
         "    hertzd.out",
         "    if tick.n == 100: time.sleep(1); answered = time.monotonic_ns()\n    hertzd.out",
     );
-    let config = format!("{}{STEADY}", echo("brain", &client, ""));
-    let ended = run(&config, &["--for", "4s", "--json"]).wait();
+    let config = format!("{}{STEADY}", echo("brain", &client, "")).replace("50 Hz", "200 Hz");
+    let mut running = run(&config, &["--json"]);
+    running.wait_for("it has slept", |running| noted(running.folder(), "seen").iter().any(|note| note[0] > 400.0));
+    running.signal("TERM");
+    let ended = running.wait();
     let summary = ended.summary();
     assert_steady(&summary);
     let brain = task(&summary, "brain");
@@ -184,7 +217,7 @@ fn a_client_that_sleeps_misses_its_own_ticks_and_no_other() {
         assert!(row["answers"] == last["answers"] || !too_late.contains(&n), "tick {n} was answered late, and used");
     }
     let last = &rows.last().unwrap().1;
-    assert!(last["late"] >= f64::from(u32::try_from(too_late.len()).unwrap()) - last["dropped"] - 1.0, "{last:?}");
+    assert!(last["late"] + last["missing"] >= f64::from(u32::try_from(too_late.len()).unwrap()), "{last:?}");
     assert_eq!((last["errors"], last["restarts"]), (0.0, 0.0), "{last:?}");
 }
 
@@ -198,12 +231,11 @@ fn inputs_come_with_their_age_and_worth() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("number");
     fs::write(&path, "4\n").unwrap();
-    let mut running = run_in(folder, Command::new(HERTZD), &config, &["--json"]);
-    let some = |folder: &Path, bad: f64| noted(folder, "inputs").iter().filter(|note| note[0] == bad).count() > 3;
-    running.wait_for("good inputs", |running| some(running.folder(), 0.0));
+    let mut running = run_in(folder, &config, &["--json"]);
+    wait_for_row(&mut running, "brain", "good inputs", |row| row["echo"] == 10.0);
     // What is no number is a bad value.
     fs::write(running.folder().join("number"), "no number\n").unwrap();
-    running.wait_for("bad inputs", |running| some(running.folder(), 1.0));
+    wait_for_row(&mut running, "brain", "bad inputs", |row| row["echo"] == 0.0);
     running.signal("TERM");
     let ended = running.wait();
     let notes = noted(ended.folder.path(), "inputs");
@@ -211,21 +243,17 @@ fn inputs_come_with_their_age_and_worth() {
         assert!(note[3] == 2.5 && note[4] == 1.0, "a number has no age: {note:?}");
         assert!(if note[0] == 0.0 { note[2] == 4.0 && note[1] >= 0.0 } else { note[2].is_nan() }, "{note:?}");
     }
-    let rows = recorded(&ended.folder.path().join("brain.csv"));
-    assert!(rows.iter().any(|(_, row)| row["echo"] == 10.0) && rows.last().unwrap().1["echo"] == 0.0);
 }
 
 #[test]
 fn a_killed_program_is_started_again_and_its_values_are_bad_meanwhile() {
     let client = format!("note('pid', os.getpid())\n{ECHO}");
     let mut running = run(&echo("brain", &client, ""), &["--json"]);
-    let answered = |running: &Running, least: usize| noted(running.folder(), "seen").len() > least;
-    running.wait_for("answers", |running| answered(running, 20));
+    wait_for_row(&mut running, "brain", "answers", |row| row["echo"].is_finite());
     let first = pid_in(running.folder(), "pid").unwrap();
     signal(first, "KILL");
     running.wait_for("another process", |running| pid_in(running.folder(), "pid") != Some(first));
-    let before = noted(running.folder(), "seen").len();
-    running.wait_for("answers again", |running| answered(running, before + 20));
+    wait_for_row(&mut running, "brain", "answers again", |row| row["restarts"] == 1.0 && row["echo"].is_finite());
     running.signal("TERM");
     let ended = running.wait();
     assert!(ended.stderr.contains("its program ended (signal: 9 (SIGKILL))"), "{}", ended.describe());
@@ -244,24 +272,46 @@ const STUBBORN: &str = "import subprocess\nsignal.signal(signal.SIGTERM, signal.
                         other = subprocess.Popen(['sleep', '1000'])\nnote('grandchild', other.pid)\nnote('child', os.getpid())\n\
                         while True: time.sleep(1000)\n";
 
-#[test]
-fn a_program_ends_when_hertzd_is_killed() {
-    let mut running = run(&echo("brain", STUBBORN, ""), &["--json"]);
+/// Kills hertzd, started so, while a stubborn program runs; whether that outlives it.
+fn outlives(command: Command, folder: TempDir, looks: u32) -> bool {
+    let config = with_workers(&echo("brain", STUBBORN, ""));
+    let mut running = program::run_in(folder, command, &config, &["--json"]);
     let child = wait_for_pid(&mut running, "child");
     let grandchild = pid_in(running.folder(), "grandchild").unwrap();
     assert!(is_alive(child) && is_alive(grandchild));
     running.signal("KILL");
-    let mut patience = 10_000;
-    while is_alive(child) && patience > 0 {
-        hertzd::internals::pause(hertzd::time::Span::from_millis(5));
-        patience -= 1;
+    while !running.has_ended() {
+        pause(Span::from_millis(5));
     }
-    let ended = !is_alive(child);
-    signal(grandchild, "KILL"); // in the service, systemd does
-    if !ended {
-        signal(child, "KILL");
+    // The kernel has sent its signal by now; it may take a while to arrive.
+    for _ in 0..looks {
+        if !is_alive(child) {
+            break;
+        }
+        pause(Span::from_millis(5));
     }
-    assert!(ended, "the program outlived hertzd");
+    let outlives = is_alive(child);
+    for pid in [child, grandchild] {
+        // In the service, systemd ends what a program has started.
+        if is_alive(pid) {
+            signal(pid, "KILL");
+        }
+    }
+    outlives
+}
+
+#[test]
+fn a_program_ends_when_hertzd_is_killed() {
+    assert!(!outlives(Command::new(HERTZD), tempfile::tempdir().unwrap(), 10_000), "the program outlived hertzd");
+}
+
+/// What the test above would see if hertzd did not ask the kernel for it.
+#[test]
+fn a_program_would_outlive_hertzd_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(HERTZD);
+    command.env("LD_PRELOAD", program::preload(folder.path(), "no_death_signal"));
+    assert!(outlives(command, folder, 200));
 }
 
 #[test]
@@ -278,13 +328,18 @@ fn a_stop_leaves_nothing_of_a_program() {
 
 #[test]
 fn a_program_that_listens_ends_by_itself() {
-    let client = format!("{ECHO}note('bye', 1)\n");
-    let mut running = run(&echo("brain", &client, ""), &["--json"]);
-    running.wait_for("answers", |running| noted(running.folder(), "seen").len() > 5);
-    running.signal("TERM");
-    let ended = running.wait();
-    assert_eq!(noted(ended.folder.path(), "bye").len(), 1, "{}", ended.describe());
-    assert!(ended.stderr.contains("task brain: its program was ended (exit status: 0)"), "{}", ended.describe());
+    let client = format!("note('up', 1)\n{ECHO}note('bye', 1)\n");
+    // A busy machine may give it no processor time before it is asked in another way.
+    let ended_by_itself = || {
+        let mut running = run(&echo("brain", &client, ""), &["--json"]);
+        running.wait_for("it runs", |running| !noted(running.folder(), "seen").is_empty());
+        running.signal("TERM");
+        let ended = running.wait();
+        let said = ended.stderr.contains("task brain: its program was ended (exit status: 0)");
+        assert!(!said || noted(ended.folder.path(), "bye").len() == 1, "{}", ended.describe());
+        said
+    };
+    assert!((0..50).any(|_| ended_by_itself()));
 }
 
 #[test]
@@ -294,13 +349,12 @@ fn a_reload_exchanges_a_changed_program_and_no_other() {
     let config = |word: &str| format!("{}{}", echo("kept", &client("kept"), ""), echo("edited", &client(word), ""));
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("status.sock");
-    let mut running =
-        run_in(folder, Command::new(HERTZD), &config("old"), &["--json", "--status-socket", socket.to_str().unwrap()]);
+    let mut running = run_in(folder, &config("old"), &["--json", "--status-socket", socket.to_str().unwrap()]);
     let old = wait_for_pid(&mut running, "pid-old");
     let kept = wait_for_pid(&mut running, "pid-kept");
     running.wait_for("answers", |running| !noted(running.folder(), "seen-old").is_empty());
     let path = running.folder().join("test.toml");
-    fs::write(&path, config("new").replace(HERE, running.folder().to_str().unwrap())).unwrap();
+    fs::write(&path, with_workers(&config("new")).replace(HERE, running.folder().to_str().unwrap())).unwrap();
     let output = Command::new(HERTZD).args(["reload", "--socket"]).arg(&socket).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let new = wait_for_pid(&mut running, "pid-new");
@@ -356,7 +410,18 @@ fn a_hostile_client_is_counted_and_nothing_else() {
     for (name, client, has_errors) in HOSTILE {
         let client = client.replace("raw.", "hertzd.client()._socket.");
         let config = format!("{}{STEADY}", echo("brain", &client, ""));
-        let ended = run(&config, &["--for", "2s", "--json"]).wait();
+        let mut running = run(&config, &["--json"]);
+        let usable = ["past", "stopping"].contains(&name);
+        if has_errors {
+            wait_for_row(&mut running, "brain", name, |row| row["errors"] > 3.0);
+        } else {
+            wait_for_row(&mut running, "brain", name, |row| row["missing"] > 100.0);
+        }
+        if usable {
+            wait_for_row(&mut running, "brain", name, |row| row["answers"] > 0.0);
+        }
+        running.signal("TERM");
+        let ended = running.wait();
         let summary = ended.summary();
         println!("{name}: {}", task(&summary, "brain")["values"]);
         assert_steady(&summary);
@@ -366,7 +431,6 @@ fn a_hostile_client_is_counted_and_nothing_else() {
         assert_adds_up(&rows);
         let last = &rows.last().unwrap().1;
         assert_eq!(last["errors"] > 0.0, has_errors, "{name}: {}", ended.describe());
-        let usable = ["past", "stopping"].contains(&name);
         match name {
             "repeated" => assert!(rows.iter().all(|(_, row)| row["echo"].is_nan() || row["echo"] == 1.0)),
             _ if usable => assert!(assert_enters_at_the_next(&rows) > 0, "{name}"),
@@ -379,10 +443,11 @@ fn a_hostile_client_is_counted_and_nothing_else() {
 #[test]
 fn huge_values_are_values() {
     let client = "for tick in hertzd.ticks(): hertzd.out(echo=[1.7e308, -1.7e308, 5e-324][tick.n % 3])\n";
-    let ended = run(&echo("brain", client, ""), &["--for", "2s", "--json"]).wait();
-    let rows = recorded(&ended.folder.path().join("brain.csv"));
-    assert_eq!(rows.last().unwrap().1["errors"], 0.0);
-    assert!(rows.iter().any(|(_, row)| row["echo"] == 1.7e308), "{}", ended.describe());
+    let mut running = run(&echo("brain", client, ""), &["--json"]);
+    wait_for_row(&mut running, "brain", "the value", |row| row["echo"] == 1.7e308);
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(recorded(&ended.folder.path().join("brain.csv")).last().unwrap().1["errors"], 0.0);
 }
 
 #[test]
@@ -439,8 +504,8 @@ fn a_program_is_like_one_that_a_shell_has_started_and_can_delay_no_worker() {
     }
     let status = read(pid, "status");
     for mask in ["SigBlk:", "SigIgn:"] {
-        // Python itself ignores SIGPIPE (13) and SIGXFSZ (25).
-        let mask = u64::from_str_radix(&line(&status, mask), 16).unwrap() & !(1 << 12 | 1 << 24);
+        // Python itself ignores SIGPIPE (13) and SIGXFSZ (25); glibc has whoever it starts ignore its own two (32, 33).
+        let mask = u64::from_str_radix(&line(&status, mask), 16).unwrap() & !(1 << 12 | 1 << 24 | 3 << 31);
         assert_eq!(mask, 0, "{status}");
     }
     let limits = read(pid, "limits");
@@ -537,7 +602,10 @@ fn a_client_in_c_answers() {
     assert!(compile.status().unwrap().success());
     let config = fs::read_to_string(source.join("client.toml")).unwrap().replace("./client", &format!("{HERE}/client"));
     let config = config.replace("memory-limit", &format!("record = \"{HERE}/smooth.csv\"\nmemory-limit"));
-    let ended = run_in(folder, Command::new(HERTZD), &config, &["--for", "2s", "--json"]).wait();
+    let mut running = run_in(folder, &config, &["--json"]);
+    wait_for_row(&mut running, "smooth", "an answer", |row| row["load"].is_finite());
+    running.signal("TERM");
+    let ended = running.wait();
     let rows = recorded(&ended.folder.path().join("smooth.csv"));
     assert_adds_up(&rows);
     assert!(rows.last().unwrap().1["load"].is_finite(), "{}", ended.describe());
