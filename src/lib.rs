@@ -67,6 +67,7 @@
 //! | [`time`] | instants and spans in integer nanoseconds; the trait [`Clock`](time::Clock), through which all code reads time |
 //! | [`pacing`] | when a tick is due and what debt is forgiven; arithmetic only |
 //! | [`channels`] | everything that crosses from a hot thread to another: tick records, rows of values, blocks of samples, sound and pictures |
+//! | `program` | what the program is called, and how its texts name it |
 //! | [`task`] | the contract of a task: [`Task`] and [`Tick`] |
 //! | `sys` | the kernel: clocks, threads, signals, memory, devices; the only room with `unsafe` |
 //! | [`config`] | from TOML files to valid values, or every problem with its line |
@@ -96,6 +97,7 @@ pub(crate) mod log;
 pub(crate) mod measure;
 pub(crate) mod metrics;
 pub mod pacing;
+pub(crate) mod program;
 pub(crate) mod recording;
 pub(crate) mod report;
 pub(crate) mod sim;

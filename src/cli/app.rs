@@ -2,6 +2,7 @@
 
 use super::check::latency;
 use crate::config::{Config, Facts, Kinds, Problems};
+use crate::program;
 use crate::sys::host::{Host, cpu_set_size};
 use clap::Args;
 use std::fmt;
@@ -29,16 +30,54 @@ pub const DEMO_CONFIG: &str = include_str!("../../config/demo.toml");
 pub struct App {
     pub(super) kinds: Kinds,
     demo: &'static str,
+    name: &'static str,
+    version: Option<&'static str>,
 }
 
 impl App {
     /// The command line of hertzd with these kinds of task.
     pub const fn new(kinds: Kinds) -> Self {
-        Self { kinds, demo: DEMO_CONFIG }
+        Self { kinds, demo: DEMO_CONFIG, name: "hertzd", version: None }
+    }
+
+    /// Gives the program a name of its own in place of `hertzd`: that of its command in help, messages and manual pages; of its service
+    /// (`NAME.service`) and the service's user; of its entries in the journal; of its folders `/etc/NAME`, where `NAME.toml` is the
+    /// configuration that is used when none is named, and `/run/NAME`. What many daemons share keeps its name: the variable
+    /// `HERTZD_LOG`, the journal's fields (`HERTZD_TASK`) and the metrics (`hertzd_up`).
+    ///
+    /// # Panics
+    /// If it is no name for a service and a user: it has 2 to 31 lower-case letters, digits and hyphens, and begins with a letter; each hyphen
+    /// stands between two other characters.
+    #[must_use]
+    pub fn name(self, name: &'static str) -> Self {
+        if let Some(wrong) = program::wrong(name) {
+            panic!("{name:?} is no name for a daemon: {wrong}");
+        }
+        Self { name, ..self }
+    }
+
+    /// The program's own version, which `--version` prints beside that of hertzd: mostly `env!("CARGO_PKG_VERSION")`.
+    #[must_use]
+    pub fn version(self, version: &'static str) -> Self {
+        Self { version: Some(version), ..self }
+    }
+
+    /// Makes the name that of this process.
+    pub(super) fn introduce(&self) {
+        program::set_name(self.name);
+    }
+
+    /// What `--version` prints.
+    pub(super) fn version_line(&self) -> String {
+        match (self.version, program::is_hertzd()) {
+            (None, true) => concat!("hertzd ", env!("CARGO_PKG_VERSION")).to_owned(),
+            (None, false) => format!("{} (hertzd {})", self.name, env!("CARGO_PKG_VERSION")),
+            (Some(version), _) => format!("{} {version} (hertzd {})", self.name, env!("CARGO_PKG_VERSION")),
+        }
     }
 
     /// Replaces hertzd's demo: the configuration that runs when the command line names none and `/etc/hertzd/hertzd.toml`
-    /// does not exist. Where hertzd's package is installed that file exists, and is used instead of the demo.
+    /// (`/etc/NAME/NAME.toml` of a program with a [name](Self::name) of its own) does not exist. Where hertzd's package is installed that file exists, and is used instead of the demo.
     #[must_use]
     pub fn demo(self, text: &'static str) -> Self {
         Self { demo: text, ..self }
@@ -68,6 +107,11 @@ impl App {
         latency::refuse(&config)?;
         Ok(config)
     }
+}
+
+/// [`SYSTEM_CONFIG`], of the program by its own name.
+pub(super) fn system_config() -> String {
+    program::own(SYSTEM_CONFIG).into_owned()
 }
 
 /// What a configuration is judged by on this machine.
@@ -109,11 +153,13 @@ impl Source {
     pub(super) fn of(arg: &ConfigArg) -> Self {
         // If it cannot be looked at, it exists; and beside a folder of drop-ins the file should exist. In both cases an error
         // is better than the demo.
-        let is_there = |path: &&str| Path::new(path).try_exists().unwrap_or(true);
+        let is_there = |path: &String| Path::new(path).try_exists().unwrap_or(true);
         match arg.path() {
             Some(_) if arg.is_standard_input() => Self::StandardInput,
             Some(path) => Self::File(path.to_owned()),
-            None if [SYSTEM_CONFIG, SYSTEM_DROPINS].iter().any(is_there) => Self::File(SYSTEM_CONFIG.into()),
+            None if [system_config(), program::own(SYSTEM_DROPINS).into_owned()].iter().any(is_there) => {
+                Self::File(system_config().into())
+            }
             None => Self::Demo,
         }
     }
@@ -124,7 +170,7 @@ impl fmt::Display for Source {
         match self {
             Self::File(path) => path.display().fmt(f),
             Self::StandardInput => STDIN_NAME.fmt(f),
-            Self::Demo => write!(f, "{DEMO_NAME} (there is no {SYSTEM_CONFIG})"),
+            Self::Demo => write!(f, "{DEMO_NAME} (there is no {})", system_config()),
         }
     }
 }

@@ -3,8 +3,9 @@
 
 mod report;
 
+use super::app::system_config;
 use super::stop::{UNWELL, coloured, print_beside_verdict};
-use super::{App, ConfigArg, SYSTEM_CONFIG, Source, Stop};
+use super::{App, ConfigArg, Source, Stop};
 use crate::config::Problems;
 use crate::daemon::examined;
 use crate::doctor::{Weight, examine};
@@ -41,7 +42,7 @@ pub(super) fn doctor(app: &App, args: &DoctorArgs) -> Result<(), Stop> {
     let load = || app.load(&source).map_err(|problems: Problems| problems.ending_in("nothing was tried"));
     let mut config = load()?;
     let again = if matches!(source, Source::StandardInput) { None } else { load().ok() };
-    let is_of_service = matches!(&source, Source::File(path) if path == Path::new(SYSTEM_CONFIG));
+    let is_of_service = matches!(&source, Source::File(path) if path == Path::new(&system_config()));
     let facts = examined(&mut config, again, is_of_service);
     let findings = examine(&config, &facts);
     let report = Report { configuration: source.to_string(), uid: facts.rights.uid, findings: &findings };

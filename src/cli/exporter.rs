@@ -6,6 +6,7 @@ mod source;
 
 use super::Stop;
 use super::socket::SocketArg;
+use crate::program;
 use crate::sys::notify;
 use crate::views::Format;
 use clap::Args;
@@ -67,5 +68,5 @@ pub(super) fn exporter(args: &ExporterArgs) -> Result<(), Stop> {
 /// A line on stderr, and so in the journal of the unit.
 fn say(line: &str) {
     // Where stderr is not read there is no other place for it.
-    let _ = writeln!(io::stderr(), "hertzd exporter: {line}");
+    let _ = writeln!(io::stderr(), "{} exporter: {line}", program::name());
 }

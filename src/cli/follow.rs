@@ -2,6 +2,7 @@
 
 use super::socket::{self, SocketArg};
 use super::{Stop, print};
+use crate::program;
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use serde_json::Value;
@@ -40,7 +41,7 @@ pub(super) fn follow(socket: &SocketArg) -> Result<(), Stop> {
             Next::Again => {}
             Next::Ended(how) => {
                 // Where stderr is not read there is no other place for it.
-                let _ = writeln!(io::stderr(), "hertzd: {how}");
+                let _ = writeln!(io::stderr(), "{}: {how}", program::name());
                 return Ok(());
             }
         }

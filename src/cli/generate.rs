@@ -2,6 +2,7 @@
 //! that they cannot say anything else. Hidden; packages are built with it.
 
 use super::{App, Stop};
+use crate::program as own;
 use clap::{Args, Command};
 use clap_complete::Shell;
 use std::fs;
@@ -24,10 +25,11 @@ pub(super) fn generate(app: &App, line: &Command, args: &GenerateArgs) -> Result
 fn write(app: &App, line: &Command, dir: &Path) -> std::io::Result<()> {
     let mut command = visible(line);
     fs::create_dir_all(dir)?;
-    fs::write(dir.join("hertzd.8"), program::page(command.clone()))?;
-    fs::write(dir.join("hertzd.toml.5"), keys::page(&app.kinds))?;
+    let name = own::name();
+    fs::write(dir.join(format!("{name}.8")), program::page(command.clone(), &app.version_line()))?;
+    fs::write(dir.join(format!("{name}.toml.5")), keys::page(&app.kinds, &app.version_line()))?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut command, "hertzd", dir)?;
+        clap_complete::generate_to(shell, &mut command, name, dir)?;
     }
     Ok(())
 }
@@ -35,7 +37,7 @@ fn write(app: &App, line: &Command, dir: &Path) -> std::io::Result<()> {
 /// The command line without what is hidden, which completions would offer all the same.
 fn visible(line: &Command) -> Command {
     let shown = line.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned();
-    Command::new("hertzd")
+    Command::new(own::name())
         .version(env!("CARGO_PKG_VERSION"))
         .about(line.get_about().cloned().unwrap_or_default())
         .subcommands(shown)

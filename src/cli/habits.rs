@@ -2,7 +2,8 @@
 
 use super::Stop;
 use super::running::read;
-use super::socket::{SERVICE_SOCKET, SocketArg};
+use super::socket::SocketArg;
+use crate::program::{name, own};
 use clap::Args;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -71,16 +72,20 @@ pub(super) fn advice(words: &[OsString]) -> Option<String> {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let (first, rest) = words.split_first()?;
     let of = |table: &[(&[&str], &str)], word: &str| {
-        table.iter().find(|(known, _)| known.contains(&word)).map(|(_, advice)| (*advice).to_owned())
+        table.iter().find(|(known, _)| known.contains(&word)).map(|(_, advice)| own(advice).into_owned())
     };
     if let Some(advice) = of(COMMANDS, first) {
         return Some(advice);
     }
     if let Some(file) = first.strip_prefix("--config=").or_else(|| file_after(first, rest)) {
-        return Some(format!("write a command first: `hertzd run {file}` runs it, `hertzd check {file}` checks it"));
+        return Some(format!(
+            "write a command first: `{} run {file}` runs it, `{} check {file}` checks it",
+            name(),
+            name()
+        ));
     }
     if first.starts_with('-') {
-        return Some(format!("write a command first: `hertzd run {}`", words.join(" ")));
+        return Some(format!("write a command first: `{} run {}`", name(), words.join(" ")));
     }
     match first.as_str() {
         "run" => rest.iter().find_map(|word| of(OPTIONS, word)),
@@ -89,8 +94,9 @@ pub(super) fn advice(words: &[OsString]) -> Option<String> {
             let named = rest.iter().any(names_a_file) && !rest.iter().any(|word| word.starts_with("--socket"));
             named.then(|| {
                 format!(
-                    "a daemon is known by its socket, and keeps the configuration it was started with: write `hertzd \
-                     {first}` for the service, `hertzd {first} --socket PATH` for another one"
+                    "a daemon is known by its socket, and keeps the configuration it was started with: write `{name} \
+                     {first}` for the service, `{name} {first} --socket PATH` for another one",
+                    name = name()
                 )
             })
         }
@@ -124,7 +130,7 @@ pub(super) struct StopArgs {
 /// The status socket can only be read, and a stop is a signal: says which.
 pub(super) fn stop(args: &StopArgs) -> Result<(), Stop> {
     let pid = read(&args.socket)?.daemon.pid;
-    let service = match args.socket.is(SERVICE_SOCKET) {
+    let service = match args.socket.is_of_service() {
         true => "`sudo systemctl stop hertzd` stops the service; ",
         false => "",
     };
@@ -132,8 +138,4 @@ pub(super) fn stop(args: &StopArgs) -> Result<(), Stop> {
         "process {pid} runs and was not stopped: {service}`kill {pid}` (SIGTERM) stops it, as root or as its user; a \
          second signal ends it at once, without a summary"
     )))
-}
-
-pub(super) fn version() -> Result<(), Stop> {
-    super::print(concat!("hertzd ", env!("CARGO_PKG_VERSION"), "\n"))
 }

@@ -1,9 +1,10 @@
 //! `hertzd log`: what the daemon has logged, as the journal has it. Reads it by way of journalctl, and blocks.
 
-use super::socket::{SERVICE_SOCKET, SocketArg, fetch};
+use super::socket::{SocketArg, fetch};
 use super::stop::coloured;
 use super::{Stop, print};
 use crate::metrics::Cause;
+use crate::program;
 use crate::views::{self, Widths};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -16,7 +17,6 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// The reader of the journal that systemd comes with.
 const READER: &str = "journalctl";
-const UNIT: &str = "hertzd.service";
 
 /// Entries that are shown where nothing says how many, or since when.
 const LINES: usize = 100;
@@ -57,7 +57,7 @@ pub(super) fn log(args: &LogArgs) -> Result<(), Stop> {
     let meant = Meant::by(&args.socket)?;
     let of = match meant.process {
         Some(process) => vec![format!("_PID={process}")],
-        None => vec!["-u".into(), UNIT.into()],
+        None => vec!["-u".into(), program::unit()],
     };
     let mut reader = match reader(args).args(of).spawn() {
         Ok(reader) => Reading(reader),
@@ -88,11 +88,11 @@ struct Meant {
 impl Meant {
     /// Where no daemon is named, and the only one that runs is not the service, that one is meant if it logs to the journal.
     fn by(socket: &SocketArg) -> Result<Self, Stop> {
-        if !socket.is(SERVICE_SOCKET) {
+        if !socket.is_of_service() {
             return Ok(Self { process: Some(logging(socket)?), elsewhere: None });
         }
         let elsewhere = match socket.found() {
-            Ok(only) if !only.is(SERVICE_SOCKET) => match logging(&only) {
+            Ok(only) if !only.is_of_service() => match logging(&only) {
                 Ok(process) => return Ok(Self { process: Some(process), elsewhere: None }),
                 Err(stop) => stop.reason().map(|(why, _)| why),
             },
@@ -178,10 +178,10 @@ fn nothing(args: &LogArgs, meant: &Meant) -> Result<(), Stop> {
         )));
     }
     let such = if filtered { " such" } else { "" };
-    let whose = meant.process.map_or(UNIT.into(), |process| format!("process {process}"));
+    let whose = meant.process.map_or(program::unit(), |process| format!("process {process}"));
     let elsewhere = meant.elsewhere.as_ref().map_or_else(String::new, |elsewhere| format!("; {elsewhere}"));
     // Where stderr is not read there is no other place for it.
-    let _ = writeln!(io::stderr(), "hertzd: the journal shows no{such} entry of {whose}{elsewhere}");
+    let _ = writeln!(io::stderr(), "{}: the journal shows no{such} entry of {whose}{elsewhere}", program::name());
     Ok(())
 }
 

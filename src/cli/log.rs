@@ -4,6 +4,7 @@ use super::{Stop, coloured};
 use crate::daemon::Progress;
 use crate::log::journal::{self, JournalLayer};
 use crate::log::{Entry, JsonLayer};
+use crate::program;
 use crate::sys::clock::pause;
 use crate::sys::fd::{columns, writable, write_within};
 use crate::time::Span;
@@ -183,7 +184,10 @@ impl Visit for SkipIds<'_> {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0.record_debug(field, value);
+        match field.name() == "message" && !program::is_hertzd() {
+            true => self.0.record_debug(field, &format_args!("{}", program::owned(format_args!("{value:?}")))),
+            false => self.0.record_debug(field, value),
+        }
     }
 }
 
@@ -209,7 +213,10 @@ pub(super) fn start(format: LogFormat, level: Option<LogLevel>) -> Result<Log, S
             let layer = journal::layer().map_err(|error| Stop::Fault(format!("opening the journal: {error}")))?;
             if !journal::present() {
                 let path = journal::SOCKET;
-                last_line(&format!("hertzd: no journal at {path}; entries wait in memory until there is one\n"));
+                last_line(&format!(
+                    "{}: no journal at {path}; entries wait in memory until there is one\n",
+                    program::name()
+                ));
             }
             Kind::Journal(layer)
         }
@@ -285,7 +292,7 @@ fn close_journal() {
     journal::finish();
     let (sent, lost) = (journal::sent(), journal::lost());
     if lost > 0 {
-        last_line(&format!("hertzd: {sent} log entries reached the journal, {lost} were lost\n"));
+        last_line(&format!("{}: {sent} log entries reached the journal, {lost} were lost\n", program::name()));
     }
 }
 

@@ -16,6 +16,8 @@ mod habits;
 mod journal;
 mod log;
 mod measure;
+mod named;
+mod new;
 mod plan;
 mod report;
 mod run;
@@ -31,13 +33,16 @@ mod stop;
 #[cfg(feature = "top")]
 mod top;
 mod trace;
+mod virtual_run;
 
 pub use app::{App, DEMO_CONFIG, SYSTEM_CONFIG};
 pub use stop::EXIT_CODES;
+pub use virtual_run::{VirtualCounts, VirtualRun, VirtualTick};
 
 use crate::sys::thread;
 use app::{ConfigArg, Source};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 use stop::{Stop, USAGE, coloured, print, print_json, span};
 
@@ -102,6 +107,8 @@ enum Command {
     Devices(devices::DevicesArgs),
     /// Print the JSON schema of the configuration, for editors
     Schema,
+    /// Make a project of your own in Rust: a daemon with its own kind of task, its test, service and package
+    New(new::NewArgs),
     /// Say how the running daemon is stopped: by a signal
     Stop(habits::StopArgs),
     /// Print the version
@@ -112,14 +119,26 @@ enum Command {
 }
 
 impl App {
+    /// The arguments of this process, read.
+    fn command_line(&self) -> Result<CommandLine, clap::Error> {
+        let mut command = named::called_by_its_name(CommandLine::command());
+        let read = command.try_get_matches_from_mut(std::env::args_os());
+        read.and_then(|found| CommandLine::from_arg_matches(&found)).map_err(|error| error.format(&mut command))
+    }
+
     /// Runs the command line of this process; returns the exit status.
     pub fn main(self) -> ExitCode {
         // First of all: a reload that is asked for before the handlers exist would end the process.
         let held = thread::hold_reload().ok();
-        let line = match CommandLine::try_parse() {
+        self.introduce();
+        let line = match self.command_line() {
             Ok(line) => line,
             Err(error) => {
                 // Help and version are reported as errors too.
+                if error.kind() == ErrorKind::DisplayVersion {
+                    let printed = print(&(self.version_line() + "\n"));
+                    return printed.map_or_else(Stop::report, |()| ExitCode::SUCCESS);
+                }
                 let words: Vec<_> = std::env::args_os().skip(1).collect();
                 match habits::advice(&words).filter(|_| error.use_stderr()) {
                     Some(advice) => habits::print(&error, &advice),
@@ -149,9 +168,12 @@ impl App {
             Command::Exporter(args) => exporter::exporter(&args),
             Command::Devices(args) => devices::devices(&self, &args),
             Command::Schema => schema::schema(&self.kinds),
+            Command::New(args) => new::new(&args),
             Command::Stop(args) => habits::stop(&args),
-            Command::Version => habits::version(),
-            Command::Generate(args) => generate::generate(&self, &CommandLine::command(), &args),
+            Command::Version => print(&(self.version_line() + "\n")),
+            Command::Generate(args) => {
+                generate::generate(&self, &named::called_by_its_name(CommandLine::command()), &args)
+            }
         };
         match done {
             Ok(()) => ExitCode::SUCCESS,

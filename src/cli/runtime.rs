@@ -11,6 +11,7 @@
 
 use crate::daemon::SafePlan;
 use crate::kinds::output::PlannedWrite;
+use crate::program;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -26,7 +27,9 @@ const SAFE_PLAN: &str = "safe-plan.json";
 const SOCKET: &str = "status.sock";
 
 /// Where the service's files are, and those of root's processes in the foreground.
-const SYSTEM: &str = "/run/hertzd";
+fn system() -> PathBuf {
+    program::runtime_directory()
+}
 
 /// This process's own directory.
 #[derive(Debug)]
@@ -140,12 +143,12 @@ fn given() -> Option<PathBuf> {
 fn own_place() -> Option<PathBuf> {
     let given = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| Path::new(folder).is_absolute());
     let is_root = || fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    given.map(|folder| Path::new(&folder).join("hertzd")).or_else(|| is_root().then(|| SYSTEM.into()))
+    given.map(|folder| Path::new(&folder).join(program::name())).or_else(|| is_root().then(system))
 }
 
 /// Every place where one may find directories of the foreground.
 fn places() -> Vec<PathBuf> {
-    let mut places: Vec<_> = own_place().into_iter().chain([SYSTEM.into()]).collect();
+    let mut places: Vec<_> = own_place().into_iter().chain([system()]).collect();
     places.dedup();
     places
 }

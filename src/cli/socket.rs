@@ -1,6 +1,7 @@
 //! The status socket of the daemon that a command asks: which one is meant, and its answer as it comes. Blocks, with a limit.
 
 use super::{Stop, runtime};
+use crate::program;
 use crate::sys::peer::{self, Peer};
 use crate::time::Span;
 use clap::Args;
@@ -11,7 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-pub(super) const SERVICE_SOCKET: &str = "/run/hertzd/status.sock";
+/// Where the service listens.
+pub(super) fn service_socket() -> PathBuf {
+    program::runtime_directory().join("status.sock")
+}
 
 /// How long a daemon may take for an answer.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -19,13 +23,13 @@ pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Args)]
 pub(super) struct SocketArg {
     /// The daemon's status socket; where the service does not run, that of the only daemon that does
-    #[arg(long, value_name = "PATH", default_value = SERVICE_SOCKET)]
+    #[arg(long, value_name = "PATH", default_value_os_t = service_socket())]
     pub(super) socket: PathBuf,
 }
 
 impl SocketArg {
-    pub(super) fn is(&self, path: &str) -> bool {
-        self.socket.as_os_str() == path
+    pub(super) fn is_of_service(&self) -> bool {
+        self.socket == service_socket()
     }
 
     /// Where it is.
@@ -44,7 +48,7 @@ impl SocketArg {
     /// The socket of the daemon that is meant: where none is named and the service does not run, that of the only one in the
     /// foreground.
     pub(super) fn found(&self) -> Result<Self, Stop> {
-        if !self.is(SERVICE_SOCKET) || peer::may_listen(&self.socket) {
+        if !self.is_of_service() || peer::may_listen(&self.socket) {
             return Ok(self.clone());
         }
         let mut others = runtime::foreground_sockets();
@@ -98,7 +102,7 @@ pub(super) fn connect(SocketArg { socket }: &SocketArg, patience: Duration) -> R
     let connected = connected.map_err(|_| late(&SocketArg { socket: socket.clone() }, &Came::Nothing, patience))?;
     connected.map_err(|reason| {
         let shown = socket.display();
-        let start = match socket.as_os_str() == SERVICE_SOCKET {
+        let start = match *socket == service_socket() {
             true => "`sudo systemctl start hertzd` starts the service; name the socket of another daemon with --socket"
                 .into(),
             false if is_something_else(socket) => "it is no socket; name that of a daemon with --socket".into(),

@@ -3,6 +3,7 @@
 //! [`EXIT_CODES`] is the one list of exit codes: the manual page and docs/summary.md show it.
 
 use crate::config::Problems;
+use crate::program;
 use crate::sys::fd::{PAGE, write_within};
 use crate::time::Span;
 use serde::Serialize;
@@ -131,12 +132,19 @@ impl Stop {
         match self {
             Self::Config(problems) => Some((problems.render(coloured), CONFIGURATION)),
             Self::Refused(_) => self.reason(),
-            _ => self.reason().map(|(text, code)| (format!("hertzd: {text}"), code)),
+            _ => self.reason().map(|(text, code)| (format!("{}: {text}", program::name()), code)),
         }
     }
 
     /// The reason as plain text, and the exit status; `None` if there is nothing to report.
     pub(super) fn reason(&self) -> Option<(String, u8)> {
+        // What is wrong with a configuration shows its lines as they are.
+        let own = |(text, code)| (if matches!(self, Self::Config(_)) { text } else { program::owned(text) }, code);
+        self.said().map(own)
+    }
+
+    /// As this crate says it, of hertzd.
+    fn said(&self) -> Option<(String, u8)> {
         match self {
             Self::Config(problems) => Some((problems.render(false), CONFIGURATION)),
             Self::Refused(text) => Some((text.clone(), CONFIGURATION)),

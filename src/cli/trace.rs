@@ -144,7 +144,7 @@ pub(super) fn trace(args: &TraceArgs) -> Result<(), Stop> {
 /// The flight file of the daemon that is meant; without one, the latest that was left.
 fn flight_file(socket: &SocketArg) -> Result<PathBuf, Stop> {
     match running_flight_file(socket) {
-        Err(Stop::Unavailable(why)) if socket.is(super::socket::SERVICE_SOCKET) => {
+        Err(Stop::Unavailable(why)) if socket.is_of_service() => {
             let left = runtime::flight_files().into_iter().next();
             left.ok_or_else(|| Stop::Unavailable(format!("{why}; and no daemon has left a flight file")))
         }

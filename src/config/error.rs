@@ -6,6 +6,7 @@
 
 use super::source::{Source, printable};
 use super::taken::Taken;
+use crate::program::{own, owned};
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet, normalize_untrusted_str};
 use std::fmt;
 use std::ops::Range;
@@ -136,7 +137,7 @@ impl Problems {
             None => group,
         };
         match &problem.help {
-            Some(help) => group.element(Level::HELP.message(normalize_untrusted_str(help))),
+            Some(help) => group.element(Level::HELP.message(normalize_untrusted_str(&own(help)))),
             None => group,
         }
     }
@@ -188,9 +189,10 @@ pub(super) fn problem(
     found: bool,
     wanted: impl fmt::Display,
 ) -> Problem {
+    let wanted = owned(wanted);
     let found = if found { format!(" = {};", source.excerpt(&span)) } else { ":".to_owned() };
     let message = match (table, key) {
-        ("", "") => wanted.to_string(),
+        ("", "") => wanted,
         (_, "") => format!("{table}: {wanted}"),
         ("", _) => format!("{key}{found} {wanted}"),
         _ => format!("{table}: {key}{found} {wanted}"),

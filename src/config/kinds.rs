@@ -89,6 +89,22 @@ impl Kinds {
     /// ```
     #[must_use]
     pub fn with<T: Task + DeserializeOwned + 'static>(self, name: &'static str, about: &'static str) -> Self {
+        self.deserializing(name, about, |task: T| Blueprint::built(task))
+    }
+
+    /// As [`with`](Self::with), for tasks that open nothing and compute from their keys and their ticks alone: `simulate` runs them on the
+    /// virtual clock, where a task of another kind is a script without values.
+    #[must_use]
+    pub fn with_computing<T: Task + DeserializeOwned + 'static>(self, name: &'static str, about: &'static str) -> Self {
+        self.deserializing(name, about, |task: T| Blueprint::built(task).computing())
+    }
+
+    fn deserializing<T: Task + DeserializeOwned + 'static>(
+        self,
+        name: &'static str,
+        about: &'static str,
+        blueprint: fn(T) -> Blueprint,
+    ) -> Self {
         let fields = fields_of::<T>();
         let key = |name| Key::new(name, Value::Any, "");
         let common = |name: &str| name == "simulate" || TASK_KEYS.iter().any(|key| key.name == name);
@@ -98,7 +114,7 @@ impl Kinds {
                 Some(fields) => fields.contains(&key),
                 None => !common(key),
             })?;
-            Some(Blueprint::built(task))
+            Some(blueprint(task))
         };
         self.add(Kind { open: fields.is_none(), ..Kind::new(name, about, keys, parse) })
     }

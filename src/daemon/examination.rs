@@ -6,11 +6,12 @@ use super::trial::try_start;
 use crate::config::{Config, Problems};
 use crate::doctor::{Demand, Facts, Look, Mend, Place, Refused, Unit};
 use crate::kinds::device::access::{Owner, group_lines, owner, rule};
+use crate::program;
 use crate::sys::clock::{Ahead, KernelClock};
 use crate::sys::grant;
 use crate::sys::machine::Machine;
 use crate::sys::rights::Rights;
-use crate::sys::user::{self, SERVICE_USER};
+use crate::sys::user::{self, service_user};
 use crate::time::{Clock, Span};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -18,8 +19,6 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
-
-const SERVICE: &str = "hertzd.service";
 
 /// systemd answers at once, or not at all.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -94,7 +93,7 @@ fn look_as(who: &str, is_service: bool, config: &mut Config, permits: impl Fn(&P
 
 /// A look takes what the service's user may open for a matter of who starts it.
 fn refuse_what_only_the_service_may(look: &mut Look, permits: impl Fn(&Path) -> Vec<Mend>) {
-    let only = format!("only the service's user {SERVICE_USER} may ");
+    let only = format!("only the service's user {} may ", service_user());
     let (refused, others): (Vec<_>, Vec<_>) = look.warnings.drain(..).partition(|warning| warning.contains(&only));
     look.warnings = others;
     look.refused.extend(
@@ -106,7 +105,7 @@ fn refuse_what_only_the_service_may(look: &mut Look, permits: impl Fn(&Path) -> 
 
 /// By the rights of the service's user, where root can have them. Recordings are left out: their folder is another one there.
 fn as_service(again: Option<Config>, rights: &Rights) -> Option<Look> {
-    let who = format!("the service's user {SERVICE_USER}");
+    let who = format!("the service's user {}", service_user());
     let unseen = |why: &str| {
         let (refused, warnings, unknown) = (Vec::new(), Vec::new(), Vec::new());
         Some(Look { who: who.clone(), is_service: true, tasks: Err(why.into()), refused, warnings, unknown })
@@ -146,7 +145,7 @@ fn permits(path: &Path, uid: u32) -> Vec<Mend> {
 }
 
 fn permits_service(path: &Path) -> Vec<Mend> {
-    let mut lines = permitting(path, SERVICE_USER);
+    let mut lines = permitting(path, service_user());
     lines.retain(|mend| !mend.line.contains("usermod")); // systemd adds groups by the unit
     lines
 }
@@ -174,7 +173,8 @@ fn permitting(path: &Path, name: &str) -> Vec<Mend> {
         Some(Owner::Root) => {
             let mode = if is_device { "o+rw" } else { "o+r" };
             let chmod = is_lasting(Mend::shell(format!("sudo chmod {mode} {}", path.display())));
-            let rule = is_device.then(|| Mend::new(Place::Udev, rule(path), "for the users of the group hertzd"));
+            let rule = is_device
+                .then(|| Mend::new(Place::Udev, rule(path), format!("for the users of the group {}", service_user())));
             [chmod].into_iter().chain(rule).collect()
         }
         None => Vec::new(),
@@ -187,7 +187,8 @@ fn unit(own: Option<&str>) -> Result<Unit, String> {
         return Err("systemd does not run here".into());
     }
     let is_own = grant::is_started_by_unit();
-    let name = own.filter(|_| is_own).unwrap_or(SERVICE);
+    let installed = program::unit();
+    let name = own.filter(|_| is_own).unwrap_or(&installed);
     let text = asked(name).map_err(|why| format!("systemctl show {name}: {why}"))?;
     let unit = Unit::parse(name, is_own, &text);
     match unit.get("LoadState") {

@@ -4,6 +4,7 @@ use super::cpus::kernel;
 use super::facts::Facts;
 use super::finding::{Finding, Mend, Place, Weight};
 use super::work::{Work, cpu_list};
+use crate::program;
 use crate::time::Span;
 use std::collections::BTreeSet;
 use std::io;
@@ -48,14 +49,15 @@ fn awake(facts: &Facts, error: &io::Error) -> Vec<Mend> {
     let own = facts.unit.as_ref().ok().filter(|unit| unit.is_own);
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            let rule = "KERNEL==\"cpu_dma_latency\", GROUP=\"hertzd\", MODE=\"0660\"";
+            let group = program::name();
+            let rule = format!("KERNEL==\"cpu_dma_latency\", GROUP=\"{group}\", MODE=\"0660\"");
             match own {
                 Some(_) => {
                     mend.push(Mend::unit("DeviceAllow=/dev/cpu_dma_latency rw").noted("if its file mode allows it"))
                 }
                 None => mend.push(Mend::until_boot("sudo chmod o+rw /dev/cpu_dma_latency")),
             }
-            mend.push(Mend::new(Place::Udev, rule, "for the users of the group hertzd"));
+            mend.push(Mend::new(Place::Udev, rule, format!("for the users of the group {group}")));
         }
         io::ErrorKind::NotFound if machine.in_container => {
             mend.push(Mend::new(Place::Container, "--device /dev/cpu_dma_latency", "for docker and podman"));

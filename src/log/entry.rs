@@ -2,6 +2,7 @@
 //!
 //! Its time is UTC, read from the kernel when the entry is made. Allocates; never blocks.
 
+use crate::program::owned;
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant};
 use serde_json::Value;
@@ -90,7 +91,7 @@ impl Visit for Taker<'_> {
 
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
-            "message" => self.0.message = value.into(),
+            "message" => self.0.message = owned(value),
             _ => self.take(field, value),
         }
     }

@@ -7,7 +7,7 @@ use super::content::Content;
 use super::lines::last_line_end;
 use crate::config::{RecordConfig, RecordFormat};
 use crate::sys::lock::{self, Holder};
-use crate::sys::user::{Access, SERVICE_USER, access, has_service};
+use crate::sys::user::{Access, access, has_service, service_user};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -82,7 +82,7 @@ fn permitted(folder: &Path, config: &RecordConfig) -> Option<Seen> {
 }
 
 fn only_service(path: &Path) -> Seen {
-    Seen::Hidden(format!("only the service's user {SERVICE_USER} may write to {}", path.display()))
+    Seen::Hidden(format!("only the service's user {} may write to {}", service_user(), path.display()))
 }
 
 /// Makes a file without a name in the folder; it is gone at once.

@@ -6,6 +6,7 @@ use super::model::{
 };
 use super::story::{Found, tell};
 use crate::metrics::{Cause, Histogram};
+use crate::program;
 use crate::time::Span;
 use crate::views::{Did, Timeline, TimelineMiss, TimelineTask, TimelineTick, Which};
 use std::cmp::Reverse;
@@ -34,7 +35,7 @@ pub(crate) fn of_ticks(timeline: &Timeline, source: Source) -> Run {
     let mut notes: Vec<_> = timeline.notes.iter().map(|(at, text)| ticks.note(*at, text)).collect();
     if let Some(more @ 1..) = notes.len().checked_sub(NOTES) {
         notes.truncate(NOTES);
-        notes.push(format!("There are {more} more such notes: `hertzd trace` shows them all."));
+        notes.push(format!("There are {more} more such notes: `{} trace` shows them all.", program::name()));
     }
     if timeline.without_tick > 0 {
         notes.push(format!(

@@ -3,13 +3,16 @@
 
 use super::from_minus_one;
 use super::host::may_open;
+use crate::program;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf, absolute};
 
-/// The user of hertzd.service.
-pub(crate) const SERVICE_USER: &str = "hertzd";
+/// The user of the service.
+pub(crate) fn service_user() -> &'static str {
+    program::name()
+}
 
 /// Where units are, the strongest first.
 const UNITS: [&str; 3] = ["etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
@@ -87,14 +90,14 @@ impl Identity {
     /// The service's user on the machine whose files are under `root`; `None`: there is none.
     fn of_service(root: &Path) -> Option<Self> {
         let passwd = fs::read_to_string(root.join("etc/passwd")).ok()?;
-        let line = passwd.lines().find_map(|line| line.strip_prefix(SERVICE_USER)?.strip_prefix(':'))?;
+        let line = passwd.lines().find_map(|line| line.strip_prefix(service_user())?.strip_prefix(':'))?;
         let mut numbers = line.split(':').skip(1).map(str::parse);
         let (Some(Ok(uid)), Some(Ok(gid))) = (numbers.next(), numbers.next()) else { return None };
         let groups = fs::read_to_string(root.join("etc/group")).unwrap_or_default();
         let supplementary = supplementary_groups(root);
         let of_service = groups.lines().filter_map(|line| {
             let [name, _, gid, members] = line.split(':').collect::<Vec<_>>()[..] else { return None };
-            let is_member = members.split(',').any(|member| member == SERVICE_USER);
+            let is_member = members.split(',').any(|member| member == service_user());
             (is_member || supplementary.iter().any(|group| group == name || group == gid)).then(|| gid.parse().ok())?
         });
         Some(Self { uid, gids: std::iter::once(gid).chain(of_service).collect() })
@@ -139,8 +142,8 @@ impl Identity {
 /// The groups that the unit and its drop-ins give to the service.
 fn supplementary_groups(root: &Path) -> Vec<String> {
     let units = || UNITS.iter().map(|folder| root.join(folder));
-    let unit = units().map(|folder| folder.join("hertzd.service")).find(|unit| unit.exists());
-    let drop_ins = units().flat_map(|folder| conf_files(&folder.join("hertzd.service.d")));
+    let unit = units().map(|folder| folder.join(program::unit())).find(|unit| unit.exists());
+    let drop_ins = units().flat_map(|folder| conf_files(&folder.join(program::unit() + ".d")));
     let mut groups = Vec::new();
     for text in unit.into_iter().chain(drop_ins).filter_map(|file| fs::read_to_string(file).ok()) {
         for value in text.lines().filter_map(|line| line.trim().strip_prefix("SupplementaryGroups=")) {

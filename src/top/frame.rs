@@ -6,6 +6,7 @@ use super::figures::{Figures, Row};
 use super::look::Look;
 use super::snapshot::Snapshot;
 use super::state::{Pane, Top};
+use crate::program;
 use crate::time::{Instant, Span};
 use crate::views::alarm_lines;
 use ratatui::style::Style;
@@ -213,7 +214,7 @@ fn alarms(snapshot: &Snapshot, look: Look, width: usize) -> Vec<Line<'static>> {
     if texts.len() > ALARMS {
         let more = texts.len() - (ALARMS - 1);
         texts.truncate(ALARMS - 1);
-        texts.push(format!("{more} more alarms are active: see `hertzd status`"));
+        texts.push(format!("{more} more alarms are active: see `{} status`", program::name()));
     }
     let style = if is_any { look.bad() } else { Style::new() };
     texts.iter().map(|text| Line::styled(look.cut(&look.plain(text), width), style)).collect()

@@ -4,6 +4,7 @@ use super::page::{Page, marked};
 use crate::cli::SYSTEM_CONFIG;
 use crate::config::Kinds;
 use crate::config::{Key, PLANT_KEYS, TASK_KEYS, TASK_SIMULATE_KEYS, Value, WORKER_KEYS, WORKER_SIMULATE_KEYS};
+use crate::program;
 use roff::{bold, roman};
 
 const DESCRIPTION: &[&str] = &[
@@ -30,8 +31,8 @@ path = \"/proc/loadavg\"
 deadline = \"5ms\"
 record = \"load.csv\"";
 
-pub(super) fn page(kinds: &Kinds) -> String {
-    let mut page = Page::new("hertzd.toml", "5", "configuration of hertzd");
+pub(super) fn page(kinds: &Kinds, version: &str) -> String {
+    let mut page = Page::new(&format!("{}.toml", program::name()), "5", version, "configuration of hertzd");
     page.section("SYNOPSIS");
     page.literal([SYSTEM_CONFIG, "/etc/hertzd/hertzd.d/*.toml"]);
     page.section("DESCRIPTION");

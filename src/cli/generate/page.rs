@@ -1,17 +1,18 @@
 //! A manual page: a thin layer over [`Roff`] for what both pages consist of. Pure.
 
+use crate::program::{self, own};
 use roff::{Inline, Roff, bold, roman};
 
 pub(super) struct Page(Roff);
 
 impl Page {
     /// Starts a page with its title and the line that `apropos` finds.
-    pub(super) fn new(name: &str, section: &str, about: &str) -> Self {
+    pub(super) fn new(name: &str, section: &str, version: &str, about: &str) -> Self {
         let mut roff = Roff::new();
-        let version = concat!("hertzd ", env!("CARGO_PKG_VERSION"));
-        roff.control("TH", [name.to_uppercase().as_str(), section, "", version, "hertzd manual"]);
+        let manual = format!("{} manual", program::name());
+        roff.control("TH", [name.to_uppercase().as_str(), section, "", version, &manual]);
         roff.control("SH", ["NAME"]);
-        roff.text([roman(format!("{name} - {about}"))]);
+        roff.text([roman(format!("{name} - {}", own(about)))]);
         Self(roff)
     }
 
@@ -25,19 +26,19 @@ impl Page {
 
     pub(super) fn paragraph(&mut self, text: &str) {
         self.0.control("PP", []);
-        self.0.text(marked(&one_line(text)));
+        self.0.text(marked(&one_line(&own(text))));
     }
 
     /// A paragraph below a head that sticks out to the left.
     pub(super) fn item(&mut self, head: impl Into<Vec<Inline>>, text: &str) {
         self.0.control("TP", []);
         self.0.text(head);
-        self.0.text(marked(&one_line(text)));
+        self.0.text(marked(&one_line(&own(text))));
     }
 
     pub(super) fn items(&mut self, items: &[(&str, &str)]) {
         for (head, text) in items {
-            self.item([bold(*head)], text);
+            self.item([bold(own(head))], text);
         }
     }
 
@@ -48,7 +49,7 @@ impl Page {
             if line.is_empty() {
                 self.0.control("sp", [])
             } else {
-                self.0.text([roman(line)])
+                self.0.text([roman(own(line))])
             };
         }
         self.0.control("RE", []).control("fi", []);

@@ -2,6 +2,7 @@
 
 use super::page::Page;
 use crate::cli::{EXIT_CODES, SYSTEM_CONFIG};
+use crate::program;
 use clap::{Arg, Command};
 use roff::{bold, italic, roman};
 
@@ -31,6 +32,10 @@ const FILES: &[(&str, &str)] = &[
         "/usr/lib/systemd/system/hertzd.service",
         "The service, with a comment on each setting. Change it with `systemctl edit hertzd`.",
     ),
+];
+
+/// What the package of hertzd has, and that of another program need not have.
+const FILES_OF_HERTZD: &[(&str, &str)] = &[
     (
         "/usr/lib/systemd/system/hertzd-exporter.service",
         "`hertzd exporter` as a service, which is not enabled by default.",
@@ -74,11 +79,11 @@ const SIGNALS: &[(&str, &str)] = &[
     ),
 ];
 
-pub(super) fn page(mut command: Command) -> String {
+pub(super) fn page(mut command: Command, version: &str) -> String {
     command.build();
     let text = |text: Option<&clap::builder::StyledStr>| text.map_or_else(String::new, ToString::to_string);
     let about = text(command.get_about());
-    let mut page = Page::new("hertzd", "8", about.trim_end_matches('.'));
+    let mut page = Page::new(program::name(), "8", version, about.trim_end_matches('.'));
     page.section("SYNOPSIS");
     let lines: Vec<_> = command.get_subcommands().cloned().map(usage).collect();
     page.literal(lines.iter().map(String::as_str));
@@ -86,7 +91,7 @@ pub(super) fn page(mut command: Command) -> String {
     DESCRIPTION.iter().for_each(|text| page.paragraph(text));
     page.section("COMMANDS");
     for sub in command.get_subcommands() {
-        page.subsection(&format!("hertzd {}", sub.get_name()));
+        page.subsection(&format!("{} {}", program::name(), sub.get_name()));
         page.paragraph(&format!("{}.", text(sub.get_about()).trim_end_matches('.')));
         for argument in sub.get_arguments().filter(|argument| argument.get_id() != "help" && !argument.is_hide_set()) {
             describe(&mut page, argument);
@@ -95,6 +100,9 @@ pub(super) fn page(mut command: Command) -> String {
     }
     page.section("FILES");
     page.items(FILES);
+    if program::is_hertzd() {
+        page.items(FILES_OF_HERTZD);
+    }
     page.section("EXIT STATUS");
     for (code, text) in EXIT_CODES {
         page.item([bold(code.to_string())], text);

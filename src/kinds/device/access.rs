@@ -1,5 +1,6 @@
 //! Device nodes: opening one, and what to do where that is refused. For opening only; allocates, and may block.
 
+use crate::program;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -60,7 +61,7 @@ pub(crate) fn group_lines(group: &str, user: &str) -> [String; 2] {
 
 /// The rule of udev that gives nodes like this one to the service's group.
 pub(crate) fn rule(node: &Path) -> String {
-    format!("KERNEL==\"{}\", GROUP=\"hertzd\", MODE=\"0660\"", pattern(node))
+    format!("KERNEL==\"{}\", GROUP=\"{}\", MODE=\"0660\"", pattern(node), program::name())
 }
 
 /// `gpiochip*` for `/dev/gpiochip3`.

@@ -6,7 +6,7 @@ use super::id::DeviceId;
 use super::reconnecting::Missing;
 use super::refusal::{Label, Refusal};
 use crate::config::Preview;
-use crate::sys::user::{Access, SERVICE_USER, access};
+use crate::sys::user::{Access, access, service_user};
 use std::any::Any;
 use std::path::Path;
 
@@ -44,7 +44,7 @@ impl Sight {
 pub(crate) fn hidden(path: &Path, write: bool) -> Option<Sight> {
     (access(path, write) == Access::ServiceOnly).then(|| {
         let path = path.display();
-        let why = format!("only the service's user {SERVICE_USER} may open {path}, so nothing more was looked at");
+        let why = format!("only the service's user {} may open {path}, so nothing more was looked at", service_user());
         Sight { hidden: Some(why), ..Sight::default() }
     })
 }

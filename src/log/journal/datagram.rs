@@ -3,6 +3,7 @@
 //! Pure: entries in, bytes out. It allocates.
 
 use crate::log::Entry;
+use crate::program;
 use serde_json::Value;
 use std::ops::Range;
 use tracing::Level;
@@ -27,7 +28,7 @@ impl Datagram {
     pub(super) fn new(entry: &Entry) -> Self {
         let mut bytes = Vec::with_capacity(512 + entry.message.len());
         put(&mut bytes, "PRIORITY", priority(entry.level));
-        put(&mut bytes, "SYSLOG_IDENTIFIER", "hertzd");
+        put(&mut bytes, "SYSLOG_IDENTIFIER", program::name());
         put(&mut bytes, "HERTZD_TIME", &entry.rfc3339());
         if let Some((file, line)) = entry.source {
             put(&mut bytes, "CODE_FILE", file);

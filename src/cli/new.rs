@@ -1,0 +1,217 @@
+//! `hertzd new`: a project of one's own, with a task, its test, a service and a package. It writes files and reads none but the
+//! checkout's Cargo.toml and Cargo.lock.
+
+mod files;
+mod folder;
+
+use super::{Stop, print};
+use crate::program;
+use clap::Args;
+use files::Project;
+use folder::Target;
+use std::fs;
+use std::path::{Path, PathBuf, absolute};
+
+/// Where this program was built from, if that is there still.
+const BUILT_FROM: &str = env!("CARGO_MANIFEST_DIR");
+const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    hertzd new wheel                          a daemon called wheel, in a new folder\n  \
+    hertzd new . --name wheel                 in this folder, which is empty\n  \
+    hertzd new wheel --hertzd ~/src/hertzd    on this checkout of hertzd\n\n\
+    The project is a daemon in Rust with a kind of task of its own and all of\n\
+    hertzd's commands and kinds: a struct and a function, a configuration, a test\n\
+    on the virtual clock, a service with its user, and a script that builds the\n\
+    Debian package. It builds and passes its tests as it is. In DIR:\n\n  \
+    cargo test                                the daemon's loop, exact\n  \
+    cargo run --release -- run --for 5s       in real time\n\n\
+    docs/own-daemon.md explains each file.")]
+pub(super) struct NewArgs {
+    /// The project's folder: it must be empty, or not be there yet
+    dir: PathBuf,
+    /// What the daemon, its package, service and user are called [default: the name of DIR]
+    #[arg(long)]
+    name: Option<String>,
+    /// The checkout of hertzd that the project depends on [default: the one that this program was built from, if it is there still;
+    /// else this version from the registry]
+    #[arg(long, value_name = "PATH")]
+    hertzd: Option<PathBuf>,
+}
+
+pub(super) fn new(args: &NewArgs) -> Result<(), Stop> {
+    let dir = &args.dir;
+    let name = name(args).map_err(Stop::Usage)?;
+    let hertzd = Dependency::of(args.hertzd.as_deref()).map_err(Stop::Usage)?;
+    let target = Target::at(dir).map_err(Stop::Usage)?;
+    let lock = hertzd.lock().map_err(Stop::Usage)?;
+    let project = Project { name: &name, dependency: hertzd.line(), on: hertzd.said(), lock };
+    let count = target.fill(&project.files()).map_err(|(path, error)| {
+        Stop::Fault(format!("writing {}: {error}; nothing was left behind in {}", path.display(), dir.display()))
+    })?;
+    let (at, on) = (dir.display(), hertzd.said());
+    print(&format!(
+        "wrote {count} files to {at}: the daemon {name} with a kind of task of its own, motor\n\
+         it depends on {on}\n\n\
+         next, in {at}:\n  \
+         cargo test                             its loop on the virtual clock: exact\n  \
+         cargo run --release -- run --for 5s    its configuration in real time\n"
+    ))
+}
+
+/// The name of the project, or why there is none.
+fn name(args: &NewArgs) -> Result<String, String> {
+    let (name, whose) = match &args.name {
+        Some(name) => (name.clone(), "--name "),
+        None => {
+            // Also of "." and "..".
+            let dir = fs::canonicalize(&args.dir).or_else(|_| absolute(&args.dir));
+            let last = dir.ok().and_then(|dir| Some(dir.file_name()?.to_string_lossy().into_owned()));
+            (last.ok_or_else(|| format!("{}: this folder has no name; give one by --name", args.dir.display()))?, "")
+        }
+    };
+    let wrong = program::wrong(&name).or_else(|| is_taken(&name));
+    let Some(wrong) = wrong else { return Ok(name) };
+    let valid = nearest(&name);
+    let example = valid.map_or_else(String::new, |valid| format!(", such as --name {valid}"));
+    Err(format!(
+        "{whose}{name:?} cannot be the name of a crate, a package, a service and a user: {wrong}; a name has 2 to 31 lower-case letters, \
+         digits and single hyphens and begins with a letter{example}"
+    ))
+}
+
+/// The valid name that is most like this one.
+fn nearest(name: &str) -> Option<String> {
+    let fits = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = name.chars().map(fits).collect();
+    let words: Vec<_> = name.split('-').filter(|word| !word.is_empty()).collect();
+    let name = words.join("-");
+    let name = name.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-');
+    if name.is_empty() {
+        return None;
+    }
+    [name.to_owned(), format!("{name}-daemon")]
+        .into_iter()
+        .find(|name| program::wrong(name).or_else(|| is_taken(name)).is_none())
+}
+
+/// Why a name that has the right form cannot be taken.
+fn is_taken(name: &str) -> Option<&'static str> {
+    const WORDS: &str = "as async await become box break const continue crate do dyn else enum extern false final fn for gen if impl in let \
+        loop macro match mod move mut override priv pub ref return self static struct super trait true try type typeof unsafe unsized \
+        use virtual where while yield abstract";
+    const CRATES: &str = "alloc build core deps examples hertzd incremental proc-macro proc_macro serde std test";
+    const USERS: &str = "avahi backup bin daemon dbus games gnats irc kmem list lp mail man messagebus news nobody operator polkitd proxy root \
+        sshd sync sys syslog tape tty utmp uucp www-data audio video gpio i2c input render disk dialout cdrom floppy sudo staff users shadow";
+    let is_in = |list: &str| list.split_whitespace().any(|word| word == name);
+    match () {
+        () if is_in(WORDS) => Some("it is a word of Rust"),
+        () if is_in(CRATES) => Some("a crate of this name is in the way"),
+        () if is_in(USERS) || name.starts_with("systemd-") => Some("it is a user or a group of the system"),
+        () => None,
+    }
+}
+
+/// The hertzd that a project is built on.
+#[derive(Debug)]
+enum Dependency {
+    /// A checkout, with its version.
+    Checkout { path: String, version: String },
+    /// This program's version from the registry; why not a checkout.
+    Registry(String),
+}
+
+impl Dependency {
+    fn of(named: Option<&Path>) -> Result<Self, String> {
+        match named {
+            Some(path) => Self::checkout(path).map_err(|why| {
+                format!(
+                    "--hertzd {}: {why}; name the folder of hertzd's source, which has its Cargo.toml",
+                    path.display()
+                )
+            }),
+            None => Ok(match Self::checkout(Path::new(BUILT_FROM)) {
+                Ok(Self::Checkout { version, .. }) if version != OWN_VERSION => Self::Registry(format!(
+                    "what this program was built from, {BUILT_FROM}, is version {version} by now"
+                )),
+                Ok(found) => found,
+                Err(_) => Self::Registry(format!("what this program was built from, {BUILT_FROM}, is not there")),
+            }),
+        }
+    }
+
+    /// The checkout in this folder, or why it is none.
+    fn checkout(folder: &Path) -> Result<Self, String> {
+        let manifest = folder.join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).map_err(|error| format!("{}: {error}", manifest.display()))?;
+        let table: toml::Table =
+            toml::from_str(&text).map_err(|error| format!("{}: {}", manifest.display(), error.message()))?;
+        let of_package = |key: &str| table.get("package")?.get(key)?.as_str().map(str::to_owned);
+        match (of_package("name").as_deref(), of_package("version")) {
+            (Some("hertzd"), Some(version)) => {
+                let path = fs::canonicalize(folder).map_err(|error| error.to_string())?;
+                let path = path.into_os_string().into_string();
+                Ok(Self::Checkout { path: path.map_err(|_| "its path is not valid UTF-8")?, version })
+            }
+            (Some(other), _) => Err(format!("this is the crate {other}, not hertzd")),
+            (None, _) => Err(format!("{} names no crate", manifest.display())),
+        }
+    }
+
+    /// The line of Cargo.toml.
+    fn line(&self) -> String {
+        match self {
+            Self::Checkout { path, .. } => format!("hertzd = {{ path = {} }}", toml_edit::Value::from(path.as_str())),
+            Self::Registry(_) => format!("hertzd = \"{OWN_VERSION}\""),
+        }
+    }
+
+    /// For people.
+    fn said(&self) -> String {
+        match self {
+            Self::Checkout { path, version } if version != OWN_VERSION => {
+                format!(
+                    "hertzd {version} in {path}, with its Cargo.lock; this program is of hertzd {OWN_VERSION}, so the code may not fit"
+                )
+            }
+            Self::Checkout { path, version } => format!("hertzd {version} in {path}, with its Cargo.lock"),
+            Self::Registry(why) => {
+                format!(
+                    "hertzd {OWN_VERSION} of the registry crates.io, as {why}; --hertzd PATH names a checkout instead"
+                )
+            }
+        }
+    }
+
+    /// The versions of all other crates, so that none is chosen anew.
+    fn lock(&self) -> Result<Option<String>, String> {
+        let Self::Checkout { path, .. } = self else { return Ok(None) };
+        let lock = Path::new(path).join("Cargo.lock");
+        fs::read_to_string(&lock).map(Some).map_err(|error| format!("{}: {error}", lock.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_does_not_fit_is_answered_with_one_that_does() {
+        for (name, valid) in [
+            ("My_Daemon", Some("my-daemon")),
+            ("2 wheels", Some("wheels")),
+            ("fn", Some("fn-daemon")),
+            ("hertzd", Some("hertzd-daemon")),
+            ("root", Some("root-daemon")),
+            ("\u{e4}", None),
+            ("", None),
+        ] {
+            let found = nearest(name);
+            if let Some(found) = &found {
+                assert!(program::wrong(found).or_else(|| is_taken(found)).is_none(), "{found}");
+            }
+            assert_eq!(found.as_deref(), valid, "{name}");
+        }
+    }
+}

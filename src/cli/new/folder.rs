@@ -1,0 +1,175 @@
+//! A folder that gets all of its files or none: they are written beside it, or in a folder of their own within it, and moved at last.
+
+use super::files::NewFile;
+use std::fs::{self, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The folder of a project, which is empty or not there.
+#[derive(Debug)]
+pub(super) struct Target {
+    folder: PathBuf,
+    is_there: bool,
+}
+
+impl Target {
+    /// The folder, or why it cannot be used.
+    pub(super) fn at(folder: &Path) -> Result<Self, String> {
+        let shown = folder.display();
+        let is_there = match fs::read_dir(folder) {
+            Ok(mut entries) => match entries.next() {
+                Some(_) => {
+                    return Err(format!(
+                        "{shown} is not empty; nothing was written: name a new folder, or an empty one"
+                    ));
+                }
+                None => true,
+            },
+            Err(error) if error.kind() == ErrorKind::NotFound && folder.symlink_metadata().is_err() => false,
+            Err(error) => {
+                return Err(format!(
+                    "{shown} cannot be the project's folder ({error}); nothing was written: name another one"
+                ));
+            }
+        };
+        let parent = parent(folder);
+        if !is_there && !parent.is_dir() {
+            let parent = parent.display();
+            return Err(format!(
+                "there is no folder {parent} for {shown}; nothing was written: make it with `mkdir -p {parent}`"
+            ));
+        }
+        Ok(Self { folder: folder.to_owned(), is_there })
+    }
+
+    /// Writes the files; returns how many.
+    ///
+    /// # Errors
+    /// What could not be written. The folder is as it was then.
+    pub(super) fn fill(&self, files: &[NewFile]) -> Result<usize, (PathBuf, io::Error)> {
+        let draft = Draft::beside(if self.is_there { &self.folder } else { parent(&self.folder) })?;
+        for file in files {
+            let path = draft.0.join(&file.path);
+            write(&path, file).map_err(|error| (self.folder.join(&file.path), error))?;
+        }
+        let moved = if self.is_there { self.move_in(&draft) } else { fs::rename(&draft.0, &self.folder) };
+        moved.map_err(|error| (self.folder.clone(), error))?;
+        Ok(files.len())
+    }
+
+    /// Into a folder that is there, and stays the same one: a shell may be in it.
+    fn move_in(&self, draft: &Draft) -> io::Result<()> {
+        let mut moved = Vec::new();
+        for entry in fs::read_dir(&draft.0)? {
+            let from = entry?.path();
+            let to = self.folder.join(from.file_name().unwrap_or_default());
+            // What came in meanwhile is not written over.
+            let free = match to.symlink_metadata() {
+                Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+                Err(_) => Ok(()),
+            };
+            if let Err(error) = free.and_then(|()| fs::rename(&from, &to)) {
+                for (from, to) in &moved {
+                    let _ = fs::rename(to, from);
+                }
+                return Err(error);
+            }
+            moved.push((from, to));
+        }
+        Ok(())
+    }
+}
+
+fn write(path: &Path, file: &NewFile) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, &file.text)?;
+    if file.is_program {
+        // For those who may read it.
+        let readable = fs::metadata(path)?.permissions().mode();
+        fs::set_permissions(path, Permissions::from_mode(readable | (readable & 0o444) >> 2))?;
+    }
+    Ok(())
+}
+
+/// The folder that has it, or will have it.
+fn parent(folder: &Path) -> &Path {
+    match folder.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => folder,
+    }
+}
+
+/// A folder of this process's own, removed at the end with what is left in it.
+#[derive(Debug)]
+struct Draft(PathBuf);
+
+impl Draft {
+    fn beside(folder: &Path) -> Result<Self, (PathBuf, io::Error)> {
+        let path = folder.join(format!(".hertzd-new-{}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| (path.clone(), error))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // It has become the project, or nobody needs it.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str) -> NewFile {
+        NewFile { path: path.into(), text: "text".into(), is_program: path == "program" }
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_folder_gets_all_files_or_none() {
+        let place = tempfile::tempdir().unwrap();
+        let empty = place.path().join("empty");
+        fs::create_dir(&empty).unwrap();
+        for folder in [empty, place.path().join("new")] {
+            let target = Target::at(&folder).unwrap();
+            // A file cannot be a folder as well.
+            let before = names(place.path());
+            assert!(target.fill(&[file("src/a"), file("b"), file("b/c")]).is_err());
+            assert_eq!(names(place.path()), before);
+            assert!(!folder.exists() || names(&folder).is_empty());
+            assert_eq!(target.fill(&[file("src/a"), file("program")]).unwrap(), 2);
+            assert_eq!(names(&folder), ["program", "src"]);
+            let mode = fs::metadata(folder.join("program")).unwrap().permissions().mode();
+            assert_eq!(mode & 0o111, (mode & 0o444) >> 2);
+            assert!(Target::at(&folder).unwrap_err().contains("is not empty"));
+        }
+        assert_eq!(names(place.path()), ["empty", "new"]);
+    }
+
+    #[test]
+    fn what_came_in_meanwhile_is_not_written_over() {
+        let place = tempfile::tempdir().unwrap();
+        let target = Target::at(place.path()).unwrap();
+        fs::write(place.path().join("b"), "mine").unwrap();
+        assert!(target.fill(&[file("a"), file("b"), file("c")]).is_err());
+        assert_eq!(names(place.path()), ["b"]);
+        assert_eq!(fs::read_to_string(place.path().join("b")).unwrap(), "mine");
+        let later = Target { folder: place.path().join("later"), is_there: false };
+        fs::create_dir(&later.folder).unwrap();
+        fs::write(later.folder.join("mine"), "").unwrap();
+        assert!(later.fill(&[file("a")]).is_err());
+        assert_eq!(names(&later.folder), ["mine"]);
+    }
+}
