@@ -70,7 +70,7 @@ fn commands_of_other_programs_are_answered_with_ours() {
 fn the_help_of_every_command_fits_80_columns() {
     for command in [
         "", "run", "check", "doctor", "simulate", "plan", "measure", "status", "log", "top", "exporter", "reload",
-        "trace", "report", "devices", "schema", "stop", "version",
+        "trace", "report", "devices", "schema", "new", "stop", "version",
     ] {
         let help =
             stdout(&hertzd(&[command, "--help"].iter().copied().filter(|word| !word.is_empty()).collect::<Vec<_>>()));

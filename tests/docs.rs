@@ -171,6 +171,9 @@ fn every_example_configuration_is_valid() {
             if language == "toml" && block.contains("[task.") {
                 let name = path.display().to_string();
                 let kinds = Kinds::builtin();
+                if block.contains("kind = \"motor\"") {
+                    continue; // of a daemon of one's own; tests/new.rs has that check it
+                }
                 if let Some(kind) = kinds.left_out().find(|kind| block.contains(&format!("kind = \"{kind}\""))) {
                     println!("skipped: {name} has an example for {kind}, which this build was made without");
                     continue;

@@ -18,6 +18,7 @@ use super::{App, ConfigArg, Source, Stop};
 use crate::config::{Config, Problems, Scheduling, Spin, TaskConfig, WorkerConfig};
 use crate::daemon::{Capacity, Finding, Looked, capacities, look};
 use crate::pacing::Overrun;
+use crate::program;
 use crate::sys::host::Host;
 use clap::Args;
 use std::fmt::Write as _;
@@ -132,7 +133,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
 
 fn list(text: &mut String, heading: &str, lines: &[String]) {
     if !lines.is_empty() {
-        let _ = writeln!(text, "\n{heading}\n  {}", lines.join("\n  "));
+        let _ = writeln!(text, "\n{}\n  {}", program::own(heading), program::own(&lines.join("\n  ")));
     }
 }
 

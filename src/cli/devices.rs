@@ -7,6 +7,7 @@ use super::{App, Stop, print};
 use crate::config::{Kinds, TASK_KEYS};
 use crate::kinds::device::{FoundDevice, Roots};
 use crate::kinds::found_devices;
+use crate::program;
 use clap::Args;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -73,8 +74,11 @@ const NOTHING: &str = "\
 
 fn as_text(devices: &[FoundDevice]) -> String {
     match devices {
-        [] => NOTHING.to_owned(),
-        _ => HEAD.to_owned() + &devices.iter().map(|device| format!("\n{}", entry(device))).collect::<String>(),
+        [] => program::owned(NOTHING),
+        _ => {
+            HEAD.to_owned()
+                + &devices.iter().map(|device| format!("\n{}", program::own(&entry(device)))).collect::<String>()
+        }
     }
 }
 

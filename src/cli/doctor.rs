@@ -9,6 +9,7 @@ use super::{App, ConfigArg, Source, Stop};
 use crate::config::Problems;
 use crate::daemon::examined;
 use crate::doctor::{Weight, examine};
+use crate::program;
 use clap::Args;
 use report::{Report, as_json, as_text};
 use std::io;
@@ -48,7 +49,7 @@ pub(super) fn doctor(app: &App, args: &DoctorArgs) -> Result<(), Stop> {
     let report = Report { configuration: source.to_string(), uid: facts.rights.uid, findings: &findings };
     print_beside_verdict(&match args.json {
         true => as_json(&report)?,
-        false => as_text(&report, args.all, coloured(&io::stdout())),
+        false => program::owned(as_text(&report, args.all, coloured(&io::stdout()))),
     })?;
     // The findings are the reason.
     match findings.iter().any(|finding| finding.weight == Weight::Fails) {

@@ -3,6 +3,7 @@
 use super::{App, Source, Stop, print, runtime, safe_anew, safe_readback};
 use crate::daemon::{NoPlan, PlannedOutput, SafePlan};
 use crate::kinds::output::PlannedWrite;
+use crate::program;
 use crate::sys::clock::pause;
 use crate::sys::signals::end_flag;
 use crate::time::Span;
@@ -149,7 +150,8 @@ fn make<'a>(
         // Writing to a String does not fail.
         match args.dry_run {
             true => {
-                let before = write.original().map(|held| format!("; before hertzd wrote to it, it held {held}"));
+                let before =
+                    write.original().map(|held| format!("; before {} wrote to it, it held {held}", program::name()));
                 _ = writeln!(text, "{task}: would write {write}{}", before.unwrap_or_default());
             }
             false => match make_one(write, args, task, text) {

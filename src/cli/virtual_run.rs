@@ -29,7 +29,7 @@ pub struct VirtualTick {
     pub started: Span,
     /// When it finished: later by what `run` says under `[task.NAME.simulate]`.
     pub finished: Span,
-    /// Releases given up since the tick before.
+    /// Releases given up: before it, because something else held the worker, and when it had finished.
     pub skipped: u64,
     /// Its values, in the order of [`Task::columns`](crate::Task::columns), `NaN` for one that it has not; empty of a task that is only a
     /// script.

@@ -1,6 +1,8 @@
 //! The findings as text for a terminal, and as JSON. Pure.
 
+use crate::cli::named::with_texts;
 use crate::doctor::{Finding, Mend, Place, Weight};
+use crate::program;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -68,7 +70,11 @@ pub(super) fn as_json(report: &Report<'_>) -> serde_json::Result<String> {
         verdict: report.verdict(),
         findings: report.findings,
     };
-    Ok(serde_json::to_string(&document)? + "\n")
+    let text = match program::is_hertzd() {
+        true => serde_json::to_string(&document),
+        false => serde_json::to_string(&with_texts(serde_json::to_value(&document)?, &|_| true)),
+    };
+    Ok(text? + "\n")
 }
 
 /// What is well, and what could not be seen, is one line each, unless `all` is asked for.

@@ -6,6 +6,7 @@ use crate::cli::Source;
 use crate::config::Config;
 use crate::daemon::Capacity;
 use crate::daemon::layout::{ALL, CpuLayout, Layout, MANY_TICKS, Placed, on_cpu};
+use crate::program;
 use crate::time::Span;
 use std::fmt::Write as _;
 
@@ -54,7 +55,7 @@ impl Report<'_> {
             true => "every way to spread the tasks over the CPUs was tried".to_owned(),
             false => format!("with more than {ALL} tasks a good way is looked for, not the best"),
         };
-        let _ = writeln!(text, "# hertzd plan {source}\n#\n# On CPU {}; {how}.", list(&input.cpus));
+        let _ = writeln!(text, "# {} plan {source}\n#\n# On CPU {}; {how}.", program::name(), list(&input.cpus));
         let _ = match layout.changed {
             true => writeln!(
                 text,
@@ -118,7 +119,7 @@ impl Report<'_> {
             }
         }
         for (heading, capacities) in [("Before", before), ("After", after)] {
-            let _ = writeln!(text, "#\n# {heading}, as `hertzd check` says it:");
+            let _ = writeln!(text, "#\n# {heading}, as `{} check` says it:", program::name());
             for Capacity { label, sum, findings } in capacities {
                 let _ = writeln!(text, "#   {label}: {sum}");
                 findings.iter().for_each(|finding| _ = writeln!(text, "#     {}", finding.text));
@@ -126,7 +127,7 @@ impl Report<'_> {
         }
         let _ = writeln!(text, "#\n# What this does not know:");
         for line in self.unknown(only) {
-            let _ = writeln!(text, "# - {line}");
+            let _ = writeln!(text, "# - {}", program::own(&line));
         }
         text + "\n"
     }
