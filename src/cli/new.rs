@@ -18,7 +18,7 @@ const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    hertzd new wheel                          a daemon called wheel, in a new folder\n  \
+    hertzd new wheel                          a daemon, in a new folder\n  \
     hertzd new . --name wheel                 in this folder, which is empty\n  \
     hertzd new wheel --hertzd ~/src/hertzd    on this checkout of hertzd\n\n\
     The project is a daemon in Rust with a kind of task of its own and all of\n\
