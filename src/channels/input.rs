@@ -1,7 +1,7 @@
 //! What a task takes its values by: a number, or a cell in which it finds the latest value of another task, with its age and its
 //! quality. Cells are written by the task's own worker just before its tick. No clock is read; only the constructors allocate.
 
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -55,6 +55,7 @@ pub(super) struct Cell {
     value: AtomicU64,
     release: AtomicI64, // of the row; MIN: none
     origin: AtomicI64,  // MAX: none, as of a number
+    looked: AtomicI64,  // when the task's tick began at which it was laid here
     quality: AtomicU64,
     spared: AtomicBool, // set before the first tick
 }
@@ -65,8 +66,9 @@ impl Cell {
         self.spared.load(Ordering::Relaxed)
     }
 
-    /// Replaces what the task reads; times in nanoseconds.
-    pub(super) fn lay(&self, value: u64, release: i64, origin: i64, quality: Quality) {
+    /// Replaces what the task reads, at the start `now` of its tick; times in nanoseconds.
+    pub(super) fn lay(&self, value: u64, release: i64, origin: i64, quality: Quality, now: i64) {
+        self.looked.store(now, Ordering::Relaxed);
         self.value.store(value, Ordering::Relaxed);
         self.release.store(release, Ordering::Relaxed);
         self.origin.store(origin, Ordering::Relaxed);
@@ -91,6 +93,7 @@ impl Input {
             value: AtomicU64::new(value.to_bits()),
             release: AtomicI64::new(i64::MIN),
             origin: AtomicI64::new(NO_ORIGIN),
+            looked: AtomicI64::new(0),
             quality: AtomicU64::new(quality.to_word()),
             spared: AtomicBool::new(false),
         };
@@ -130,6 +133,13 @@ impl Input {
     /// The release of the tick that its row is of; `None` for a number, and before the first row.
     pub fn release(&self) -> Option<Instant> {
         instant(self.cell.release.load(Ordering::Relaxed), i64::MIN)
+    }
+
+    /// How old it is at the start of the task's tick: since the release of the oldest tick of a sensor behind it or, if there is no sensor, of the
+    /// tick that its row is of. `None` for a number, and before the first row.
+    pub fn age(&self) -> Option<Span> {
+        let since = self.origin().or_else(|| self.release())?;
+        Some(Instant::from_nanos(self.cell.looked.load(Ordering::Relaxed).into()) - since)
     }
 
     /// The release of the oldest tick of a sensor behind it; `None` for a number, and before the first row.

@@ -126,6 +126,7 @@ impl LinkReceiver {
         let (head, rest) = self.row.split_at(HEAD);
         let (bad, values) = rest.split_at(self.columns().div_ceil(PER_WORD));
         let (release, origin) = (nanos_of(head[1]), nanos_of(head[2]));
+        let now_ns = (now - Instant::ZERO).nanos();
         // A row without a measurement behind it ages as well: whoever made it may have ended.
         let stale = now - Instant::from_nanos(origin.min(release).into()) > self.max_age;
         let (mut all_good, mut oldest) = (true, None);
@@ -145,7 +146,7 @@ impl LinkReceiver {
                 let task = u32::try_from(head[3]).unwrap_or(u32::MAX); // it was one
                 oldest = instant(origin, NO_ORIGIN).map(|at| Origin { at, task });
             }
-            cell.lay(value, release, origin, quality);
+            cell.lay(value, release, origin, quality, now_ns);
         }
         (oldest, all_good)
     }

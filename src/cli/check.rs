@@ -82,7 +82,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     }
     let against = if args.against_running { Some(Against::running(&config, &args.socket)?) } else { None };
     let Looked { problems, mut warnings, safe, taken, unknown, columns } = match (&against, args.no_open) {
-        (_, true) => Looked::default(),
+        (_, true) => Looked { warnings: unchecked(&config), ..Looked::default() },
         (Some(against), false) => look(&mut config, |task| against.begins(task), Some(against.process())),
         (None, false) => look(&mut config, |_| true, None),
     };
@@ -129,6 +129,15 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     list(&mut text, finds_out, &unknown);
     print_beside_verdict(&text)?;
     if too_much.is_empty() { Ok(()) } else { Err(Stop::TooMuch(too_much.join("; "))) }
+}
+
+/// What is written and could not be checked.
+fn unchecked(config: &Config) -> Vec<Problems> {
+    let of_task = |task: &TaskConfig| {
+        let left = task.blueprint.left_unchecked()?;
+        Some(Problems::at(&task.section, left.key, &left.message))
+    };
+    config.tasks.iter().filter_map(of_task).collect()
 }
 
 fn list(text: &mut String, heading: &str, lines: &[String]) {

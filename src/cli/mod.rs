@@ -106,7 +106,7 @@ enum Command {
     /// List the sensors, buses, GPIO lines, sound cards and cameras of this machine, ready to paste
     Devices(devices::DevicesArgs),
     /// Print the JSON schema of the configuration, for editors
-    Schema,
+    Schema(schema::SchemaArgs),
     /// Make a project of your own in Rust: a daemon with its own kind of task, its test, service and package
     New(new::NewArgs),
     /// Say how the running daemon is stopped: by a signal
@@ -167,7 +167,7 @@ impl App {
             #[cfg(feature = "exporter")]
             Command::Exporter(args) => exporter::exporter(&args),
             Command::Devices(args) => devices::devices(&self, &args),
-            Command::Schema => schema::schema(&self.kinds),
+            Command::Schema(args) => schema::schema(&self.kinds, &args),
             Command::New(args) => new::new(&args),
             Command::Stop(args) => habits::stop(&args),
             Command::Version => print(&(self.version_line() + "\n")),

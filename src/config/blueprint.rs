@@ -12,7 +12,7 @@ use std::fmt;
 type Build = Box<dyn FnOnce() -> Result<Box<dyn Task>, BuildError> + Send>;
 
 /// What makes the task that runs in its place on the virtual clock; nothing is opened.
-type BuildAtTheDesk = Box<dyn FnOnce() -> Box<dyn Task> + Send>;
+type BuildAtTheDesk = Build;
 
 /// What looks at what that would open, and changes nothing.
 type Look = Box<dyn FnOnce() -> Result<Preview, BuildError> + Send>;
@@ -27,6 +27,7 @@ pub struct Blueprint {
     computes: bool,
     at_the_desk: Option<BuildAtTheDesk>,
     held: Span,
+    unchecked: Option<BuildError>,
 }
 
 /// A tick that takes another time than the others.
@@ -50,6 +51,7 @@ impl Blueprint {
             computes: false,
             at_the_desk: None,
             held: Span::ZERO,
+            unchecked: None,
         }
     }
 
@@ -108,7 +110,24 @@ impl Blueprint {
     /// Says what `simulate` runs in place of a task that opens something: one that computes the same values and opens nothing.
     #[must_use]
     pub fn at_the_desk(self, build: impl FnOnce() -> Box<dyn Task> + Send + 'static) -> Self {
+        self.at_the_desk_if(move || Ok(build()))
+    }
+
+    /// The same where building that can fail.
+    #[must_use]
+    pub fn at_the_desk_if(self, build: impl FnOnce() -> Result<Box<dyn Task>, BuildError> + Send + 'static) -> Self {
         Self { at_the_desk: Some(Box::new(build)), ..self }
+    }
+
+    /// Says what of the section could not be checked, and why. A look or a start refuses the task.
+    #[must_use]
+    pub fn unchecked(self, what: BuildError) -> Self {
+        Self { unchecked: Some(what), ..self }
+    }
+
+    /// What of the section could not be checked; `None`: nothing.
+    pub fn left_unchecked(&self) -> Option<&BuildError> {
+        self.unchecked.as_ref()
     }
 
     /// Builds what runs on the virtual clock, which opens nothing: the task itself if it only [computes](Self::computing), else what stands
@@ -118,7 +137,7 @@ impl Blueprint {
     /// Why the task could not be built.
     pub fn build_at_the_desk(&mut self) -> Option<Result<Box<dyn Task>, BuildError>> {
         match self.at_the_desk.take() {
-            Some(build) => Some(Ok(build())),
+            Some(build) => Some(build()),
             None => self.computes.then(|| self.build()),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::error::{self, Problem, Problems};
 use super::files;
+use super::keys::KIND;
 use super::kinds::Kinds;
 use super::record::{self, Conflict};
 use super::section::Section;
@@ -9,6 +10,7 @@ use super::source::Source;
 use super::types::{Config, Facts};
 use super::{fellows, graph, merge, stand_in, task, worker};
 use crate::pacing::Rate;
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -57,22 +59,55 @@ fn understand(
     kinds: &Kinds,
     facts: &Facts,
 ) -> Result<Config, Problems> {
-    let mut source = Source::default();
-    let add = |(name, bytes): &(String, &[u8])| source.add(name, &String::from_utf8_lossy(bytes));
-    let spans: Vec<Range<usize>> = texts.iter().map(add).collect();
-    let source = Arc::new(source);
-    let mut root = DeTable::new();
-    for ((_, bytes), span) in texts.iter().zip(spans) {
-        match table(&source, bytes, span) {
-            Ok(table) => merge::merge(&mut root, table),
-            Err(list) => problems.extend(list),
-        }
-    }
+    let (source, spans) = put_together(texts);
+    let root = merged(&source, texts, spans, &mut problems);
     let judged = match problems.is_empty() {
         true => judge(&source, &root, kinds, facts),
         false => Err(problems),
     };
     judged.map_err(|list| Problems::new(Arc::clone(&source), list))
+}
+
+/// What the tasks of `kind` in the configuration at `path` say at `key`, each once. Whatever else may be wrong with it is not looked at.
+///
+/// # Errors
+/// What of it could not be read, or is not TOML.
+pub(crate) fn written_at(path: &Path, kind: &str, key: &str) -> Result<BTreeSet<String>, Problems> {
+    let (read, mut problems) = files::read(path);
+    let texts: Vec<_> = read.iter().map(|(path, bytes)| (path.display().to_string(), bytes.as_slice())).collect();
+    let (source, spans) = put_together(&texts);
+    let root = merged(&source, &texts, spans, &mut problems);
+    let tasks = root.get("task").and_then(|tasks| tasks.get_ref().as_table());
+    let text = |task: &DeTable<'_>, key: &str| Some(task.get(key)?.get_ref().as_str()?.to_owned());
+    let tasks = tasks.into_iter().flatten().filter_map(|(_, task)| task.get_ref().as_table());
+    let of_kind = tasks.filter(|task| text(task, KIND.name).is_some_and(|found| found == kind));
+    let written = of_kind.filter_map(|task| text(task, key)).collect();
+    if problems.is_empty() { Ok(written) } else { Err(Problems::new(Arc::clone(&source), problems)) }
+}
+
+/// The texts, by name, one after the other; and where each is.
+fn put_together(texts: &[(String, &[u8])]) -> (Arc<Source>, Vec<Range<usize>>) {
+    let mut source = Source::default();
+    let add = |(name, bytes): &(String, &[u8])| source.add(name, &String::from_utf8_lossy(bytes));
+    let spans = texts.iter().map(add).collect();
+    (Arc::new(source), spans)
+}
+
+/// The texts as one table; adds what is no TOML to the `problems`.
+fn merged<'s>(
+    source: &'s Source,
+    texts: &[(String, &[u8])],
+    spans: Vec<Range<usize>>,
+    problems: &mut Vec<Problem>,
+) -> DeTable<'s> {
+    let mut root = DeTable::new();
+    for ((_, bytes), span) in texts.iter().zip(spans) {
+        match table(source, bytes, span) {
+            Ok(table) => merge::merge(&mut root, table),
+            Err(list) => problems.extend(list),
+        }
+    }
+    root
 }
 
 /// The text at `span`, which was read from `bytes`, as a table with the spans of the whole source.
@@ -158,7 +193,7 @@ fn judge(source: &Arc<Source>, root: &DeTable<'_>, kinds: &Kinds, facts: &Facts)
         workers.push(("main".to_owned(), Section::new(source, "worker.main", 0..0, &nothing)));
     }
 
-    let names: Vec<&str> = workers.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<_> = workers.iter().map(|(name, section)| (name.as_str(), worker::clock(section))).collect();
     let mut judged: Vec<_> =
         tasks.iter_mut().map(|(name, section)| task::judge(name, section, &names, kinds)).collect();
     let linked = graph::link(&mut tasks, &judged.iter().map(task::Judged::node).collect::<Vec<_>>());

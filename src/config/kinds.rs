@@ -172,6 +172,13 @@ impl Kind {
         Self { also: Some(schema), ..self }
     }
 
+    /// Says that its sections have keys beyond these, which show only in the section: `parse` must refuse those that it does not want, by
+    /// [`Section::refuse_beyond`].
+    #[must_use]
+    pub fn with_more_keys(self) -> Self {
+        Self { open: true, ..self }
+    }
+
     /// Whether the keys are unknown beforehand, so that `parse` itself must refuse those it does not want.
     pub fn is_open(&self) -> bool {
         self.open

@@ -52,6 +52,8 @@ mod worker;
 pub use blueprint::{Blueprint, BuildError, Exceptional, Preview};
 pub use choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 pub use error::{Origin, Problem, Problems};
+#[cfg(feature = "plugin")]
+pub(crate) use file::written_at;
 pub use getters::NumberOrName;
 pub use key::{Absent, Key, Needs, Rule, Value, words};
 pub use keys::{PLANT_KEYS, TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};
@@ -61,6 +63,7 @@ pub(crate) use meant::suggestion;
 pub(crate) use record::{Conflict, share};
 pub use record::{RecordConfig, RecordFormat};
 pub use schema::schema;
+pub(crate) use schema::{Variant, schema_with};
 pub use section::Section;
 pub use stand_in::{Dynamics, Failing, PlantConfig, StandIn};
 pub use taken::{Taken, Valid};

@@ -2,6 +2,7 @@
 
 use super::error;
 use super::key::{Absent, Key, Needs, Rule, Value};
+use super::keys::TASK_KEYS;
 use super::limits;
 use super::meant;
 use super::section::Section;
@@ -38,6 +39,17 @@ impl Section<'_> {
                 self.problem(key, rule.refusal());
             }
         }
+    }
+
+    /// For a kind [whose keys show only in the section](super::Kind::with_more_keys): refuses keys that are neither its own, which are `kinds` and
+    /// `more`, nor those of every task; and what breaks the rules of `more`. `None`: which more there are could not be found out, so only what
+    /// looks like a slip is refused.
+    pub fn refuse_beyond(&mut self, kinds: &[Key], more: Option<&[Key]>) {
+        let more_keys = more.unwrap_or_default();
+        let mut known: Vec<&str> = TASK_KEYS.iter().map(|key| key.name).chain(["simulate"]).collect();
+        known.extend(kinds.iter().chain(more_keys).map(|key| key.name));
+        self.refuse_unknown(&known, more.is_some());
+        self.refuse_broken_rules(&more_keys.iter().collect::<Vec<_>>());
     }
 
     /// The word that a key has, by default or as written; `None`: none that it may have.

@@ -10,8 +10,28 @@ use super::value::{DURATION_UNITS, RATE_UNITS, SIZE_UNITS};
 use crate::time::Span;
 use serde_json::{Map, Value, json};
 
+/// The keys of those tasks of a kind whose section has a certain text at a key.
+#[derive(Clone, Debug)]
+pub(crate) struct Variant {
+    /// The kind.
+    pub(crate) kind: &'static str,
+    /// The key that tells.
+    pub(crate) key: &'static str,
+    /// What is written there.
+    pub(crate) text: String,
+    /// All keys of the kind there.
+    pub(crate) keys: Vec<Key>,
+    /// What the keys do not say.
+    pub(crate) also: Value,
+}
+
 /// The schema (draft 2020-12) of a configuration with these kinds.
 pub fn schema(kinds: &Kinds) -> Value {
+    schema_with(kinds, &[])
+}
+
+/// The same, of a kind whose keys are not known beforehand with those of these variants.
+pub(crate) fn schema_with(kinds: &Kinds, variants: &[Variant]) -> Value {
     let named = |definition: &str| {
         json!({"type": "object", "propertyNames": {"pattern": NAME_PATTERN},
                "additionalProperties": {"$ref": format!("#/$defs/{definition}")}})
@@ -23,7 +43,8 @@ pub fn schema(kinds: &Kinds) -> Value {
     worker["additionalProperties"] = json!(false);
     let mut task = table(TASK_KEYS, kinds);
     task["properties"]["simulate"] = simulate(TASK_SIMULATE_KEYS, kinds);
-    let of_kinds = kinds.iter().map(|kind| of_kind(kind, kinds));
+    let of_variants = variants.iter().map(|variant| of_variant(variant, kinds));
+    let of_kinds = kinds.iter().map(|kind| of_kind(kind, kinds)).chain(of_variants);
     task["allOf"] = task["allOf"].as_array().into_iter().flatten().cloned().chain(of_kinds).collect();
     let value_name = json!({"type": "string", "pattern": VALUE_NAME_PATTERN});
     json!({
@@ -55,16 +76,29 @@ pub fn schema(kinds: &Kinds) -> Value {
 
 /// What holds for a task of this kind: its keys, and no others beside the common ones.
 fn of_kind(kind: &Kind, kinds: &Kinds) -> Value {
-    let mut then = table(&kind.keys, kinds);
+    let mut then = beside_common(&kind.keys, kinds, kind.is_open());
     then["description"] = json!(kind.about);
-    then["additionalProperties"] = json!(kind.is_open());
-    for name in TASK_KEYS.iter().map(|key| key.name).chain(["simulate"]) {
-        then["properties"][name] = json!(true);
-    }
     if let (Some(rules), Some(also)) = (then["allOf"].as_array_mut(), &kind.also) {
         rules.push(also.clone());
     }
     json!({"if": {"properties": {"kind": {"const": kind.name}}, "required": ["kind"]}, "then": then})
+}
+
+/// The same of those tasks of it that have a certain text at a key.
+fn of_variant(variant: &Variant, kinds: &Kinds) -> Value {
+    let Variant { kind, key, text, keys, also } = variant;
+    let concerned = json!({"properties": {"kind": {"const": kind}, *key: {"const": text}}, "required": ["kind", key]});
+    json!({"if": concerned, "then": {"allOf": [beside_common(keys, kinds, false), also]}})
+}
+
+/// A table with these keys and those that every task has; with others only if it is `open`.
+fn beside_common(keys: &[Key], kinds: &Kinds, open: bool) -> Value {
+    let mut whole = table(keys, kinds);
+    whole["additionalProperties"] = json!(open);
+    for name in TASK_KEYS.iter().map(|key| key.name).chain(["simulate"]) {
+        whole["properties"][name] = json!(true);
+    }
+    whole
 }
 
 fn simulate(keys: &[Key], kinds: &Kinds) -> Value {

@@ -1,6 +1,7 @@
 //! One table of the configuration, read key by key. Problems are collected, so that all are reported at once. Used by this
 //! room itself and by every kind of task.
 
+use super::choices::ClockKind;
 use super::error::{self, Origin, Problem};
 use super::key::{Key, Value};
 use super::keys::{PERIOD, RATE};
@@ -32,6 +33,7 @@ pub struct Section<'a> {
     pub(super) modelled: Vec<(String, Taken)>, // those that drive plants, each with the table of the plant
     pub(super) shadow: bool,
     pub(super) acts: bool,
+    pub(super) clock: ClockKind,
 }
 
 impl<'a> Section<'a> {
@@ -44,6 +46,11 @@ impl<'a> Section<'a> {
     /// for writing, takes none that only one task can have, locks nothing and sets nothing.
     pub fn is_shadow(&self) -> bool {
         self.shadow
+    }
+
+    /// The clock of the task's worker.
+    pub fn clock(&self) -> ClockKind {
+        self.clock
     }
 
     /// Notes that the task puts something out which has a safe value.
@@ -94,6 +101,7 @@ impl<'a> Section<'a> {
             modelled: Vec::new(),
             shadow: false,
             acts: false,
+            clock: ClockKind::Monotonic,
         }
     }
 

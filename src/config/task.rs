@@ -1,7 +1,7 @@
 //! The rules of `[task.NAME]`.
 
 use super::blueprint::Blueprint;
-use super::choices::OnError;
+use super::choices::{ClockKind, OnError};
 use super::graph::{Linked, Node};
 use super::identity::identity;
 use super::key::Key;
@@ -39,7 +39,10 @@ impl Judged {
     }
 }
 
-pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kinds: &Kinds) -> Judged {
+/// `workers`: their names and clocks.
+pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[(&str, ClockKind)], kinds: &Kinds) -> Judged {
+    let clocks = workers;
+    let workers: &[&str] = &workers.iter().map(|(name, _)| *name).collect::<Vec<_>>();
     let kind = kind(section, kinds);
     refuse_unknown(section, kind);
     let worker = worker(section, workers);
@@ -53,6 +56,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[&str], kin
     let queue = section.choice(&QUEUE, &QUEUES).unwrap_or_default();
     let simulated = stand_in::judge(section, overrun);
     section.shadow = kinds.is_shadow();
+    section.clock = worker.map_or(ClockKind::Monotonic, |worker| clocks[worker].1);
     let blueprint = kind.and_then(|kind| blueprint(section, kind));
     let valid = section.ranges(&VALID);
     let max_latency = section.duration(&MAX_LATENCY);

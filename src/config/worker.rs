@@ -13,6 +13,13 @@ use toml::de::DeValue;
 
 const SPIN_SHARE_MAX: f64 = 0.8; // real-time throttling stops a thread at 95 %
 
+/// The clock that it asks for; the usual one where that is wrong, which is noted elsewhere.
+pub(super) fn clock(section: &Section<'_>) -> ClockKind {
+    let word = section.value(&CLOCK).and_then(DeValue::as_str);
+    let known = CLOCKS.iter().find(|(known, _)| Some(*known) == word);
+    known.map_or(ClockKind::Monotonic, |(_, clock)| *clock)
+}
+
 /// Judges one worker whose tasks have these rates. `None` only when a problem was noted.
 pub(super) fn judge(name: &str, section: &mut Section<'_>, facts: &Facts, rates: &[Rate]) -> Option<WorkerConfig> {
     let mut known: Vec<_> = WORKER_KEYS.iter().map(|key| key.name).collect();

@@ -19,6 +19,7 @@
 //! | `alarm_log` | what alarms have to say |
 //! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
 //! | `guard_thread`, `guard_grant`, `guard_look`, `safe_writers`, `spare_threads`, `safe_plan` | the safe values of outputs whose tasks have stopped, or whose process has |
+//! | `plugin_crash` | what is left to do when a user's library has crashed |
 //! | `readback_thread`, `readback_record` | what the targets of outputs hold, against what was written to them |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
 //! | `views`, `meter` | what main knows of the tasks and of the workers' processor time |
@@ -69,6 +70,8 @@ mod panic_limit;
 mod patience;
 mod plan;
 mod plant;
+#[cfg(feature = "plugin")]
+mod plugin_crash;
 mod prepared;
 mod present;
 mod readback_record;

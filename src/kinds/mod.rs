@@ -15,6 +15,8 @@ pub(crate) mod load;
 pub(crate) mod output;
 mod pid;
 mod process;
+#[cfg(feature = "plugin")]
+pub(crate) mod plugin;
 mod profile;
 mod register;
 pub(crate) mod sensor;
@@ -74,6 +76,11 @@ impl Kinds {
         let kinds = kinds.add(i2c::kind());
         #[cfg(not(feature = "i2c"))]
         let kinds = kinds.leaving_out("i2c", "build it with the feature i2c, which is one of the default features");
+        #[cfg(feature = "plugin")]
+        let kinds = kinds.add(plugin::kind());
+        #[cfg(not(feature = "plugin"))]
+        let kinds =
+            kinds.leaving_out("plugin", "build it with the feature plugin, which is one of the default features");
         #[cfg(not(feature = "audio"))]
         let kinds = kinds.leaving_out(
             "audio",

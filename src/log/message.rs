@@ -47,13 +47,15 @@ pub enum Message {
     AlarmBegan,
     /// It is back in its range.
     AlarmEnded,
+    /// The library of a task crashed, and with it hertzd.
+    PluginCrashed,
     /// Log entries never reached the journal.
     EntriesLost,
 }
 
 impl Message {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Overrun,
         Self::Skipped,
         Self::BudgetExceeded,
@@ -73,6 +75,7 @@ impl Message {
         Self::ReadbackPassed,
         Self::AlarmBegan,
         Self::AlarmEnded,
+        Self::PluginCrashed,
         Self::EntriesLost,
     ];
 
@@ -157,6 +160,9 @@ impl Message {
             }
             Self::AlarmEnded => {
                 ("7c43a79a3f3143ceaf621063e6640ead", "alarm-ended", &["task", "tick", "alarm", "value", "left_out"])
+            }
+            Self::PluginCrashed => {
+                ("4963a451511e412d87537a961b89d7fc", "plugin-crashed", &["task", "library", "signal", "place"])
             }
             Self::EntriesLost => ("09aff006b2644c47bf2b75199a648cd7", "entries-lost", &["lost"]),
         }

@@ -1,6 +1,6 @@
 //! The kernel, in small wrappers that take and return our own types. The only room that may be unsafe.
 //!
-//! Only [`cache`], [`clock`], [`usage`], [`fd::FdSlot`], the frames of `video` and `can`, and the reads of `i2c` are meant for the hot thread: they neither
+//! Only [`cache`], [`clock`], [`usage`], [`fd::FdSlot`], the frames of `video` and `can`, the reads of `i2c` and the ticks of `plugin` are meant for the hot thread: they neither
 //! allocate nor lock.
 //! Everything else is for setting up and may do both. Refusals are [`io::Error`]s that keep the errno, so that the caller
 //! can name the remedy.
@@ -10,6 +10,8 @@
 pub(crate) mod cache;
 pub(crate) mod can;
 pub(crate) mod clock;
+#[cfg(feature = "plugin")]
+pub(crate) mod crash;
 pub(crate) mod fd;
 pub(crate) mod grant;
 pub(crate) mod host;
@@ -21,6 +23,8 @@ pub(crate) mod memory;
 pub(crate) mod notify;
 pub(crate) mod peer;
 pub(crate) mod process;
+#[cfg(feature = "plugin")]
+pub(crate) mod plugin;
 pub(crate) mod processor;
 pub(crate) mod rights;
 pub(crate) mod signals;

@@ -1,0 +1,47 @@
+//! A crash in a user's library: the safe values of all outputs, and the entry that says whose library it was. The process ends after that.
+//!
+//! Runs on a thread of its own while the crashed one waits, for a limited time. What the crashed thread had locked stays locked: if that was
+//! the allocator, nothing here comes to its end, and the crash handler writes its line alone. May block; reads no clock.
+
+use super::guard_thread::GuardThread;
+use crate::log::{Message, journal};
+use crate::sys::crash::{self, Crash, Inside};
+use std::sync::Arc;
+use tracing::error;
+
+/// From now on a crash is reported here.
+pub(super) fn watch(guard: Arc<GuardThread>) {
+    crash::report_to(move |crash| report(crash, &guard));
+}
+
+fn report(crash: &Crash, guard: &GuardThread) {
+    // First of all: it takes the other thread its time.
+    guard.make_safe();
+    let safe = if guard.summary().is_some() { ", after the outputs have got their safe values" } else { "" };
+    let (message_id, signal) = (Message::PluginCrashed.id(), crash.signal);
+    match &crash.inside {
+        Some(Inside { task, library, place }) => {
+            let of_task = if task.is_empty() { String::new() } else { format!("{task}: ") };
+            let task = if task.is_empty() { "none" } else { task };
+            error!(
+                message_id,
+                task,
+                library,
+                signal,
+                place,
+                "{of_task}the plugin {library} crashed with {crash}; hertzd ends by this signal{safe}"
+            );
+        }
+        None => error!(
+            message_id,
+            task = "none",
+            library = "none",
+            signal,
+            place = "none",
+            "hertzd crashed with {crash} outside of the functions of its plugins, which share its memory: a plugin may have \
+             destroyed it, or a thread that a plugin made; hertzd ends by this signal{safe}"
+        ),
+    }
+    guard.make_safe_and_wait();
+    journal::finish();
+}

@@ -1,0 +1,125 @@
+//! From what a plugin says of its keys to keys of the configuration, with their rules. Pure.
+
+use crate::config::{Absent, Key, TASK_KEYS, Value, refuse_value_name};
+use crate::sys::plugin::{Described, DescribedKey, KeyKind, kept};
+use crate::time::Span;
+use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeSet;
+
+/// The keys that a plugin describes, in its order.
+///
+/// # Errors
+/// What it may not describe in this way.
+pub(super) fn keys(described: &Described, taken: &[Key]) -> Result<Vec<Key>, String> {
+    let mut names = BTreeSet::new();
+    for (name, _) in &described.values {
+        if let Some(why) = refuse_value_name(name) {
+            return Err(format!("its value {name:?}: the name {why}"));
+        }
+        if !names.insert(*name) {
+            return Err(format!("it has two values called {name:?}"));
+        }
+    }
+    let (mut names, mut keys) = (BTreeSet::new(), Vec::with_capacity(described.keys.len()));
+    for key in &described.keys {
+        let name = key.name;
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(is_plain) || name.len() > 64 {
+            return Err(format!(
+                "its key {name:?}: a name has up to 64 small letters, digits and \"-\", and a letter first"
+            ));
+        }
+        if name == "simulate" || TASK_KEYS.iter().chain(taken).any(|common| common.name == name) {
+            return Err(format!("its key {name:?} is called as one that every plugin task has; it needs another name"));
+        }
+        if !names.insert(name) {
+            return Err(format!("it has two keys called {name:?}"));
+        }
+        keys.push(of(key)?);
+    }
+    Ok(keys)
+}
+
+fn of(key: &DescribedKey) -> Result<Key, String> {
+    let value = match key.kind {
+        KeyKind::Number => Value::Number,
+        KeyKind::Integer => Value::Integer { min: whole(key.range[0].ceil()), max: whole(key.range[1].floor()) },
+        KeyKind::Bool => Value::Bool,
+        KeyKind::Text => Value::Text,
+        KeyKind::Choice(words) => Value::Choice(words),
+        KeyKind::Duration => {
+            let [min, max] = key.range.map(|limit| Span::from_nanos(whole(limit).max(0)));
+            Value::Duration { min, max }
+        }
+        KeyKind::Input => Value::Input,
+    };
+    let absent = match (key.preset, key.kind) {
+        (None, _) if key.required => Absent::Refused { unless: &[], hint: kept(&hint(key, &value)) },
+        (None, _) => Absent::Nothing,
+        (Some(preset), KeyKind::Text | KeyKind::Choice(_) | KeyKind::Duration) => {
+            Absent::Value(kept(&Json::from(preset).to_string()))
+        }
+        (Some(preset), KeyKind::Input) if preset.parse::<f64>().is_err() => {
+            return Err(format!("its key {} has the preset {preset:?}; that of an input must be a number", key.name));
+        }
+        (Some(preset), _) => Absent::Value(preset),
+    };
+    Ok(Key { absent, ..Key::new(key.name, value, kept(&about(key))) })
+}
+
+/// The whole number; the one nearest to it that there is.
+#[expect(clippy::cast_possible_truncation, reason = "saturates, which is what is wanted of an infinite limit")]
+fn whole(limit: f64) -> i64 {
+    limit as i64
+}
+
+fn hint(key: &DescribedKey, value: &Value) -> String {
+    match key.kind {
+        KeyKind::Input => "name what it takes, such as \"TASK.VALUE\"".into(),
+        _ => format!("its plugin wants it: {}", value.shape()),
+    }
+}
+
+/// What it does, in which unit, and of a number in which range.
+fn about(key: &DescribedKey) -> String {
+    let unit = if key.unit.is_empty() { String::new() } else { format!("In {}.", key.unit) };
+    let range = match key.kind {
+        KeyKind::Number => range(key.range).map_or_else(String::new, |range| format!("The number must be {range}.")),
+        _ => String::new(),
+    };
+    [key.help.trim(), &unit, &range].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// `from 0 to 1`; `None`: any number is good.
+fn range([low, high]: [f64; 2]) -> Option<String> {
+    match (low.is_finite(), high.is_finite()) {
+        (true, true) => Some(format!("from {low} to {high}")),
+        (true, false) => Some(format!("at least {low}")),
+        (false, true) => Some(format!("at most {high}")),
+        (false, false) => None,
+    }
+}
+
+/// Why a number is refused.
+pub(super) fn refusal(key: &DescribedKey, number: f64) -> Option<String> {
+    let [low, high] = key.range;
+    let inside = (low..=high).contains(&number);
+    range(key.range).filter(|_| !inside).map(|range| format!("must be {range}"))
+}
+
+/// What a JSON schema says beyond the keys: the ranges of numbers.
+pub(super) fn ranges(described: &Described) -> Json {
+    let mut properties = Map::new();
+    for key in described.keys.iter().filter(|key| key.kind == KeyKind::Number) {
+        let mut limits = Map::new();
+        for (name, limit) in [("minimum", key.range[0]), ("maximum", key.range[1])] {
+            if limit.is_finite() {
+                limits.insert(name.into(), json!(limit));
+            }
+        }
+        if !limits.is_empty() {
+            properties.insert(key.name.into(), Json::Object(limits));
+        }
+    }
+    json!({"properties": properties})
+}

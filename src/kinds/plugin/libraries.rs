@@ -1,0 +1,121 @@
+//! The libraries that are loaded: where a section's library is, and which file it is.
+//!
+//! Two sections that name one file share it, and what is global in it. A file that has replaced one (another one by the same path) is loaded
+//! beside it, for those sections that are built from then on. Reads files, locks, may block.
+
+use crate::sys::plugin::{Library, Refused};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Where a library is looked for whose name has no folder.
+pub(super) const FOLDER: &str = "/usr/lib/hertzd/plugins";
+
+/// Which file it is, and when it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    file: (u64, u64), // device and inode
+    written: (i64, i64, u64),
+}
+
+/// What the process has loaded.
+#[derive(Debug, Default)]
+struct Loaded {
+    live: Vec<(Identity, Weak<Library>, Option<File>)>,
+    paths: BTreeSet<PathBuf>, // from which some library was loaded, ever
+    replaced: usize,
+}
+
+/// Loads the library that a section names `written`, or shares the one that is loaded.
+///
+/// # Errors
+/// Why that is no plugin.
+pub(super) fn open(written: &Path) -> Result<Arc<Library>, Refused> {
+    static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    loaded.get_or_insert_default().open(&place(written))
+}
+
+/// The path of what a section calls `written`.
+fn place(written: &Path) -> PathBuf {
+    let has_folder = written.to_string_lossy().contains('/');
+    if has_folder { written.to_owned() } else { Path::new(FOLDER).join(written) }
+}
+
+impl Loaded {
+    fn open(&mut self, path: &Path) -> Result<Arc<Library>, Refused> {
+        self.live.retain(|(_, library, _)| library.strong_count() > 0);
+        let unreadable = |error: io::Error| {
+            let reason = error.to_string();
+            let reason = reason.split(" (os error").next().unwrap_or_default();
+            Refused::NotLoaded(format!("{}: {reason}", path.display()))
+        };
+        let path = fs::canonicalize(path).map_err(unreadable)?;
+        // Before it is opened: opening a pipe waits for who writes to it.
+        if !fs::metadata(&path).map_err(unreadable)?.is_file() {
+            return Err(Refused::NotLoaded(format!("{} is not a file", path.display())));
+        }
+        let file = File::open(&path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        let identity = Identity {
+            file: (metadata.dev(), metadata.ino()),
+            written: (metadata.mtime(), metadata.mtime_nsec(), metadata.len()),
+        };
+        if let Some((known, library, _)) = self.live.iter().find(|(known, ..)| known.file == identity.file) {
+            return match library.upgrade() {
+                Some(library) if *known == identity => Ok(library),
+                _ => Err(Refused::NotAPlugin(
+                    "the file was overwritten while tasks run from it, which they may not survive: put a new file in its place \
+                     (`install`, `mv`, a linker), and do not copy over it"
+                        .into(),
+                )),
+            };
+        }
+        // The linker knows what it has loaded by the path it was given, and would not look at another file there.
+        let (from, kept) = if self.paths.contains(&path) {
+            self.replaced += 1;
+            let gap = "/".repeat(1 + self.replaced % 4_000); // so that no such path comes twice
+            (PathBuf::from(format!("/proc/self/fd{gap}{}", file.as_raw_fd())), Some(file))
+        } else {
+            (path.clone(), None)
+        };
+        let library = Arc::new(Library::open(&from, &path)?);
+        self.paths.insert(path);
+        self.live.push((identity, Arc::downgrade(&library), kept));
+        Ok(library)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_without_a_folder_is_one_of_the_system() {
+        assert_eq!(place(Path::new("libx.so")), Path::new("/usr/lib/hertzd/plugins/libx.so"));
+        assert_eq!(place(Path::new("./libx.so")), Path::new("./libx.so"));
+    }
+
+    #[test]
+    fn what_is_not_there_or_is_no_library_is_refused_with_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |path: &Path| match Loaded::default().open(path).unwrap_err() {
+            Refused::NotLoaded(why) => why,
+            Refused::NotAPlugin(why) => panic!("{why}"),
+        };
+        let gone = folder.path().join("gone.so");
+        assert_eq!(refused(&gone), format!("{}: No such file or directory", gone.display()));
+        assert!(refused(folder.path()).ends_with(" is not a file"));
+        let text = folder.path().join("text.so");
+        fs::write(&text, "no library").unwrap();
+        assert!(
+            refused(&text).contains("file too short") || refused(&text).contains("invalid ELF header"),
+            "{}",
+            refused(&text)
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! The kind `plugin`: a task in a shared library of the user's own, by the C interface of `hertzd.h`.
+//!
+//! Loading, describing and creating happen before the start, and may block and allocate. A tick lays its inputs into a table that is there
+//! already, and calls the library: what is measured of it is measured of that code as of any task's. Time comes with the ticks.
+
+mod described;
+mod keys;
+mod libraries;
+
+pub(crate) use keys::keys_of;
+pub(super) use keys::kind;
+
+use crate::sys::plugin::{Instance, Moment, Sample};
+use crate::task::{Code, Column, Input, Quality, Task, Tick, TickError};
+use crate::time::Span;
+
+/// What a tick returns when there is nothing new.
+const NO_VALUE: i32 = -1;
+
+/// A plugin that runs.
+struct Plugin {
+    instance: Instance,
+    inputs: Vec<Option<Input>>, // `None`: the section does not name it
+    samples: Box<[Sample]>,     // what they are at this tick
+    columns: Vec<Column>,
+    errors: Vec<&'static str>,
+    measures: bool,
+}
+
+impl Plugin {
+    fn new(instance: Instance, inputs: Vec<Option<Input>>, described: &crate::sys::plugin::Described) -> Self {
+        Self {
+            instance,
+            samples: vec![Sample::MISSING; inputs.len()].into(),
+            inputs,
+            columns: columns(described),
+            errors: described.errors.clone(),
+            measures: described.measures,
+        }
+    }
+}
+
+fn columns(described: &crate::sys::plugin::Described) -> Vec<Column> {
+    let column = |(name, unit): &(&str, &str)| Column { name: (*name).into(), unit: (*unit).into() };
+    described.values.iter().map(column).collect()
+}
+
+impl Task for Plugin {
+    fn columns(&self) -> Vec<Column> {
+        self.columns.clone()
+    }
+
+    fn measures(&self) -> bool {
+        self.measures
+    }
+
+    fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
+        for (sample, input) in self.samples.iter_mut().zip(&self.inputs) {
+            if let Some(input) = input {
+                lay(sample, input);
+            }
+        }
+        let Tick { n, release, started, lateness, skipped, period, .. } = *tick;
+        let moment = Moment { n, release, started, lateness, skipped, period };
+        match self.instance.tick(&moment, &self.samples, values) {
+            0 => Ok(()),
+            NO_VALUE => {
+                values.fill(f64::NAN);
+                Ok(())
+            }
+            code => {
+                let known = usize::try_from(code).ok().and_then(|code| self.errors.get(code.checked_sub(1)?));
+                Err(TickError::new(
+                    known.copied().unwrap_or("the plugin returned a code that its table has no error for"),
+                ))
+            }
+        }
+    }
+
+    fn code(&self) -> Code {
+        Code(self.instance.code())
+    }
+}
+
+fn lay(sample: &mut Sample, input: &Input) {
+    sample.value = input.get();
+    sample.quality = match input.quality() {
+        Quality::Good => 0,
+        Quality::Bad => 1,
+        Quality::Stale => 2,
+        Quality::Missing => 3,
+    };
+    sample.age_ns = input.age().map_or(Sample::NO_AGE, Span::nanos);
+}

@@ -1,0 +1,304 @@
+//! Crashes in code of users: which task it was, of which library, before the process ends by the same signal.
+//!
+//! Each call of such code is marked on its thread: one store before and one after it. The handler runs on the crashed thread, on the
+//! stack that the standard library gives each thread for signals. It notes what happened, has a thread wake up that does what no handler
+//! may (log, ask for safe values), waits for it for a limited time, and lets the signal do what it does without a handler: the
+//! core dump, the exit status and the faulting instruction are those of the crash.
+//!
+//! Nothing is installed before the first library is loaded. The handler only uses atomics and system calls; its time comes from
+//! the monotonic clock.
+
+use super::from_minus_one;
+use super::thread::{helper, let_all_end};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::mem;
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
+
+/// The signals of a crash, with their names and what they mean.
+const SIGNALS: [(i32, &str, &str); 5] = [
+    (libc::SIGSEGV, "SIGSEGV", "memory that it may not access, or too deep a stack"),
+    (libc::SIGBUS, "SIGBUS", "memory whose file or device is not there"),
+    (libc::SIGFPE, "SIGFPE", "arithmetic such as a division by zero"),
+    (libc::SIGILL, "SIGILL", "an instruction that this processor does not have"),
+    (libc::SIGABRT, "SIGABRT", "it ended itself: a failed assertion, an exception or a panic"),
+];
+
+/// How long the handler waits for the crash to be reported: longer than safe values are waited for.
+const PATIENCE_NS: i64 = 6_000_000_000;
+
+/// Between two looks whether it has been.
+const LOOK_EVERY_NS: i64 = 2_000_000;
+
+/// A function of a library that is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Function {
+    /// Its initialisers.
+    Load,
+    /// `hertzd_plugin_table`.
+    Describe,
+    /// `create`.
+    Create,
+    /// `tick`.
+    Tick,
+    /// `destroy`.
+    Destroy,
+}
+
+impl Function {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Load => "while it was loaded",
+            Self::Describe => "in hertzd_plugin_table",
+            Self::Create => "in create",
+            Self::Tick => "in tick",
+            Self::Destroy => "in destroy",
+        }
+    }
+
+    const fn number(self) -> u32 {
+        self as u32
+    }
+
+    const fn of(number: u32) -> Self {
+        match number {
+            0 => Self::Load,
+            1 => Self::Describe,
+            2 => Self::Create,
+            3 => Self::Tick,
+            _ => Self::Destroy,
+        }
+    }
+}
+
+/// Whose code is called.
+#[derive(Debug)]
+pub(crate) struct Note {
+    task: String, // empty: for none
+    library: String,
+    line: String, // what the handler writes by itself begins so
+}
+
+/// What has crashed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Crash {
+    /// The signal's name.
+    pub(crate) signal: &'static str,
+    /// What it means.
+    pub(crate) meaning: &'static str,
+    /// What was called there; `None`: no function of a plugin.
+    pub(crate) inside: Option<Inside>,
+}
+
+/// Which call of a plugin has crashed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inside {
+    /// The task it was called for; empty: for none.
+    pub(crate) task: String,
+    /// The file of the library.
+    pub(crate) library: String,
+    /// Where: "in tick".
+    pub(crate) place: &'static str,
+}
+
+thread_local! {
+    // Constant and without a destructor, so that a handler may read it.
+    static INSIDE: Cell<Option<(&'static Note, Function)>> = const { Cell::new(None) };
+}
+
+static CRASHED: AtomicBool = AtomicBool::new(false);
+static CRASHED_THREAD: AtomicI32 = AtomicI32::new(0);
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+static NOTE: AtomicPtr<Note> = AtomicPtr::new(ptr::null_mut());
+static FUNCTION: AtomicU32 = AtomicU32::new(0);
+static REPORTED: AtomicBool = AtomicBool::new(false);
+/// Where the thread that reports is woken; -1: there is none.
+static WAKE: AtomicI32 = AtomicI32::new(-1);
+static LIBRARIES: AtomicUsize = AtomicUsize::new(0);
+
+type Report = Box<dyn Fn(&Crash) + Send>;
+static REPORT: Mutex<Option<Report>> = Mutex::new(None);
+
+impl Note {
+    /// Calls `work`, which is code of this library. A panic or an exception that leaves it leaves the mark in place, as it ends the process.
+    pub(crate) fn during<T>(&'static self, function: Function, work: impl FnOnce() -> T) -> T {
+        INSIDE.set(Some((self, function)));
+        let done = work();
+        INSIDE.set(None);
+        done
+    }
+}
+
+/// What is to be said of a crash of `library`, called for `task`. Kept for as long as the process lives, once for each pair.
+pub(crate) fn note(task: &str, library: &Path) -> &'static Note {
+    static NOTES: Mutex<BTreeMap<(String, String), &'static Note>> = Mutex::new(BTreeMap::new());
+    let mut notes = NOTES.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (task.to_owned(), library.display().to_string());
+    notes.entry(key).or_insert_with_key(|(task, library)| {
+        let of_task = if task.is_empty() { String::new() } else { format!("task {task}: ") };
+        let line = format!("hertzd: {of_task}the plugin {library} crashed with ");
+        Box::leak(Box::new(Note { task: task.clone(), library: library.clone(), line }))
+    })
+}
+
+/// From now on `report` is called when something crashes, on a thread of its own; the crashed thread waits for it, for a limited time.
+/// Replaces the one before.
+pub(crate) fn report_to(report: impl Fn(&Crash) + Send + 'static) {
+    *REPORT.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(report));
+}
+
+/// Installs the handlers, and makes the thread that reports if there is something to report to; once. Without the thread the handler writes
+/// a line to stderr by itself.
+pub(crate) fn watch() {
+    static ONCE: Once = Once::new();
+    LIBRARIES.fetch_add(1, Ordering::Relaxed);
+    ONCE.call_once(|| {
+        if REPORT.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            // SAFETY: takes numbers and touches no memory.
+            let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+            if wake >= 0 && helper::spawn("hertzd-crash", move || wait_and_report(wake)).is_ok() {
+                WAKE.store(wake, Ordering::Release);
+            }
+        }
+        for (signal, ..) in SIGNALS {
+            install(signal);
+        }
+    });
+}
+
+fn install(signal: i32) {
+    // SAFETY: sigaction is made of integers, for which all-zero bytes are valid: an empty mask.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction =
+        handle as extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) as libc::sighandler_t;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    // SAFETY: `action` outlives the call, and the handler makes system calls and uses atomics only.
+    let installed = from_minus_one(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) });
+    debug_assert!(installed.is_ok(), "{installed:?}");
+}
+
+/// Waits for a crash, and reports it.
+fn wait_and_report(wake: RawFd) {
+    let mut count = 0_u64;
+    loop {
+        // SAFETY: an eventfd writes eight bytes, which `count` has room for.
+        let read = unsafe { libc::read(wake, (&raw mut count).cast(), size_of::<u64>()) };
+        if read == 8 {
+            break;
+        }
+    }
+    let crash = Crash::noted();
+    if let Some(report) = REPORT.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        report(&crash);
+    }
+    REPORTED.store(true, Ordering::SeqCst);
+}
+
+impl Crash {
+    /// What the handler has noted.
+    fn noted() -> Self {
+        let signal = SIGNAL.load(Ordering::SeqCst);
+        let (signal, meaning) = named(signal);
+        // SAFETY: a note lives as long as the process, and the pointer is null or that of one.
+        let note = unsafe { NOTE.load(Ordering::SeqCst).as_ref() };
+        let place = Function::of(FUNCTION.load(Ordering::SeqCst)).word();
+        let inside = note.map(|note| Inside { task: note.task.clone(), library: note.library.clone(), place });
+        Self { signal, meaning, inside }
+    }
+}
+
+/// `SIGSEGV in tick: memory that it may not access`
+impl fmt::Display for Crash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = self.inside.as_ref().map_or("", |inside| inside.place);
+        let gap = if place.is_empty() { "" } else { " " };
+        write!(f, "{}{gap}{place} ({})", self.signal, self.meaning)
+    }
+}
+
+fn named(signal: i32) -> (&'static str, &'static str) {
+    SIGNALS.iter().find(|(number, ..)| *number == signal).map_or(("a signal", ""), |(_, name, meaning)| (name, meaning))
+}
+
+/// What runs on the crashed thread. Async-signal-safe.
+extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: takes nothing and touches no memory.
+    let thread = unsafe { libc::gettid() };
+    if CRASHED.swap(true, Ordering::SeqCst) {
+        // A second thread waits for the end that the first one brings; a crash in here ends at once.
+        if CRASHED_THREAD.load(Ordering::SeqCst) != thread {
+            wait_for(|| false);
+        }
+        return end_by(signal, info);
+    }
+    CRASHED_THREAD.store(thread, Ordering::SeqCst);
+    SIGNAL.store(signal, Ordering::SeqCst);
+    let inside = INSIDE.get();
+    if let Some((note, function)) = inside {
+        FUNCTION.store(function.number(), Ordering::SeqCst);
+        NOTE.store(ptr::from_ref(note).cast_mut(), Ordering::SeqCst);
+    }
+    let wake = WAKE.load(Ordering::Acquire);
+    let woken = wake >= 0 && {
+        let one = 1_u64;
+        // SAFETY: `one` is eight bytes, as an eventfd wants.
+        let written = unsafe { libc::write(wake, (&raw const one).cast(), size_of::<u64>()) };
+        written == 8
+    };
+    if !(woken && wait_for(|| REPORTED.load(Ordering::SeqCst))) {
+        say(inside, signal);
+    }
+    let_all_end();
+    end_by(signal, info);
+}
+
+/// Sleeps until `done`, for a limited time; returns whether it was.
+fn wait_for(done: impl Fn() -> bool) -> bool {
+    let now = || {
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `now` is owned and outlives the call.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+        i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+    };
+    let until = now() + i128::from(PATIENCE_NS);
+    while !done() {
+        if now() > until {
+            return false;
+        }
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: LOOK_EVERY_NS as libc::c_long };
+        // SAFETY: `pause` outlives the call, and what is left of the time is not asked for.
+        unsafe { libc::nanosleep(&raw const pause, ptr::null_mut()) };
+    }
+    true
+}
+
+/// Writes one line to stderr, without a lock.
+fn say(inside: Option<(&'static Note, Function)>, signal: i32) {
+    let (name, _) = named(signal);
+    let line = inside.map_or("hertzd: crashed outside of the functions of its plugins with ", |(note, _)| &note.line);
+    let place = inside.map_or("", |(_, function)| function.word());
+    let parts = [line, name, " ", place, "\n"];
+    let parts = parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+    // SAFETY: the parts live as long as the process, and their number is that of the array; they are only read.
+    unsafe { libc::writev(libc::STDERR_FILENO, parts.as_ptr(), parts.len() as libc::c_int) };
+}
+
+/// Gives the signal back what it does without a handler, and lets it come again: a fault does when its instruction is run again, after the
+/// handler has returned; one that was sent is sent again.
+fn end_by(signal: i32, info: *mut libc::siginfo_t) {
+    // SAFETY: sigaction is made of integers, for which all-zero bytes are valid; zero is SIG_DFL.
+    let action: libc::sigaction = unsafe { mem::zeroed() };
+    // SAFETY: `action` outlives the call.
+    unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
+    // SAFETY: the kernel passes a siginfo_t to a handler with SA_SIGINFO.
+    let code = unsafe { (*info).si_code };
+    if code <= 0 {
+        // SAFETY: takes a number; the signal is blocked until the handler returns.
+        unsafe { libc::raise(signal) };
+    }
+}

@@ -1,0 +1,84 @@
+/* Tables that are wrong, one for each value of BAD. */
+#include <hertzd.h>
+#include <stdlib.h>
+
+static int32_t create(const hertzd_start *start, void **self)
+{
+    (void)start, (void)self;
+    return HERTZD_OK;
+}
+
+static int32_t tick(void *self, const hertzd_tick *tick)
+{
+    (void)self, (void)tick;
+    return HERTZD_OK;
+}
+
+static const hertzd_key keys[] = {
+    {
+#if BAD == 6
+        .name = 0,
+#elif BAD == 7
+        .name = "gain\xff",
+#elif BAD == 8
+        .name = "Gain",
+#elif BAD == 9
+        .name = "rate",
+#elif BAD == 13
+        .name = "library",
+#else
+        .name = "gain",
+#endif
+#if BAD == 10
+        .type = 99,
+#elif BAD == 14
+        .type = HERTZD_CHOICE,
+#elif BAD == 18
+        .type = HERTZD_INPUT,
+        .preset = "speed",
+#else
+        .type = HERTZD_NUMBER,
+#endif
+#if BAD == 15
+        .low = 2,
+        .high = 1,
+#elif BAD == 19
+        .low = 1,
+        .high = 2,
+        .preset = "3",
+#endif
+    },
+    {.name = "gain", .type = HERTZD_NUMBER},
+};
+static const hertzd_value values[] = {
+#if BAD == 11
+    {"line\nbreak", ""},
+#else
+    {"out", ""},
+#endif
+    {"out", ""},
+};
+
+static const hertzd_plugin plugin = {
+    .abi = BAD == 2 ? 77 : HERTZD_PLUGIN_ABI,
+    .name = BAD == 3 ? 0 : "bad",
+    .keys = BAD == 5 ? 0 : BAD == 20 ? (const hertzd_key *)((const char *)keys + 1) : keys,
+    .key_count = BAD == 4 ? 0xffffffffu : BAD == 16 ? 2 : 1,
+    .values = values,
+    .value_count = BAD == 12 ? 0x7fffffffu : BAD == 17 ? 2 : 1,
+    .create = BAD == 21 ? 0 : create,
+    .tick = BAD == 22 ? 0 : tick,
+};
+
+#if BAD == 0
+const hertzd_plugin *another_name(void)
+#else
+const hertzd_plugin *hertzd_plugin_table(void)
+#endif
+{
+#if BAD == 23
+    extern void nobody_has_this(void);
+    nobody_has_this();
+#endif
+    return BAD == 1 ? 0 : &plugin;
+}
