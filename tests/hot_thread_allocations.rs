@@ -3,6 +3,9 @@
 
 #![expect(unsafe_code, reason = "an allocator cannot be written without")]
 
+#[cfg(feature = "plugin")]
+mod plugin;
+
 use hertzd::config::{Blueprint, Kind, Kinds};
 use hertzd::config::{Config, Facts, Key, Value};
 use hertzd::internals::pause;
@@ -674,4 +677,22 @@ fn a_task_that_allocates_is_caught() {
         "[task.allocating]\nkind = \"allocating\"\nrate = \"1 kHz\"\noverrun = \"credit\"\nmax-debt = \"1h\"\n";
     let (_, calls, _) = calls_on_the_hot_thread(config, Span::from_seconds(1));
     assert_eq!(calls, 2, "one block taken, and one given back");
+}
+
+#[cfg(feature = "plugin")]
+#[test]
+fn the_tick_of_a_plugin_allocates_nothing_of_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = plugin::probe(folder.path());
+    let config = format!(
+        "[task.source]\nkind = \"sensor\"\nrate = \"1 kHz\"\npath = \"/proc/loadavg\"\n\
+         [task.plugin]\nkind = \"plugin\"\nrate = \"1 kHz\"\nlibrary = \"{0}\"\ngain = 1\nin = \"source.value\"\nmode = \"fail\"\nevery = 3\n\
+         record = \"{1}/plugin.csv\"\n",
+        library.display(),
+        folder.path().display()
+    );
+    let (ticks, calls, tasks) = calls_on_the_hot_thread(&config, Span::from_seconds(2));
+    assert_eq!((ticks, calls), (2_000, 0));
+    let plugin = tasks.iter().find(|task| task.task == "plugin").unwrap();
+    assert!(plugin.errors > 0 && plugin.ran > plugin.errors && plugin.values["in"].last.is_some());
 }

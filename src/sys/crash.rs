@@ -17,7 +17,7 @@ use std::mem;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 /// The signals of a crash, with their names and what they mean.
@@ -119,7 +119,6 @@ static FUNCTION: AtomicU32 = AtomicU32::new(0);
 static REPORTED: AtomicBool = AtomicBool::new(false);
 /// Where the thread that reports is woken; -1: there is none.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
-static LIBRARIES: AtomicUsize = AtomicUsize::new(0);
 
 type Report = Box<dyn Fn(&Crash) + Send>;
 static REPORT: Mutex<Option<Report>> = Mutex::new(None);
@@ -156,7 +155,6 @@ pub(crate) fn report_to(report: impl Fn(&Crash) + Send + 'static) {
 /// a line to stderr by itself.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
-    LIBRARIES.fetch_add(1, Ordering::Relaxed);
     ONCE.call_once(|| {
         if REPORT.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             // SAFETY: takes numbers and touches no memory.

@@ -64,6 +64,8 @@ extern "C" {
 
 /* Flags of a key. */
 #define HERTZD_REQUIRED 1u /* a section without it is refused */
+#define HERTZD_SPARED 2u   /* of an input: the plugin looks at its quality. Without this, all values of a tick are bad for who takes them
+                              where the input is not good */
 
 /* One key of the section. */
 typedef struct hertzd_key {

@@ -10,6 +10,7 @@ use crate::task::{Input, Task};
 use serde_json::{Map, Value as Json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tracing::warn;
 
 const LIBRARY: Key = Key::new(
     "library",
@@ -18,6 +19,11 @@ const LIBRARY: Key = Key::new(
      file in `/usr/lib/hertzd/plugins`. The plugin itself says which other keys there are: `hertzd schema CONFIG` lists them.",
 )
 .required("name it, such as \"./libexample.so\"");
+
+// What a run is for, as the header numbers it.
+const RUN: u32 = 0;
+const SHADOW: u32 = 1;
+const DESK: u32 = 2;
 
 const KEYS: &[Key] = &[LIBRARY];
 
@@ -83,7 +89,8 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     for (key, of) in keys.iter().zip(&described.keys) {
         let setting = match of.kind {
             KeyKind::Input => {
-                inputs.push(section.input(key));
+                let input = section.input(key);
+                inputs.push(if of.spared { input.map(Input::spared) } else { input });
                 Setting::Absent
             }
             _ => read(section, key, of),
@@ -94,7 +101,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         settings.push(setting);
     }
     let period = section.period()?;
-    let mode = if section.is_shadow() { 1 } else { 0 };
+    let mode = if section.is_shadow() { SHADOW } else { RUN };
     let start = Start {
         task: section.name().trim_start_matches("task.").to_owned(),
         period,
@@ -112,7 +119,7 @@ fn blueprint(library: Arc<Library>, start: Start, inputs: Vec<Option<Input>>) ->
         unknown: vec![format!("whether the plugin {} can be set up with these keys", library.path().display())],
         ..Preview::default()
     };
-    let (at_the_desk, taken) = ((library.clone(), Start { mode: 2, ..start.clone() }), inputs.clone());
+    let (at_the_desk, taken) = ((library.clone(), Start { mode: DESK, ..start.clone() }), inputs.clone());
     Blueprint::new(move || build(library, &start, inputs))
         .looking(move || Ok(preview))
         .at_the_desk_if(move || build(at_the_desk.0, &at_the_desk.1, taken))
@@ -120,6 +127,13 @@ fn blueprint(library: Arc<Library>, start: Start, inputs: Vec<Option<Input>>) ->
 
 fn build(library: Arc<Library>, start: &Start, inputs: Vec<Option<Input>>) -> Result<Box<dyn Task>, BuildError> {
     let described = library.described().clone();
+    if start.mode == SHADOW {
+        let (task, library) = (&start.task, library.path().display());
+        warn!(
+            task,
+            "{task}: the plugin {library} is told that it may write to no device; whether it does is not known"
+        );
+    }
     let instance = Instance::create(library, start).map_err(|reason| BuildError {
         key: LIBRARY.name,
         message: format!("the plugin {} refused to be set up: {reason}", described.name),

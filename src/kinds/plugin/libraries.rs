@@ -69,8 +69,8 @@ impl Loaded {
             return match library.upgrade() {
                 Some(library) if *known == identity => Ok(library),
                 _ => Err(Refused::NotAPlugin(
-                    "the file was overwritten while tasks run from it, which they may not survive: put a new file in its place \
-                     (`install`, `mv`, a linker), and do not copy over it"
+                    "the file was changed in place while tasks run from it (its time or its length is another), which they may not survive: put a \
+                     new file there instead (`install`, `mv`, a linker), and restart hertzd"
                         .into(),
                 )),
             };

@@ -129,6 +129,7 @@ pub(super) struct Table {
 }
 
 pub(super) const REQUIRED: u32 = 1;
+pub(super) const SPARED: u32 = 2;
 pub(super) const NOT_MEASURED: u32 = 1;
 
 // What the header asserts as well.

@@ -31,6 +31,8 @@ pub(crate) struct DescribedKey {
     pub(crate) unit: &'static str,
     pub(crate) preset: Option<&'static str>,
     pub(crate) required: bool,
+    /// Of an input: the plugin itself looks at its quality.
+    pub(crate) spared: bool,
     pub(crate) kind: KeyKind,
     /// Smallest and largest; infinite: no limit.
     pub(crate) range: [f64; 2],
@@ -112,6 +114,7 @@ fn key((at, key): (usize, &abi::Key)) -> Result<DescribedKey, String> {
         unit: text(key.unit, "unit")?.unwrap_or_default(),
         preset: text(key.preset, "preset")?,
         required: key.flags & abi::REQUIRED != 0,
+        spared: key.flags & abi::SPARED != 0,
         kind,
         range,
     })

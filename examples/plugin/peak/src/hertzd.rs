@@ -14,6 +14,7 @@ pub const DURATION: u32 = 6;
 pub const INPUT: u32 = 7;
 
 pub const REQUIRED: u32 = 1;
+pub const SPARED: u32 = 2;
 pub const NOT_MEASURED: u32 = 1;
 
 pub const OK: i32 = 0;

@@ -1,0 +1,202 @@
+//! Plugins that crash, sleep, compute for too long and touch fresh memory: what is said of them, and what becomes of outputs.
+
+mod plugin;
+mod program;
+
+use program::{HERE, HERTZD, count, run_in, task};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use tempfile::TempDir;
+
+fn section(library: &str, keys: &str) -> String {
+    format!("[task.p]\nkind = \"plugin\"\nworker = \"a\"\nlibrary = \"{HERE}/{library}\"\nrate = 200\n{keys}\n")
+}
+
+/// An output on another worker, whose task would not be missed for an hour.
+const OUTPUT: &str = "[worker.a]\n[worker.b]\n[task.fan]\nkind = \"output\"\nworker = \"b\"\nrate = 100\npath = \"@HERE@/fan\"\n\
+                      input = 0.75\nsafe = 1\nstart = \"keep\"\nsafe-after = \"1h\"\n";
+
+/// Runs the plugin until it crashes. That it says so in one entry, that the process ended by the signal, and that the output is safe.
+fn crashes(folder: TempDir, library: &str, keys: &str, signal: (i32, &str), place: &str) {
+    fs::write(folder.path().join("fan"), "0.5\n").unwrap();
+    let config = OUTPUT.to_owned() + &section(library, keys);
+    let mut command = Command::new("sh");
+    command.env("RUNTIME_DIRECTORY", folder.path());
+    // No core dump, which takes its time.
+    command.args(["-c", "ulimit -c 0; exec \"$0\" \"$@\"", HERTZD]);
+    let ended = run_in(folder, command, &config, &["--log-format", "json"]).wait();
+    assert_eq!(ended.status.signal(), Some(signal.0), "{}", ended.describe());
+    let entries = ended.stderr.lines().filter(|line| line.contains("crashed"));
+    let entries: Vec<Value> =
+        entries.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+    let [entry] = &entries[..] else { panic!("not one entry: {}", ended.describe()) };
+    let library = ended.folder.path().join(library);
+    assert_eq!([&entry["task"], &entry["signal"], &entry["place"], &entry["level"]], ["p", signal.1, place, "error"]);
+    assert_eq!(entry["library"], fs::canonicalize(library).unwrap().to_str().unwrap());
+    assert!(entry["message_id"].is_string());
+    let message = entry["message"].as_str().unwrap();
+    assert!(message.starts_with("p: the plugin /") && message.contains(signal.1), "{message}");
+    assert_eq!(fs::read_to_string(ended.folder.path().join("fan")).unwrap(), "1\n", "{}", ended.describe());
+}
+
+#[test]
+fn a_crash_is_said_with_task_library_and_signal_and_leaves_outputs_safe() {
+    let signals = [
+        ("segv", libc::SIGSEGV, "SIGSEGV"),
+        ("bus", libc::SIGBUS, "SIGBUS"),
+        ("fpe", libc::SIGFPE, "SIGFPE"),
+        ("ill", libc::SIGILL, "SIGILL"),
+        ("abort", libc::SIGABRT, "SIGABRT"),
+        ("deep", libc::SIGSEGV, "SIGSEGV"),
+    ];
+    for (mode, number, name) in signals {
+        let folder = tempfile::tempdir().unwrap();
+        plugin::probe(folder.path());
+        crashes(folder, "libprobe.so", &format!("gain = 1\nmode = \"{mode}\"\nevery = 50"), (number, name), "in tick");
+    }
+}
+
+#[test]
+fn in_the_journal_it_is_an_entry_with_fields() {
+    if !program::is_root() {
+        return program::skip("needs a mount namespace");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    plugin::probe(folder.path());
+    fs::write(folder.path().join("fan"), "0.5\n").unwrap();
+    // What listens there is not journald, but this test.
+    let socket = UnixDatagram::bind(folder.path().join("journal")).unwrap();
+    let script = "ulimit -c 0; mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/journal && : >/run/systemd/journal/socket && \
+                  mount --bind \"$JOURNAL\" /run/systemd/journal/socket && exec \"$0\" \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, HERTZD]).env("RUNTIME_DIRECTORY", folder.path());
+    command.env("JOURNAL", folder.path().join("journal"));
+    let config = OUTPUT.to_owned() + &section("libprobe.so", "gain = 1\nmode = \"segv\"\nevery = 50");
+    let reader = std::thread::spawn(move || {
+        let (mut entries, mut bytes) = (Vec::new(), vec![0; 1 << 16]);
+        while let length @ 1.. = socket.recv(&mut bytes).unwrap() {
+            entries.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+        }
+        entries
+    });
+    let ended = run_in(folder, command, &config, &["--log-format", "journal"]).wait();
+    let done = UnixDatagram::unbound().unwrap();
+    done.send_to(b"", ended.folder.path().join("journal")).unwrap();
+    let entries = reader.join().unwrap();
+    let crashed: Vec<&String> = entries.iter().filter(|entry| entry.contains("crashed")).collect();
+    let [entry] = &crashed[..] else { panic!("not one entry: {entries:?}\n{}", ended.describe()) };
+    let library = fs::canonicalize(ended.folder.path().join("libprobe.so")).unwrap();
+    let library = format!("HERTZD_LIBRARY={}", library.display());
+    for field in ["PRIORITY=3", "HERTZD_TASK=p", "HERTZD_SIGNAL=SIGSEGV", "HERTZD_PLACE=in tick", library.as_str()] {
+        assert!(entry.lines().any(|line| line == field), "{field}: {entry}");
+    }
+    assert!(entry.lines().any(|line| line.starts_with("MESSAGE_ID=")), "{entry}");
+    assert_eq!(ended.status.signal(), Some(libc::SIGSEGV), "{}", ended.describe());
+    assert_eq!(fs::read_to_string(ended.folder.path().join("fan")).unwrap(), "1\n");
+}
+
+#[test]
+fn so_is_a_panic_of_rust() {
+    let folder = tempfile::tempdir().unwrap();
+    plugin::rust_probe(folder.path());
+    crashes(folder, "librust_probe.so", "panic-at = 50", (libc::SIGABRT, "SIGABRT"), "in tick");
+}
+
+#[test]
+fn so_is_an_exception_of_cpp() {
+    let folder = tempfile::tempdir().unwrap();
+    if Command::new("g++").arg("--version").output().is_err() {
+        return program::skip("there is no g++");
+    }
+    let library = folder.path().join("libthrows.so");
+    let source = folder.path().join("throws.cpp");
+    let text = "#include <hertzd.h>\n\
+        static int32_t create(const hertzd_start *, void **) { return HERTZD_OK; }\n\
+        static int32_t tick(void *, const hertzd_tick *t) { if (t->n >= 50) throw 1; return HERTZD_OK; }\n\
+        static const hertzd_plugin table = {HERTZD_PLUGIN_ABI, 0, 0, 0, 0, 0, \"throws\", 0, 0, 0, 0, create, tick, 0};\n\
+        const hertzd_plugin *hertzd_plugin_table(void) { return &table; }\n";
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("g++");
+    compiler.args(["-fPIC", "-shared", "-I"]).arg(plugin::header_folder()).arg("-o").arg(&library).arg(&source);
+    assert!(compiler.status().unwrap().success());
+    crashes(folder, "libthrows.so", "", (libc::SIGABRT, "SIGABRT"), "in tick");
+}
+
+#[test]
+fn one_that_crashes_where_nothing_runs_is_said_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    plugin::probe(folder.path());
+    let config = section("libprobe.so", "gain = 1\nmode = \"segv\"\nevery = 50").replace("worker = \"a\"\n", "");
+    let path = folder.path().join("test.toml");
+    fs::write(&path, config.replace(HERE, folder.path().to_str().unwrap())).unwrap();
+    let simulate = "ulimit -c 0; exec \"$0\" simulate \"$1\" --for 10s";
+    let output = Command::new("sh").args(["-c", simulate, HERTZD]).arg(path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{said}");
+    assert!(
+        said.contains("hertzd: task p: the plugin /") && said.ends_with("crashed with SIGSEGV in tick\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn without_a_plugin_there_is_no_handler() {
+    let config = "[task.a]\nkind = \"load\"\nrate = 100\n";
+    let mut running = program::run(config, &[]);
+    running.wait_until_granted();
+    let caught = |pid: u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim().to_owned();
+        let mask = u64::from_str_radix(&mask, 16).unwrap();
+        [libc::SIGFPE, libc::SIGILL, libc::SIGABRT].map(|signal| mask >> (signal - 1) & 1 == 1)
+    };
+    assert_eq!(caught(running.pid()), [false; 3]);
+    let folder = tempfile::tempdir().unwrap();
+    plugin::probe(folder.path());
+    let mut running =
+        run_in(folder, Command::new(HERTZD), &("[worker.a]\n".to_owned() + &section("libprobe.so", "gain = 1")), &[]);
+    running.wait_until_granted();
+    assert_eq!(caught(running.pid()), [true; 3]);
+}
+
+/// The causes of what a plugin with this mode has missed, over three runs at most: until one is `wanted`.
+fn has_cause(mode: &str, wanted: &str) {
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let folder = tempfile::tempdir().unwrap();
+        plugin::probe(folder.path());
+        let keys = format!("gain = 1\nmode = \"{mode}\"\nevery = 20\nlength = \"8ms\"\ndeadline = \"3ms\"");
+        let config = format!("[worker.a]\nevidence = \"tick\"\n{}", section("libprobe.so", &keys));
+        let ended = run_in(folder, Command::new(HERTZD), &config, &["--for", "5s", "--json"]).wait();
+        let summary = ended.summary();
+        let of = task(&summary, "p");
+        let causes = of["causes"].as_object().unwrap();
+        let sum: u64 = causes.values().filter_map(Value::as_u64).sum();
+        assert_eq!(sum, count(of, "missed"), "{of}");
+        assert!(count(of, "overruns") > 0, "a tick of 8 ms never ends within 3 ms: {of}");
+        if causes.get(wanted).and_then(Value::as_u64).is_some_and(|count| count > 0) {
+            return;
+        }
+        seen.push(of["causes"].clone());
+    }
+    panic!("{mode}: {wanted} is not among {seen:?}");
+}
+
+#[test]
+fn one_that_sleeps_has_waited() {
+    has_cause("sleep", "waited");
+}
+
+#[test]
+fn one_that_computes_ran_long() {
+    has_cause("burn", "ran-long");
+}
+
+#[test]
+fn one_that_touches_or_allocates_fresh_memory_waits_for_pages() {
+    has_cause("touch", "page-fault");
+    has_cause("allocate", "page-fault");
+}
