@@ -280,10 +280,11 @@ fn say(inside: Option<(&'static Note, Function)>, signal: i32) {
     let (name, _) = named(signal);
     let line = inside.map_or("hertzd: crashed outside of the functions of its plugins with ", |(note, _)| &note.line);
     let place = inside.map_or("", |(_, function)| function.word());
-    let parts = [line, name, " ", place, "\n"];
+    const PARTS: libc::c_int = 5;
+    let parts: [&str; 5] = [line, name, " ", place, "\n"];
     let parts = parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
-    // SAFETY: the parts live as long as the process, and their number is that of the array; they are only read.
-    unsafe { libc::writev(libc::STDERR_FILENO, parts.as_ptr(), parts.len() as libc::c_int) };
+    // SAFETY: the parts live as long as the process, and their number is PARTS; they are only read.
+    unsafe { libc::writev(libc::STDERR_FILENO, parts.as_ptr(), PARTS) };
 }
 
 /// Gives the signal back what it does without a handler, and lets it come again: a fault does when its instruction is run again, after the

@@ -73,7 +73,7 @@ static int64_t now(clockid_t clock)
     return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-static volatile int zero;
+static volatile int zero, many = 100;
 static volatile char sink;
 
 __attribute__((noinline)) static int deep(int depth)
@@ -125,7 +125,7 @@ static int32_t misbehave(struct probe *p)
     }
     case FPE:
 #if defined(__x86_64__) || defined(__i386__)
-        zero = 1 / zero;
+        zero = many / zero;
 #else
         raise(SIGFPE);
 #endif

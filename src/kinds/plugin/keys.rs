@@ -64,7 +64,9 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
                 "it cannot be loaded here, so the keys of its own were not checked, and its values are not known: {reason}"
             );
             let unchecked = BuildError { key: LIBRARY.name, message };
-            return Some(Blueprint::new(move || Err(build)).looking(move || Err(look)).unchecked(unchecked));
+            return Some(
+                Blueprint::new(move || Err(build)).looking(move || Err(look)).computing().unchecked(unchecked),
+            );
         }
         Some(Err(Refused::NotAPlugin(reason))) => {
             section.refuse_beyond(KEYS, None);

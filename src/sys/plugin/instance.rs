@@ -13,7 +13,7 @@ use std::ptr;
 use std::sync::Arc;
 
 /// Room for the text of an error of `create`.
-const ERROR_ROOM: usize = 512;
+const ERROR_ROOM: u32 = 512;
 
 /// The functions of a table.
 #[derive(Clone, Copy)]
@@ -93,14 +93,14 @@ impl Instance {
         let settings: Vec<abi::Setting> =
             start.settings.iter().zip(&texts).map(|(one, text)| one.laid_out(text)).collect();
         let (task, json) = (text(&start.task)?, text(&start.json)?);
-        let mut error = [0_u8; ERROR_ROOM];
+        let mut error = [0_u8; ERROR_ROOM as usize];
         let laid_out = abi::Start {
             period_ns: start.period.nanos(),
             task: task.as_ptr(),
             json: json.as_ptr(),
             settings: settings.as_ptr(),
             error: error.as_mut_ptr().cast(),
-            error_size: ERROR_ROOM as u32,
+            error_size: ERROR_ROOM,
             setting_count: u32::try_from(settings.len()).map_err(|error| error.to_string())?,
             mode: start.mode,
             clock: start.clock,
@@ -113,7 +113,7 @@ impl Instance {
         if code == 0 {
             return Ok(Self { tick: functions.tick, handle, note, clock: start.clock, library });
         }
-        error[ERROR_ROOM - 1] = 0;
+        error[ERROR_ROOM as usize - 1] = 0;
         let said = CStr::from_bytes_until_nul(&error).map(CStr::to_string_lossy).unwrap_or_default();
         Err(match said.trim() {
             "" => format!("its function create returned {code}, without a text"),
@@ -122,6 +122,7 @@ impl Instance {
     }
 
     /// One tick, which reads `inputs` and writes `values`; returns what the plugin does. For the hot thread.
+    #[expect(clippy::cast_possible_truncation, reason = "a table has at most MAX_KEYS and MAX_VALUES of them")]
     pub(crate) fn tick(&mut self, moment: &Moment, inputs: &[Sample], values: &mut [f64]) -> i32 {
         let laid_out = abi::Tick {
             n: moment.n,
@@ -132,8 +133,8 @@ impl Instance {
             period_ns: moment.period.nanos(),
             inputs: inputs.as_ptr(),
             values: values.as_mut_ptr(),
-            input_count: inputs.len() as u32, // at most MAX_KEYS
-            value_count: values.len() as u32, // at most MAX_VALUES
+            input_count: inputs.len() as u32,
+            value_count: values.len() as u32,
             clock: self.clock,
             reserved: 0,
         };

@@ -5,6 +5,7 @@
 //! is read. Each call of a function is [marked](super::crash), so that a crash in it names its task.
 
 mod abi;
+mod elf;
 mod instance;
 mod table;
 mod text;
@@ -34,6 +35,7 @@ impl Library {
     /// # Errors
     /// Why it is no plugin for this hertzd.
     pub(crate) fn open(from: &Path, path: &Path) -> Result<Self, Refused> {
+        elf::refuse_other(from).map_err(Refused::NotLoaded)?;
         // The process is to outlive nothing that crashes from here on without saying whose fault it was.
         crash::watch();
         let note = crash::note("", path);
