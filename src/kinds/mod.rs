@@ -14,9 +14,9 @@ mod layout;
 pub(crate) mod load;
 pub(crate) mod output;
 mod pid;
-mod process;
 #[cfg(feature = "plugin")]
 pub(crate) mod plugin;
+mod process;
 mod profile;
 mod register;
 pub(crate) mod sensor;

@@ -22,9 +22,9 @@ pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod notify;
 pub(crate) mod peer;
-pub(crate) mod process;
 #[cfg(feature = "plugin")]
 pub(crate) mod plugin;
+pub(crate) mod process;
 pub(crate) mod processor;
 pub(crate) mod rights;
 pub(crate) mod signals;
