@@ -225,6 +225,10 @@ fn named(signal: i32) -> (&'static str, &'static str) {
 
 /// What runs on the crashed thread. Async-signal-safe.
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // The service manager's watchdog sends SIGABRT: then no plugin has crashed, though one may hang.
+    if is_from_outside(info) {
+        return end_by(signal, info);
+    }
     // SAFETY: takes nothing and touches no memory.
     let thread = unsafe { libc::gettid() };
     if CRASHED.swap(true, Ordering::SeqCst) {
@@ -253,6 +257,17 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut li
     }
     let_all_end();
     end_by(signal, info);
+}
+
+/// Whether another process has sent the signal.
+fn is_from_outside(info: *const libc::siginfo_t) -> bool {
+    // SAFETY: the kernel passes a siginfo_t to a handler with SA_SIGINFO.
+    let info = unsafe { &*info };
+    // SAFETY: a code of zero or less tells that the signal was sent, and then the sender is filled in.
+    let sender = (info.si_code <= 0).then(|| unsafe { info.si_pid() });
+    // SAFETY: takes nothing and touches no memory.
+    let own = unsafe { libc::getpid() };
+    sender.is_some_and(|sender| sender != own)
 }
 
 /// Sleeps until `done`, for a limited time; returns whether it was.
