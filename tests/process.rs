@@ -400,7 +400,7 @@ const HOSTILE: [(&str, &str, bool); 14] = [
     ("closing", "raw.close()\nwhile True: time.sleep(1000)\n", false),
     (
         "stopping",
-        "for tick in hertzd.ticks():\n    hertzd.out(echo=tick.n)\n    if tick.n > 50: os.kill(os.getpid(), signal.SIGSTOP)\n",
+        "for tick in hertzd.ticks():\n    hertzd.out(echo=tick.n)\n    if os.path.exists(here + '/stop'): os.kill(os.getpid(), signal.SIGSTOP)\n",
         false,
     ),
 ];
@@ -412,13 +412,16 @@ fn a_hostile_client_is_counted_and_nothing_else() {
         let config = format!("{}{STEADY}", echo("brain", &client, ""));
         let mut running = run(&config, &["--json"]);
         let usable = ["past", "stopping"].contains(&name);
+        if usable {
+            wait_for_row(&mut running, "brain", name, |row| row["answers"] > 0.0);
+        }
+        fs::write(running.folder().join("stop"), "").unwrap();
         if has_errors {
             wait_for_row(&mut running, "brain", name, |row| row["errors"] > 3.0);
         } else {
-            wait_for_row(&mut running, "brain", name, |row| row["missing"] > 100.0);
-        }
-        if usable {
-            wait_for_row(&mut running, "brain", name, |row| row["answers"] > 0.0);
+            let path = running.folder().join("brain.csv");
+            let before = recorded(&path).last().map_or(0.0, |(_, row)| row["missing"]);
+            wait_for_row(&mut running, "brain", name, |row| row["missing"] > before + 50.0);
         }
         running.signal("TERM");
         let ended = running.wait();

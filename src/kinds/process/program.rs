@@ -107,10 +107,10 @@ mod tests {
             fs::write(here.join(name), "").unwrap();
             fs::set_permissions(here.join(name), fs::Permissions::from_mode(mode)).unwrap();
         }
-        let find = |settings: ProgramSettings| super::find(&settings, &environment(&settings));
-        assert_eq!(find(settings("good", None, Some(here))), Ok(here.join("good")));
-        assert_eq!(find(settings("./good", Some(here), None)), Ok(here.join("./good")));
-        let refusal = |settings| find(settings).unwrap_err();
+        let found = |settings: ProgramSettings| find(&settings, &environment(&settings));
+        assert_eq!(found(settings("good", None, Some(here))), Ok(here.join("good")));
+        assert_eq!(found(settings("./good", Some(here), None)), Ok(here.join("./good")));
+        let refusal = |settings| found(settings).unwrap_err();
         let shown = here.display();
         assert_eq!(
             refusal(settings("plain", None, Some(here))),

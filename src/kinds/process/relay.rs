@@ -170,11 +170,12 @@ impl Relay {
         let mut next_care = next_start;
         while !self.is_to_stop() {
             let now = self.clock.now();
-            if self.program.is_none() && now >= next_start {
-                if let Err(refusal) = self.begin() {
-                    next_start = now + self.back_off();
-                    self.log_refusal(refusal);
-                }
+            if self.program.is_none()
+                && now >= next_start
+                && let Err(refusal) = self.begin()
+            {
+                next_start = now + self.back_off();
+                self.log_refusal(refusal);
             }
             let flooded = self.move_frames(now);
             if now >= next_care {

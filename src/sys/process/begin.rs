@@ -27,6 +27,12 @@ const OPTIONAL: [Step; 3] = [Step::Policy, Step::Cpus, Step::NoRealtime];
 
 const CAP_SYS_NICE: libc::c_ulong = 23;
 
+/// One step; the error number if it failed.
+type CarryOut = fn(&Plan) -> Result<(), c_int>;
+
+/// The descriptors that a program begins with: two outputs, an input, and its socket.
+const FILES: libc::c_uint = 4;
+
 /// What a child that was cloned is to become. Everything that it points to belongs to the parent, which waits.
 pub(super) struct Plan {
     parent: libc::pid_t,
@@ -34,7 +40,7 @@ pub(super) struct Plan {
     arguments: *const *const c_char,
     environment: *const *const c_char,
     folder: *const c_char,
-    files: [c_int; 4],
+    files: [c_int; FILES as usize],
     memory: Option<u64>,
     cpus: Option<libc::cpu_set_t>,
     failed: Option<(Step, c_int)>,
@@ -76,7 +82,7 @@ impl Plan {
 
     /// Returns only when something failed.
     fn carry_out(&mut self) -> (Step, c_int) {
-        let needed: [(Step, fn(&Self) -> Result<(), c_int>); 5] = [
+        let needed: [(Step, CarryOut); 5] = [
             (Step::EndWithParent, |plan| end_with(plan.parent)),
             // SAFETY: no memory is involved.
             (Step::Group, |_| done(unsafe { libc::setpgid(0, 0) })),
@@ -103,10 +109,9 @@ impl Plan {
             // SAFETY: no memory is involved. The table of descriptors is the child's own; the files lie above the numbers that are replaced.
             done(unsafe { libc::dup2(file, at) })?;
         }
-        let above = self.files.len() as libc::c_uint;
         // Where the kernel does not know it or a sandbox forbids it, they close by themselves: each was opened so.
         // SAFETY: no memory is involved; the table of descriptors is the child's own.
-        let _ = unsafe { libc::syscall(libc::SYS_close_range, above, libc::c_uint::MAX, 0) };
+        let _ = unsafe { libc::syscall(libc::SYS_close_range, FILES, libc::c_uint::MAX, 0) };
         Ok(())
     }
 

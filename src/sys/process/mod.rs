@@ -193,8 +193,8 @@ impl Child {
         let mut time: libc::timespec = unsafe { mem::zeroed() };
         // SAFETY: `time` is owned and of the type that the kernel fills; an unknown clock is refused.
         let read = code == 0 && unsafe { libc::clock_gettime(clock, &raw mut time) } == 0;
-        let nanos = i64::from(time.tv_sec).saturating_mul(NANOS_PER_SECOND).saturating_add(i64::from(time.tv_nsec));
-        read.then(|| Span::from_nanos(nanos))
+        let nanos = i128::from(time.tv_sec) * i128::from(NANOS_PER_SECOND) + i128::from(time.tv_nsec);
+        read.then(|| Span::from_wide(nanos))
     }
 
     /// Makes it end before others when memory runs out, by so much of the scale of 1000 more than this process.

@@ -38,7 +38,8 @@ impl Packets {
 
     /// Lets this many bytes of frames wait for the other end, or as many as the kernel allows.
     pub(crate) fn make_room(&self, bytes: i32) {
-        let (at, length) = ((&raw const bytes).cast(), size_of_val(&bytes) as libc::socklen_t);
+        let at = (&raw const bytes).cast();
+        let length = const { size_of::<i32>() as libc::socklen_t };
         // SAFETY: `bytes` outlives the call, and its size is passed with it.
         let _ = unsafe { libc::setsockopt(self.0.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, at, length) };
     }
