@@ -40,6 +40,9 @@
 //! }
 //! ```
 //!
+//! `hertzd new DIR` writes such a program as a project of its own, with a configuration, a test on the virtual clock, a service and a
+//! package; `docs/own-daemon.md` explains it.
+//!
 //! With `kind = "motor"` in a `[task.NAME]` section, `run` ticks it, `simulate` ticks it on a virtual clock, and `check` and
 //! `schema` know its keys.
 //!

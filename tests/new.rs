@@ -104,14 +104,8 @@ fn the_project_builds_offline_passes_its_tests_and_runs_by_its_own_name() {
     for package in versions(&fs::read_to_string(own.join("Cargo.lock")).unwrap()) {
         assert!(package.0 == NAME || locked.contains(&package), "{package:?}");
     }
-    for (tool, args) in [
-        ("cargo-fmt", &["fmt", "--check"][..]),
-        ("cargo-clippy", &["clippy", "--offline", "--all-targets", "--quiet", "--", "-D", "warnings"]),
-    ] {
-        match Command::new(tool).arg("--version").output() {
-            Ok(there) if there.status.success() => drop(succeeds(&mut of_project(args))),
-            _ => println!("skipped: there is no {tool}"),
-        }
+    if has("cargo-clippy") {
+        succeeds(&mut of_project(&["clippy", "--offline", "--all-targets", "--quiet", "--", "-D", "warnings"]));
     }
 
     let runtime = tempfile::tempdir().unwrap();
@@ -154,6 +148,15 @@ fn the_project_builds_offline_passes_its_tests_and_runs_by_its_own_name() {
         let page: String = page.lines().filter(|line| !line.starts_with(".TH")).collect::<Vec<_>>().join("\n");
         assert_eq!(names_hertzd(&page), None, "{name}");
     }
+}
+
+/// Whether this tool of cargo is there; if not, that is said.
+fn has(tool: &str) -> bool {
+    let there = Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !there {
+        println!("skipped: there is no {tool}");
+    }
+    there
 }
 
 /// In help, advice and errors.
@@ -272,6 +275,18 @@ fn an_empty_folder_is_filled_and_an_older_checkout_is_said() {
     assert!(
         fs::read_dir(&own).unwrap().all(|entry| !entry.unwrap().file_name().to_str().unwrap().starts_with(".hertzd"))
     );
+}
+
+/// Outside of this repository, whose style is another.
+#[test]
+fn the_project_has_the_usual_format_whatever_its_name() {
+    let Some(cargo) = std::env::var_os("CARGO").filter(|_| has("cargo-fmt")) else { return };
+    let (_folder, at) = place();
+    for name in ["aa", "a-daemon-with-the-longest-name1"] {
+        let output = hertzd(&at, &[name, "--hertzd", root().to_str().unwrap()]);
+        assert!(output.status.success(), "{output:?}");
+        succeeds(Command::new(&cargo).args(["fmt", "--check"]).current_dir(at.join(name)));
+    }
 }
 
 /// Blocks of the page that a line before introduces as "`FILE`:" are these files of a project called wheel.

@@ -4,6 +4,7 @@
 
 use super::memory::status;
 use super::rights::{IPC_LOCK, SYS_NICE};
+use crate::program;
 use std::env;
 use std::process;
 
@@ -106,7 +107,7 @@ fn remedy_in(surroundings: Surroundings, lines: &[(Place, String)]) -> String {
     };
     let clauses = lines.iter().map(clause).collect::<Vec<_>>().join(", or ");
     match surroundings {
-        Surroundings::Shell => format!("grant it {clauses}; see `hertzd doctor`"),
+        Surroundings::Shell => format!("grant it {clauses}; see `{} doctor`", program::name()),
         _ => format!("grant it {clauses}"),
     }
 }
