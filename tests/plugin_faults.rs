@@ -200,3 +200,19 @@ fn one_that_touches_or_allocates_fresh_memory_waits_for_pages() {
     has_cause("touch", "page-fault");
     has_cause("allocate", "page-fault");
 }
+
+#[test]
+fn a_signal_from_another_process_is_no_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    plugin::probe(folder.path());
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -c 0; exec \"$0\" \"$@\"", HERTZD]);
+    let config = "[worker.a]\n".to_owned() + &section("libprobe.so", "gain = 1");
+    let mut running = run_in(folder, command, &config, &[]);
+    running.wait_until_granted();
+    // As the watchdog of a service manager does.
+    running.signal("ABRT");
+    let ended = running.wait();
+    assert_eq!(ended.status.signal(), Some(libc::SIGABRT), "{}", ended.describe());
+    assert!(!ended.stderr.contains("crashed"), "{}", ended.describe());
+}
