@@ -105,8 +105,21 @@ fn refuse_all(topic: &str, kinds: &Kinds) -> usize {
 }
 
 /// Topics whose cases need hertzd's own kinds.
-const BUILT_IN: &[&str] =
-    &["sensor", "i2c", "gpio", "video", "audio", "output", "can", "value-names", "pid", "filter", "expr", "profile"];
+const BUILT_IN: &[&str] = &[
+    "sensor",
+    "i2c",
+    "gpio",
+    "video",
+    "audio",
+    "output",
+    "can",
+    "value-names",
+    "pid",
+    "filter",
+    "expr",
+    "profile",
+    "process",
+];
 
 #[test]
 fn bad_configurations_are_refused_with_these_messages() {
