@@ -83,7 +83,11 @@ pub(super) fn value(
         }
         (Value::Cpus, DeValue::Integer(_))
         | (Value::NumbersOrNames { .. }, DeValue::Integer(_) | DeValue::String(_))
-        | (Value::Texts | Value::Command, DeValue::String(_)) => write("a list", format!("[{text}]")),
+        | (Value::Texts, DeValue::String(_)) => write("a list", format!("[{text}]")),
+        (Value::Command, DeValue::String(found)) => {
+            let words: Vec<String> = found.split_whitespace().map(|word| format!("{word:?}")).collect();
+            write("a list", format!("[{}]", words.join(", ")))
+        }
         (Value::Bytes { .. }, DeValue::Integer(_)) => write("a list of lists", format!("[[{text}]]")),
         (Value::Bytes { .. }, DeValue::Array(_)) => write("a list of lists", format!("[{text}]")),
         (Value::Cpu, DeValue::Array(_)) => Some(format!("for a list of CPUs write cpus = {text}")),

@@ -105,6 +105,12 @@ fn inputs(section: &mut Section<'_>) -> Option<Vec<(String, Input)>> {
         section.problem(&INPUTS, format!("must be at most {MOST} inputs"));
         return None;
     }
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    for (name, _) in &inputs {
+        if !(1..=64).contains(&name.len()) || !name.chars().all(plain) {
+            section.problem(&INPUTS, format!("the name {name:?} must have 1 to 64 letters, digits, `-` and `_`"));
+        }
+    }
     Some(inputs.into_iter().map(|(name, input)| (name, input.spared())).collect())
 }
 

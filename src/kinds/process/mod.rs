@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `keys`, `settings`, `program` | from a section to settings; which file the program is |
 //! | `crossing`, `frames` | what crosses between the task and its relay, and between the relay and the program |
-//! | `relay`, `pace` | the thread that moves them, and when it looks |
+//! | `relay`, `exchange`, `pace` | the thread that moves them, how, and when it looks |
 //! | `child`, `lines`, `throttle` | the program: started, restarted and ended; what it prints; its share of a CPU |
 //!
 //! A tick makes no system call and wakes no one: it takes what has come from the relay, and leaves a row for it. Its own clock is that of the tick;
@@ -12,6 +12,7 @@
 
 mod child;
 mod crossing;
+mod exchange;
 mod frames;
 mod keys;
 mod lines;

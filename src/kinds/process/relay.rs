@@ -5,7 +5,7 @@
 
 use super::child::Program;
 use super::crossing::{CoolEnds, Shared};
-use super::frames;
+use super::exchange::Exchange;
 use super::lines::{Lines, Said};
 use super::pace::{LONGEST, Pace};
 use super::settings::ProgramSettings;
@@ -14,8 +14,6 @@ use crate::sys::clock::{KernelClock, pause};
 use crate::sys::process::Ready;
 use crate::sys::thread::{helper, with_signals_blocked};
 use crate::time::{Clock, Instant, Span};
-use std::collections::VecDeque;
-use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -32,13 +30,6 @@ const STEADY: Span = Span::from_seconds(10);
 const ENDS_WITHIN: Span = Span::from_millis(300);
 const ASKED_WITHIN: Span = Span::from_millis(200);
 
-/// Ticks and frames that are moved at one look, at most.
-const ROWS_AT_ONCE: usize = 256;
-const FRAMES_AT_ONCE: usize = 64;
-
-/// Ticks without an answer that are remembered: as many as can be late.
-const REMEMBERED: usize = 4_096;
-
 /// Errors of one kind or another, and stops for a share of a CPU, are logged this often at most.
 const LOG_EVERY: Span = Span::from_seconds(10);
 
@@ -51,20 +42,15 @@ static RUNNING: Mutex<Vec<(String, Weak<()>)>> = Mutex::new(Vec::new());
 /// One relay.
 pub(super) struct Relay {
     settings: ProgramSettings,
-    ends: CoolEnds,
+    exchange: Exchange,
+    shared: Arc<Shared>,
     clock: KernelClock,
     pace: Pace,
     program: Option<Program>,
     lines: Lines,
     throttle: Option<Throttle>,
     throttled: Span, // that was logged
-    is_closed: bool, // its socket, by the program
     placed: bool,    // off the CPUs of the workers, since these are pinned
-    newest: Option<u64>,
-    unanswered: VecDeque<u64>,
-    frame: Vec<u8>,
-    room: Vec<u8>,
-    values: Vec<f64>,
     began: Instant,
     wait: Span, // before the next start
     refusal: String,
@@ -80,9 +66,9 @@ struct Reported {
 }
 
 impl Reported {
-    /// One more; how many to report now, if any.
-    fn one_more(&mut self, now: Instant) -> Option<u64> {
-        self.count += 1;
+    /// So many more; how many to report now, if any.
+    fn more(&mut self, count: u64, now: Instant) -> Option<u64> {
+        self.count += count;
         if self.at.is_some_and(|at| now - at < LOG_EVERY) {
             return None;
         }
@@ -121,23 +107,18 @@ impl Relay {
     }
 
     fn new(settings: ProgramSettings, ends: CoolEnds, clock: KernelClock) -> Self {
-        let (now, values) = (clock.now(), settings.values.len());
+        let now = clock.now();
         Self {
             pace: Pace::new(settings.period),
+            shared: ends.shared.clone(),
+            exchange: Exchange::new(ends, settings.values.len()),
             settings,
-            ends,
             clock,
             program: None,
             lines: Lines::new(now),
             throttle: None,
             throttled: Span::ZERO,
-            is_closed: false,
             placed: false,
-            newest: None,
-            unanswered: VecDeque::with_capacity(REMEMBERED),
-            frame: Vec::new(),
-            room: vec![0; frames::answer_length(values) + 1],
-            values: vec![f64::NAN; values],
             began: now,
             wait: FIRST_WAIT,
             refusal: String::new(),
@@ -152,7 +133,7 @@ impl Relay {
         if waits() {
             let _ = began.send(Ok(()));
             while waits() && !self.is_to_stop() {
-                self.drop_ticks();
+                self.exchange.pass_over();
                 pause(Span::from_millis(1));
             }
             return;
@@ -162,7 +143,7 @@ impl Relay {
     }
 
     fn is_to_stop(&self) -> bool {
-        self.ends.shared.stop.load(Ordering::Acquire)
+        self.shared.stop.load(Ordering::Acquire)
     }
 
     fn run(&mut self) {
@@ -204,20 +185,15 @@ impl Relay {
         for what in unmet {
             warn!(task, pid, "task {task}: its program runs, but {what}");
         }
-        let ProgramSettings { inputs, values, period, cpu, .. } = &self.settings;
-        let names: Vec<String> = values.iter().map(|column| column.name.clone()).collect();
-        frames::hello(&mut self.frame, task, period.nanos(), inputs, &names);
-        // It has room: nothing else was sent.
-        let _ = program.socket.send(&self.frame);
-        self.throttle = cpu.map(|share| Throttle::new(share, now));
+        self.exchange.greet(&program.socket, &self.settings);
+        self.throttle = self.settings.cpu.map(|share| Throttle::new(share, now));
         self.throttled = Span::ZERO;
-        (self.is_closed, self.placed, self.began) = (false, false, now);
-        self.unanswered.clear();
+        (self.placed, self.began) = (false, now);
         self.lines = Lines::new(now);
         self.refusal.clear();
         self.program = Some(program);
-        let starts = self.ends.shared.starts.fetch_add(1, Ordering::AcqRel);
-        self.ends.shared.running.store(true, Ordering::Release);
+        let starts = self.shared.starts.fetch_add(1, Ordering::AcqRel);
+        self.shared.running.store(true, Ordering::Release);
         let verb = if starts == 0 { "started" } else { "started again" };
         info!(task, pid, "task {task}: its program was {verb} as process {pid}");
         Ok(())
@@ -233,87 +209,28 @@ impl Relay {
 
     /// Moves ticks to the program and answers to the task. Whether there may be more answers than one look takes.
     fn move_frames(&mut self, now: Instant) -> bool {
-        self.send_ticks();
+        let Self { exchange, program, pace, .. } = self;
+        exchange.send_ticks(program.as_ref().map(|program| &program.socket), |release| pace.came(release));
         self.take_answers(now)
     }
 
-    fn drop_ticks(&mut self) {
-        for _ in 0..ROWS_AT_ONCE {
-            let Some((head, _)) = self.ends.take() else { return };
-            self.newest = Some(head.n);
-        }
-    }
-
-    fn send_ticks(&mut self) {
-        for _ in 0..ROWS_AT_ONCE {
-            let Some((head, inputs)) = self.ends.take() else { return };
-            self.newest = Some(head.n);
-            let late = head.started.saturating_sub(head.release);
-            self.pace.came(Instant::from_nanos(head.monotonic.saturating_sub(late).into()));
-            let Some(program) = &self.program else { continue };
-            frames::tick(&mut self.frame, head, inputs);
-            if self.is_closed {
-                continue;
-            }
-            match program.socket.send(&self.frame) {
-                Ok(()) => {
-                    if self.unanswered.len() == REMEMBERED {
-                        self.unanswered.pop_front();
-                    }
-                    self.unanswered.push_back(head.n);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Shared::count(&self.ends.shared.dropped),
-                Err(_) => self.is_closed = true,
-            }
-        }
-    }
-
     fn take_answers(&mut self, now: Instant) -> bool {
-        for _ in 0..FRAMES_AT_ONCE {
-            let Some(program) = &self.program else { return false };
-            let length = match program.socket.receive(&mut self.room) {
-                Ok(length) => length,
-                Err(error) => {
-                    self.is_closed |= error.kind() != io::ErrorKind::WouldBlock;
-                    return false;
-                }
-            };
-            // An empty frame and the end look alike, but for this.
-            if length == 0 && program.socket.wait(Span::ZERO) == Ready::Closed {
-                self.is_closed = true;
-                return false;
-            }
-            if let Err(wrong) = self.take_frame(length) {
-                self.count_error(wrong, now);
-            }
+        let Self { exchange, program: Some(program), .. } = self else { return false };
+        let (mut wrong, mut errors) = (None, 0_u64);
+        let flooded = exchange.take_answers(&program.socket, |what| {
+            wrong = Some(what);
+            errors += 1;
+        });
+        if let Some(wrong) = wrong {
+            self.count_errors(wrong, errors, now);
         }
-        true
+        flooded
     }
 
-    /// # Errors
-    /// What is wrong with it, or with a part of it; one error each.
-    fn take_frame(&mut self, length: usize) -> Result<(), &'static str> {
-        let frame = self.room.get(..length).ok_or("a frame that is longer than an answer")?;
-        let n = frames::answer(frame, &mut self.values)?;
-        let Ok(at) = self.unanswered.binary_search(&n) else {
-            return Err("an answer to a tick that it was not told of, or has answered before");
-        };
-        self.unanswered.remove(at);
-        let mut finite = true;
-        for value in self.values.iter_mut().filter(|value| !value.is_finite()) {
-            (*value, finite) = (f64::NAN, false);
-        }
-        if self.newest == Some(n) {
-            self.ends.answer(n, &self.values);
-        } else {
-            Shared::count(&self.ends.shared.late);
-        }
-        if finite { Ok(()) } else { Err("a value that is no finite number: it is bad") }
-    }
-
-    fn count_error(&mut self, wrong: &'static str, now: Instant) {
-        Shared::count(&self.ends.shared.errors);
-        if let Some(count) = self.errors.one_more(now) {
+    /// So many errors, of which this was the last.
+    fn count_errors(&mut self, wrong: &'static str, errors: u64, now: Instant) {
+        self.shared.errors.fetch_add(errors, Ordering::Relaxed);
+        if let Some(count) = self.errors.more(errors, now) {
             let task = &self.settings.task;
             let times =
                 if count == 1 { String::new() } else { format!(", the last of {count} errors since it was last said") };
@@ -333,7 +250,7 @@ impl Relay {
         self.take_answers(now);
         self.log_rest(now);
         self.program = None;
-        self.ends.shared.running.store(false, Ordering::Release);
+        self.shared.running.store(false, Ordering::Release);
         if now - self.began >= STEADY {
             self.wait = FIRST_WAIT;
         }
@@ -348,7 +265,7 @@ impl Relay {
     /// When the first tick has come, the workers are where they will stay.
     fn keep_in_place(&mut self) {
         if !self.placed
-            && self.newest.is_some()
+            && self.exchange.has_ticked()
             && let Some(program) = &self.program
         {
             self.placed = true;
@@ -386,7 +303,7 @@ impl Relay {
             None => return,
         }
         let held = throttle.held;
-        if let Some(count) = self.throttles.one_more(now) {
+        if let Some(count) = self.throttles.more(1, now) {
             let (task, share) = (&self.settings.task, self.settings.cpu.unwrap_or_default());
             let since = held - std::mem::replace(&mut self.throttled, held);
             warn!(
@@ -402,10 +319,9 @@ impl Relay {
     fn rest(&self, now: Instant, next_care: Instant, flooded: bool) {
         let next = self.pace.next(now).min(next_care);
         let after = self.clock.now();
-        let owed = self.newest.is_some_and(|newest| self.unanswered.back() == Some(&newest));
         match &self.program {
             _ if flooded => pause(Span::from_millis(1)),
-            Some(program) if owed && !self.is_closed => {
+            Some(program) if self.exchange.is_owed() => {
                 if program.socket.wait(next - after) == Ready::Closed {
                     // Frames may be left, and it would not wait any more.
                     pause((next - after).min(Span::from_millis(1)));
@@ -417,7 +333,7 @@ impl Relay {
 
     /// Ends the program: by the end of what it reads, then by SIGTERM, then by SIGKILL, which all of its group gets.
     fn end(&mut self) {
-        self.ends.shared.running.store(false, Ordering::Release);
+        self.shared.running.store(false, Ordering::Release);
         let Some(mut program) = self.program.take() else { return };
         let began = self.clock.now();
         program.child().release();

@@ -39,8 +39,8 @@ impl Packets {
     /// Lets this many bytes of frames wait for the other end, or as many as the kernel allows.
     pub(crate) fn make_room(&self, bytes: i32) {
         let at = (&raw const bytes).cast();
-        let length = const { size_of::<i32>() as libc::socklen_t };
-        // SAFETY: `bytes` outlives the call, and its size is passed with it.
+        let length: libc::socklen_t = 4; // of an i32
+        // SAFETY: `bytes` outlives the call, and the length passed is its own.
         let _ = unsafe { libc::setsockopt(self.0.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, at, length) };
     }
 

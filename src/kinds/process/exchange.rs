@@ -1,0 +1,135 @@
+//! What goes back and forth between a task and its program: ticks, and answers, each of which is checked. Bounded at each look; neither side is
+//! waited for, and no clock is read.
+
+use super::crossing::{CoolEnds, Shared};
+use super::frames;
+use super::settings::ProgramSettings;
+use crate::sys::process::{Packets, Ready};
+use crate::time::{Instant, Span};
+use std::collections::VecDeque;
+use std::io;
+
+/// Ticks and frames that are moved at one look, at most.
+const ROWS_AT_ONCE: usize = 256;
+const FRAMES_AT_ONCE: usize = 64;
+
+/// Ticks without an answer that are remembered: as many as can be late.
+const REMEMBERED: usize = 4_096;
+
+/// The middle between both.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    ends: CoolEnds,
+    newest: Option<u64>,       // tick that the task has made
+    unanswered: VecDeque<u64>, // those that the program was told of, in their order
+    is_closed: bool,           // the socket, by the program
+    frame: Vec<u8>,
+    room: Vec<u8>, // for an answer, and a byte more
+    values: Vec<f64>,
+}
+
+impl Exchange {
+    /// Of a task with so many values.
+    pub(super) fn new(ends: CoolEnds, values: usize) -> Self {
+        Self {
+            ends,
+            newest: None,
+            unanswered: VecDeque::with_capacity(REMEMBERED),
+            is_closed: false,
+            frame: Vec::new(),
+            room: vec![0; frames::answer_length(values) + 1],
+            values: vec![f64::NAN; values],
+        }
+    }
+
+    /// A program has begun: it is told what it will get. It owes nothing that another one was told of.
+    pub(super) fn greet(&mut self, socket: &Packets, settings: &ProgramSettings) {
+        let ProgramSettings { task, inputs, values, period, .. } = settings;
+        let names: Vec<String> = values.iter().map(|column| column.name.clone()).collect();
+        frames::hello(&mut self.frame, task, period.nanos(), inputs, &names);
+        // There is room: nothing else was sent.
+        let _ = socket.send(&self.frame);
+        self.unanswered.clear();
+        self.is_closed = false;
+    }
+
+    /// The task has made a tick.
+    pub(super) fn has_ticked(&self) -> bool {
+        self.newest.is_some()
+    }
+
+    /// The program has not answered the newest tick, and can.
+    pub(super) fn is_owed(&self) -> bool {
+        !self.is_closed && self.newest.is_some_and(|newest| self.unanswered.back() == Some(&newest))
+    }
+
+    /// Takes what ticks there are, for no program.
+    pub(super) fn pass_over(&mut self) {
+        self.send_ticks(None, |_| ());
+    }
+
+    /// Tells the program of the ticks that have come; `came` hears of each release, on the monotonic clock.
+    pub(super) fn send_ticks(&mut self, socket: Option<&Packets>, mut came: impl FnMut(Instant)) {
+        for _ in 0..ROWS_AT_ONCE {
+            let Some((head, inputs)) = self.ends.take() else { return };
+            self.newest = Some(head.n);
+            let late = head.started.saturating_sub(head.release);
+            came(Instant::from_nanos(head.monotonic.saturating_sub(late).into()));
+            let Some(socket) = socket.filter(|_| !self.is_closed) else { continue };
+            frames::tick(&mut self.frame, head, inputs);
+            match socket.send(&self.frame) {
+                Ok(()) => {
+                    if self.unanswered.len() == REMEMBERED {
+                        self.unanswered.pop_front();
+                    }
+                    self.unanswered.push_back(head.n);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Shared::count(&self.ends.shared.dropped),
+                Err(_) => self.is_closed = true,
+            }
+        }
+    }
+
+    /// Hands on the answers that have come; `wrong` hears of each error. Whether there may be more than one look takes.
+    pub(super) fn take_answers(&mut self, socket: &Packets, mut wrong: impl FnMut(&'static str)) -> bool {
+        for _ in 0..FRAMES_AT_ONCE {
+            let length = match socket.receive(&mut self.room) {
+                Ok(length) => length,
+                Err(error) => {
+                    self.is_closed |= error.kind() != io::ErrorKind::WouldBlock;
+                    return false;
+                }
+            };
+            // An empty frame and the end look alike, but for this.
+            if length == 0 && socket.wait(Span::ZERO) == Ready::Closed {
+                self.is_closed = true;
+                return false;
+            }
+            if let Err(what) = self.take_frame(length) {
+                wrong(what);
+            }
+        }
+        true
+    }
+
+    /// # Errors
+    /// What is wrong with it, or with a part of it; one error each.
+    fn take_frame(&mut self, length: usize) -> Result<(), &'static str> {
+        let frame = self.room.get(..length).ok_or("a frame that is longer than an answer")?;
+        let n = frames::answer(frame, &mut self.values)?;
+        let Ok(at) = self.unanswered.binary_search(&n) else {
+            return Err("an answer to a tick that it was not told of, or has answered before");
+        };
+        self.unanswered.remove(at);
+        let mut finite = true;
+        for value in self.values.iter_mut().filter(|value| !value.is_finite()) {
+            (*value, finite) = (f64::NAN, false);
+        }
+        if self.newest == Some(n) {
+            self.ends.answer(n, &self.values);
+        } else {
+            Shared::count(&self.ends.shared.late);
+        }
+        if finite { Ok(()) } else { Err("a value that is no finite number: it is bad") }
+    }
+}
