@@ -128,6 +128,14 @@ pub(super) struct Table {
     pub(super) destroy: Option<Destroy>,
 }
 
+/// The functions of a table that has been checked.
+#[derive(Clone, Copy)]
+pub(super) struct Functions {
+    pub(super) create: Create,
+    pub(super) tick: TickFunction,
+    pub(super) destroy: Option<Destroy>,
+}
+
 pub(super) const REQUIRED: u32 = 1;
 pub(super) const SPARED: u32 = 2;
 pub(super) const NOT_MEASURED: u32 = 1;

@@ -2,8 +2,8 @@
 //!
 //! [`Instance::tick`] is for the hot thread. The rest may block and allocate.
 
-use super::Library;
-use super::abi::{self, Create, Destroy, Sample, TickFunction};
+use super::abi::{self, Sample, TickFunction};
+use super::library::Library;
 use crate::sys::crash::{Function, Note};
 use crate::time::{Instant, Span};
 use libc::c_void;
@@ -14,14 +14,6 @@ use std::sync::Arc;
 
 /// Room for the text of an error of `create`.
 const ERROR_ROOM: u32 = 512;
-
-/// The functions of a table.
-#[derive(Clone, Copy)]
-pub(super) struct Functions {
-    pub(super) create: Create,
-    pub(super) tick: TickFunction,
-    pub(super) destroy: Option<Destroy>,
-}
 
 /// What a section says of one key.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,7 +98,7 @@ impl Instance {
             clock: start.clock,
         };
         let mut handle = ptr::null_mut();
-        let (functions, note) = (library.functions, library.note(&start.task));
+        let (functions, note) = (library.functions(), library.note(&start.task));
         // SAFETY: `laid_out` and all that it points to outlive the call, and have the layout and the lengths that the interface promises.
         let code =
             note.during(Function::Create, || unsafe { (functions.create)(&raw const laid_out, &raw mut handle) });
@@ -151,7 +143,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        if let Some(destroy) = self.library.functions.destroy {
+        if let Some(destroy) = self.library.functions().destroy {
             // SAFETY: the library is loaded, and `handle` is what it has made; it is used no more.
             self.note.during(Function::Destroy, || unsafe { destroy(self.handle) });
         }

@@ -1,8 +1,7 @@
 //! The table of a plugin, read and checked as far as the interface goes: versions, counts, pointers, texts. Whether names and presets
 //! make sense to a configuration is for others to say. Allocates.
 
-use super::abi::{self, ABI, MAX_ERRORS, MAX_KEYS, MAX_VALUES, MAX_WORDS, Table};
-use super::instance::Functions;
+use super::abi::{self, ABI, Functions, MAX_ERRORS, MAX_KEYS, MAX_VALUES, MAX_WORDS, Table};
 use super::text::{kept_list, optional, required};
 use std::slice;
 
