@@ -65,7 +65,8 @@ fn agree(ended: &Ended, name: &str) -> u64 {
         assert_eq!(value("after"), value("lateness"), "started - release");
         assert!(value("lateness") >= 0.0, "never early");
         // Exact: both are whole, and far below 2^53.
-        let release = value("release-s") as i64 * 1_000_000_000 + value("release-ns") as i64;
+        let whole = |key: &str| value(key).to_string().parse::<i64>().unwrap();
+        let release = whole("release-s") * 1_000_000_000 + whole("release-ns");
         if let Some((n_before, release_before)) = before {
             assert_eq!(value("skipped"), (n - n_before - 1) as f64);
             assert_eq!(release - release_before, ((n - n_before) * 1_000_000) as i64, "on the grid");
