@@ -2,7 +2,6 @@
 
 use super::error::{self, Problem, Problems};
 use super::files;
-use super::keys::KIND;
 use super::kinds::Kinds;
 use super::record::{self, Conflict};
 use super::section::Section;
@@ -10,7 +9,6 @@ use super::source::Source;
 use super::types::{Config, Facts};
 use super::{fellows, graph, merge, stand_in, task, worker};
 use crate::pacing::Rate;
-use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -72,7 +70,9 @@ fn understand(
 ///
 /// # Errors
 /// What of it could not be read, or is not TOML.
-pub(crate) fn written_at(path: &Path, kind: &str, key: &str) -> Result<BTreeSet<String>, Problems> {
+#[cfg(feature = "plugin")]
+pub(crate) fn written_at(path: &Path, kind: &str, key: &str) -> Result<std::collections::BTreeSet<String>, Problems> {
+    use super::keys::KIND;
     let (read, mut problems) = files::read(path);
     let texts: Vec<_> = read.iter().map(|(path, bytes)| (path.display().to_string(), bytes.as_slice())).collect();
     let (source, spans) = put_together(&texts);
