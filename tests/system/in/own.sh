@@ -3,7 +3,7 @@
 . "$(dirname "$0")/common.sh"
 
 export DEBIAN_FRONTEND=noninteractive
-NAME=own-wheel
+NAME=fly-wheel
 of_own() { systemctl show "$NAME" -P "$1"; }
 # Its entries since its latest start, as JSON.
 own_entries() { journalctl --sync; journalctl -q -o json "_SYSTEMD_INVOCATION_ID=$(of_own InvocationID)"; }
