@@ -330,6 +330,9 @@ fn every_relative_link_resolves() {
 fn every_source_file_named_in_the_docs_exists() {
     let mut count = 0;
     for (path, text) in pages() {
+        if path.ends_with("own-daemon.md") {
+            continue; // its files are those of another project; tests/new.rs compares them
+        }
         let is_path = |c: char| c.is_ascii_alphanumeric() || "/_-.*{},".contains(c);
         for (at, _) in text.match_indices("src/") {
             let before = text[..at].chars().next_back();
