@@ -1,6 +1,10 @@
 //! The kernel's clocks: reading them, and sleeping until an instant on them.
 //!
-//! Nothing here allocates. Readings go through the vDSO (about 45 ns) except processor time, which is a system call.
+//! Nothing here allocates. Readings go through the vDSO (about 45 ns), as the C library does it, except processor time, which is a system
+//! call. The vDSO makes one of all of them where the source of time cannot be read by a program: `hpet` and `acpi_pm` on a PC, and on ARM each
+//! but `arch_sys_counter`, such as that of a Cortex-A8 (BeagleBone Black), which has no such counter.
+//!
+//! On 32 bits the C library's `time_t` may have 32 bits as well: the monotonic clock does not reach its end, the others do in 2038.
 //! [`Clock::sleep_until`] and [`pause`] are the only functions that block.
 
 use std::{io, mem};
@@ -66,6 +70,11 @@ impl Clock for KernelClock {
         if code == 0 { Wake::Reached } else { Wake::Interrupted }
     }
 
+    /// What it does between two readings is a hint to the processor, which saves power and leaves a core that two threads share to the
+    /// other one: `pause` on x86-64; on 64-bit ARM `isb`, since `yield` does nothing on nearly all of its cores; on 32-bit ARM `yield`.
+    /// ARM's `wfe` would wait for the kernel's event stream, some 100 µs, and `wfet`, which waits until an instant, is not to be had below
+    /// ARMv8.7.
+    ///
     /// Reads the clock without a break for the last [`CLOSE`], so that the result is at most one reading late.
     fn spin_until(&self, at: Instant) -> Instant {
         let close = at - CLOSE;

@@ -7,6 +7,7 @@
 use super::{from_minus_one, invalid};
 use std::fs::File;
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 
 // include/uapi/linux/i2c-dev.h, i2c.h
@@ -34,26 +35,26 @@ const LONGEST: usize = 8_192;
 
 /// What an adapter can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Functions(pub u64);
+pub(crate) struct Functions(pub libc::c_ulong);
 
 impl Functions {
     /// Messages of any length, several in one transfer.
-    pub(crate) const I2C: u64 = 0x0000_0001;
+    pub(crate) const I2C: libc::c_ulong = 0x0000_0001;
     /// A byte of a register.
-    pub(crate) const READ_BYTE_DATA: u64 = 0x0008_0000;
+    pub(crate) const READ_BYTE_DATA: libc::c_ulong = 0x0008_0000;
     /// Two bytes of a register.
-    pub(crate) const READ_WORD_DATA: u64 = 0x0020_0000;
+    pub(crate) const READ_WORD_DATA: libc::c_ulong = 0x0020_0000;
     /// Up to 32 bytes from a register on.
-    pub(crate) const READ_I2C_BLOCK: u64 = 0x0400_0000;
+    pub(crate) const READ_I2C_BLOCK: libc::c_ulong = 0x0400_0000;
     /// Writing a byte of a register.
-    pub(crate) const WRITE_BYTE_DATA: u64 = 0x0010_0000;
+    pub(crate) const WRITE_BYTE_DATA: libc::c_ulong = 0x0010_0000;
     /// Writing two bytes of a register.
-    pub(crate) const WRITE_WORD_DATA: u64 = 0x0040_0000;
+    pub(crate) const WRITE_WORD_DATA: libc::c_ulong = 0x0040_0000;
     /// Writing up to 32 bytes from a register on.
-    pub(crate) const WRITE_I2C_BLOCK: u64 = 0x0800_0000;
+    pub(crate) const WRITE_I2C_BLOCK: libc::c_ulong = 0x0800_0000;
 
     /// Whether it can do all of these.
-    pub(crate) const fn has(self, functions: u64) -> bool {
+    pub(crate) const fn has(self, functions: libc::c_ulong) -> bool {
         self.0 & functions == functions
     }
 }
@@ -93,6 +94,15 @@ struct Smbus {
     size: u32,
     data: *mut Block,
 }
+
+// The kernel's layouts: what follows a pointer or leads to one depends on its width.
+const _: () = {
+    let pointer = size_of::<*mut u8>();
+    assert!(size_of::<Message>() == 8 + pointer && offset_of!(Message, bytes) == 8);
+    assert!(size_of::<Transfer>() == 2 * pointer && offset_of!(Transfer, count) == pointer);
+    assert!(size_of::<Smbus>() == 8 + pointer && offset_of!(Smbus, size) == 4 && offset_of!(Smbus, data) == 8);
+    assert!(size_of::<Block>() == 34 && align_of::<Block>() == 2);
+};
 
 /// What the adapter can do. ENOTTY: it is no I²C bus.
 pub(crate) fn functions(bus: &File) -> io::Result<Functions> {
@@ -207,15 +217,6 @@ fn part_of<'a>(buffer: &'a mut [u8], piece: &Piece) -> io::Result<&'a mut [u8]> 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn structures_have_the_kernels_layout() {
-        let pointer = size_of::<*mut u8>();
-        assert_eq!(size_of::<Message>(), if pointer == 8 { 16 } else { 12 });
-        assert_eq!(size_of::<Transfer>(), 2 * pointer);
-        assert_eq!(size_of::<Smbus>(), 8 + pointer);
-        assert_eq!(size_of::<Block>(), 34);
-    }
 
     #[test]
     fn what_is_no_bus_is_refused() {

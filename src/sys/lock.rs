@@ -1,6 +1,6 @@
 //! Locks of a part of a file, and which process has locked a whole one, for an error message. Reads `/proc`.
 
-use super::from_minus_one;
+use super::{from_minus_one, invalid};
 use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -15,11 +15,13 @@ const LOOKS: u32 = 20;
 #[cfg_attr(not(feature = "i2c"), allow(dead_code, reason = "for registers"))]
 #[expect(clippy::cast_possible_truncation, reason = "the kernel's constants are small")]
 pub(crate) fn lock_bytes(file: &File, start: u32, length: u32) -> io::Result<()> {
+    // Through 128 bits, because the width of the fields depends on the platform.
+    let offset = |number: u32| libc::off_t::try_from(i128::from(number)).map_err(|_| invalid());
     let lock = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: start.into(),
-        l_len: length.into(),
+        l_start: offset(start)?,
+        l_len: offset(length)?,
         l_pid: 0,
     };
     // SAFETY: F_OFD_SETLK reads one flock from where the pointer leads, which outlives the call.

@@ -46,6 +46,11 @@ fn from_code(code: libc::c_int) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
 }
 
+/// A number of the kernel's, whose `long` and `time_t` have 32 bits on some architectures.
+fn wide(number: impl Into<i64>) -> i64 {
+    number.into()
+}
+
 /// The refusal of an argument that must reach neither the kernel nor the crate in between.
 fn invalid() -> io::Error {
     io::Error::from_raw_os_error(libc::EINVAL)

@@ -3,6 +3,7 @@
 //! For the hot thread: nothing here allocates or waits but [`RunQueue::of_this_thread`], which opens a file. No clock is read.
 
 use super::thread::ThreadId;
+use super::wide;
 use crate::time::Span;
 use std::fs::File;
 use std::mem;
@@ -30,13 +31,13 @@ pub(crate) fn of_this_thread() -> Usage {
     // SAFETY: `usage` is owned and of the type the kernel fills.
     let returned = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
     debug_assert_eq!(returned, 0, "every Linux since 2.6.26 counts threads");
-    let span = |time: libc::timeval| Span::from_seconds(time.tv_sec) + Span::from_micros(time.tv_usec);
+    let span = |time: libc::timeval| Span::from_seconds(wide(time.tv_sec)) + Span::from_micros(wide(time.tv_usec));
     Usage {
         cpu: span(usage.ru_utime) + span(usage.ru_stime),
-        voluntary: usage.ru_nvcsw,
-        involuntary: usage.ru_nivcsw,
-        minor_faults: usage.ru_minflt,
-        major_faults: usage.ru_majflt,
+        voluntary: wide(usage.ru_nvcsw),
+        involuntary: wide(usage.ru_nivcsw),
+        minor_faults: wide(usage.ru_minflt),
+        major_faults: wide(usage.ru_majflt),
     }
 }
 

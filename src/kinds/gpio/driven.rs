@@ -13,6 +13,11 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+// The kernel's layouts, which the numbers of its requests are made of.
+const _: () = {
+    assert!(size_of::<LineRequest>() == 592 && size_of::<LineConfig>() == 272 && size_of::<LineValues>() == 16);
+};
+
 /// A line that is there. Levels are those of the line itself: high or low.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::kinds) struct DrivenLine {

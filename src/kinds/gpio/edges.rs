@@ -10,6 +10,9 @@ use std::io;
 /// Edges taken by one read.
 pub(super) const BATCH: usize = 64;
 
+// The kernel's layout.
+const _: () = assert!(size_of::<LineEdgeEvent>() == 48);
+
 /// Words of one edge, as the kernel writes it.
 const WORDS: usize = size_of::<LineEdgeEvent>() / size_of::<u64>();
 

@@ -1,7 +1,7 @@
 //! A frame, as the kernel has it and as people write it. Pure.
 
 use std::fmt;
-use std::mem::zeroed;
+use std::mem::{offset_of, zeroed};
 
 /// The most bytes of data in a frame, of CAN FD.
 pub(crate) const LONGEST: usize = 64;
@@ -90,6 +90,13 @@ impl fmt::Display for Frame {
         self.bytes().iter().try_for_each(|byte| write!(f, "{byte:02X}"))
     }
 }
+
+// The kernel's layouts.
+const _: () = {
+    assert!(size_of::<libc::can_frame>() == libc::CAN_MTU && libc::CAN_MTU == 16);
+    assert!(size_of::<libc::canfd_frame>() == libc::CANFD_MTU && libc::CANFD_MTU == 72);
+    assert!(offset_of!(libc::canfd_frame, len) == 4 && offset_of!(libc::canfd_frame, data) == 8);
+};
 
 const BRS: u8 = 1; // CANFD_BRS, which libc has as an int
 

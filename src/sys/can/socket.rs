@@ -3,7 +3,7 @@
 use super::frame::{Frame, Id, Received, understood};
 use crate::sys::{from_minus_one, invalid};
 use std::io;
-use std::mem::{size_of, zeroed};
+use std::mem::{offset_of, size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// The most frames that one system call takes.
@@ -39,6 +39,17 @@ pub(crate) struct Wanted<'a> {
     /// Frames of CAN FD as well.
     pub(crate) fd: bool,
 }
+
+// The kernel's layouts, of which some depend on the width of a pointer.
+const _: () = {
+    let is_wide = size_of::<*mut u8>() == 8;
+    assert!(size_of::<libc::sockaddr_can>() == 24 && offset_of!(libc::sockaddr_can, can_ifindex) == 4);
+    assert!(size_of::<libc::can_filter>() == 8);
+    assert!(size_of::<libc::ifreq>() == if is_wide { 40 } else { 32 } && offset_of!(libc::ifreq, ifr_ifru) == 16);
+    assert!(size_of::<libc::iovec>() == if is_wide { 16 } else { 8 });
+    assert!(size_of::<libc::mmsghdr>() == if is_wide { 64 } else { 32 });
+    assert!(offset_of!(libc::mmsghdr, msg_len) == if is_wide { 56 } else { 28 });
+};
 
 /// A raw socket.
 #[derive(Debug)]

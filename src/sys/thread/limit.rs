@@ -16,7 +16,9 @@ pub(crate) fn realtime_limit() -> Option<Span> {
 /// # Errors
 /// EINVAL above the hard limit; EPERM where a sandbox forbids the call.
 pub(crate) fn set_realtime_limit(limit: Span) -> io::Result<()> {
-    let limit = libc::rlimit { rlim_cur: limit.nanos().unsigned_abs() / 1_000, ..read()? };
+    // Through 128 bits, because the width of the fields depends on the platform. What does not fit stays below "no limit".
+    let micros = libc::rlim_t::try_from(u128::from(limit.nanos().unsigned_abs() / 1_000));
+    let limit = libc::rlimit { rlim_cur: micros.unwrap_or(libc::RLIM_INFINITY - 1), ..read()? };
     // SAFETY: `limit` outlives the call.
     from_minus_one(unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &raw const limit) }).map(drop)
 }

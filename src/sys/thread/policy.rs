@@ -3,8 +3,9 @@
 use super::ThreadId;
 use crate::sys::{from_minus_one, invalid};
 use crate::time::Span;
+use std::io;
 use std::iter::Sum;
-use std::{io, mem};
+use std::mem::{self, offset_of};
 use thread_priority::{
     DeadlineFlags, RealtimeThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy,
     set_thread_priority_and_policy, thread_native_id,
@@ -109,6 +110,13 @@ pub(crate) fn scheduling_of(thread: ThreadId) -> io::Result<Scheduled> {
     };
     Ok(Scheduled { policy, priority: u8::try_from(attr.sched_priority).unwrap_or(u8::MAX) })
 }
+
+// The kernel's layout; it may grow at its end.
+const _: () = {
+    assert!(size_of::<libc::sched_attr>() >= 48 && offset_of!(libc::sched_attr, sched_flags) == 8);
+    assert!(offset_of!(libc::sched_attr, sched_runtime) == 24 && offset_of!(libc::sched_attr, sched_period) == 40);
+    assert!(size_of::<libc::sched_param>() == 4);
+};
 
 fn attributes(thread: ThreadId) -> io::Result<libc::sched_attr> {
     // SAFETY: sched_attr is made of integers, for which all-zero bytes are valid.

@@ -2,6 +2,7 @@
 
 use crate::sys::{from_minus_one, invalid};
 use moq_v4l::sys as v4l2;
+use moq_v4l::v4l2::vidioc;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::{io, ptr};
@@ -47,18 +48,46 @@ arguments!(v4l2::v4l2_capability, v4l2::v4l2_format, v4l2::v4l2_pix_format, v4l2
 arguments!(v4l2::v4l2_captureparm, v4l2::v4l2_fmtdesc, v4l2::v4l2_frmsizeenum, v4l2::v4l2_frmivalenum);
 arguments!(v4l2::v4l2_requestbuffers, v4l2::v4l2_buffer, libc::c_int);
 
-// The kernel's sizes, where `long` has 64 bits: what the request numbers are made of.
-#[cfg(target_pointer_width = "64")]
+// The kernel's sizes, and the request numbers that are made of them. On 32 bits the kernel knows a buffer with either width of `time_t`.
 const _: () = {
+    let is_wide = size_of::<*mut u8>() == 8;
     assert!(size_of::<v4l2::v4l2_capability>() == 104);
-    assert!(size_of::<v4l2::v4l2_format>() == 208);
+    assert!(size_of::<v4l2::v4l2_format>() == if is_wide { 208 } else { 204 });
     assert!(size_of::<v4l2::v4l2_streamparm>() == 204);
     assert!(size_of::<v4l2::v4l2_fmtdesc>() == 64);
     assert!(size_of::<v4l2::v4l2_frmsizeenum>() == 44);
     assert!(size_of::<v4l2::v4l2_frmivalenum>() == 52);
     assert!(size_of::<v4l2::v4l2_requestbuffers>() == 20);
-    assert!(size_of::<v4l2::v4l2_buffer>() == 88);
+    let buffer = match (is_wide, size_of::<libc::time_t>()) {
+        (true, _) => 88_u8,
+        (false, 8) => 80,
+        (false, _) => 68,
+    };
+    assert!(size_of::<v4l2::v4l2_buffer>() == buffer as usize);
+    let buffer = buffer as u32;
+    assert!(has_number(vidioc::VIDIOC_QUERYCAP, 0x8068_5600));
+    assert!(has_number(vidioc::VIDIOC_ENUM_FMT, 0xc040_5602));
+    assert!(has_number(vidioc::VIDIOC_S_FMT, if is_wide { 0xc0d0_5605 } else { 0xc0cc_5605 }));
+    assert!(has_number(vidioc::VIDIOC_REQBUFS, 0xc014_5608));
+    assert!(has_number(vidioc::VIDIOC_QUERYBUF, 0xc000_5609 | buffer << 16));
+    assert!(has_number(vidioc::VIDIOC_QBUF, 0xc000_560f | buffer << 16));
+    assert!(has_number(vidioc::VIDIOC_DQBUF, 0xc000_5611 | buffer << 16));
+    assert!(has_number(vidioc::VIDIOC_STREAMON, 0x4004_5612));
+    assert!(has_number(vidioc::VIDIOC_G_PARM, 0xc0cc_5615));
+    assert!(has_number(vidioc::VIDIOC_S_PARM, 0xc0cc_5616));
+    assert!(has_number(vidioc::VIDIOC_TRY_FMT, if is_wide { 0xc0d0_5640 } else { 0xc0cc_5640 }));
+    assert!(has_number(vidioc::VIDIOC_ENUM_FRAMESIZES, 0xc02c_564a));
+    assert!(has_number(vidioc::VIDIOC_ENUM_FRAMEINTERVALS, 0xc034_564b));
 };
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an unsigned long, or with musl an int, of 32 bits"
+)]
+const fn has_number(request: libc::Ioctl, number: u32) -> bool {
+    request as u32 == number
+}
 
 /// A struct to fill in.
 pub(super) fn zeroed<T: Argument>() -> T {
@@ -69,20 +98,6 @@ pub(super) fn zeroed<T: Argument>() -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use moq_v4l::v4l2::vidioc;
-
-    #[test]
-    fn the_numbers_are_those_of_the_header() {
-        assert_eq!(vidioc::VIDIOC_QUERYCAP, 0x8068_5600);
-        assert_eq!(vidioc::VIDIOC_STREAMON, 0x4004_5612);
-        #[cfg(target_pointer_width = "64")]
-        {
-            assert_eq!(vidioc::VIDIOC_S_FMT, 0xc0d0_5605);
-            assert_eq!(vidioc::VIDIOC_QBUF, 0xc058_560f);
-            assert_eq!(vidioc::VIDIOC_DQBUF, 0xc058_5611);
-            assert_eq!(vidioc::VIDIOC_S_PARM, 0xc0cc_5616);
-        }
-    }
 
     #[test]
     fn another_struct_than_the_request_s_does_not_reach_the_kernel() {
