@@ -67,6 +67,7 @@
 //!
 //! | room | contents |
 //! | --- | --- |
+//! | `atomic` | the atomics of what threads share without a lock |
 //! | [`time`] | instants and spans in integer nanoseconds; the trait [`Clock`](time::Clock), through which all code reads time |
 //! | [`pacing`] | when a tick is due and what debt is forgiven; arithmetic only |
 //! | [`channels`] | everything that crosses from a hot thread to another: tick records, rows of values, blocks of samples, sound and pictures |
@@ -89,6 +90,7 @@
 //! | `sim` | the virtual clock, and the scripted task that replaces a real one |
 //! | [`cli`] | the command line; the only code that talks to a terminal |
 
+pub(crate) mod atomic;
 pub mod channels;
 pub mod cli;
 pub mod config;

@@ -3,8 +3,8 @@
 //! So whoever drains the records and then reads the counts never knows of a tick that is not counted. No clock is read,
 //! nothing waits or allocates.
 
+use crate::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
 use crate::time::Instant;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
 
 /// What was counted of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl LiveCounts {
     }
 
     /// The latest counts; `None`: they are being updated.
-    fn try_read(&self) -> Option<Live> {
+    pub(crate) fn try_read(&self) -> Option<Live> {
         let ended = self.each_tick.ended.load(Ordering::Acquire);
         let live = self.read_once();
         fence(Ordering::Acquire);

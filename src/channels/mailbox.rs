@@ -3,8 +3,8 @@
 //! It is a triple buffer: the writer owns one copy, the reader owns one, and the third is between them and is exchanged in one
 //! atomic step. A side fills its own copy with relaxed stores, and the exchange publishes them.
 
+use crate::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// Bit of the exchange byte: the copy between has not been taken.
 const FRESH: u8 = 4;

@@ -1,7 +1,7 @@
 //! Requests to a running worker, and what it shows of itself: plain atomics, written without waiting.
 
+use crate::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crate::time::{Instant, Span};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Requests to a running worker, and what it shows of itself.
 ///
@@ -73,7 +73,7 @@ impl Control {
 
     /// The number of the task that ended the run, as its configuration asks.
     pub fn failed(&self) -> Option<u32> {
-        u32::try_from(self.asked.failed.load(Ordering::Acquire).checked_sub(1)?).ok()
+        u32::try_from(self.asked.failed.load(Ordering::Relaxed).checked_sub(1)?).ok()
     }
 
     /// What the worker is doing. The parts are read one after the other: a tick that ends meanwhile may show with the index
@@ -137,7 +137,7 @@ impl Control {
     }
 
     pub(super) fn fail(&self, task: u32) {
-        self.asked.failed.store(u64::from(task) + 1, Ordering::Release);
+        self.asked.failed.store(u64::from(task) + 1, Ordering::Relaxed); // seen by those who see the stop
         self.stop();
     }
 
@@ -163,7 +163,7 @@ impl Control {
     }
 
     pub(super) fn ends(&self) {
-        self.shown.running.store(0, Ordering::Release);
+        self.shown.running.store(0, Ordering::Relaxed);
         self.shown.ticks.store(self.shown.ticks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 

@@ -34,7 +34,8 @@ impl Heartbeat {
     fn count(&mut self, elapsed: f64) -> [usize; 2] {
         let mut counts = [0; 2];
         let mut count = |watch: Option<&mut Watch>, output: &Liveness| {
-            let seen = (output.follows(), output.ticks(), output.safe_after().seconds());
+            let ticks = output.ticks(); // before it is seen whether it followed
+            let seen = (output.follows(), ticks, output.safe_after().seconds());
             let is_live = watch.is_some_and(|watch| watch.is_live(seen, elapsed));
             counts[0] += 1;
             counts[1] += usize::from(is_live);

@@ -8,12 +8,12 @@ pub(super) mod left;
 use super::planned_write::PlannedWrite;
 use super::reading::ReadBack;
 use super::written::LastWritten;
+use crate::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Writes the safe value of one output, by descriptors and bytes of its own: any thread may call it at any time, also while the

@@ -1,9 +1,9 @@
 //! Which outputs put out what they are told, for whoever asks at each of its ticks: a list of all that there have been, which only grows, so
 //! that it can be gone through without a lock. Written and read by hot threads, wait-free; entries are made where tasks are built.
 
+use crate::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use crate::time::Span;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 /// An output by the name of its task, of the kind `output`, or `can` with what it sends. One that is replaced by a reload and the one that replaces it share it.
 #[derive(Debug)]
@@ -50,14 +50,15 @@ impl Liveness {
         self.outputs.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether at its latest tick it followed its input, and nothing failed.
+    /// Whether at its latest tick it followed its input, and nothing failed. At that of the latest [tick](Self::ticks) that was seen before, or at
+    /// a later one.
     pub(in crate::kinds) fn follows(&self) -> bool {
         self.is_open() && self.follows.load(Ordering::Relaxed)
     }
 
     /// How often it has ticked.
     pub(in crate::kinds) fn ticks(&self) -> u64 {
-        self.ticks.load(Ordering::Relaxed)
+        self.ticks.load(Ordering::Acquire)
     }
 
     /// After how long without a tick it is not live.
@@ -81,7 +82,7 @@ impl Live {
     /// It has ticked.
     pub(in crate::kinds) fn ticked(&self, follows: bool) {
         self.0.follows.store(follows, Ordering::Relaxed);
-        self.0.ticks.fetch_add(1, Ordering::Relaxed);
+        self.0.ticks.fetch_add(1, Ordering::Release);
     }
 
     /// It does not follow its input any more.

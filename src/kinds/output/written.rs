@@ -3,7 +3,7 @@
 //! Each write begins and ends here. What it wrote is known only if no other one was under way meanwhile: of two at once it is not known which
 //! came last.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, Ordering};
 
 /// The raw number that a target was given last.
 #[derive(Debug, Default)]
@@ -30,8 +30,11 @@ impl LastWritten {
 
     /// It has ended; `wrote`: the raw number. NaN: it failed, or that is not known.
     pub(super) fn end(&self, write: &UnderWay, wrote: f64) {
-        let alone = write.alone && self.begun.load(Ordering::SeqCst) == write.number + 1;
-        self.number.store(if alone { wrote } else { f64::NAN }.to_bits(), Ordering::SeqCst);
+        self.number.store(if write.alone { wrote } else { f64::NAN }.to_bits(), Ordering::SeqCst);
+        // In this order: a write that begins after this look is not alone, and what it stores comes last.
+        if self.begun.load(Ordering::SeqCst) != write.number + 1 {
+            self.number.store(f64::NAN.to_bits(), Ordering::SeqCst);
+        }
         self.ended.fetch_add(1, Ordering::SeqCst);
     }
 

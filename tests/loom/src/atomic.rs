@@ -1,0 +1,129 @@
+//! In the place of the atomics that hertzd is built with: those of loom, as strong as the code says, or one of them a little weaker.
+//!
+//! A sequentially consistent operation is made of a weaker one and of fences, because loom knows no other. Where a trial says so, numbers that are
+//! read and written without an order are memory that one thread at a time may touch: it finds also what reaches into the future, which loom's
+//! threads never do.
+
+use crate::trial::{self, Kind, Strength};
+use loom::sync::atomic as model;
+use std::panic::Location;
+pub use std::sync::atomic::Ordering;
+
+/// What has no value, and is touched where a value is.
+struct Touched(loom::cell::UnsafeCell<()>);
+
+// SAFETY: nothing is in there.
+unsafe impl Sync for Touched {}
+
+impl std::fmt::Debug for Touched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("()")
+    }
+}
+
+fn before(strength: Strength) {
+    if strength == Strength::Total {
+        model::fence(Ordering::SeqCst);
+    }
+}
+
+/// As `std::sync::atomic::fence`.
+#[track_caller]
+pub fn fence(order: Ordering) {
+    match trial::strength(Location::caller(), Kind::Fence, order) {
+        Strength::None => {}
+        Strength::Acquire => model::fence(Ordering::Acquire),
+        Strength::Release => model::fence(Ordering::Release),
+        Strength::Both => model::fence(Ordering::AcqRel),
+        Strength::Total => model::fence(Ordering::SeqCst),
+    }
+}
+
+macro_rules! atomics {
+    ($($name:ident $value:ty, $is_memory:expr;)+) => {
+        $(
+            /// As the one of the standard library.
+            #[derive(Debug)]
+            pub struct $name(model::$name, Touched);
+
+            impl Default for $name {
+                fn default() -> Self {
+                    Self::new(<$value>::default())
+                }
+            }
+
+            impl $name {
+                pub fn new(value: $value) -> Self {
+                    Self(model::$name::new(value), Touched(loom::cell::UnsafeCell::new(())))
+                }
+
+                #[track_caller]
+                pub fn load(&self, order: Ordering) -> $value {
+                    let strength = trial::strength(Location::caller(), Kind::Load, order);
+                    if $is_memory && order == Ordering::Relaxed && trial::numbers_are_memory() {
+                        self.1.0.with(|_| ());
+                    }
+                    before(strength);
+                    self.0.load(if strength == Strength::None { Ordering::Relaxed } else { Ordering::Acquire })
+                }
+
+                #[track_caller]
+                pub fn store(&self, value: $value, order: Ordering) {
+                    let strength = trial::strength(Location::caller(), Kind::Store, order);
+                    if $is_memory && order == Ordering::Relaxed && trial::numbers_are_memory() {
+                        self.1.0.with_mut(|_| ());
+                    }
+                    self.0.store(value, if strength == Strength::None { Ordering::Relaxed } else { Ordering::Release });
+                    before(strength);
+                }
+
+                #[track_caller]
+                pub fn swap(&self, value: $value, order: Ordering) -> $value {
+                    exchanged(Location::caller(), order, |order| self.0.swap(value, order))
+                }
+            }
+        )+
+    };
+}
+
+macro_rules! numbers {
+    ($($name:ident $value:ty),+) => {
+        $(
+            impl $name {
+                #[track_caller]
+                pub fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                    exchanged(Location::caller(), order, |order| self.0.fetch_add(value, order))
+                }
+
+                #[track_caller]
+                pub fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
+                    exchanged(Location::caller(), order, |order| self.0.fetch_sub(value, order))
+                }
+            }
+        )+
+    };
+}
+
+fn exchanged<T>(at: &Location<'_>, order: Ordering, exchange: impl FnOnce(Ordering) -> T) -> T {
+    let strength = trial::strength(at, Kind::Exchange, order);
+    before(strength);
+    let old = exchange(match strength {
+        Strength::None => Ordering::Relaxed,
+        Strength::Acquire => Ordering::Acquire,
+        Strength::Release => Ordering::Release,
+        Strength::Both | Strength::Total => Ordering::AcqRel,
+    });
+    before(strength);
+    old
+}
+
+atomics! {
+    AtomicBool bool, false;
+    AtomicU8 u8, false;
+    AtomicI32 i32, false;
+    AtomicU32 u32, false;
+    AtomicI64 i64, true;
+    AtomicU64 u64, true;
+    AtomicUsize usize, true;
+}
+numbers!(AtomicU32 u32, AtomicU64 u64, AtomicUsize usize);

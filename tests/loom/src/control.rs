@@ -1,0 +1,76 @@
+//! Requests to a worker, and what it shows of itself.
+
+use super::control::{Activity, Control};
+use crate::time::{Instant, Span};
+use crate::trial::Model;
+use loom::cell::UnsafeCell;
+use loom::thread;
+use std::sync::Arc;
+
+pub const MODELS: [Model; 3] = [Model::new(exchanges), Model::new(fails), Model::new(shows)];
+
+/// A set of tasks, as a queue has it: not to be touched by two threads at once.
+struct Set(UnsafeCell<u32>);
+
+// SAFETY: loom finds where two threads touch it at once.
+unsafe impl Sync for Set {}
+// SAFETY: a number.
+unsafe impl Send for Set {}
+
+/// A worker that was asked for an exchange finds the set, whole, and does it once.
+fn exchanges() {
+    let (control, set) = (Arc::new(Control::default()), Arc::new(Set(UnsafeCell::new(0))));
+    let (asked, sent) = (control.clone(), set.clone());
+    let main = thread::spawn(move || {
+        // SAFETY: the worker looks only when it was asked.
+        sent.0.with_mut(|set| unsafe { *set = 7 });
+        asked.ask_for_exchange();
+    });
+    let look = || {
+        let asked = control.exchange_asked();
+        if asked {
+            // SAFETY: main has put it there before.
+            assert_eq!(set.0.with(|set| unsafe { *set }), 7);
+        }
+        usize::from(asked)
+    };
+    let seen = look() + look();
+    main.join().unwrap();
+    assert_eq!(seen + look(), 1);
+}
+
+/// Who sees that a task's failure has stopped the worker sees which task that was.
+fn fails() {
+    let control = Arc::new(Control::default());
+    let shown = control.clone();
+    let worker = thread::spawn(move || shown.fail(3));
+    let stopping = control.stopping();
+    let failed = control.failed();
+    assert!(failed.is_none_or(|task| task == 3) && (!stopping || failed == Some(3)));
+    worker.join().unwrap();
+}
+
+/// A tick that lasts shows exactly: which one it is, and since when.
+fn shows() {
+    let control = Arc::new(Control::default());
+    let at = |nanos| Instant::from_nanos(nanos);
+    let shown = control.clone();
+    let worker = thread::spawn(move || {
+        shown.rests(at(10));
+        shown.begins(1, 5, at(11));
+        shown.ends();
+        shown.rests(at(20));
+        shown.prepares(6);
+        shown.begins(2, 6, at(21));
+    });
+    let doing = control.doing();
+    match doing.now {
+        Activity::Runs { task: 2, n, since } => assert_eq!((n, since), (6, at(21))),
+        // It may have ended meanwhile, but shows nothing from before it began.
+        Activity::Runs { task, n, since } => {
+            assert!(task == 1 && [5, 6].contains(&n) && [at(11), at(21)].contains(&since));
+        }
+        Activity::Rests { .. } => assert!(doing.ticks <= 1),
+    }
+    worker.join().unwrap();
+}

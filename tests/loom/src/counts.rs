@@ -1,0 +1,70 @@
+//! Counts of a task that are read while it runs.
+
+use crate::channels::{Counts, Live, LiveCounts};
+use crate::time::Instant;
+use crate::trial::Model;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+use std::sync::Arc;
+
+pub const MODELS: [Model; 3] = [
+    Model { interruptions: Some(2), ..Model::new(of_one_moment) },
+    Model { interruptions: Some(2), ..Model::new(before_the_record) },
+    Model { interruptions: Some(1), ..Model::new(all_of_one_moment) },
+];
+
+fn at(n: u64) -> Option<Instant> {
+    Some(Instant::from_nanos(n.into()))
+}
+
+/// What a usual tick writes is of one moment, and never older than what was read before.
+fn of_one_moment() {
+    let live = Arc::new(LiveCounts::default());
+    live.begins(at(0), Instant::MAX);
+    let written = live.clone();
+    let writer = thread::spawn(move || {
+        for n in 1..=2 {
+            written.ran(n, at(n));
+        }
+    });
+    let mut latest = 0;
+    for _ in 0..2 {
+        let Some(Live { counts, next, .. }) = live.try_read() else { continue };
+        assert_eq!(next, at(counts.ran));
+        assert!(counts.ran >= latest);
+        latest = counts.ran;
+    }
+    writer.join().unwrap();
+    assert_eq!(live.try_read().map(|live| live.counts.ran), Some(2), "nothing is being written");
+}
+
+/// The same of all counts.
+fn all_of_one_moment() {
+    let live = Arc::new(LiveCounts::default());
+    let written = live.clone();
+    let all = |n| Counts { ran: n, skipped: n, overruns: n, over_budget: n, errors: n, disabled: n > 0 };
+    let writer = thread::spawn(move || written.store(&all(1), at(1)));
+    if let Some(Live { counts, next, .. }) = live.try_read() {
+        assert_eq!((counts, next), (all(counts.ran), at(counts.ran).filter(|_| counts.ran > 0)));
+    }
+    writer.join().unwrap();
+}
+
+/// Who has seen the record of a tick, which goes through a queue, finds the tick counted.
+fn before_the_record() {
+    let live = Arc::new(LiveCounts::default());
+    live.begins(at(0), Instant::MAX);
+    let sent = Arc::new(AtomicU64::new(0));
+    let (written, sender) = (live.clone(), sent.clone());
+    let writer = thread::spawn(move || {
+        for n in 1..=2 {
+            written.ran(n, at(n));
+            sender.store(n, Ordering::Release); // as a queue does
+        }
+    });
+    let seen = sent.load(Ordering::Acquire);
+    if let Some(live) = live.try_read() {
+        assert!(live.counts.ran >= seen, "a tick that is not counted");
+    }
+    writer.join().unwrap();
+}

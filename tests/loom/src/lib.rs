@@ -1,0 +1,80 @@
+//! What hertzd's threads share without a lock, in every order that a memory may show: the files of hertzd as they ship, compiled with atomics that
+//! loom models. Run by `cargo test --release --manifest-path tests/loom/Cargo.toml`.
+//!
+//! The queues that are crates' (`rtrb`, `crossbeam-channel`) are not tried: their authors do that.
+
+#![allow(dead_code, unused_imports, reason = "of the files of hertzd only parts are tried")]
+
+pub(crate) mod atomic;
+pub mod trial;
+
+#[path = "../../../src/channels/mod.rs"]
+pub(crate) mod channels;
+#[path = "../../../src/time.rs"]
+pub(crate) mod time;
+
+#[path = "../../../src/worker"]
+pub mod worker {
+    pub(crate) mod control;
+    #[path = "../../tests/loom/src/control.rs"]
+    pub mod models;
+}
+
+#[path = "../../../src/kinds"]
+pub mod kinds {
+    pub mod output {
+        pub(crate) mod guard;
+        pub(crate) mod live;
+        pub(crate) mod written;
+
+        pub(crate) mod planned_write {
+            //! What a safe write is for people, which is not asked here.
+
+            #[derive(Debug)]
+            pub(crate) struct PlannedWrite;
+
+            impl PlannedWrite {
+                pub(crate) fn amiss(&self, _: Option<&std::fs::File>) -> Option<String> {
+                    None
+                }
+            }
+
+            impl std::fmt::Display for PlannedWrite {
+                fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                    f.write_str("a safe value")
+                }
+            }
+        }
+
+        #[path = "../../../tests/loom/src/output.rs"]
+        pub mod models;
+        pub(crate) mod reading;
+    }
+}
+
+pub(crate) mod sys {
+    pub(crate) mod clock {
+        //! The clock is asked for messages only.
+
+        pub(crate) struct KernelClock;
+
+        impl KernelClock {
+            pub(crate) const fn monotonic() -> Self {
+                Self
+            }
+        }
+
+        impl crate::time::Clock for KernelClock {
+            fn now(&self) -> crate::time::Instant {
+                crate::time::Instant::ZERO
+            }
+
+            fn sleep_until(&self, _: crate::time::Instant) -> crate::time::Wake {
+                crate::time::Wake::Reached
+            }
+        }
+    }
+}
+
+pub mod counts;
+pub mod values;

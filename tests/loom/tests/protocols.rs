@@ -1,0 +1,40 @@
+//! Each protocol holds as it ships, in every order of its memory, and not without any of the words that say what that order must be.
+
+use hertzd_loom::kinds::output::models as output;
+use hertzd_loom::trial::try_all;
+use hertzd_loom::{counts, values, worker};
+
+#[test]
+fn mailboxes_and_links() {
+    try_all(&values::MODELS);
+}
+
+#[test]
+fn counts_of_a_task() {
+    try_all(&counts::MODELS);
+}
+
+#[test]
+fn requests_to_a_worker() {
+    try_all(&worker::models::MODELS);
+}
+
+#[test]
+fn outputs_that_are_live() {
+    try_all(&output::LIVE);
+}
+
+#[test]
+fn what_was_written_last() {
+    try_all(&output::WRITTEN);
+}
+
+#[test]
+fn safe_values() {
+    try_all(&output::GUARD);
+}
+
+#[test]
+fn targets_that_are_taken_over() {
+    try_all(&output::TAKEN_OVER);
+}
