@@ -78,14 +78,14 @@ impl<'a> Graph<'a> {
         let tasks = self.config.tasks.len();
         let mut waiting: Vec<usize> = (0..tasks).map(|task| self.direct(&self.into[task]).count()).collect();
         let mut order: Vec<usize> = (0..tasks).filter(|task| waiting[*task] == 0).collect();
-        let mut oldest: Vec<Span> = self.config.tasks.iter().map(|task| task.blueprint.held()).collect();
+        let mut oldest = vec![Span::ZERO; tasks];
         let measures = |task: &TaskConfig| MEASURES.contains(&task.kind).then_some(Span::ZERO);
         let mut newest: Vec<_> = self.config.tasks.iter().map(measures).collect();
         let mut next = 0;
         while let Some(from) = order.get(next).copied() {
             next += 1;
             for link in self.direct(&self.out[from]) {
-                oldest[link.to] = oldest[link.to].max(oldest[from] + link.delay.most);
+                oldest[link.to] = oldest[link.to].max(oldest[from] + self.held(from) + link.delay.most);
                 newest[link.to] = newest[link.to].max(newest[from].map(|newest| newest + link.delay.least));
                 waiting[link.to] -= 1;
                 if waiting[link.to] == 0 {
@@ -94,6 +94,11 @@ impl<'a> Graph<'a> {
             }
         }
         (self.order, self.oldest, self.newest) = (order, oldest, newest);
+    }
+
+    /// How much older its values can be than what it uses: a frame that came before its tick, an answer to the tick before.
+    fn held(&self, task: usize) -> Span {
+        self.config.tasks[task].blueprint.held()
     }
 
     /// Those of these links that take what is, not what was.
@@ -126,7 +131,7 @@ impl<'a> Graph<'a> {
 
     /// How old what comes over a link can be at the release of the task that takes it.
     pub(super) fn age(&self, link: &Link<'_>) -> Span {
-        self.oldest[link.from] + link.delay.most
+        self.oldest[link.from] + self.held(link.from) + link.delay.most
     }
 
     /// How old what a task uses is at its release at least, if there is a measurement behind it for certain.

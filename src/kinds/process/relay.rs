@@ -90,8 +90,9 @@ impl Relay {
         let clock = KernelClock::monotonic();
         let body = move || {
             let mut relay = Self::new(settings, ends, clock);
-            relay.follow(&before, began);
-            relay.run();
+            if relay.follow(&before, began) {
+                relay.run();
+            }
             // In this order: the next one begins, then what waits for the end.
             drop(relay);
             drop(alive);
@@ -127,8 +128,9 @@ impl Relay {
         }
     }
 
-    /// Waits for the programs of this task `before`, and starts its own. The first start is answered for, unless it has to wait.
-    fn follow(&mut self, before: &[Weak<()>], began: Sender<Result<(), String>>) {
+    /// Waits for the programs of this task `before`, and starts its own. The first start is answered for, unless it has to wait. False: it was
+    /// refused, and there will be no task.
+    fn follow(&mut self, before: &[Weak<()>], began: Sender<Result<(), String>>) -> bool {
         let waits = || before.iter().any(|other| other.strong_count() > 0);
         if waits() {
             let _ = began.send(Ok(()));
@@ -136,10 +138,12 @@ impl Relay {
                 self.exchange.pass_over();
                 pause(Span::from_millis(1));
             }
-            return;
+            return true;
         }
         let started = self.begin();
+        let is_started = started.is_ok();
         let _ = began.send(started);
+        is_started
     }
 
     fn is_to_stop(&self) -> bool {
@@ -224,7 +228,8 @@ impl Relay {
         if let Some(wrong) = wrong {
             self.count_errors(wrong, errors, now);
         }
-        flooded
+        // One that sends nonsense is not to have this thread look each time.
+        flooded || errors > 0
     }
 
     /// So many errors, of which this was the last.
