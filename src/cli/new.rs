@@ -34,8 +34,7 @@ pub(super) struct NewArgs {
     /// What the daemon, its package, service and user are called [default: the name of DIR]
     #[arg(long)]
     name: Option<String>,
-    /// The checkout of hertzd that the project depends on [default: the one that this program was built from, if it is there still;
-    /// else this version from the registry]
+    /// The checkout of hertzd that the project depends on [default: the one that this program was built from, if it is there still]
     #[arg(long, value_name = "PATH")]
     hertzd: Option<PathBuf>,
 }
@@ -43,7 +42,7 @@ pub(super) struct NewArgs {
 pub(super) fn new(args: &NewArgs) -> Result<(), Stop> {
     let dir = &args.dir;
     let name = name(args).map_err(Stop::Usage)?;
-    let hertzd = Dependency::of(args.hertzd.as_deref()).map_err(Stop::Usage)?;
+    let hertzd = Checkout::of(args.hertzd.as_deref()).map_err(Stop::Usage)?;
     let target = Target::at(dir).map_err(Stop::Usage)?;
     let lock = hertzd.lock().map_err(Stop::Usage)?;
     let project = Project { name: &name, dependency: hertzd.line(), on: hertzd.said(), lock };
@@ -113,36 +112,35 @@ fn is_taken(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The hertzd that a project is built on.
+/// The checkout of hertzd that a project is built on.
 #[derive(Debug)]
-enum Dependency {
-    /// A checkout, with its version.
-    Checkout { path: String, version: String },
-    /// This program's version from the registry; why not a checkout.
-    Registry(String),
+struct Checkout {
+    path: String,
+    version: String,
 }
 
-impl Dependency {
+impl Checkout {
+    /// The one that is named, else what this program was built from; or why there is none.
     fn of(named: Option<&Path>) -> Result<Self, String> {
-        match named {
-            Some(path) => Self::checkout(path).map_err(|why| {
-                format!(
-                    "--hertzd {}: {why}; name the folder of hertzd's source, which has its Cargo.toml",
-                    path.display()
-                )
-            }),
-            None => Ok(match Self::checkout(Path::new(BUILT_FROM)) {
-                Ok(Self::Checkout { version, .. }) if version != OWN_VERSION => Self::Registry(format!(
-                    "what this program was built from, {BUILT_FROM}, is version {version} by now"
-                )),
-                Ok(found) => found,
-                Err(_) => Self::Registry(format!("what this program was built from, {BUILT_FROM}, is not there")),
-            }),
+        if let Some(path) = named {
+            return Self::at(path).map_err(|why| {
+                let path = path.display();
+                format!("--hertzd {path}: {why}; name the folder of hertzd's source, which has its Cargo.toml")
+            });
+        }
+        let wanted = "the project needs hertzd's source: --hertzd PATH names a checkout of it";
+        match Self::at(Path::new(BUILT_FROM)) {
+            Ok(found) if found.version != OWN_VERSION => Err(format!(
+                "what this program, of hertzd {OWN_VERSION}, was built from is version {} by now, in {BUILT_FROM}; {wanted}",
+                found.version
+            )),
+            Ok(found) => Ok(found),
+            Err(_) => Err(format!("what this program was built from, {BUILT_FROM}, is not there; {wanted}")),
         }
     }
 
-    /// The checkout in this folder, or why it is none.
-    fn checkout(folder: &Path) -> Result<Self, String> {
+    /// The one in this folder, or why it is none.
+    fn at(folder: &Path) -> Result<Self, String> {
         let manifest = folder.join("Cargo.toml");
         let text = fs::read_to_string(&manifest).map_err(|error| format!("{}: {error}", manifest.display()))?;
         let table: toml::Table =
@@ -152,7 +150,7 @@ impl Dependency {
             (Some("hertzd"), Some(version)) => {
                 let path = fs::canonicalize(folder).map_err(|error| error.to_string())?;
                 let path = path.into_os_string().into_string();
-                Ok(Self::Checkout { path: path.map_err(|_| "its path is not valid UTF-8")?, version })
+                Ok(Self { path: path.map_err(|_| "its path is not valid UTF-8")?, version })
             }
             (Some(other), _) => Err(format!("this is the crate {other}, not hertzd")),
             (None, _) => Err(format!("{} names no crate", manifest.display())),
@@ -161,40 +159,43 @@ impl Dependency {
 
     /// The line of Cargo.toml.
     fn line(&self) -> String {
-        match self {
-            Self::Checkout { path, .. } => format!("hertzd = {{ path = {} }}", toml_edit::Value::from(path.as_str())),
-            Self::Registry(_) => format!("hertzd = \"{OWN_VERSION}\""),
-        }
+        format!("hertzd = {{ path = {} }}", toml_edit::Value::from(self.path.as_str()))
     }
 
     /// For people.
     fn said(&self) -> String {
-        match self {
-            Self::Checkout { path, version } if version != OWN_VERSION => {
-                format!(
-                    "hertzd {version} in {path}, with its Cargo.lock; this program is of hertzd {OWN_VERSION}, so the code may not fit"
-                )
-            }
-            Self::Checkout { path, version } => format!("hertzd {version} in {path}, with its Cargo.lock"),
-            Self::Registry(why) => {
-                format!(
-                    "hertzd {OWN_VERSION} of the registry crates.io, as {why}; --hertzd PATH names a checkout instead"
-                )
-            }
+        let Self { path, version } = self;
+        if version == OWN_VERSION {
+            return format!("hertzd {version} in {path}, with its Cargo.lock");
         }
+        format!(
+            "hertzd {version} in {path}, with its Cargo.lock; this program is of hertzd {OWN_VERSION}, so the code may not fit"
+        )
     }
 
     /// The versions of all other crates, so that none is chosen anew.
-    fn lock(&self) -> Result<Option<String>, String> {
-        let Self::Checkout { path, .. } = self else { return Ok(None) };
-        let lock = Path::new(path).join("Cargo.lock");
-        fs::read_to_string(&lock).map(Some).map_err(|error| format!("{}: {error}", lock.display()))
+    fn lock(&self) -> Result<String, String> {
+        let lock = Path::new(&self.path).join("Cargo.lock");
+        fs::read_to_string(&lock).map_err(|error| format!("{}: {error}", lock.display()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_checkout_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |folder: &Path| Checkout::of(Some(folder)).unwrap_err();
+        assert!(refused(folder.path()).contains("Cargo.toml: No such file"), "{}", refused(folder.path()));
+        fs::write(folder.path().join("Cargo.toml"), "[package]\nname = \"other\"\nversion = \"1.0.0\"\n").unwrap();
+        assert!(refused(folder.path()).contains("the crate other, not hertzd; name the folder"));
+        fs::write(folder.path().join("Cargo.toml"), "[package]\nname = \"hertzd\"\nversion = \"9.1.0\"\n").unwrap();
+        let found = Checkout::of(Some(folder.path())).unwrap();
+        assert!(found.said().starts_with("hertzd 9.1.0 in /") && found.said().ends_with("the code may not fit"));
+        assert!(found.lock().unwrap_err().contains("Cargo.lock: No such file"));
+    }
 
     #[test]
     fn a_name_that_does_not_fit_is_answered_with_one_that_does() {

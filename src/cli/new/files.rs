@@ -10,7 +10,7 @@ pub(super) struct Project<'a> {
     /// The same for people.
     pub(super) on: String,
     /// The checkout's Cargo.lock.
-    pub(super) lock: Option<String>,
+    pub(super) lock: String,
 }
 
 /// A file to be written, by its path in the project.
@@ -55,7 +55,7 @@ impl Project<'_> {
         ] {
             files.push(NewFile::new(path, program::called(name, shipped).replace("docs/", "hertzd's docs/")));
         }
-        files.extend(self.lock.clone().map(|lock| NewFile::new("Cargo.lock", lock)));
+        files.push(NewFile::new("Cargo.lock", self.lock.clone()));
         files
     }
 
@@ -78,8 +78,12 @@ mod tests {
 
     #[test]
     fn no_mark_is_left_and_the_service_is_the_programs_own() {
-        let project =
-            Project { name: "my-wheel", dependency: "hertzd = \"1\"".into(), on: "hertzd 1".into(), lock: None };
+        let project = Project {
+            name: "my-wheel",
+            dependency: "hertzd = \"1\"".into(),
+            on: "hertzd 1".into(),
+            lock: String::new(),
+        };
         for file in project.files() {
             let of_package = ["@VERSION@", "@ARCHITECTURE@", "@NEEDS@", "@SIZE@"];
             let text = of_package.iter().fold(file.text.clone(), |text, mark| text.replace(mark, ""));
