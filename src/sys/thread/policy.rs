@@ -115,7 +115,7 @@ pub(crate) fn scheduling_of(thread: ThreadId) -> io::Result<Scheduled> {
 const _: () = {
     assert!(size_of::<libc::sched_attr>() >= 48 && offset_of!(libc::sched_attr, sched_flags) == 8);
     assert!(offset_of!(libc::sched_attr, sched_runtime) == 24 && offset_of!(libc::sched_attr, sched_period) == 40);
-    assert!(size_of::<libc::sched_param>() == 4);
+    assert!(size_of::<libc::sched_param>() >= 4 && offset_of!(libc::sched_param, sched_priority) == 0);
 };
 
 fn attributes(thread: ThreadId) -> io::Result<libc::sched_attr> {
