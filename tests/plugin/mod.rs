@@ -29,10 +29,20 @@ pub(crate) fn probe(folder: &Path) -> PathBuf {
     library
 }
 
+fn rustc() -> Command {
+    Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()))
+}
+
+/// Whether there is a Rust compiler that this user may run.
+pub(crate) fn has_rust() -> bool {
+    let works = |mut command: Command| command.arg("--version").output().is_ok_and(|output| output.status.success());
+    works(rustc()) && works(Command::new("cargo"))
+}
+
 /// The probe in Rust, in `folder`.
 pub(crate) fn rust_probe(folder: &Path) -> PathBuf {
     let library = folder.join("librust_probe.so");
-    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
+    let mut rustc = rustc();
     rustc
         .args(["--edition", "2024", "--crate-type", "cdylib", "-C", "panic=abort", "-A", "warnings", "-o"])
         .arg(&library);
