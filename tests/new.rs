@@ -121,7 +121,7 @@ fn the_project_builds_offline_passes_its_tests_and_runs_by_its_own_name() {
     assert!(ran.status.success(), "{ran:?}");
     let summary: Value = serde_json::from_slice(&ran.stdout).unwrap();
     let wheel = &summary["tasks"][0];
-    assert_eq!((&wheel["task"], &wheel["due"], &wheel["errors"]), (&"wheel".into(), &200.into(), &0.into()));
+    assert_eq!((&wheel["task"], &wheel["due"], &wheel["errors"]), (&"flywheel".into(), &200.into(), &0.into()));
     assert_eq!(wheel["ran"].as_u64().unwrap() + wheel["skipped"].as_u64().unwrap(), 200);
     assert!(runtime.path().join(NAME).is_dir() && !runtime.path().join("hertzd").exists());
     for line in text(&ran.stderr).lines() {
@@ -210,22 +210,27 @@ fn what_cannot_be_written_is_refused_and_nothing_is_written() {
     fs::write(at.join("other/Cargo.toml"), "[package]\nname = \"other\"\nversion = \"1.0.0\"\n").unwrap();
     fs::create_dir(at.join("broken")).unwrap();
     fs::write(at.join("broken/Cargo.toml"), "[package\n").unwrap();
+    fs::create_dir_all(at.join("killed/.hertzd-new-77/src")).unwrap();
     let before = (files(&at), fs::read_dir(&at).unwrap().count());
     for (args, says) in [
         (&["full"][..], "full is not empty; nothing was written"),
+        (&["killed"], "; killed/.hertzd-new-77 is what is left of a `hertzd new` that was killed, and can be deleted"),
         (&["file"], "file cannot be the project's folder"),
         (&["dangling"], "dangling cannot be the project's folder"),
-        (&["away/wheel"], "there is no folder away for away/wheel"),
+        (&["away/flywheel"], "there is no folder away for away/flywheel"),
         (&["My_Daemon"], "lower-case letters, digits and hyphens only; "),
         (&["My_Daemon"], "such as --name my-daemon"),
-        (&["wheel", "--name", "1st"], "--name \"1st\" cannot be the name"),
-        (&["wheel", "--name", "fn"], "it is a word of Rust"),
-        (&["wheel", "--name", "root"], "it is a user or a group of the system"),
-        (&["wheel", "--name", "hertzd"], "a crate of this name is in the way"),
-        (&["wheel", "--name", ""], "it must have 2 to 31 characters"),
-        (&["wheel", "--hertzd", "away"], "--hertzd away: away/Cargo.toml: No such file"),
-        (&["wheel", "--hertzd", "other"], "this is the crate other, not hertzd"),
-        (&["wheel", "--hertzd", "broken"], "broken/Cargo.toml"),
+        (&["flywheel", "--name", "1st"], "--name \"1st\" cannot be the name"),
+        (&["flywheel", "--name", "fn"], "it is a word of Rust"),
+        (&["flywheel", "--name", "root"], "it is a user or a group of the system"),
+        (&["flywheel", "--name", "hertzd"], "a crate of this name is in the way"),
+        (&["hertzd-mine"], "names that begin so are hertzd's own"),
+        (&["true"], "it is a word of Rust"),
+        (&["sleep"], "this machine has a program of this name, such as --name sleep-daemon"),
+        (&["flywheel", "--name", ""], "it must have 2 to 31 characters"),
+        (&["flywheel", "--hertzd", "away"], "--hertzd away: away/Cargo.toml: No such file"),
+        (&["flywheel", "--hertzd", "other"], "this is the crate other, not hertzd"),
+        (&["flywheel", "--hertzd", "broken"], "broken/Cargo.toml"),
         (&[], "<DIR>"),
     ] {
         let output = hertzd(&at, args);
@@ -246,7 +251,7 @@ fn a_folder_that_may_not_be_written_to_is_left_as_it_is() {
         println!("skipped: this user may write everywhere");
         return;
     }
-    let output = hertzd(&closed, &["wheel"]);
+    let output = hertzd(&closed, &["flywheel"]);
     assert_eq!(output.status.code(), Some(70), "{output:?}");
     assert!(text(&output.stderr).contains("Permission denied"), "{output:?}");
 }
@@ -254,7 +259,7 @@ fn a_folder_that_may_not_be_written_to_is_left_as_it_is() {
 #[test]
 fn an_empty_folder_is_filled_and_an_older_checkout_is_said() {
     let (_folder, at) = place();
-    let (checkout, own) = (at.join("an \"old\" one"), at.join("wheel"));
+    let (checkout, own) = (at.join("an \"old\" one"), at.join("flywheel"));
     fs::create_dir(&checkout).unwrap();
     fs::create_dir(&own).unwrap();
     fs::write(checkout.join("Cargo.toml"), "[package]\nname = \"hertzd\"\nversion = \"0.0.9\"\n").unwrap();
@@ -289,13 +294,13 @@ fn the_project_has_the_usual_format_whatever_its_name() {
     }
 }
 
-/// Blocks of the page that a line before introduces as "`FILE`:" are these files of a project called wheel.
+/// Blocks of the page that a line before introduces as "`FILE`:" are these files of a project called flywheel.
 #[test]
 fn the_page_shows_what_is_written() {
     let (_folder, at) = place();
-    let output = hertzd(&at, &["wheel", "--hertzd", root().to_str().unwrap()]);
+    let output = hertzd(&at, &["flywheel", "--hertzd", root().to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");
-    let written = files(&at.join("wheel"));
+    let written = files(&at.join("flywheel"));
     let page = fs::read_to_string(root().join("docs/own-daemon.md")).unwrap();
     let mut shown = Vec::new();
     for part in page.split("\n```").collect::<Vec<_>>().chunks_exact(2) {
@@ -310,6 +315,6 @@ fn the_page_shows_what_is_written() {
     }
     assert_eq!(
         shown,
-        ["Cargo.toml", "src/motor.rs", "src/lib.rs", "src/main.rs", "config/wheel.toml", "tests/virtual_clock.rs"]
+        ["Cargo.toml", "src/motor.rs", "src/lib.rs", "src/main.rs", "config/flywheel.toml", "tests/virtual_clock.rs"]
     );
 }

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 /// The configuration that holds.
 const USUAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/pendulum/pendulum.toml");
 
-/// Balances a pole on a cart, and shows it. Keys: the arrows push the pole, r sets it up again, q quits.
+/// Balances a pole on a cart, and shows it. Keys: the arrows push the cart, r sets it up again, q quits.
 #[derive(Debug, Parser)]
 #[command(
     name = "pendulum",

@@ -10,6 +10,7 @@ use clap::Args;
 use files::Project;
 use folder::Target;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf, absolute};
 
 /// Where this program was built from, if that is there still.
@@ -18,9 +19,9 @@ const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    hertzd new wheel                          a daemon, in a new folder\n  \
-    hertzd new . --name wheel                 in this folder, which is empty\n  \
-    hertzd new wheel --hertzd ~/src/hertzd    on this checkout of hertzd\n\n\
+    hertzd new flywheel                          a daemon, in a new folder\n  \
+    hertzd new . --name flywheel                 in this folder, which is empty\n  \
+    hertzd new flywheel --hertzd ~/src/hertzd    on this checkout of hertzd\n\n\
     The project is a daemon in Rust with a kind of task of its own and all of\n\
     hertzd's commands and kinds: a struct and a function, a configuration, a test\n\
     on the virtual clock, a service with its user, and a script that builds the\n\
@@ -46,8 +47,12 @@ pub(super) fn new(args: &NewArgs) -> Result<(), Stop> {
     let target = Target::at(dir).map_err(Stop::Usage)?;
     let lock = hertzd.lock().map_err(Stop::Usage)?;
     let project = Project { name: &name, dependency: hertzd.line(), on: hertzd.said(), lock };
-    let count = target.fill(&project.files()).map_err(|(path, error)| {
-        Stop::Fault(format!("writing {}: {error}; nothing was left behind in {}", path.display(), dir.display()))
+    let count = target.fill(&project.files()).map_err(|(path, error)| match error.kind() {
+        ErrorKind::AlreadyExists | ErrorKind::DirectoryNotEmpty => Stop::Usage(format!(
+            "{}: another program has written there meanwhile; nothing of this project was left behind",
+            dir.display()
+        )),
+        _ => Stop::Fault(format!("writing {}: {error}; nothing was left behind in {}", path.display(), dir.display())),
     })?;
     let (at, on) = (dir.display(), hertzd.said());
     print(&format!(
@@ -101,15 +106,36 @@ fn is_taken(name: &str) -> Option<&'static str> {
         loop macro match mod move mut override priv pub ref return self static struct super trait true try type typeof unsafe unsized \
         use virtual where while yield abstract";
     const CRATES: &str = "alloc build core deps examples hertzd incremental proc-macro proc_macro serde std test";
-    const USERS: &str = "avahi backup bin daemon dbus games gnats irc kmem list lp mail man messagebus news nobody operator polkitd proxy root \
-        sshd sync sys syslog tape tty utmp uucp www-data audio video gpio i2c input render disk dialout cdrom floppy sudo staff users shadow";
+    const USERS: &str = "adm avahi backup bin daemon dbus games gnats irc kmem list lp mail man messagebus news nobody operator polkitd proxy root \
+        sshd sync sys syslog tape tty utmp uucp www-data audio video gpio i2c input render disk dialout cdrom floppy sudo staff users shadow wheel plugdev netdev \
+        kvm tss nogroup systemd docker libvirt postgres mysql redis libc6 libc ssh";
     let is_in = |list: &str| list.split_whitespace().any(|word| word == name);
     match () {
         () if is_in(WORDS) => Some("it is a word of Rust"),
         () if is_in(CRATES) => Some("a crate of this name is in the way"),
         () if is_in(USERS) || name.starts_with("systemd-") => Some("it is a user or a group of the system"),
+        () if name.starts_with("hertzd-") => Some("names that begin so are hertzd's own"),
+        () if !is_own(name) && is_in_lists(name) => Some("this machine has a user or a group of this name"),
+        () if !is_own(name) && is_program(name) => Some("this machine has a program of this name"),
         () => None,
     }
+}
+
+/// Whether the daemon of such a project is installed here: then what is here is its own.
+fn is_own(name: &str) -> bool {
+    Path::new("/etc").join(name).join(format!("{name}.toml")).exists()
+}
+
+fn is_in_lists(name: &str) -> bool {
+    let has = |file: &str| {
+        let lists = fs::read_to_string(file).unwrap_or_default();
+        lists.lines().any(|line| line.split(':').next() == Some(name))
+    };
+    has("/etc/passwd") || has("/etc/group")
+}
+
+fn is_program(name: &str) -> bool {
+    ["/usr/bin", "/usr/sbin"].iter().any(|folder| Path::new(folder).join(name).exists())
 }
 
 /// The checkout of hertzd that a project is built on.

@@ -6,6 +6,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+/// How the name of a draft begins; the process follows.
+const DRAFT: &str = ".hertzd-new-";
+
 /// The folder of a project, which is empty or not there.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -19,9 +22,19 @@ impl Target {
         let shown = folder.display();
         let is_there = match fs::read_dir(folder) {
             Ok(mut entries) => match entries.next() {
-                Some(_) => {
+                Some(first) => {
+                    // What a `hertzd new` that was killed has left.
+                    let left = first.into_iter().chain(entries.flatten()).map(|entry| entry.path());
+                    let left = left
+                        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(DRAFT)));
+                    let left = left.last().map_or_else(String::new, |path| {
+                        format!(
+                            "; {} is what is left of a `hertzd new` that was killed, and can be deleted",
+                            path.display()
+                        )
+                    });
                     return Err(format!(
-                        "{shown} is not empty; nothing was written: name a new folder, or an empty one"
+                        "{shown} is not empty; nothing was written: name a new folder, or an empty one{left}"
                     ));
                 }
                 None => true,
@@ -109,7 +122,7 @@ struct Draft(PathBuf);
 
 impl Draft {
     fn beside(folder: &Path) -> Result<Self, (PathBuf, io::Error)> {
-        let path = folder.join(format!(".hertzd-new-{}", std::process::id()));
+        let path = folder.join(format!("{DRAFT}{}", std::process::id()));
         fs::create_dir(&path).map_err(|error| (path.clone(), error))?;
         Ok(Self(path))
     }
