@@ -226,7 +226,7 @@ fn what_cannot_be_written_is_refused_and_nothing_is_written() {
         (&["flywheel", "--name", "hertzd"], "a crate of this name is in the way"),
         (&["hertzd-mine"], "names that begin so are hertzd's own"),
         (&["true"], "it is a word of Rust"),
-        (&["sleep"], "this machine has a program of this name, such as --name sleep-daemon"),
+        (&["sleep"], "this machine has a program of this name"),
         (&["flywheel", "--name", ""], "it must have 2 to 31 characters"),
         (&["flywheel", "--hertzd", "away"], "--hertzd away: away/Cargo.toml: No such file"),
         (&["flywheel", "--hertzd", "other"], "this is the crate other, not hertzd"),
@@ -270,7 +270,7 @@ fn an_empty_folder_is_filled_and_an_older_checkout_is_said() {
     let output = hertzd(&own, &args);
     let said = text(&output.stdout);
     assert!(
-        output.status.success() && said.contains("the daemon wheel") && said.contains("hertzd 0.0.9 in "),
+        output.status.success() && said.contains("the daemon flywheel") && said.contains("hertzd 0.0.9 in "),
         "{output:?}"
     );
     assert!(said.contains("the code may not fit"), "{said}");
