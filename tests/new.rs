@@ -204,7 +204,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 fn what_cannot_be_written_is_refused_and_nothing_is_written() {
     let (_folder, at) = place();
     fs::create_dir_all(at.join("full/src")).unwrap();
-    fs::write(at.join("file"), "mine").unwrap();
+    fs::write(at.join("a-file"), "mine").unwrap();
     symlink("nowhere", at.join("dangling")).unwrap();
     fs::create_dir(at.join("other")).unwrap();
     fs::write(at.join("other/Cargo.toml"), "[package]\nname = \"other\"\nversion = \"1.0.0\"\n").unwrap();
@@ -215,7 +215,7 @@ fn what_cannot_be_written_is_refused_and_nothing_is_written() {
     for (args, says) in [
         (&["full"][..], "full is not empty; nothing was written"),
         (&["killed"], "; killed/.hertzd-new-77 is what is left of a `hertzd new` that was killed, and can be deleted"),
-        (&["file"], "file cannot be the project's folder"),
+        (&["a-file"], "a-file cannot be the project's folder"),
         (&["dangling"], "dangling cannot be the project's folder"),
         (&["away/flywheel"], "there is no folder away for away/flywheel"),
         (&["My_Daemon"], "lower-case letters, digits and hyphens only; "),
