@@ -95,7 +95,7 @@ fn nearest(name: &str) -> Option<String> {
     if name.is_empty() {
         return None;
     }
-    [name.to_owned(), format!("{name}-daemon")]
+    [name.to_owned(), format!("{name}-daemon"), format!("my-{name}")]
         .into_iter()
         .find(|name| program::wrong(name).or_else(|| is_taken(name)).is_none())
 }
@@ -229,7 +229,7 @@ mod tests {
             ("My_Daemon", Some("my-daemon")),
             ("2 wheels", Some("wheels")),
             ("fn", Some("fn-daemon")),
-            ("hertzd", Some("hertzd-daemon")),
+            ("hertzd", Some("my-hertzd")),
             ("root", Some("root-daemon")),
             ("\u{e4}", None),
             ("", None),
