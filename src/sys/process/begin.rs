@@ -201,11 +201,14 @@ fn no_realtime() -> Result<(), c_int> {
 
 /// Every signal does what it does in a new program, and none is blocked.
 fn default_signals() {
-    // SAFETY: sigaction is made of integers and an optional pointer, for which all-zero bytes are valid: SIG_DFL, no flags.
-    let usual: libc::sigaction = unsafe { mem::zeroed() };
+    // The kernel's structure, of 64 bits or of 32, is no longer than this. All zero: SIG_DFL, no flags, an empty mask.
+    let usual = [0_u64; 8];
+    const MASK: usize = 8; // bytes of the kernel's mask
     for signal in 1..=64 {
-        // SAFETY: `usual` outlives the call. The table of handlers is the child's own; a signal that cannot be set is refused.
-        let _ = unsafe { libc::sigaction(signal, &raw const usual, ptr::null_mut()) };
+        // Not the library's function, which refuses the two signals of its own: where one of these was ignored, it would stay so.
+        // SAFETY: `usual` outlives the call, and is only read. The table of handlers is the child's own; a signal that cannot be set is refused.
+        let _ =
+            unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, usual.as_ptr(), ptr::null_mut::<c_void>(), MASK) };
     }
     // SAFETY: sigset_t is made of integers, for which all-zero bytes are valid: no signal.
     let none: libc::sigset_t = unsafe { mem::zeroed() };
