@@ -88,6 +88,10 @@ pub trait Task: Send {
     /// the task is dropped before the worker ends.
     fn ended(&mut self) {}
 
+    /// A reload has removed or replaced it: it is dropped soon, after others perhaps. Called once, off the hot thread, before the first of those
+    /// that the same reload ended on its worker is dropped, so that what takes time can begin. Must not wait.
+    fn leaves(&mut self) {}
+
     /// Where the code of [`tick`](Self::tick) is, so that a worker can load it before the release. Not to be implemented.
     #[doc(hidden)]
     fn code(&self) -> Code {

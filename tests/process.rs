@@ -126,6 +126,25 @@ fn assert_enters_at_the_next(rows: &Recorded) -> usize {
     answered
 }
 
+/// Reloads `config`; whether that was accepted, and what was said.
+fn reload(running: &Running, socket: &Path, config: &str) -> (bool, String) {
+    let path = running.folder().join("test.toml");
+    fs::write(&path, with_workers(config).replace(HERE, running.folder().to_str().unwrap())).unwrap();
+    let output = Command::new(HERTZD).args(["reload", "--socket"]).arg(socket).output().unwrap();
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
+    )
+}
+
+/// Starts it with a status socket.
+fn run_with_socket(config: &str) -> (Running, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("status.sock");
+    let running = run_in(folder, config, &["--json", "--status-socket", socket.to_str().unwrap()]);
+    (running, socket)
+}
+
 fn is_alive(pid: u32) -> bool {
     // One that nobody has waited for has ended all the same.
     fs::read_to_string(format!("/proc/{pid}/stat"))
@@ -219,6 +238,102 @@ fn a_client_that_sleeps_misses_its_own_ticks_and_no_other() {
     let last = &rows.last().unwrap().1;
     assert!(last["late"] + last["missing"] >= f64::from(u32::try_from(too_late.len()).unwrap()), "{last:?}");
     assert_eq!((last["errors"], last["restarts"]), (0.0, 0.0), "{last:?}");
+}
+
+#[test]
+fn every_answer_of_a_client_that_sleeps_is_counted_once() {
+    // From tick 300 on it is silent: when that has begun, all that it will ever answer was answered.
+    let client = "for tick in hertzd.ticks():\n    if tick.n == 100: time.sleep(1)\n    \
+                  if tick.n < 300: hertzd.out(echo=tick.n); note('answered', tick.n)\n    else: note('silent', tick.n)\n";
+    let config = format!("{}{STEADY}", echo("brain", client, "")).replace("50 Hz", "200 Hz");
+    let mut running = run(&config, &["--json"]);
+    running.wait_for("it is silent", |running| !noted(running.folder(), "silent").is_empty());
+    let answered = noted(running.folder(), "answered").len();
+    let sent = f64::from(u32::try_from(answered).unwrap());
+    wait_for_row(&mut running, "brain", "all are counted", |row| row["answers"] + row["late"] == sent);
+    let silent = noted(running.folder(), "silent").len();
+    running.wait_for("more ticks", |running| noted(running.folder(), "silent").len() > silent + 20);
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_steady(&ended.summary());
+    let rows = recorded(&ended.folder.path().join("brain.csv"));
+    assert_adds_up(&rows);
+    assert_enters_at_the_next(&rows);
+    let last = &rows.last().unwrap().1;
+    let before = f64::from(u32::try_from(rows.len() - 1).unwrap());
+    assert_eq!((last["answers"] + last["late"], last["missing"]), (sent, before - sent), "{last:?}");
+    assert!(last["late"] > 0.0, "what waited for a second was late: {last:?}");
+    assert_eq!((last["errors"], last["restarts"]), (0.0, 0.0), "{last:?}");
+}
+
+#[test]
+fn an_answer_enters_at_the_next_tick_that_runs_also_beyond_skipped_ones() {
+    // A fellow on the worker takes two of its releases each time.
+    let fellow =
+        "[task.fellow]\nkind = \"load\"\nworker = \"brain\"\nrate = \"10 Hz\"\nrun = \"22ms\"\noverrun = \"drop\"\n";
+    let config = echo("brain", ECHO, "").replace("50 Hz", "100 Hz");
+    let config = config.replace("overrun = \"credit\"\nmax-debt = \"1h\"", "overrun = \"drop\"") + fellow;
+    let mut running = run(&config, &["--json"]);
+    let across = |rows: &Recorded| {
+        let is_across = |pair: &&[(u64, BTreeMap<String, f64>)]| {
+            pair[1].0 > pair[0].0 + 1 && pair[1].1["answers"] > pair[0].1["answers"]
+        };
+        rows.windows(2).filter(is_across).count()
+    };
+    let path = running.folder().join("brain.csv");
+    running.wait_for("answers across skipped ticks", |_| across(&recorded(&path)) > 5);
+    running.signal("TERM");
+    let ended = running.wait();
+    let rows = recorded(&ended.folder.path().join("brain.csv"));
+    assert_adds_up(&rows);
+    assert!(assert_enters_at_the_next(&rows) > 5 && across(&rows) > 5);
+    // It was told how many there were.
+    let seen: BTreeMap<u64, f64> = noted(ended.folder.path(), "seen")
+        .iter()
+        .map(|note| (format!("{}", note[0]).parse().unwrap(), note[2]))
+        .collect();
+    for pair in rows.windows(2) {
+        if let Some(skipped) = seen.get(&pair[1].0) {
+            assert_eq!(*skipped, f64::from(u32::try_from(pair[1].0 - pair[0].0 - 1).unwrap()), "tick {}", pair[1].0);
+        }
+    }
+}
+
+#[test]
+fn what_a_late_program_held_goes_stale_and_the_output_safe_and_it_is_said() {
+    let client = "for tick in hertzd.ticks(latest=True):\n    \
+                  while os.path.exists(here + '/hold'): time.sleep(0.01)\n    hertzd.out(echo=5)\n";
+    let fan = format!(
+        "[worker.out]\n[task.fan]\nkind = \"output\"\nworker = \"out\"\nrate = \"100 Hz\"\ninput = \"brain.echo\"\nmax-age = \"300ms\"\n\
+         path = \"{HERE}/fan\"\nsafe = -7\nrecover-after = \"0s\"\nsafe-after = \"1h\"\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("fan"), "0\n").unwrap();
+    let socket = folder.path().join("status.sock");
+    let config = fan + &echo("brain", client, "max-missed = \"50%\"");
+    let mut running = run_in(folder, &config, &["--json", "--status-socket", socket.to_str().unwrap()]);
+    let put_out = |running: &Running| fs::read_to_string(running.folder().join("fan")).unwrap().trim().to_owned();
+    running.wait_for("its value is put out", |running| put_out(running) == "5");
+    fs::write(running.folder().join("hold"), "").unwrap();
+    running.wait_for("the safe value", |running| put_out(running) == "-7");
+    running.wait_for("it is said", |running| running.stderr().contains("brain: its program left "));
+    let status = || {
+        let output = Command::new(HERTZD).args(["status", "--socket"]).arg(&socket).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let clause = "the program of task brain left ";
+    running.wait_for("the status is not well", |_| status().contains(clause));
+    fs::remove_file(running.folder().join("hold")).unwrap();
+    running.wait_for("its value again", |running| put_out(running) == "5");
+    running.wait_for("it is over", |running| running.stderr().contains("brain: its program answers in time again: "));
+    running.wait_for("the status does not name it", |_| !status().contains(clause));
+    running.signal("TERM");
+    let ended = running.wait();
+    let rows = recorded(&ended.folder.path().join("brain.csv"));
+    assert_adds_up(&rows);
+    let last = &rows.last().unwrap().1;
+    assert_eq!((last["restarts"], last["running"]), (0.0, 1.0), "it ran throughout: {last:?}");
+    assert_eq!(count(task(&ended.summary(), "brain"), "errors"), 0);
 }
 
 #[test]
@@ -323,7 +438,7 @@ fn a_stop_leaves_nothing_of_a_program() {
     running.signal("TERM");
     let ended = running.wait();
     assert!(!is_alive(child) && !is_alive(grandchild), "{}", ended.describe());
-    assert!(ended.stderr.contains("task brain: its program was ended (signal: 9 (SIGKILL))"), "{}", ended.describe());
+    assert!(ended.stderr.contains("brain: its program was ended (signal: 9 (SIGKILL))"), "{}", ended.describe());
 }
 
 #[test]
@@ -335,7 +450,7 @@ fn a_program_that_listens_ends_by_itself() {
         running.wait_for("it runs", |running| !noted(running.folder(), "seen").is_empty());
         running.signal("TERM");
         let ended = running.wait();
-        let said = ended.stderr.contains("task brain: its program was ended (exit status: 0)");
+        let said = ended.stderr.contains("brain: its program was ended (exit status: 0)");
         assert!(!said || noted(ended.folder.path(), "bye").len() == 1, "{}", ended.describe());
         said
     };
@@ -369,6 +484,77 @@ fn a_reload_exchanges_a_changed_program_and_no_other() {
     assert_adds_up(&rows);
     assert_enters_at_the_next(&rows);
     assert!(!is_alive(kept) && !is_alive(new));
+}
+
+#[test]
+fn a_reload_waits_for_the_old_program_without_an_error() {
+    // It listens to nothing, so that the task that replaces it ticks for long before its own program begins.
+    let config = |keys: &str| echo("brain", &format!("note('up', os.getpid())\n{STUBBORN}"), keys);
+    for on_error in ["exit", "disable"] {
+        let keys = format!("on-error = \"{on_error}\"");
+        let (mut running, socket) = run_with_socket(&config(&keys));
+        let old = wait_for_pid(&mut running, "child");
+        let (accepted, said) = reload(&running, &socket, &config(&format!("{keys}\ncpu-limit = 3")));
+        assert!(accepted, "{said}");
+        running.wait_for("the new program", |running| pid_in(running.folder(), "child") != Some(old));
+        assert!(!is_alive(old));
+        running.signal("TERM");
+        let ended = running.wait();
+        assert!(!ended.stderr.contains("the program is not running"), "{}", ended.describe());
+        let brain = task(&ended.summary(), "brain").clone();
+        assert_eq!((count(&brain, "errors"), &brain["disabled"]), (0, &Value::Bool(false)), "{brain}");
+    }
+}
+
+#[test]
+fn a_reload_with_a_program_that_is_not_there_is_refused_and_the_old_one_runs_on() {
+    let good = echo("brain", &format!("note('pid', os.getpid())\n{ECHO}"), "on-error = \"exit\"");
+    let (mut running, socket) = run_with_socket(&good);
+    running.wait_for("answers", |running| !noted(running.folder(), "seen").is_empty());
+    let pid = pid_in(running.folder(), "pid").unwrap();
+    let (accepted, said) = reload(&running, &socket, &good.replace("[\"python3\"", "[\"no-such-program\""));
+    assert!(!accepted && said.contains("there is no program \"no-such-program\" in PATH"), "{said}");
+    let before = noted(running.folder(), "seen").len();
+    running.wait_for("it ticks on", |running| noted(running.folder(), "seen").len() > before + 20);
+    assert!(is_alive(pid));
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(noted(ended.folder.path(), "pid").len(), 1, "{}", ended.describe());
+    assert_adds_up(&recorded(&ended.folder.path().join("brain.csv")));
+}
+
+/// Each ends by itself once all have been told: it does not if the next one is told when it has ended.
+#[test]
+fn a_reload_tells_all_programs_before_it_waits_for_one() {
+    let names = ["one", "two", "three"];
+    let config = |word: &str| -> String {
+        let client = |name: &str| {
+            format!(
+                "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nnote('up-{name}-{word}', 1)\nfor tick in hertzd.ticks(): hertzd.out(echo=1)\n\
+                 note('told-{name}-{word}', 1)\n\
+                 while not all(os.path.exists(here + '/told-' + name + '-{word}') for name in ['one', 'two', 'three']): time.sleep(0.001)\n"
+            )
+        };
+        let all = names
+            .map(|name| echo(name, &client(name), "").replace(&format!("worker = \"{name}\""), "worker = \"all\""));
+        all.concat()
+    };
+    // A busy machine may give one no processor time until it is killed.
+    let all_ended_by_themselves = || {
+        let (mut running, socket) = run_with_socket(&config("old"));
+        let is_up = |running: &Running, word: &str| {
+            names.iter().all(|name| running.folder().join(format!("up-{name}-{word}")).exists())
+        };
+        running.wait_for("all run", |running| is_up(running, "old"));
+        let (accepted, said) = reload(&running, &socket, &config("new"));
+        assert!(accepted, "{said}");
+        running.wait_for("the next ones run", |running| is_up(running, "new"));
+        let ended = running.stderr().matches("its program was ended (exit status: 0)").count();
+        running.signal("TERM");
+        running.wait();
+        ended == names.len()
+    };
+    assert!((0..20).any(|_| all_ended_by_themselves()));
 }
 
 /// Clients that do what they should not, and whether errors are to be counted.
@@ -416,7 +602,10 @@ fn a_hostile_client_is_counted_and_nothing_else() {
             wait_for_row(&mut running, "brain", name, |row| row["answers"] > 0.0);
         }
         fs::write(running.folder().join("stop"), "").unwrap();
-        if has_errors {
+        if name == "closing" {
+            wait_for_row(&mut running, "brain", name, |row| row["restarts"] > 0.0 && row["dropped"] > 0.0);
+            assert!(running.stderr().contains("brain: its program has closed its socket (descriptor 3) and runs on"));
+        } else if has_errors {
             wait_for_row(&mut running, "brain", name, |row| row["errors"] > 3.0);
         } else {
             let path = running.folder().join("brain.csv");
@@ -439,7 +628,7 @@ fn a_hostile_client_is_counted_and_nothing_else() {
             _ if usable => assert!(assert_enters_at_the_next(&rows) > 0, "{name}"),
             _ => assert!(rows.iter().all(|(_, row)| row["echo"].is_nan()), "{name}"),
         }
-        assert_eq!(last["restarts"], 0.0, "{name}: {}", ended.describe());
+        assert_eq!(last["restarts"] > 0.0, name == "closing", "{name}: {}", ended.describe());
     }
 }
 
@@ -466,9 +655,14 @@ fn memory_is_limited() {
 #[test]
 fn processor_time_is_limited_and_the_program_goes_on() {
     // A busy loop; it notes what it has used beside the time that has passed since it began.
-    let client = "begun = time.monotonic()\nbefore = time.process_time()\nwhile True:\n    \
+    let client = "note('pid', os.getpid())\nbegun = time.monotonic()\nbefore = time.process_time()\nwhile True:\n    \
                   [None for _ in range(100000)]\n    note('used', time.monotonic() - begun, time.process_time() - before)\n";
     let mut running = run(&format!("{}{STEADY}", echo("brain", client, "cpu-limit = 0.2")), &["--json"]);
+    let pid = wait_for_pid(&mut running, "pid");
+    running.wait_for("the kernel has stopped it", |_| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    });
     running.wait_for("it was stopped", |running| {
         running.stderr().contains("uses more than its cpu-limit of 0.2: it was stopped")
     });
@@ -517,6 +711,8 @@ fn a_program_is_like_one_that_a_shell_has_started_and_can_delay_no_worker() {
     {
         assert_eq!(line(&limits, limit).split_whitespace().next(), Some(wanted), "{limits}");
     }
+    let locked: u64 = line(&limits, "Max locked memory").split_whitespace().next().unwrap().parse().unwrap();
+    assert!(locked <= 8 << 20, "{limits}");
     let adjusted = |pid| read(pid, "oom_score_adj").trim().parse::<i32>().unwrap();
     assert_eq!(adjusted(pid), (adjusted(running.pid()) + 300).min(1000));
     let stat = read(pid, "stat");
@@ -542,10 +738,10 @@ fn what_a_program_prints_is_in_the_log_under_its_task() {
     running.wait_for("all is said", |running| running.stderr().contains("were left out"));
     running.signal("TERM");
     let ended = running.wait();
-    for line in ["task brain: from stdout", "task brain: from stderr", " … (2000 bytes more)"] {
+    for line in ["brain: from stdout", "brain: from stderr", " … (2000 bytes more)"] {
         assert!(ended.stderr.contains(line), "{line}: {}", ended.describe());
     }
-    let logged = ended.stderr.matches("task brain: flood").count();
+    let logged = ended.stderr.matches("brain: flood").count();
     let left_out: usize = ended
         .stderr
         .lines()

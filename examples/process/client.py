@@ -9,4 +9,5 @@ for tick in hertzd.ticks():
         filtered = load if filtered is None else filtered + 0.1 * (load - filtered)
         if load > 2 * max(filtered, 1.0):
             print(f"the load has risen to {load:.2f} at tick {tick.n}")  # goes to the log of hertzd
-    hertzd.out(load=filtered)
+    if filtered is not None:  # else there is nothing to say yet: the tick counts as missing
+        hertzd.out(load=filtered)

@@ -2,8 +2,8 @@
 
 use super::describe::or;
 use super::key::{Absent, Key, Value};
-use super::keys::{PERIOD, RATE};
-use super::limits;
+use super::keys::{MAX_MISSED, PERIOD, RATE};
+use super::limits::{self, percent_of};
 use super::meant::{self, did_you_mean};
 use super::section::Section;
 use super::value;
@@ -178,6 +178,12 @@ impl Section<'_> {
     /// One period of the task whose section this is; `None` when its rate is wrong, which is noted elsewhere.
     pub fn period(&self) -> Option<Span> {
         self.task_rate().map(Rate::period)
+    }
+
+    /// The share of its releases that may be missed before its task is not well; that of the default when it is wrong, which is noted elsewhere.
+    pub fn max_missed(&self) -> f64 {
+        let share = |value: &DeValue<'_>| percent_of(&MAX_MISSED.value, value).ok();
+        self.value(&MAX_MISSED).and_then(share).unwrap_or(0.01)
     }
 
     /// The rate of the task whose section this is, exact; `None` when it is wrong, which is noted elsewhere.

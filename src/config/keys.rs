@@ -183,8 +183,8 @@ pub(super) const DEADLINE: Key = Key::new(
 pub(super) const MAX_MISSED: Key = Key::new(
     "max-missed",
     Value::Percent { zero: true, max: 100 },
-    "Share of the releases of the last 10 s that may be missed, or of its ticks that may fail, before `hertzd status` calls \
-     the task not well. Nothing else follows from it.",
+    "Share of the releases of the last 10 s that may be missed, of its ticks that may fail, or that the program of a `process` may \
+     leave without an answer in time, before `hertzd status` is not well. Nothing else follows from it.",
 )
 .default("\"1%\"");
 pub(super) const OVERRUN_LIMIT: Key = Key::new(

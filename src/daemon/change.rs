@@ -199,6 +199,7 @@ impl RunningSet {
     /// Takes what the workers have given back since they were handed new tasks.
     fn take_exchanged(&mut self, builder: &Builder) {
         for mut old in self.workers.iter_mut().filter_map(Running::exchanged) {
+            old.leave();
             if let Some(change) = &mut self.change {
                 change.ended.push(old.ended());
             }

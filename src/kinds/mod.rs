@@ -16,7 +16,7 @@ pub(crate) mod output;
 mod pid;
 #[cfg(feature = "plugin")]
 pub(crate) mod plugin;
-mod process;
+pub(crate) mod process;
 mod profile;
 mod register;
 pub(crate) mod sensor;

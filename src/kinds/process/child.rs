@@ -31,6 +31,7 @@ pub(super) struct Program {
     child: Child,
     pub(super) socket: Packets,
     printed: PipeReader,
+    cpus: Vec<usize>, // that it was allowed; empty: as it was started
 }
 
 impl Program {
@@ -77,7 +78,7 @@ impl Program {
                 "it could not be made the first to end when memory runs out (oom_score_adj): {error}; hertzd itself may be chosen"
             ));
         }
-        Ok((Self { child, socket, printed }, told))
+        Ok((Self { child, socket, printed, cpus }, told))
     }
 
     pub(super) fn id(&self) -> i32 {
@@ -93,15 +94,19 @@ impl Program {
         self.child.look()
     }
 
-    /// Keeps it off the CPUs of the workers, which may have been pinned after it began.
+    /// Keeps it off the CPUs of the workers, where others are pinned than before. What it chose itself stays until then.
     ///
     /// # Errors
     /// The kernel's reason.
-    pub(super) fn keep_off_workers(&self) -> io::Result<()> {
-        match &beside_workers()[..] {
-            [] => Ok(()),
-            cpus => self.child.allow(cpus),
+    pub(super) fn keep_off_workers(&mut self) -> io::Result<()> {
+        let cpus = beside_workers();
+        if cpus == self.cpus {
+            return Ok(());
         }
+        self.cpus.clone_from(&cpus);
+        // None is pinned any more: all are as good.
+        let cpus = if cpus.is_empty() { thread::affinity()? } else { cpus };
+        self.child.allow(&cpus)
     }
 
     /// Hands on what it has printed, of which a part may be left for the next look.

@@ -28,14 +28,20 @@ pub(super) struct Shared {
     pub(super) stop: AtomicBool,
     /// It runs.
     pub(super) running: AtomicBool,
+    /// Its first start waits until the program of the task that this one replaces has ended.
+    pub(super) waits: AtomicBool,
     /// How often it was started.
     pub(super) starts: AtomicU64,
     /// Answers that came when the next tick had begun, and that the relay kept.
     pub(super) late: AtomicU64,
     /// Frames that were no answers to a tick, and answers with a value that is no finite number.
     pub(super) errors: AtomicU64,
-    /// Ticks that the program was not told of while it ran, since it had not read enough.
+    /// Ticks that the program was not told of while it ran, since it had not read enough, or had closed its socket.
     pub(super) dropped: AtomicU64,
+    /// Of the task, at its latest tick: ticks before it, those that were answered in time, and those that have no answer.
+    pub(super) asked: AtomicU64,
+    pub(super) answered: AtomicU64,
+    pub(super) missing: AtomicU64,
 }
 
 impl Shared {

@@ -58,6 +58,11 @@ impl Exchange {
         self.newest.is_some()
     }
 
+    /// The program has closed its socket: it can be told nothing any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
     /// The program has not answered the newest tick, and can.
     pub(super) fn is_owed(&self) -> bool {
         !self.is_closed && self.newest.is_some_and(|newest| self.unanswered.back() == Some(&newest))
@@ -75,7 +80,12 @@ impl Exchange {
             self.newest = Some(head.n);
             let late = head.started.saturating_sub(head.release);
             came(Instant::from_nanos(head.monotonic.saturating_sub(late).into()));
-            let Some(socket) = socket.filter(|_| !self.is_closed) else { continue };
+            let Some(socket) = socket else { continue };
+            if self.is_closed {
+                drop(inputs);
+                Shared::count(&self.ends.shared.dropped);
+                continue;
+            }
             frames::tick(&mut self.frame, head, inputs);
             match socket.send(&self.frame) {
                 Ok(()) => {
@@ -84,8 +94,10 @@ impl Exchange {
                     }
                     self.unanswered.push_back(head.n);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Shared::count(&self.ends.shared.dropped),
-                Err(_) => self.is_closed = true,
+                Err(error) => {
+                    Shared::count(&self.ends.shared.dropped);
+                    self.is_closed |= error.kind() != io::ErrorKind::WouldBlock;
+                }
             }
         }
     }

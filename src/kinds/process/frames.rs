@@ -43,7 +43,7 @@ pub(super) struct TickHead {
     pub(super) release: i64,
     pub(super) started: i64,
     pub(super) skipped: u64,
-    /// The start, on the monotonic clock.
+    /// When it ran, just after the start: on the monotonic clock.
     pub(super) monotonic: i64,
 }
 

@@ -83,6 +83,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         memory,
         cpu,
         period,
+        max_missed: section.max_missed(),
         inputs: names,
         values: values?,
     };

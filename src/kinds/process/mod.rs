@@ -6,6 +6,7 @@
 //! | `crossing`, `frames` | what crosses between the task and its relay, and between the relay and the program |
 //! | `relay`, `exchange`, `pace` | the thread that moves them, how, and when it looks |
 //! | `child`, `lines`, `throttle` | the program: started, restarted and ended; what it prints; its share of a CPU |
+//! | `tardiness` | ticks that it did not answer in time, and when they are too many |
 //!
 //! A tick makes no system call and wakes no one: it takes what has come from the relay, and leaves a row for it. Its own clock is that of the tick;
 //! it reads the monotonic one too, for the ages of its inputs. The answer to one tick enters at the next one that runs, neither earlier nor later.
@@ -20,9 +21,11 @@ mod pace;
 mod program;
 mod relay;
 mod settings;
+mod tardiness;
 mod throttle;
 
 pub(super) use keys::kind;
+pub(crate) use relay::troubles;
 
 use crate::config::BuildError;
 use crate::sys::clock::KernelClock;
@@ -42,7 +45,7 @@ pub(in crate::kinds) const COUNTS: [&str; 7] =
 /// How long the end of a program is waited for. It is killed before.
 const ENDS_WITHIN: std::time::Duration = std::time::Duration::from_millis(900);
 
-const NOT_RUNNING: TickError = TickError::new("the program is not running; hertzd starts it again");
+const NOT_RUNNING: TickError = TickError::new("the program is not running");
 
 /// The hot end of a program.
 struct Process {
@@ -129,6 +132,10 @@ impl Process {
         let (counts, shared) = (&self.counts, &self.ends.shared);
         let late = counts.late + shared.late.load(Ordering::Relaxed);
         let missing = counts.asked.saturating_sub(counts.answered + late);
+        // For the relay, which says so when they are many.
+        shared.asked.store(counts.asked, Ordering::Relaxed);
+        shared.answered.store(counts.answered, Ordering::Relaxed);
+        shared.missing.store(missing, Ordering::Relaxed);
         let dropped = self.ends.unsent() + shared.dropped.load(Ordering::Relaxed);
         let running = u64::from(shared.running.load(Ordering::Relaxed));
         let errors = shared.errors.load(Ordering::Relaxed);
@@ -172,7 +179,9 @@ impl Task for Process {
         self.ends.push(tick, now, inputs);
         self.asked = Some(Asked { n: tick.n, origin });
         self.counts.asked += 1;
-        if running { Ok(()) } else { Err(NOT_RUNNING) }
+        // Until the one before it has ended, its first start is not due: nothing has failed.
+        let is_due = !self.ends.shared.waits.load(Ordering::Acquire);
+        if !running && is_due { Err(NOT_RUNNING) } else { Ok(()) }
     }
 
     fn disabled(&mut self) {
@@ -180,6 +189,10 @@ impl Task for Process {
     }
 
     fn ended(&mut self) {
+        self.ends.shared.stop.store(true, Ordering::Release);
+    }
+
+    fn leaves(&mut self) {
         self.ends.shared.stop.store(true, Ordering::Release);
     }
 }

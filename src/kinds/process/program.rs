@@ -94,6 +94,7 @@ mod tests {
             memory: None,
             cpu: None,
             period: Span::from_millis(5),
+            max_missed: 0.01,
             inputs: Vec::new(),
             values: Vec::new(),
         }

@@ -8,13 +8,15 @@ use super::crossing::{CoolEnds, Shared};
 use super::exchange::Exchange;
 use super::lines::{Lines, Said};
 use super::pace::{LONGEST, Pace};
+use super::program;
 use super::settings::ProgramSettings;
+use super::tardiness::{self, Tardiness, Ticks};
 use super::throttle::{Order, Throttle};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::process::Ready;
 use crate::sys::thread::{helper, with_signals_blocked};
 use crate::time::{Clock, Instant, Span};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tracing::{info, warn};
@@ -33,11 +35,38 @@ const ASKED_WITHIN: Span = Span::from_millis(200);
 /// Errors of one kind or another, and stops for a share of a CPU, are logged this often at most.
 const LOG_EVERY: Span = Span::from_seconds(10);
 
+/// A program is moved off the CPU of a worker that was pinned since, this often.
+const PLACE_EVERY: Span = Span::from_seconds(1);
+
 /// Its calls need little; what a stack may grow to counts as locked memory.
 const STACK: usize = 256 << 10;
 
 /// The relays of this process, with the names of their tasks: one that follows another waits until that one's program has ended.
-static RUNNING: Mutex<Vec<(String, Weak<()>)>> = Mutex::new(Vec::new());
+static RUNNING: Mutex<Vec<(String, Weak<Alive>)>> = Mutex::new(Vec::new());
+
+/// There while a relay runs, and its program.
+#[derive(Debug, Default)]
+struct Alive {
+    /// Ticks of the last seconds without an answer in time, and all of these seconds; 0: not more than may be.
+    unanswered: AtomicU64,
+    all: AtomicU64,
+}
+
+/// Programs that answer too few of their ticks in time: a clause for each, without a full stop.
+pub(crate) fn troubles() -> Vec<String> {
+    // Held by others only while they go through the list.
+    let all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let clause = |(name, alive): &(String, Weak<Alive>)| {
+        let alive = alive.upgrade()?;
+        let [unanswered, all] = [&alive.unanswered, &alive.all].map(|count| count.load(Ordering::Relaxed));
+        (unanswered > 0).then(|| {
+            format!(
+                "the program of task {name} left {unanswered} of {all} ticks without an answer in time in the last 10 s"
+            )
+        })
+    };
+    all.iter().filter_map(clause).collect()
+}
 
 /// One relay.
 pub(super) struct Relay {
@@ -49,13 +78,24 @@ pub(super) struct Relay {
     program: Option<Program>,
     lines: Lines,
     throttle: Option<Throttle>,
-    throttled: Span, // that was logged
-    placed: bool,    // off the CPUs of the workers, since these are pinned
+    throttled: Span,                 // that was logged
+    next_place: Instant,             // when it is looked whether it is off the CPUs of the workers
+    closed: Option<(Instant, Step)>, // since when its socket is, by the program, and what was done about it
+    tardiness: Tardiness,
+    alive: Arc<Alive>,
     began: Instant,
     wait: Span, // before the next start
     refusal: String,
     errors: Reported,
     throttles: Reported,
+}
+
+/// What was done to a program that has closed its socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Seen,
+    Asked,
+    Killed,
 }
 
 /// What happens again and again, and is logged now and then.
@@ -84,12 +124,14 @@ impl Relay {
     /// # Errors
     /// Why the program, or the thread, could not be started.
     pub(super) fn start(settings: ProgramSettings, ends: CoolEnds) -> Result<Receiver<()>, String> {
+        // Also of one that has to wait for another: what is wrong with it is not to be found when that one has ended.
+        program::find(&settings, &program::environment(&settings))?;
         let (over, is_over) = channel();
         let (began, has_begun) = channel();
         let (alive, before) = join(&settings.task);
         let clock = KernelClock::monotonic();
         let body = move || {
-            let mut relay = Self::new(settings, ends, clock);
+            let mut relay = Self::new(settings, ends, clock, alive.clone());
             if relay.follow(&before, began) {
                 relay.run();
             }
@@ -107,32 +149,36 @@ impl Relay {
         Ok(is_over)
     }
 
-    fn new(settings: ProgramSettings, ends: CoolEnds, clock: KernelClock) -> Self {
+    fn new(settings: ProgramSettings, ends: CoolEnds, clock: KernelClock, alive: Arc<Alive>) -> Self {
         let now = clock.now();
         Self {
             pace: Pace::new(settings.period),
             shared: ends.shared.clone(),
             exchange: Exchange::new(ends, settings.values.len()),
-            settings,
             clock,
             program: None,
             lines: Lines::new(now),
             throttle: None,
             throttled: Span::ZERO,
-            placed: false,
+            next_place: now,
+            closed: None,
+            tardiness: Tardiness::new(settings.max_missed, now),
+            alive,
             began: now,
             wait: FIRST_WAIT,
             refusal: String::new(),
             errors: Reported::default(),
             throttles: Reported::default(),
+            settings,
         }
     }
 
     /// Waits for the programs of this task `before`, and starts its own. The first start is answered for, unless it has to wait. False: it was
     /// refused, and there will be no task.
-    fn follow(&mut self, before: &[Weak<()>], began: Sender<Result<(), String>>) -> bool {
+    fn follow(&mut self, before: &[Weak<Alive>], began: Sender<Result<(), String>>) -> bool {
         let waits = || before.iter().any(|other| other.strong_count() > 0);
         if waits() {
+            self.shared.waits.store(true, Ordering::Release);
             let _ = began.send(Ok(()));
             while waits() && !self.is_to_stop() {
                 self.exchange.pass_over();
@@ -155,12 +201,12 @@ impl Relay {
         let mut next_care = next_start;
         while !self.is_to_stop() {
             let now = self.clock.now();
-            if self.program.is_none()
-                && now >= next_start
-                && let Err(refusal) = self.begin()
-            {
-                next_start = now + self.back_off();
-                self.log_refusal(refusal);
+            if self.program.is_none() && now >= next_start {
+                if let Err(refusal) = self.begin() {
+                    next_start = now + self.back_off();
+                    self.log_refusal(refusal);
+                }
+                self.shared.waits.store(false, Ordering::Release);
             }
             let flooded = self.move_frames(now);
             if now >= next_care {
@@ -187,26 +233,29 @@ impl Relay {
         let now = self.clock.now();
         let (task, pid) = (&self.settings.task, program.id());
         for what in unmet {
-            warn!(task, pid, "task {task}: its program runs, but {what}");
+            warn!(task, pid, "{task}: its program runs, but {what}");
         }
         self.exchange.greet(&program.socket, &self.settings);
         self.throttle = self.settings.cpu.map(|share| Throttle::new(share, now));
         self.throttled = Span::ZERO;
-        (self.placed, self.began) = (false, now);
+        (self.next_place, self.began, self.closed) = (now, now, None);
+        let [asked, answered] = [&self.shared.asked, &self.shared.answered].map(|count| count.load(Ordering::Relaxed));
+        self.tardiness.begin(now, asked, answered);
         self.lines = Lines::new(now);
         self.refusal.clear();
         self.program = Some(program);
         let starts = self.shared.starts.fetch_add(1, Ordering::AcqRel);
         self.shared.running.store(true, Ordering::Release);
         let verb = if starts == 0 { "started" } else { "started again" };
-        info!(task, pid, "task {task}: its program was {verb} as process {pid}");
+        info!(task, pid, "{task}: its program was {verb} as process {pid}");
         Ok(())
     }
 
     fn log_refusal(&mut self, refusal: String) {
         if refusal != self.refusal {
             let task = &self.settings.task;
-            warn!(task, "task {task}: its program cannot be started again yet; hertzd keeps trying: {refusal}");
+            let again = if self.shared.starts.load(Ordering::Acquire) == 0 { "" } else { "again " };
+            warn!(task, "{task}: its program cannot be started {again}yet; hertzd keeps trying: {refusal}");
             self.refusal = refusal;
         }
     }
@@ -239,7 +288,7 @@ impl Relay {
             let task = &self.settings.task;
             let times =
                 if count == 1 { String::new() } else { format!(", the last of {count} errors since it was last said") };
-            warn!(task, count, "task {task}: its program sent {wrong}{times}");
+            warn!(task, count, "{task}: its program sent {wrong}{times}");
         }
     }
 
@@ -248,37 +297,101 @@ impl Relay {
         if self.program.is_none() {
             return false;
         }
-        self.keep_in_place();
+        self.keep_in_place(now);
         self.log_lines(now);
         self.keep_share(now);
+        self.tell_tardiness(now);
+        self.end_without_socket(now);
         let Some(status) = self.program.as_mut().and_then(Program::ended) else { return false };
         self.take_answers(now);
         self.log_rest(now);
         self.program = None;
         self.shared.running.store(false, Ordering::Release);
+        self.alive.unanswered.store(0, Ordering::Relaxed);
         if now - self.began >= STEADY {
             self.wait = FIRST_WAIT;
         }
         let (task, wait) = (&self.settings.task, self.wait);
         warn!(
             task,
-            "task {task}: its program ended ({status}); its values are missing until it was started again, which is tried in {wait}"
+            "{task}: its program ended ({status}); its values are missing until it was started again, which is tried in {wait}"
         );
         true
     }
 
-    /// When the first tick has come, the workers are where they will stay.
-    fn keep_in_place(&mut self) {
-        if !self.placed
+    /// Counts what was not answered in time, and says so when it is much, and when that is over.
+    fn tell_tardiness(&mut self, now: Instant) {
+        let Shared { asked, answered, missing, .. } = &*self.shared;
+        let [asked, answered, missing] = [asked, answered, missing].map(|count| count.load(Ordering::Relaxed));
+        let said = self.tardiness.look(now, asked, answered);
+        let Ticks { all, unanswered } = self.tardiness.too_many().unwrap_or_default();
+        self.alive.all.store(all, Ordering::Relaxed);
+        self.alive.unanswered.store(unanswered, Ordering::Relaxed);
+        let task = &self.settings.task;
+        match said {
+            Some(tardiness::Said::TooMany) => {
+                let late = asked.saturating_sub(answered + missing);
+                warn!(
+                    task,
+                    unanswered,
+                    all,
+                    late,
+                    missing,
+                    "{task}: its program left {unanswered} of {all} ticks without an answer in time in the last 10 s (since the task began, {late}                      answers were late and {missing} ticks have none): let it do less at a tick, lower its rate, or raise its cpu-limit"
+                );
+            }
+            Some(tardiness::Said::Over) => {
+                let Ticks { all, unanswered } = self.tardiness.lately();
+                info!(
+                    task,
+                    unanswered,
+                    all,
+                    "{task}: its program answers in time again: {unanswered} of {all} ticks of the last 10 s have no answer in time"
+                );
+            }
+            None => {}
+        }
+    }
+
+    /// One that has closed its socket can do nothing for its task any more: it is ended, and started again as one that has ended by itself.
+    fn end_without_socket(&mut self, now: Instant) {
+        if !self.exchange.is_closed() {
+            return;
+        }
+        let (since, step) = *self.closed.get_or_insert((now, Step::Seen));
+        let Some(program) = &mut self.program else { return };
+        // It may just be ending.
+        if program.ended().is_some() {
+            return;
+        }
+        let passed = now - since;
+        if step == Step::Seen && passed >= ENDS_WITHIN {
+            let task = &self.settings.task;
+            warn!(
+                task,
+                "{task}: its program has closed its socket (descriptor 3) and runs on: it is ended, and started again; let it keep the socket open"
+            );
+            program.child().release();
+            program.child().ask_to_end();
+            self.closed = Some((since, Step::Asked));
+        } else if step == Step::Asked && passed >= ENDS_WITHIN + ASKED_WITHIN {
+            program.child().kill();
+            self.closed = Some((since, Step::Killed));
+        }
+    }
+
+    /// Workers are pinned when they begin, and a reload may pin another one.
+    fn keep_in_place(&mut self, now: Instant) {
+        if now >= self.next_place
             && self.exchange.has_ticked()
-            && let Some(program) = &self.program
+            && let Some(program) = &mut self.program
         {
-            self.placed = true;
+            self.next_place = now + PLACE_EVERY;
             if let Err(error) = program.keep_off_workers() {
                 let task = &self.settings.task;
                 warn!(
                     task,
-                    "task {task}: its program could not be kept off the CPUs of the workers: {error}; allow sched_setaffinity, or it may run \
+                    "{task}: its program could not be kept off the CPUs of the workers: {error}; allow sched_setaffinity, or it may run \
                      there when they sleep"
                 );
             }
@@ -314,7 +427,7 @@ impl Relay {
             warn!(
                 task,
                 count,
-                "task {task}: its program uses more than its cpu-limit of {share}: it was stopped for {since} since this was last said; raise \
+                "{task}: its program uses more than its cpu-limit of {share}: it was stopped for {since} since this was last said; raise \
                  the limit, or let it do less"
             );
         }
@@ -366,10 +479,10 @@ impl Relay {
         self.program = None;
         let task = &self.settings.task;
         match status {
-            Some(status) => info!(task, "task {task}: its program was ended ({status})"),
+            Some(status) => info!(task, "{task}: its program was ended ({status})"),
             None => warn!(
                 task,
-                "task {task}: its program was killed and has not ended yet: the kernel waits for something it uses"
+                "{task}: its program was killed and has not ended yet: the kernel waits for something it uses"
             ),
         }
     }
@@ -377,19 +490,24 @@ impl Relay {
 
 fn log(task: &str, said: Said) {
     match said {
-        Said::Line(line) => info!(task, "task {task}: {line}"),
+        Said::Line(line) => info!(task, "{task}: {line}"),
         Said::LeftOut(count) => {
-            warn!(
-                task,
-                count, "task {task}: {count} lines that its program printed were left out: there were too many"
-            );
+            warn!(task, count, "{task}: {count} lines that its program printed were left out: there were too many");
         }
     }
 }
 
+impl Drop for Relay {
+    /// Also when it panics: the program ends with its thread.
+    fn drop(&mut self) {
+        self.shared.running.store(false, Ordering::Release);
+        self.shared.waits.store(false, Ordering::Release);
+    }
+}
+
 /// Adds a relay of this task; the others of it come back.
-fn join(task: &str) -> (Arc<()>, Vec<Weak<()>>) {
-    let alive = Arc::new(());
+fn join(task: &str) -> (Arc<Alive>, Vec<Weak<Alive>>) {
+    let alive = Arc::new(Alive::default());
     let mut all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|(_, other)| other.strong_count() > 0);
     let before = all.iter().filter(|(name, _)| name == task).map(|(_, other)| other.clone()).collect();

@@ -19,6 +19,8 @@ pub(super) struct ProgramSettings {
     /// Most processor time, as a share of one CPU; above zero.
     pub(super) cpu: Option<f64>,
     pub(super) period: Span,
+    /// The share of its ticks that may go without an answer in time.
+    pub(super) max_missed: f64,
     /// The names of its inputs.
     pub(super) inputs: Vec<String>,
     /// What it gives back.

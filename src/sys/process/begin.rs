@@ -27,6 +27,9 @@ const OPTIONAL: [Step; 3] = [Step::Policy, Step::Cpus, Step::NoRealtime];
 
 const CAP_SYS_NICE: libc::c_ulong = 23;
 
+/// Bytes of memory that a program may lock: what the kernel lets every process.
+const MOST_LOCKED: u64 = 8 << 20;
+
 /// One step; the error number if it failed.
 type CarryOut = fn(&Plan) -> Result<(), c_int>;
 
@@ -196,7 +199,13 @@ fn no_realtime() -> Result<(), c_int> {
     // SAFETY: PR_CAPBSET_DROP takes one unsigned long and no pointer.
     let _ = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_NICE) };
     limit(libc::RLIMIT_RTPRIO, 0)?;
-    limit(libc::RLIMIT_NICE, 0)
+    limit(libc::RLIMIT_NICE, 0)?;
+    // The daemon may lock all it has; of a program that did, the machine would have to do without as much.
+    let mut locked = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `locked` is owned and of the type that the kernel fills.
+    done(unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut locked) })?;
+    #[expect(clippy::unnecessary_cast, reason = "not on every architecture")]
+    limit(libc::RLIMIT_MEMLOCK, MOST_LOCKED.min(locked.rlim_max as u64))
 }
 
 /// Every signal does what it does in a new program, and none is blocked.

@@ -98,7 +98,7 @@ class Tick:
     started_ns: int
     """When it started, on the same clock."""
     monotonic_ns: int
-    """The same start as time.monotonic_ns() has it."""
+    """When it ran, as time.monotonic_ns() has it: some microseconds after the start."""
     skipped: int
     """Releases given up since the tick before it that ran."""
     period_ns: int
@@ -219,7 +219,8 @@ class Client:
             said = ", ".join(self.value_names) or "none"
             wrong = "".join([f"; {name} is none of them" for name in unknown] + [f"; {name} is missing" for name in absent])
             raise TypeError(f"the values of task {self.task} are {said}{wrong}")
-        numbers = [math.nan if values[name] is None else float(values[name] or 0.0) for name in self.value_names]
+        given = [values[name] for name in self.value_names]
+        numbers = [math.nan if value is None else float(value) for value in given]
         n, self._n = self._n, None
         try:
             self._socket.send(self._answer.pack(_ANSWER, len(numbers), n, *numbers))

@@ -81,9 +81,9 @@ class ClientTest(unittest.TestCase):
         next(client.ticks())
         with self.assertRaisesRegex(TypeError, "the values of task brain are u, v; w is none of them; v is missing"):
             client.out({"u": 1.0, "w": 2.0})
-        client.out({"u": None, "v": 0.0})
+        client.out({"u": None, "v": -0.0})
         n, u, v = self.answer()
-        self.assertTrue(n == 4 and math.isnan(u) and v == 0.0)
+        self.assertTrue(n == 4 and math.isnan(u) and math.copysign(1.0, v) == -1.0)
 
     def test_after_a_pause_the_latest_is_enough(self) -> None:
         client = self.client()
