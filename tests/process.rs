@@ -517,10 +517,17 @@ fn a_reload_with_a_program_that_is_not_there_is_refused_and_the_old_one_runs_on(
     let before = noted(running.folder(), "seen").len();
     running.wait_for("it ticks on", |running| noted(running.folder(), "seen").len() > before + 20);
     assert!(is_alive(pid));
+    assert_eq!(noted(running.folder(), "pid").len(), 1, "{}", running.stderr());
+    // What follows a refusal is as any other reload.
+    let (accepted, said) = reload(&running, &socket, &good.replace("on-error", "cpu-limit = 3\non-error"));
+    assert!(accepted, "{said}");
+    running.wait_for("the next program", |running| noted(running.folder(), "pid").len() == 2);
+    let next = pid_in(running.folder(), "pid").unwrap();
+    assert!(!is_alive(pid) && is_alive(next));
     running.signal("TERM");
     let ended = running.wait();
-    assert_eq!(noted(ended.folder.path(), "pid").len(), 1, "{}", ended.describe());
-    assert_adds_up(&recorded(&ended.folder.path().join("brain.csv")));
+    assert_eq!(noted(ended.folder.path(), "pid").len(), 2, "{}", ended.describe());
+    assert!(!is_alive(next));
 }
 
 /// Each ends by itself once all have been told: it does not if the next one is told when it has ended.
@@ -558,7 +565,7 @@ fn a_reload_tells_all_programs_before_it_waits_for_one() {
 }
 
 /// Clients that do what they should not, and whether errors are to be counted.
-const HOSTILE: [(&str, &str, bool); 14] = [
+const HOSTILE: [(&str, &str, bool); 15] = [
     ("garbage", "for tick in hertzd.ticks(): raw.send(os.urandom(tick.n % 60 + 1))\n", true),
     ("long", "for tick in hertzd.ticks(): raw.send(b'\\x03\\0\\0\\0' * 5000)\n", true),
     ("empty", "for tick in hertzd.ticks(): raw.send(b'')\n", true),
@@ -583,6 +590,11 @@ const HOSTILE: [(&str, &str, bool); 14] = [
         true,
     ),
     ("deaf", "note('deaf', 1)\nwhile True: time.sleep(1000)\n", false),
+    (
+        "half closed",
+        "for tick in hertzd.ticks():\n    hertzd.out(echo=tick.n)\n    raw.shutdown(socket.SHUT_WR)\n    while True: time.sleep(1000)\n",
+        false,
+    ),
     ("closing", "raw.close()\nwhile True: time.sleep(1000)\n", false),
     (
         "stopping",
@@ -602,7 +614,8 @@ fn a_hostile_client_is_counted_and_nothing_else() {
             wait_for_row(&mut running, "brain", name, |row| row["answers"] > 0.0);
         }
         fs::write(running.folder().join("stop"), "").unwrap();
-        if name == "closing" {
+        let closes = ["closing", "half closed"].contains(&name);
+        if closes {
             wait_for_row(&mut running, "brain", name, |row| row["restarts"] > 0.0 && row["dropped"] > 0.0);
             assert!(running.stderr().contains("brain: its program has closed its socket (descriptor 3) and runs on"));
         } else if has_errors {
@@ -625,10 +638,11 @@ fn a_hostile_client_is_counted_and_nothing_else() {
         assert_eq!(last["errors"] > 0.0, has_errors, "{name}: {}", ended.describe());
         match name {
             "repeated" => assert!(rows.iter().all(|(_, row)| row["echo"].is_nan() || row["echo"] == 1.0)),
+            "half closed" => {}
             _ if usable => assert!(assert_enters_at_the_next(&rows) > 0, "{name}"),
             _ => assert!(rows.iter().all(|(_, row)| row["echo"].is_nan()), "{name}"),
         }
-        assert_eq!(last["restarts"] > 0.0, name == "closing", "{name}: {}", ended.describe());
+        assert_eq!(last["restarts"] > 0.0, closes, "{name}: {}", ended.describe());
     }
 }
 
@@ -765,7 +779,7 @@ fn a_program_that_cannot_be_run_is_refused_with_its_line() {
         );
         assert_eq!(output.status.code(), code, "{command}: {said}");
     }
-    // That its interpreter is missing is seen by the kernel only.
+    // So is a script without an interpreter.
     let script = folder.path().join("script");
     program::script(&script, "x");
     let edited = Command::new("sed").args(["-i", "s,/bin/sh,/no/interpreter,"]).arg(&script).status().unwrap();
@@ -774,7 +788,7 @@ fn a_program_that_cannot_be_run_is_refused_with_its_line() {
         .unwrap();
     let output = Command::new(HERTZD).arg("run").arg(&path).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("the interpreter that its first line names, or its loader, is not there"), "{said}");
+    assert!(said.contains("its first line names the interpreter /no/interpreter, which is not there"), "{said}");
     assert_eq!(output.status.code(), Some(78), "{said}");
 }
 

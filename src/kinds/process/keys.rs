@@ -40,7 +40,7 @@ const ENV: Key = Key::new(
 .otherwise("that of hertzd alone");
 const MEMORY_LIMIT: Key = Key::new(
     "memory-limit",
-    Value::Size { min: 1_000_000 },
+    Value::Size { min: 8_000_000 },
     "Most address space that the program may have (RLIMIT_AS): beyond it, it gets no more memory. Each of its children has the same limit.",
 )
 .otherwise("no limit");

@@ -1,9 +1,13 @@
 //! What a program prints, line by line: of bounded length, and not more of them than a log can take. Time is an argument; nothing blocks.
 
 use crate::time::{Instant, Span};
+use std::ops::RangeInclusive;
 
 /// Bytes of a line that are kept.
 const LONGEST: usize = 1_000;
+
+/// Characters that end a line or turn its direction: what follows would be shown as something else.
+const TURNS: [RangeInclusive<char>; 3] = ['\u{200e}'..='\u{200f}', '\u{2028}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
 
 /// Lines a second, and at once.
 const A_SECOND: i64 = 50;
@@ -83,7 +87,8 @@ impl Lines {
         if self.allowed > 0 {
             self.allowed -= 1;
             // What a terminal takes for a command is not to reach one.
-            let plain = |c: char| if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c };
+            let is_plain = |c: char| (!c.is_control() || c == '\t') && !TURNS.iter().any(|turns| turns.contains(&c));
+            let plain = |c: char| if is_plain(c) { c } else { char::REPLACEMENT_CHARACTER };
             let text = self.begun.strip_suffix(b"\r").unwrap_or(&self.begun);
             let mut line: String = String::from_utf8_lossy(text).chars().map(plain).collect();
             if cut > 0 {
@@ -118,10 +123,10 @@ mod tests {
         lines.take(b"o\n\x1b[31mred\xff\n", at(2), &mut said);
         lines.take(&[b'x'; 5_000], at(3), &mut said);
         lines.take(&[b'y'; 2_000], at(4), &mut said);
-        lines.take(b"\nlast", at(5), &mut said);
+        lines.take("\n\u{202e}last".as_bytes(), at(5), &mut said);
         lines.finish(at(6), &mut said);
         let long = format!("{} … (6000 bytes more)", "x".repeat(1_000));
-        assert_eq!(all, [line("one"), line("two"), line("\u{fffd}[31mred\u{fffd}"), line(&long), line("last")]);
+        assert_eq!(all, [line("one"), line("two"), line("\u{fffd}[31mred\u{fffd}"), line(&long), line("\u{fffd}last")]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! | `keys`, `settings`, `program` | from a section to settings; which file the program is |
 //! | `crossing`, `frames` | what crosses between the task and its relay, and between the relay and the program |
 //! | `relay`, `exchange`, `pace` | the thread that moves them, how, and when it looks |
+//! | `relays` | all of these threads: which follows which, and whose program is late |
 //! | `child`, `lines`, `throttle` | the program: started, restarted and ended; what it prints; its share of a CPU |
 //! | `tardiness` | ticks that it did not answer in time, and when they are too many |
 //!
@@ -20,12 +21,13 @@ mod lines;
 mod pace;
 mod program;
 mod relay;
+mod relays;
 mod settings;
 mod tardiness;
 mod throttle;
 
 pub(super) use keys::kind;
-pub(crate) use relay::troubles;
+pub(crate) use relays::troubles;
 
 use crate::config::BuildError;
 use crate::sys::clock::KernelClock;
@@ -163,6 +165,7 @@ impl Task for Process {
         if starts != self.counts.starts {
             self.held.fill(f64::NAN);
             self.counts.starts = starts;
+            self.asked = None;
         }
         self.take_answers();
         if !running {

@@ -5,7 +5,8 @@ use crate::sys::process::{SOCKET, may_run};
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// What the service manager tells this process, and no other.
@@ -47,14 +48,15 @@ pub(super) fn find(settings: &ProgramSettings, environment: &BTreeMap<OsString, 
     }
     if program.contains('/') {
         let path = settings.folder.as_deref().unwrap_or(Path::new("")).join(program);
-        return may_run(&path).map(|()| path.clone()).map_err(|error| refused(&path, &error));
+        may_run(&path).map_err(|error| refused(&path, &error))?;
+        return has_interpreter(path);
     }
     let folders = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| "/usr/bin:/bin".into());
     let mut passed_over = None;
     for folder in env::split_paths(&folders) {
         let path = folder.join(program);
         match may_run(&path) {
-            Ok(()) => return Ok(path),
+            Ok(()) => return has_interpreter(path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => passed_over = passed_over.or(Some(refused(&path, &error))),
         }
@@ -63,6 +65,23 @@ pub(super) fn find(settings: &ProgramSettings, environment: &BTreeMap<OsString, 
         let folders = folders.to_string_lossy();
         format!("there is no program {program:?} in PATH ({folders}): install it, or write the path of its file")
     }))
+}
+
+/// The file again, unless it is a script and what is to read it is not there.
+fn has_interpreter(path: PathBuf) -> Result<PathBuf, String> {
+    // The kernel looks no further either. What cannot be read may be run all the same.
+    let mut first = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(256).read_to_end(&mut first));
+    let line = first.strip_prefix(b"#!").and_then(|rest| rest.split(|byte| *byte == b'\n').next());
+    let (Ok(_), Some(line)) = (read, line) else { return Ok(path) };
+    let line = String::from_utf8_lossy(line);
+    match line.split_ascii_whitespace().next() {
+        Some(interpreter) if interpreter.starts_with('/') && !Path::new(interpreter).exists() => Err(format!(
+            "cannot run {}: its first line names the interpreter {interpreter}, which is not there: install it, or change that line",
+            path.display()
+        )),
+        _ => Ok(path),
+    }
 }
 
 fn refused(path: &Path, error: &io::Error) -> String {

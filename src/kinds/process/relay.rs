@@ -9,6 +9,7 @@ use super::exchange::Exchange;
 use super::lines::{Lines, Said};
 use super::pace::{LONGEST, Pace};
 use super::program;
+use super::relays::{Alive, join};
 use super::settings::ProgramSettings;
 use super::tardiness::{self, Tardiness, Ticks};
 use super::throttle::{Order, Throttle};
@@ -16,9 +17,9 @@ use crate::sys::clock::{KernelClock, pause};
 use crate::sys::process::Ready;
 use crate::sys::thread::{helper, with_signals_blocked};
 use crate::time::{Clock, Instant, Span};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use tracing::{info, warn};
 
 /// The wait after the first end of a program; after each further one it doubles, up to [`LONGEST_WAIT`].
@@ -40,33 +41,6 @@ const PLACE_EVERY: Span = Span::from_seconds(1);
 
 /// Its calls need little; what a stack may grow to counts as locked memory.
 const STACK: usize = 256 << 10;
-
-/// The relays of this process, with the names of their tasks: one that follows another waits until that one's program has ended.
-static RUNNING: Mutex<Vec<(String, Weak<Alive>)>> = Mutex::new(Vec::new());
-
-/// There while a relay runs, and its program.
-#[derive(Debug, Default)]
-struct Alive {
-    /// Ticks of the last seconds without an answer in time, and all of these seconds; 0: not more than may be.
-    unanswered: AtomicU64,
-    all: AtomicU64,
-}
-
-/// Programs that answer too few of their ticks in time: a clause for each, without a full stop.
-pub(crate) fn troubles() -> Vec<String> {
-    // Held by others only while they go through the list.
-    let all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-    let clause = |(name, alive): &(String, Weak<Alive>)| {
-        let alive = alive.upgrade()?;
-        let [unanswered, all] = [&alive.unanswered, &alive.all].map(|count| count.load(Ordering::Relaxed));
-        (unanswered > 0).then(|| {
-            format!(
-                "the program of task {name} left {unanswered} of {all} ticks without an answer in time in the last 10 s"
-            )
-        })
-    };
-    all.iter().filter_map(clause).collect()
-}
 
 /// One relay.
 pub(super) struct Relay {
@@ -241,7 +215,6 @@ impl Relay {
         (self.next_place, self.began, self.closed) = (now, now, None);
         let [asked, answered] = [&self.shared.asked, &self.shared.answered].map(|count| count.load(Ordering::Relaxed));
         self.tardiness.begin(now, asked, answered);
-        self.lines = Lines::new(now);
         self.refusal.clear();
         self.program = Some(program);
         let starts = self.shared.starts.fetch_add(1, Ordering::AcqRel);
@@ -314,7 +287,7 @@ impl Relay {
         let (task, wait) = (&self.settings.task, self.wait);
         warn!(
             task,
-            "{task}: its program ended ({status}); its values are missing until it was started again, which is tried in {wait}"
+            "{task}: its program ended ({status}); its values are missing until it is started again, in {wait}, and answers"
         );
         true
     }
@@ -424,11 +397,14 @@ impl Relay {
         if let Some(count) = self.throttles.more(1, now) {
             let (task, share) = (&self.settings.task, self.settings.cpu.unwrap_or_default());
             let since = held - std::mem::replace(&mut self.throttled, held);
+            let stopped = match since {
+                Span::ZERO => "it is stopped until it has not".to_owned(),
+                since => format!("it was stopped for {since} since this was last said"),
+            };
             warn!(
                 task,
                 count,
-                "{task}: its program uses more than its cpu-limit of {share}: it was stopped for {since} since this was last said; raise \
-                 the limit, or let it do less"
+                "{task}: its program uses more than its cpu-limit of {share}: {stopped}; raise the limit, or let it do less"
             );
         }
     }
@@ -503,14 +479,4 @@ impl Drop for Relay {
         self.shared.running.store(false, Ordering::Release);
         self.shared.waits.store(false, Ordering::Release);
     }
-}
-
-/// Adds a relay of this task; the others of it come back.
-fn join(task: &str) -> (Arc<Alive>, Vec<Weak<Alive>>) {
-    let alive = Arc::new(Alive::default());
-    let mut all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|(_, other)| other.strong_count() > 0);
-    let before = all.iter().filter(|(name, _)| name == task).map(|(_, other)| other.clone()).collect();
-    all.push((task.to_owned(), Arc::downgrade(&alive)));
-    (alive, before)
 }

@@ -171,6 +171,12 @@ impl Child {
         if self.ended.is_none() {
             // SAFETY: no memory is involved. The group has the number of a child that has not been reaped, so it is no other's.
             let _ = unsafe { libc::kill(-self.pid, signal) };
+            // It may have left its group for another one.
+            // SAFETY: takes a number and touches no memory.
+            if unsafe { libc::getpgid(self.pid) } != self.pid {
+                // SAFETY: no memory is involved. The number is that of a child that has not been reaped.
+                let _ = unsafe { libc::kill(self.pid, signal) };
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use std::ptr;
 pub(crate) enum Ready {
     Nothing,
     Frames,
-    /// The other end is closed; frames may be left.
+    /// The other end is closed, or sends nothing any more; frames may be left.
     Closed,
 }
 
@@ -75,7 +75,7 @@ impl Packets {
 
     /// Waits until there is a frame, for `within` at most.
     pub(crate) fn wait(&self, within: Span) -> Ready {
-        let mut asked = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut asked = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN | libc::POLLRDHUP, revents: 0 };
         let nanos = within.nanos().max(0);
         let limit = libc::timespec {
             tv_sec: libc::time_t::try_from(nanos / NANOS_PER_SECOND).unwrap_or(libc::time_t::MAX),
@@ -85,7 +85,7 @@ impl Packets {
         let ready = unsafe { libc::ppoll(&raw mut asked, 1, &raw const limit, ptr::null()) };
         match asked.revents {
             _ if ready <= 0 => Ready::Nothing,
-            came if came & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 => Ready::Closed,
+            came if came & (libc::POLLHUP | libc::POLLRDHUP | libc::POLLERR | libc::POLLNVAL) != 0 => Ready::Closed,
             _ => Ready::Frames,
         }
     }

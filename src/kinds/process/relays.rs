@@ -1,0 +1,42 @@
+//! The relays that this process has: which of them belong to one task, so that one follows another, and whose programs are late. A lock is held
+//! while the list is gone through, never longer; hot threads know nothing of it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The relays of this process, with the names of their tasks: one that follows another waits until that one's program has ended.
+static RUNNING: Mutex<Vec<(String, Weak<Alive>)>> = Mutex::new(Vec::new());
+
+/// There while a relay runs, and its program.
+#[derive(Debug, Default)]
+pub(super) struct Alive {
+    /// Ticks of the last seconds without an answer in time, and all of these seconds; 0: not more than may be.
+    pub(super) unanswered: AtomicU64,
+    pub(super) all: AtomicU64,
+}
+
+/// Programs that answer too few of their ticks in time: a clause for each, without a full stop.
+pub(crate) fn troubles() -> Vec<String> {
+    // Held by others only while they go through the list.
+    let all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    let clause = |(name, alive): &(String, Weak<Alive>)| {
+        let alive = alive.upgrade()?;
+        let [unanswered, all] = [&alive.unanswered, &alive.all].map(|count| count.load(Ordering::Relaxed));
+        (unanswered > 0).then(|| {
+            format!(
+                "the program of task {name} left {unanswered} of {all} ticks without an answer in time in the last 10 s"
+            )
+        })
+    };
+    all.iter().filter_map(clause).collect()
+}
+
+/// Adds a relay of this task; the others of it come back.
+pub(super) fn join(task: &str) -> (Arc<Alive>, Vec<Weak<Alive>>) {
+    let alive = Arc::new(Alive::default());
+    let mut all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|(_, other)| other.strong_count() > 0);
+    let before = all.iter().filter(|(name, _)| name == task).map(|(_, other)| other.clone()).collect();
+    all.push((task.to_owned(), Arc::downgrade(&alive)));
+    (alive, before)
+}
