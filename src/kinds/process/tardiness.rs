@@ -127,7 +127,7 @@ mod tests {
         for millis in (from..to).step_by(20) {
             for _ in 0..2 {
                 counts.0 += 1;
-                counts.1 += u64::from(answers > 0 && counts.0 % answers == 0);
+                counts.1 += u64::from(answers > 0 && counts.0.is_multiple_of(answers));
             }
             all.extend(account.look(at(millis), counts.0, counts.1).map(|said| (millis, said)));
         }
