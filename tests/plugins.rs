@@ -268,6 +268,13 @@ const BAD: &[(u32, &str)] = &[
     (21, "its table has no function `create`"),
     (22, "its table has no function `tick`"),
     (23, "undefined symbol: nobody_has_this"),
+    (24, "its key gain has the flags 0xff00, which version 1 of the interface does not have"),
+    (25, "its table has the flags 0xff00, which version 1 of the interface does not have"),
+    (26, "its key gain has the word \"up\" twice"),
+    (27, "its key gain has 0x1 in its field `reserved`, which must be 0"),
+    (28, "the plugin says that gain is `0` by itself"),
+    (29, "its table has 0x7 in its field `reserved`, which must be 0"),
+    (30, "returned a pointer that is not aligned as a table is"),
 ];
 
 #[test]
@@ -334,6 +341,8 @@ fn the_schema_of_a_configuration_has_the_keys_of_its_plugins() {
     assert_eq!(own[0]["properties"]["every"]["maximum"], 1_000_000);
     assert_eq!(own[1]["properties"]["gain"]["maximum"].as_f64(), Some(10.0));
     assert!(own[0]["properties"]["gain"]["description"].as_str().unwrap().contains("In V."), "{own}");
+    let length = own[0]["properties"]["length"]["description"].as_str().unwrap();
+    assert!(length.contains("It must be at most 1min."), "{length}");
     let verdict = |schema: &Value, keys: &str| {
         let text = probe("p", "libprobe.so", keys).replace(HERE, folder.path().to_str().unwrap());
         let instance: Value = toml::from_str(&text).unwrap();

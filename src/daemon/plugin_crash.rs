@@ -17,7 +17,8 @@ pub(super) fn watch(guard: Arc<GuardThread>) {
 fn report(crash: &Crash, guard: &GuardThread) {
     // First of all: it takes the other thread its time.
     guard.make_safe();
-    let safe = if guard.summary().is_some() { ", after the outputs have got their safe values" } else { "" };
+    // Said before it is known: a device may not respond, which has an entry of its own, and this one is to be out by then.
+    let safe = if guard.summary().is_some() { "asks for the safe values of its outputs and then " } else { "" };
     let (message_id, signal) = (Message::PluginCrashed.id(), crash.signal);
     match &crash.inside {
         Some(Inside { task, library, place }) => {
@@ -29,7 +30,7 @@ fn report(crash: &Crash, guard: &GuardThread) {
                 library,
                 signal,
                 place,
-                "{of_task}the plugin {library} crashed with {crash}; hertzd ends by this signal{safe}"
+                "{of_task}the plugin {library} crashed with {crash}; hertzd {safe}ends by this signal"
             );
         }
         None => error!(
@@ -39,7 +40,7 @@ fn report(crash: &Crash, guard: &GuardThread) {
             signal,
             place = "none",
             "hertzd crashed with {crash} outside of the functions of its plugins, which share its memory: a plugin may have \
-             destroyed it, or a thread that a plugin made; hertzd ends by this signal{safe}"
+             destroyed it, or a thread that a plugin made; hertzd {safe}ends by this signal"
         ),
     }
     guard.make_safe_and_wait();

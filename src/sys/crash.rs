@@ -10,6 +10,7 @@
 
 use super::from_minus_one;
 use super::thread::{helper, let_all_end};
+use crate::program;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,15 +19,18 @@ use std::os::fd::RawFd;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
 /// The signals of a crash, with their names and what they mean.
-const SIGNALS: [(i32, &str, &str); 5] = [
+const SIGNALS: [(i32, &str, &str); 7] = [
     (libc::SIGSEGV, "SIGSEGV", "memory that it may not access, or too deep a stack"),
     (libc::SIGBUS, "SIGBUS", "memory whose file or device is not there"),
     (libc::SIGFPE, "SIGFPE", "arithmetic such as a division by zero"),
     (libc::SIGILL, "SIGILL", "an instruction that this processor does not have"),
     (libc::SIGABRT, "SIGABRT", "it ended itself: a failed assertion, an exception or a panic"),
+    // How compilers for AArch64 end a program, among them Rust's for a panic that may go no further.
+    (libc::SIGTRAP, "SIGTRAP", "it ended itself: a trap or a breakpoint"),
+    (libc::SIGSYS, "SIGSYS", "a system call that a filter (seccomp) forbids"),
 ];
 
 /// How long the handler waits for the crash to be reported: longer than safe values are waited for.
@@ -48,6 +52,8 @@ pub(crate) enum Function {
     Tick,
     /// `destroy`.
     Destroy,
+    /// Its finalisers.
+    Unload,
 }
 
 impl Function {
@@ -58,6 +64,7 @@ impl Function {
             Self::Create => "in create",
             Self::Tick => "in tick",
             Self::Destroy => "in destroy",
+            Self::Unload => "while it was unloaded",
         }
     }
 
@@ -71,7 +78,8 @@ impl Function {
             1 => Self::Describe,
             2 => Self::Create,
             3 => Self::Tick,
-            _ => Self::Destroy,
+            4 => Self::Destroy,
+            _ => Self::Unload,
         }
     }
 }
@@ -117,6 +125,8 @@ static SIGNAL: AtomicI32 = AtomicI32::new(0);
 static NOTE: AtomicPtr<Note> = AtomicPtr::new(ptr::null_mut());
 static FUNCTION: AtomicU32 = AtomicU32::new(0);
 static REPORTED: AtomicBool = AtomicBool::new(false);
+/// What the handler writes by itself of a crash outside of all functions begins so. Made before the handler: it only looks at it.
+static OUTSIDE: OnceLock<String> = OnceLock::new();
 /// Where the thread that reports is woken; -1: there is none.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 
@@ -140,7 +150,7 @@ pub(crate) fn note(task: &str, library: &Path) -> &'static Note {
     let key = (task.to_owned(), library.display().to_string());
     notes.entry(key).or_insert_with_key(|(task, library)| {
         let of_task = if task.is_empty() { String::new() } else { format!("task {task}: ") };
-        let line = format!("hertzd: {of_task}the plugin {library} crashed with ");
+        let line = format!("{}: {of_task}the plugin {library} crashed with ", program::name());
         Box::leak(Box::new(Note { task: task.clone(), library: library.clone(), line }))
     })
 }
@@ -156,6 +166,7 @@ pub(crate) fn report_to(report: impl Fn(&Crash) + Send + 'static) {
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        OUTSIDE.get_or_init(|| format!("{}: crashed outside of the functions of its plugins with ", program::name()));
         if REPORT.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             // SAFETY: takes numbers and touches no memory.
             let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
@@ -293,7 +304,7 @@ fn wait_for(done: impl Fn() -> bool) -> bool {
 /// Writes one line to stderr, without a lock.
 fn say(inside: Option<(&'static Note, Function)>, signal: i32) {
     let (name, _) = named(signal);
-    let line = inside.map_or("hertzd: crashed outside of the functions of its plugins with ", |(note, _)| &note.line);
+    let line = inside.map_or_else(|| OUTSIDE.get().map_or("", String::as_str), |(note, _)| &note.line);
     let place = inside.map_or("", |(_, function)| function.word());
     const PARTS: libc::c_int = 5;
     let parts: [&str; 5] = [line, name, " ", place, "\n"];
@@ -303,7 +314,7 @@ fn say(inside: Option<(&'static Note, Function)>, signal: i32) {
 }
 
 /// Gives the signal back what it does without a handler, and lets it come again: a fault does when its instruction is run again, after the
-/// handler has returned; one that was sent is sent again.
+/// handler has returned; one that was sent is sent again, and so are those behind whose instruction the thread goes on.
 fn end_by(signal: i32, info: *mut libc::siginfo_t) {
     // SAFETY: sigaction is made of integers, for which all-zero bytes are valid; zero is SIG_DFL.
     let action: libc::sigaction = unsafe { mem::zeroed() };
@@ -311,7 +322,7 @@ fn end_by(signal: i32, info: *mut libc::siginfo_t) {
     unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
     // SAFETY: the kernel passes a siginfo_t to a handler with SA_SIGINFO.
     let code = unsafe { (*info).si_code };
-    if code <= 0 {
+    if code <= 0 || [libc::SIGTRAP, libc::SIGSYS].contains(&signal) {
         // SAFETY: takes a number; the signal is blocked until the handler returns.
         unsafe { libc::raise(signal) };
     }

@@ -33,6 +33,10 @@ static const hertzd_key keys[] = {
         .type = 99,
 #elif BAD == 14
         .type = HERTZD_CHOICE,
+#elif BAD == 26
+        .type = HERTZD_CHOICE,
+        .words = (const char *const[]){"up", "down", "up"},
+        .word_count = 3,
 #elif BAD == 18
         .type = HERTZD_INPUT,
         .preset = "speed",
@@ -46,6 +50,15 @@ static const hertzd_key keys[] = {
         .low = 1,
         .high = 2,
         .preset = "3",
+#elif BAD == 28
+        .low = 1e300,
+        .high = 2e300,
+        .preset = "0",
+#endif
+#if BAD == 24
+        .flags = 0xff03,
+#elif BAD == 27
+        .reserved = 1,
 #endif
     },
     {.name = "gain", .type = HERTZD_NUMBER},
@@ -61,6 +74,8 @@ static const hertzd_value values[] = {
 
 static const hertzd_plugin plugin = {
     .abi = BAD == 2 ? 77 : HERTZD_PLUGIN_ABI,
+    .flags = BAD == 25 ? 0xff00 : 0,
+    .reserved = BAD == 29 ? 7 : 0,
     .name = BAD == 3 ? 0 : "bad",
     .keys = BAD == 5 ? 0 : BAD == 20 ? (const hertzd_key *)((const char *)keys + 1) : keys,
     .key_count = BAD == 4 ? 0xffffffffu : BAD == 16 ? 2 : 1,
@@ -80,5 +95,5 @@ const hertzd_plugin *hertzd_plugin_table(void)
     extern void nobody_has_this(void);
     nobody_has_this();
 #endif
-    return BAD == 1 ? 0 : &plugin;
+    return BAD == 1 ? 0 : BAD == 30 ? (const hertzd_plugin *)((const char *)&plugin + 1) : &plugin;
 }

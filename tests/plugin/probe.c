@@ -1,12 +1,18 @@
 /* A plugin for tests: writes what a tick is told, and misbehaves on request. */
 #define _GNU_SOURCE
 #include <hertzd.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,14 +21,16 @@
 #endif
 
 enum { IN, MODE, EVERY, LENGTH, GAIN, LABEL, ON, KEYS };
-enum { QUIET, SLEEP, BURN, TOUCH, SEGV, BUS, FPE, ILL, ABORT, DEEP, FAIL, CREATE, NAN_VALUE, THREAD, NONE, ALLOCATE };
+enum { QUIET, SLEEP, BURN, TOUCH, SEGV, BUS, FPE, ILL, ABORT, DEEP, FAIL, CREATE, NAN_VALUE, THREAD, NONE, ALLOCATE,
+       TRAP, SYS, SYS_FILTER, OWN_THREAD, BOTH, IN_CREATE, IN_DESTROY };
 
 static const char *const modes[] = {"quiet", "sleep", "burn", "touch", "segv",   "bus", "fpe", "ill",
-                                    "abort", "deep",  "fail", "create", "nan", "thread", "none", "allocate"};
+                                    "abort", "deep",  "fail", "create", "nan", "thread", "none", "allocate",
+                                    "trap", "sys", "sys-filter", "own-thread", "both", "in-create", "in-destroy"};
 
 static const hertzd_key keys[KEYS] = {
     {.name = "in", .type = HERTZD_INPUT, .help = "Any value."},
-    {.name = "mode", .type = HERTZD_CHOICE, .words = modes, .word_count = 16, .preset = "quiet", .help = "What it does now and then."},
+    {.name = "mode", .type = HERTZD_CHOICE, .words = modes, .word_count = sizeof modes / sizeof *modes, .preset = "quiet", .help = "What it does now and then."},
     {.name = "every", .type = HERTZD_INTEGER, .low = 1, .high = 1e6, .preset = "100", .help = "In which ticks."},
     {.name = "length", .type = HERTZD_DURATION, .low = 0, .high = 60e9, .preset = "0s", .help = "For how long."},
     {.name = "gain", .type = HERTZD_NUMBER, .low = 0, .high = 10, .unit = "V", .flags = HERTZD_REQUIRED, .help = "A number."},
@@ -57,6 +65,8 @@ static int32_t create(const hertzd_start *start, void **self)
         snprintf(start->error, start->error_size, "no such device for %s: %s", start->task, start->json);
         return 7;
     }
+    if (start->settings[MODE].integer == IN_CREATE)
+        *(volatile char *)16 = 1;
     struct probe *p = *self = made();
     p->gain = start->settings[GAIN].number;
     p->every = (uint64_t)start->settings[EVERY].integer;
@@ -81,6 +91,31 @@ __attribute__((noinline)) static int deep(int depth)
     volatile char room[4096];
     room[0] = (char)depth;
     return depth < 0 ? 0 : deep(depth + 1) + room[0];
+}
+
+/* A thread of its own, which is in no function of the plugin. Waits for the tick that is to crash with it. */
+static pthread_barrier_t together;
+
+static void *crash(void *with_the_tick)
+{
+    if (with_the_tick)
+        pthread_barrier_wait(&together);
+    *(volatile char *)16 = 1;
+    return 0;
+}
+
+/* From now on this thread may not ask for its parent. */
+static void forbid(void)
+{
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {.len = sizeof rules / sizeof *rules, .filter = rules};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+        raise(SIGSYS); /* a kernel without such filters */
 }
 
 static int32_t misbehave(struct probe *p)
@@ -131,9 +166,40 @@ static int32_t misbehave(struct probe *p)
 #endif
         break;
     case ILL:
+#if defined(__aarch64__)
+        __asm__ volatile(".inst 0"); /* what compilers trap with there is SIGTRAP */
+#else
         __builtin_trap();
+#endif
     case ABORT:
         abort();
+    case TRAP:
+#if defined(__x86_64__) || defined(__i386__)
+        __asm__ volatile("int3");
+#elif defined(__aarch64__)
+        __builtin_trap();
+#else
+        raise(SIGTRAP);
+#endif
+        break;
+    case SYS:
+        raise(SIGSYS);
+        break;
+    case SYS_FILTER:
+        forbid();
+        syscall(SYS_getppid);
+        break;
+    case OWN_THREAD:
+    case BOTH: {
+        pthread_t thread;
+        int both = p->mode == BOTH;
+        pthread_barrier_init(&together, 0, 2);
+        if (pthread_create(&thread, 0, crash, both ? p : 0) == 0 && both) {
+            pthread_barrier_wait(&together);
+            *(volatile char *)16 = 1;
+        }
+        break;
+    }
     case DEEP:
         return deep(0);
     case FAIL:
@@ -174,6 +240,28 @@ static int32_t tick(void *self, const hertzd_tick *tick)
     return misbehave(p);
 }
 
+static void destroy(void *self)
+{
+    struct probe *p = self;
+    if (p->mode == IN_DESTROY)
+        *(volatile char *)16 = 1;
+    free(p);
+}
+
+#ifdef CRASH_AT_LOAD
+__attribute__((constructor)) static void loaded(void)
+{
+    *(volatile char *)16 = 1;
+}
+#endif
+
+#ifdef CRASH_AT_UNLOAD
+__attribute__((destructor)) static void unloaded(void)
+{
+    *(volatile char *)16 = 1;
+}
+#endif
+
 static const hertzd_plugin plugin = {
     .abi = HERTZD_PLUGIN_ABI,
     .name = "probe",
@@ -186,7 +274,7 @@ static const hertzd_plugin plugin = {
     .error_count = 2,
     .create = create,
     .tick = tick,
-    .destroy = free,
+    .destroy = destroy,
 };
 
 const hertzd_plugin *hertzd_plugin_table(void)

@@ -1,6 +1,6 @@
 //! From what a plugin says of its keys to keys of the configuration, with their rules. Pure.
 
-use crate::config::{Absent, Key, TASK_KEYS, Value, refuse_value_name};
+use crate::config::{Absent, Key, TASK_KEYS, Value, duration_written, refuse_value_name};
 use crate::sys::plugin::{Described, DescribedKey, KeyKind, kept};
 use crate::time::Span;
 use serde_json::{Map, Value as Json, json};
@@ -35,6 +35,12 @@ pub(super) fn keys(described: &Described, taken: &[Key]) -> Result<Vec<Key>, Str
         if !names.insert(name) {
             return Err(format!("it has two keys called {name:?}"));
         }
+        if let KeyKind::Choice(words) = key.kind {
+            let mut seen = BTreeSet::new();
+            if let Some(twice) = words.iter().find(|word| !seen.insert(**word)) {
+                return Err(format!("its key {name} has the word {twice:?} twice"));
+            }
+        }
         keys.push(of(key)?);
     }
     Ok(keys)
@@ -48,7 +54,7 @@ fn of(key: &DescribedKey) -> Result<Key, String> {
         KeyKind::Text => Value::Text,
         KeyKind::Choice(words) => Value::Choice(words),
         KeyKind::Duration => {
-            let [min, max] = key.range.map(|limit| Span::from_nanos(whole(limit).max(0)));
+            let [min, max] = durations(key.range);
             Value::Duration { min, max }
         }
         KeyKind::Input => Value::Input,
@@ -73,6 +79,11 @@ fn whole(limit: f64) -> i64 {
     limit as i64
 }
 
+/// The shortest duration and the longest; no duration is below 0.
+fn durations(range: [f64; 2]) -> [Span; 2] {
+    range.map(|limit| Span::from_nanos(whole(limit).max(0)))
+}
+
 fn hint(key: &DescribedKey, value: &Value) -> String {
     match key.kind {
         KeyKind::Input => "name what it takes, such as \"TASK.VALUE\"".into(),
@@ -83,8 +94,20 @@ fn hint(key: &DescribedKey, value: &Value) -> String {
 /// What it does, in which unit, and of a number in which range.
 fn about(key: &DescribedKey) -> String {
     let unit = if key.unit.is_empty() { String::new() } else { format!("In {}.", key.unit) };
+    // The schema has those of numbers as well, and cannot say those of durations, which are texts there.
     let range = match key.kind {
         KeyKind::Number => range(key.range).map_or_else(String::new, |range| format!("The number must be {range}.")),
+        KeyKind::Duration => {
+            let [low, high] = durations(key.range);
+            match (low > Span::ZERO, high < Span::MAX) {
+                (true, true) => {
+                    format!("It must be from {} to {}.", duration_written(low), duration_written(high))
+                }
+                (true, false) => format!("It must be at least {}.", duration_written(low)),
+                (false, true) => format!("It must be at most {}.", duration_written(high)),
+                (false, false) => String::new(),
+            }
+        }
         _ => String::new(),
     };
     [key.help.trim(), &unit, &range].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
@@ -93,10 +116,18 @@ fn about(key: &DescribedKey) -> String {
 /// `from 0 to 1`; `None`: any number is good.
 fn range([low, high]: [f64; 2]) -> Option<String> {
     match (low.is_finite(), high.is_finite()) {
-        (true, true) => Some(format!("from {low} to {high}")),
-        (true, false) => Some(format!("at least {low}")),
-        (false, true) => Some(format!("at most {high}")),
+        (true, true) => Some(format!("from {} to {}", limit(low), limit(high))),
+        (true, false) => Some(format!("at least {}", limit(low))),
+        (false, true) => Some(format!("at most {}", limit(high))),
         (false, false) => None,
+    }
+}
+
+/// `0.5`, `1e300`: without rows of zeros.
+fn limit(limit: f64) -> String {
+    match limit.abs() {
+        0.0 | 1e-5..1e15 => limit.to_string(),
+        _ => format!("{limit:e}"),
     }
 }
 

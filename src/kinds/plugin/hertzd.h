@@ -21,8 +21,9 @@
  * What a tick may not do: allocate or free, take a lock, wait, write to a log or the terminal, touch memory for the first time.
  * Nothing stops it; the ticks that are late for it are counted with the cause: waited, page-fault, ran-long.
  *
- * Errors are returned. No C++ exception and no Rust panic may leave a function. One that does, and every fatal signal, ends the
- * process, after the outputs have got their safe values; the log names the task, the library and the signal.
+ * Errors are returned. No C++ exception and no Rust panic may leave a function. One that does, and each of SIGSEGV, SIGBUS, SIGFPE,
+ * SIGILL, SIGABRT, SIGTRAP and SIGSYS, ends the process; before that, the log names the task, the library and the signal, and the
+ * outputs get their safe values. Those signals are hertzd's: a plugin must not catch or block them.
  *
  * All text is UTF-8, ends in a zero byte, and has at most HERTZD_MAX_TEXT bytes. What the table points to must stay unchanged
  * while the library is loaded. What hertzd passes to a function is there until the function returns, and no longer.
@@ -62,7 +63,7 @@ extern "C" {
 #define HERTZD_DURATION 6u /* such as "5ms", from `low` to `high` nanoseconds: nanoseconds in `integer` */
 #define HERTZD_INPUT 7u    /* a number or "TASK.VALUE": at each tick in `inputs`, which has the keys of this type in their order */
 
-/* Flags of a key. */
+/* Flags of a key. Others are refused. */
 #define HERTZD_REQUIRED 1u /* a section without it is refused */
 #define HERTZD_SPARED 2u   /* of an input: the plugin looks at its quality. Without this, all values of a tick are bad for who takes them
                               where the input is not good */
@@ -158,7 +159,7 @@ typedef struct hertzd_tick {
 #define HERTZD_NO_VALUE (-1) /* of a tick: all is well, but there is nothing new; its values are NaN */
 /* Of a tick, 1 and above: error number 1 is the first of `errors`. Of `create`, anything but HERTZD_OK: it failed. */
 
-/* Flags of a plugin. */
+/* Flags of a plugin. Others are refused. */
 #define HERTZD_NOT_MEASURED 1u /* its values are no measurements (set-points, ...): their age counts for nobody */
 
 /* The table. */

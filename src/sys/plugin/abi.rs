@@ -28,7 +28,7 @@ pub(super) struct Key {
     pub(super) word_count: u32,
     pub(super) kind: u32,
     pub(super) flags: u32,
-    reserved: u32,
+    pub(super) reserved: u32,
 }
 
 /// `hertzd_value`.
@@ -117,7 +117,7 @@ pub(super) struct Table {
     pub(super) key_count: u32,
     pub(super) value_count: u32,
     pub(super) error_count: u32,
-    reserved: u32,
+    pub(super) reserved: u32,
     pub(super) name: *const c_char,
     pub(super) about: *const c_char,
     pub(super) keys: *const Key,

@@ -6,6 +6,7 @@ use super::table::{self, Described};
 use crate::sys::crash::{self, Function, Note};
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW, Symbol};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
 /// A library that is loaded. It stays so until this is dropped.
@@ -13,7 +14,20 @@ pub(crate) struct Library {
     described: Described,
     functions: Functions,
     path: PathBuf,
-    _handle: Handle, // last: the functions are in it
+    _loaded: Loaded, // last: the functions are in it
+}
+
+/// What the system has loaded. Dropped, it is unloaded, which runs its finalisers.
+struct Loaded {
+    handle: ManuallyDrop<Handle>,
+    note: &'static Note,
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // SAFETY: dropped here and nowhere else, and not used after.
+        self.note.during(Function::Unload, || unsafe { ManuallyDrop::drop(&mut self.handle) });
+    }
 }
 
 impl Library {
@@ -31,8 +45,9 @@ impl Library {
         // SAFETY: the library's initialisers run here. That they are sound is the user's word, as it is for all of the library.
         let opened = note.during(Function::Load, || unsafe { Handle::open(Some(from), RTLD_NOW | RTLD_LOCAL) });
         let handle = opened.map_err(|error| Refused::NotLoaded(linker_says(&error, from)))?;
+        let loaded = Loaded { handle: ManuallyDrop::new(handle), note };
         // SAFETY: the header gives the function this type; a library that exports another one by this name breaks its contract.
-        let function: Result<Symbol<abi::TableFunction>, _> = unsafe { handle.get(abi::SYMBOL) };
+        let function: Result<Symbol<abi::TableFunction>, _> = unsafe { loaded.handle.get(abi::SYMBOL) };
         let function = function.map_err(|_| {
             let text = "it has no function `hertzd_plugin_table`: it is no plugin of hertzd, or was built without exporting it";
             Refused::NotAPlugin(text.into())
@@ -40,7 +55,7 @@ impl Library {
         // SAFETY: the function takes nothing, and the library is loaded.
         let table = note.during(Function::Describe, || unsafe { function() });
         let (described, functions) = table::read(table).map_err(Refused::NotAPlugin)?;
-        Ok(Self { described, functions, path: path.to_owned(), _handle: handle })
+        Ok(Self { described, functions, path: path.to_owned(), _loaded: loaded })
     }
 
     /// What its table says.

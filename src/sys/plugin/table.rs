@@ -54,6 +54,9 @@ pub(super) fn read(table: *const Table) -> Result<(Described, Functions), String
     if table.is_null() {
         return Err("its function `hertzd_plugin_table` returned a null pointer".into());
     }
+    if !table.is_aligned() {
+        return Err("its function `hertzd_plugin_table` returned a pointer that is not aligned as a table is".into());
+    }
     // SAFETY: the interface promises that a version, whatever follows it, is the first of the table.
     let abi = unsafe { *table.cast::<u32>() };
     if abi != ABI {
@@ -64,6 +67,7 @@ pub(super) fn read(table: *const Table) -> Result<(Described, Functions), String
     }
     // SAFETY: a table of this version has this layout, and is there while the library is loaded.
     let table = unsafe { &*table };
+    refuse_unknown(table.flags, abi::NOT_MEASURED, table.reserved, "its table")?;
     let keys = list(table.keys, table.key_count, MAX_KEYS, "keys")?;
     let values = list(table.values, table.value_count, MAX_VALUES, "values")?;
     let errors = list(table.errors, table.error_count, MAX_ERRORS, "errors")?;
@@ -91,6 +95,7 @@ pub(super) fn read(table: *const Table) -> Result<(Described, Functions), String
 
 fn key((at, key): (usize, &abi::Key)) -> Result<DescribedKey, String> {
     let name = required(key.name, &format!("the name of key {}", at + 1))?;
+    refuse_unknown(key.flags, abi::REQUIRED | abi::SPARED, key.reserved, &format!("its key {name}"))?;
     let text = |at, what: &str| optional(at, &format!("the {what} of the key {name}"));
     let kind = match key.kind {
         1 => KeyKind::Number,
@@ -117,6 +122,17 @@ fn key((at, key): (usize, &abi::Key)) -> Result<DescribedKey, String> {
         kind,
         range,
     })
+}
+
+/// Refuses what a later version may give a meaning: this one would ignore what the plugin asks for.
+fn refuse_unknown(flags: u32, known: u32, reserved: u32, whose: &str) -> Result<(), String> {
+    match (flags & !known, reserved) {
+        (0, 0) => Ok(()),
+        (0, found) => Err(format!("{whose} has {found:#x} in its field `reserved`, which must be 0")),
+        (unknown, _) => {
+            Err(format!("{whose} has the flags {unknown:#x}, which version {ABI} of the interface does not have"))
+        }
+    }
 }
 
 fn words(key: &abi::Key, name: &str) -> Result<&'static [&'static str], String> {

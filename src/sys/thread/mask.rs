@@ -18,6 +18,9 @@ pub(crate) fn interrupt(thread: ThreadId) {
     debug_assert!(sent.as_ref().err().is_none_or(gone), "tgkill: {sent:?}");
 }
 
+/// The faults that a thread raises itself: blocked, they end the process without the handler that says what happened.
+const FAULTS: [libc::c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
+
 /// One signal blocked in the calling thread, and in those that it spawns meanwhile: it waits. Dropped, the mask is the one
 /// before, and a signal that waits arrives.
 #[derive(Debug)]
@@ -45,14 +48,13 @@ impl Drop for Held {
 
 /// Runs `work` with all signals blocked, so that the threads it spawns leave them to others; then restores the mask.
 ///
-/// SIGURG stays open, which [`interrupt`] needs, and so do the faults that a thread raises itself (SIGSEGV, SIGBUS, SIGILL,
-/// SIGFPE). A handler runs on any thread that has not blocked its signal; at least one (main) must not.
+/// SIGURG stays open, which [`interrupt`] needs, and so do the faults that a thread raises itself ([`FAULTS`]). A handler runs on any thread that has not blocked its signal; at least one (main) must not.
 pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     // SAFETY: sigset_t is made of integers, for which all-zero bytes are valid.
     let mut set: libc::sigset_t = unsafe { mem::zeroed() };
     // SAFETY: `set` is an owned sigset_t.
     from_minus_one(unsafe { libc::sigfillset(&raw mut set) })?;
-    for open in [libc::SIGURG, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
+    for open in FAULTS.into_iter().chain([libc::SIGURG]) {
         // SAFETY: `set` is an owned and initialised sigset_t.
         from_minus_one(unsafe { libc::sigdelset(&raw mut set, open) })?;
     }
@@ -123,8 +125,7 @@ mod tests {
             with_signals_blocked(|| {
                 let now = blocked();
                 assert!([libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGALRM].into_iter().all(&now));
-                let open = [libc::SIGURG, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
-                assert!(!open.into_iter().any(&now));
+                assert!(!FAULTS.into_iter().chain([libc::SIGURG]).any(&now));
                 assert!(apart(move || blocked()(libc::SIGTERM)), "inherited");
             })
             .unwrap();
