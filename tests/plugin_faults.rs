@@ -29,8 +29,9 @@ fn crash(folder: TempDir, library: &str, keys: &str, signal: (i32, &str), args: 
     command.args(["-c", "ulimit -c 0; exec \"$0\" \"$@\"", HERTZD]);
     let args: Vec<&str> = ["--log-format", "json"].iter().chain(args).copied().collect();
     let ended = run_in(folder, command, &config, &args).wait();
-    assert_eq!(ended.status.signal(), Some(signal.0), "{}", ended.describe());
-    let entries = ended.stderr.lines().filter(|line| line.contains("crashed"));
+    let wanted = if signal.0 == 0 { (None, Some(70)) } else { (Some(signal.0), None) };
+    assert_eq!((ended.status.signal(), ended.status.code()), wanted, "{}", ended.describe());
+    let entries = ended.stderr.lines().filter(|line| line.contains("4963a451511e412d87537a961b89d7fc"));
     let entries: Vec<Value> =
         entries.map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
     let [entry] = &entries[..] else { panic!("not one entry: {}", ended.describe()) };
@@ -120,6 +121,43 @@ fn one_in_a_thread_of_the_plugin_blames_no_task() {
     assert_eq!([&entry["task"], &entry["library"], &entry["place"]], ["none"; 3], "{entry}");
     assert!(entry["message"].as_str().unwrap().contains("outside of the functions of its plugins"), "{entry}");
     is_safe(&ended);
+}
+
+#[test]
+fn a_call_of_exit_is_said_as_well_and_leaves_outputs_safe() {
+    let folder = tempfile::tempdir().unwrap();
+    plugin::probe(folder.path());
+    let keys = "gain = 1\nmode = \"exit\"\nevery = 50";
+    let (ended, entry) = crash(folder, "libprobe.so", keys, (0, "exit()"), &[]);
+    says(&ended, &entry, "p", "libprobe.so", "in tick");
+    let message = entry["message"].as_str().unwrap();
+    assert!(message.contains(" called exit() in tick ") && message.ends_with("ends with exit code 70"), "{message}");
+    is_safe(&ended);
+}
+
+#[test]
+fn a_process_that_a_plugin_forks_off_crashes_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    plugin::probe(folder.path());
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -c 0; exec \"$0\" \"$@\"", HERTZD]);
+    let config = "[worker.a]\n".to_owned() + &section("libprobe.so", "gain = 1\nmode = \"fork\"\nevery = 50");
+    let ended = run_in(folder, command, &config, &["--for", "1s", "--json"]).wait();
+    assert!(matches!(ended.status.code(), Some(0 | 1)) && !ended.stderr.contains("crashed"), "{}", ended.describe());
+    assert!(count(task(&ended.summary(), "p"), "ran") > 50, "it ran on behind the first");
+}
+
+#[test]
+fn a_table_that_leads_nowhere_names_the_library() {
+    let folder = tempfile::tempdir().unwrap();
+    plugin::build_c("bad.c", &folder.path().join("bad.so"), &["-DBAD=37"]);
+    let path = folder.path().join("test.toml");
+    fs::write(&path, section("bad.so", "").replace(HERE, folder.path().to_str().unwrap())).unwrap();
+    let check = "ulimit -c 0; exec \"$0\" check \"$1\"";
+    let output = Command::new("sh").args(["-c", check, HERTZD]).arg(path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{said}");
+    assert!(said.ends_with("bad.so crashed with SIGSEGV in hertzd_plugin_table\n"), "{said}");
 }
 
 #[test]

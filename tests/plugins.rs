@@ -262,7 +262,7 @@ const BAD: &[(u32, &str)] = &[
     (15, "the range of its key gain, 2 to 1, holds no number"),
     (16, "it has two keys called \"gain\""),
     (17, "it has two values called \"out\""),
-    (18, "the preset \"speed\"; that of an input must be a number"),
+    (18, "the preset \"speed\"; that of an input must be a finite number"),
     (19, "the plugin says that gain is `3` by itself"),
     (20, "pointer to the keys is not aligned"),
     (21, "its table has no function `create`"),
@@ -275,6 +275,12 @@ const BAD: &[(u32, &str)] = &[
     (28, "the plugin says that gain is `0` by itself"),
     (29, "its table has 0x7 in its field `reserved`, which must be 0"),
     (30, "returned a pointer that is not aligned as a table is"),
+    (31, "the preset \"nan\"; that of an input must be a finite number"),
+    (32, "the range of its key gain, 0.2 to 0.8, holds no whole number"),
+    (33, "the range of its key gain, -5 to -1, holds no duration"),
+    (34, "its key gain has an empty word"),
+    (35, "its key gain is required, and has the preset \"1\""),
+    (36, "its unit \"V\\u{1b}[31m\" has a line break or another control character"),
 ];
 
 #[test]
@@ -289,10 +295,14 @@ fn a_library_that_is_no_plugin_is_refused_and_says_why() {
         assert!(output.status.code() == Some(78) && said.contains(wanted), "{number}: {wanted}\n{said}");
         assert!(said.contains("test.toml:8:11") && said.contains("1 problem;"), "{number}: {said}");
     }
+    let output = hertzd("schema", folder.path(), &probe("p", "gone.so", ""), &[]);
+    assert!(output.status.code() == Some(78) && stderr(&output).contains("there is no schema"), "{}", stderr(&output));
     // Of another machine: the header's field e_machine is that of an old one.
     let mut elf = fs::read(folder.path().join("libprobe.so")).unwrap();
     elf[18..20].copy_from_slice(&[8, 0]);
-    let garbage = [("other.so", elf), ("text.so", b"#!/bin/sh\n".repeat(999)), ("empty.so", Vec::new())];
+    let cut = fs::read(folder.path().join("libprobe.so")).unwrap()[..3_000].to_vec();
+    let garbage =
+        [("cut.so", cut), ("other.so", elf), ("text.so", b"#!/bin/sh\n".repeat(999)), ("empty.so", Vec::new())];
     for (name, bytes) in garbage {
         fs::write(folder.path().join(name), bytes).unwrap();
         let output = hertzd("check", folder.path(), &probe("p", name, "gain = 1"), &[]);
@@ -300,6 +310,8 @@ fn a_library_that_is_no_plugin_is_refused_and_says_why() {
         assert!(output.status.code() == Some(78) && said.contains("it cannot be loaded: "), "{name}: {said}");
         let wanted = if name == "other.so" {
             "for another machine, number 8 with 64 bits; this is"
+        } else if name == "cut.so" {
+            "it is not whole: its 3000 bytes end before"
         } else {
             "it is no shared library"
         };

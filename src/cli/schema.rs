@@ -33,8 +33,10 @@ fn variants(config: &Path) -> Result<Vec<Variant>, Stop> {
     let libraries =
         written_at(config, kind, key).map_err(|problems| Stop::Config(problems.ending_in("there is no schema")))?;
     let variant = |text: String| {
-        let (keys, also) =
-            keys_of(&text).map_err(|why| Stop::Fault(format!("{}: library = {text:?}; {why}", config.display())))?;
+        let (keys, also) = keys_of(&text).map_err(|why| {
+            let (name, config) = (crate::program::name(), config.display());
+            Stop::Refused(format!("{name}: {config}: library = {text:?}; {why}; there is no schema"))
+        })?;
         Ok(Variant { kind, key, text, keys, also })
     };
     libraries.into_iter().map(variant).collect()

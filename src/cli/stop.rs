@@ -94,7 +94,7 @@ pub(super) fn coloured(stream: &impl IsTerminal) -> bool {
 #[derive(Debug)]
 pub(super) enum Stop {
     Config(Problems),
-    /// The running daemon refused the configuration.
+    /// The running daemon refused the configuration, or a plugin that it names cannot be asked for its keys.
     Refused(String),
     Permission(String),
     /// An option contradicts the configuration.

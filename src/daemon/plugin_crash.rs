@@ -19,6 +19,8 @@ fn report(crash: &Crash, guard: &GuardThread) {
     guard.make_safe();
     // Said before it is known: a device may not respond, which has an entry of its own, and this one is to be out by then.
     let safe = if guard.summary().is_some() { "asks for the safe values of its outputs and then " } else { "" };
+    let what = if crash.status.is_some() { "called" } else { "crashed with" };
+    let end = crash.status.map_or_else(|| "by this signal".to_owned(), |status| format!("with exit code {status}"));
     let (message_id, signal) = (Message::PluginCrashed.id(), crash.signal);
     match &crash.inside {
         Some(Inside { task, library, place }) => {
@@ -26,11 +28,7 @@ fn report(crash: &Crash, guard: &GuardThread) {
             let task = if task.is_empty() { "none" } else { task };
             error!(
                 message_id,
-                task,
-                library,
-                signal,
-                place,
-                "{of_task}the plugin {library} crashed with {crash}; hertzd {safe}ends by this signal"
+                task, library, signal, place, "{of_task}the plugin {library} {what} {crash}; hertzd {safe}ends {end}"
             );
         }
         None => error!(
@@ -40,7 +38,7 @@ fn report(crash: &Crash, guard: &GuardThread) {
             signal,
             place = "none",
             "hertzd crashed with {crash} outside of the functions of its plugins, which share its memory: a plugin may have \
-             destroyed it, or a thread that a plugin made; hertzd {safe}ends by this signal"
+             destroyed it, or a thread that a plugin made; hertzd {safe}ends {end}"
         ),
     }
     guard.make_safe_and_wait();

@@ -5,11 +5,13 @@
 //! may (log, ask for safe values), waits for it for a limited time, and lets the signal do what it does without a handler: the
 //! core dump, the exit status and the faulting instruction are those of the crash.
 //!
+//! A call of `exit` there is told in the same way: it would end the process as if all were well, and leave outputs as they are.
+//!
 //! Nothing is installed before the first library is loaded. The handler only uses atomics and system calls; its time comes from
 //! the monotonic clock.
 
-use super::from_minus_one;
 use super::thread::{helper, let_all_end};
+use super::{float, from_minus_one};
 use crate::program;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -32,6 +34,12 @@ const SIGNALS: [(i32, &str, &str); 7] = [
     (libc::SIGTRAP, "SIGTRAP", "it ended itself: a trap or a breakpoint"),
     (libc::SIGSYS, "SIGSYS", "a system call that a filter (seccomp) forbids"),
 ];
+
+/// In place of a signal: the process was ended by `exit`.
+const EXIT: i32 = 0;
+
+/// The status of a process that was ended so: that of a fault.
+const EXIT_STATUS: i32 = 70;
 
 /// How long the handler waits for the crash to be reported: longer than safe values are waited for.
 const PATIENCE_NS: i64 = 6_000_000_000;
@@ -89,7 +97,7 @@ impl Function {
 pub(crate) struct Note {
     task: String, // empty: for none
     library: String,
-    line: String, // what the handler writes by itself begins so
+    line: String, // what the handler writes by itself begins so: "hertzd: task p: the plugin /x.so "
 }
 
 /// What has crashed.
@@ -99,6 +107,8 @@ pub(crate) struct Crash {
     pub(crate) signal: &'static str,
     /// What it means.
     pub(crate) meaning: &'static str,
+    /// With which status it ends the process; `None`: by the signal.
+    pub(crate) status: Option<i32>,
     /// What was called there; `None`: no function of a plugin.
     pub(crate) inside: Option<Inside>,
 }
@@ -125,8 +135,10 @@ static SIGNAL: AtomicI32 = AtomicI32::new(0);
 static NOTE: AtomicPtr<Note> = AtomicPtr::new(ptr::null_mut());
 static FUNCTION: AtomicU32 = AtomicU32::new(0);
 static REPORTED: AtomicBool = AtomicBool::new(false);
+/// The process whose crashes are reported: not one that a plugin has forked off.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
 /// What the handler writes by itself of a crash outside of all functions begins so. Made before the handler: it only looks at it.
-static OUTSIDE: OnceLock<String> = OnceLock::new();
+static OWN: OnceLock<String> = OnceLock::new();
 /// Where the thread that reports is woken; -1: there is none.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 
@@ -135,9 +147,10 @@ static REPORT: Mutex<Option<Report>> = Mutex::new(None);
 
 impl Note {
     /// Calls `work`, which is code of this library. A panic or an exception that leaves it leaves the mark in place, as it ends the process.
+    /// What it changes of the modes of floating point is put back.
     pub(crate) fn during<T>(&'static self, function: Function, work: impl FnOnce() -> T) -> T {
         INSIDE.set(Some((self, function)));
-        let done = work();
+        let done = float::keeping(work);
         INSIDE.set(None);
         done
     }
@@ -150,7 +163,7 @@ pub(crate) fn note(task: &str, library: &Path) -> &'static Note {
     let key = (task.to_owned(), library.display().to_string());
     notes.entry(key).or_insert_with_key(|(task, library)| {
         let of_task = if task.is_empty() { String::new() } else { format!("task {task}: ") };
-        let line = format!("{}: {of_task}the plugin {library} crashed with ", program::name());
+        let line = format!("{}: {of_task}the plugin {library} ", program::name());
         Box::leak(Box::new(Note { task: task.clone(), library: library.clone(), line }))
     })
 }
@@ -166,7 +179,9 @@ pub(crate) fn report_to(report: impl Fn(&Crash) + Send + 'static) {
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        OUTSIDE.get_or_init(|| format!("{}: crashed outside of the functions of its plugins with ", program::name()));
+        OWN.get_or_init(|| format!("{}: ", program::name()));
+        // SAFETY: takes nothing and touches no memory.
+        PROCESS.store(unsafe { libc::getpid() }, Ordering::SeqCst);
         if REPORT.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             // SAFETY: takes numbers and touches no memory.
             let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
@@ -177,6 +192,8 @@ pub(crate) fn watch() {
         for (signal, ..) in SIGNALS {
             install(signal);
         }
+        // SAFETY: the function is there for as long as the process. Without memory for it there is none: then `exit` is not told.
+        unsafe { libc::atexit(at_exit) };
     });
 }
 
@@ -212,12 +229,12 @@ impl Crash {
     /// What the handler has noted.
     fn noted() -> Self {
         let signal = SIGNAL.load(Ordering::SeqCst);
-        let (signal, meaning) = named(signal);
+        let (name, meaning) = named(signal);
         // SAFETY: a note lives as long as the process, and the pointer is null or that of one.
         let note = unsafe { NOTE.load(Ordering::SeqCst).as_ref() };
         let place = Function::of(FUNCTION.load(Ordering::SeqCst)).word();
         let inside = note.map(|note| Inside { task: note.task.clone(), library: note.library.clone(), place });
-        Self { signal, meaning, inside }
+        Self { signal: name, meaning, status: (signal == EXIT).then_some(EXIT_STATUS), inside }
     }
 }
 
@@ -231,13 +248,17 @@ impl fmt::Display for Crash {
 }
 
 fn named(signal: i32) -> (&'static str, &'static str) {
+    if signal == EXIT {
+        return ("exit()", "it ended the process, and with it all tasks");
+    }
     SIGNALS.iter().find(|(number, ..)| *number == signal).map_or(("a signal", ""), |(_, name, meaning)| (name, meaning))
 }
 
 /// What runs on the crashed thread. Async-signal-safe.
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // The service manager's watchdog sends SIGABRT: then no plugin has crashed, though one may hang.
-    if is_from_outside(info) {
+    // The service manager's watchdog sends SIGABRT: then no plugin has crashed, though one may hang. A process that a plugin has forked
+    // off crashes alone.
+    if is_from_outside(info) || !is_this_process() {
         return end_by(signal, info);
     }
     // SAFETY: takes nothing and touches no memory.
@@ -250,8 +271,37 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut li
         return end_by(signal, info);
     }
     CRASHED_THREAD.store(thread, Ordering::SeqCst);
-    SIGNAL.store(signal, Ordering::SeqCst);
+    tell(signal, INSIDE.get());
+    let_all_end();
+    end_by(signal, info);
+}
+
+/// What `exit` calls, on the thread that has called it.
+extern "C" fn at_exit() {
     let inside = INSIDE.get();
+    if inside.is_none() || !is_this_process() {
+        return; // hertzd's own end, or that of a process that a plugin has forked off
+    }
+    if CRASHED.swap(true, Ordering::SeqCst) {
+        // Another thread has crashed, and brings the end.
+        wait_for(|| false);
+    } else {
+        tell(EXIT, inside);
+        let_all_end();
+    }
+    // SAFETY: takes a number, and ends the process.
+    unsafe { libc::_exit(EXIT_STATUS) };
+}
+
+fn is_this_process() -> bool {
+    // SAFETY: takes nothing and touches no memory.
+    let process = unsafe { libc::getpid() };
+    process == PROCESS.load(Ordering::SeqCst)
+}
+
+/// Notes what has happened, and waits until it is reported, or writes it. Async-signal-safe.
+fn tell(signal: i32, inside: Option<(&'static Note, Function)>) {
+    SIGNAL.store(signal, Ordering::SeqCst);
     if let Some((note, function)) = inside {
         FUNCTION.store(function.number(), Ordering::SeqCst);
         NOTE.store(ptr::from_ref(note).cast_mut(), Ordering::SeqCst);
@@ -266,8 +316,6 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut li
     if !(woken && wait_for(|| REPORTED.load(Ordering::SeqCst))) {
         say(inside, signal);
     }
-    let_all_end();
-    end_by(signal, info);
 }
 
 /// Whether another process has sent the signal.
@@ -304,10 +352,11 @@ fn wait_for(done: impl Fn() -> bool) -> bool {
 /// Writes one line to stderr, without a lock.
 fn say(inside: Option<(&'static Note, Function)>, signal: i32) {
     let (name, _) = named(signal);
-    let line = inside.map_or_else(|| OUTSIDE.get().map_or("", String::as_str), |(note, _)| &note.line);
-    let place = inside.map_or("", |(_, function)| function.word());
-    const PARTS: libc::c_int = 5;
-    let parts: [&str; 5] = [line, name, " ", place, "\n"];
+    let line = inside.map_or_else(|| OWN.get().map_or("", String::as_str), |(note, _)| &note.line);
+    let what = if signal == EXIT { "called " } else { "crashed with " };
+    let place = inside.map_or("outside of the functions of its plugins", |(_, function)| function.word());
+    const PARTS: libc::c_int = 6;
+    let parts: [&str; 6] = [line, what, name, " ", place, "\n"];
     let parts = parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
     // SAFETY: the parts live as long as the process, and their number is PARTS; they are only read.
     unsafe { libc::writev(libc::STDERR_FILENO, parts.as_ptr(), PARTS) };

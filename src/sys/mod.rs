@@ -13,6 +13,8 @@ pub(crate) mod clock;
 #[cfg(feature = "plugin")]
 pub(crate) mod crash;
 pub(crate) mod fd;
+#[cfg(feature = "plugin")]
+mod float;
 pub(crate) mod grant;
 pub(crate) mod host;
 #[cfg(feature = "i2c")]

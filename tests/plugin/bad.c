@@ -40,6 +40,21 @@ static const hertzd_key keys[] = {
 #elif BAD == 18
         .type = HERTZD_INPUT,
         .preset = "speed",
+#elif BAD == 31
+        .type = HERTZD_INPUT,
+        .preset = "nan",
+#elif BAD == 32
+        .type = HERTZD_INTEGER,
+        .low = 0.2,
+        .high = 0.8,
+#elif BAD == 33
+        .type = HERTZD_DURATION,
+        .low = -5,
+        .high = -1,
+#elif BAD == 34
+        .type = HERTZD_CHOICE,
+        .words = (const char *const[]){"up", ""},
+        .word_count = 2,
 #else
         .type = HERTZD_NUMBER,
 #endif
@@ -55,7 +70,10 @@ static const hertzd_key keys[] = {
         .high = 2e300,
         .preset = "0",
 #endif
-#if BAD == 24
+#if BAD == 35
+        .flags = HERTZD_REQUIRED,
+        .preset = "1",
+#elif BAD == 24
         .flags = 0xff03,
 #elif BAD == 27
         .reserved = 1,
@@ -66,6 +84,8 @@ static const hertzd_key keys[] = {
 static const hertzd_value values[] = {
 #if BAD == 11
     {"line\nbreak", ""},
+#elif BAD == 36
+    {"out", "V\x1b[31m"},
 #else
     {"out", ""},
 #endif
@@ -77,7 +97,7 @@ static const hertzd_plugin plugin = {
     .flags = BAD == 25 ? 0xff00 : 0,
     .reserved = BAD == 29 ? 7 : 0,
     .name = BAD == 3 ? 0 : "bad",
-    .keys = BAD == 5 ? 0 : BAD == 20 ? (const hertzd_key *)((const char *)keys + 1) : keys,
+    .keys = BAD == 5 ? 0 : BAD == 37 ? (const hertzd_key *)8 : BAD == 20 ? (const hertzd_key *)((const char *)keys + 1) : keys,
     .key_count = BAD == 4 ? 0xffffffffu : BAD == 16 ? 2 : 1,
     .values = values,
     .value_count = BAD == 12 ? 0x7fffffffu : BAD == 17 ? 2 : 1,

@@ -22,11 +22,12 @@
 
 enum { IN, MODE, EVERY, LENGTH, GAIN, LABEL, ON, KEYS };
 enum { QUIET, SLEEP, BURN, TOUCH, SEGV, BUS, FPE, ILL, ABORT, DEEP, FAIL, CREATE, NAN_VALUE, THREAD, NONE, ALLOCATE,
-       TRAP, SYS, SYS_FILTER, OWN_THREAD, BOTH, IN_CREATE, IN_DESTROY };
+       TRAP, SYS, SYS_FILTER, OWN_THREAD, BOTH, IN_CREATE, IN_DESTROY, EXIT, FORK };
 
 static const char *const modes[] = {"quiet", "sleep", "burn", "touch", "segv",   "bus", "fpe", "ill",
                                     "abort", "deep",  "fail", "create", "nan", "thread", "none", "allocate",
-                                    "trap", "sys", "sys-filter", "own-thread", "both", "in-create", "in-destroy"};
+                                    "trap", "sys", "sys-filter", "own-thread", "both", "in-create", "in-destroy",
+                                    "exit", "fork"};
 
 static const hertzd_key keys[KEYS] = {
     {.name = "in", .type = HERTZD_INPUT, .help = "Any value."},
@@ -188,6 +189,12 @@ static int32_t misbehave(struct probe *p)
     case SYS_FILTER:
         forbid();
         syscall(SYS_getppid);
+        break;
+    case EXIT:
+        exit(0);
+    case FORK:
+        if (fork() == 0)
+            *(volatile char *)16 = 1;
         break;
     case OWN_THREAD:
     case BOTH: {

@@ -11,6 +11,14 @@ use std::collections::BTreeSet;
 /// # Errors
 /// What it may not describe in this way.
 pub(super) fn keys(described: &Described, taken: &[Key]) -> Result<Vec<Key>, String> {
+    let is_one_line = |text: &str| !text.chars().any(char::is_control);
+    if !is_one_line(described.name) {
+        return Err(format!("its name {:?} has a line break or another control character", described.name));
+    }
+    let units = described.keys.iter().map(|key| key.unit).chain(described.values.iter().map(|(_, unit)| *unit));
+    if let Some(unit) = units.into_iter().find(|unit| !is_one_line(unit)) {
+        return Err(format!("its unit {unit:?} has a line break or another control character"));
+    }
     let mut names = BTreeSet::new();
     for (name, _) in &described.values {
         if let Some(why) = refuse_value_name(name) {
@@ -40,6 +48,9 @@ pub(super) fn keys(described: &Described, taken: &[Key]) -> Result<Vec<Key>, Str
             if let Some(twice) = words.iter().find(|word| !seen.insert(**word)) {
                 return Err(format!("its key {name} has the word {twice:?} twice"));
             }
+            if words.contains(&"") {
+                return Err(format!("its key {name} has an empty word"));
+            }
         }
         keys.push(of(key)?);
     }
@@ -47,6 +58,14 @@ pub(super) fn keys(described: &Described, taken: &[Key]) -> Result<Vec<Key>, Str
 }
 
 fn of(key: &DescribedKey) -> Result<Key, String> {
+    let [low, high] = key.range;
+    if key.kind == KeyKind::Integer && low.ceil() > high.floor() || key.kind == KeyKind::Duration && high < 0.0 {
+        let what = if key.kind == KeyKind::Integer { "whole number" } else { "duration" };
+        return Err(format!("the range of its key {}, {} to {}, holds no {what}", key.name, limit(low), limit(high)));
+    }
+    if let Some(preset) = key.preset.filter(|_| key.required) {
+        return Err(format!("its key {} is required, and has the preset {preset:?}: it can be one of both", key.name));
+    }
     let value = match key.kind {
         KeyKind::Number => Value::Number,
         KeyKind::Integer => Value::Integer { min: whole(key.range[0].ceil()), max: whole(key.range[1].floor()) },
@@ -65,8 +84,11 @@ fn of(key: &DescribedKey) -> Result<Key, String> {
         (Some(preset), KeyKind::Text | KeyKind::Choice(_) | KeyKind::Duration) => {
             Absent::Value(kept(&Json::from(preset).to_string()))
         }
-        (Some(preset), KeyKind::Input) if preset.parse::<f64>().is_err() => {
-            return Err(format!("its key {} has the preset {preset:?}; that of an input must be a number", key.name));
+        (Some(preset), KeyKind::Input) if !preset.parse().is_ok_and(f64::is_finite) => {
+            return Err(format!(
+                "its key {} has the preset {preset:?}; that of an input must be a finite number",
+                key.name
+            ));
         }
         (Some(preset), _) => Absent::Value(preset),
     };
@@ -87,7 +109,11 @@ fn durations(range: [f64; 2]) -> [Span; 2] {
 fn hint(key: &DescribedKey, value: &Value) -> String {
     match key.kind {
         KeyKind::Input => "name what it takes, such as \"TASK.VALUE\"".into(),
-        _ => format!("its plugin wants it: {}", value.shape()),
+        _ => match value {
+            Value::Integer { min: i64::MIN, max: i64::MAX } => "its plugin wants it: integer".into(),
+            Value::Integer { min: i64::MIN, max } => format!("its plugin wants it: integer up to {max}"),
+            _ => format!("its plugin wants it: {}", value.shape()),
+        },
     }
 }
 

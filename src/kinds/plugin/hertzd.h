@@ -23,7 +23,7 @@
  *
  * Errors are returned. No C++ exception and no Rust panic may leave a function. One that does, and each of SIGSEGV, SIGBUS, SIGFPE,
  * SIGILL, SIGABRT, SIGTRAP and SIGSYS, ends the process; before that, the log names the task, the library and the signal, and the
- * outputs get their safe values. Those signals are hertzd's: a plugin must not catch or block them.
+ * outputs get their safe values. So does exit(). Those signals are hertzd's: a plugin must not catch or block them.
  *
  * All text is UTF-8, ends in a zero byte, and has at most HERTZD_MAX_TEXT bytes. What the table points to must stay unchanged
  * while the library is loaded. What hertzd passes to a function is there until the function returns, and no longer.

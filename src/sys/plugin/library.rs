@@ -52,9 +52,10 @@ impl Library {
             let text = "it has no function `hertzd_plugin_table`: it is no plugin of hertzd, or was built without exporting it";
             Refused::NotAPlugin(text.into())
         })?;
+        // What it returns is read under the same mark: pointers that lead nowhere are the library's fault as well.
         // SAFETY: the function takes nothing, and the library is loaded.
-        let table = note.during(Function::Describe, || unsafe { function() });
-        let (described, functions) = table::read(table).map_err(Refused::NotAPlugin)?;
+        let read = note.during(Function::Describe, || table::read(unsafe { function() }));
+        let (described, functions) = read.map_err(Refused::NotAPlugin)?;
         Ok(Self { described, functions, path: path.to_owned(), _loaded: loaded })
     }
 

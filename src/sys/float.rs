@@ -1,0 +1,79 @@
+//! How this thread rounds, and whether it takes very small numbers for zero: kept over calls of foreign code.
+//!
+//! A library that a compiler has built with `-ffast-math` turns that on for the thread that loads it, and a plugin may at any time: all
+//! tasks of the worker would compute otherwise from then on. For the hot thread: no system call.
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use std::arch::asm;
+
+/// Calls `work`, and puts back what it has changed of the modes of floating point.
+pub(super) fn keeping<T>(work: impl FnOnce() -> T) -> T {
+    let before = modes();
+    let done = work();
+    if modes() != before {
+        set(before);
+    }
+    done
+}
+
+/// The modes, without the notes of what has happened since they were cleared.
+#[cfg(target_arch = "x86_64")]
+fn modes() -> u32 {
+    const NOTES: u32 = 0x3f;
+    let mut found = 0_u32;
+    // SAFETY: writes four bytes, which `found` has room for.
+    unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut found, options(nostack, preserves_flags)) };
+    found & !NOTES
+}
+
+#[cfg(target_arch = "x86_64")]
+fn set(modes: u32) {
+    // SAFETY: reads four bytes, which were in this register before: none of them is reserved.
+    unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const modes, options(nostack, preserves_flags, readonly)) };
+}
+
+#[cfg(target_arch = "aarch64")]
+fn modes() -> u64 {
+    let found: u64;
+    // SAFETY: reads a register that every program may read.
+    unsafe { asm!("mrs {}, fpcr", out(reg) found, options(nomem, nostack, preserves_flags)) };
+    found
+}
+
+#[cfg(target_arch = "aarch64")]
+fn set(modes: u64) {
+    // SAFETY: writes what was in this register before, which every program may write.
+    unsafe { asm!("msr fpcr, {}", in(reg) modes, options(nomem, nostack, preserves_flags)) };
+}
+
+/// Not known for this machine: nothing is kept.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const fn modes() -> u32 {
+    0
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const fn set(_: u32) {}
+
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod tests {
+    use super::*;
+    use std::hint::black_box;
+
+    #[cfg(target_arch = "x86_64")]
+    const SMALL_IS_ZERO: u32 = 0x8040;
+    #[cfg(target_arch = "aarch64")]
+    const SMALL_IS_ZERO: u64 = 1 << 24;
+
+    #[test]
+    fn what_foreign_code_changes_is_put_back() {
+        let small = || black_box(1e-300_f64) * black_box(1e-10);
+        let before = modes();
+        let meanwhile = keeping(|| {
+            set(before | SMALL_IS_ZERO);
+            small()
+        });
+        assert_eq!((meanwhile, modes()), (0.0, before));
+        assert!(small() > 0.0);
+    }
+}
