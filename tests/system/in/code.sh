@@ -10,13 +10,14 @@ over()  { case $(show ActiveState) in inactive|failed) ;; *) return 1 ;; esac; }
 output='
 [task.valve]
 kind = "output"
+worker = "main"
 rate = 100
 path = "/var/lib/hertzd/valve"
 input = 0.25
 safe = 1'
 # probe MODE: the plugin of tests/plugins.rs, which misbehaves so at its 500th tick.
 probe() {
-    printf '%s\n' '[worker.main]' '[task.foreign]' 'kind = "plugin"' 'library = "/srv/package/libprobe.so"' 'rate = 1000' 'gain = 2.5' \
+    printf '%s\n' '[worker.main]' '[task.foreign]' 'kind = "plugin"' 'worker = "main"' 'library = "/srv/package/libprobe.so"' 'rate = 1000' 'gain = 2.5' \
         "mode = \"$1\"" 'every = 500' "$output"
 }
 
@@ -27,12 +28,13 @@ systemctl stop hertzd
 same "  and stops with the service" success "$(show Result)"
 
 for mode in segv abort; do
+    case $mode in segv) signal=SIGSEGV ;; *) signal=SIGABRT ;; esac
     setup Restart=no < <(probe $mode)
     check "$mode: the plugin takes the service down" within 60 over
     entry=$(entries MESSAGE_ID="$PLUGIN_CRASHED")
     same "  the journal has one entry of it, with the task" foreign "$(jq -r .HERTZD_TASK <<<"$entry")"
     same "  and the library" /srv/package/libprobe.so "$(jq -r .HERTZD_LIBRARY <<<"$entry")"
-    has "  and the signal" "$(jq -r .MESSAGE <<<"$entry")" "SIG${mode^^}"
+    has "  and the signal" "$(jq -r .MESSAGE <<<"$entry")" $signal
     check "  the service ended by a signal" grep -qE 'signal|core-dump' <(show Result)
     check "  the output has its safe value" holds valve 1
 done
