@@ -23,6 +23,7 @@ fn build() -> Option<PathBuf> {
             ("exporter", cfg!(feature = "exporter")),
             ("audio", cfg!(feature = "audio")),
             ("top", cfg!(feature = "top")),
+            ("plugin", cfg!(feature = "plugin")),
             ("default", cfg!(feature = "default")),
         ];
         let features: Vec<_> = all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
