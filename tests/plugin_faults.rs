@@ -103,6 +103,11 @@ fn one_where_it_is_loaded_or_unloaded_names_the_library() {
         plugin::build_c("probe.c", &folder.path().join("libprobe.so"), &[&format!("-DCRASH_AT_{when}")]);
         let (ended, entry) = crash(folder, "libprobe.so", "gain = 1", SEGV, &["--for", "500ms"]);
         says(&ended, &entry, "none", "libprobe.so", place);
+        // As text, which is written by another part: the entry, and not the line of a handler that has waited for it in vain.
+        let text = "ulimit -c 0; exec \"$0\" run test.toml --for 500ms --log-format text";
+        let output = Command::new("sh").args(["-c", text, HERTZD]).current_dir(ended.folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(&format!("crashed with SIGSEGV {place} (")) && said.contains("ERROR"), "{said}");
         // Nobody writes entries for a check: the line is the handler's own.
         let check = "ulimit -c 0; exec \"$0\" check test.toml";
         let output = Command::new("sh").args(["-c", check, HERTZD]).current_dir(ended.folder.path()).output().unwrap();

@@ -4,14 +4,15 @@
 //! the allocator, nothing here comes to its end, and the crash handler writes its line alone. May block; reads no clock.
 
 use super::guard_thread::GuardThread;
-use crate::log::{Message, journal};
+use crate::log::{Message, journal, make_ready};
 use crate::sys::crash::{self, Crash, Inside};
 use std::sync::Arc;
 use tracing::error;
 
-/// From now on a crash is reported here.
+/// From now on a crash is reported here. For the main thread, which is to hear of an end also while a library that is loaded hangs.
 pub(super) fn watch(guard: Arc<GuardThread>) {
-    crash::report_to(move |crash| report(crash, &guard));
+    make_ready();
+    crash::report_to(make_ready, move |crash| report(crash, &guard));
 }
 
 fn report(crash: &Crash, guard: &GuardThread) {

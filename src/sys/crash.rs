@@ -21,7 +21,7 @@ use std::os::fd::RawFd;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Mutex, Once, OnceLock, PoisonError};
+use std::sync::{Mutex, Once, OnceLock, PoisonError, mpsc};
 
 /// The signals of a crash, with their names and what they mean.
 const SIGNALS: [(i32, &str, &str); 7] = [
@@ -142,7 +142,8 @@ static OWN: OnceLock<String> = OnceLock::new();
 /// Where the thread that reports is woken; -1: there is none.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 
-type Report = Box<dyn Fn(&Crash) + Send>;
+/// What the thread that reports does first of all, and how it reports.
+type Report = (fn(), Box<dyn Fn(&Crash) + Send>);
 static REPORT: Mutex<Option<Report>> = Mutex::new(None);
 
 impl Note {
@@ -169,9 +170,9 @@ pub(crate) fn note(task: &str, library: &Path) -> &'static Note {
 }
 
 /// From now on `report` is called when something crashes, on a thread of its own; the crashed thread waits for it, for a limited time.
-/// Replaces the one before.
-pub(crate) fn report_to(report: impl Fn(&Crash) + Send + 'static) {
-    *REPORT.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(report));
+/// That thread calls `make_ready` first of all, before any library is loaded. Replaces the one before.
+pub(crate) fn report_to(make_ready: fn(), report: impl Fn(&Crash) + Send + 'static) {
+    *REPORT.lock().unwrap_or_else(PoisonError::into_inner) = Some((make_ready, Box::new(report)));
 }
 
 /// Installs the handlers, and makes the thread that reports if there is something to report to; once. Without the thread the handler writes
@@ -182,10 +183,20 @@ pub(crate) fn watch() {
         OWN.get_or_init(|| format!("{}: ", program::name()));
         // SAFETY: takes nothing and touches no memory.
         PROCESS.store(unsafe { libc::getpid() }, Ordering::SeqCst);
-        if REPORT.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+        let make_ready =
+            REPORT.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(make_ready, _)| *make_ready);
+        if let Some(make_ready) = make_ready {
             // SAFETY: takes numbers and touches no memory.
             let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-            if wake >= 0 && helper::spawn("hertzd-crash", move || wait_and_report(wake)).is_ok() {
+            let (ready, is_ready) = mpsc::channel();
+            let work = move || {
+                make_ready();
+                drop(ready);
+                wait_and_report(wake);
+            };
+            if wake >= 0 && helper::spawn("hertzd-crash", work).is_ok() {
+                // Nothing is sent: it ends as soon as the thread is ready.
+                let _: Result<(), _> = is_ready.recv();
                 WAKE.store(wake, Ordering::Release);
             }
         }
@@ -219,7 +230,7 @@ fn wait_and_report(wake: RawFd) {
         }
     }
     let crash = Crash::noted();
-    if let Some(report) = REPORT.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+    if let Some((_, report)) = REPORT.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
         report(&crash);
     }
     REPORTED.store(true, Ordering::SeqCst);
