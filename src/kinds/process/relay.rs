@@ -310,7 +310,8 @@ impl Relay {
                     all,
                     late,
                     missing,
-                    "{task}: its program left {unanswered} of {all} ticks without an answer in time in the last 10 s (since the task began, {late}                      answers were late and {missing} ticks have none): let it do less at a tick, lower its rate, or raise its cpu-limit if it has one"
+                    "{task}: its program left {unanswered} of {all} ticks without an answer in time in the last 10 s (since the task began, {late} \
+                     answers were late and {missing} ticks have none): let it do less at a tick, lower its rate, or raise its cpu-limit if it has one"
                 );
             }
             Some(tardiness::Said::Over) => {
