@@ -121,7 +121,7 @@ fn the_project_builds_offline_passes_its_tests_and_runs_by_its_own_name() {
     assert!(ran.status.success(), "{ran:?}");
     let summary: Value = serde_json::from_slice(&ran.stdout).unwrap();
     let wheel = &summary["tasks"][0];
-    assert_eq!((&wheel["task"], &wheel["due"], &wheel["errors"]), (&"flywheel".into(), &200.into(), &0.into()));
+    assert_eq!((&wheel["task"], &wheel["due"], &wheel["errors"]), (&"wheel".into(), &200.into(), &0.into()));
     assert_eq!(wheel["ran"].as_u64().unwrap() + wheel["skipped"].as_u64().unwrap(), 200);
     assert!(runtime.path().join(NAME).is_dir() && !runtime.path().join("hertzd").exists());
     for line in text(&ran.stderr).lines() {

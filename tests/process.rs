@@ -856,7 +856,7 @@ fn the_module_passes_its_own_tests_and_is_typed() {
 fn a_wheel_of_the_module_builds_and_installs_offline() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    if !python(here, &["-c", "import pip, setuptools, wheel"]).1 {
+    if !python(here, &["-c", "import setuptools, wheel, pip"]).1 {
         return skip(
             "pip, setuptools or wheel is missing: python3 -m pip install --target target/python setuptools wheel",
         );
