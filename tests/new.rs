@@ -54,7 +54,9 @@ fn names_hertzd(text: &str) -> Option<&str> {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_' && c != '/');
         matches!(word, "hertzd" | "hertzd's" | "hertzd(8" | "hertzd.toml(5") || word.contains("/hertzd")
     };
-    text.lines().find(|line| line.split_whitespace().any(is_hertzd))
+    // Plugins are for every daemon that is built on hertzd.
+    let of_all = |line: &str| line.replace("/usr/lib/hertzd/plugins", "");
+    text.lines().find(|line| of_all(line).split_whitespace().any(is_hertzd))
 }
 
 #[test]
