@@ -2,7 +2,7 @@
 
 mod hertzd;
 
-use hertzd::{Key, Plugin, Start, Tick, Value, ABI, DURATION, GOOD, INPUT, NO_VALUE, OK, REQUIRED};
+use hertzd::{ABI, DURATION, GOOD, INPUT, Key, NO_VALUE, OK, Plugin, REQUIRED, Start, Tick, Value};
 use std::ffi::c_void;
 use std::ptr;
 
