@@ -100,7 +100,7 @@ fn each_tick_is_told_what_the_daemon_records_of_it() {
             started(folder, &format!("[worker.main]\npolicy = \"other\"\n{config}"), &["--for", "5s", "--json"]).wait();
         ended.assert_no_fault();
         assert_eq!(agree(&ended, "p"), 0, "with so much credit none is skipped");
-        assert_eq!(count(task(&ended.summary(), "p"), "ran"), 5_000);
+        assert_eq!(count(task(&ended.summary(), "p"), "due"), 5_000);
     }
 }
 

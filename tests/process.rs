@@ -161,9 +161,15 @@ fn wait_for_pid(running: &mut Running, name: &str) -> u32 {
     pid_in(running.folder(), name).unwrap()
 }
 
+/// The task beside the program had each of its releases, and none of them was held up by another task of its worker.
 fn assert_steady(summary: &Value) {
-    let steady = task(summary, "steady");
-    assert_eq!(count(steady, "ran"), count(steady, "due"), "{steady}");
+    assert_not_held_up(task(summary, "steady"));
+}
+
+fn assert_not_held_up(of: &Value) {
+    // A busy machine gives releases up by itself.
+    assert_eq!(count(of, "ran") + count(of, "skipped"), count(of, "due"), "{of}");
+    assert!(count(of, "ran") > 0 && of["causes"].get("blocked").is_none(), "{of}");
 }
 
 fn every_tick_arrives(worker: &str) {
@@ -222,7 +228,7 @@ fn a_client_that_sleeps_misses_its_own_ticks_and_no_other() {
     let summary = ended.summary();
     assert_steady(&summary);
     let brain = task(&summary, "brain");
-    assert_eq!(count(brain, "ran"), count(brain, "due"), "its worker did not wait for it");
+    assert_not_held_up(brain);
     let rows = recorded(&ended.folder.path().join("brain.csv"));
     assert_adds_up(&rows);
     assert_enters_at_the_next(&rows);
@@ -632,7 +638,7 @@ fn a_hostile_client_is_counted_and_nothing_else() {
         println!("{name}: {}", task(&summary, "brain")["values"]);
         assert_steady(&summary);
         let brain = task(&summary, "brain");
-        assert_eq!(count(brain, "ran"), count(brain, "due"), "{name}: its worker did not wait for it");
+        assert_not_held_up(brain);
         let rows = recorded(&ended.folder.path().join("brain.csv"));
         assert_adds_up(&rows);
         let last = &rows.last().unwrap().1;

@@ -52,18 +52,24 @@ pub(super) fn find(settings: &ProgramSettings, environment: &BTreeMap<OsString, 
         return has_interpreter(path);
     }
     let folders = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| "/usr/bin:/bin".into());
-    let mut passed_over = None;
+    let (mut passed_over, mut closed) = (None, String::new());
     for folder in env::split_paths(&folders) {
         let path = folder.join(program);
         match may_run(&path) {
             Ok(()) => return has_interpreter(path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // Whether it is there cannot be known: PATH may be that of another user.
+            Err(_) if path.symlink_metadata().is_err() => {
+                closed += &format!("; {} cannot be searched by this user", folder.display());
+            }
             Err(error) => passed_over = passed_over.or(Some(refused(&path, &error))),
         }
     }
     Err(passed_over.unwrap_or_else(|| {
         let folders = folders.to_string_lossy();
-        format!("there is no program {program:?} in PATH ({folders}): install it, or write the path of its file")
+        format!(
+            "there is no program {program:?} in PATH ({folders}): install it, or write the path of its file{closed}"
+        )
     }))
 }
 
