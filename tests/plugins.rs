@@ -38,49 +38,53 @@ fn stdout(output: &Output) -> String {
 }
 
 /// What the daemon and the probe say of each tick, by its index.
-fn told(ended: &Ended, name: &str) -> BTreeMap<u64, (Value, Value)> {
+fn told(ended: &Ended, name: &str) -> [BTreeMap<u64, Value>; 2] {
     let messages = messages(&ended.folder.path().join("x.mcap"));
     let topics = by_topic(&messages);
-    let parsed = |kind: &str| {
+    ["ticks", "values"].map(|kind| {
         let messages = topics[format!("{name}/{kind}").as_str()].iter();
-        let parsed = messages
-            .map(|message| (u64::from(message.sequence), serde_json::from_slice::<Value>(&message.data).unwrap()));
-        parsed.collect::<BTreeMap<_, _>>()
-    };
-    let (ticks, mut values) = (parsed("ticks"), parsed("values"));
-    assert_eq!(ticks.len(), values.len());
-    ticks.into_iter().map(|(n, tick)| (n, (tick, values.remove(&n).unwrap()))).collect()
+        messages
+            .map(|message| (u64::from(message.sequence), serde_json::from_slice::<Value>(&message.data).unwrap()))
+            .collect()
+    })
 }
 
 /// That what the probe was told agrees with what the daemon recorded of its own. Returns the releases that it was told were given up.
 fn agree(ended: &Ended, name: &str) -> u64 {
     let summary = ended.summary();
-    let (told, of) = (told(ended, name), task(&summary, name));
-    assert_eq!(told.len() as u64, count(of, "ran"));
+    let ([ticks, all_values], of) = (told(ended, name), task(&summary, name));
+    // A machine that is too busy to record all of it says how much that was.
+    let (ran, lost) = (count(of, "ran"), count(&of["recorded"], "lost"));
+    assert_eq!((ticks.len() + all_values.len()) as u64 + lost, 2 * ran, "{of}");
+    let is_whole = all_values.len() as u64 == ran;
     let (mut before, mut skipped) = (None, 0);
-    for (n, (tick, values)) in &told {
+    for (n, values) in &all_values {
         let value = |key: &str| values[key].as_f64().unwrap_or_else(|| panic!("{key}: {values}"));
-        assert_eq!((value("n"), tick["n"].as_u64()), (*n as f64, Some(*n)));
-        assert_eq!(Some(value("lateness")), tick["lateness_ns"].as_f64(), "{tick} {values}");
+        assert_eq!(value("n"), *n as f64);
         assert_eq!(value("after"), value("lateness"), "started - release");
         assert!(value("lateness") >= 0.0, "never early");
+        if let Some(tick) = ticks.get(n) {
+            assert_eq!(tick["n"].as_u64(), Some(*n));
+            assert_eq!(Some(value("lateness")), tick["lateness_ns"].as_f64(), "{tick} {values}");
+        }
         // Exact: both are whole, and far below 2^53.
         let whole = |key: &str| value(key).to_string().parse::<i64>().unwrap();
         let release = whole("release-s") * 1_000_000_000 + whole("release-ns");
         if let Some((n_before, release_before)) = before {
-            assert_eq!(value("skipped"), (n - n_before - 1) as f64);
+            assert!(!is_whole || value("skipped") == (n - n_before - 1) as f64, "{values}");
             assert_eq!(release - release_before, ((n - n_before) * 1_000_000) as i64, "on the grid");
-            skipped += n - n_before - 1;
         } else {
-            assert_eq!(value("skipped"), *n as f64);
-            skipped += n;
+            assert!(!is_whole || value("skipped") == *n as f64, "{values}");
         }
+        skipped += u64::try_from(whole("skipped")).unwrap();
         before = Some((*n, release));
     }
-    let last = *told.last_key_value().unwrap().0;
-    assert_eq!(count(of, "skipped"), skipped + count(of, "due") - last - 1);
-    let recorded: u64 = told.values().map(|(tick, _)| tick["skipped"].as_u64().unwrap()).sum();
-    assert_eq!(recorded, count(of, "skipped"));
+    if is_whole {
+        let last = *all_values.last_key_value().unwrap().0;
+        assert_eq!(count(of, "skipped"), skipped + count(of, "due") - last - 1);
+    }
+    let recorded: u64 = ticks.values().map(|tick| tick["skipped"].as_u64().unwrap()).sum();
+    assert!(recorded == count(of, "skipped") || ticks.len() as u64 != ran, "{recorded}: {of}");
     skipped
 }
 
