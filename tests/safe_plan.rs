@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 const CONFIG: &str = "\
 [task.fan]
@@ -95,13 +96,17 @@ fn what_was_there_before_lies_in_the_plan() {
     assert_eq!(read(&running.folder().join("fan")), "0.75\n");
 }
 
-/// What the kernel takes as a number and shows as another one: 33 reads as 00000021.
+/// Of this process there is one such file, and one writer of it at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// What the kernel takes as a number and shows as another one: 33 reads as 00000021. For who holds [`ALONE`].
 fn reads_otherwise() -> String {
     format!("/proc/{}/coredump_filter", std::process::id())
 }
 
 #[test]
 fn what_reads_otherwise_than_it_was_written_is_said() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let (plan, fan) = (folder.path().join("plan.json"), folder.path().join("fan"));
     fs::write(&fan, "0.5\n").unwrap();
@@ -131,6 +136,7 @@ fn what_reads_otherwise_than_it_was_written_is_said() {
 
 #[test]
 fn by_a_configuration_too() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let (config, path) = (folder.path().join("hertzd.toml"), reads_otherwise());
     fs::write(
