@@ -287,7 +287,11 @@ fn the_death_of_a_thread_ends_the_run_at_once() {
                 let without = "the metrics thread has died: no histograms, 0 records, and no more ticks in recordings";
                 assert!(summary["reason"].as_str().unwrap().contains(without), "{summary}");
             }
-            _ => assert_eq!((rows, lost), (count(well, "ran"), 0), "{thread}: {well}"),
+            // A machine that is too busy for the metrics thread drops records, and counts them.
+            _ => {
+                let dropped = count(&summary["records"], "dropped");
+                assert_eq!((rows, lost), (count(well, "ran"), dropped), "{thread}: {well}");
+            }
         }
         fs::remove_file(&fails).unwrap();
     }
