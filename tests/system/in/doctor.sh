@@ -27,7 +27,7 @@ fi
 
 echo "# for the service, by root in a shell"
 # examine: exit code of doctor for the service's configuration; its report is /run/doctor.json.
-examine() { local code=0; hertzd doctor --json >/run/doctor.json 2>/tmp/doctor.err || code=$?; echo $code; }
+examine() { local code=0; hertzd doctor --json >/run/doctor.json 2>/tmp/doctor.err || code=$?; [ $code -le 1 ] || cat /tmp/doctor.err >&2; echo $code; }
 setup <<'END'
 [worker.main]
 [task.a]

@@ -9,6 +9,13 @@ of_own() { systemctl show "$NAME" -P "$1"; }
 own_entries() { journalctl --sync; journalctl -q -o json "_SYSTEMD_INVOCATION_ID=$(of_own InvocationID)"; }
 own_ticked()  { [ "$("$NAME" status --json | jq '.tasks[] | select(.task == "wheel") | .ran')" -ge "$1" ]; }
 
+# hertzd's own goes on beside it.
+setup <<'END'
+[worker.main]
+[task.beside]
+kind = "load"
+rate = 100
+END
 check "apt install ./${NAME}_*.deb" apt-get install -y -qq /srv/package/own/*.deb
 same "it is active" active "$(of_own ActiveState)"
 same "  and enabled" enabled "$(systemctl is-enabled $NAME)"
