@@ -7,12 +7,13 @@ use crate::config::{Config, Problems};
 use crate::doctor::{Demand, Facts, Look, Mend, Place, Refused, Unit};
 use crate::kinds::device::access::{Owner, group_lines, owner, rule};
 use crate::program;
-use crate::sys::clock::{Ahead, KernelClock};
+use crate::sys::clock::{Ahead, KernelClock, pause};
 use crate::sys::grant;
 use crate::sys::machine::Machine;
 use crate::sys::rights::Rights;
 use crate::sys::user::{self, service_user};
 use crate::time::{Clock, Span};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,6 +28,14 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const PROPERTIES: &str = "LoadState,User,DynamicUser,LimitRTPRIO,LimitMEMLOCK,LimitRTTIME,AmbientCapabilities,\
     CapabilityBoundingSet,RestrictRealtime,PrivateUsers,PrivateDevices,DevicePolicy,DeviceAllow,AllowedCPUs,CPUAffinity,\
     SystemCallFilter,ProtectSystem,StateDirectory,ReadWritePaths";
+
+/// Waits for threads that looked by the rights of the service's user and are ending, for a limited time: once memory is locked, they would get no
+/// more of it than their limit.
+fn await_ends() {
+    const EVERY: Span = Span::from_millis(5);
+    let are_others = || fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 1);
+    let _ = (0..60).any(|_| !are_others() || (pause(EVERY), false).1);
+}
 
 /// Examines this machine for `config`. `again` is the same configuration once more, as each can be looked at once; `None`: it can
 /// be read only once. `is_of_service`: it is the one that the service reads.
@@ -47,6 +56,7 @@ pub(crate) fn examined(config: &mut Config, again: Option<Config>, is_of_service
     }
     let mut looks = vec![look];
     looks.extend(as_service(again, &rights));
+    await_ends();
     // Last, because it locks the memory.
     let trial = try_start(config);
     Facts {
