@@ -161,7 +161,7 @@ fn wait_for_pid(running: &mut Running, name: &str) -> u32 {
     pid_in(running.folder(), name).unwrap()
 }
 
-/// The task beside the program had each of its releases, and none of them was held up by another task of its worker.
+/// Each release of the task beside the program is accounted for, and none was held up by another task of its worker.
 fn assert_steady(summary: &Value) {
     assert_not_held_up(task(summary, "steady"));
 }

@@ -98,7 +98,7 @@ fn start(settings: ProgramSettings, inputs: Vec<Input>, shadow: bool) -> Result<
     if shadow {
         warn!(
             task = settings.task,
-            "task {}: its program is not started in a shadow run, where nothing may be written; its values are missing",
+            "{}: its program is not started in a shadow run, where nothing may be written; its values are missing",
             settings.task
         );
         return Ok(Box::new(NotStarted { columns }));

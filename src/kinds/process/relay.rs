@@ -3,6 +3,8 @@
 //! It reads the monotonic clock, and sleeps on the task's own grid; no one wakes it but the program, by an answer that is waited for. It never waits for
 //! the program, and does a bounded amount of work at each look, whatever comes.
 
+mod ending;
+
 use super::child::Program;
 use super::crossing::{CoolEnds, Shared};
 use super::exchange::Exchange;
@@ -28,10 +30,6 @@ const LONGEST_WAIT: Span = Span::from_seconds(2);
 
 /// A program that has run for so long is started again after the first wait.
 const STEADY: Span = Span::from_seconds(10);
-
-/// How long a program may take to end once its socket says so; then once it is asked to by SIGTERM. Then it is killed.
-const ENDS_WITHIN: Span = Span::from_millis(300);
-const ASKED_WITHIN: Span = Span::from_millis(200);
 
 /// Errors of one kind or another, and stops for a share of a CPU, are logged this often at most.
 const LOG_EVERY: Span = Span::from_seconds(10);
@@ -327,33 +325,6 @@ impl Relay {
         }
     }
 
-    /// One that has closed its socket can do nothing for its task any more: it is ended, and started again as one that has ended by itself.
-    fn end_without_socket(&mut self, now: Instant) {
-        if !self.exchange.is_closed() {
-            return;
-        }
-        let (since, step) = *self.closed.get_or_insert((now, Step::Seen));
-        let Some(program) = &mut self.program else { return };
-        // It may just be ending.
-        if program.ended().is_some() {
-            return;
-        }
-        let passed = now - since;
-        if step == Step::Seen && passed >= ENDS_WITHIN {
-            let task = &self.settings.task;
-            warn!(
-                task,
-                "{task}: its program has closed its socket (descriptor 3) and runs on: it is ended, and started again; let it keep the socket open"
-            );
-            program.child().release();
-            program.child().ask_to_end();
-            self.closed = Some((since, Step::Asked));
-        } else if step == Step::Asked && passed >= ENDS_WITHIN + ASKED_WITHIN {
-            program.child().kill();
-            self.closed = Some((since, Step::Killed));
-        }
-    }
-
     /// Workers are pinned when they begin, and a reload may pin another one.
     fn keep_in_place(&mut self, now: Instant) {
         if now >= self.next_place
@@ -423,44 +394,6 @@ impl Relay {
                 }
             }
             _ => pause(next - after),
-        }
-    }
-
-    /// Ends the program: by the end of what it reads, then by SIGTERM, then by SIGKILL, which all of its group gets.
-    fn end(&mut self) {
-        self.shared.running.store(false, Ordering::Release);
-        let Some(mut program) = self.program.take() else { return };
-        let began = self.clock.now();
-        program.child().release();
-        program.socket.finish();
-        let mut asked = false;
-        let status = loop {
-            let (passed, now) = (self.clock.now() - began, self.clock.now());
-            let Self { lines, settings, .. } = self;
-            program.read(|bytes| lines.take(bytes, now, &mut |what| log(&settings.task, what)));
-            if let Some(status) = program.ended() {
-                break Some(status);
-            }
-            if passed >= ENDS_WITHIN + ASKED_WITHIN {
-                program.child().kill();
-                if passed >= ENDS_WITHIN + ASKED_WITHIN + ASKED_WITHIN {
-                    break None;
-                }
-            } else if passed >= ENDS_WITHIN && !std::mem::replace(&mut asked, true) {
-                program.child().ask_to_end();
-            }
-            pause(Span::from_millis(2));
-        };
-        self.program = Some(program);
-        self.log_rest(self.clock.now());
-        self.program = None;
-        let task = &self.settings.task;
-        match status {
-            Some(status) => info!(task, "{task}: its program was ended ({status})"),
-            None => warn!(
-                task,
-                "{task}: its program was killed and has not ended yet: the kernel waits for something it uses"
-            ),
         }
     }
 }
