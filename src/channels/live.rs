@@ -3,7 +3,8 @@
 //! So whoever drains the records and then reads the counts never knows of a tick that is not counted. No clock is read,
 //! nothing waits or allocates.
 
-use crate::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
+use super::latest::{SequenceLock, soon};
+use crate::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crate::time::Instant;
 
 /// What was counted of a task.
@@ -40,8 +41,7 @@ pub struct LiveCounts {
 /// What a usual tick writes.
 #[derive(Debug)]
 struct EachTick {
-    begun: AtomicU64, // updates; ahead of `ended` during one
-    ended: AtomicU64,
+    lock: SequenceLock, // of all that is here
     ran: AtomicU64,
     next: AtomicI64, // nanoseconds of the clock that releases lie on; i64::MAX: no release is left
 }
@@ -61,15 +61,11 @@ pub struct Live {
     pub passed: u64,
 }
 
-/// How often a reader tries to read between two updates; an update takes nanoseconds, unless its thread is preempted.
-const ATTEMPTS: usize = 1_000;
-
 impl Default for LiveCounts {
     fn default() -> Self {
         Self {
             each_tick: EachTick {
-                begun: AtomicU64::default(),
-                ended: AtomicU64::default(),
+                lock: SequenceLock::default(),
                 ran: AtomicU64::default(),
                 next: AtomicI64::new(i64::MAX),
             },
@@ -93,7 +89,7 @@ impl LiveCounts {
 
     /// Shows these counts from now on. A dozen stores.
     pub(crate) fn store(&self, counts: &Counts, next: Option<Instant>) {
-        self.update(|| {
+        self.each_tick.lock.update(|| {
             self.shows(counts, next);
             self.passed.store(0, Ordering::Relaxed);
         });
@@ -101,7 +97,7 @@ impl LiveCounts {
 
     /// It `ran` that many ticks, and nothing else has changed. Four stores.
     pub(crate) fn ran(&self, ran: u64, next: Option<Instant>) {
-        self.update(|| {
+        self.each_tick.lock.update(|| {
             self.each_tick.ran.store(ran, Ordering::Relaxed);
             self.shows_next(next);
         });
@@ -114,19 +110,11 @@ impl LiveCounts {
 
     /// The clock was stepped: where the grid is since. Of a task that was ended this many releases have `passed` since then.
     pub(crate) fn step(&self, counts: &Counts, next: Option<Instant>, end: Instant, passed: u64) {
-        self.update(|| {
+        self.each_tick.lock.update(|| {
             self.shows(counts, next);
             self.passed.store(passed, Ordering::Relaxed);
             self.end.store(low(end), Ordering::Relaxed);
         });
-    }
-
-    fn update(&self, stores: impl FnOnce()) {
-        let update = self.each_tick.ended.load(Ordering::Relaxed).wrapping_add(1);
-        self.each_tick.begun.store(update, Ordering::Relaxed);
-        fence(Ordering::Release);
-        stores();
-        self.each_tick.ended.store(update, Ordering::Release);
     }
 
     fn shows(&self, counts: &Counts, next: Option<Instant>) {
@@ -145,18 +133,15 @@ impl LiveCounts {
 
     /// The latest counts: all of one moment, unless the hot thread is preempted in the middle of an update.
     pub fn read(&self) -> Live {
-        (0..ATTEMPTS).find_map(|_| self.try_read()).unwrap_or_else(|| self.read_once())
+        soon(|| self.try_read()).unwrap_or_else(|| self.loads())
     }
 
     /// The latest counts; `None`: they are being updated.
     pub(crate) fn try_read(&self) -> Option<Live> {
-        let ended = self.each_tick.ended.load(Ordering::Acquire);
-        let live = self.read_once();
-        fence(Ordering::Acquire);
-        (self.each_tick.begun.load(Ordering::Relaxed) == ended).then_some(live)
+        self.each_tick.lock.try_read(|| self.loads())
     }
 
-    fn read_once(&self) -> Live {
+    fn loads(&self) -> Live {
         let counts = Counts {
             ran: self.each_tick.ran.load(Ordering::Relaxed),
             skipped: self.skipped.load(Ordering::Relaxed),

@@ -8,7 +8,7 @@ use crate::sys::grant::{self, Privilege};
 use crate::sys::thread::{self, ThreadId, helper, set_fifo};
 use crate::worker::Refusal;
 use std::io;
-use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{OnceLock, mpsc};
 use tracing::{info, warn};
 
@@ -22,9 +22,33 @@ const KEPT: &str = "a worker that keeps its CPU to itself may keep it from writi
 pub(super) struct GuardGrant {
     workers: AtomicU8,         // the highest that workers asked for; 0: none
     wanted: AtomicU8,          // 0: no worker has asked for a real-time priority
-    refused: AtomicU8,         // the latest that was refused; 0: none
-    errno: AtomicI32,          // why
+    refused: AtomicU64,        // the latest that was refused, and why, as `Refused`; 0: none
     guard: OnceLock<ThreadId>, // the guard thread
+}
+
+/// A refusal, in one number: whoever sees the priority sees the reason that belongs to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Refused {
+    priority: u8,
+    errno: Option<i32>,
+}
+
+impl Refused {
+    fn to_number(self) -> u64 {
+        let [a, b, c, d] = self.errno.unwrap_or(0).to_le_bytes();
+        u64::from_le_bytes([a, b, c, d, self.priority, 0, 0, 0])
+    }
+
+    fn of_number(number: u64) -> Option<Self> {
+        let [a, b, c, d, priority, ..] = number.to_le_bytes();
+        let errno = Some(i32::from_le_bytes([a, b, c, d])).filter(|errno| *errno != 0);
+        (priority > 0).then_some(Self { priority, errno })
+    }
+
+    fn text(self) -> String {
+        let reason = self.errno.map_or_else(|| io::Error::other("for a reason unknown"), io::Error::from_raw_os_error);
+        refusal(self.priority, &reason).to_string()
+    }
 }
 
 impl GuardGrant {
@@ -67,8 +91,8 @@ impl GuardGrant {
                 }
             }
             Err(reason) => {
-                self.errno.store(reason.raw_os_error().unwrap_or(0), Ordering::Relaxed);
-                self.refused.store(wanted, Ordering::Relaxed);
+                self.refused
+                    .store(Refused { priority: wanted, errno: reason.raw_os_error() }.to_number(), Ordering::Relaxed);
                 let refusal = refusal(wanted, &reason);
                 warn!(
                     message_id = Message::PrivilegeRefused.id(),
@@ -91,12 +115,12 @@ impl GuardGrant {
             thread::scheduling_of(guard).map_or(ThreadPolicySummary { policy: "unknown", priority: 0 }, |now| {
                 ThreadPolicySummary { policy: now.policy, priority: now.priority }
             });
-        let reason = || io::Error::from_raw_os_error(self.errno.load(Ordering::Relaxed));
-        let refused = match self.refused.load(Ordering::Relaxed) {
-            0 => Vec::new(),
-            priority => vec![refusal(priority, &reason()).to_string()],
-        };
-        Some(GuardSummary { asked: asked(self.wanted.load(Ordering::Relaxed)), granted, refused })
+        let refused = Refused::of_number(self.refused.load(Ordering::Relaxed)).map(Refused::text);
+        Some(GuardSummary {
+            asked: asked(self.wanted.load(Ordering::Relaxed)),
+            granted,
+            refused: refused.into_iter().collect(),
+        })
     }
 }
 

@@ -8,6 +8,7 @@
 use super::guard_grant::GuardGrant;
 use super::guard_look::{AGAIN_EVERY, Look, Said};
 use super::readback_thread::ReadbackThread;
+use super::safe_orders::{Ordered, SafeOrders};
 use super::safe_writers::{Wrote, safe_writers};
 use crate::kinds::output::Guard;
 use crate::log::Message;
@@ -18,7 +19,7 @@ use crate::sys::thread::{helper, let_all_end};
 use crate::time::{Clock, Instant, Span};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tracing::{error, warn};
 
@@ -38,9 +39,7 @@ const LONG: Span = Span::from_seconds(1);
 #[derive(Debug, Default)]
 pub(super) struct GuardThread {
     guards: Mutex<Vec<Weak<Guard>>>, // of the outputs of this daemon
-    asked: AtomicU64,                // for all outputs, so many times
-    done: AtomicU64,                 // of these
-    ends: AtomicBool, // the latest of these is the last: failed writes are tried again, and no output recovers
+    orders: SafeOrders,
     running: AtomicBool, // there is a thread
     grant: Arc<GuardGrant>,
     readbacks: Arc<ReadbackThread>,
@@ -107,7 +106,7 @@ impl GuardThread {
 
     /// Asks for the safe values of all outputs, now. Does not wait.
     pub(super) fn make_safe(&self) {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.orders.give();
     }
 
     /// The same at the end of a run: waits until they are written, for a limited time. Returns which were not, and why.
@@ -115,11 +114,9 @@ impl GuardThread {
         if !self.running.load(Ordering::Relaxed) {
             return None;
         }
-        self.ends.store(true, Ordering::SeqCst);
-        self.make_safe();
-        let asked = self.asked.load(Ordering::SeqCst);
+        let order = self.orders.give_last();
         let until = KernelClock::monotonic().now() + PATIENCE;
-        while self.done.load(Ordering::SeqCst) < asked {
+        while !self.orders.is_done(order) {
             if KernelClock::monotonic().now() > until {
                 let late = self.troubles();
                 let late = if late.is_empty() {
@@ -142,7 +139,7 @@ impl GuardThread {
         let mut writers = safe_writers(self.grant.clone());
         let clock = KernelClock::monotonic();
         let (mut looks, mut before): (BTreeMap<usize, Look>, Instant) = (BTreeMap::new(), clock.now());
-        let mut taken = 0; // of those that were asked for
+        let mut taken = 0; // orders
         loop {
             let wrote = writers.wait(LOOK_EVERY);
             self.grant.promote_guard(&mut asked);
@@ -159,10 +156,10 @@ impl GuardThread {
                 let still = if look.expected { Span::ZERO } else { look.still };
                 said.push((guard, still, look.wrote(result, overlapped)));
             }
-            let (asked, second_end) = (self.asked.load(Ordering::SeqCst), signals::second_end());
-            let ends = second_end.is_some() || self.ends.load(Ordering::SeqCst);
-            let all = asked > taken || second_end.is_some() && taken < u64::MAX;
-            taken = if second_end.is_some() { u64::MAX } else { asked };
+            let (Ordered { latest, is_last }, second_end) = (self.orders.look(), signals::second_end());
+            let ends = second_end.is_some() || is_last;
+            let all = latest > taken || second_end.is_some() && taken < u64::MAX;
+            taken = if second_end.is_some() { u64::MAX } else { latest };
             let guards = self.guards();
             looks.retain(|at, look| look.under_way.is_some() || guards.iter().any(|guard| key(guard) == *at));
             for guard in &guards {
@@ -184,7 +181,7 @@ impl GuardThread {
                 say(&guard, still, result);
             }
             if looks.values().all(|look| look.is_done(ends)) {
-                self.done.store(asked, Ordering::SeqCst);
+                self.orders.are_done(latest);
                 if let Some(signal) = second_end {
                     let_all_end();
                     std::process::exit(128 + signal);

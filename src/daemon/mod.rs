@@ -82,6 +82,7 @@ mod repeat;
 mod requests;
 mod run;
 mod running;
+mod safe_orders;
 mod safe_plan;
 mod safe_writers;
 mod simulate;

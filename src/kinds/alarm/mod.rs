@@ -9,13 +9,14 @@ mod law;
 pub(super) use keys::kind;
 pub(crate) use law::Level;
 
+use crate::channels::Latest;
 use crate::kinds::elapsed::seconds_since_last;
 use crate::task::{Column, Input, Task, Tick, TickError};
 use crate::time::Instant;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use law::{Change, Law, Settings};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many changes wait to be told, at most; more are counted.
@@ -58,24 +59,49 @@ pub(crate) struct Alarm {
     pub(crate) severity: Severity,
     changes: Receiver<AlarmChange>,
     lost: AtomicU64,
-    // As of its latest tick.
-    has_ticked: AtomicBool,
-    level: AtomicU8,
-    value: AtomicU64,
-    is_latched: AtomicBool,
+    shown: Latest<2>, // as `Shown`
+}
+
+/// What an alarm shows of its latest tick.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Shown {
+    level: Level,
+    is_latched: bool,
+    value: f64,
+}
+
+impl Shown {
+    /// What stands for an alarm that has not ticked yet.
+    const NOTHING: [u64; 2] = [0, 0];
+
+    const HAS_TICKED: u64 = 1 << 8;
+    const IS_LATCHED: u64 = 1 << 9;
+
+    fn to_numbers(self) -> [u64; 2] {
+        let latched = if self.is_latched { Self::IS_LATCHED } else { 0 };
+        [u64::from(self.level.to_byte()) | latched | Self::HAS_TICKED, self.value.to_bits()]
+    }
+
+    fn of_numbers([state, value]: [u64; 2]) -> Option<Self> {
+        let [level, ..] = state.to_le_bytes();
+        (state & Self::HAS_TICKED != 0).then(|| Self {
+            level: Level::of_byte(level),
+            is_latched: state & Self::IS_LATCHED != 0,
+            value: f64::from_bits(value),
+        })
+    }
 }
 
 impl Alarm {
-    fn level(&self) -> Level {
-        Level::of_byte(self.level.load(Ordering::Relaxed))
+    /// As of its latest tick; `None`: it has not ticked.
+    fn shown(&self) -> Option<Shown> {
+        Shown::of_numbers(self.shown.read())
     }
 
     /// What has just come of a tick. To be called before the change is sent, if there is one.
     fn show(&self, law: &Law, value: f64) {
-        self.level.store(law.level().to_byte(), Ordering::Relaxed);
-        self.value.store(value.to_bits(), Ordering::Relaxed);
-        self.is_latched.store(law.is_latched(), Ordering::Relaxed);
-        self.has_ticked.store(true, Ordering::Relaxed);
+        let shown = Shown { level: law.level(), is_latched: law.is_latched(), value };
+        self.shown.store(shown.to_numbers());
     }
 }
 
@@ -101,11 +127,12 @@ struct Watched {
 }
 
 impl Watched {
-    /// Its level.
-    fn look(&mut self, now: Instant) -> Level {
-        let level = self.alarm.level();
-        self.since = (level != Level::Normal).then(|| self.since.unwrap_or(now));
-        level
+    /// What it shows; `None`: it has not ticked.
+    fn look(&mut self, now: Instant) -> Option<Shown> {
+        let shown = self.alarm.shown();
+        let is_active = shown.is_some_and(|shown| shown.level != Level::Normal);
+        self.since = is_active.then(|| self.since.unwrap_or(now));
+        shown
     }
 }
 
@@ -139,22 +166,13 @@ pub(crate) fn states(now: Instant) -> Option<Vec<AlarmState>> {
     let mut alarms = ALARMS.lock().unwrap_or_else(PoisonError::into_inner);
     // Of a task that a reload restarts there are two for a moment: the newer one is meant once it ticks.
     let mut names = BTreeSet::new();
-    let states = alarms.iter_mut().rev().filter(|watched| watched.alarm.has_ticked.load(Ordering::Relaxed));
-    let mut states: Vec<_> = states.filter(|watched| names.insert(watched.alarm.task.clone())).collect();
-    states.sort_unstable_by(|a, b| a.alarm.task.cmp(&b.alarm.task));
     let state = |watched: &mut Watched| {
-        let level = watched.look(now);
-        let alarm = &watched.alarm;
-        AlarmState {
-            task: alarm.task.clone(),
-            severity: alarm.severity,
-            level,
-            value: f64::from_bits(alarm.value.load(Ordering::Relaxed)),
-            is_latched: alarm.is_latched.load(Ordering::Relaxed),
-            since: watched.since,
-        }
+        let Shown { level, is_latched, value } = watched.look(now)?;
+        let (task, severity, since) = (watched.alarm.task.clone(), watched.alarm.severity, watched.since);
+        names.insert(task.clone()).then_some(AlarmState { task, severity, level, value, is_latched, since })
     };
-    let states: Vec<_> = states.into_iter().map(state).collect();
+    let mut states: Vec<_> = alarms.iter_mut().rev().filter_map(state).collect();
+    states.sort_unstable_by(|a, b| a.task.cmp(&b.task));
     (!alarms.is_empty()).then_some(states)
 }
 
@@ -175,10 +193,7 @@ impl Watch {
             severity,
             changes,
             lost: AtomicU64::new(0),
-            has_ticked: AtomicBool::new(false),
-            level: AtomicU8::new(Level::Normal.to_byte()),
-            value: AtomicU64::new(f64::NAN.to_bits()),
-            is_latched: AtomicBool::new(false),
+            shown: Latest::new(Shown::NOTHING),
         });
         ALARMS.lock().unwrap_or_else(PoisonError::into_inner).push(Watched { alarm: alarm.clone(), since: None });
         Self { law: Law::new(settings), input, reset, changes: sender, alarm }
@@ -203,7 +218,7 @@ impl Task for Watch {
         if let Some(Change { was, is }) = change
             && self.changes.try_send(AlarmChange { n: tick.n, was, is, value }).is_err()
         {
-            self.alarm.lost.store(self.alarm.lost.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            self.alarm.lost.fetch_add(1, Ordering::Relaxed);
         }
         let level = self.law.level();
         values.copy_from_slice(&[f64::from(u8::from(level != Level::Normal)), level.number()]);

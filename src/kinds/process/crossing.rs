@@ -2,7 +2,7 @@
 //! is made; no clock is read.
 
 use super::frames::{Taken, TickHead, quality_of, quality_word};
-use crate::channels::{Queue, Row, RowReceiver, RowSender, Traffic, rows};
+use crate::channels::{Latest, Queue, Row, RowReceiver, RowSender, Traffic, rows};
 use crate::task::{Quality, Tick};
 use crate::time::{Instant, NANOS_PER_SECOND, Span};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const HEAD: usize = 3;
 const PER_INPUT: usize = 3;
 
 /// What both sides see.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shared {
     /// The program is to end, for good.
     pub(super) stop: AtomicBool,
@@ -38,13 +38,40 @@ pub(super) struct Shared {
     pub(super) errors: AtomicU64,
     /// Ticks that the program was not told of while it ran, since it had not read enough, or had closed its socket.
     pub(super) dropped: AtomicU64,
-    /// Of the task, at its latest tick: ticks before it, those that were answered in time, and those that have no answer.
-    pub(super) asked: AtomicU64,
-    pub(super) answered: AtomicU64,
-    pub(super) missing: AtomicU64,
+    told: Latest<3>, // as `Told`
+}
+
+/// Of the task, at its latest tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Ticks before it.
+    pub(super) asked: u64,
+    /// Of these, those that were answered in time.
+    pub(super) answered: u64,
+    /// And those that have no answer.
+    pub(super) missing: u64,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        let [starts, late, errors, dropped] = [0; 4].map(AtomicU64::new);
+        let [stop, running, waits] = [false; 3].map(AtomicBool::new);
+        Self { stop, running, waits, starts, late, errors, dropped, told: Latest::new([0; 3]) }
+    }
 }
 
 impl Shared {
+    /// Shows what the task has counted. For the task alone.
+    pub(super) fn tell(&self, Told { asked, answered, missing }: Told) {
+        self.told.store([asked, answered, missing]);
+    }
+
+    /// What the task has counted.
+    pub(super) fn told(&self) -> Told {
+        let [asked, answered, missing] = self.told.read();
+        Told { asked, answered, missing }
+    }
+
     /// Counts one more.
     pub(super) fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);

@@ -1,16 +1,17 @@
-//! Counts of a task that are read while it runs.
+//! Counts of a task that are read while it runs, and other numbers that are of one moment.
 
-use crate::channels::{Counts, Live, LiveCounts};
+use crate::channels::{Counts, Latest, Live, LiveCounts};
 use crate::time::Instant;
 use crate::trial::Model;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use std::sync::Arc;
 
-pub const MODELS: [Model; 3] = [
+pub const MODELS: [Model; 4] = [
     Model { interruptions: Some(2), ..Model::new(of_one_moment) },
     Model { interruptions: Some(2), ..Model::new(before_the_record) },
     Model { interruptions: Some(1), ..Model::new(all_of_one_moment) },
+    Model { interruptions: Some(2), ..Model::new(numbers_of_one_moment) },
 ];
 
 fn at(n: u64) -> Option<Instant> {
@@ -67,4 +68,20 @@ fn before_the_record() {
         assert!(live.counts.ran >= seen, "a tick that is not counted");
     }
     writer.join().unwrap();
+}
+
+/// Numbers that are stored together are seen together, the first ones too, and never older ones later.
+fn numbers_of_one_moment() {
+    let latest = Arc::new(Latest::new([0; 3]));
+    let stored = latest.clone();
+    let writer = thread::spawn(move || (1..=2).for_each(|n| stored.store([n; 3])));
+    let mut before = 0;
+    for _ in 0..2 {
+        let Some(seen) = latest.try_read() else { continue };
+        assert_eq!(seen, [seen[0]; 3]);
+        assert!(seen[0] >= before);
+        before = seen[0];
+    }
+    writer.join().unwrap();
+    assert_eq!(latest.read(), [2; 3]);
 }

@@ -1,7 +1,9 @@
 //! What hertzd's threads share without a lock, in every order that a memory may show: the files of hertzd as they ship, compiled with atomics that
 //! loom models. Run by `cargo test --release --manifest-path tests/loom/Cargo.toml`.
 //!
-//! The queues that are crates' (`rtrb`, `crossbeam-channel`) are not tried: their authors do that.
+//! Not tried: the queues that are crates' (`rtrb`, `crossbeam-channel`), since their authors do that; flags and counters that say nothing about anything
+//! else (`Relaxed`, or one variable that others are not compared with); and what a crashed thread leaves for another one (`src/sys/crash.rs`), which
+//! wakes it by a write to a pipe.
 
 #![allow(dead_code, unused_imports, reason = "of the files of hertzd only parts are tried")]
 
@@ -50,6 +52,13 @@ pub mod kinds {
         pub mod models;
         pub(crate) mod reading;
     }
+}
+
+#[path = "../../../src/daemon"]
+pub mod daemon {
+    #[path = "../../tests/loom/src/orders.rs"]
+    pub mod models;
+    pub(crate) mod safe_orders;
 }
 
 pub(crate) mod sys {

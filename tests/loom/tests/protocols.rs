@@ -1,5 +1,6 @@
 //! Each protocol holds as it ships, in every order of its memory, and not without any of the words that say what that order must be.
 
+use hertzd_loom::daemon::models as orders;
 use hertzd_loom::kinds::output::models as output;
 use hertzd_loom::trial::try_all;
 use hertzd_loom::{counts, values, worker};
@@ -37,4 +38,9 @@ fn safe_values() {
 #[test]
 fn targets_that_are_taken_over() {
     try_all(&output::TAKEN_OVER);
+}
+
+#[test]
+fn orders_to_make_all_outputs_safe() {
+    try_all(&orders::MODELS);
 }
