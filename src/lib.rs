@@ -90,6 +90,11 @@
 //! | `sim` | the virtual clock, and the scripted task that replaces a real one |
 //! | [`cli`] | the command line; the only code that talks to a terminal |
 
+#[cfg(all(target_feature = "crt-static", any(feature = "plugin", feature = "audio")))]
+compile_error!(
+    "a static program loads no libraries, so it has neither plugins nor audio: build it with --no-default-features --features static"
+);
+
 pub(crate) mod atomic;
 pub mod channels;
 pub mod cli;
@@ -116,6 +121,8 @@ pub(crate) mod worker;
 
 pub use cli::App;
 pub use config::Kinds;
+#[cfg(target_env = "musl")]
+pub use sys::arena::Arena;
 pub use task::{Column, Task, Tick, TickError};
 
 /// What the tests and benches of this crate use beside the public API. Any release may change it.

@@ -4,6 +4,11 @@ use hertzd::cli::App;
 use hertzd::config::Kinds;
 use std::process::ExitCode;
 
+/// With musl, whose allocator gives memory back all the time and so interrupts the real-time threads.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: hertzd::Arena = hertzd::Arena::new();
+
 fn main() -> ExitCode {
     App::new(Kinds::builtin()).main()
 }

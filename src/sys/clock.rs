@@ -9,6 +9,7 @@
 
 use std::{io, mem};
 
+use super::Seconds;
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span, Wake};
 
 /// Readings taken by [`Ahead::measure`]: enough that one of them is very likely undisturbed.
@@ -164,7 +165,7 @@ fn timespec(at: Instant) -> libc::timespec {
     // SAFETY: timespec is made of integers, for which all-zero bytes are valid.
     let mut time: libc::timespec = unsafe { mem::zeroed() };
     // Through 128 bits, because the width of the fields depends on the platform.
-    time.tv_sec = libc::time_t::try_from(i128::from(nanos / NANOS_PER_SECOND)).unwrap_or(libc::time_t::MAX);
+    time.tv_sec = Seconds::try_from(i128::from(nanos / NANOS_PER_SECOND)).unwrap_or(Seconds::MAX);
     time.tv_nsec = libc::c_long::try_from(i128::from(nanos % NANOS_PER_SECOND)).unwrap_or_default();
     time
 }

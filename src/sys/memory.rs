@@ -20,18 +20,22 @@ pub(crate) enum Locked {
     Present,
 }
 
+/// Blocks of more bytes come from the kernel and return to it: the greatest that glibc accepts, DEFAULT_MMAP_THRESHOLD_MAX.
+#[cfg(any(target_env = "gnu", target_env = "musl"))]
+pub(super) const LARGE: usize = if cfg!(target_pointer_width = "64") { 32 << 20 } else { 512 << 10 };
+
 /// Makes the allocator use one arena and keep freed memory, so that memory causes page faults only at its first touch.
 ///
 /// Call this first: arenas of existing threads stay. Each arena reserves 64 MiB of address space, which counts as locked.
-/// Blocks of more than 32 MiB (512 KiB on 32 bits) still come from the kernel and return to it. Does nothing with
-/// allocators other than glibc's.
+/// Blocks of more than [`LARGE`] bytes still come from the kernel and return to it. Does nothing with allocators other than glibc's; with
+/// musl the program has `Arena` instead, from its beginning.
 pub(crate) fn limit_arenas() {
     #[cfg(target_env = "gnu")]
     {
         const KEEP_ALL: libc::c_int = -1;
-        // The greatest that glibc accepts: DEFAULT_MMAP_THRESHOLD_MAX.
-        const LARGE: libc::c_int = if cfg!(target_pointer_width = "64") { 32 << 20 } else { 512 << 10 };
-        let settings = [(libc::M_ARENA_MAX, 1), (libc::M_TRIM_THRESHOLD, KEEP_ALL), (libc::M_MMAP_THRESHOLD, LARGE)];
+        #[expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "it is 32 MiB at most")]
+        const MOST: libc::c_int = LARGE as libc::c_int;
+        let settings = [(libc::M_ARENA_MAX, 1), (libc::M_TRIM_THRESHOLD, KEEP_ALL), (libc::M_MMAP_THRESHOLD, MOST)];
         for (parameter, value) in settings {
             // SAFETY: mallopt takes two integers and locks the allocator itself.
             let taken = unsafe { libc::mallopt(parameter, value) };

@@ -7,6 +7,8 @@
 
 #![allow(unsafe_code, reason = "system calls are unsafe functions of libc; this room is where they are made safe")]
 
+#[cfg(target_env = "musl")]
+pub(crate) mod arena;
 pub(crate) mod cache;
 pub(crate) mod can;
 pub(crate) mod clock;
@@ -37,6 +39,10 @@ pub(crate) mod user;
 pub(crate) mod video;
 
 use std::io;
+
+/// The C library's `time_t`. With musl libc calls the name deprecated, since it has 32 bits there on 32-bit processors and musl itself 64.
+#[cfg_attr(target_env = "musl", allow(deprecated, reason = "the fields of libc's structures have this type"))]
+type Seconds = libc::time_t;
 
 /// For calls that return -1 and leave the reason in `errno`, as `int` or as `long`.
 fn from_minus_one<T: PartialEq + From<i8>>(returned: T) -> io::Result<T> {

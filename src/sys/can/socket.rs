@@ -211,10 +211,12 @@ impl Socket {
             header.msg_hdr.msg_iovlen = 1;
         }
         let count = libc::c_uint::try_from(frames.len()).map_err(|_| invalid())?;
+        // Not by the function of this name: musl's makes a system call for each frame on 64 bits, as the header's lengths may have random
+        // bytes beside them there. Here all that is not set is zero.
         // SAFETY: as many headers as are said point to one part each, and that to a frame which is at least as long as the part says;
         // the call reads them, and all outlive it.
         let sent = from_minus_one(unsafe {
-            libc::sendmmsg(self.0.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _)
+            libc::syscall(libc::SYS_sendmmsg, self.0.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT)
         })?;
         Ok(usize::try_from(sent).unwrap_or(0))
     }

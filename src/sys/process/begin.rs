@@ -6,6 +6,12 @@ use super::super::host;
 use std::ffi::{c_char, c_int, c_void};
 use std::{io, mem, ptr};
 
+/// The C library's type for the limits that there are.
+#[cfg(target_env = "gnu")]
+type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type Resource = c_int;
+
 /// What a start consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -157,7 +163,7 @@ pub(super) extern "C" fn begin(plan: *mut c_void) -> c_int {
     127
 }
 
-fn done(returned: c_int) -> Result<(), c_int> {
+fn done<T: PartialEq + From<i8>>(returned: T) -> Result<(), c_int> {
     // Makes no error value of its own: the number is all that is taken.
     from_minus_one(returned).map(drop).map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))
 }
@@ -170,7 +176,7 @@ fn end_with(parent: libc::pid_t) -> Result<(), c_int> {
     if unsafe { libc::getppid() } == parent { Ok(()) } else { Err(libc::ESRCH) }
 }
 
-fn limit(resource: libc::__rlimit_resource_t, most: u64) -> Result<(), c_int> {
+fn limit(resource: Resource, most: u64) -> Result<(), c_int> {
     let limits = libc::rlimit { rlim_cur: most as libc::rlim_t, rlim_max: most as libc::rlim_t };
     // SAFETY: `limits` outlives the call; the limits are the child's own.
     done(unsafe { libc::setrlimit(resource, &raw const limits) })
@@ -178,9 +184,11 @@ fn limit(resource: libc::__rlimit_resource_t, most: u64) -> Result<(), c_int> {
 
 /// The normal policy, no better than nice 0, with the usual slack of timers.
 fn normal_policy() -> Result<(), c_int> {
-    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: sched_param is made of integers, for which all-zero bytes are valid; SCHED_OTHER wants priority 0.
+    let parameters: libc::sched_param = unsafe { mem::zeroed() };
+    // Not by the function of this name, which musl refuses always.
     // SAFETY: `parameters` outlives the call; 0 is the child itself.
-    done(unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) })?;
+    done(unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_OTHER, &raw const parameters) })?;
     // SAFETY: no memory is involved; 0 is the child itself.
     if unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) } < 0 {
         // SAFETY: as above.

@@ -1,6 +1,6 @@
 //! One end of a pair of sockets over which whole frames go (`SOCK_SEQPACKET`). Nothing here waits but [`Packets::wait`], and nothing allocates.
 
-use super::super::from_minus_one;
+use super::super::{Seconds, from_minus_one};
 use crate::time::{NANOS_PER_SECOND, Span};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -78,7 +78,7 @@ impl Packets {
         let mut asked = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN | libc::POLLRDHUP, revents: 0 };
         let nanos = within.nanos().max(0);
         let limit = libc::timespec {
-            tv_sec: libc::time_t::try_from(nanos / NANOS_PER_SECOND).unwrap_or(libc::time_t::MAX),
+            tv_sec: Seconds::try_from(nanos / NANOS_PER_SECOND).unwrap_or(Seconds::MAX),
             tv_nsec: libc::c_long::try_from(nanos % NANOS_PER_SECOND).unwrap_or(0),
         };
         // SAFETY: `asked` is one owned pollfd, as the count says; it and `limit` outlive the call, and no mask is passed.

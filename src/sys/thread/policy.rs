@@ -55,8 +55,12 @@ impl Sum for Bandwidth {
 pub(crate) fn demote(thread: ThreadId) -> io::Result<()> {
     // SAFETY: sched_param is made of integers, for which all-zero bytes are valid; SCHED_OTHER wants priority 0.
     let param: libc::sched_param = unsafe { mem::zeroed() };
+    // Not by the function of this name, which musl refuses always (ENOSYS): POSIX means a process by the number, Linux a thread.
     // SAFETY: `param` outlives the call; a reused id can only be another thread, which the kernel checks we may change.
-    from_minus_one(unsafe { libc::sched_setscheduler(thread.0, libc::SCHED_OTHER, &raw const param) }).map(drop)
+    from_minus_one(unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, thread.0, libc::SCHED_OTHER, &raw const param)
+    })
+    .map(drop)
 }
 
 /// SCHED_FIFO at `priority` in 1..=99: the calling thread runs until it sleeps or a more urgent thread is ready.
@@ -88,7 +92,7 @@ pub fn set_deadline(runtime: Span, deadline: Span, period: Span) -> io::Result<(
     set_policy(calling, priority, RealtimeThreadSchedulePolicy::Deadline)
 }
 
-/// How the kernel schedules the calling thread now. Not from glibc or thread-priority: their cache misses SCHED_DEADLINE and
+/// How the kernel schedules the calling thread now. Not from the C library or thread-priority: their cache misses SCHED_DEADLINE and
 /// `chrt`.
 /// Errors: EPERM or ENOSYS where a sandbox forbids the call.
 pub(crate) fn scheduling() -> io::Result<Scheduled> {

@@ -1,6 +1,6 @@
 //! Requests to a driver: the structs that go there and back, and the one place that calls `ioctl`.
 
-use crate::sys::{from_minus_one, invalid};
+use crate::sys::{Seconds, from_minus_one, invalid};
 use moq_v4l::sys as v4l2;
 use moq_v4l::v4l2::vidioc;
 use std::fs::File;
@@ -58,7 +58,7 @@ const _: () = {
     assert!(size_of::<v4l2::v4l2_frmsizeenum>() == 44);
     assert!(size_of::<v4l2::v4l2_frmivalenum>() == 52);
     assert!(size_of::<v4l2::v4l2_requestbuffers>() == 20);
-    let buffer = match (is_wide, size_of::<libc::time_t>()) {
+    let buffer = match (is_wide, size_of::<Seconds>()) {
         (true, _) => 88_u8,
         (false, 8) => 80,
         (false, _) => 68,
