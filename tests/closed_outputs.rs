@@ -97,6 +97,7 @@ fn stop(running: Running) -> Ended {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_removed_output_gets_its_safe_value_when_its_device_takes_it() {
     let mut running = removed();
     let reason = snapshot(&running)["reason"].as_str().unwrap().to_owned();
@@ -125,6 +126,7 @@ fn a_removed_output_gets_its_safe_value_when_its_device_takes_it() {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn what_a_removed_output_is_owed_is_written_after_a_crash() {
     let running = removed();
     running.signal("KILL");
@@ -137,6 +139,7 @@ fn what_a_removed_output_is_owed_is_written_after_a_crash() {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_stop_without_it_is_a_fault() {
     let ended = stop(removed());
     assert_eq!(
@@ -149,6 +152,7 @@ fn a_stop_without_it_is_a_fault() {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn another_output_that_takes_the_target_over_ends_it() {
     let mut running = removed();
     // One that begins with its safe value cannot: the device refuses that. So the old one goes on.

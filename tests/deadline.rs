@@ -187,6 +187,7 @@ fn a_reload_waits_for_the_bandwidth_of_the_workers_that_end() {
 /// Between the end of the old threads and the policy of the new ones their bandwidth belongs to no one. Here another program
 /// takes it: the new ones are held up until it has.
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_worker_that_requires_its_policy_does_not_run_without_it_after_a_reload() {
     let _alone = alone();
     if !is_root() {

@@ -198,7 +198,7 @@ fn a_sensor_costs_one_read_a_tick_and_an_output_one_write_if_something_changes()
     let written = tempfile::NamedTempFile::new().unwrap();
     fs::write(&written, "7\n").unwrap();
     let output = format!(
-        "[task.output]\nkind = \"output\"\nrate = \"1 kHz\"\ninput = 5\nsafe = 6\nwrite = \"always\"\npath = \"{}\"\n",
+        "[task.output]\nkind = \"output\"\nrate = \"1 kHz\"\ninput = 5\nsafe = 6\nsafe-after = \"1h\"\nwrite = \"always\"\npath = \"{}\"\n",
         written.path().display()
     );
     let unchanged = tempfile::NamedTempFile::new().unwrap();

@@ -429,6 +429,7 @@ fn a_program_ends_when_hertzd_is_killed() {
 
 /// What the test above would see if hertzd did not ask the kernel for it.
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_program_would_outlive_hertzd_otherwise() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(HERTZD);

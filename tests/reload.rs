@@ -49,6 +49,7 @@ fn edit(running: &Running, config: &str) {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_reload_that_is_asked_for_before_anything_was_read_is_remembered() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(HERTZD);

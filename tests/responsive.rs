@@ -248,6 +248,7 @@ fn a_log_on_a_frozen_file_system_is_a_reason_until_it_is_thawed_and_holds_up_no_
 
 /// Both files take several writes of 3 s each after the signal: together longer than a disk that hangs is waited for.
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_slow_disk_is_waited_for_until_it_has_taken_everything() {
     let (folder, disk) = folder_with_disk();
     let (library, slow, manager) =

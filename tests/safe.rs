@@ -175,6 +175,7 @@ fn a_plan_that_nobody_has_carried_out_outlives_the_next_process() {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_second_and_a_third_request_where_the_device_takes_no_value() {
     let folder = tempfile::tempdir().unwrap();
     let faults = folder.path().join("faults");
@@ -216,6 +217,7 @@ fn wait_until_said(running: &mut Running, text: &str, said: bool) {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_device_that_does_not_respond_holds_up_no_other_output() {
     let output = |name: &str| {
         format!(
@@ -245,6 +247,7 @@ fn a_device_that_does_not_respond_holds_up_no_other_output() {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_task_that_is_disabled_while_its_device_refuses_the_safe_value() {
     let config = config("1h", false).replace("recover =", "write = \"always\"\non-error = \"disable\"\nrecover =");
     let mut running = start_with_faults(&config, &["fan"]);
@@ -264,6 +267,7 @@ fn a_task_that_is_disabled_while_its_device_refuses_the_safe_value() {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_run_that_ends_without_its_safe_value_is_no_success() {
     let mut running = start_with_faults(&config("1h", false), &["fan"]);
     wait_until(&mut running, "0.75");

@@ -191,6 +191,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn the_output_is_safe_after_each_pair_of_ends() {
     let folder = tempfile::tempdir().unwrap();
     let library = program::preload(folder.path(), "device");

@@ -95,6 +95,7 @@ fn stop(running: Running) -> Ended {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_safe_value_that_is_refused_is_tried_again_by_the_task() {
     let keys = "input = \"source.value\"\nsafe = 1\nrecover-after = \"0s\"";
     let huge = output("huge", "input = 1e308\nscale = 1e10\nsafe = 1");
@@ -128,6 +129,7 @@ fn a_safe_value_that_is_refused_is_tried_again_by_the_task() {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn an_output_goes_on_over_a_reload_where_it_was() {
     let keys = |after: &str| format!("input = \"source.value\"\nsafe = 1\nrecover-after = \"{after}\"");
     let config = |after: &str| format!("{SOURCE}{}", output("fan", &keys(after)));
@@ -168,6 +170,7 @@ fn an_output_goes_on_over_a_reload_where_it_was() {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn another_thread_makes_it_safe_and_leaves_it_to_the_task() {
     let recovers = output("fan", "input = \"source.value\"\nsafe = 1\nrecover-after = \"0s\"");
     let refuses = output("valve", "input = \"source.value\"\nsafe = 1\nrecover = \"latch\"");
@@ -205,6 +208,7 @@ fn another_thread_makes_it_safe_and_leaves_it_to_the_task() {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_write_of_the_task_that_comes_after_the_safe_value_does_not_stay() {
     let keys = "input = \"source.value\"\nsafe = 1\nrecover = \"latch\"";
     let output = output("fan", keys).replace("safe-after = \"100h\"", "safe-after = \"200ms\"");
@@ -227,6 +231,7 @@ fn a_write_of_the_task_that_comes_after_the_safe_value_does_not_stay() {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn the_end_waits_for_what_is_slow_and_tries_again_what_fails() {
     let names = ["fan", "slow", "fails"];
     let config =
@@ -243,6 +248,7 @@ fn the_end_waits_for_what_is_slow_and_tries_again_what_fails() {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn the_end_does_not_wait_for_ever() {
     let config = SOURCE.to_owned() + &output("fan", "input = \"source.value\"\nsafe = 1") + HANGS;
     let mut running = start(&config, &["fan"], &[], &["--stop-timeout", "100ms"]);
@@ -260,6 +266,7 @@ fn writes(running: &Running, name: &str) -> usize {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn what_does_not_change_is_not_written_again() {
     let still = output("still", "input = \"source.value\"\nsafe = 1");
     let always = output("always", "input = \"source.value\"\nsafe = 1\nwrite = \"always\"");

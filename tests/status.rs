@@ -88,7 +88,9 @@ fn a_daemon_that_is_well_is_said_to_be() {
 #[test]
 fn a_start_that_is_not_over_says_what_it_waits_for() {
     let far = "[worker.far]\npolicy = \"other\"\n[task.far]\nkind = \"load\"\nworker = \"far\"\nperiod = \"4h\"\nphase = \"2h\"\n";
-    let mut running = daemon(&format!("{far}{WORKER}[task.near]\nkind = \"load\"\nworker = \"main\"\nrate = 100\n"));
+    let mut running = daemon(&format!(
+        "{far}{WORKER}[task.near]\nkind = \"load\"\nworker = \"main\"\nrate = 100\nmax-missed = \"100%\"\n"
+    ));
     // The worker that ticks is waited for no more.
     running.wait_for("only one worker is waited for", |running| {
         let output = status_once(&running.folder().join("s"), &[]);

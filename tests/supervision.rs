@@ -209,6 +209,7 @@ fn failing_calls(folder: &Path) -> PathBuf {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn without_the_metrics_thread_a_worker_that_hangs_is_summed_up_by_what_it_shows() {
     let folder = tempfile::tempdir().unwrap();
     let (fails, socket) = (folder.path().join("fails"), folder.path().join("status.sock"));
@@ -233,6 +234,7 @@ fn without_the_metrics_thread_a_worker_that_hangs_is_summed_up_by_what_it_shows(
 
 /// A panic of its own cannot be asked for in such a thread; a system call that never fails, and does, makes it panic.
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn the_death_of_a_thread_ends_the_run_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let library = failing_calls(folder.path());

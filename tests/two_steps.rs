@@ -71,6 +71,7 @@ fn planned(folder: &Path) -> Vec<String> {
 const LATE: &str = "[task.source]\nkind = \"sensor\"\nperiod = \"20h\"\nphase = \"10h\"\npath = \"@HERE@/in\"\n";
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_start_that_is_refused_writes_to_no_target() {
     let config = format!("{LATE}{}{}", output("fan", ""), output("valve", ""));
     // By a later task, whose target another process has.
@@ -120,6 +121,7 @@ fn set_input(folder: &Path, text: &str) {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_reload_that_is_refused_writes_to_no_target_and_what_ran_goes_on() {
     let own = folder(&["fan", "pump", "valve"]);
     set_input(own.path(), "0.75");

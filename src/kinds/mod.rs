@@ -79,13 +79,27 @@ impl Kinds {
         #[cfg(feature = "plugin")]
         let kinds = kinds.add(plugin::kind());
         #[cfg(not(feature = "plugin"))]
-        let kinds =
-            kinds.leaving_out("plugin", "build it with the feature plugin, which is one of the default features");
+        let kinds = kinds.leaving_out(
+            "plugin",
+            with_libraries("build it with the feature plugin, which is one of the default features"),
+        );
         #[cfg(not(feature = "audio"))]
         let kinds = kinds.leaving_out(
             "audio",
-            "build it with `cargo build --release --features audio`, which needs libasound2-dev and pkg-config",
+            with_libraries(
+                "build it with `cargo build --release --features audio`, which needs libasound2-dev and pkg-config",
+            ),
         );
         kinds
+    }
+}
+
+/// How to get a kind that loads libraries while hertzd runs, which a static program cannot: else by `remedy`.
+#[cfg(not(all(feature = "plugin", feature = "audio")))]
+const fn with_libraries(remedy: &'static str) -> &'static str {
+    if cfg!(target_feature = "crt-static") {
+        "it loads libraries while hertzd runs, which a static program cannot: take hertzd's package, or a build for the C library of the machine"
+    } else {
+        remedy
     }
 }
