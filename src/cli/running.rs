@@ -9,7 +9,7 @@ use crate::daemon::DaemonSummary;
 use crate::log::journal;
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::peer::Peer;
-use crate::time::{Clock, Span};
+use crate::time::{Clock, Instant, Span};
 use crate::views;
 use clap::Args;
 use serde::Deserialize;
@@ -20,6 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 /// How often a daemon is asked whether it has reloaded.
 const ASK_EVERY: Span = Span::from_millis(20);
+
+/// How long a daemon that has started may take until it can say how it is.
+const ONE_THAT_STARTS: Span = Span::from_seconds(10);
 
 /// How long `status` gives it, with room for the start of the program.
 const STATUS_WITHIN: Span = Span::from_millis(1_900);
@@ -158,12 +161,13 @@ fn ask_for_status(
 }
 
 pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
-    let (daemon, before) = daemon(&args.socket)?;
+    let clock = KernelClock::monotonic();
+    let end = clock.now() + args.timeout;
+    let (daemon, before) = daemon(&args.socket, end)?;
     let id = daemon.id();
     let refused = |reason| format!("cannot ask process {id} to reload: {reason}; run this as root or as its user");
     daemon.ask_for_reload().map_err(|reason| Stop::Permission(refused(reason)))?;
-    let (clock, mut sentence) = (KernelClock::monotonic(), before.sentence);
-    let end = clock.now() + args.timeout;
+    let mut sentence = before.sentence;
     while clock.now() < end {
         pause(ASK_EVERY);
         let text = fetch(&args.socket)?;
@@ -191,16 +195,20 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
     Err(Stop::Fault(format!("process {id} has not reloaded within {}, but still may: {sentence}", args.timeout)))
 }
 
-/// The process that listens at the socket, and what it says about itself. Whom to signal comes from the kernel: anyone may
-/// listen there and name any process.
-fn daemon(socket: &SocketArg) -> Result<(Peer, DaemonSummary), Stop> {
+/// The process that listens at the socket, and what it says about itself, once it can, until `end`. Whom to signal comes from the
+/// kernel: anyone may listen there and name any process.
+fn daemon(socket: &SocketArg, end: Instant) -> Result<(Peer, DaemonSummary), Stop> {
     let socket = &socket.found()?;
-    let stream = connect(socket, ANSWER_WITHIN)?;
     let fault = |text: String| Stop::Fault(format!("{}: {text}; nothing was signalled", socket.socket.display()));
-    let peer = Peer::of(&stream)
-        .map_err(|reason| fault(format!("cannot identify the process that listens here: {reason}")))?;
-    // Its answer comes after `Peer::of`: so it is still the same process.
-    let Seen { daemon, .. } = parse(&answer(socket, stream, ANSWER_WITHIN, drop)?)?;
+    let ask = || {
+        let stream = connect(socket, ANSWER_WITHIN)?;
+        let peer = Peer::of(&stream)
+            .map_err(|reason| fault(format!("cannot identify the process that listens here: {reason}")))?;
+        // Its answer comes after `Peer::of`: so it is still the same process.
+        Ok((peer, answer(socket, stream, ANSWER_WITHIN, drop)?))
+    };
+    let (peer, text) = until_it_can(end, ask, |(_, text)| text)?;
+    let Seen { daemon, .. } = parse(&text)?;
     match peer.calls_itself(daemon.pid) {
         Ok(true) => Ok((peer, daemon)),
         Ok(false) => {
@@ -212,7 +220,24 @@ fn daemon(socket: &SocketArg) -> Result<(Peer, DaemonSummary), Stop> {
 
 /// One snapshot of the running daemon.
 pub(super) fn read(socket: &SocketArg) -> Result<Seen, Stop> {
-    parse(&fetch(socket)?)
+    let end = KernelClock::monotonic().now() + ONE_THAT_STARTS;
+    parse(&until_it_can(end, || fetch(socket), |text| text)?)
+}
+
+/// Asks again, until `end`, while the daemon answers that it cannot say anything yet. On a slow machine that is so for a while
+/// after its start.
+fn until_it_can<T>(
+    end: Instant,
+    mut ask: impl FnMut() -> Result<T, Stop>,
+    text: impl Fn(&T) -> &String,
+) -> Result<T, Stop> {
+    loop {
+        let answer = ask()?;
+        if held_up(text(&answer)).is_none() || KernelClock::monotonic().now() >= end {
+            return Ok(answer);
+        }
+        pause(ASK_EVERY);
+    }
 }
 
 /// Why the daemon cannot answer for now, if that is what its answer says.
@@ -236,6 +261,32 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::os::unix::net::UnixListener;
+
+    /// What comes of `ask` while a daemon gives these answers, one after the other. All of them are asked for.
+    fn asked<T>(answers: &'static [&'static str], ask: impl FnOnce(&SocketArg) -> Result<T, Stop>) -> Result<T, Stop> {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = SocketArg { socket: folder.path().join("s") };
+        let listener = UnixListener::bind(&socket.socket).unwrap();
+        let answering = std::thread::spawn(move || {
+            answers.iter().for_each(|answer| listener.accept().unwrap().0.write_all(answer.as_bytes()).unwrap());
+        });
+        let result = ask(&socket);
+        answering.join().unwrap();
+        result
+    }
+
+    #[test]
+    fn a_daemon_that_cannot_answer_yet_is_asked_again() {
+        const NOT_YET: &str = r#"{"error":"the metrics thread is held up"}"#;
+        const ANSWER: &str = r#"{"daemon":{"pid":7,"version":"","files":[],"running_ns":0,"ready":true,"reloads":0,
+            "reloads_refused":0,"last_reload":"","last_reload_refused":false,"sections":{"workers":{},"tasks":{}}}}"#;
+        let seen = asked(&[NOT_YET, NOT_YET, ANSWER], read);
+        assert!(matches!(&seen, Ok(seen) if seen.daemon.pid == 7), "{seen:?}");
+        // Until the time is up.
+        let seen = asked(&[NOT_YET], |socket| daemon(socket, Instant::ZERO));
+        let Err(Stop::Fault(text)) = seen else { panic!("it has no answer") };
+        assert!(text.contains("cannot answer yet: the metrics thread is held up; try again"), "{text}");
+    }
 
     #[test]
     fn the_sentence_comes_before_the_table() {
