@@ -14,6 +14,8 @@ pub(crate) mod can;
 pub(crate) mod clock;
 #[cfg(feature = "plugin")]
 pub(crate) mod crash;
+#[cfg(test)]
+pub(crate) mod emulation;
 pub(crate) mod fd;
 #[cfg(feature = "plugin")]
 mod float;

@@ -1,0 +1,18 @@
+//! Tests only: what QEMU's user emulation (`tests/user-emulation`) cannot do.
+
+use std::io::{self, Write};
+
+/// Where it does not know a call of ioctl, it says that there is none; the kernel, that it is not one of this file.
+pub(crate) const NO_IOCTL: &str = "it answers an ioctl that it does not know with ENOSYS where the kernel says ENOTTY";
+
+/// Whether this test, or the rest of it, cannot be done because it runs there. Then says so, and why, also where the output of tests
+/// that pass is not shown.
+pub(crate) fn cannot_be_emulated(why: &str) -> bool {
+    let emulated = std::env::var_os("HERTZD_TEST_USER_EMULATION").is_some();
+    if emulated {
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("this test");
+        let _ = writeln!(io::stderr(), "skipped: {test} cannot be done under QEMU's user emulation: {why}");
+    }
+    emulated
+}
