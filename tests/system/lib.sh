@@ -28,9 +28,10 @@ millis() { date +%s%3N; }
 # since START: seconds from START (of `millis`) until now.
 since()  { awk -v ms="$(($(millis) - $1))" 'BEGIN { printf "%.3f", ms / 1000 }'; }
 
-# within SECONDS COMMAND...: runs it every 50 ms until it succeeds; fails when the time is up.
+# within SECONDS COMMAND...: runs it every 50 ms until it succeeds; fails when the time is up: PATIENCE times as much, which a slow
+# machine sets.
 within() {
-    local end=$(($(millis) + $1 * 1000)); shift
+    local end=$(($(millis) + $1 * 1000 * ${PATIENCE:-1})); shift
     until "$@" >/dev/null 2>&1; do
         [ "$(millis)" -lt "$end" ] || return 1
         sleep 0.05

@@ -3,17 +3,64 @@
 # root, lib.sh, and $WORK for the output of a run.
 #
 # The machine is built and booted once, and saved while it waits for a command. Each run continues from there, on a copy
-# that is discarded afterwards.
+# that is discarded afterwards. It is one of amd64, or of arm64, for which this machine needs nothing but QEMU: nothing of ARM is
+# registered here.
 
 CACHE=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/hertzd-system
 TESTS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
+# machine_is ARCH: sets how the machines differ.
+machine_is() {
+    MACHINE=$1
+    case $1 in
+        amd64)
+            ARCHITECTURES=amd64 PACKAGES='' LACKING='' CROSS='' BOOTSTRAP=() SOURCES=()
+            QEMU=(qemu-system-x86_64 -machine q35 -cpu Nehalem) CONSOLE=ttyS0
+            LINE=ttyS1 SERIAL=(-serial stdio)
+            PATIENCE=1 ;;
+        # With what a program of armhf needs, for which the release has enough: its security updates are published later than those
+        # of arm64. Of the drivers, Debian's kernel for arm64 lacks more.
+        arm64)
+            ARCHITECTURES=arm64,armhf PACKAGES=,libc6:armhf,libgcc-s1:armhf,libasound2:armhf LACKING='i2c/i2c-stub hwmon/lm63' CROSS=aarch64-linux-gnu- BOOTSTRAP=(as_arm)
+            SOURCES=("deb http://deb.debian.org/debian bookworm main"
+                "deb [arch=arm64] http://deb.debian.org/debian-security bookworm-security main")
+            QEMU=(qemu-system-aarch64 -machine virt -cpu cortex-a72) CONSOLE=ttyAMA0
+            LINE=ttyS0 SERIAL=(-chardev "stdio,id=line" -device "pci-serial,chardev=line")
+            PATIENCE=4 ;;
+    esac
+}
+machine_is amd64
+
+# as_arm COMMAND...: runs it as root of a user namespace with all users of this machine, where the kernel starts programs of ARM
+# by QEMU. What is registered there (the kernel has a table per user namespace since 6.7) ends with it.
+as_arm() (
+    unshare --user sleep infinity &
+    holder=$!
+    trap 'kill $holder' EXIT
+    until [ "$(readlink /proc/self/ns/user)" != "$(readlink /proc/$holder/ns/user)" ]; do sleep 0.05; done
+    echo '0 0 65536' >/proc/$holder/uid_map
+    echo '0 0 65536' >/proc/$holder/gid_map
+    # shellcheck disable=SC2016 # the inner shell expands it
+    nsenter -t $holder --user unshare --mount --propagation private --pid --fork --kill-child --mount-proc bash -euc '
+        mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc || {
+            echo "this kernel has no table of program formats for a user namespace: that needs Linux 6.7 or later with binfmt_misc" >&2
+            exit 1
+        }
+        for name in aarch64 arm; do
+            IFS=: read -r _ key type offset magic mask _ </usr/lib/binfmt.d/qemu-$name.conf || :
+            # F: opened now, so that it is found in any root folder.
+            printf ":%s:%s:%s:%s:%s:%s:OCF" "$key" "$type" "$offset" "$magic" "$mask" "/usr/bin/qemu-$name-static" >/proc/sys/fs/binfmt_misc/register
+        done
+        # It has no sysfs of its own, which nobody misses.
+        exec "$@" 2> >(grep -v -e "/sys: permission denied" -e "dmesg(1) may have" >&2)' - "$@"
+)
+
 # make_root FOLDER KERNEL: builds the root file system in FOLDER/root, with this kernel.
 make_root() {
     local include=systemd,systemd-sysv,udev,kmod,procps,passwd,jq,python3,initramfs-tools,linux-image-$2
-    include+=,v4l-utils,alsa-utils,i2c-tools,gpiod,can-utils,iproute2,strace
+    include+=,v4l-utils,alsa-utils,i2c-tools,gpiod,can-utils,iproute2,strace$PACKAGES
     local path options=(
-        --mode=root --variant=apt --include="$include"
+        --mode=root --variant=apt --architectures="$ARCHITECTURES" --include="$include"
         '--aptopt=APT::Install-Recommends "0"' '--aptopt=Acquire::Languages "none"'
     )
     for path in doc man locale info; do options+=("--dpkgopt=path-exclude=/usr/share/$path/*"); done
@@ -35,7 +82,7 @@ make_root() {
         '--customize-hook=rm -f "$1/etc/dpkg/dpkg.cfg.d/99mmdebstrap" "$1/etc/resolv.conf"
             echo hertzd-test >"$1/etc/hostname"; md5sum <"$1/etc/hostname" | cut -d " " -f 1 >"$1/etc/machine-id"'
     )
-    mmdebstrap --quiet "${options[@]}" bookworm "$1/root" || {
+    "${BOOTSTRAP[@]}" mmdebstrap --quiet "${options[@]}" bookworm "$1/root" "${SOURCES[@]}" || {
         echo "no root file system; if Debian has newer than linux-image-$2: apt-get install linux-headers-rt-amd64 linux-source-6.1"
         return 1
     }
@@ -45,8 +92,8 @@ make_root() {
 # again, or the name of a script of in-vm/, then it powers off.
 until case $(systemctl is-system-running) in running|degraded) ;; *) false ;; esac; do sleep 0.2; done
 modprobe -a 9pnet_virtio 9p
-stty -F /dev/ttyS1 raw -echo
-exec <>/dev/ttyS1 1>&0 2>&0
+stty -F "/dev/$LINE" raw -echo
+exec <>"/dev/$LINE" 1>&0 2>&0
 folder() { mkdir -p "/srv/$1"; mount -t 9p -o "$2,trans=virtio,version=9p2000.L,msize=262144" "$1" "/srv/$1"; }
 while echo waiting; read -r name; do
     folder out rw
@@ -69,10 +116,10 @@ while echo waiting; read -r name; do
 done
 END
     chmod +x "$1/root/usr/local/sbin/from-host"
-    cat >"$1/root/etc/systemd/system/from-host.service" <<'END'
+    cat >"$1/root/etc/systemd/system/from-host.service" <<END
 [Service]
 ExecStart=/usr/local/sbin/from-host
-Environment=HOME=/root LC_ALL=C.UTF-8
+Environment=HOME=/root LC_ALL=C.UTF-8 LINE=$LINE PATIENCE=$PATIENCE
 
 [Install]
 WantedBy=multi-user.target
@@ -81,29 +128,44 @@ END
 }
 
 # make_modules FOLDER KERNEL: builds the test drivers that Debian's kernel lacks from Debian's source of that kernel, into
-# FOLDER/root: gpio-sim, iio_dummy with its buffer and events, its triggers by timer and by a write, and the PWM chip pca9685.
+# FOLDER/root: gpio-sim, iio_dummy with its buffer and events, its triggers by timer and by a write, the PWM chip pca9685, and
+# $LACKING.
 make_modules() {
-    local build=$1/modules source=linux-source-6.1 extra=$1/root/lib/modules/$2/extra
+    local build=$1/modules source=linux-source-6.1 extra=$1/root/lib/modules/$2/extra headers=/usr/src/linux-headers-$2 name
     mkdir -p "$build" "$extra"
-    tar -xf "/usr/src/$source.tar.xz" -C "$build" --strip-components=1 "$source"/drivers/{gpio,iio,pwm} "$source/kernel/irq"
+    tar -xf "/usr/src/$source.tar.xz" -C "$build" --strip-components=1 "$source"/drivers/{gpio,iio,pwm,i2c,hwmon} "$source/kernel/irq"
+    # Another architecture's headers are only unpacked: they want its compiler. Those that are common to all are there with this one's.
+    [ -e "$headers" ] || (
+        set -e
+        mkdir -p "$1/headers/usr/lib"
+        cd "$1/headers"
+        apt-get download -qq -o APT::Sandbox::User=root "linux-headers-$2:$MACHINE=$(dpkg-query -W -f '${Version}' linux-source-6.1)" 2>&1
+        dpkg -x ./*.deb .
+        ln -s /usr/lib/linux-kbuild-6.1 usr/lib/
+    ) || return
+    [ -e "$headers" ] || headers=$1/headers$headers
     (
         cd "$build"
         mv drivers/gpio/{gpio-sim.c,gpiolib.h} kernel/irq/irq_sim.c drivers/iio/dummy/*.[ch] \
             drivers/iio/industrialio-{configfs,sw-device,sw-trigger}.c drivers/iio/trigger/iio-trig-{hrtimer,sysfs}.c drivers/pwm/pwm-pca9685.c .
+        for name in $LACKING; do
+            mv "drivers/$name.c" .
+            echo "obj-m += ${name##*/}.o" >>Kbuild
+        done
         rm -r drivers kernel
         # irq_sim is not meant to be a module: it declares no licence, and calls a function that is not exported.
         sed -i 's/irq_to_desc(irqnum)/irq_data_to_desc(irq_get_irq_data(irqnum))/' irq_sim.c
         printf '%s\n' '#include <linux/module.h>' 'MODULE_LICENSE("GPL");' >>irq_sim.c
         printf '%s\n' 'ccflags-y := -DCONFIG_IIO_SIMPLE_DUMMY_EVENTS=1 -DCONFIG_IIO_SIMPLE_DUMMY_BUFFER=1' \
             'iio_dummy-y := iio_simple_dummy.o iio_simple_dummy_events.o iio_simple_dummy_buffer.o' \
-            'obj-m := irq_sim.o gpio-sim.o iio_dummy.o iio_dummy_evgen.o iio-trig-hrtimer.o iio-trig-sysfs.o pwm-pca9685.o' \
-            'obj-m += industrialio-configfs.o industrialio-sw-device.o industrialio-sw-trigger.o' >Kbuild
+            'obj-m += irq_sim.o gpio-sim.o iio_dummy.o iio_dummy_evgen.o iio-trig-hrtimer.o iio-trig-sysfs.o pwm-pca9685.o' \
+            'obj-m += industrialio-configfs.o industrialio-sw-device.o industrialio-sw-trigger.o' >>Kbuild
     )
-    make -s -C "/usr/src/linux-headers-$2" M="$build" modules >"$1/make" 2>&1 || { cat "$1/make"; return 1; }
+    make -s -C "$headers" M="$build" CROSS_COMPILE="$CROSS" modules >"$1/make" 2>&1 || { cat "$1/make"; return 1; }
     cp "$build"/*.ko "$extra/"
-    strip -d "$extra"/*.ko
+    "${CROSS}strip" -d "$extra"/*.ko
     depmod -b "$1/root" "$2"
-    rm -r "$build"
+    rm -rf "$build" "$1/headers"
 }
 
 # make_image FOLDER KERNEL: makes the files that QEMU boots from FOLDER/root.
@@ -118,19 +180,19 @@ make_image() {
 }
 
 # emulate FOLDER DISK OUT PACKAGE SYSTEM ARGUMENT...: runs QEMU with the options that a saved machine requires to be the
-# same every time. The arguments set the second serial line. Replaces the shell: call it in the background.
+# same every time. Its second serial line is stdin and stdout. Replaces the shell: call it in the background.
 emulate() {
     local folder=$1 disk=$2 out=$3 package=$4 system=$5; shift 5
-    exec timeout -k 5 "${LIMIT:-1200}" qemu-system-x86_64 -machine q35 -accel tcg,thread=multi,tb-size=512 -cpu Nehalem -smp 2 -m 1024 \
+    exec timeout -k 5 "${LIMIT:-$((1200 * PATIENCE))}" "${QEMU[@]}" -accel tcg,thread=multi,tb-size=512 -smp 2 -m 1024 \
         -nodefaults -no-user-config -display none -no-reboot \
         -kernel "$folder/kernel" -initrd "$folder/initrd" \
-        -append "root=/dev/vda rw console=ttyS0 quiet panic=-1 fsck.mode=skip mitigations=off nokaslr audit=0 apparmor=0 \
+        -append "root=/dev/vda rw console=$CONSOLE quiet panic=-1 fsck.mode=skip mitigations=off nokaslr audit=0 apparmor=0 \
 cryptomgr.notests systemd.show_status=0 systemd.mask=timers.target systemd.mask=getty.target" \
         -drive "file=$disk,if=virtio,format=qcow2,cache=unsafe" \
         -virtfs "local,path=$out,mount_tag=out,security_model=none,multidevs=remap" \
         -virtfs "local,path=$package,mount_tag=package,security_model=none,multidevs=remap,readonly=on" \
         -virtfs "local,path=$system,mount_tag=system,security_model=none,multidevs=remap,readonly=on" \
-        -serial "file:$out/console" "$@"
+        -serial "file:$out/console" "${SERIAL[@]}" "$@"
 }
 
 # save FOLDER DISK PACKAGE COMMAND [ARGUMENT]...: starts QEMU, sends COMMAND to the machine, and once it waits, saves its
@@ -139,7 +201,7 @@ save() {
     local folder=$1 disk=$2 package=$3 command=$4 out serial; shift 4
     out=$(mktemp -d) serial=$out/serial
     mkfifo "$out"/monitor.{in,out}
-    emulate "$folder" "$disk" "$out" "$package" "$TESTS" "$@" -serial stdio -monitor "pipe:$out/monitor" \
+    emulate "$folder" "$disk" "$out" "$package" "$TESTS" "$@" -monitor "pipe:$out/monitor" \
         < <(printf %s "$command") >"$serial" 2>&1 9>&- &
     # shellcheck disable=SC2064 # expand now: this process
     trap "kill $! 2>/dev/null || :; rm -r $out" EXIT
@@ -157,8 +219,10 @@ machine() {
     # The modules must match the running kernel, so the machine gets the kernel whose headers are installed here.
     headers=$(dpkg-query -W -f '${Version} ${Depends}' linux-headers-rt-amd64) || return
     kernel=$(grep -o '6\.1\.[^ ]*-rt-amd64' <<<"$headers") || { echo "linux-headers-rt-amd64 here is not of Debian 12" >&2; return 1; }
-    key=$(printf '%s\n' "$headers" "$(declare -f make_root make_modules make_image emulate save)" | sha256sum | cut -c1-12)
-    folder=$CACHE/vm-$key
+    kernel=${kernel%amd64}$MACHINE
+    key=$(printf '%s\n' "$headers" "$PACKAGES $LACKING ${QEMU[*]} $CONSOLE $LINE ${SERIAL[*]} $PATIENCE" \
+        "$(declare -f make_root make_modules make_image emulate save)" | sha256sum | cut -c1-12)
+    folder=$CACHE/vm-$MACHINE-$key
     mkdir -p "$CACHE"
     # One lock per machine, so that building one does not block another.
     [ -d "$folder" ] || (
@@ -167,9 +231,12 @@ machine() {
         [ -d "$folder" ] && exit
         rm -rf "$folder.part"
         mkdir "$folder.part"
+        echo "# making a virtual machine of $MACHINE with $kernel: Debian"
         make_root "$folder.part" "$kernel"
+        echo "# its drivers"
         make_modules "$folder.part" "$kernel"
         make_image "$folder.part" "$kernel"
+        echo "# its first boot"
         save "$folder.part" "$folder.part/saved" "$TESTS" ""
         mv "$folder.part" "$folder"
     ) 9>"$folder.lock" >&2
@@ -193,20 +260,21 @@ with_package() {
     [ -e "$disk" ] && printf '%s\n' "$disk"
 }
 
-# in_vm SAVED NAME FOLDER: continues from SAVED with in-vm/NAME.sh and prints its output. Afterwards FOLDER/out has the files of
+# in_vm SAVED NAME FOLDER: continues from SAVED with in-vm/NAME.sh, or in/NAME.sh, and prints its output. Afterwards FOLDER/out has the files of
 # /srv/out, the journal and the console.
 in_vm() {
-    local folder=$3 status=0
+    local folder=$3 status=0 script=$2
+    [ -e "$TESTS/in-vm/$2.sh" ] || script=../in/$2
     rm -rf "$folder/out" "$folder/disk"
     mkdir -p "$folder/out"
     cp "$1" "$folder/disk"
     qemu-img rebase -q -u -F raw -b "${1%/*}/root.img" "$folder/disk"
     emulate "${1%/*}" "$folder/disk" "$folder/out" "$WORK/srv" "$TESTS" \
-        -loadvm waiting -monitor none -serial stdio < <(echo "$2") &
+        -loadvm waiting -monitor none < <(echo "$script") &
     echo $! >"$folder/qemu"
     wait $! || status=$?
     rm "$folder/qemu"
-    [ "$status" != 124 ] || echo "ended after ${LIMIT:-1200} s"
+    [ "$status" != 124 ] || echo "ended after ${LIMIT:-$((1200 * PATIENCE))} s"
 }
 
 # vm_down FOLDER: ends its machine in any state.

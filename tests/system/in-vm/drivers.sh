@@ -2,11 +2,13 @@
 # The test drivers work, and the service may use them: its user, groups, device list and sandbox allow it.
 . "$(dirname "$0")/common.sh"
 
-# First, before any driver is loaded: a process with the service's settings that opens each device once it appears.
+# First, before any driver is loaded: a process with the service's settings that opens each device once it appears. A bus and a
+# chip get the number after those of the machine's own.
+count() { set -- "/sys/bus/$1/devices/$2"*; [ -e "$1" ] && echo $# || echo 0; }
 # shellcheck disable=SC2016 # the inner shell expands it
-in_unit bash -c 'for device in /dev/video0 /dev/snd/pcmC0D1c /dev/i2c-1 /dev/gpiochip0 /dev/iio:device0; do
+in_unit bash -c 'for device in /dev/video0 /dev/snd/pcmC0D1c "$1" "$2" /dev/iio:device0; do
     for try in {1..600}; do : 2>/dev/null <$device && echo "opened $device" && break; sleep 0.1; done
-done' >/tmp/opened &
+done' appears "/dev/i2c-$(count i2c i2c-)" "/dev/gpiochip$(count gpio gpiochip)" >/tmp/opened &
 within 30 systemctl show in-unit -P ExecMainPID
 check "vivid is loaded" load_vivid
 check "snd-aloop is loaded" load_aloop
