@@ -7,7 +7,7 @@ SOUND=(-q -f S16_LE -r 16000 -c 1 -t raw)
 load_vivid
 load_aloop
 python3 -c 'import random, sys; sys.stdout.buffer.write(random.Random(1).randbytes(16000 * 2 * 120))' >/run/noise
-aplay "${SOUND[@]}" -D hw:Loopback,0,0 /run/noise & player=$!
+aplay "${SOUND[@]}" -D hw:Loopback,0,0 /run/noise 2>/dev/null & player=$!
 setup "${WITH_SUMMARY[@]}" <<END
 [worker.main]
 [worker.devices]
