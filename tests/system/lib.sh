@@ -2,6 +2,8 @@
 # Checks and waits, for `run` and for the scripts that it runs in the container and in the virtual machine. Sourced.
 
 PASSED=0 FAILED=0 SKIPPED=0
+# How many times as long as others this machine may take.
+PATIENCE=${PATIENCE:-1}
 
 ok()     { PASSED=$((PASSED + 1)); printf 'ok    %s\n' "$*"; }
 not_ok() { FAILED=$((FAILED + 1)); printf 'FAIL  %s\n' "$*"; }
@@ -28,10 +30,9 @@ millis() { date +%s%3N; }
 # since START: seconds from START (of `millis`) until now.
 since()  { awk -v ms="$(($(millis) - $1))" 'BEGIN { printf "%.3f", ms / 1000 }'; }
 
-# within SECONDS COMMAND...: runs it every 50 ms until it succeeds; fails when the time is up: PATIENCE times as much, which a slow
-# machine sets.
+# within SECONDS COMMAND...: runs it every 50 ms until it succeeds; fails when the time is up, or PATIENCE times that.
 within() {
-    local end=$(($(millis) + $1 * 1000 * ${PATIENCE:-1})); shift
+    local end=$(($(millis) + $1 * 1000 * PATIENCE)); shift
     until "$@" >/dev/null 2>&1; do
         [ "$(millis)" -lt "$end" ] || return 1
         sleep 0.05

@@ -14,16 +14,17 @@ machine_is() {
     MACHINE=$1
     case $1 in
         amd64)
-            ARCHITECTURES=amd64 PACKAGES='' LACKING='' CROSS='' BOOTSTRAP=() SOURCES=()
+            ARCHITECTURES=amd64 PACKAGES='' LACKING='' CROSS='' BOOTSTRAP=() SOURCES=() PINS=''
             QEMU=(qemu-system-x86_64 -machine q35 -cpu Nehalem) CONSOLE=ttyS0
             LINE=ttyS1 SERIAL=(-serial stdio)
             PATIENCE=1 ;;
-        # With what a program of armhf needs, for which the release has enough: its security updates are published later than those
-        # of arm64. Of the drivers, Debian's kernel for arm64 lacks more.
+        # With what a program of armhf needs. A library that is there for both must have one version, and updates of the two are not
+        # published at once: so of these the kernel alone. Of the drivers, Debian's kernel for arm64 lacks more.
         arm64)
             ARCHITECTURES=arm64,armhf PACKAGES=,libc6:armhf,libgcc-s1:armhf,libasound2:armhf LACKING='i2c/i2c-stub hwmon/lm63' CROSS=aarch64-linux-gnu- BOOTSTRAP=(as_arm)
             SOURCES=("deb http://deb.debian.org/debian bookworm main"
                 "deb [arch=arm64] http://deb.debian.org/debian-security bookworm-security main")
+            PINS=$'Package: *\nPin: release l=Debian-Security\nPin-Priority: 100\n\nPackage: linux-*\nPin: release l=Debian-Security\nPin-Priority: 500\n'
             QEMU=(qemu-system-aarch64 -machine virt -cpu cortex-a72) CONSOLE=ttyAMA0
             LINE=ttyS0 SERIAL=(-chardev "stdio,id=line" -device "pci-serial,chardev=line")
             PATIENCE=4 ;;
@@ -72,6 +73,7 @@ make_root() {
         sound/core sound/drivers sound/soundcore; do
         options+=("--dpkgopt=path-include=/lib/modules/*/kernel/$path*")
     done
+    [ -z "$PINS" ] || options+=("--setup-hook=printf '%s' '$PINS' >\"\$1/etc/apt/preferences.d/pins\"")
     # An initial RAM disk that only mounts the root file system.
     # shellcheck disable=SC2016 # $1 is for mmdebstrap
     options+=(

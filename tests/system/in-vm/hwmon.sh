@@ -39,7 +39,7 @@ file = "update_interval"
 # shorter than the device's absence.
 [task.beat]
 kind = "load"
-rate = "1 Hz"
+period = "${PATIENCE}s"
 END
 check "it starts" within 30 active
 check "the temperature is read by the chip's name" within 30 reads temperature temp1 25.5
@@ -59,7 +59,7 @@ before=${HWMON##*/}
 echo adt75 0x49 >"/sys/bus/i2c/devices/i2c-$I2C_BUS/new_device"
 same "another chip gets its number" adt75 "$(cat "/sys/class/hwmon/$before/name")"
 set_lm75 40
-sleep 4
+sleep $((4 * PATIENCE))
 bind_lm75
 check "bound again, it is read again: $before is ${HWMON##*/} now" within 60 reads temperature temp1 40
 refuse "  which is a different number" test "$before" = "${HWMON##*/}"

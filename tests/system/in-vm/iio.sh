@@ -32,7 +32,7 @@ record = "imu.csv"
 # shorter than the device's absence.
 [task.beat]
 kind = "load"
-rate = "1 Hz"
+period = "${PATIENCE}s"
 END
 }
 
@@ -68,7 +68,7 @@ skipped=$(task beat skipped) errors=$(task imu errors)
 unbind_iio_dummy
 check "unplugged, its ticks fail" within 60 errors_above imu "$errors"
 lost=$(value imu samples)
-sleep 4
+sleep $((4 * PATIENCE))
 bind_iio_dummy
 check "plugged in again, it reads samples" within 60 taken_above "$((lost + 100))"
 same "  the device is set up again" tick101512 \

@@ -3,11 +3,11 @@
 . "$(dirname "$0")/common.sh"
 
 # config LINE...: a configuration with a camera, whose keys are the LINEs, and with two tasks that it must not affect: one on
-# its worker, one on another.
+# its worker, one on another. Their period is longer than this machine's stalls.
 config() {
     printf '%s\n' '[worker.main]' '[worker.camera]' 'priority = 70' \
-        '[task.beat]' 'kind = "load"' 'worker = "main"' 'rate = "1 Hz"' \
-        '[task.beside]' 'kind = "load"' 'worker = "camera"' 'rate = "1 Hz"' \
+        '[task.beat]' 'kind = "load"' 'worker = "main"' "period = \"${PATIENCE}s\"" \
+        '[task.beside]' 'kind = "load"' 'worker = "camera"' "period = \"${PATIENCE}s\"" \
         '[task.eye]' 'kind = "video"' 'worker = "camera"' 'rate = "30000/1001"' 'size = "320x180"' 'overrun = "drop"' "$@"
 }
 # value NAME [TASK]: the latest value, rounded down.
@@ -118,7 +118,7 @@ print(rows, last)
 END
 rows=$(python3 /tmp/rows.py "$STATE/eye.csv" 2>&1) && ok "every row of the recording adds up: $rows" || not_ok "the recording: $rows"
 same "the other tasks skipped nothing in the meantime" "$skipped" "$(skipped)"
-check "  and kept ticking" ticked beside 10
+check "  and kept ticking" within 60 ticked beside 10
 
 echo "# reloaded while it runs"
 config 'device = "/dev/video0"' 'frames = "latest"' 'buffers = 8' >"$CONFIG"
