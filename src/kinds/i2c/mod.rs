@@ -199,7 +199,7 @@ mod tests {
         if cannot_be_emulated(NO_IOCTL) {
             return;
         }
-        let wanted = format!("/dev/null is no I²C bus: {}", std::io::Error::from_raw_os_error(libc::ENOTTY));
+        let wanted = format!("/dev/null is no I²C bus: {}", io::Error::from_raw_os_error(libc::ENOTTY));
         assert_eq!(refused(Bus::Path("/dev/null".into())), wanted);
     }
 }

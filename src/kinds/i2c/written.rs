@@ -279,6 +279,6 @@ mod tests {
             return;
         }
         let refused = found.open().unwrap_err().message;
-        assert_eq!(refused, format!("/dev/null is no I²C bus: {}", std::io::Error::from_raw_os_error(libc::ENOTTY)));
+        assert_eq!(refused, format!("/dev/null is no I²C bus: {}", io::Error::from_raw_os_error(libc::ENOTTY)));
     }
 }
