@@ -8,8 +8,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How long the files of a channel are waited for, once it is exported: udev gives them to their group.
-const LOOKS: u32 = 100;
+/// How long the files of a channel are waited for, once it is exported: udev gives them to their group, for which a small board that boots takes
+/// seconds.
+const LOOKS: u32 = 1000;
 const BETWEEN: Span = Span::from_millis(10);
 
 /// The folder of the chip, without symbolic links.
