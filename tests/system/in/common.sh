@@ -18,6 +18,13 @@ CLOCK_STEPPED=ec406c614c624e7aaba07b2d323f0c09
 OUTPUT_SAFE=2c5269f5602b42fabcfb014dca4c9a3a
 ENTRIES_LOST=09aff006b2644c47bf2b75199a648cd7
 
+# To the systemd of arm64 the system calls of an armhf program are foreign; to that of a machine which is all armhf they are its own.
+if [ "$(dpkg --print-architecture) $(dpkg-deb -f /srv/package/hertzd_*.deb Architecture)" = "arm64 armhf" ]; then
+    mkdir -p /run/systemd/system/hertzd.service.d
+    printf '%s\n' '[Service]' 'SystemCallArchitectures=native arm' >/run/systemd/system/hertzd.service.d/armhf.conf
+    systemctl daemon-reload
+fi
+
 # setup [UNIT_LINE]...: restarts hertzd with the configuration on stdin and a drop-in with these lines of [Service]; deletes
 # its state first.
 setup() {
