@@ -11,11 +11,11 @@ use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 
 // include/uapi/linux/i2c-dev.h, i2c.h
-const I2C_SLAVE: libc::c_ulong = 0x0703;
-const I2C_SLAVE_FORCE: libc::c_ulong = 0x0706;
-const I2C_FUNCS: libc::c_ulong = 0x0705;
-const I2C_RDWR: libc::c_ulong = 0x0707;
-const I2C_SMBUS: libc::c_ulong = 0x0720;
+const I2C_SLAVE: libc::Ioctl = 0x0703;
+const I2C_SLAVE_FORCE: libc::Ioctl = 0x0706;
+const I2C_FUNCS: libc::Ioctl = 0x0705;
+const I2C_RDWR: libc::Ioctl = 0x0707;
+const I2C_SMBUS: libc::Ioctl = 0x0720;
 const I2C_M_RD: u16 = 1;
 const SMBUS_WRITE: u8 = 0;
 const SMBUS_READ: u8 = 1;
@@ -108,7 +108,7 @@ const _: () = {
 pub(crate) fn functions(bus: &File) -> io::Result<Functions> {
     let mut functions: libc::c_ulong = 0;
     // SAFETY: I2C_FUNCS writes one unsigned long to where the pointer leads, which outlives the call.
-    from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_FUNCS as _, &raw mut functions) })?;
+    from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_FUNCS, &raw mut functions) })?;
     Ok(Functions(functions))
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn functions(bus: &File) -> io::Result<Functions> {
 pub(crate) fn set_address(bus: &File, address: u8, force: bool) -> io::Result<()> {
     let request = if force { I2C_SLAVE_FORCE } else { I2C_SLAVE };
     // SAFETY: the argument is a number; no memory is involved.
-    from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), request as _, libc::c_ulong::from(address)) })?;
+    from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), request, libc::c_ulong::from(address)) })?;
     Ok(())
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn read_combined(bus: &File, address: u8, pieces: &[Piece], buffer: &
         let mut transfer = Transfer { messages: messages.as_mut_ptr(), count: u32::try_from(count).unwrap_or(0) };
         // SAFETY: `count` messages lead to one byte of `pieces`, only read, or to `length` bytes inside `buffer`, which
         // is borrowed mutably here; all outlive the call.
-        let done = from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_RDWR as _, &raw mut transfer) })?;
+        let done = from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_RDWR, &raw mut transfer) })?;
         if usize::try_from(done) != Ok(count) {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
@@ -205,7 +205,7 @@ pub(crate) fn write_smbus(bus: &File, bytes: &[u8]) -> io::Result<()> {
 fn smbus(bus: &File, direction: u8, command: u8, size: u32, block: &mut Block) -> io::Result<()> {
     let mut request = Smbus { direction, command, size, data: block };
     // SAFETY: `request` points to a block as large as the kernel's union of all sizes; both outlive the call.
-    from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_SMBUS as _, &raw mut request) })?;
+    from_minus_one(unsafe { libc::ioctl(bus.as_raw_fd(), I2C_SMBUS, &raw mut request) })?;
     Ok(())
 }
 

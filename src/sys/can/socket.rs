@@ -88,6 +88,7 @@ impl Socket {
         Ok(Interface { index, fd, is_up: libc::c_int::from(flags) & libc::IFF_UP != 0 })
     }
 
+    #[allow(clippy::cast_possible_truncation, reason = "the numbers have 16 bits; with musl the argument is an int")]
     fn ask(&self, what: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
         // SAFETY: each of these requests reads the name in `request` and writes a number into it; it outlives the call.
         from_minus_one(unsafe { libc::ioctl(self.0.as_raw_fd(), what as _, &raw mut *request) })?;
