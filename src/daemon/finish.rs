@@ -78,10 +78,10 @@ pub(super) fn finish(
         }
     }
     // A thread that has panicked drops its end of the channel before it is finished.
-    let view = metrics.last_look_within(LOG_PATIENCE).unwrap_or_else(|error| {
+    let waits = || notify::extend_timeout("summing up what the tasks did", STOP_TAKES);
+    let view = metrics.last_look_within(LOG_PATIENCE, waits).unwrap_or_else(|error| {
         let why = if error.is_timeout() {
-            let why = "the log takes nothing, or there are too many records";
-            format!("the metrics thread did not answer within {LOG_PATIENCE} ({why})")
+            format!("the metrics thread did not answer and made no progress for {LOG_PATIENCE} (the log takes nothing)")
         } else {
             "the metrics thread has died".into()
         };

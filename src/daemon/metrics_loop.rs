@@ -22,6 +22,7 @@ use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span};
 use crate::worker::{Ended, Panic};
 use crossbeam_channel::Receiver;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The longest pause between two polls, and the shortest.
@@ -48,6 +49,9 @@ const SAMPLE_BEFORE: Span = Span::from_millis(30);
 /// The number of tasks that are sampled by one reading of their clock.
 const BY_A_READING: usize = 64;
 
+/// So many records show main that it goes on.
+const PROGRESS_EVERY: usize = 32;
+
 /// Dropped records of a worker are reported at most this often.
 const REPORT_EVERY: Span = Span::from_seconds(1);
 
@@ -72,6 +76,7 @@ pub(super) struct MetricsLoop {
     slept: Span,         // the latest of them
     troubled: Instant,   // when something was missed, for the last time
     published: Arc<Mutex<Totals>>,
+    progress: Arc<AtomicU64>,
 }
 
 /// One worker's feed, and the dropped records that were reported.
@@ -94,13 +99,15 @@ impl Caches for ProcessorCaches {
 }
 
 impl MetricsLoop {
-    /// To be called on the thread that will run it. The totals of each poll are published.
+    /// To be called on the thread that will run it. The totals of each poll are published; `progress` grows while it works, and does
+    /// not while the output takes nothing.
     pub(super) fn new(
         output: Box<dyn Output>,
         recorder: TickFeed,
         flight: FlightFeed,
         commands: Receiver<Command>,
         published: Arc<Mutex<Totals>>,
+        progress: Arc<AtomicU64>,
     ) -> Self {
         let mut metrics = Metrics::default();
         let witnesses = Witnesses::new(metrics.threads());
@@ -127,6 +134,7 @@ impl MetricsLoop {
             slept: Span::ZERO,
             troubled: Instant::ZERO,
             published,
+            progress,
         }
     }
 
@@ -137,12 +145,14 @@ impl MetricsLoop {
             let count = self.later.len();
             let now = clock.now();
             self.drain(now);
+            self.goes_on();
             *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.metrics.totals();
             // A command that came during the draining may be about records that are not taken yet: it waits a round.
             for command in self.later.drain(..count).collect::<Vec<_>>() {
                 if !self.execute_after(command, clock.now()) {
                     return;
                 }
+                self.goes_on();
             }
             journal::flush();
             self.witnesses.pause(self.metrics.threads(), now);
@@ -150,6 +160,10 @@ impl MetricsLoop {
             self.slept = if troubled { self.rest.min(REST_IN_TROUBLE) } else { self.rest };
             pause(self.slept);
         }
+    }
+
+    fn goes_on(&self) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Executes additions at once, before records are taken; keeps the other commands for after that.
@@ -312,6 +326,9 @@ impl MetricsLoop {
         self.fetch(&mut ahead);
         self.witnesses.taken(self.metrics.threads());
         for (index, (number, part)) in taken.iter().enumerate() {
+            if index % PROGRESS_EVERY == 0 {
+                self.goes_on();
+            }
             self.metrics.warm_records(|turns| taken.get(index + turns)?.1.task(), &ProcessorCaches);
             let number = *number;
             let Some(worker) = self.workers.get_mut(&number) else { continue };

@@ -15,6 +15,7 @@ use crate::time::Span;
 use crate::worker::Ended;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -30,6 +31,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct MetricsThread {
     commands: Sender<Command>,
     totals: Arc<Mutex<Totals>>,
+    progress: Arc<AtomicU64>,
     thread: JoinHandle<()>,
 }
 
@@ -37,10 +39,11 @@ impl MetricsThread {
     pub(super) fn spawn(output: Box<dyn Output>, recorder: TickFeed, flight: FlightFeed) -> io::Result<Self> {
         let (commands, receiver) = unbounded();
         let totals = Arc::new(Mutex::new(Totals::default()));
-        let published = totals.clone();
-        let body = move || MetricsLoop::new(output, recorder, flight, receiver, published).run();
+        let progress = Arc::<AtomicU64>::default();
+        let (published, shown) = (totals.clone(), progress.clone());
+        let body = move || MetricsLoop::new(output, recorder, flight, receiver, published, shown).run();
         let thread = helper::spawn("hertzd-metrics", body)?;
-        Ok(Self { commands, totals, thread })
+        Ok(Self { commands, totals, progress, thread })
     }
 
     /// To be called before its tasks are added.
@@ -90,25 +93,28 @@ impl MetricsThread {
         answer
     }
 
-    /// As [`look`](Self::look), for the last time.
+    /// As [`look`](Self::look), for the last time. Waits for as long as the thread goes on: on a slow machine it may have records of
+    /// many seconds before it. Calls `waits` meanwhile.
     ///
     /// # Errors
-    /// A timeout if the log holds the metrics thread up; else the thread has died, or is about to.
-    pub(super) fn last_look_within(&self, patience: Span) -> Result<View, RecvTimeoutError> {
-        let (view, mut patience) = (self.look(Depth::Last), Patience::new(patience));
+    /// A timeout if the log holds the metrics thread up for `patience`; else the thread has died, or is about to.
+    pub(super) fn last_look_within(&self, patience: Span, waits: impl Fn()) -> Result<View, RecvTimeoutError> {
+        let view = self.look(Depth::Last);
+        let mut held_up = HeldUp::new(&self.progress, patience);
         loop {
             let answer = view.recv_timeout(LOOK);
-            if !matches!(answer, Err(RecvTimeoutError::Timeout)) || patience.is_over() {
+            if !matches!(answer, Err(RecvTimeoutError::Timeout)) || held_up.is_over() {
                 return answer;
             }
+            waits();
         }
     }
 
     /// Reports everything that is left, and ends the thread. One that the log holds up for `patience` is left alone with it.
     pub(super) fn finish(self, patience: Span) {
         self.send(Command::Finish);
-        let mut patience = Patience::new(patience);
-        while !self.thread.is_finished() && !patience.is_over() {
+        let mut held_up = HeldUp::new(&self.progress, patience);
+        while !self.thread.is_finished() && !held_up.is_over() {
             pause(Span::from_millis(1));
         }
     }
@@ -116,5 +122,48 @@ impl MetricsThread {
     fn send(&self, command: Command) {
         // The thread ends before its time only by a panic, which ends the run.
         let _ = self.commands.send(command);
+    }
+}
+
+/// The wait for a thread that shows progress: only what it makes none in counts.
+struct HeldUp<'a> {
+    progress: &'a AtomicU64,
+    seen: u64,
+    limit: Span,
+    patience: Patience,
+}
+
+impl<'a> HeldUp<'a> {
+    fn new(progress: &'a AtomicU64, limit: Span) -> Self {
+        Self { progress, seen: progress.load(Ordering::Relaxed), limit, patience: Patience::new(limit) }
+    }
+
+    /// Whether it has made none for longer than the limit; to be asked at least ten times a second.
+    fn is_over(&mut self) -> bool {
+        let now = self.progress.load(Ordering::Relaxed);
+        if now != self.seen {
+            (self.seen, self.patience) = (now, Patience::new(self.limit));
+        }
+        self.patience.is_over()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_gives_the_whole_time_again() {
+        let progress = AtomicU64::new(0);
+        let limit = Span::from_millis(1);
+        let mut held_up = HeldUp::new(&progress, limit);
+        for _ in 0..3 {
+            pause(limit);
+            assert!(held_up.is_over(), "none was made");
+            progress.fetch_add(1, Ordering::Relaxed);
+            held_up.limit = Span::from_seconds(3_600);
+            assert!(!held_up.is_over());
+            held_up.patience = Patience::new(limit);
+        }
     }
 }
