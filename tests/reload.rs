@@ -79,13 +79,16 @@ fn unchanged_tasks_miss_nothing() {
     assert_eq!(seen["tasks"][0]["skipped"], 0, "{seen}");
     running.signal("TERM");
     let ended = running.wait();
-    assert!(ended.status.success(), "{}", ended.stderr);
+    ended.assert_no_fault();
     let summary = ended.summary();
     let steady = &summary["tasks"][0];
-    // Only the stop gives up debt, if there is any at that moment: the rows have no gap.
+    // Only the stop gives up debt, if there is any at that moment: no row is missing but those that a slow disk or a busy machine has
+    // lost, which are counted.
     let rows = fs::read_to_string(ended.folder.path().join("steady.csv")).unwrap();
     let ticks: Vec<u64> = rows.lines().skip(1).map(|row| row.split(',').next().unwrap().parse().unwrap()).collect();
-    assert!(ticks.iter().copied().eq(0..steady["ran"].as_u64().unwrap()), "the index has no gap");
+    let (ran, lost) = (program::count(steady, "ran"), lost(&summary));
+    assert!(ticks.is_sorted_by(|a, b| a < b) && ticks.iter().all(|tick| *tick < ran), "{summary}");
+    assert_eq!(ticks.len() as u64 + lost, ran, "the index has no gap that is not counted: {summary}");
 }
 
 /// The loss of a recording, seen in the status.
@@ -180,7 +183,7 @@ fn a_faulty_file_changes_nothing_and_is_reported() {
     assert_eq!((&seen["daemon"]["reloads_refused"], &seen["tasks"][1]["rate"]), (&2.into(), &"50/1".into()));
     running.signal("TERM");
     let ended = running.wait();
-    assert!(ended.status.success());
+    ended.assert_no_fault();
     assert_eq!(ended.summary()["tasks"][1]["rate"], "50/1");
 }
 
@@ -210,7 +213,7 @@ fn check_against_running_shows_what_a_reload_would_do() {
     assert_eq!(names, ["kept", "new", "with-its-worker"]);
     running.signal("TERM");
     let ended = running.wait();
-    assert!(ended.status.success(), "{}", ended.stderr);
+    ended.assert_no_fault();
     for task in ended.summary()["tasks"].as_array().unwrap() {
         let number = |key: &str| task[key].as_u64().unwrap();
         assert_eq!(number("ran") + number("skipped"), number("due"), "{task}");
@@ -305,5 +308,5 @@ fn a_reload_is_answered_by_one_that_began_after_it() {
     let daemon = snapshot(&running)["daemon"].clone();
     assert_eq!((&daemon["reloads"], &daemon["reloads_refused"]), (&2.into(), &2.into()));
     running.signal("TERM");
-    assert!(running.wait().status.success());
+    running.wait().assert_no_fault();
 }

@@ -16,6 +16,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Least time for which the program is stopped.
 const STALL: Span = Span::from_seconds(2);
@@ -180,6 +181,16 @@ struct Probe {
     most: i64, // whole periods that a tick may be late
     #[serde(skip)]
     over: u32,
+    #[serde(skip)]
+    index: Option<usize>, // in TICKED, from its first tick on
+}
+
+/// How often each probe has ticked, in the order of their first ticks; and how many have.
+static TICKED: [AtomicU64; POLICIES.len()] = [const { AtomicU64::new(0) }; POLICIES.len()];
+static PROBES: AtomicUsize = AtomicUsize::new(0);
+
+fn ticked() -> [u64; POLICIES.len()] {
+    TICKED.each_ref().map(|ticks| ticks.load(Ordering::Relaxed))
 }
 
 impl Task for Probe {
@@ -190,14 +201,19 @@ impl Task for Probe {
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let late = tick.lateness.nanos() / tick.period.nanos();
         self.over += u32::from(late > self.most);
+        let index = *self.index.get_or_insert_with(|| PROBES.fetch_add(1, Ordering::Relaxed));
+        TICKED[index].fetch_add(1, Ordering::Relaxed);
         values[0] = f64::from(i32::try_from(late).unwrap_or(i32::MAX));
         values[1] = f64::from(self.over);
         Ok(())
     }
 }
 
-/// Once this file is there, the child process ends its run.
+/// Once this file is there, the child process ends its run, when each probe has ticked again.
 const ENOUGH: &str = "enough";
+
+/// It makes this one when each probe has ticked: a slow machine takes a while from the threads to the ticks.
+const BEGUN: &str = "begun";
 
 /// Set in the child process, the one that is stopped.
 const IN_CHILD: &str = "HERTZD_TEST_STALL_IN_CHILD";
@@ -206,7 +222,8 @@ const IN_CHILD: &str = "HERTZD_TEST_STALL_IN_CHILD";
 #[test]
 fn no_policy_holds_more_debt_than_its_limit() {
     if let Some(path) = std::env::var_os(IN_CHILD) {
-        let summary = run_probes(Path::new(&path).with_file_name(ENOUGH));
+        let [enough, begun] = [ENOUGH, BEGUN].map(|name| Path::new(&path).with_file_name(name));
+        let summary = run_probes(enough, begun);
         fs::write(path, serde_json::to_string(&summary).unwrap()).unwrap();
         return;
     }
@@ -215,7 +232,7 @@ fn no_policy_holds_more_debt_than_its_limit() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "no_policy_holds_more_debt_than_its_limit", "--nocapture"]).env(IN_CHILD, &path);
     let mut running = start(folder, command);
-    running.wait_for("its workers are there", |running| program::thread_named(running.pid(), "hz-delay").is_some());
+    running.wait_for("each probe has ticked", |running| running.folder().join(BEGUN).exists());
     let ended = stall(running, |running| fs::write(running.folder().join(ENOUGH), "").unwrap());
     assert!(ended.status.success(), "{}", ended.describe());
     let summary = fs::read_to_string(&path).unwrap();
@@ -232,8 +249,8 @@ fn no_policy_holds_more_debt_than_its_limit() {
     }
 }
 
-/// Runs until the file `enough` is there.
-fn run_probes(enough: PathBuf) -> hertzd::internals::Summary {
+/// Makes the file `begun` when each probe has ticked. Runs until the file `enough` is there, and each has ticked again.
+fn run_probes(enough: PathBuf, begun: PathBuf) -> hertzd::internals::Summary {
     let most = |name: &str| match name {
         "drop" | "keep-working" => 0,
         "catch-up" => 3,
@@ -247,9 +264,17 @@ fn run_probes(enough: PathBuf) -> hertzd::internals::Summary {
     let requests = Requests::default();
     let ask = requests.clone();
     std::thread::spawn(move || {
-        while !enough.exists() {
-            pause(Span::from_millis(5));
-        }
+        let until = |seen: &dyn Fn() -> bool| {
+            while !seen() {
+                pause(Span::from_millis(5));
+            }
+        };
+        let all_have_since = |before: [u64; POLICIES.len()]| ticked().iter().zip(before).all(|(now, then)| *now > then);
+        until(&|| all_have_since([0; POLICIES.len()]));
+        fs::write(begun, "").unwrap();
+        until(&|| enough.exists());
+        let before = ticked();
+        until(&|| all_have_since(before));
         ask.ask(Request::Stop(15));
     });
     let outcome = run_daemon(config, &Options::default(), Connections { requests, ..Connections::default() });
