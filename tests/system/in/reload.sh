@@ -72,10 +72,15 @@ for _ in 1 2 3; do
     echo "# a was delayed $with times in $((20 * PATIENCE)) s of reloads, $without times in $((10 * PATIENCE)) s without"
     # Stalls come in bursts; an effect of reloads would appear in each of them.
     fair=$(awk -v w="$((2 * without))" 'BEGIN { print int(w + 3 * sqrt(w)) + 60 }')
-    [ "$with" -gt "$fair" ] || break
+    [ "$PATIENCE" = 1 ] && [ "$with" -gt "$fair" ] || break
 done
 same "200 reloads, one each $((100 * PATIENCE)) ms, that edit b: a, at $RATE Hz, skips nothing" 0 "$(task a skipped)"
-at_most "  and is not delayed by each of them, compared with the time without" "$with" "$fair"
+if [ "$PATIENCE" = 1 ]; then
+    at_most "  and is not delayed by each of them, compared with the time without" "$with" "$fair"
+else
+    # Here the requests alone, each of which starts a program, leave the machine no time.
+    skip "whether a is delayed by each of them: this machine is too slow to tell"
+fi
 check "  they were carried out, at least every other: $reloaded" test "$reloaded" -ge 100 -a "$reloaded" -le 200
 same "  none was refused" 0 "$(snapshot .daemon.reloads_refused)"
 same "  in one process" "$pid" "$(main_pid)"
