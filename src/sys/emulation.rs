@@ -5,6 +5,9 @@ use std::io::{self, Write};
 /// Where it does not know a call of ioctl, it says that there is none; the kernel, that it is not one of this file.
 pub(crate) const NO_IOCTL: &str = "it answers an ioctl that it does not know with ENOSYS where the kernel says ENOTTY";
 
+/// Programs for ARM are started in a user namespace, which knows one user.
+pub(crate) const OTHER_OWNERS: &str = "in its user namespace devices belong to another user and group than root";
+
 /// Whether this test, or the rest of it, cannot be done because it runs there. Then says so, and why, also where the output of tests
 /// that pass is not shown.
 pub(crate) fn cannot_be_emulated(why: &str) -> bool {
