@@ -304,8 +304,10 @@ mod tests {
         assert!([0, 1, 2, 3].iter().all(|fd| numbers.contains(fd)), "{written}");
         assert!(!numbers.contains(&u32::try_from(held.as_raw_fd()).unwrap()) || numbers.len() <= 5, "{written}");
         for mask in ["SigBlk:", "SigIgn:"] {
-            let line = lines.iter().find(|line| line.starts_with(mask)).unwrap();
-            assert!(line.ends_with("0000000000000000"), "{line}");
+            let line = lines.iter().find_map(|line| line.strip_prefix(mask)).unwrap();
+            // The C library and QEMU keep signals 32 and 33 for themselves.
+            let signals = u64::from_str_radix(line.trim(), 16).unwrap() & !(3 << 31);
+            assert_eq!(signals, 0, "{mask}{line}");
         }
         assert_eq!(status.code(), Some(7));
     }
