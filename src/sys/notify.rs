@@ -4,7 +4,8 @@
 //! the manager's socket is full, a change of state is kept until [`retry`] or the next message; a status line or a sign of
 //! life is dropped, because a newer one follows.
 
-use crate::time::Span;
+use super::clock::KernelClock;
+use crate::time::{Clock, Span};
 use sd_notify::NotifyState;
 use std::ffi::OsStr;
 use std::io;
@@ -39,11 +40,10 @@ pub(crate) fn extend_timeout(status: &str, longer: Span) {
 
 /// Notifies the service manager that a reload begins; [`ready`] ends it.
 pub(crate) fn reloading() {
-    // In one datagram, as the manager wants it: the time must belong to this message.
-    match NotifyState::monotonic_usec_now() {
-        Ok(now) => send(&[NotifyState::Reloading, now]),
-        Err(_) => send(&[NotifyState::Reloading]),
-    }
+    // In one datagram, as the manager wants it: the time must belong to this message. Not the crate's own time, which overflows on 32 bits
+    // 36 minutes after the boot.
+    let now = KernelClock::monotonic().now().nanos() / 1_000;
+    send(&[NotifyState::Reloading, NotifyState::MonotonicUsec(now)]);
 }
 
 pub(crate) fn stopping() {
