@@ -307,7 +307,7 @@ fn a_latency_that_can_never_hold_is_refused_and_one_that_does_not_hold_is_told()
     );
     assert!(printed.contains("; above 20.0 ms at the end of its tick it is a late chain\n"), "{printed}");
 
-    if program::cannot_be_emulated("a run of 100 ms is too short for so slow a machine") {
+    if program::emulation::cannot_be_emulated("a run of 100 ms is too short for so slow a machine") {
         return;
     }
     // A tick of `control` comes after the one of `board` that it takes from, and ends later than that.

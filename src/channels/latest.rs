@@ -47,12 +47,14 @@ pub(crate) struct Latest<const N: usize> {
     numbers: [AtomicU64; N],
 }
 
-impl<const N: usize> Latest<N> {
-    /// These are the first ones.
-    pub(crate) fn new(first: [u64; N]) -> Self {
-        Self { lock: SequenceLock::default(), numbers: first.map(AtomicU64::new) }
+impl<const N: usize> Default for Latest<N> {
+    /// All are zero until the first ones are stored.
+    fn default() -> Self {
+        Self { lock: SequenceLock::default(), numbers: array::from_fn(|_| AtomicU64::default()) }
     }
+}
 
+impl<const N: usize> Latest<N> {
     /// These are the latest ones from now on. One thread may do this.
     pub(crate) fn store(&self, latest: [u64; N]) {
         self.lock.update(|| {

@@ -49,7 +49,7 @@ const SAMPLE_BEFORE: Span = Span::from_millis(30);
 /// The number of tasks that are sampled by one reading of their clock.
 const BY_A_READING: usize = 64;
 
-/// So many records show main that it goes on.
+/// After this many records it shows main that it makes progress.
 const PROGRESS_EVERY: usize = 32;
 
 /// Dropped records of a worker are reported at most this often.

@@ -2,11 +2,13 @@
 
 #![allow(dead_code, reason = "each test file is a separate crate and uses a part of this")]
 
+#[path = "../../src/sys/emulation.rs"]
+pub(crate) mod emulation;
+
 use hertzd::internals::{KernelClock, pause};
 use hertzd::time::{Clock, Span};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -267,18 +269,6 @@ pub(crate) fn skip(why: &str) {
     println!("skipped: {why}");
     let required = is_root() && std::env::var_os("HERTZD_TEST_MUST_RUN").is_some();
     assert!(!required, "HERTZD_TEST_MUST_RUN is set, but skipped: {why}");
-}
-
-/// Whether this test runs under QEMU's user emulation (`tests/user-emulation`), which cannot do it. Then says so, and why, also where
-/// the output of tests that pass is not shown.
-pub(crate) fn cannot_be_emulated(why: &str) -> bool {
-    let emulated = std::env::var_os("HERTZD_TEST_USER_EMULATION").is_some();
-    if emulated {
-        let thread = std::thread::current();
-        let test = thread.name().unwrap_or("this test");
-        let _ = writeln!(io::stderr(), "skipped: {test} cannot be done under QEMU's user emulation: {why}");
-    }
-    emulated
 }
 
 /// hertzd for an ordinary user without limits for real time, who may write to `folder`. The program is copied to there, where

@@ -71,9 +71,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// What stands for an alarm that has not ticked yet.
-    const NOTHING: [u64; 2] = [0, 0];
-
+    /// Without this bit it has not ticked yet.
     const HAS_TICKED: u64 = 1 << 8;
     const IS_LATCHED: u64 = 1 << 9;
 
@@ -193,7 +191,7 @@ impl Watch {
             severity,
             changes,
             lost: AtomicU64::new(0),
-            shown: Latest::new(Shown::NOTHING),
+            shown: Latest::default(),
         });
         ALARMS.lock().unwrap_or_else(PoisonError::into_inner).push(Watched { alarm: alarm.clone(), since: None });
         Self { law: Law::new(settings), input, reset, changes: sender, alarm }

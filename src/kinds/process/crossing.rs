@@ -22,7 +22,7 @@ const HEAD: usize = 3;
 const PER_INPUT: usize = 3;
 
 /// What both sides see.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Shared {
     /// The program is to end, for good.
     pub(super) stop: AtomicBool,
@@ -50,14 +50,6 @@ pub(super) struct Told {
     pub(super) answered: u64,
     /// And those that have no answer.
     pub(super) missing: u64,
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        let [starts, late, errors, dropped] = [0; 4].map(AtomicU64::new);
-        let [stop, running, waits] = [false; 3].map(AtomicBool::new);
-        Self { stop, running, waits, starts, late, errors, dropped, told: Latest::new([0; 3]) }
-    }
 }
 
 impl Shared {

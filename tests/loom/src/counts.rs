@@ -72,7 +72,7 @@ fn before_the_record() {
 
 /// Numbers that are stored together are seen together, the first ones too, and never older ones later.
 fn numbers_of_one_moment() {
-    let latest = Arc::new(Latest::new([0; 3]));
+    let latest = Arc::new(Latest::<3>::default());
     let stored = latest.clone();
     let writer = thread::spawn(move || (1..=2).for_each(|n| stored.store([n; 3])));
     let mut before = 0;
