@@ -4,7 +4,8 @@ mod program;
 
 use program::{HERTZD, run};
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -187,6 +188,36 @@ fn the_progress_line_stays_within_the_terminal() {
     let progress: Vec<_> = drawn.iter().filter(|line| line.contains(" s of 0.9 s")).collect();
     assert!(!progress.is_empty(), "{shown:?}");
     assert!(progress.iter().all(|line| line.chars().count() == 29), "{progress:?}");
+}
+
+/// A daemon that never can say how it is, since none takes seconds reliably.
+#[test]
+fn a_long_wait_for_the_daemon_says_what_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("status.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let _ = stream.write_all(b"{\"error\":\"the metrics thread is held up\"}");
+        }
+    });
+    let line = format!("stty cols 200; exec {HERTZD} reload --timeout 10min --socket {}", socket.display());
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let Ok(mut script) = command.spawn() else {
+        program::skip("there is no script (util-linux) here");
+        return;
+    };
+    let mut shown = String::new();
+    let mut terminal = BufReader::new(script.stdout.take().unwrap());
+    while !shown.contains("metrics thread is held up") {
+        let mut part = Vec::new();
+        assert!(terminal.read_until(b'p', &mut part).unwrap() > 0, "it ended: {shown:?}");
+        shown.push_str(&String::from_utf8_lossy(&part));
+    }
+    assert!(shown.contains(" s of 600 s: the daemon cannot answer yet: the metrics"), "{shown:?}");
+    script.kill().unwrap();
+    script.wait().unwrap();
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use super::socket::{ANSWER_WITHIN, Came, SocketArg, answer, connect, duration, fetch, late, not_understood};
 use super::stop::{CONFIGURATION, UNWELL, coloured, print_while_time_is_left};
-use super::{Stop, print};
+use super::{Stop, log, print};
 use crate::daemon::DaemonSummary;
 use crate::log::journal;
 use crate::sys::clock::{KernelClock, pause};
@@ -14,7 +14,7 @@ use crate::views;
 use clap::Args;
 use serde::Deserialize;
 use serde_json::Value;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
@@ -23,6 +23,9 @@ const ASK_EVERY: Span = Span::from_millis(20);
 
 /// How long a daemon that has started may take until it can say how it is.
 const ONE_THAT_STARTS: Span = Span::from_seconds(10);
+
+/// A wait that is longer shows that it is one.
+const LONG: Span = Span::from_seconds(2);
 
 /// How long `status` gives it, with room for the start of the program.
 const STATUS_WITHIN: Span = Span::from_millis(1_900);
@@ -161,15 +164,13 @@ fn ask_for_status(
 }
 
 pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
-    let clock = KernelClock::monotonic();
-    let end = clock.now() + args.timeout;
-    let (daemon, before) = daemon(&args.socket, end)?;
+    let mut wait = Wait::of(args.timeout);
+    let (daemon, before) = daemon(&args.socket, &mut wait)?;
     let id = daemon.id();
     let refused = |reason| format!("cannot ask process {id} to reload: {reason}; run this as root or as its user");
     daemon.ask_for_reload().map_err(|reason| Stop::Permission(refused(reason)))?;
     let mut sentence = before.sentence;
-    while clock.now() < end {
-        pause(ASK_EVERY);
+    while wait.goes_on(|| format!("process {id} has not reloaded yet: {sentence}")) {
         let text = fetch(&args.socket)?;
         if held_up(&text).is_some() {
             continue;
@@ -183,6 +184,7 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
             sentence = now.sentence;
             continue;
         }
+        drop(wait);
         // In the unit's journal the daemon's own entry says it already.
         let is_logged = journal::stderr_leads_there();
         return match now.last_reload_refused {
@@ -195,9 +197,9 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
     Err(Stop::Fault(format!("process {id} has not reloaded within {}, but still may: {sentence}", args.timeout)))
 }
 
-/// The process that listens at the socket, and what it says about itself, once it can, until `end`. Whom to signal comes from the
+/// The process that listens at the socket, and what it says about itself, once it can. Whom to signal comes from the
 /// kernel: anyone may listen there and name any process.
-fn daemon(socket: &SocketArg, end: Instant) -> Result<(Peer, DaemonSummary), Stop> {
+fn daemon(socket: &SocketArg, wait: &mut Wait) -> Result<(Peer, DaemonSummary), Stop> {
     let socket = &socket.found()?;
     let fault = |text: String| Stop::Fault(format!("{}: {text}; nothing was signalled", socket.socket.display()));
     let ask = || {
@@ -207,7 +209,7 @@ fn daemon(socket: &SocketArg, end: Instant) -> Result<(Peer, DaemonSummary), Sto
         // Its answer comes after `Peer::of`: so it is still the same process.
         Ok((peer, answer(socket, stream, ANSWER_WITHIN, drop)?))
     };
-    let (peer, text) = until_it_can(end, ask, |(_, text)| text)?;
+    let (peer, text) = until_it_can(wait, ask, |(_, text)| text)?;
     let Seen { daemon, .. } = parse(&text)?;
     match peer.calls_itself(daemon.pid) {
         Ok(true) => Ok((peer, daemon)),
@@ -220,23 +222,57 @@ fn daemon(socket: &SocketArg, end: Instant) -> Result<(Peer, DaemonSummary), Sto
 
 /// One snapshot of the running daemon.
 pub(super) fn read(socket: &SocketArg) -> Result<Seen, Stop> {
-    let end = KernelClock::monotonic().now() + ONE_THAT_STARTS;
-    parse(&until_it_can(end, || fetch(socket), |text| text)?)
+    parse(&until_it_can(&mut Wait::of(ONE_THAT_STARTS), || fetch(socket), |text| text)?)
 }
 
-/// Asks again, until `end`, while the daemon answers that it cannot say anything yet. On a slow machine that is so for a while
-/// after its start.
+/// A limited wait for the daemon. On a terminal, a line of progress says what for, from [`LONG`] on and until this is dropped.
+struct Wait {
+    begun: Instant,
+    length: Span,
+    shown: bool,
+}
+
+impl Wait {
+    fn of(length: Span) -> Self {
+        Self { begun: KernelClock::monotonic().now(), length, shown: false }
+    }
+
+    /// Waits a little and says whether there was time left for that.
+    fn goes_on(&mut self, what: impl FnOnce() -> String) -> bool {
+        let passed = KernelClock::monotonic().now() - self.begun;
+        if passed >= self.length {
+            return false;
+        }
+        if passed >= LONG && io::stderr().is_terminal() {
+            self.shown = true;
+            log::draw(&format!("{:.0} s of {:.0} s: {}", passed.seconds(), self.length.seconds(), what()));
+        }
+        pause(ASK_EVERY);
+        true
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if self.shown {
+            log::clear_progress();
+        }
+    }
+}
+
+/// Asks again, while there is time, if the daemon answers that it cannot say anything yet. On a slow machine that is so for a
+/// while after its start.
 fn until_it_can<T>(
-    end: Instant,
+    wait: &mut Wait,
     mut ask: impl FnMut() -> Result<T, Stop>,
     text: impl Fn(&T) -> &String,
 ) -> Result<T, Stop> {
     loop {
         let answer = ask()?;
-        if held_up(text(&answer)).is_none() || KernelClock::monotonic().now() >= end {
-            return Ok(answer);
+        match held_up(text(&answer)) {
+            Some(why) if wait.goes_on(|| format!("the daemon cannot answer yet: {why}")) => {}
+            _ => return Ok(answer),
         }
-        pause(ASK_EVERY);
     }
 }
 
@@ -283,7 +319,7 @@ mod tests {
         let seen = asked(&[NOT_YET, NOT_YET, ANSWER], read);
         assert!(matches!(&seen, Ok(seen) if seen.daemon.pid == 7), "{seen:?}");
         // Until the time is up.
-        let seen = asked(&[NOT_YET], |socket| daemon(socket, Instant::ZERO));
+        let seen = asked(&[NOT_YET], |socket| daemon(socket, &mut Wait::of(Span::ZERO)));
         let Err(Stop::Fault(text)) = seen else { panic!("it has no answer") };
         assert!(text.contains("cannot answer yet: the metrics thread is held up; try again"), "{text}");
     }
