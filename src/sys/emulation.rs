@@ -11,11 +11,15 @@ pub(crate) const OTHER_OWNERS: &str = "in its user namespace devices belong to a
 /// Whether this test, or the rest of it, cannot be done because it runs there. Then says so, and why, also where the output of tests
 /// that pass is not shown.
 pub(crate) fn cannot_be_emulated(why: &str) -> bool {
-    let emulated = std::env::var_os("HERTZD_TEST_USER_EMULATION").is_some();
-    if emulated {
+    if is_emulated() {
         let thread = std::thread::current();
         let test = thread.name().unwrap_or("this test");
         let _ = writeln!(io::stderr(), "skipped: {test} cannot be done under QEMU's user emulation: {why}");
     }
-    emulated
+    is_emulated()
+}
+
+/// Whether this runs under QEMU's user emulation.
+pub(crate) fn is_emulated() -> bool {
+    std::env::var_os("HERTZD_TEST_USER_EMULATION").is_some()
 }
