@@ -57,6 +57,7 @@ fn a_stall_shows_and_is_accounted_for() {
     let ended = stall(running, |running| running.signal("TERM"));
     assert!(ended.status.success(), "{}", ended.describe());
     let summary = ended.summary();
+    let on_a_fixed_grid = count(task(&summary, "drop"), "due");
     for (name, _, kept) in POLICIES {
         let task = task(&summary, name);
         let (due, ran, skipped) = (count(task, "due"), count(task, "ran"), count(task, "skipped"));
@@ -68,8 +69,10 @@ fn a_stall_shows_and_is_accounted_for() {
         assert!(nanos(task, "lateness_ns", "min") >= 0, "{name}: never early");
         assert!(nanos(task, "lateness_ns", "max") >= STALL.nanos() / 2, "{name}");
         if name == "delay" {
-            // One tick was late, and the grid moved with it.
-            assert_eq!((skipped, due), (0, ran));
+            // One tick was late, and the grid moved with it: what the others owed then never came up. Where the worker wakes late for
+            // the end of the run, what came up after its last tick is given up.
+            assert!(due + 1_000 <= on_a_fixed_grid, "{name}: {due} of {on_a_fixed_grid}");
+            assert_eq!(due, ran + skipped);
             assert!(overruns >= 1);
             // One late tick, but the histogram also counts the releases that it delayed.
             assert!(nanos(task, "lateness_ns", "p99_9") >= STALL.nanos() / 2, "{name}");
