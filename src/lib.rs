@@ -121,7 +121,7 @@ pub(crate) mod worker;
 
 pub use cli::App;
 pub use config::Kinds;
-#[cfg(target_env = "musl")]
+#[cfg(any(test, target_env = "musl"))]
 pub use sys::arena::Arena;
 pub use task::{Column, Task, Tick, TickError};
 

@@ -1,7 +1,7 @@
 //! `hertzd check --against-running`: what a reload would do to the running daemon, by what its status socket shows.
 
 use super::Stop;
-use super::running::read;
+use super::running::read_once_it_can;
 use super::socket::SocketArg;
 use crate::config::Config;
 use crate::daemon::{Change, DaemonSummary, Diff, Keys, Sections};
@@ -18,7 +18,7 @@ pub(super) struct Against {
 impl Against {
     /// The daemon that listens at this socket.
     pub(super) fn running(config: &Config, socket: &SocketArg) -> Result<Self, Stop> {
-        let (running, new) = (read(socket)?.daemon, Sections::of(config));
+        let (running, new) = (read_once_it_can(socket)?.daemon, Sections::of(config));
         let diff = Diff::between(&running.sections, &new);
         Ok(Self { running, new, diff })
     }

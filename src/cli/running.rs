@@ -222,7 +222,16 @@ fn daemon(socket: &SocketArg, wait: &mut Wait) -> Result<(Peer, DaemonSummary), 
 
 /// One snapshot of the running daemon.
 pub(super) fn read(socket: &SocketArg) -> Result<Seen, Stop> {
-    parse(&until_it_can(&mut Wait::of(ONE_THAT_STARTS), || fetch(socket), |text| text)?)
+    parse(&fetch(socket)?)
+}
+
+/// The same; waits for one that has just started and cannot answer yet.
+pub(super) fn read_once_it_can(socket: &SocketArg) -> Result<Seen, Stop> {
+    read_within(socket, &mut Wait::of(ONE_THAT_STARTS))
+}
+
+fn read_within(socket: &SocketArg, wait: &mut Wait) -> Result<Seen, Stop> {
+    parse(&until_it_can(wait, || fetch(socket), |text| text)?)
 }
 
 /// A limited wait for the daemon. On a terminal, a line of progress says what for, from [`LONG`] on and until this is dropped.
@@ -316,7 +325,8 @@ mod tests {
         const NOT_YET: &str = r#"{"error":"the metrics thread is held up"}"#;
         const ANSWER: &str = r#"{"daemon":{"pid":7,"version":"","files":[],"running_ns":0,"ready":true,"reloads":0,
             "reloads_refused":0,"last_reload":"","last_reload_refused":false,"sections":{"workers":{},"tasks":{}}}}"#;
-        let seen = asked(&[NOT_YET, NOT_YET, ANSWER], read);
+        let seen =
+            asked(&[NOT_YET, NOT_YET, ANSWER], |socket| read_within(socket, &mut Wait::of(Span::from_seconds(3_600))));
         assert!(matches!(&seen, Ok(seen) if seen.daemon.pid == 7), "{seen:?}");
         // Until the time is up.
         let seen = asked(&[NOT_YET], |socket| daemon(socket, &mut Wait::of(Span::ZERO)));

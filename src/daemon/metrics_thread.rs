@@ -9,9 +9,9 @@ use super::patience::Patience;
 use super::tick_feed::TickFeed;
 use crate::log::Output;
 use crate::metrics::Totals;
-use crate::sys::clock::pause;
+use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::helper;
-use crate::time::Span;
+use crate::time::{Clock, Instant, Span};
 use crate::worker::Ended;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use std::io;
@@ -100,10 +100,10 @@ impl MetricsThread {
     /// A timeout if the log holds the metrics thread up for `patience`; else the thread has died, or is about to.
     pub(super) fn last_look_within(&self, patience: Span, waits: impl Fn()) -> Result<View, RecvTimeoutError> {
         let view = self.look(Depth::Last);
-        let mut held_up = HeldUp::new(&self.progress, patience);
+        let mut held_up = HeldUp::new(&self.progress, patience, now());
         loop {
             let answer = view.recv_timeout(LOOK);
-            if !matches!(answer, Err(RecvTimeoutError::Timeout)) || held_up.is_over() {
+            if !matches!(answer, Err(RecvTimeoutError::Timeout)) || held_up.look(now()) {
                 return answer;
             }
             waits();
@@ -113,8 +113,8 @@ impl MetricsThread {
     /// Reports everything that is left, and ends the thread. One that the log holds up for `patience` is left alone with it.
     pub(super) fn finish(self, patience: Span) {
         self.send(Command::Finish);
-        let mut held_up = HeldUp::new(&self.progress, patience);
-        while !self.thread.is_finished() && !held_up.is_over() {
+        let mut held_up = HeldUp::new(&self.progress, patience, now());
+        while !self.thread.is_finished() && !held_up.look(now()) {
             pause(Span::from_millis(1));
         }
     }
@@ -134,18 +134,22 @@ struct HeldUp<'a> {
 }
 
 impl<'a> HeldUp<'a> {
-    fn new(progress: &'a AtomicU64, limit: Span) -> Self {
-        Self { progress, seen: progress.load(Ordering::Relaxed), limit, patience: Patience::new(limit) }
+    fn new(progress: &'a AtomicU64, limit: Span, now: Instant) -> Self {
+        Self { progress, seen: progress.load(Ordering::Relaxed), limit, patience: Patience::since(now, limit) }
     }
 
     /// Whether it has made none for longer than the limit; to be asked at least ten times a second.
-    fn is_over(&mut self) -> bool {
-        let now = self.progress.load(Ordering::Relaxed);
-        if now != self.seen {
-            (self.seen, self.patience) = (now, Patience::new(self.limit));
+    fn look(&mut self, now: Instant) -> bool {
+        let progress = self.progress.load(Ordering::Relaxed);
+        if progress != self.seen {
+            (self.seen, self.patience) = (progress, Patience::since(now, self.limit));
         }
-        self.patience.is_over()
+        self.patience.look(now)
     }
+}
+
+fn now() -> Instant {
+    KernelClock::monotonic().now()
 }
 
 #[cfg(test)]
@@ -154,16 +158,13 @@ mod tests {
 
     #[test]
     fn progress_gives_the_whole_time_again() {
+        let at = |millis| Instant::ZERO + Span::from_millis(millis);
         let progress = AtomicU64::new(0);
-        let limit = Span::from_millis(1);
-        let mut held_up = HeldUp::new(&progress, limit);
-        for _ in 0..3 {
-            pause(limit);
-            assert!(held_up.is_over(), "none was made");
-            progress.fetch_add(1, Ordering::Relaxed);
-            held_up.limit = Span::from_seconds(3_600);
-            assert!(!held_up.is_over());
-            held_up.patience = Patience::new(limit);
-        }
+        let mut held_up = HeldUp::new(&progress, Span::from_millis(150), at(0));
+        assert!(!held_up.look(at(100)));
+        progress.fetch_add(1, Ordering::Relaxed);
+        assert!(!held_up.look(at(200)));
+        assert!(!held_up.look(at(300)), "not 150 ms since it was seen");
+        assert!(held_up.look(at(400)), "none was made");
     }
 }

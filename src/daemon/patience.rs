@@ -16,7 +16,11 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(super) fn new(limit: Span) -> Self {
-        Self { left: limit, looked: KernelClock::monotonic().now() }
+        Self::since(KernelClock::monotonic().now(), limit)
+    }
+
+    pub(super) const fn since(now: Instant, limit: Span) -> Self {
+        Self { left: limit, looked: now }
     }
 
     /// Whether it is used up; to be asked at least ten times a second.
@@ -24,7 +28,7 @@ impl Patience {
         self.look(KernelClock::monotonic().now())
     }
 
-    fn look(&mut self, now: Instant) -> bool {
+    pub(super) fn look(&mut self, now: Instant) -> bool {
         self.left = self.left - (now - self.looked).min(MOST);
         self.looked = now;
         self.left <= Span::ZERO

@@ -73,7 +73,7 @@ unsafe impl GlobalAlloc for Arena {
         let block = unsafe { self.lock().malloc(layout.size(), layout.align()) };
         if !block.is_null() {
             // Without the lock: of a large block this takes long.
-            // SAFETY: the block has this size, and nobody else knows it yet.
+            // SAFETY: the block has this size, and nothing else knows it yet.
             unsafe { ptr::write_bytes(block, 0, layout.size()) };
         }
         block

@@ -7,7 +7,7 @@
 
 #![allow(unsafe_code, reason = "system calls are unsafe functions of libc; this room is where they are made safe")]
 
-#[cfg(target_env = "musl")]
+#[cfg(any(test, target_env = "musl"))]
 pub(crate) mod arena;
 pub(crate) mod cache;
 pub(crate) mod can;

@@ -52,7 +52,7 @@ as_arm() (
             # F: opened now, so that it is found in any root folder.
             printf ":%s:%s:%s:%s:%s:%s:OCF" "$key" "$type" "$offset" "$magic" "$mask" "/usr/bin/qemu-$name-static" >/proc/sys/fs/binfmt_misc/register
         done
-        # It has no sysfs of its own, which nobody misses.
+        # It has no sysfs of its own, which is not missed.
         exec "$@" 2> >(grep -v -e "/sys: permission denied" -e "dmesg(1) may have" >&2)' - "$@"
 )
 
@@ -222,8 +222,8 @@ machine() {
     headers=$(dpkg-query -W -f '${Version} ${Depends}' linux-headers-rt-amd64) || return
     kernel=$(grep -o '6\.1\.[^ ]*-rt-amd64' <<<"$headers") || { echo "linux-headers-rt-amd64 here is not of Debian 12" >&2; return 1; }
     kernel=${kernel%amd64}$MACHINE
-    key=$(printf '%s\n' "$headers" "$PACKAGES $LACKING ${QEMU[*]} $CONSOLE $LINE ${SERIAL[*]} $PATIENCE" \
-        "$(declare -f make_root make_modules make_image emulate save)" | sha256sum | cut -c1-12)
+    key=$(printf '%s\n' "$headers" "$ARCHITECTURES $PACKAGES $LACKING $CROSS ${BOOTSTRAP[*]} ${SOURCES[*]} $PINS ${QEMU[*]}" \
+        "$CONSOLE $LINE ${SERIAL[*]} $PATIENCE" "$(declare -f as_arm make_root make_modules make_image emulate save)" | sha256sum | cut -c1-12)
     folder=$CACHE/vm-$MACHINE-$key
     mkdir -p "$CACHE"
     # One lock per machine, so that building one does not block another.

@@ -75,12 +75,13 @@ impl Shown {
     const HAS_TICKED: u64 = 1 << 8;
     const IS_LATCHED: u64 = 1 << 9;
 
+    /// The value comes first: a worker that is preempted between both has not ticked yet, the first time.
     fn to_numbers(self) -> [u64; 2] {
         let latched = if self.is_latched { Self::IS_LATCHED } else { 0 };
-        [u64::from(self.level.to_byte()) | latched | Self::HAS_TICKED, self.value.to_bits()]
+        [self.value.to_bits(), u64::from(self.level.to_byte()) | latched | Self::HAS_TICKED]
     }
 
-    fn of_numbers([state, value]: [u64; 2]) -> Option<Self> {
+    fn of_numbers([value, state]: [u64; 2]) -> Option<Self> {
         let [level, ..] = state.to_le_bytes();
         (state & Self::HAS_TICKED != 0).then(|| Self {
             level: Level::of_byte(level),

@@ -38,12 +38,12 @@ pub(super) struct Shared {
     pub(super) errors: AtomicU64,
     /// Ticks that the program was not told of while it ran, since it had not read enough, or had closed its socket.
     pub(super) dropped: AtomicU64,
-    told: Latest<3>, // as `Told`
+    counted: Latest<3>, // as `AnswerCounts`
 }
 
 /// Of the task, at its latest tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct AnswerCounts {
     /// Ticks before it.
     pub(super) asked: u64,
     /// Of these, those that were answered in time.
@@ -54,14 +54,14 @@ pub(super) struct Told {
 
 impl Shared {
     /// Shows what the task has counted. For the task alone.
-    pub(super) fn tell(&self, Told { asked, answered, missing }: Told) {
-        self.told.store([asked, answered, missing]);
+    pub(super) fn show(&self, AnswerCounts { asked, answered, missing }: AnswerCounts) {
+        self.counted.store([asked, answered, missing]);
     }
 
     /// What the task has counted.
-    pub(super) fn told(&self) -> Told {
-        let [asked, answered, missing] = self.told.read();
-        Told { asked, answered, missing }
+    pub(super) fn counted(&self) -> AnswerCounts {
+        let [asked, answered, missing] = self.counted.read();
+        AnswerCounts { asked, answered, missing }
     }
 
     /// Counts one more.

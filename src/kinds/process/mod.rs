@@ -33,7 +33,7 @@ use crate::config::BuildError;
 use crate::sys::clock::KernelClock;
 use crate::task::{Column, Input, InputSource, Quality, Task, Tick, TickError};
 use crate::time::{Clock, Instant};
-use crossing::{CoolEnds, HotEnds, Told, crossing, taken};
+use crossing::{AnswerCounts, CoolEnds, HotEnds, crossing, taken};
 use relay::Relay;
 use settings::ProgramSettings;
 use std::sync::atomic::Ordering;
@@ -135,7 +135,7 @@ impl Process {
         let late = counts.late + shared.late.load(Ordering::Relaxed);
         let missing = counts.asked.saturating_sub(counts.answered + late);
         // For the relay, which says so when they are many.
-        shared.tell(Told { asked: counts.asked, answered: counts.answered, missing });
+        shared.show(AnswerCounts { asked: counts.asked, answered: counts.answered, missing });
         let dropped = self.ends.unsent() + shared.dropped.load(Ordering::Relaxed);
         let running = u64::from(shared.running.load(Ordering::Relaxed));
         let errors = shared.errors.load(Ordering::Relaxed);

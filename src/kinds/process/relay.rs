@@ -6,7 +6,7 @@
 mod ending;
 
 use super::child::Program;
-use super::crossing::{CoolEnds, Shared, Told};
+use super::crossing::{AnswerCounts, CoolEnds, Shared};
 use super::exchange::Exchange;
 use super::lines::{Lines, Said};
 use super::pace::{LONGEST, Pace};
@@ -211,7 +211,7 @@ impl Relay {
         self.throttle = self.settings.cpu.map(|share| Throttle::new(share, now));
         self.throttled = Span::ZERO;
         (self.next_place, self.began, self.closed) = (now, now, None);
-        let Told { asked, answered, .. } = self.shared.told();
+        let AnswerCounts { asked, answered, .. } = self.shared.counted();
         self.tardiness.begin(now, asked, answered);
         self.refusal.clear();
         self.program = Some(program);
@@ -292,7 +292,7 @@ impl Relay {
 
     /// Counts what was not answered in time, and says so when it is much, and when that is over.
     fn tell_tardiness(&mut self, now: Instant) {
-        let Told { asked, answered, missing } = self.shared.told();
+        let AnswerCounts { asked, answered, missing } = self.shared.counted();
         let said = self.tardiness.look(now, asked, answered);
         let Ticks { all, unanswered } = self.tardiness.too_many().unwrap_or_default();
         self.alive.all.store(all, Ordering::Relaxed);
