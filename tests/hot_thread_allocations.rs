@@ -423,6 +423,8 @@ fn setpoints_and_expressions_allocate_nothing() {
         [task.fixed]
         kind = "profile"
         rate = "1 kHz"
+        overrun = "credit"
+        max-debt = "1h"
         shape = "constant"
         level = 21
 
@@ -438,6 +440,8 @@ fn setpoints_and_expressions_allocate_nothing() {
         [task.sweep]
         kind = "profile"
         rate = "1 kHz"
+        overrun = "credit"
+        max-debt = "1h"
         shape = "chirp"
         amplitude = 1
         from-frequency = "1 Hz"
@@ -448,6 +452,8 @@ fn setpoints_and_expressions_allocate_nothing() {
         [task.recipe]
         kind = "profile"
         rate = "1 kHz"
+        overrun = "credit"
+        max-debt = "1h"
         shape = "csv"
         file = "@/recipe.csv"
         between = "interpolate"

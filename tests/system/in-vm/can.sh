@@ -135,7 +135,7 @@ same "  and nothing failed" 0 "$(errors motor)"
 
 thread=$(worker main)
 timeout 3 strace -qq -p "$thread" -o /tmp/calls 2>/dev/null || :
-calls=$(sed -nE '/ERESTART|restart_syscall|resumed/d; s/^([a-z0-9_]+)\(.*/\1/p' /tmp/calls | sort -u | grep -vxE 'clock_nanosleep|getrusage|clock_gettime|pread64' | xargs)
+calls=$(traced_calls | sort -u | grep -vxE 'clock_nanosleep|getrusage|clock_gettime|pread64' | xargs)
 same "ticks make only the documented calls" "recvmmsg sendmmsg" "$calls"
 
 echo "# full queues"

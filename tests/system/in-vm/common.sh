@@ -125,6 +125,12 @@ bind_iio_dummy() {
     wait_for_nodes "$IIO_DEV"
 }
 
+# traced_calls: the names of the system calls that strace has written to /tmp/calls, one a line. Those of 32 bits that take a time of 64 bits
+# go by the name of the others.
+traced_calls() {
+    sed -nE '/ERESTART|restart_syscall|resumed/d; s/^([a-z0-9_]+)\(.*/\1/p' /tmp/calls | sed -E 's/_time64$//; s/(_gettime)64$/\1/'
+}
+
 # in_unit COMMAND...: prints the command's output and returns its success. Only one at a time.
 in_unit() {
     local unit=/run/systemd/system/in-unit.service line ended=0

@@ -181,7 +181,7 @@ END
     same "  and takes no lock" "0" "$((locks_after - locks))"
     same "  and does not fail" "$failed" "$(task "$kind" errors)"
     [ "$kind" != can ] || check "  it receives and sends" test "$(task heard values.frames.last)" -gt 0 -a "$(task can values.sent.last)" -gt 0
-    calls=$(sed -nE '/ERESTART|restart_syscall|resumed/d; s/^([a-z0-9_]+)\(.*/\1/p' /tmp/calls | sort | uniq -c | sort -rn | awk '{ printf "%s%s %s", sep, $1, $2; sep = ", " }')
+    calls=$(traced_calls | sort | uniq -c | sort -rn | awk '{ printf "%s%s %s", sep, $1, $2; sep = ", " }')
     echo "#   in 3 s under strace: $calls"
     has "  strace sees it sleep between its ticks" "$calls" clock_nanosleep
     unlisted=$(grep -oE '[a-z][a-z0-9_]+' <<<"$calls" | grep -vxFf <(printf '%s\n' clock_nanosleep "${EVIDENCE[@]}"; documented "$kind" | tr ' ' '\n') | xargs) || :

@@ -47,9 +47,9 @@ ran=$(task eye ran)
 timeout 5 strace -qq -e trace=ioctl -p "$(worker camera)" -o /tmp/calls 2>/dev/null || :
 ran=$(($(task eye ran) - ran))
 # requests NAME: their number. A request interrupted by a signal or by the tracer is made again.
-requests() { grep -v ERESTART /tmp/calls | grep -c "VIDIOC_$1," || :; }
+requests() { grep -v ERESTART /tmp/calls | grep -c -E "VIDIOC_$1(_TIME32)?," || :; }
 dequeued=$(requests DQBUF) queued=$(requests QBUF)
-same "it only dequeues and queues buffers" "" "$(grep -vE 'VIDIOC_D?QBUF,|^ *[<)]' /tmp/calls | head -n 3)"
+same "it only dequeues and queues buffers" "" "$(grep -vE 'VIDIOC_D?QBUF(_TIME32)?,|^ *[<)]' /tmp/calls | head -n 3)"
 # At the edges of the trace one may be visible without the other.
 check "two requests per frame, at most one more per tick: $dequeued dequeued, $queued queued, up to $ran ticks" \
     [ "$queued" -gt 0 -a "$dequeued" -ge $((queued - 1)) -a "$dequeued" -le $((queued + ran + 1)) ]
