@@ -135,7 +135,7 @@ fn a_result_adds_up_is_kept_compared_and_feeds_simulate_and_plan() {
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     for what in ["sleep p50", "tick off p50", "tick auto p50", "clock reading", "channel push"] {
         let row = shown.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {shown}"));
-        assert!(["significant", "noise"].iter().any(|verdict| row.ends_with(verdict)), "{row}");
+        assert!(["significant", "noise", "too few rounds"].iter().any(|verdict| row.ends_with(verdict)), "{row}");
     }
     let loaded = read(&kept);
     holds(&loaded);
@@ -240,7 +240,6 @@ fn what_the_kernel_refuses_is_told_and_the_rest_is_measured() {
     assert!(output.status.success(), "{output:?}");
     let flowing = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     for sentence in [
-        "granted: other on CPU",
         "memory not locked",
         "fifo priority 80 refused (Operation not permitted): at normal priority, ticks may be milliseconds late; grant it with",
         "locked memory refused (",
@@ -248,6 +247,7 @@ fn what_the_kernel_refuses_is_told_and_the_rest_is_measured() {
     ] {
         assert!(flowing.contains(sentence), "{sentence}: {shown}");
     }
+    assert!(flowing.contains("granted: ") && !flowing.contains("granted: fifo"), "{shown}");
     assert!(!shown.contains("[worker.main]"), "nothing is recommended that is not granted: {shown}");
 }
 

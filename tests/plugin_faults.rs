@@ -3,6 +3,7 @@
 mod plugin;
 mod program;
 
+use program::emulation::{NO_RUST, cannot_be_emulated};
 use program::{Ended, HERE, HERTZD, count, run_in, task};
 use serde_json::Value;
 use std::fs;
@@ -219,7 +220,7 @@ fn in_the_journal_it_is_an_entry_with_fields() {
 
 #[test]
 fn so_is_a_panic_of_rust() {
-    if !plugin::has_rust() {
+    if cannot_be_emulated(NO_RUST) || !plugin::has_rust() {
         return program::skip("no Rust compiler that this user may run");
     }
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@ mod plugin;
 mod program;
 mod recorded;
 
+use program::emulation::{NO_RUST, cannot_be_emulated};
 use program::{Ended, HERE, HERTZD, Running, count, run_in, task};
 use recorded::{by_topic, messages};
 use serde_json::Value;
@@ -83,15 +84,19 @@ fn agree(ended: &Ended, name: &str) -> u64 {
         let last = *all_values.last_key_value().unwrap().0;
         assert_eq!(count(of, "skipped"), skipped + count(of, "due") - last - 1);
     }
-    let recorded: u64 = ticks.values().map(|tick| tick["skipped"].as_u64().unwrap()).sum();
-    assert!(recorded == count(of, "skipped") || ticks.len() as u64 != ran, "{recorded}: {of}");
+    if ticks.len() as u64 == ran {
+        // The last tick does not have what was given up at the end of the run.
+        let recorded: u64 = ticks.values().map(|tick| tick["skipped"].as_u64().unwrap()).sum();
+        let at_the_end = count(of, "due") - ticks.last_key_value().unwrap().0 - 1;
+        assert!((recorded..=recorded + at_the_end).contains(&count(of, "skipped")), "{recorded}: {of}");
+    }
     skipped
 }
 
 #[test]
 fn each_tick_is_told_what_the_daemon_records_of_it() {
     for rust in [false, true] {
-        if rust && !plugin::has_rust() {
+        if rust && (cannot_be_emulated(NO_RUST) || !plugin::has_rust()) {
             program::skip("no Rust compiler that this user may run");
             continue;
         }
@@ -513,7 +518,7 @@ fn the_examples_are_built_by_one_make_and_run() {
     let folder = tempfile::tempdir().unwrap();
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/plugin");
     let make = Command::new("make").arg("--version").output();
-    if make.is_err() || !plugin::has_rust() {
+    if make.is_err() || cannot_be_emulated(NO_RUST) || !plugin::has_rust() {
         return program::skip("there is no make, or no Rust compiler that this user may run");
     }
     for file in

@@ -251,7 +251,7 @@ pub(crate) fn may_run(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::sys::clock::pause;
-    use crate::sys::emulation::cannot_be_emulated;
+    use crate::sys::emulation::{OWN_MEMORY, cannot_be_emulated};
     use std::fs::File;
     use std::io::Read;
     use std::os::fd::AsFd;
@@ -323,9 +323,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_run_is_refused_with_the_step() {
-        if cannot_be_emulated(
-            "a child that shares its parent's memory gets a copy there, so the parent does not see which step failed",
-        ) {
+        if cannot_be_emulated(OWN_MEMORY) {
             return;
         }
         let (_ours, theirs) = Packets::pair().unwrap();
