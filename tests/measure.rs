@@ -1,5 +1,8 @@
 //! `hertzd measure`: the built binary on the real clock. Only what always holds is asserted: no time is compared with a limit.
 
+#[path = "../src/sys/emulation.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod emulation;
 mod on_virtual_clock;
 
 use on_virtual_clock::{MEETING, file, hertzd, text, word};
@@ -116,6 +119,9 @@ fn cpu() -> String {
 /// On one run: the result itself, kept, compared with, simulated with and planned with.
 #[test]
 fn a_result_adds_up_is_kept_compared_and_feeds_simulate_and_plan() {
+    if emulation::cannot_be_emulated("so slow a machine has too few rounds for a verdict") {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let kept = folder.path().join("kept.json");
     let saving = hertzd(&["measure", "--for", "1s", "--json", "--save", word(&kept)]);
@@ -135,7 +141,7 @@ fn a_result_adds_up_is_kept_compared_and_feeds_simulate_and_plan() {
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     for what in ["sleep p50", "tick off p50", "tick auto p50", "clock reading", "channel push"] {
         let row = shown.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {shown}"));
-        assert!(["significant", "noise", "too few rounds"].iter().any(|verdict| row.ends_with(verdict)), "{row}");
+        assert!(["significant", "noise"].iter().any(|verdict| row.ends_with(verdict)), "{row}");
     }
     let loaded = read(&kept);
     holds(&loaded);
@@ -247,7 +253,14 @@ fn what_the_kernel_refuses_is_told_and_the_rest_is_measured() {
     ] {
         assert!(flowing.contains(sentence), "{sentence}: {shown}");
     }
-    assert!(flowing.contains("granted: ") && !flowing.contains("granted: fifo"), "{shown}");
+    // Its policy is that of the thread that began it.
+    let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let policy = match stat.rsplit_once(") ").unwrap().1.split(' ').nth(38).unwrap() {
+        "3" => "batch",
+        "5" => "idle",
+        _ => "other",
+    };
+    assert!(flowing.contains(&format!("granted: {policy} on CPU")), "{policy}: {shown}");
     assert!(!shown.contains("[worker.main]"), "nothing is recommended that is not granted: {shown}");
 }
 

@@ -177,6 +177,11 @@ mod tests {
                 assert_eq!(read(), ("other", 0));
             } else {
                 assert_eq!(read(), inherited);
+                // Without the right to it, out of no other policy than this.
+                if inherited == ("other", 0) {
+                    demote(id()).unwrap();
+                    assert_eq!(read(), inherited);
+                }
             }
             for priority in [0, 100, 101, 255] {
                 assert_eq!(errno(set_fifo(priority)), Some(libc::EINVAL), "{priority}");
