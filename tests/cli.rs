@@ -190,7 +190,7 @@ fn the_progress_line_stays_within_the_terminal() {
     assert!(progress.iter().all(|line| line.chars().count() == 29), "{progress:?}");
 }
 
-/// A daemon that never can say how it is, since none takes seconds reliably.
+/// With a daemon that never can say how it is: a real one cannot be made to take seconds reliably.
 #[test]
 fn a_long_wait_for_the_daemon_says_what_for() {
     let folder = tempfile::tempdir().unwrap();

@@ -238,12 +238,12 @@ fn read_within(socket: &SocketArg, wait: &mut Wait) -> Result<Seen, Stop> {
 struct Wait {
     begun: Instant,
     length: Span,
-    shown: bool,
+    shown: String,
 }
 
 impl Wait {
     fn of(length: Span) -> Self {
-        Self { begun: KernelClock::monotonic().now(), length, shown: false }
+        Self { begun: KernelClock::monotonic().now(), length, shown: String::new() }
     }
 
     /// Waits a little and says whether there was time left for that.
@@ -253,8 +253,12 @@ impl Wait {
             return false;
         }
         if passed >= LONG && io::stderr().is_terminal() {
-            self.shown = true;
-            log::draw(&format!("{:.0} s of {:.0} s: {}", passed.seconds(), self.length.seconds(), what()));
+            let line = format!("{:.0} s of {:.0} s: {}", passed.seconds(), self.length.seconds(), what());
+            // Not each time it looks: a slow terminal would never be through with it.
+            if line != self.shown {
+                log::draw(&line);
+                self.shown = line;
+            }
         }
         pause(ASK_EVERY);
         true
@@ -263,7 +267,7 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        if self.shown {
+        if !self.shown.is_empty() {
             log::clear_progress();
         }
     }

@@ -24,9 +24,12 @@ struct Said {
 }
 
 impl AlarmLog {
-    /// Says what has changed since this was last called.
-    pub(super) fn tell(&mut self, now: Instant) {
-        take_changes(now, |alarm, change, lost| self.say(alarm, change, lost, now));
+    /// Says what has changed since this was last called, and calls `said` after each change.
+    pub(super) fn tell(&mut self, now: Instant, said: impl Fn()) {
+        take_changes(now, |alarm, change, lost| {
+            self.say(alarm, change, lost, now);
+            said();
+        });
     }
 
     fn say(&mut self, alarm: &Alarm, change: Option<AlarmChange>, lost: u64, now: Instant) {

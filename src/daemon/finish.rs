@@ -102,7 +102,9 @@ pub(super) fn finish(
         faults.push(text);
     }
     // What it holds makes room for the summary.
-    metrics.finish(LOG_PATIENCE);
+    if !metrics.finish(LOG_PATIENCE, || notify::extend_timeout("logging the last events", STOP_TAKES)) {
+        faults.push(format!("the log has taken nothing for {LOG_PATIENCE}: the last events are missing there"));
+    }
     flight.finish(FLIGHT_PATIENCE);
     let memory_locked = builder.memory_locked();
     let sources = Sources { host, set: &set, memory_locked, view: &view, outputs: &outputs, now };

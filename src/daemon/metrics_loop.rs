@@ -79,6 +79,11 @@ pub(super) struct MetricsLoop {
     progress: Arc<AtomicU64>,
 }
 
+/// Shows main that the thread makes progress.
+pub(super) fn goes_on(progress: &AtomicU64) {
+    progress.fetch_add(1, Ordering::Relaxed);
+}
+
 /// One worker's feed, and the dropped records that were reported.
 struct WorkerFeed {
     name: String,
@@ -145,14 +150,14 @@ impl MetricsLoop {
             let count = self.later.len();
             let now = clock.now();
             self.drain(now);
-            self.goes_on();
+            goes_on(&self.progress);
             *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.metrics.totals();
             // A command that came during the draining may be about records that are not taken yet: it waits a round.
             for command in self.later.drain(..count).collect::<Vec<_>>() {
                 if !self.execute_after(command, clock.now()) {
                     return;
                 }
-                self.goes_on();
+                goes_on(&self.progress);
             }
             journal::flush();
             self.witnesses.pause(self.metrics.threads(), now);
@@ -160,10 +165,6 @@ impl MetricsLoop {
             self.slept = if troubled { self.rest.min(REST_IN_TROUBLE) } else { self.rest };
             pause(self.slept);
         }
-    }
-
-    fn goes_on(&self) {
-        self.progress.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Executes additions at once, before records are taken; keeps the other commands for after that.
@@ -300,7 +301,7 @@ impl MetricsLoop {
         }
         self.offer_unreported();
         self.flight.hand_over(now, self.traffic().1);
-        self.alarms.tell(now);
+        self.alarms.tell(now, || goes_on(&self.progress));
         self.metrics.tell(now, false, |event| self.output.event(event));
     }
 
@@ -327,7 +328,7 @@ impl MetricsLoop {
         self.witnesses.taken(self.metrics.threads());
         for (index, (number, part)) in taken.iter().enumerate() {
             if index % PROGRESS_EVERY == 0 {
-                self.goes_on();
+                goes_on(&self.progress);
             }
             self.metrics.warm_records(|turns| taken.get(index + turns)?.1.task(), &ProcessorCaches);
             let number = *number;

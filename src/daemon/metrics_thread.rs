@@ -4,11 +4,11 @@
 
 use super::flight_feed::FlightFeed;
 use super::metrics_command::Command;
-use super::metrics_loop::MetricsLoop;
+use super::metrics_loop::{MetricsLoop, goes_on};
 use super::patience::Patience;
 use super::tick_feed::TickFeed;
-use crate::log::Output;
-use crate::metrics::Totals;
+use crate::log::{Output, PanicEvent};
+use crate::metrics::{Event, Totals};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
@@ -41,6 +41,7 @@ impl MetricsThread {
         let totals = Arc::new(Mutex::new(Totals::default()));
         let progress = Arc::<AtomicU64>::default();
         let (published, shown) = (totals.clone(), progress.clone());
+        let output = Box::new(Followed { output, progress: progress.clone() });
         let body = move || MetricsLoop::new(output, recorder, flight, receiver, published, shown).run();
         let thread = helper::spawn("hertzd-metrics", body)?;
         Ok(Self { commands, totals, progress, thread })
@@ -110,18 +111,51 @@ impl MetricsThread {
         }
     }
 
-    /// Reports everything that is left, and ends the thread. One that the log holds up for `patience` is left alone with it.
-    pub(super) fn finish(self, patience: Span) {
+    /// Reports everything that is left, and ends the thread. Calls `waits` meanwhile. Whether it has ended: one that the log holds
+    /// up for `patience` is left alone with it.
+    pub(super) fn finish(self, patience: Span, waits: impl Fn()) -> bool {
         self.send(Command::Finish);
         let mut held_up = HeldUp::new(&self.progress, patience, now());
-        while !self.thread.is_finished() && !held_up.look(now()) {
+        let mut looks = 0_u64;
+        while !self.thread.is_finished() {
+            if held_up.look(now()) {
+                return false;
+            }
+            looks += 1;
+            if looks.is_multiple_of(20) {
+                waits();
+            }
             pause(Span::from_millis(1));
         }
+        true
     }
 
     fn send(&self, command: Command) {
         // The thread ends before its time only by a panic, which ends the run.
         let _ = self.commands.send(command);
+    }
+}
+
+/// An output that shows main what it takes: a slow log is one that makes progress.
+struct Followed {
+    output: Box<dyn Output>,
+    progress: Arc<AtomicU64>,
+}
+
+impl Output for Followed {
+    fn event(&mut self, event: &Event<'_>) {
+        self.output.event(event);
+        goes_on(&self.progress);
+    }
+
+    fn panicked(&mut self, panic: &PanicEvent<'_>) {
+        self.output.panicked(panic);
+        goes_on(&self.progress);
+    }
+
+    fn dropped(&mut self, worker: &str, dropped: u64) {
+        self.output.dropped(worker, dropped);
+        goes_on(&self.progress);
     }
 }
 
@@ -155,6 +189,29 @@ fn now() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::EventKind;
+
+    struct Slow;
+
+    impl Output for Slow {
+        fn event(&mut self, _: &Event<'_>) {}
+        fn panicked(&mut self, _: &PanicEvent<'_>) {}
+        fn dropped(&mut self, _: &str, _: u64) {}
+    }
+
+    #[test]
+    fn each_entry_that_the_output_takes_is_progress() {
+        let progress = Arc::<AtomicU64>::default();
+        let mut followed = Followed { output: Box::new(Slow), progress: progress.clone() };
+        let seen = || progress.load(Ordering::Relaxed);
+        followed.dropped("a", 7);
+        assert_eq!(seen(), 1);
+        followed.panicked(&PanicEvent { task: "imu", worker: "a", n: 3, text: "", count: 1, ended: false });
+        assert_eq!(seen(), 2);
+        let kind = EventKind::OverBudget { count: 1, n: 3, run: Span::from_millis(2) };
+        followed.event(&Event { task: "imu", worker: "a", kind });
+        assert_eq!(seen(), 3);
+    }
 
     #[test]
     fn progress_gives_the_whole_time_again() {

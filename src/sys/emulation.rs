@@ -8,11 +8,11 @@ pub(crate) const NO_IOCTL: &str = "it answers an ioctl that it does not know wit
 /// Programs for ARM are started in a user namespace, which knows one user.
 pub(crate) const OTHER_OWNERS: &str = "in its user namespace devices belong to another user and group than root";
 
-/// The compilers there make programs for ARM; Rust's is one of this machine.
+/// There gcc is one that makes programs for ARM; rustc is this machine's.
 #[allow(dead_code, reason = "for integration tests, which include this file")]
 pub(crate) const NO_RUST: &str = "Rust's compiler would build for this machine";
 
-/// Why a program that cannot be started is not told from one that ends.
+/// Why the parent cannot see that a program could not be started.
 pub(crate) const OWN_MEMORY: &str =
     "a child that shares its parent's memory gets a copy there, so the parent does not see which step failed";
 

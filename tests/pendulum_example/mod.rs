@@ -42,6 +42,11 @@ fn build() -> Option<PathBuf> {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     if !path.exists() {
+        assert!(
+            !is_emulated(),
+            "tests/user-emulation builds it for the profile `dev` only: there is no {}",
+            path.display()
+        );
         skip("there is no cargo here to build the example with");
         return None;
     }

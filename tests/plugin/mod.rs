@@ -29,14 +29,8 @@ pub(crate) fn probe(folder: &Path) -> PathBuf {
     library
 }
 
-fn rustc() -> Command {
+pub(crate) fn rustc() -> Command {
     Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()))
-}
-
-/// Whether there is a Rust compiler that this user may run.
-pub(crate) fn has_rust() -> bool {
-    let works = |mut command: Command| command.arg("--version").output().is_ok_and(|output| output.status.success());
-    works(rustc()) && works(Command::new("cargo"))
 }
 
 /// The probe in Rust, in `folder`.

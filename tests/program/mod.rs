@@ -271,6 +271,23 @@ pub(crate) fn skip(why: &str) {
     assert!(!required, "HERTZD_TEST_MUST_RUN is set, but skipped: {why}");
 }
 
+/// Whether this command runs here.
+pub(crate) fn works(mut command: Command) -> bool {
+    command.arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Whether Rust's compiler is there, for this user and for the machine of this test. If not, says why the test is skipped.
+pub(crate) fn has_rust(rustc: Command) -> bool {
+    if emulation::cannot_be_emulated(emulation::NO_RUST) {
+        return false;
+    }
+    let has = works(rustc) && works(Command::new("cargo"));
+    if !has {
+        skip("no Rust compiler that this user may run");
+    }
+    has
+}
+
 /// hertzd for an ordinary user without limits for real time, who may write to `folder`. The program is copied to there, where
 /// any user may run it.
 pub(crate) fn of_ordinary_user(folder: &Path) -> Command {

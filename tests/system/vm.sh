@@ -137,15 +137,13 @@ make_modules() {
     mkdir -p "$build" "$extra"
     tar -xf "/usr/src/$source.tar.xz" -C "$build" --strip-components=1 "$source"/drivers/{gpio,iio,pwm,i2c,hwmon} "$source/kernel/irq"
     # Another architecture's headers are only unpacked: they want its compiler. Those that are common to all are there with this one's.
-    [ -e "$headers" ] || (
-        set -e
-        mkdir -p "$1/headers/usr/lib"
-        cd "$1/headers"
-        apt-get download -qq -o APT::Sandbox::User=root "linux-headers-$2:$MACHINE=$(dpkg-query -W -f '${Version}' linux-source-6.1)" 2>&1
-        dpkg -x ./*.deb .
-        ln -s /usr/lib/linux-kbuild-6.1 usr/lib/
-    ) || return
-    [ -e "$headers" ] || headers=$1/headers$headers
+    if [ ! -e "$headers" ]; then
+        mkdir -p "$1/headers/usr/lib" && (
+            cd "$1/headers" && apt-get download -qq -o APT::Sandbox::User=root "linux-headers-$2:$MACHINE=$(dpkg-query -W -f '${Version}' linux-source-6.1)" 2>&1 &&
+                dpkg -x ./*.deb . && ln -s /usr/lib/linux-kbuild-6.1 usr/lib/
+        ) || return
+        headers=$1/headers$headers
+    fi
     (
         cd "$build"
         mv drivers/gpio/{gpio-sim.c,gpiolib.h} kernel/irq/irq_sim.c drivers/iio/dummy/*.[ch] \

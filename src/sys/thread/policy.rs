@@ -177,7 +177,7 @@ mod tests {
                 assert_eq!(read(), ("other", 0));
             } else {
                 assert_eq!(read(), inherited);
-                // Without the right to it, out of no other policy than this.
+                // Without the privilege, the kernel allows this only from `other`.
                 if inherited == ("other", 0) {
                     demote(id()).unwrap();
                     assert_eq!(read(), inherited);
