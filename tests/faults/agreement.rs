@@ -1,11 +1,15 @@
 //! Compares what hertzd says of its ticks with the kernel's own trace of the worker's thread.
 
 use super::kernel_trace::{Event, KernelTrace, RESOLUTION, What, away, is_whole};
-use super::kind::notes;
+use super::kind::{TickNote, notes};
 use super::scenario::{Mode, Scenario, User};
 use super::ticks::{TickLine, tick_lines};
 use crate::program::thread_named;
 use hertzd::time::Span;
+
+/// So far apart, in nanoseconds, may be the times of one switch in the trace and in the kernel's count of how long a thread waited for a
+/// CPU.
+const NEARLY: i64 = 100 * RESOLUTION;
 
 /// What was compared.
 #[derive(Debug, Default)]
@@ -15,6 +19,8 @@ pub(crate) struct Compared {
     pub(crate) past: u64,
     /// Wake-ups of which the trace lacks an event, as it does where one interrupts another.
     pub(crate) incomplete: u64,
+    /// Ticks with a verdict, the same.
+    pub(crate) incomplete_ticks: u64,
     pub(crate) preempted: u64,
     pub(crate) ran_long: u64,
     /// The longest time between the switch to the thread and its own look at the clock.
@@ -41,7 +47,7 @@ impl Scenario {
         for line in tick_lines(&folder.join("stderr")) {
             let note = notes.iter().find(|note| note.n == line.n).unwrap();
             if events.first().is_some_and(|first| first.at < note.release - 100_000_000) {
-                compared.tick(&line, note.release, &events);
+                compared.tick(&line, note, &events);
             }
         }
         Ok(compared)
@@ -49,8 +55,9 @@ impl Scenario {
 }
 
 impl Compared {
-    /// A tick with this release.
-    fn tick(&mut self, line: &TickLine, release: i64, events: &[Event]) {
+    /// A tick and what it noted itself.
+    fn tick(&mut self, line: &TickLine, note: &TickNote, events: &[Event]) {
+        let release = note.release;
         let (woke, started) = (release + line.woke, release + line.lateness);
         let finished = started + line.run;
         let before = std::mem::replace(&mut self.finished, finished);
@@ -72,7 +79,10 @@ impl Compared {
             }
         }
         let Some(verdict) = &line.verdicts[1] else { return };
-        if !is_whole(events, before, finished) {
+        // Events are lost in pairs too: put on a CPU and taken off again, say. The kernel's count of the same time shows that.
+        let queued = away(events, started, finished);
+        if !is_whole(events, before, finished) || (queued - note.queued).abs() > NEARLY {
+            self.incomplete_ticks += 1;
             return;
         }
         match &*verdict.cause {
@@ -85,10 +95,9 @@ impl Compared {
                 self.preempted += 1;
             }
             "ran-long" => {
-                let away = away(events, started, finished);
                 // Either it would have missed its deadline alone, or it was on the CPU for most of its run.
-                let long = line.run - away > self.deadline || away < line.run / 2;
-                assert!(long, "ran long, but was kept off the CPU for {away} ns: {line:?}");
+                let long = line.run - queued > self.deadline || queued < line.run / 2;
+                assert!(long, "ran long, but was kept off the CPU for {queued} ns: {line:?}; {note:?}");
                 self.ran_long += 1;
             }
             _ => {}
