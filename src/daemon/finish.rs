@@ -103,7 +103,7 @@ pub(super) fn finish(
     }
     // What it holds makes room for the summary.
     if !metrics.finish(LOG_PATIENCE, || notify::extend_timeout("logging the last events", STOP_TAKES)) {
-        faults.push(format!("the log has taken nothing for {LOG_PATIENCE}: the last events are missing there"));
+        faults.push(format!("the log has taken nothing for {LOG_PATIENCE}: the last events may be missing there"));
     }
     flight.finish(FLIGHT_PATIENCE);
     let memory_locked = builder.memory_locked();

@@ -19,7 +19,7 @@ pub(crate) struct Compared {
     pub(crate) past: u64,
     /// Wake-ups of which the trace lacks an event, as it does where one interrupts another.
     pub(crate) incomplete: u64,
-    /// Ticks with a verdict, the same.
+    /// Ticks with a verdict of which the trace lacks an event.
     pub(crate) incomplete_ticks: u64,
     pub(crate) preempted: u64,
     pub(crate) ran_long: u64,
