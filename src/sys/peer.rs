@@ -1,10 +1,10 @@
 //! The process at the other end of a Unix socket, as the kernel knows it, not as the other end claims.
 //!
-//! For the command line: it may allocate, reads no clock, and does not block.
+//! For the command line and the log: it may allocate, reads no clock, and does not block.
 
 use super::from_minus_one;
 use signal_hook::consts::SIGHUP;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::{fs, io, mem};
@@ -14,6 +14,16 @@ pub(crate) fn may_listen(path: &Path) -> bool {
     // A datagram socket cannot connect to a stream socket, and learns at once that there is one.
     let tried = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
     tried.is_err_and(|error| matches!(error.raw_os_error(), Some(libc::EPROTOTYPE | libc::EACCES)))
+}
+
+/// From now on the kernel writes down this process as the sender of every message of this Unix socket, whether or not the receiver
+/// has asked for that when the message is sent. Errors: what the kernel refuses.
+pub(crate) fn sign_messages(socket: impl AsFd) -> io::Result<()> {
+    let (level, option, fd, on) = (libc::SOL_SOCKET, libc::SO_PASSCRED, socket.as_fd().as_raw_fd(), 1 as libc::c_int);
+    let size = libc::socklen_t::try_from(size_of_val(&on)).unwrap_or_default();
+    // SAFETY: `on` is as long as is said, and outlives the call, which reads it.
+    from_minus_one(unsafe { libc::setsockopt(fd, level, option, (&raw const on).cast(), size) })?;
+    Ok(())
 }
 
 /// A process that listens at a socket. It is held by a descriptor, so that a signal can never reach another process that
@@ -80,5 +90,42 @@ mod tests {
         assert_eq!(peer.id(), std::process::id());
         assert!(peer.calls_itself(std::process::id()).unwrap());
         assert!(!peer.calls_itself(1).unwrap());
+    }
+
+    /// The sender of the next message, as the kernel has written it down. 0 if it has not.
+    fn sender(socket: &UnixDatagram) -> libc::pid_t {
+        let mut byte = [0_u8];
+        let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: byte.len() };
+        let mut room = [0_u64; 16];
+        // SAFETY: msghdr is made of integers and pointers, for which all-zero bytes are valid.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+        (message.msg_control, message.msg_controllen) = (room.as_mut_ptr().cast(), size_of_val(&room) as _);
+        // SAFETY: every pointer in `message` leads to memory of the said length that outlives the call.
+        assert_eq!(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) }, 1);
+        // SAFETY: the kernel has filled in `message`.
+        let control = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+        // SAFETY: null, or in `room`, which nothing else reads or writes.
+        let control = unsafe { control.as_ref() }.expect("a sender");
+        assert_eq!((control.cmsg_level, control.cmsg_type), (libc::SOL_SOCKET, libc::SCM_CREDENTIALS));
+        // SAFETY: the header lies in `room`, and its data behind it.
+        let written = unsafe { libc::CMSG_DATA(control) }.cast::<libc::ucred>();
+        // SAFETY: data of this type is a ucred, at any address.
+        unsafe { written.read_unaligned() }.pid
+    }
+
+    #[test]
+    fn a_message_sent_before_the_receiver_asks_for_its_sender_has_one_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let receiver = UnixDatagram::bind(&path).unwrap();
+        let socket = UnixDatagram::unbound().unwrap();
+        socket.send_to(b"a", &path).unwrap();
+        sign_messages(&socket).unwrap();
+        socket.send_to(b"b", &path).unwrap();
+        // As systemd makes the journal's socket: first it is there, then the kernel is asked for the senders.
+        sign_messages(&receiver).unwrap();
+        assert_eq!(sender(&receiver), 0);
+        assert_eq!(sender(&receiver), std::process::id().cast_signed());
     }
 }
