@@ -29,7 +29,7 @@ pub use record::{IdleWake, InputAge, Outcome, Sent, TickError, TickRecord};
 pub use row::{Row, RowReceiver, RowSender, rows};
 pub use tick::{TickReceiver, TickSender, TickSink, ticks};
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, Ordering};
 
 /// What happens to items that arrive faster than the recorder takes them. The names are those of the presentation modes of
 /// graphics interfaces.
@@ -59,8 +59,9 @@ impl Traffic {
     /// Counts one item of a mailbox, and the one before it as dropped if it was replaced.
     pub(crate) fn count_posted(&self, replaced: bool) {
         if replaced {
-            increment(&self.dropped);
             increment(&self.replaced);
+            // Who sees it as dropped sees that it was replaced, and takes it for no loss.
+            self.dropped.store(self.dropped.load(Ordering::Relaxed) + 1, Ordering::Release);
         }
         increment(&self.sent);
     }
@@ -72,10 +73,10 @@ impl Traffic {
 
     /// Items that found no room, or that a newer one replaced in a mailbox.
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.dropped.load(Ordering::Acquire)
     }
 
-    /// Of those, the ones that were replaced in a mailbox.
+    /// The ones that were replaced in a mailbox: at least as many as were seen to be dropped so before.
     pub fn replaced(&self) -> u64 {
         self.replaced.load(Ordering::Relaxed)
     }

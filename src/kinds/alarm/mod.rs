@@ -16,7 +16,7 @@ use crate::time::Instant;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use law::{Change, Law, Settings};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many changes wait to be told, at most; more are counted.
@@ -157,7 +157,11 @@ pub(crate) fn take_changes(now: Instant, mut told: impl FnMut(&Alarm, Option<Ala
         }
         watched.look(now);
     }
-    alarms.retain(|Watched { alarm, .. }| Arc::strong_count(alarm) > 1 || !alarm.changes.is_empty());
+    alarms.retain(|Watched { alarm, .. }| {
+        let is_used = Arc::strong_count(alarm) > 1;
+        fence(Ordering::Acquire); // a task that is gone has made its changes before
+        is_used || !alarm.changes.is_empty()
+    });
 }
 
 /// How all alarms are whose tasks have ticked, by the names of these; `None`: there is no task of this kind. For the metrics thread.

@@ -4,17 +4,23 @@
 //! A write may block for as long as the device takes. A daemon takes the guards over from the thread that builds its tasks.
 
 pub(super) mod left;
+mod watched;
 
 use super::planned_write::PlannedWrite;
 use super::reading::ReadBack;
 use super::written::LastWritten;
-use crate::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use crate::sys::clock::KernelClock;
-use crate::time::{Clock, Instant, Span};
+use crate::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sys::clock::{KernelClock, pause};
+use crate::time::{Clock, Span};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
+use watched::LeftAt;
+pub(crate) use watched::{Watched, Writing};
+
+/// How long a safe write waits for one of the task's own that is under way, to come after it.
+const OWN_WRITE: Span = Span::from_millis(5);
 
 /// Writes the safe value of one output, by descriptors and bytes of its own: any thread may call it at any time, also while the
 /// worker is inside a write.
@@ -47,44 +53,6 @@ pub(crate) trait SafeWrite: Send + Sync {
     }
 }
 
-/// One target, as the tasks share it that have it one after the other, and as the thread sees it that watches over them.
-#[derive(Debug, Default)]
-pub(crate) struct Watched {
-    beats: AtomicU64,    // ticks that its tasks have begun
-    trips: AtomicU64,    // so often it was made safe by another thread
-    released: AtomicU64, // the one of these that its task has recovered from
-    sealed: AtomicBool,  // its task will not recover: the process ends
-    writing: AtomicBool, // the task is in a write of a value, or about to ask whether it may
-    wanted: AtomicBool,  // the task could not make it safe when it was disabled, or ended
-    errno: AtomicI32,    // of the latest safe write, 0: it succeeded; -1: something else than a system call was wrong
-    hangs: AtomicBool,   // the latest safe write has not returned for long
-    written: Arc<LastWritten>,
-    lost: AtomicBool,    // it is not there, and is looked for
-    left: AtomicBool,    // an output has ended without its safe value, and no other one has taken it over
-    acting: AtomicUsize, // outputs that may write to it: two while one takes over from another
-}
-
-impl Watched {
-    /// Whether an output has ended without its safe value, and no other one has taken its target over.
-    pub(super) fn is_left(&self) -> bool {
-        self.left.load(Ordering::SeqCst)
-    }
-
-    /// What the target was given last.
-    pub(super) fn written(&self) -> &Arc<LastWritten> {
-        &self.written
-    }
-}
-
-/// While it lives, the task may write a value: it is not made safe by another thread, or that one makes it safe again afterwards.
-pub(crate) struct Writing<'a>(&'a Watched);
-
-impl Drop for Writing<'_> {
-    fn drop(&mut self) {
-        self.0.writing.store(false, Ordering::SeqCst);
-    }
-}
-
 /// One output, as others see it.
 pub(crate) struct Guard {
     task: String,
@@ -96,7 +64,7 @@ pub(crate) struct Guard {
     own_beats: AtomicU64, // ticks that its own task has begun
     readback: OnceLock<Arc<dyn ReadBack>>,
     begun: AtomicBool,
-    left: OnceLock<Instant>,   // its task has ended without its safe value
+    left: LeftAt,              // its task has ended without its safe value
     safe_at_first: AtomicBool, // its safe value was written before its first tick
 }
 
@@ -146,23 +114,23 @@ impl Guard {
 
     /// Its task may write from now on, and others may make it safe. Until then nothing is written to its target.
     pub(crate) fn begins(&self) {
-        self.watched.acting.fetch_add(1, Ordering::SeqCst);
-        self.begun.store(true, Ordering::SeqCst);
+        self.watched.begins();
+        self.begun.store(true, Ordering::Release); // who sees it writes after what set the target up
     }
 
     /// Whether that was done.
     pub(crate) fn has_begun(&self) -> bool {
-        self.begun.load(Ordering::SeqCst)
+        self.begun.load(Ordering::Acquire)
     }
 
     /// Whether it is the only one that may write to its target.
     pub(crate) fn is_alone(&self) -> bool {
-        self.has_begun() && self.watched.acting.load(Ordering::SeqCst) == 1
+        self.has_begun() && self.watched.is_anyones_alone()
     }
 
     /// Its task writes no more. Whether it was the last one that might. Only the task itself calls it, once.
     pub(crate) fn leaves(&self) -> bool {
-        self.has_begun() && self.watched.acting.fetch_sub(1, Ordering::SeqCst) == 1
+        self.has_begun() && self.watched.leaves()
     }
 
     /// The name of its task.
@@ -182,10 +150,10 @@ impl Guard {
 
     /// Its target is gone: from now on nothing is written, until it was found again.
     pub(super) fn lose(&self) {
-        self.watched.lost.store(true, Ordering::SeqCst);
-        self.block();
-        let write = self.watched.written.begin();
-        self.watched.written.end(&write, f64::NAN);
+        self.watched.is_now_lost(true);
+        self.watched.block();
+        let write = self.written().begin();
+        self.written().end(&write, f64::NAN);
     }
 
     /// Its target is there again: it is made safe, and its task recovers from that as from any other.
@@ -193,18 +161,22 @@ impl Guard {
     /// # Errors
     /// What the kernel said of the safe write.
     pub(super) fn find(&self) -> io::Result<()> {
-        self.watched.lost.store(false, Ordering::SeqCst);
-        self.trip()
+        self.watched.is_now_lost(false);
+        let (result, overlapped) = self.make_safe();
+        if overlapped {
+            self.watched.wants(true); // a value may have come after it
+        }
+        result
     }
 
     /// Whether its target is gone.
     pub(super) fn is_lost(&self) -> bool {
-        self.watched.lost.load(Ordering::SeqCst)
+        self.watched.is_lost()
     }
 
     /// What its target was given last.
     pub(super) fn written(&self) -> &LastWritten {
-        &self.watched.written
+        self.watched.written()
     }
 
     /// Whether the other one has taken over its target, or will: it was opened later.
@@ -223,26 +195,58 @@ impl Guard {
     /// Shows that its task ticks. Only the task itself calls it, at each tick, after it has [seen](Self::trips) whether it was made safe.
     pub(crate) fn beat(&self) {
         self.own_beats.store(1, Ordering::Relaxed);
-        self.watched.beats.store(self.watched.beats.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.watched.beat();
     }
 
     /// How often the tasks of its target have ticked; 0: not yet.
     pub(crate) fn beats(&self) -> u64 {
-        self.watched.beats.load(Ordering::Relaxed)
+        self.watched.beats()
     }
 
-    /// Keeps the task from writing, and writes the safe value.
+    /// Keeps the task from writing, and writes the safe value. For the task itself, and where it does not tick; others [make it
+    /// safe](Self::make_safe).
     ///
     /// # Errors
     /// What the kernel said; the task does not write all the same.
     pub(crate) fn trip(&self) -> io::Result<()> {
-        self.block();
-        self.write_safe()
+        self.watched.block();
+        let result = match &self.writer {
+            Some(_) if self.is_lost() => Err(gone()),
+            Some(writer) => self.write(&**writer),
+            None => Ok(()),
+        };
+        if !self.is_replaced() {
+            self.made_safe(result.as_ref().err());
+        }
+        result
     }
 
-    /// Keeps the task from writing, until it has recovered. A write of its own that [is under way](Self::is_writing) goes on.
-    pub(crate) fn block(&self) {
-        self.watched.trips.fetch_add(1, Ordering::SeqCst);
+    /// Makes it safe while its task may tick: keeps that from writing until it has recovered, waits a little for a write of its own that is under
+    /// way, and writes the safe value. What came of it, and whether such a write may come after it all the same.
+    pub(crate) fn make_safe(&self) -> (io::Result<()>, bool) {
+        let writer = self.writer.as_ref().filter(|_| !self.is_lost());
+        // Who takes its target over waits for what is under way, or this sees that.
+        let write = writer.map(|writer| (writer, self.written().begin()));
+        if let (Some((_, write)), true) = (&write, self.is_replaced()) {
+            self.written().end(write, f64::NAN);
+            return (Err(replaced()), false);
+        }
+        self.watched.block();
+        if self.is_writing() {
+            pause(OWN_WRITE);
+        }
+        let overlapped = self.is_writing();
+        let result = match &write {
+            Some((writer, _)) => writer.write_safe(),
+            None if self.is_lost() => Err(gone()),
+            None => Ok(()),
+        };
+        self.made_safe(result.as_ref().err());
+        self.watched.block_again();
+        if let Some((writer, write)) = &write {
+            self.written().end(write, if result.is_ok() { writer.number() } else { f64::NAN });
+        }
+        (result, overlapped)
     }
 
     /// Writes the safe value before the first tick, and waits until the target shows it.
@@ -253,100 +257,78 @@ impl Guard {
         let Some(writer) = &self.writer else { return Ok(()) };
         let result = self.write(&**writer).and_then(|()| writer.confirm());
         self.made_safe(result.as_ref().err());
-        self.safe_at_first.store(result.is_ok(), Ordering::SeqCst);
+        self.safe_at_first.store(result.is_ok(), Ordering::Relaxed);
         result
     }
 
     /// Whether that was done, and has succeeded.
     pub(crate) fn is_safe_at_first(&self) -> bool {
-        self.safe_at_first.load(Ordering::SeqCst)
+        self.safe_at_first.load(Ordering::Relaxed)
     }
 
     fn write(&self, writer: &dyn SafeWrite) -> io::Result<()> {
-        let write = self.watched.written.begin();
-        // Who takes its target over waits for what is under way, or this sees that.
-        let canceled = || Err(io::Error::from_raw_os_error(libc::ECANCELED));
-        let result = if self.is_replaced() { canceled() } else { writer.write_safe() };
-        self.watched.written.end(&write, if result.is_ok() { writer.number() } else { f64::NAN });
-        result
-    }
-
-    /// Writes the safe value.
-    ///
-    /// # Errors
-    /// What the kernel said.
-    pub(crate) fn write_safe(&self) -> io::Result<()> {
-        let result = match &self.writer {
-            Some(_) if self.is_lost() => Err(io::Error::from_raw_os_error(libc::ENODEV)),
-            Some(writer) => self.write(&**writer),
-            None => Ok(()),
-        };
-        if !self.is_replaced() {
-            self.made_safe(result.as_ref().err());
-        }
+        let write = self.written().begin();
+        let result = if self.is_replaced() { Err(replaced()) } else { writer.write_safe() };
+        self.written().end(&write, if result.is_ok() { writer.number() } else { f64::NAN });
         result
     }
 
     /// Keeps the task from ever writing again: the process ends.
     pub(crate) fn seal(&self) {
-        self.watched.sealed.store(true, Ordering::SeqCst);
+        self.watched.seal();
     }
 
     /// Whether that was done.
     pub(crate) fn is_sealed(&self) -> bool {
-        self.watched.sealed.load(Ordering::SeqCst)
+        self.watched.is_sealed()
     }
 
     /// How often it was made safe by another thread, if its task has not recovered from the latest time.
     pub(crate) fn tripped(&self) -> Option<u64> {
-        let trips = self.watched.trips.load(Ordering::SeqCst);
-        (trips != self.watched.released.load(Ordering::SeqCst)).then_some(trips)
+        self.watched.tripped()
     }
 
     /// Lets the task write again, unless it was made safe since it had `seen` that. Only the task itself calls it, when it has recovered.
     pub(crate) fn release(&self, seen: u64) {
-        self.watched.released.store(seen, Ordering::SeqCst);
+        self.watched.release(seen);
     }
 
     /// Begins a write of a value, by the task; `None`: it must not write. Who makes it safe sees that a write is under way, or the write sees
     /// that it was made safe.
     pub(crate) fn writing(&self) -> Option<Writing<'_>> {
-        self.watched.writing.store(true, Ordering::SeqCst);
-        let writing = Writing(&self.watched);
-        (self.tripped().is_none() && !self.is_sealed()).then_some(writing)
+        self.watched.writing()
     }
 
     /// Whether a write of the task is under way, which may come after the safe value.
     pub(crate) fn is_writing(&self) -> bool {
-        self.watched.writing.load(Ordering::SeqCst)
+        self.watched.is_writing()
     }
 
     /// What came of a safe write, for those who ask whether all is well.
     pub(crate) fn made_safe(&self, failed: Option<&io::Error>) {
-        let errno = failed.map_or(0, |error| error.raw_os_error().unwrap_or(-1));
-        self.watched.errno.store(errno, Ordering::Relaxed);
+        self.watched.ended_with(failed.map_or(0, |error| error.raw_os_error().unwrap_or(-1)));
     }
 
     /// Makes it safe as its last deed. Where that fails, it is left to the thread that watches over it.
     pub(crate) fn end(&self) -> bool {
         let done = self.trip().is_ok();
-        self.watched.wanted.store(!done, Ordering::SeqCst);
+        self.watched.wants(!done);
         done
     }
 
     /// Whether that was left to others, and is still to be done.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.watched.wanted.load(Ordering::SeqCst)
+        self.watched.is_wanted()
     }
 
     /// Its latest safe write has not returned for long, or has.
     pub(crate) fn hangs(&self, hangs: bool) {
-        self.watched.hangs.store(hangs, Ordering::Relaxed);
+        self.watched.hangs_now(hangs);
     }
 
     /// Why its target does not hold its safe value, though it should; `None`: it does, or it should not.
     pub(crate) fn trouble(&self) -> Option<String> {
-        let closed = self.left.get().map(|left| KernelClock::monotonic().now() - *left);
+        let closed = self.left.get().map(|left| KernelClock::monotonic().now() - left);
         let closed = closed.map_or_else(String::new, |ago| format!("was closed by a reload {ago} ago, and "));
         if self.is_lost() {
             let task = &self.task;
@@ -354,8 +336,8 @@ impl Guard {
                 "{task}: {closed}its target is gone, and is looked for: nothing holds its safe value meanwhile"
             ));
         }
-        let why = match self.watched.errno.load(Ordering::Relaxed) {
-            _ if self.watched.hangs.load(Ordering::Relaxed) => "the write does not return".to_owned(),
+        let why = match self.watched.errno() {
+            _ if self.watched.hangs() => "the write does not return".to_owned(),
             0 => return None,
             -1 => "it was written, but the device does not hold it".to_owned(),
             errno => io::Error::from_raw_os_error(errno).to_string(),
@@ -380,4 +362,14 @@ impl Guard {
     pub(crate) fn plan(&self) -> Vec<PlannedWrite> {
         self.writer.as_ref().map_or_else(Vec::new, |writer| writer.plan())
     }
+}
+
+/// What is written to is not there.
+fn gone() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENODEV)
+}
+
+/// Another output has the target.
+fn replaced() -> io::Error {
+    io::Error::from_raw_os_error(libc::ECANCELED)
 }

@@ -1,9 +1,9 @@
 //! What was written to a target last, for those who read it back: wait-free for those who write, who may be several threads at once.
 //!
 //! Each write begins and ends here. What it wrote is known only if no other one was under way meanwhile: of two at once it is not known which
-//! came last.
+//! came last. The order of the memory is tried by `tests/loom`, without each of its words too.
 
-use crate::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, Ordering, fence};
 
 /// The raw number that a target was given last.
 #[derive(Debug, Default)]
@@ -17,37 +17,41 @@ pub(super) struct LastWritten {
 #[derive(Debug)]
 #[must_use]
 pub(super) struct UnderWay {
-    number: u64, // of the write
-    alone: bool, // so far
+    pub(super) number: u64, // of the write
+    pub(super) alone: bool, // so far
 }
 
 impl LastWritten {
     /// A write begins.
     pub(super) fn begin(&self) -> UnderWay {
-        let number = self.begun.fetch_add(1, Ordering::SeqCst);
-        UnderWay { number, alone: self.ended.load(Ordering::SeqCst) == number }
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        // Who sees what is written sees that it was begun; and against `end`, and `Watched::takes_over`: they see this, or this sees them.
+        fence(Ordering::SeqCst);
+        UnderWay { number, alone: self.ended.load(Ordering::Acquire) == number }
     }
 
     /// It has ended; `wrote`: the raw number. NaN: it failed, or that is not known.
     pub(super) fn end(&self, write: &UnderWay, wrote: f64) {
-        self.number.store(if write.alone { wrote } else { f64::NAN }.to_bits(), Ordering::SeqCst);
-        // In this order: a write that begins after this look is not alone, and what it stores comes last.
-        if self.begun.load(Ordering::SeqCst) != write.number + 1 {
-            self.number.store(f64::NAN.to_bits(), Ordering::SeqCst);
+        self.number.store(if write.alone { wrote } else { f64::NAN }.to_bits(), Ordering::Relaxed);
+        fence(Ordering::SeqCst); // against `begin`: a write that is not seen here is not alone, and what it stores comes last
+        if self.begun.load(Ordering::Relaxed) != write.number + 1 {
+            self.number.store(f64::NAN.to_bits(), Ordering::Relaxed);
         }
-        self.ended.fetch_add(1, Ordering::SeqCst);
+        self.ended.fetch_add(1, Ordering::Release);
     }
 
     /// Whether no write is under way.
     pub(super) fn is_quiet(&self) -> bool {
-        self.ended.load(Ordering::SeqCst) == self.begun.load(Ordering::SeqCst)
+        self.ended.load(Ordering::Acquire) == self.begun.load(Ordering::Relaxed)
     }
 
     /// What the target was given last, and how many writes there were; `None`: one is under way, there was none, or it is not known.
     pub(super) fn settled(&self) -> Option<(f64, u64)> {
-        let ended = self.ended.load(Ordering::SeqCst);
-        let number = f64::from_bits(self.number.load(Ordering::SeqCst));
-        (ended > 0 && ended == self.begun.load(Ordering::SeqCst) && !number.is_nan()).then_some((number, ended))
+        let ended = self.ended.load(Ordering::Acquire);
+        let number = f64::from_bits(self.number.load(Ordering::Relaxed));
+        // A write whose number this is, or whose effect was read before, is seen to have begun.
+        fence(Ordering::Acquire);
+        (ended > 0 && ended == self.begun.load(Ordering::Relaxed) && !number.is_nan()).then_some((number, ended))
     }
 }
 

@@ -26,12 +26,7 @@ const PER_INPUT: usize = 3;
 pub(super) struct Shared {
     /// The program is to end, for good.
     pub(super) stop: AtomicBool,
-    /// It runs.
-    pub(super) running: AtomicBool,
-    /// Its first start waits until the program of the task that this one replaces has ended.
-    pub(super) waits: AtomicBool,
-    /// How often it was started.
-    pub(super) starts: AtomicU64,
+    program: AtomicU64, // as `ProgramState`: one number, so that all of it is of one moment
     /// Answers that came when the next tick had begun, and that the relay kept.
     pub(super) late: AtomicU64,
     /// Frames that were no answers to a tick, and answers with a value that is no finite number.
@@ -39,6 +34,17 @@ pub(super) struct Shared {
     /// Ticks that the program was not told of while it ran, since it had not read enough, or had closed its socket.
     pub(super) dropped: AtomicU64,
     counted: Latest<3>, // as `AnswerCounts`
+}
+
+/// How the program is. Zero at first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProgramState {
+    /// How often it was started.
+    pub(super) starts: u64,
+    /// It runs.
+    pub(super) runs: bool,
+    /// Its first start waits until the program of the task that this one replaces has ended.
+    pub(super) waits: bool,
 }
 
 /// Of the task, at its latest tick.
@@ -53,6 +59,20 @@ pub(super) struct AnswerCounts {
 }
 
 impl Shared {
+    /// Changes how the program is. For the relay alone.
+    pub(super) fn program_now(&self, change: impl FnOnce(&mut ProgramState)) {
+        let mut program = self.program();
+        change(&mut program);
+        let ProgramState { starts, runs, waits } = program;
+        self.program.store(starts << 2 | u64::from(waits) << 1 | u64::from(runs), Ordering::Relaxed);
+    }
+
+    /// How it is.
+    pub(super) fn program(&self) -> ProgramState {
+        let program = self.program.load(Ordering::Relaxed);
+        ProgramState { starts: program >> 2, runs: program & 1 != 0, waits: program & 2 != 0 }
+    }
+
     /// Shows what the task has counted. For the task alone.
     pub(super) fn show(&self, AnswerCounts { asked, answered, missing }: AnswerCounts) {
         self.counted.store([asked, answered, missing]);

@@ -130,18 +130,18 @@ impl Process {
         }
     }
 
-    fn counts(&self) -> [f64; COUNTS.len()] {
+    fn counts(&self, runs: bool) -> [f64; COUNTS.len()] {
         let (counts, shared) = (&self.counts, &self.ends.shared);
         let late = counts.late + shared.late.load(Ordering::Relaxed);
         let missing = counts.asked.saturating_sub(counts.answered + late);
         // For the relay, which says so when they are many.
         shared.show(AnswerCounts { asked: counts.asked, answered: counts.answered, missing });
         let dropped = self.ends.unsent() + shared.dropped.load(Ordering::Relaxed);
-        let running = u64::from(shared.running.load(Ordering::Relaxed));
         let errors = shared.errors.load(Ordering::Relaxed);
         #[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
-        let numbers = [counts.answered, late, missing, errors, dropped, counts.starts.saturating_sub(1), running]
-            .map(|count| count as f64);
+        let numbers =
+            [counts.answered, late, missing, errors, dropped, counts.starts.saturating_sub(1), u64::from(runs)]
+                .map(|count| count as f64);
         numbers
     }
 }
@@ -157,21 +157,20 @@ impl Task for Process {
 
     fn tick(&mut self, tick: &Tick, values: &mut [f64]) -> Result<(), TickError> {
         let now = KernelClock::monotonic().now();
-        let starts = self.ends.shared.starts.load(Ordering::Acquire);
-        let running = self.ends.shared.running.load(Ordering::Acquire);
+        let program = self.ends.shared.program();
         // What the one before it said is not its own.
-        if starts != self.counts.starts {
+        if program.starts != self.counts.starts {
             self.held.fill(f64::NAN);
-            self.counts.starts = starts;
+            self.counts.starts = program.starts;
             self.asked = None;
         }
         self.take_answers();
-        if !running {
+        if !program.runs {
             self.held.fill(f64::NAN);
         }
         let (own, counts) = values.split_at_mut(self.held.len());
         own.copy_from_slice(&self.held);
-        counts.copy_from_slice(&self.counts());
+        counts.copy_from_slice(&self.counts(program.runs));
         let release = now - tick.lateness;
         let since = |input: &Input| input.origin().or(input.release());
         let origins = self.inputs.iter().filter(|input| input.quality() == Quality::Good).filter_map(Input::origin);
@@ -181,27 +180,26 @@ impl Task for Process {
         self.asked = Some(Asked { n: tick.n, origin });
         self.counts.asked += 1;
         // Until the one before it has ended, its first start is not due: nothing has failed.
-        let is_due = !self.ends.shared.waits.load(Ordering::Acquire);
-        if !running && is_due { Err(NOT_RUNNING) } else { Ok(()) }
+        if program.runs || program.waits { Ok(()) } else { Err(NOT_RUNNING) }
     }
 
     fn disabled(&mut self) {
-        self.ends.shared.stop.store(true, Ordering::Release);
+        self.ends.shared.stop.store(true, Ordering::Relaxed);
     }
 
     fn ended(&mut self) {
-        self.ends.shared.stop.store(true, Ordering::Release);
+        self.ends.shared.stop.store(true, Ordering::Relaxed);
     }
 
     fn leaves(&mut self) {
-        self.ends.shared.stop.store(true, Ordering::Release);
+        self.ends.shared.stop.store(true, Ordering::Relaxed);
     }
 }
 
 impl Drop for Process {
     /// Off the hot thread: the relay ends the program meanwhile.
     fn drop(&mut self) {
-        self.ends.shared.stop.store(true, Ordering::Release);
+        self.ends.shared.stop.store(true, Ordering::Relaxed);
         let _ = self.over.recv_timeout(ENDS_WITHIN);
     }
 }

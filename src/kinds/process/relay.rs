@@ -150,7 +150,7 @@ impl Relay {
     fn follow(&mut self, before: &[Weak<Alive>], began: Sender<Result<(), String>>) -> bool {
         let waits = || before.iter().any(|other| other.strong_count() > 0);
         if waits() {
-            self.shared.waits.store(true, Ordering::Release);
+            self.shared.program_now(|program| program.waits = true);
             let _ = began.send(Ok(()));
             while waits() && !self.is_to_stop() {
                 self.exchange.pass_over();
@@ -165,7 +165,7 @@ impl Relay {
     }
 
     fn is_to_stop(&self) -> bool {
-        self.shared.stop.load(Ordering::Acquire)
+        self.shared.stop.load(Ordering::Relaxed)
     }
 
     fn run(&mut self) {
@@ -178,7 +178,7 @@ impl Relay {
                     next_start = now + self.back_off();
                     self.log_refusal(refusal);
                 }
-                self.shared.waits.store(false, Ordering::Release);
+                self.shared.program_now(|program| program.waits = false);
             }
             let flooded = self.move_frames(now);
             if now >= next_care {
@@ -215,9 +215,11 @@ impl Relay {
         self.tardiness.begin(now, asked, answered);
         self.refusal.clear();
         self.program = Some(program);
-        let starts = self.shared.starts.fetch_add(1, Ordering::AcqRel);
-        self.shared.running.store(true, Ordering::Release);
-        let verb = if starts == 0 { "started" } else { "started again" };
+        let verb = if self.shared.program().starts == 0 { "started" } else { "started again" };
+        self.shared.program_now(|program| {
+            program.starts += 1;
+            program.runs = true;
+        });
         info!(task, pid, "{task}: its program was {verb} as process {pid}");
         Ok(())
     }
@@ -225,7 +227,7 @@ impl Relay {
     fn log_refusal(&mut self, refusal: String) {
         if refusal != self.refusal {
             let task = &self.settings.task;
-            let again = if self.shared.starts.load(Ordering::Acquire) == 0 { "" } else { "again " };
+            let again = if self.shared.program().starts == 0 { "" } else { "again " };
             warn!(task, "{task}: its program cannot be started {again}yet; hertzd keeps trying: {refusal}");
             self.refusal = refusal;
         }
@@ -277,8 +279,8 @@ impl Relay {
         self.take_answers(now);
         self.log_rest(now);
         self.program = None;
-        self.shared.running.store(false, Ordering::Release);
-        self.alive.unanswered.store(0, Ordering::Relaxed);
+        self.shared.program_now(|program| program.runs = false);
+        self.alive.late.store([0; 2]);
         if now - self.began >= STEADY {
             self.wait = FIRST_WAIT;
         }
@@ -295,8 +297,7 @@ impl Relay {
         let AnswerCounts { asked, answered, missing } = self.shared.counted();
         let said = self.tardiness.look(now, asked, answered);
         let Ticks { all, unanswered } = self.tardiness.too_many().unwrap_or_default();
-        self.alive.all.store(all, Ordering::Relaxed);
-        self.alive.unanswered.store(unanswered, Ordering::Relaxed);
+        self.alive.late.store([unanswered, all]);
         let task = &self.settings.task;
         match said {
             Some(tardiness::Said::TooMany) => {
@@ -409,7 +410,6 @@ fn log(task: &str, said: Said) {
 impl Drop for Relay {
     /// Also when it panics: the program ends with its thread.
     fn drop(&mut self) {
-        self.shared.running.store(false, Ordering::Release);
-        self.shared.waits.store(false, Ordering::Release);
+        self.shared.program_now(|program| (program.runs, program.waits) = (false, false));
     }
 }

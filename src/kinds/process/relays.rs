@@ -1,7 +1,7 @@
 //! The relays that this process has: which of them belong to one task, so that one follows another, and whose programs are late. A lock is held
 //! while the list is gone through, never longer; hot threads know nothing of it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::channels::Latest;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// The relays of this process, with the names of their tasks: one that follows another waits until that one's program has ended.
@@ -11,8 +11,7 @@ static RUNNING: Mutex<Vec<(String, Weak<Alive>)>> = Mutex::new(Vec::new());
 #[derive(Debug, Default)]
 pub(super) struct Alive {
     /// Ticks of the last seconds without an answer in time, and all of these seconds; 0: not more than may be.
-    pub(super) unanswered: AtomicU64,
-    pub(super) all: AtomicU64,
+    pub(super) late: Latest<2>,
 }
 
 /// Programs that answer too few of their ticks in time: a clause for each, without a full stop.
@@ -21,7 +20,7 @@ pub(crate) fn troubles() -> Vec<String> {
     let all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     let clause = |(name, alive): &(String, Weak<Alive>)| {
         let alive = alive.upgrade()?;
-        let [unanswered, all] = [&alive.unanswered, &alive.all].map(|count| count.load(Ordering::Relaxed));
+        let [unanswered, all] = alive.late.read();
         (unanswered > 0).then(|| {
             format!(
                 "the program of task {name} left {unanswered} of {all} ticks without an answer in time in the last 10 s"

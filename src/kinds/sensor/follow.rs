@@ -38,13 +38,15 @@ pub(super) struct Followed {
 impl Followed {
     /// Puts the latest file in place of `file`. False: there is none at the path any more. Wait-free.
     pub(super) fn update(&mut self, file: &mut File) -> bool {
+        // First: where it says that there is a file again, that one is there.
+        let deleted = self.deleted.load(Ordering::Acquire);
         if !self.old.is_full()
             && let Some(next) = self.next.swap(None)
         {
             // There is room: only this side fills it.
             let _ = self.old.push(mem::replace(file, next.into()));
         }
-        !self.deleted.load(Ordering::Relaxed)
+        !deleted
     }
 }
 
@@ -105,7 +107,7 @@ impl Follower {
             }
             Err(_) => self.misses + 1,
         };
-        self.deleted.store(self.misses >= LOOKS, Ordering::Relaxed);
+        self.deleted.store(self.misses >= LOOKS, Ordering::Release);
         !self.old.is_abandoned()
     }
 

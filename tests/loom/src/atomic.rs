@@ -1,8 +1,8 @@
 //! In the place of the atomics that hertzd is built with: those of loom, as strong as the code says, or one of them a little weaker.
 //!
-//! A sequentially consistent operation is made of a weaker one and of fences, because loom knows no other. Where a trial says so, numbers that are
-//! read and written without an order are memory that one thread at a time may touch: it finds also what reaches into the future, which loom's
-//! threads never do.
+//! Only a fence may be sequentially consistent: loom knows no such operation, and to make it of fences would hide what its neighbours lack. Where a
+//! trial says so, numbers that are read and written without an order are memory that one thread at a time may touch: it finds also what reaches into
+//! the future, which loom's threads never do.
 
 use crate::trial::{self, Kind, Strength};
 use loom::sync::atomic as model;
@@ -21,10 +21,14 @@ impl std::fmt::Debug for Touched {
     }
 }
 
-fn before(strength: Strength) {
-    if strength == Strength::Total {
-        model::fence(Ordering::SeqCst);
-    }
+loom::lazy_static! {
+    /// Touched by each sequentially consistent fence, so that loom tries these in every order.
+    static ref FENCES: model::AtomicUsize = model::AtomicUsize::new(0);
+}
+
+/// To be called before there is a second thread: what is made later would be an order between the two that touch it first.
+pub(crate) fn begin() {
+    FENCES.load(Ordering::Relaxed);
 }
 
 /// As `std::sync::atomic::fence`.
@@ -35,7 +39,10 @@ pub fn fence(order: Ordering) {
         Strength::Acquire => model::fence(Ordering::Acquire),
         Strength::Release => model::fence(Ordering::Release),
         Strength::Both => model::fence(Ordering::AcqRel),
-        Strength::Total => model::fence(Ordering::SeqCst),
+        Strength::Total => {
+            FENCES.fetch_add(1, Ordering::Relaxed);
+            model::fence(Ordering::SeqCst);
+        }
     }
 }
 
@@ -63,7 +70,6 @@ macro_rules! atomics {
                     if $is_memory && order == Ordering::Relaxed && trial::numbers_are_memory() {
                         self.1.0.with(|_| ());
                     }
-                    before(strength);
                     self.0.load(if strength == Strength::None { Ordering::Relaxed } else { Ordering::Acquire })
                 }
 
@@ -74,7 +80,6 @@ macro_rules! atomics {
                         self.1.0.with_mut(|_| ());
                     }
                     self.0.store(value, if strength == Strength::None { Ordering::Relaxed } else { Ordering::Release });
-                    before(strength);
                 }
 
                 #[track_caller]
@@ -105,16 +110,12 @@ macro_rules! numbers {
 }
 
 fn exchanged<T>(at: &Location<'_>, order: Ordering, exchange: impl FnOnce(Ordering) -> T) -> T {
-    let strength = trial::strength(at, Kind::Exchange, order);
-    before(strength);
-    let old = exchange(match strength {
+    exchange(match trial::strength(at, Kind::Exchange, order) {
         Strength::None => Ordering::Relaxed,
         Strength::Acquire => Ordering::Acquire,
         Strength::Release => Ordering::Release,
         Strength::Both | Strength::Total => Ordering::AcqRel,
-    });
-    before(strength);
-    old
+    })
 }
 
 atomics! {

@@ -1,36 +1,26 @@
 //! Requests to a worker, and what it shows of itself.
 
 use super::control::{Activity, Control};
+use crate::note::Note;
 use crate::time::{Instant, Span};
 use crate::trial::Model;
-use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;
 
 pub const MODELS: [Model; 3] = [Model::new(exchanges), Model::new(fails), Model::new(shows)];
 
-/// A set of tasks, as a queue has it: not to be touched by two threads at once.
-struct Set(UnsafeCell<u32>);
-
-// SAFETY: loom finds where two threads touch it at once.
-unsafe impl Sync for Set {}
-// SAFETY: a number.
-unsafe impl Send for Set {}
-
 /// A worker that was asked for an exchange finds the set, whole, and does it once.
 fn exchanges() {
-    let (control, set) = (Arc::new(Control::default()), Arc::new(Set(UnsafeCell::new(0))));
+    let (control, set) = (Arc::new(Control::default()), Arc::new(Note::default()));
     let (asked, sent) = (control.clone(), set.clone());
     let main = thread::spawn(move || {
-        // SAFETY: the worker looks only when it was asked.
-        sent.0.with_mut(|set| unsafe { *set = 7 });
+        sent.write(7); // a set of tasks, as a queue has it
         asked.ask_for_exchange();
     });
     let look = || {
         let asked = control.exchange_asked();
         if asked {
-            // SAFETY: main has put it there before.
-            assert_eq!(set.0.with(|set| unsafe { *set }), 7);
+            assert_eq!(set.read(), 7);
         }
         usize::from(asked)
     };

@@ -1,33 +1,12 @@
 //! Orders to make all outputs safe.
 
 use super::safe_orders::{Ordered, SafeOrders};
+use crate::note::Note;
 use crate::trial::Model;
-use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;
 
 pub const MODELS: [Model; 1] = [Model::new(carried_out)];
-
-/// What one side writes before an order or its answer, and the other reads after it.
-#[derive(Default)]
-struct Note(UnsafeCell<u32>);
-
-// SAFETY: loom finds where two threads touch it at once.
-unsafe impl Sync for Note {}
-// SAFETY: a number.
-unsafe impl Send for Note {}
-
-impl Note {
-    fn write(&self, number: u32) {
-        // SAFETY: the other side looks only when it was told.
-        self.0.with_mut(|note| unsafe { *note = number });
-    }
-
-    fn read(&self) -> u32 {
-        // SAFETY: the other side has written it before.
-        self.0.with(|note| unsafe { *note })
-    }
-}
 
 /// Who carries out the last order knows that it is the last, and sees what came before it. Who sees that it is done sees what was written for it.
 fn carried_out() {

@@ -1,9 +1,10 @@
 //! Outputs: which are live, what was written to a target last, and how a value is kept from coming after a safe value.
 
-use super::guard::{Guard, SafeWrite, Watched, opened};
+use super::guard::{Guard, SafeWrite, Watched, left::settled, opened};
 use super::live::{Live, output};
 use super::planned_write::PlannedWrite;
 use super::written::LastWritten;
+use crate::note::Note;
 use crate::time::{Instant, Span};
 use crate::trial::Model;
 use loom::sync::atomic::{AtomicU64 as Target, Ordering::Relaxed};
@@ -13,13 +14,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub const LIVE: [Model; 1] = [Model::new(live)];
-pub const WRITTEN: [Model; 3] = [
-    Model::new(written_at_once),
+/// What a target was given, by whom, and who may write to it: what the models share of these, any of them may find.
+pub const TARGETS: [Model; 15] = [
+    Model::new(begun),
+    Model::new(left_last),
+    Model::new(left),
+    Model::new(closed),
+    Model::new(sealed),
+    Model::new(not_forgotten),
+    Model::new(written_before),
+    Model::new(written_one_after_the_other),
+    Model::new(taken_over),
+    Model::new(taken_over_after_a_write),
+    Model::new(made_safe),
+    Model { interruptions: Some(3), ..Model::new(made_safe_again) },
     Model { interruptions: Some(3), ..Model::new(written_meanwhile) },
+    Model { interruptions: Some(2), ..Model::new(written_at_once) },
     Model { interruptions: Some(2), ..Model::new(written_at_once_and_meanwhile) },
 ];
-pub const GUARD: [Model; 2] = [Model::new(made_safe), Model::new(made_safe_again)];
-pub const TAKEN_OVER: [Model; 1] = [Model::new(taken_over)];
 
 /// Who has seen a tick sees whether the output followed at that one, or at a later one.
 fn live() {
@@ -68,25 +80,50 @@ fn written_at_once() {
     written.compare();
 }
 
-/// One thread writes, and one looks meanwhile.
+/// Two threads write: one that is alone has come after all others.
+fn written_one_after_the_other() {
+    let (last, note) = (Arc::new(LastWritten::default()), Arc::new(Note::default()));
+    let (other, noted) = (last.clone(), note.clone());
+    let writer = thread::spawn(move || {
+        let write = other.begin();
+        if write.number == 0 {
+            noted.write(1);
+        }
+        other.end(&write, 1.0);
+    });
+    let write = last.begin();
+    if write.alone && write.number == 1 {
+        note.write(2);
+    }
+    last.end(&write, 2.0);
+    writer.join().unwrap();
+}
+
+/// One thread writes, and one looks meanwhile: what it learns is of one write. Of a load before a store in one thread loom misses what another one
+/// has loaded before: so the other one is made to look back.
 fn written_meanwhile() {
     let written = Written::default();
-    let other = written.clone();
-    let writer = thread::spawn(move || [1, 2].into_iter().for_each(|number| other.write(number)));
-    written.compare();
-    writer.join().unwrap();
+    let seen = written.clone();
+    let reader = thread::spawn(move || {
+        if let Some((number, writes)) = seen.0.settled() {
+            assert_eq!(number, writes as f64, "of another write");
+        }
+        seen.compare();
+    });
+    [1, 2].into_iter().for_each(|number| written.write(number));
+    reader.join().unwrap();
     written.compare();
 }
 
 /// Two threads write, and one looks meanwhile.
 fn written_at_once_and_meanwhile() {
     let written = Written::default();
-    let writers = [1, 2].map(|number| {
-        let other = written.clone();
-        thread::spawn(move || other.write(number))
-    });
-    written.compare();
-    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    let (other, seen) = (written.clone(), written.clone());
+    let writer = thread::spawn(move || other.write(2));
+    let reader = thread::spawn(move || seen.compare());
+    written.write(1);
+    writer.join().unwrap();
+    reader.join().unwrap();
     written.compare();
 }
 
@@ -104,9 +141,22 @@ impl SafeWrite for Device {
     }
 }
 
+/// One that must be written by one thread at a time.
+struct Exclusive(Arc<Note>);
+
+impl SafeWrite for Exclusive {
+    fn write_safe(&self) -> io::Result<()> {
+        self.0.write(7);
+        Ok(())
+    }
+
+    fn plan(&self) -> Vec<PlannedWrite> {
+        Vec::new()
+    }
+}
+
 /// An output of this target, and what it shares with others that have it.
-fn guard(watched: &Arc<Watched>, target: &Arc<Target>) -> Arc<Guard> {
-    let device = Device(target.clone());
+fn guard(watched: &Arc<Watched>, device: impl SafeWrite + 'static) -> Arc<Guard> {
     let guard = Guard::new("fan", watched.clone(), (Span::ZERO, Span::ZERO), Some(Box::new(device)));
     drop(opened());
     guard
@@ -114,15 +164,60 @@ fn guard(watched: &Arc<Watched>, target: &Arc<Target>) -> Arc<Guard> {
 
 fn guarded() -> (Arc<Guard>, Arc<Target>) {
     let target = Arc::new(Target::new(0));
-    (guard(&Arc::default(), &target), target)
+    (guard(&Arc::default(), Device(target.clone())), target)
 }
 
-/// As the threads do that write safe values: true, if a write of the task's own was under way.
-fn makes_safe(guard: &Guard) -> bool {
-    guard.block();
-    let overlapped = guard.is_writing();
-    guard.write_safe().unwrap();
-    overlapped
+/// Who sees that an output has begun sees what set its target up.
+fn begun() {
+    let (guard, note) = (guarded().0, Arc::new(Note::default()));
+    let (begins, set_up) = (guard.clone(), note.clone());
+    let builder = thread::spawn(move || {
+        set_up.write(5);
+        begins.begins();
+    });
+    if guard.has_begun() {
+        assert_eq!(note.read(), 5);
+    }
+    builder.join().unwrap();
+    assert!(guard.is_alone());
+}
+
+/// Of two outputs of one target the one that leaves it last, or has it alone, comes after all that the other one has written.
+fn left_last() {
+    let (watched, notes) = (Arc::new(Watched::default()), Arc::new([Note::default(), Note::default()]));
+    watched.begins();
+    watched.begins();
+    let leaves = |own: usize| {
+        let (watched, notes) = (watched.clone(), notes.clone());
+        move || {
+            notes[own].write(1);
+            if watched.is_anyones_alone() {
+                notes[1 - own].write(2);
+            }
+            if watched.leaves() {
+                notes[1 - own].write(3);
+            }
+        }
+    };
+    let other = thread::spawn(leaves(0));
+    leaves(1)();
+    other.join().unwrap();
+}
+
+/// A safe write comes after one of the task's own, if it does not see that as under way, and no other one follows.
+fn written_before() {
+    let (watched, note) = (Arc::new(Watched::default()), Arc::new(Note::default()));
+    let (own, noted) = (watched.clone(), note.clone());
+    let task = thread::spawn(move || {
+        if let Some(_writing) = own.writing() {
+            noted.write(1);
+        }
+    });
+    watched.block();
+    if !watched.is_writing() {
+        note.write(7);
+    }
+    task.join().unwrap();
 }
 
 /// A value of the task's never comes after the safe value, unless that is known, and it is written again.
@@ -134,12 +229,13 @@ fn made_safe() {
             device.store(1, Relaxed);
         }
     });
-    let overlapped = makes_safe(&guard);
+    let (_, overlapped) = guard.make_safe();
     task.join().unwrap();
     assert!(overlapped || target.load(Relaxed) == 7, "a value came after the safe value");
+    assert!(guard.tripped().is_some());
 }
 
-/// The same of a task that has recovered, while it is made safe again.
+/// The same of a task that recovers while it is made safe again: what it has written is there, or it learns that it was made safe.
 fn made_safe_again() {
     let (guard, target) = guarded();
     guard.trip().unwrap();
@@ -148,26 +244,110 @@ fn made_safe_again() {
         if let Some(seen) = own.tripped() {
             own.release(seen);
         }
-        if let Some(_writing) = own.writing() {
+        let writing = own.writing();
+        if writing.is_some() {
             device.store(1, Relaxed);
         }
+        writing.is_some()
     });
-    let overlapped = makes_safe(&guard);
-    task.join().unwrap();
-    let recovered = guard.tripped().is_none();
-    assert!(overlapped || recovered || target.load(Relaxed) == 7, "a value came after the safe value");
+    let (_, overlapped) = guard.make_safe();
+    let has_written = task.join().unwrap();
+    let (tripped, found) = (guard.tripped().is_some(), target.load(Relaxed));
+    if !overlapped {
+        assert!(tripped || has_written, "it has recovered, and not written");
+        assert!(tripped || found == 1, "the safe value has come after its own, and it does not learn that");
+        assert!(has_written || found == 7, "a value came after the safe value");
+    }
 }
 
-/// Once an output has taken over a target that another one has left without its safe value, that is not written any more.
+/// A task that has seen the last trip does not recover from it.
+fn sealed() {
+    let watched = Arc::new(Watched::default());
+    let own = watched.clone();
+    let task = thread::spawn(move || {
+        if let Some(seen) = own.tripped() {
+            own.release(seen);
+            assert!(own.writing().is_none(), "it writes after the end");
+        }
+    });
+    watched.seal();
+    watched.block();
+    task.join().unwrap();
+}
+
+/// Who takes a target over comes after the output that has left it, and nobody takes one for replaced that is not.
+fn left() {
+    let (watched, note) = (Arc::new(Watched::default()), Arc::new(Note::default()));
+    let guard = guard(&watched, Device(Arc::default()));
+    let (own, noted) = (guard.clone(), note.clone());
+    let task = thread::spawn(move || {
+        noted.write(1);
+        own.is_left_at(Instant::ZERO);
+    });
+    assert!(!guard.is_replaced(), "no other output has its target");
+    if watched.takes_over() {
+        note.write(2);
+    }
+    task.join().unwrap();
+}
+
+/// As the threads that write safe values, and the one that is told by them.
+fn makes_safe(guard: &Guard) {
+    if guard.make_safe().0.is_ok() {
+        guard.is_done();
+    }
+}
+
+/// A target that was left is closed after its safe value was written.
+fn closed() {
+    let (watched, note) = (Arc::new(Watched::default()), Arc::new(Note::default()));
+    let guard = guard(&watched, Exclusive(note.clone()));
+    guard.is_left_at(Instant::ZERO);
+    let safe = guard.clone();
+    let writer = thread::spawn(move || makes_safe(&safe));
+    if !guard.is_owed() {
+        note.write(0);
+    }
+    writer.join().unwrap();
+}
+
+/// It is closed even if its safe value is written while it is left, or others go on with it.
+fn not_forgotten() {
+    let watched = Arc::new(Watched::default());
+    let guard = guard(&watched, Device(Arc::default()));
+    let before = settled();
+    let own = guard.clone();
+    let task = thread::spawn(move || own.is_left_at(Instant::ZERO));
+    makes_safe(&guard);
+    task.join().unwrap();
+    assert!(guard.is_owed() || settled() == before + 1, "it is never closed");
+}
+
+/// Once an output has taken over a target that another one has left without its safe value, that is not written any more, and the new one
+/// is not kept from writing.
 fn taken_over() {
     let (watched, target) = (Arc::<Watched>::default(), Arc::new(Target::new(0)));
-    let [left, new] = [guard(&watched, &target), guard(&watched, &target)];
+    let [left, new] = [(); 2].map(|()| guard(&watched, Device(target.clone())));
     left.is_left_at(Instant::ZERO);
-    let safe = thread::spawn(move || _ = left.write_safe());
+    let safe = thread::spawn(move || _ = left.make_safe());
     let taken = new.takes_over() && new.written().is_quiet();
     if taken {
         target.store(1, Relaxed);
+        new.has_taken_over();
     }
     safe.join().unwrap();
     assert!(!taken || target.load(Relaxed) == 1, "the safe value came after that of the new output");
+    assert!(!taken || new.tripped().is_none(), "the new output was made safe");
+}
+
+/// What was under way when it took over has ended before.
+fn taken_over_after_a_write() {
+    let (watched, note) = (Arc::<Watched>::default(), Arc::new(Note::default()));
+    let [left, new] = [(); 2].map(|()| guard(&watched, Exclusive(note.clone())));
+    left.is_left_at(Instant::ZERO);
+    let safe = thread::spawn(move || _ = left.make_safe());
+    if new.takes_over() && new.written().is_quiet() {
+        note.write(1);
+    }
+    safe.join().unwrap();
 }

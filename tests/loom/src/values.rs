@@ -5,9 +5,10 @@ use crate::time::{Instant, Span};
 use crate::trial::Model;
 use loom::thread;
 
-pub const MODELS: [Model; 2] = [
+pub const MODELS: [Model; 3] = [
     Model { run: mailbox, memory: true, interruptions: Some(4) },
     Model { run: linked, memory: true, interruptions: Some(3) },
+    Model { interruptions: Some(3), ..Model::new(replaced_is_no_loss) },
 ];
 
 /// What is taken is whole and never older than what was taken before; each row is taken, replaced, or waits.
@@ -34,6 +35,23 @@ fn mailbox() {
     take(&mut latest);
     assert_eq!(latest, 4, "the last row is there");
     assert_eq!(taken + traffic.replaced(), 4);
+}
+
+/// Who sees that a row was dropped sees that it was replaced.
+fn replaced_is_no_loss() {
+    let (mut sender, receiver) = rows(Queue::Mailbox, 1, 1);
+    let traffic = receiver.traffic().clone();
+    // Of a load before a store in one thread loom misses what another one has loaded before: so it is the other one that looks back.
+    let reader = thread::spawn(move || {
+        let dropped = traffic.dropped();
+        assert!(traffic.replaced() >= dropped, "a loss that there was not");
+    });
+    for n in 1..=3_u32 {
+        sender.offer(Row { n: n.into(), release: Instant::ZERO, lateness: Span::ZERO, values: &[0.0] });
+    }
+    reader.join().unwrap();
+    let traffic = receiver.traffic();
+    assert_eq!((traffic.dropped(), traffic.replaced(), traffic.sent()), (2, 2, 3));
 }
 
 /// A task sees the values of one tick, with the origin and the quality of that.

@@ -26,18 +26,8 @@ fn outputs_that_are_live() {
 }
 
 #[test]
-fn what_was_written_last() {
-    try_all(&output::WRITTEN);
-}
-
-#[test]
-fn safe_values() {
-    try_all(&output::GUARD);
-}
-
-#[test]
-fn targets_that_are_taken_over() {
-    try_all(&output::TAKEN_OVER);
+fn targets_of_outputs() {
+    try_all(&output::TARGETS);
 }
 
 #[test]

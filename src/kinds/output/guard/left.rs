@@ -16,17 +16,17 @@ pub(crate) fn settled() -> u64 {
 impl Guard {
     /// It was made safe.
     pub(crate) fn is_done(&self) {
-        let was_wanted = self.watched.wanted.swap(false, Ordering::SeqCst);
-        if was_wanted && self.left.get().is_some() {
+        if self.watched.is_done() && self.left.get().is_some() {
             SETTLED.fetch_add(1, Ordering::SeqCst);
         }
     }
 
     /// Its task has ended without its safe value, which others have to write.
     pub(in crate::kinds::output) fn is_left_at(&self, now: Instant) {
-        _ = self.left.set(now);
-        self.watched.left.store(true, Ordering::SeqCst);
-        self.watched.wanted.store(true, Ordering::SeqCst);
+        // In this order: nobody takes it for one whose target another output has, and its target is closed once it is made safe.
+        self.watched.is_left_now();
+        self.left.set(now);
+        self.watched.wants(true);
     }
 
     /// Whether they still have to.
@@ -36,23 +36,25 @@ impl Guard {
 
     /// They have.
     pub(in crate::kinds::output) fn is_left_no_more(&self) {
-        self.watched.left.store(false, Ordering::SeqCst);
+        self.watched.is_left_still(false);
     }
 
     /// Takes the target over from an output that has ended without its safe value, if there is one: nobody begins to write that from now on.
     pub(in crate::kinds::output) fn takes_over(&self) -> bool {
-        self.watched.left.swap(false, Ordering::SeqCst)
+        self.watched.takes_over()
     }
 
     /// It could not: that one goes on.
     pub(in crate::kinds::output) fn does_not_take_over(&self) {
-        self.watched.left.store(true, Ordering::SeqCst);
+        self.watched.is_left_still(true);
     }
 
     /// It has.
     pub(in crate::kinds::output) fn has_taken_over(&self) {
-        self.watched.wanted.store(false, Ordering::SeqCst);
-        self.release(self.watched.trips.load(Ordering::SeqCst));
+        self.watched.wants(false);
+        if let Some(trips) = self.tripped() {
+            self.release(trips);
+        }
         self.hangs(false);
         self.made_safe(None);
         SETTLED.fetch_add(1, Ordering::SeqCst);

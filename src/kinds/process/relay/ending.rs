@@ -4,7 +4,6 @@
 use super::{Relay, Step, log};
 use crate::sys::clock::pause;
 use crate::time::{Clock, Instant, Span};
-use std::sync::atomic::Ordering;
 use tracing::{info, warn};
 
 /// How long a program may take to end once its socket says so; then once it is asked to by SIGTERM. Then it is killed.
@@ -41,7 +40,7 @@ impl Relay {
 
     /// Ends the program: by the end of what it reads, then by SIGTERM, then by SIGKILL, which all of its group gets.
     pub(super) fn end(&mut self) {
-        self.shared.running.store(false, Ordering::Release);
+        self.shared.program_now(|program| program.runs = false);
         let Some(mut program) = self.program.take() else { return };
         let began = self.clock.now();
         program.child().release();

@@ -1,0 +1,83 @@
+//! Each word of hertzd about the order of its memory is tried by a model, or stands in a file of which it is said why not.
+
+use hertzd_loom::trial::{Site, Weakened};
+use hertzd_loom::{counts, daemon, kinds, values, worker};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// Files with orders that no model tries, and why. Each of them says something about one variable, which nothing else is compared with, or
+/// orders what system calls, locks and queues of the standard library order as well.
+const NOT_TRIED: [(&str, &str); 12] = [
+    ("src/daemon/requests.rs", "one flag for each request; main looks again whatever it misses"),
+    ("src/daemon/spare_threads.rs", "a count of idle threads, beside a channel"),
+    ("src/daemon/status_socket.rs", "a flag that ends a thread"),
+    ("src/kinds/alarm/mod.rs", "a fence after the count of references, which is the standard library's"),
+    ("src/kinds/can/held.rs", "a count of users, under a lock where they are added"),
+    ("src/kinds/output/guard/left.rs", "a count that main polls, in a static, which a model cannot have"),
+    ("src/kinds/output/held.rs", "a count of users, under a lock where they are added; a flag of one thread"),
+    ("src/kinds/output/reopen.rs", "a count that main polls"),
+    ("src/kinds/sensor/follow.rs", "a flag, beside the descriptor of sys/fd.rs"),
+    ("src/sys/crash.rs", "what a crashed thread leaves for another one, which it wakes by a write to a pipe"),
+    ("src/sys/fd.rs", "a descriptor, exchanged in one step"),
+    ("src/sys/signals.rs", "flags of a signal's handler"),
+];
+
+/// What a file says: the lines of its code, without its tests.
+fn words(path: &Path) -> (bool, usize) {
+    let text = fs::read_to_string(path).unwrap();
+    let code = text.split("#[cfg(test)]\nmod").next().unwrap();
+    let code: Vec<_> = code.lines().map(|line| line.split("//").next().unwrap()).collect();
+    let is_tried = code.iter().any(|line| line.contains("use crate::atomic"));
+    let orders = ["Acquire", "Release", "AcqRel", "SeqCst"].map(|word| format!("Ordering::{word}"));
+    let count = |line: &&str| orders.iter().map(|order| line.matches(order.as_str()).count()).sum::<usize>();
+    (is_tried, code.iter().map(count).sum())
+}
+
+fn files(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, found);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path.to_str().unwrap().to_owned());
+        }
+    }
+}
+
+#[test]
+fn each_order_is_tried_or_has_a_reason() {
+    let mut tried = BTreeMap::<String, BTreeSet<Site>>::new();
+    let all = [
+        &values::MODELS[..],
+        &counts::MODELS,
+        &worker::models::MODELS,
+        &kinds::output::models::LIVE,
+        &kinds::output::models::TARGETS,
+        &daemon::models::MODELS,
+    ];
+    for model in all.iter().copied().flatten() {
+        let (_, sites) = model.holds(Weakened::Nothing).unwrap();
+        for site in sites {
+            tried.entry(site.file().to_owned()).or_default().insert(site);
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (mut found, mut wrong) = (Vec::new(), Vec::new());
+    files(&root.join("src"), &mut found);
+    assert!(found.len() > 100, "{found:?}");
+    for path in found {
+        let file = path.strip_prefix(root.to_str().unwrap()).unwrap().trim_start_matches('/').to_owned();
+        let (is_tried, said) = words(Path::new(&path));
+        let reached = tried.remove(&file).unwrap_or_default();
+        let has_reason = NOT_TRIED.iter().any(|(not_tried, _)| *not_tried == file);
+        if is_tried && reached.len() != said {
+            wrong.push(format!("{file}: says {said} orders, of which models reach {}: {reached:#?}", reached.len()));
+        } else if !is_tried && (said > 0) != has_reason {
+            let remedy = "take the atomics of crate::atomic and add a model, or say here why there is none";
+            wrong.push(format!("{file}: says {said} orders; {remedy}"));
+        }
+    }
+    assert!(tried.is_empty(), "these are not there: {tried:?}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
