@@ -224,9 +224,9 @@ impl Guard {
     /// Makes it safe while its task may tick: keeps that from writing until it has recovered, waits a little for a write of its own that is under
     /// way, and writes the safe value. What came of it, and whether such a write may come after it all the same.
     pub(crate) fn make_safe(&self) -> (io::Result<()>, bool) {
-        let writer = self.writer.as_ref().filter(|_| !self.is_lost());
+        let is_gone = self.writer.is_some() && self.is_lost();
         // Who takes its target over waits for what is under way, or this sees that.
-        let write = writer.map(|writer| (writer, self.written().begin()));
+        let write = self.writer.as_ref().filter(|_| !is_gone).map(|writer| (writer, self.written().begin()));
         if let (Some((_, write)), true) = (&write, self.is_replaced()) {
             self.written().end(write, f64::NAN);
             return (Err(replaced()), false);
@@ -238,7 +238,7 @@ impl Guard {
         let overlapped = self.is_writing();
         let result = match &write {
             Some((writer, _)) => writer.write_safe(),
-            None if self.is_lost() => Err(gone()),
+            None if is_gone => Err(gone()),
             None => Ok(()),
         };
         self.made_safe(result.as_ref().err());
