@@ -4,9 +4,18 @@
 
 same "the kernel is PREEMPT_RT" 1 "$(cat /sys/kernel/realtime)"
 refuse "hertzd is not installed yet" command -v hertzd
+# Devices that are there before the package is.
+modprobe -a i2c-dev amc6821 pwm-pca9685
+modprobe i2c-stub chip_addr=0x18,0x40
+I2C_BUS=$(i2cdetect -l | awk '/stub/ { sub("i2c-", "", $1); print $1 }')
+echo amc6821 0x18 >"/sys/bus/i2c/devices/i2c-$I2C_BUS/new_device"
+echo pca9685 0x40 >"/sys/bus/i2c/devices/i2c-$I2C_BUS/new_device"
 check "dpkg -i hertzd_*.deb: all dependencies are present" dpkg -i /srv/package/hertzd_*.deb
 same "  dpkg reports it as installed" "install ok installed" "$(dpkg-query -W -f '${Status}' hertzd)"
 check "  its files are as packaged" dpkg --verify hertzd
+mode() { stat -c '%G %a' "$@"; }
+same "  the service may set a fan that was there before" "hertzd 664" "$(mode "/sys/bus/i2c/devices/$I2C_BUS-0018/hwmon/hwmon"*/pwm1)"
+same "  and export channels of a PWM chip" "hertzd 220" "$(mode "/sys/bus/i2c/devices/$I2C_BUS-0040/pwm/pwmchip"*/export)"
 check "the service is active" within 60 active
 INVOCATION=$(show InvocationID)
 same "  started once" 0 "$(show NRestarts)"
@@ -22,6 +31,7 @@ same "LimitRTPRIO= is granted" "99 99" "$(limit rtprio)"
 same "LimitMEMLOCK= is granted" "unlimited unlimited" "$(limit memlock)"
 same "LimitRTTIME= is granted" "30000000 31000000" "$(limit rttime)"
 check "it ticks" within 30 ticked load 20
+check "hertzd status: all is well" within 60 hertzd status
 same "nothing was refused" "" "$(messages MESSAGE_ID=$REFUSED_PRIVILEGE)"
 same "/dev/cpu_dma_latency belongs to its group" "hertzd 660" "$(stat -c '%G %a' /dev/cpu_dma_latency)"
 same "  and held open" 1 "$(find "/proc/$pid/fd" -lname /dev/cpu_dma_latency | wc -l)"
