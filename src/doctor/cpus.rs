@@ -150,7 +150,7 @@ fn siblings(work: Work<'_>, facts: &Facts, cpu: usize, pinned: &BTreeSet<usize>)
         return Some(draft.well("no other CPU shares its core"));
     }
     let others = cpu_list(siblings.iter().copied());
-    let shown = if facts.machine.is_virtual { ", as the virtual machine shows it" } else { "" };
+    let shown = if facts.machine.is_virtual == Some(true) { ", as the virtual machine shows it" } else { "" };
     let found = format!("it shares its core with CPU {others}{shown}");
     // Two workers that keep each other from running at full speed: each pair is reported once.
     if let Some(other) = siblings.iter().find(|other| pinned.contains(other)) {

@@ -121,9 +121,19 @@ fn swap(facts: &Facts) -> Finding {
 }
 
 fn hypervisor(work: Work<'_>, facts: &Facts) -> Finding {
-    let draft = Finding::of("hypervisor", "", "the processor's flags, and steal in /proc/stat");
-    if !facts.machine.is_virtual {
-        return draft.well("none shows");
+    let draft = Finding::of(
+        "hypervisor",
+        "",
+        "the processor's flags, the device tree, the firmware's names in /sys/class/dmi/id, and steal in /proc/stat",
+    );
+    match facts.machine.is_virtual {
+        Some(true) => {}
+        Some(false) => return draft.well("none shows"),
+        None => {
+            return draft.unseen(
+                "this processor has no flag that shows one, and neither the device tree nor the firmware names one",
+            );
+        }
     }
     let share = |cpu: &usize| {
         let (stolen, all) = facts.machine.cpus.get(cpu)?.stolen?;

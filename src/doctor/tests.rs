@@ -40,7 +40,7 @@ fn facts(config: &Config) -> Facts {
         clocksources: vec!["tsc".into(), "hpet".into()],
         huge_pages: Some("madvise".into()),
         swap_kib: Some(0),
-        is_virtual: false,
+        is_virtual: Some(false),
         preempt_is_a_choice: false,
         distribution: Some("debian".into()),
         has_chrony: true,
@@ -183,10 +183,17 @@ fn the_kernel_and_the_host() {
     assert_eq!((weight, about, lines), (Minor, "preemption", vec!["preempt=full".to_owned()]));
     assert_eq!(set(|facts| facts.machine.huge_pages = Some("always".into())).2[1], "transparent_hugepage=madvise");
     let (weight, about, lines) = set(|facts| {
-        facts.machine.is_virtual = true;
+        facts.machine.is_virtual = Some(true);
         facts.machine.cpus.get_mut(&1).unwrap().stolen = Some((5, 100));
     });
     assert_eq!((weight, about, lines), (Harms, "hypervisor", vec![]));
+    // Where nothing tells, as on most ARM boards, that is what is said.
+    let config = config(PINNED);
+    let mut on_board = facts(&config);
+    on_board.machine.is_virtual = None;
+    let findings = examine(&config, &on_board);
+    let hypervisor = findings.iter().find(|finding| finding.about == "hypervisor").unwrap();
+    assert_eq!(hypervisor.weight, Weight::Unseen);
     assert_eq!(found(PINNED, |facts| facts.machine.swap_kib = Some(4096)), [], "locked memory is not swapped");
     assert_eq!(found(PINNED, |facts| facts.tai_ahead = Span::ZERO), [], "no worker uses it");
     let tai = PINNED.replace("cpu = 1", "cpu = 1\nclock = \"tai\"");

@@ -10,6 +10,25 @@ use std::path::Path;
 /// A sleep is light up to this time until the CPU runs again: such is that of `halt`.
 const LIGHT_US: i64 = 2;
 
+/// What a virtual machine's firmware calls itself or its maker: how the names begin, as systemd-detect-virt has them and Hetzner's ARM servers.
+const VIRTUAL: [&str; 15] = [
+    "QEMU",
+    "KVM",
+    "VMware",
+    "VirtualBox",
+    "innotek GmbH",
+    "Virtual Machine", // Microsoft
+    "Hyper-V",
+    "Google Compute Engine",
+    "OpenStack",
+    "KubeVirt",
+    "Parallels",
+    "Apple Virtualization",
+    "BHYVE",
+    "Xen",
+    "vServer",
+];
+
 /// A machine, as far as it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
@@ -30,8 +49,8 @@ pub(crate) struct Machine {
     pub(crate) huge_pages: Option<String>,
     /// How much swap is in use as a place for pages, in KiB in all; `None`: it does not show.
     pub(crate) swap_kib: Option<u64>,
-    /// It is a virtual machine.
-    pub(crate) is_virtual: bool,
+    /// It is a virtual machine; `None`: nothing tells.
+    pub(crate) is_virtual: Option<bool>,
     /// The kernel knows the choice of preemption at boot (`preempt=`).
     pub(crate) preempt_is_a_choice: bool,
     /// The distribution by its `ID`: `debian`.
@@ -90,8 +109,6 @@ impl Machine {
             }
         };
         let cpuinfo = text("proc/cpuinfo").unwrap_or_default();
-        let has_flag =
-            |line: &str| line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor");
         let version = text("proc/sys/kernel/version").unwrap_or_default();
         let environment = fs::read(root.join("proc/1/environ")).unwrap_or_default();
         Self {
@@ -103,7 +120,7 @@ impl Machine {
             clocksources: words("sys/devices/system/clocksource/clocksource0/available_clocksource"),
             huge_pages: word("sys/kernel/mm/transparent_hugepage/enabled").and_then(|text| chosen(&text)),
             swap_kib: text("proc/swaps").map(|text| text.lines().skip(1).filter_map(swap_size).sum()),
-            is_virtual: cpuinfo.lines().any(has_flag) || root.join("sys/hypervisor/type").exists(),
+            is_virtual: is_virtual(root, &cpuinfo),
             preempt_is_a_choice: version.contains("PREEMPT_DYNAMIC"),
             distribution: text("etc/os-release").and_then(|text| {
                 let id = text.lines().find_map(|line| line.strip_prefix("ID="))?;
@@ -123,6 +140,29 @@ impl Machine {
         let states = self.cpus.get(&cpu)?.idle.iter().filter(|state| !state.is_off && state.latency_us > LIGHT_US);
         states.max_by_key(|state| state.latency_us)
     }
+}
+
+/// Whether it is a virtual machine. x86 processors have a flag for it. Others have none: there the device tree and the names that the
+/// firmware gives (DMI) may show one. Where they do not, a hypervisor may still be there.
+fn is_virtual(root: &Path, cpuinfo: &str) -> Option<bool> {
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+    if root.join("sys/hypervisor/type").exists() {
+        return Some(true); // Xen
+    }
+    if let Some(flags) = cpuinfo.lines().find(|line| line.starts_with("flags")) {
+        return Some(flags.split_whitespace().any(|flag| flag == "hypervisor"));
+    }
+    let is_made_up = read("proc/device-tree/compatible").split('\0').any(|board| board == "linux,dummy-virt");
+    if is_made_up || root.join("proc/device-tree/hypervisor").exists() {
+        return Some(true);
+    }
+    let (maker, product) = (read("sys/class/dmi/id/sys_vendor"), read("sys/class/dmi/id/product_name"));
+    if maker.starts_with("Amazon EC2") {
+        // "c7g.metal", "m7g.metal-24xl": a whole machine.
+        let is_metal = |(_, rest): (&str, &str)| rest.trim_end().is_empty() || rest.starts_with('-');
+        return Some(!product.split_once(".metal").is_some_and(is_metal));
+    }
+    VIRTUAL.iter().any(|name| maker.starts_with(name) || product.starts_with(name)).then_some(true)
 }
 
 /// The word in brackets: `always [madvise] never`.
@@ -211,7 +251,40 @@ mod tests {
         assert_eq!((machine.isolated, machine.nohz_full), (Some(vec![1]), Some(vec![])));
         assert_eq!(machine.interrupts, Some(BTreeMap::from([(0, 1), (1, 2)])));
         assert_eq!((machine.swap_kib, machine.huge_pages.as_deref()), (Some(1024), Some("always")));
-        assert!(machine.is_virtual && machine.in_container && !machine.preempt_is_a_choice);
+        assert!(machine.is_virtual == Some(true) && machine.in_container && !machine.preempt_is_a_choice);
+    }
+
+    #[test]
+    fn what_shows_a_virtual_machine() {
+        let is_virtual = |files: &[(&str, &str)]| Machine::read_under(tree(files).path()).is_virtual;
+        let (yes, no) = (Some(true), Some(false));
+        // The flag of x86 is the last word: makers of clouds also let whole machines.
+        let (maker, product) = ("sys/class/dmi/id/sys_vendor", "sys/class/dmi/id/product_name");
+        assert_eq!(is_virtual(&[("proc/cpuinfo", "flags : fpu hypervisor\n")]), yes);
+        assert_eq!(is_virtual(&[("proc/cpuinfo", "flags : fpu\n"), (product, "Google Compute Engine\n")]), no);
+        assert_eq!(is_virtual(&[("sys/hypervisor/type", "xen\n")]), yes);
+        // ARM has no such flag.
+        let on_arm =
+            |files: &[(&str, &str)]| is_virtual(&[&[("proc/cpuinfo", "Features : fp asimd\n")], files].concat());
+        let board = "proc/device-tree/compatible";
+        assert_eq!(on_arm(&[(board, "raspberrypi,4-model-b\0brcm,bcm2711\0")]), None, "it may be there and not show");
+        assert_eq!(on_arm(&[(board, "linux,dummy-virt\0")]), yes);
+        assert_eq!(on_arm(&[(board, "a,board\0"), ("proc/device-tree/hypervisor/compatible", "xen,xen\0")]), yes);
+        for (vendor, name, expected) in [
+            ("QEMU", "QEMU Virtual Machine", yes),
+            ("Red Hat", "KVM", yes),
+            ("Amazon EC2", "c7g.large", yes),
+            ("Amazon EC2", "c7g.metal", no),
+            ("Amazon EC2", "m7g.metal-24xl", no),
+            ("VMware, Inc.", "VMware20,1", yes),
+            ("Microsoft Corporation", "Virtual Machine", yes),
+            ("Microsoft Corporation", "Surface Pro", None),
+            ("Google", "Google Compute Engine", yes),
+            ("Hetzner", "vServer", yes),
+            ("Ampere(R)", "Mt. Jade", None),
+        ] {
+            assert_eq!(on_arm(&[(maker, &format!("{vendor}\n")), (product, &format!("{name}\n"))]), expected, "{name}");
+        }
     }
 
     #[test]
@@ -219,6 +292,6 @@ mod tests {
         let machine = Machine::read_under(tree(&[("sys/devices/system/cpu/online", "0")]).path());
         assert_eq!(machine.cpus, BTreeMap::from([(0, Cpu::default())]));
         assert_eq!((machine.isolated, machine.interrupts, machine.swap_kib), (None, None, None));
-        assert!(!machine.is_virtual && !machine.in_container);
+        assert!(machine.is_virtual.is_none() && !machine.in_container);
     }
 }
