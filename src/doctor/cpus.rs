@@ -120,7 +120,7 @@ fn interrupts(work: Work<'_>, facts: &Facts, pinned: &BTreeSet<usize>, rest: &BT
     };
     let busy: Vec<_> = pinned.iter().filter_map(|cpu| Some((*cpu, *counts.get(cpu)?))).collect();
     if busy.is_empty() {
-        return draft.well(format!("none is handled by CPU {}", cpu_list(pinned.iter().copied())));
+        return draft.well(format!("none is assigned to CPU {}", cpu_list(pinned.iter().copied())));
     }
     let found =
         busy.iter().map(|(cpu, count)| format!("{count} are handled by CPU {cpu}")).collect::<Vec<_>>().join(", ");

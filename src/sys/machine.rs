@@ -195,12 +195,14 @@ fn stolen(stat: &str, cpu: usize) -> Option<(u64, u64)> {
 }
 
 /// How many interrupts each CPU handles.
+///
+/// Where the effective list is there and empty, no CPU was chosen for that interrupt: it is not in use, or each CPU has its own, as ARM's timers,
+/// counters and messages between CPUs are, which cannot be moved. The wish (`smp_affinity_list`), mostly all CPUs, says nothing of it.
 fn interrupts(folder: &Path) -> Option<BTreeMap<usize, usize>> {
     let mut counts = BTreeMap::new();
     for entry in fs::read_dir(folder).ok()?.flatten().filter(|entry| entry.path().is_dir()) {
         let read = |file: &str| fs::read_to_string(entry.path().join(file)).ok();
-        let list = read("effective_affinity_list").filter(|text| !text.trim().is_empty());
-        let list = list.or_else(|| read("smp_affinity_list"))?;
+        let list = read("effective_affinity_list").or_else(|| read("smp_affinity_list"))?;
         for cpu in parse_cpu_list(&list).unwrap_or_default() {
             *counts.entry(cpu).or_default() += 1;
         }
@@ -224,6 +226,9 @@ mod tests {
             ("proc/irq/default_smp_affinity".into(), "3"),
             ("proc/irq/24/effective_affinity_list".into(), "1\n"),
             ("proc/irq/25/smp_affinity_list".into(), "0-1\n"),
+            // A timer that each CPU has.
+            ("proc/irq/11/effective_affinity_list".into(), "\n"),
+            ("proc/irq/11/smp_affinity_list".into(), "0-3\n"),
             ("proc/1/environ".into(), "PATH=/bin\0container=lxc\0"),
             ("sys/devices/system/cpu/online".into(), "0-1,3\n"),
             ("sys/devices/system/cpu/isolated".into(), "1\n"),
