@@ -25,8 +25,10 @@ pub(crate) struct Facts {
     pub(crate) is_for_service: bool,
     /// How far the clock `tai` is ahead of UTC.
     pub(crate) tai_ahead: Span,
-    /// What a reading of the clock takes, the middle one of many.
+    /// What a reading of the clock takes, on average, in the best of several batches.
     pub(crate) clock_read: Span,
+    /// What it takes by a system call; `None`: there is no such call.
+    pub(crate) clock_call: Option<Span>,
 }
 
 /// What the kernel granted when it was asked as by a start.

@@ -61,6 +61,7 @@ fn facts(config: &Config) -> Facts {
         is_for_service: true,
         tai_ahead: Span::from_seconds(37),
         clock_read: Span::from_nanos(30),
+        clock_call: Some(Span::from_nanos(120)),
     }
 }
 
@@ -175,6 +176,33 @@ fn the_kernel_and_the_host() {
     let file = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let lines = vec![format!("echo tsc | sudo tee {file}"), "clocksource=tsc".into()];
     assert_eq!(set(|facts| facts.machine.host.clocksource = "hpet".into()), (Harms, "clocksource", lines));
+    // Of a source that is not known as slow, the cost tells: of a BeagleBone Black's, and of one that the vDSO does not read.
+    let takes = |source: &str, read, call, there: &[&str]| {
+        found(PINNED, |facts| {
+            facts.machine.host.clocksource = source.into();
+            facts.machine.clocksources = there.iter().map(|&there| there.into()).collect();
+            (facts.clock_read, facts.clock_call) = (Span::from_nanos(read), call);
+        })
+    };
+    let (call, quick_call) = (Some(Span::from_nanos(1_100)), Some(Span::from_nanos(130)));
+    for (source, read, call) in [("dmtimer", 1_150, call), ("arch_sys_counter", 1_050, call), ("tsc", 128, quick_call)]
+    {
+        let findings = takes(source, read, call, &["tsc", "arch_sys_counter"]);
+        let Finding { weight, about, found, matters, mend, .. } = &findings[0];
+        let has_better = source != "arch_sys_counter";
+        assert_eq!((*weight, *about), (if has_better { Harms } else { Minor }, "clocksource"));
+        assert_eq!(mend.len(), if has_better { 2 } else { 0 }, "{mend:?}");
+        assert!(
+            found.contains("as much as a system call") && matters.contains("no better") != has_better,
+            "{findings:?}"
+        );
+    }
+    let dmtimer = takes("dmtimer", 1_150, call, &["dmtimer"]);
+    assert_eq!((dmtimer[0].weight, dmtimer[0].mend.len()), (Minor, 0));
+    // Slow boards, and quick ones with quick system calls.
+    for (read, call) in [(150, Some(Span::from_nanos(600))), (25, Some(Span::from_nanos(60))), (1_000, None)] {
+        assert_eq!(takes("arch_sys_counter", read, call, &["arch_sys_counter"]), []);
+    }
     let (weight, about, lines) = set(|facts| {
         facts.machine.host.preempt = "voluntary".into();
         facts.machine.preempt_is_a_choice = true;
