@@ -40,6 +40,7 @@ fn preemption(work: Work<'_>, facts: &Facts) -> Finding {
         mend.push(kernel(facts, "preempt=full"));
     }
     if facts.machine.distribution.as_deref() == Some("debian")
+        && facts.machine.board.is_none()
         && let Some(package) = rt_package(std::env::consts::ARCH)
         && !facts.machine.in_container
     {
@@ -49,9 +50,13 @@ fn preemption(work: Work<'_>, facts: &Facts) -> Finding {
         "dynamic" => "not PREEMPT_RT; which of its other choices was made at boot does not show here".to_owned(),
         _ => format!("not PREEMPT_RT, but {choice}"),
     };
-    let matters = format!(
+    let mut matters = format!(
         "work of the kernel may delay a tick, seldom by more than a millisecond; the shortest deadline is {deadline} (task {task})"
     );
+    if let Some(board) = facts.machine.board {
+        matters.push_str("; docs/boards.md has the real-time kernel for a ");
+        matters.push_str(board);
+    }
     draft.is(weight, found, matters, mend)
 }
 

@@ -43,6 +43,7 @@ fn facts(config: &Config) -> Facts {
         is_virtual: Some(false),
         preempt_is_a_choice: false,
         distribution: Some("debian".into()),
+        board: None,
         has_chrony: true,
         in_container: false,
     };
@@ -209,6 +210,16 @@ fn the_kernel_and_the_host() {
         facts.machine.distribution = None;
     });
     assert_eq!((weight, about, lines), (Minor, "preemption", vec!["preempt=full".to_owned()]));
+    // Debian's own kernel is offered on machines that boot it.
+    let debian = |board| {
+        let change = |facts: &mut Facts| (facts.machine.host.preempt, facts.machine.board) = ("none".into(), board);
+        let findings = found(PINNED, change);
+        (findings[0].matters.contains("docs/boards.md"), findings[0].mend.len())
+    };
+    let has_package =
+        cfg!(any(target_arch = "x86_64", target_arch = "x86", target_arch = "aarch64", target_arch = "arm"));
+    assert_eq!(debian(None), (false, usize::from(has_package)));
+    assert_eq!(debian(Some("Raspberry Pi")), (true, 0));
     assert_eq!(set(|facts| facts.machine.huge_pages = Some("always".into())).2[1], "transparent_hugepage=madvise");
     let (weight, about, lines) = set(|facts| {
         facts.machine.is_virtual = Some(true);

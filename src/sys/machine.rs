@@ -29,6 +29,9 @@ const VIRTUAL: [&str; 15] = [
     "vServer",
 ];
 
+/// Boards that run a kernel of their own, mostly with a distribution that calls itself Debian or Ubuntu: parts of their models' names.
+const BOARDS: [&str; 3] = ["Raspberry Pi", "BeagleBone", "Jetson"];
+
 /// A machine, as far as it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
@@ -55,6 +58,8 @@ pub(crate) struct Machine {
     pub(crate) preempt_is_a_choice: bool,
     /// The distribution by its `ID`: `debian`.
     pub(crate) distribution: Option<String>,
+    /// The board, if it is one that runs a kernel of its own: `Raspberry Pi`.
+    pub(crate) board: Option<&'static str>,
     /// chrony is installed.
     pub(crate) has_chrony: bool,
     /// hertzd is in a container: the kernel's command line and /sys are the host's.
@@ -110,6 +115,9 @@ impl Machine {
         };
         let cpuinfo = text("proc/cpuinfo").unwrap_or_default();
         let version = text("proc/sys/kernel/version").unwrap_or_default();
+        let model = text("proc/device-tree/model").unwrap_or_default();
+        // Raspberry Pi OS has this file, and calls itself Debian elsewhere.
+        let is_pi = |board: &str| board == "Raspberry Pi" && root.join("etc/rpi-issue").exists();
         let environment = fs::read(root.join("proc/1/environ")).unwrap_or_default();
         Self {
             cpus: host.online_cpus.iter().map(|number| (*number, cpu(*number))).collect(),
@@ -126,6 +134,7 @@ impl Machine {
                 let id = text.lines().find_map(|line| line.strip_prefix("ID="))?;
                 Some(id.trim_matches('"').to_owned())
             }),
+            board: BOARDS.into_iter().find(|board| model.contains(board) || is_pi(board)),
             has_chrony: root.join("etc/chrony/chrony.conf").exists(),
             in_container: ["run/systemd/container", ".dockerenv", "run/.containerenv"]
                 .iter()
@@ -290,6 +299,17 @@ mod tests {
         ] {
             assert_eq!(on_arm(&[(maker, &format!("{vendor}\n")), (product, &format!("{name}\n"))]), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn boards_with_kernels_of_their_own() {
+        let board = |files: &[(&str, &str)]| Machine::read_under(tree(files).path()).board;
+        let model = |name| board(&[("proc/device-tree/model", name)]);
+        assert_eq!(model("Raspberry Pi 4 Model B Rev 1.4\0"), Some("Raspberry Pi"));
+        assert_eq!(model("BeagleBoard.org BeagleBone AI-64\0"), Some("BeagleBone"));
+        assert_eq!(model("NVIDIA Jetson Orin Nano Developer Kit\0"), Some("Jetson"));
+        assert_eq!(model("Some Other Board\0"), None);
+        assert_eq!(board(&[("etc/rpi-issue", "Raspberry Pi reference 2024-11-19\n")]), Some("Raspberry Pi"));
     }
 
     #[test]
