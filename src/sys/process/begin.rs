@@ -177,9 +177,16 @@ fn end_with(parent: libc::pid_t) -> Result<(), c_int> {
 }
 
 fn limit(resource: Resource, most: u64) -> Result<(), c_int> {
-    let limits = libc::rlimit { rlim_cur: most as libc::rlim_t, rlim_max: most as libc::rlim_t };
+    let most = limit_of(most);
+    let limits = libc::rlimit { rlim_cur: most, rlim_max: most };
     // SAFETY: `limits` outlives the call; the limits are the child's own.
     done(unsafe { libc::setrlimit(resource, &raw const limits) })
+}
+
+/// A limit of this size. Where the C library's limits have 32 bits, a larger one is no limit: no program there has as much memory.
+fn limit_of(most: u64) -> libc::rlim_t {
+    // Through 128 bits, because the width of the type depends on the platform.
+    libc::rlim_t::try_from(u128::from(most)).unwrap_or(libc::RLIM_INFINITY)
 }
 
 /// The normal policy, no better than nice 0, with the usual slack of timers.
@@ -231,4 +238,22 @@ fn default_signals() {
     let none: libc::sigset_t = unsafe { mem::zeroed() };
     // SAFETY: `none` outlives the call; the mask is the child's own.
     let _ = unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_beyond_what_the_c_library_can_say_is_none() {
+        for most in [0, 1, 200 << 20, 1 << 31, u64::from(u32::MAX), 4 << 30, (4 << 30) + 1, u64::MAX] {
+            let limit = limit_of(most);
+            let fits = u128::from(most) <= u128::from(libc::rlim_t::MAX);
+            assert_eq!(
+                u128::from(limit),
+                if fits { u128::from(most) } else { u128::from(libc::RLIM_INFINITY) },
+                "{most}"
+            );
+        }
+    }
 }
