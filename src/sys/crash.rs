@@ -35,6 +35,10 @@ const SIGNALS: [(i32, &str, &str); 7] = [
     (libc::SIGSYS, "SIGSYS", "a system call that a filter (seccomp) forbids"),
 ];
 
+/// What SIGBUS means where its code is `BUS_ADRALN`: most often on ARM, where the instructions for several words or of floating point want
+/// aligned addresses.
+const UNALIGNED: &str = "an address that is not aligned as the instruction needs it";
+
 /// In place of a signal: the process was ended by `exit`.
 const EXIT: i32 = 0;
 
@@ -132,6 +136,7 @@ thread_local! {
 static CRASHED: AtomicBool = AtomicBool::new(false);
 static CRASHED_THREAD: AtomicI32 = AtomicI32::new(0);
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
+static CODE: AtomicI32 = AtomicI32::new(0);
 static NOTE: AtomicPtr<Note> = AtomicPtr::new(ptr::null_mut());
 static FUNCTION: AtomicU32 = AtomicU32::new(0);
 static REPORTED: AtomicBool = AtomicBool::new(false);
@@ -240,7 +245,7 @@ impl Crash {
     /// What the handler has noted.
     fn noted() -> Self {
         let signal = SIGNAL.load(Ordering::SeqCst);
-        let (name, meaning) = named(signal);
+        let (name, meaning) = named(signal, CODE.load(Ordering::SeqCst));
         // SAFETY: a note lives as long as the process, and the pointer is null or that of one.
         let note = unsafe { NOTE.load(Ordering::SeqCst).as_ref() };
         let place = Function::of(FUNCTION.load(Ordering::SeqCst)).word();
@@ -258,9 +263,12 @@ impl fmt::Display for Crash {
     }
 }
 
-fn named(signal: i32) -> (&'static str, &'static str) {
-    if signal == EXIT {
-        return ("exit()", "it ended the process, and with it all tasks");
+/// The name of a signal, and what it means with this code.
+fn named(signal: i32, code: i32) -> (&'static str, &'static str) {
+    match (signal, code) {
+        (EXIT, _) => return ("exit()", "it ended the process, and with it all tasks"),
+        (libc::SIGBUS, libc::BUS_ADRALN) => return ("SIGBUS", UNALIGNED),
+        _ => {}
     }
     SIGNALS.iter().find(|(number, ..)| *number == signal).map_or(("a signal", ""), |(_, name, meaning)| (name, meaning))
 }
@@ -282,7 +290,9 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut li
         return end_by(signal, info);
     }
     CRASHED_THREAD.store(thread, Ordering::SeqCst);
-    tell(signal, INSIDE.get());
+    // SAFETY: the kernel passes a siginfo_t to a handler with SA_SIGINFO.
+    let code = unsafe { (*info).si_code };
+    tell(signal, code, INSIDE.get());
     let_all_end();
     end_by(signal, info);
 }
@@ -297,7 +307,7 @@ extern "C" fn at_exit() {
         // Another thread has crashed, and brings the end.
         wait_for(|| false);
     } else {
-        tell(EXIT, inside);
+        tell(EXIT, 0, inside);
         let_all_end();
     }
     // SAFETY: takes a number, and ends the process.
@@ -311,8 +321,9 @@ fn is_this_process() -> bool {
 }
 
 /// Notes what has happened, and waits until it is reported, or writes it. Async-signal-safe.
-fn tell(signal: i32, inside: Option<(&'static Note, Function)>) {
+fn tell(signal: i32, code: i32, inside: Option<(&'static Note, Function)>) {
     SIGNAL.store(signal, Ordering::SeqCst);
+    CODE.store(code, Ordering::SeqCst);
     if let Some((note, function)) = inside {
         FUNCTION.store(function.number(), Ordering::SeqCst);
         NOTE.store(ptr::from_ref(note).cast_mut(), Ordering::SeqCst);
@@ -362,7 +373,7 @@ fn wait_for(done: impl Fn() -> bool) -> bool {
 
 /// Writes one line to stderr, without a lock.
 fn say(inside: Option<(&'static Note, Function)>, signal: i32) {
-    let (name, _) = named(signal);
+    let (name, _) = named(signal, 0);
     let line = inside.map_or_else(|| OWN.get().map_or("", String::as_str), |(note, _)| &note.line);
     let what = if signal == EXIT { "called " } else { "crashed with " };
     let place = inside.map_or("outside of the functions of its plugins", |(_, function)| function.word());
@@ -385,5 +396,22 @@ fn end_by(signal: i32, info: *mut libc::siginfo_t) {
     if code <= 0 || [libc::SIGTRAP, libc::SIGSYS].contains(&signal) {
         // SAFETY: takes a number; the signal is blocked until the handler returns.
         unsafe { libc::raise(signal) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_not_aligned_is_told_from_memory_that_is_not_there() {
+        assert_eq!(named(libc::SIGBUS, libc::BUS_ADRALN), ("SIGBUS", UNALIGNED));
+        // The codes of other signals have the same numbers.
+        for (signal, name, meaning) in SIGNALS {
+            let codes =
+                [0, libc::BUS_ADRALN, 2].into_iter().filter(|code| (signal, *code) != (libc::SIGBUS, libc::BUS_ADRALN));
+            codes.for_each(|code| assert_eq!(named(signal, code), (name, meaning), "{code}"));
+        }
+        assert_eq!(named(EXIT, 0).0, "exit()");
     }
 }
