@@ -6,7 +6,7 @@
 
 use crate::metrics::{Certainty, Instants, Stall};
 use crate::sys::clock::{KernelClock, thread_cpu_time};
-use crate::sys::usage::{self, RunQueue};
+use crate::sys::usage::{self, RunQueue, Total};
 use crate::time::{Clock, Instant, Span};
 
 /// A sleep that ends later than this, without reason, is a stall.
@@ -29,7 +29,7 @@ struct Beat {
     boot: Instant,
     used: Span,
     waited: Span,
-    gave_up: i64,
+    gave_up: Total,
 }
 
 impl Heart {
@@ -104,7 +104,7 @@ fn stall(before: &Beat, now: &Beat, slept: Option<Span>) -> Option<Stall> {
     let most = passed - (now.used - before.used) - (now.waited - before.waited);
     let least = most - slept.unwrap_or(Span::ZERO);
     // A thread that is stopped gives up the processor for it, in its sleep once more.
-    let stopped = now.gave_up - before.gave_up > i64::from(slept.is_some());
+    let stopped = now.gave_up.since(before.gave_up) > u32::from(slept.is_some());
     let suspended_for = suspended(before, now);
     let certainty = if stopped || suspended_for.is_some() { Certainty::Certain } else { Certainty::Late };
     let stall = |least: Span, most: Span| Some(Stall { from: before.at, to: now.at, least, most, certainty });
@@ -126,7 +126,7 @@ mod tests {
     const SLEEP: Span = Span::from_millis(10);
 
     /// A beat `millis` later, of which the thread ran and waited so long.
-    fn later(millis: i64, used: i64, waited: i64, gave_up: i64) -> (Beat, Beat) {
+    fn later(millis: i64, used: i64, waited: i64, gave_up: i32) -> (Beat, Beat) {
         let before = Beat { at: [5, 6, 7].map(|n| Instant::from_nanos(n << 40)), ..Beat::default() };
         let passed = Span::from_millis(millis);
         let now = Beat {
@@ -134,7 +134,7 @@ mod tests {
             boot: before.boot + passed,
             used: Span::from_millis(used),
             waited: Span::from_millis(waited),
-            gave_up,
+            gave_up: Total::of(gave_up.into()),
         };
         (before, now)
     }

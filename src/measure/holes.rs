@@ -97,7 +97,7 @@ fn one_burst(length: Span, holes: &mut Holes) {
         if hole.nanos() > holes.longest_ns {
             holes.longest_ns = hole.nanos();
             let so_far = usage::of_this_thread().involuntary;
-            holes.longest_was_preemption = so_far > std::mem::replace(&mut switches, so_far);
+            holes.longest_was_preemption = so_far != std::mem::replace(&mut switches, so_far);
             last = clock.now(); // asking took its time
         }
     }

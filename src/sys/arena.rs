@@ -179,10 +179,10 @@ mod tests {
         let faults = || usage::of_this_thread().minor_faults;
         let before = faults();
         take_and_free(&arena);
-        let first = faults() - before;
+        let first = faults().since(before);
         let before = faults();
         take_and_free(&arena);
-        let second = faults() - before;
+        let second = faults().since(before);
         println!("page faults: {first}, then {second}");
         // The list of blocks is the test's own, and from the system's allocator.
         assert!(second < first / 4, "{first}, then {second}");

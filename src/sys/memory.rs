@@ -92,11 +92,11 @@ fn try_faults() -> Span {
         // SAFETY: the byte is in the mapping, which is writable and ours alone.
         unsafe { byte.write_volatile(1) };
     }
-    let faults = usage::of_this_thread().minor_faults - faults;
+    let faults = usage::of_this_thread().minor_faults.since(faults);
     // SAFETY: the range is the mapping, to which no pointer is kept.
     unsafe { libc::munmap(mapped, PAGES * PAGE) };
     let used = thread_cpu_time() - before;
-    Span::from_nanos(used.nanos() / faults.max(1))
+    Span::from_nanos(used.nanos() / i64::from(faults.max(1)))
 }
 
 /// Asks the kernel for idle states without wake-up latency on all CPUs, for as long as the file is open.

@@ -9,19 +9,37 @@ use std::fs::File;
 use std::mem;
 use std::os::unix::fs::FileExt;
 
+/// A total that goes round: where `long` has 32 bits, a thread that sleeps a thousand times a second is past the end after 25 days. Only the
+/// distance of two totals means something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Total(libc::c_long);
+
+impl Total {
+    #[cfg(test)]
+    pub(crate) const fn of(count: libc::c_long) -> Self {
+        Self(count)
+    }
+
+    /// By how much it has grown since; saturates. It must not have gone round as far as `before` again.
+    pub(crate) fn since(self, before: Self) -> u32 {
+        // Through 128 bits, because the width of the type depends on the platform.
+        u32::try_from(u128::from(self.0.wrapping_sub(before.0).cast_unsigned())).unwrap_or(u32::MAX)
+    }
+}
+
 /// Totals of a thread since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Processor time at the kernel's last look: when the thread was last put on the processor, or at a timer tick since.
     pub cpu: Span,
     /// How often it gave up the processor.
-    pub voluntary: i64,
+    pub voluntary: Total,
     /// How often the processor was taken from it.
-    pub involuntary: i64,
+    pub involuntary: Total,
     /// Pages mapped without reading a disk.
-    pub minor_faults: i64,
+    pub minor_faults: Total,
     /// Pages read from a disk.
-    pub major_faults: i64,
+    pub major_faults: Total,
 }
 
 /// The totals of the calling thread: one system call, about 0.4 µs.
@@ -34,10 +52,10 @@ pub(crate) fn of_this_thread() -> Usage {
     let span = |time: libc::timeval| Span::from_seconds(wide(time.tv_sec)) + Span::from_micros(wide(time.tv_usec));
     Usage {
         cpu: span(usage.ru_utime) + span(usage.ru_stime),
-        voluntary: wide(usage.ru_nvcsw),
-        involuntary: wide(usage.ru_nivcsw),
-        minor_faults: wide(usage.ru_minflt),
-        major_faults: wide(usage.ru_majflt),
+        voluntary: Total(usage.ru_nvcsw),
+        involuntary: Total(usage.ru_nivcsw),
+        minor_faults: Total(usage.ru_minflt),
+        major_faults: Total(usage.ru_majflt),
     }
 }
 
@@ -64,5 +82,23 @@ impl RunQueue {
         // Processor time, this, and how often it ran.
         let text = str::from_utf8(&text[..length]).ok()?;
         text.split_ascii_whitespace().nth(1)?.parse().ok().map(Span::from_nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_that_have_gone_round_are_as_far_apart_as_before() {
+        let since = |now, before| Total(now).since(Total(before));
+        assert_eq!((since(1_000, 990), since(7, 7)), (10, 0));
+        // As wide as the kernel's `long` is here.
+        let (last, first) = (libc::c_long::MAX, libc::c_long::MIN);
+        assert_eq!((since(first, last), since(first + 6, last - 3)), (1, 10));
+        assert_eq!(
+            (since(2, -3), since(0, first)),
+            (5, u32::try_from(last.unsigned_abs()).map_or(u32::MAX, |half| half + 1))
+        );
     }
 }

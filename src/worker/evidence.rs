@@ -40,14 +40,13 @@ impl EvidenceSource for ThreadEvidence {
     fn take(&mut self, awake: Span, slept: bool, missed: bool) -> Evidence {
         let cpu = thread_cpu_time();
         let (before, now) = (self.counted, usage::of_this_thread());
-        let since = |now: i64, before: i64| u32::try_from(now - before).unwrap_or(u32::MAX);
         let evidence = Evidence {
             awake,
             cpu: (cpu - self.cpu).max(Span::ZERO),
-            voluntary: since(now.voluntary, before.voluntary).saturating_sub(u32::from(slept)),
-            involuntary: since(now.involuntary, before.involuntary),
-            minor_faults: since(now.minor_faults, before.minor_faults),
-            major_faults: since(now.major_faults, before.major_faults),
+            voluntary: now.voluntary.since(before.voluntary).saturating_sub(u32::from(slept)),
+            involuntary: now.involuntary.since(before.involuntary),
+            minor_faults: now.minor_faults.since(before.minor_faults),
+            major_faults: now.major_faults.since(before.major_faults),
             run_queue: if missed { self.run_queue.as_ref().and_then(RunQueue::waited) } else { None },
         };
         (self.counted, self.cpu) = (now, cpu);
