@@ -4,12 +4,15 @@
 //! call. The vDSO makes one of all of them where the source of time cannot be read by a program: `hpet` and `acpi_pm` on a PC, and on ARM each
 //! but `arch_sys_counter`, such as that of a Cortex-A8 (BeagleBone Black), which has no such counter.
 //!
-//! On 32 bits the C library's `time_t` may have 32 bits as well: the monotonic clock does not reach its end, the others do in 2038.
+//! On 32 bits the C library's `time_t` may have 32 bits as well: the monotonic clock does not reach its end, the others do in 2038. What it
+//! cannot say from then on comes from the kernel itself, by a system call (`time64`); before Linux 5.1 there is none.
 //! [`Clock::sleep_until`] and [`pause`] are the only functions that block.
 
 use std::{io, mem};
 
-use super::{Seconds, from_minus_one};
+#[cfg(all(target_pointer_width = "32", target_os = "linux"))]
+use super::time64;
+use super::{Seconds, from_minus_one, wide};
 use crate::time::{Clock, Instant, NANOS_PER_SECOND, Span, Wake};
 
 /// Readings taken by [`Ahead::measure`]: enough that one of them is very likely undisturbed.
@@ -67,15 +70,13 @@ impl KernelClock {
 
 impl Clock for KernelClock {
     fn now(&self) -> Instant {
-        let read = read(self.0);
-        Instant::from_nanos(i128::from(read.tv_sec) * i128::from(NANOS_PER_SECOND) + i128::from(read.tv_nsec))
+        let (seconds, nanos) = read(self.0);
+        Instant::from_nanos(i128::from(seconds) * i128::from(NANOS_PER_SECOND) + i128::from(nanos))
     }
 
     /// Any signal with a handler interrupts it; `sys::thread::interrupt` sends one on purpose.
     fn sleep_until(&self, at: Instant) -> Wake {
-        let at = timespec(at);
-        // SAFETY: `at` is a valid timespec that outlives the call, and an absolute sleep writes no remainder.
-        let code = unsafe { libc::clock_nanosleep(self.0, libc::TIMER_ABSTIME, &raw const at, std::ptr::null_mut()) };
+        let code = sleep(self.0, at);
         debug_assert!(code == 0 || code == libc::EINTR, "clock_nanosleep: {}", io::Error::from_raw_os_error(code));
         // After an error the caller reads the clock again: no error can be mistaken for the requested instant.
         if code == 0 { Wake::Reached } else { Wake::Interrupted }
@@ -160,23 +161,48 @@ pub(crate) fn utc_offset(clock: KernelClock) -> i128 {
     i128::midpoint(least, most)
 }
 
-fn read(clock: libc::clockid_t) -> libc::timespec {
+/// Seconds and nanoseconds.
+fn read(clock: libc::clockid_t) -> (i64, i64) {
     // SAFETY: timespec is made of integers, for which all-zero bytes are valid.
     let mut time: libc::timespec = unsafe { mem::zeroed() };
     // SAFETY: `time` is owned and of the type the kernel fills.
     let returned = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    #[cfg(all(target_pointer_width = "32", target_os = "linux"))]
+    if let Some(whole) = time64::instead_of(clock, returned, wide(time.tv_sec)) {
+        return whole;
+    }
     debug_assert_eq!(returned, 0, "every Linux since 3.10 has the clocks offered here");
-    time
+    (wide(time.tv_sec), wide(time.tv_nsec))
 }
 
-/// The nearest instant that the kernel can sleep until: its timers count 64-bit nanoseconds from zero.
-fn timespec(at: Instant) -> libc::timespec {
+/// Sleeps until `at`, or the end of the C library's time where only that is to be had. The error number; 0: it has slept.
+fn sleep(clock: libc::clockid_t, at: Instant) -> libc::c_int {
+    let time = timespec(at);
+    // Without this a worker on TAI or UTC would not sleep any more after 2038: every instant would be in the past.
+    #[cfg(all(target_pointer_width = "32", target_os = "linux"))]
+    if time.tv_sec == Seconds::MAX
+        && let Some(code) = time64::sleep_until(clock, parts(at))
+    {
+        return code;
+    }
+    // SAFETY: `time` is a valid timespec that outlives the call, and an absolute sleep writes no remainder.
+    unsafe { libc::clock_nanosleep(clock, libc::TIMER_ABSTIME, &raw const time, std::ptr::null_mut()) }
+}
+
+/// Seconds and nanoseconds of the nearest instant that the kernel can sleep until: its timers count 64-bit nanoseconds from zero.
+fn parts(at: Instant) -> (i64, i64) {
     let nanos = (at - Instant::ZERO).nanos().max(0);
+    (nanos / NANOS_PER_SECOND, nanos % NANOS_PER_SECOND)
+}
+
+/// That as the C library wants it; its last second for what is later.
+fn timespec(at: Instant) -> libc::timespec {
+    let (seconds, nanos) = parts(at);
     // SAFETY: timespec is made of integers, for which all-zero bytes are valid.
     let mut time: libc::timespec = unsafe { mem::zeroed() };
     // Through 128 bits, because the width of the fields depends on the platform.
-    time.tv_sec = Seconds::try_from(i128::from(nanos / NANOS_PER_SECOND)).unwrap_or(Seconds::MAX);
-    time.tv_nsec = libc::c_long::try_from(i128::from(nanos % NANOS_PER_SECOND)).unwrap_or_default();
+    time.tv_sec = Seconds::try_from(i128::from(seconds)).unwrap_or(Seconds::MAX);
+    time.tv_nsec = libc::c_long::try_from(i128::from(nanos)).unwrap_or_default();
     time
 }
 

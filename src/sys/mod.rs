@@ -35,6 +35,8 @@ pub(crate) mod processor;
 pub(crate) mod rights;
 pub(crate) mod signals;
 pub(crate) mod thread;
+#[cfg(all(target_pointer_width = "32", target_os = "linux"))]
+mod time64;
 pub(crate) mod usage;
 pub(crate) mod user;
 #[cfg(feature = "video")]
