@@ -22,6 +22,9 @@ pub struct Row<'a> {
 /// Words of a row before its values: index, release, lateness.
 const HEAD: usize = 3;
 
+/// Most words of a queue, unless one row needs more: 256 MiB on 32 bits, where more would not be had, and no limit on 64.
+const MOST_WORDS: usize = isize::MAX.unsigned_abs() / 64;
+
 /// The hot end of a task's queue of rows.
 #[derive(Debug)]
 pub struct RowSender {
@@ -37,11 +40,16 @@ pub struct RowReceiver {
     traffic: Arc<Traffic>,
 }
 
-/// A queue for rows of `columns` values; a FIFO has room for `room` of them, at least one.
+/// A queue for rows of `columns` values; a FIFO has room for `room` of them, at least one, and for fewer where so many cannot be had.
 pub fn rows(queue: Queue, room: usize, columns: usize) -> (RowSender, RowReceiver) {
     let traffic = Arc::new(Traffic::default());
-    let (sender, receiver) = channel(queue, room.max(1) * (HEAD + columns), HEAD + columns);
+    let (sender, receiver) = channel(queue, capacity(room, HEAD + columns), HEAD + columns);
     (RowSender { words: sender, traffic: traffic.clone() }, RowReceiver { words: receiver, columns, traffic })
+}
+
+/// Words for `room` rows of `words` words each: as many of them as [`MOST_WORDS`] has, and one at least.
+fn capacity(room: usize, words: usize) -> usize {
+    room.min(MOST_WORDS / words).max(1) * words
 }
 
 impl RowSender {
@@ -111,6 +119,17 @@ mod tests {
         }
         assert!(receiver.take(&mut values).is_none());
         assert_eq!((receiver.traffic().sent(), receiver.traffic().dropped()), (3, 2));
+    }
+
+    #[test]
+    fn a_queue_has_room_for_whole_rows_and_no_more_than_can_be_had() {
+        assert_eq!((capacity(0, 3), capacity(1, 5), capacity(7, 5)), (3, 5, 35));
+        // The largest room that a task has, with more values than any has: on 32 bits not all.
+        for (room, words) in [(1 << 18, 1 << 14), (usize::MAX, 5), (usize::MAX, MOST_WORDS), (2, usize::MAX)] {
+            let all = capacity(room, words);
+            assert!(all.is_multiple_of(words) && (all <= MOST_WORDS || all == words), "{room} {words}: {all}");
+            assert!(all == words || all > MOST_WORDS / 2 || all / words == room, "{room} {words}: {all}");
+        }
     }
 
     #[test]

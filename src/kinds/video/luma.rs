@@ -26,9 +26,9 @@ pub(super) fn brightness(format: &PixelFormat, bytes: &[u8]) -> f64 {
         return f64::NAN;
     };
     let [width, height, stride] = [format.width, format.height, format.stride].map(|n| usize::try_from(n).unwrap_or(0));
-    let row = width * pixel;
+    let row = width.saturating_mul(pixel);
     let stride = stride.max(row).max(1);
-    let every = (width * height).div_ceil(SAMPLES).max(1);
+    let every = width.saturating_mul(height).div_ceil(SAMPLES).max(1);
     let rows = bytes.chunks(stride).take(height).step_by(every).filter_map(|line| line.get(..row));
     let sum_of = |row: &[u8]| -> u32 {
         match pixel {
@@ -100,6 +100,14 @@ mod tests {
         assert!((seen - whole).abs() < 20.0, "{seen}");
         let every = (width * height).div_ceil(SAMPLES);
         assert!(width * height.div_ceil(every) <= SAMPLES + width);
+    }
+
+    #[test]
+    fn of_the_largest_frame_too() {
+        // More pixels than 32 bits can count: only the first of these rows is read.
+        let row = 1 << 16;
+        let bytes = [vec![9; row], vec![200; row]].concat();
+        assert_eq!(brightness(&format(b"GREY", 1 << 16, 1 << 16, 1 << 16), &bytes), 9.0);
     }
 
     #[test]
