@@ -144,7 +144,7 @@ impl Device {
         Ok((wanted, mapped))
     }
 
-    /// What the device has now: one system call for a sound card.
+    /// What the device has now: one system call for a sound card, two on ARM.
     ///
     /// On a free-running device, frames that were or will soon be overwritten are skipped.
     pub(super) fn status(&mut self) -> io::Result<Status> {
@@ -204,7 +204,9 @@ impl Device {
     fn progress(&self) -> io::Result<(u64, u64)> {
         let positive = |frames: Frames| u64::try_from(frames).unwrap_or(0);
         if self.free_running {
-            // The kernel updates its counter to answer this; the counter is in shared memory.
+            // The kernel updates its counter to answer this. The counter is in shared memory, but on ARM, where it maps none (coherent
+            // architectures only, says sound/core/pcm_native.c): there alsa-lib makes a system call of `avail_update` and three of each
+            // piece that is taken.
             let behind = positive(self.pcm.delay().map_err(system)?);
             let available = positive(self.pcm.avail_update().map_err(system)?);
             return Ok((available, behind.max(available)));
