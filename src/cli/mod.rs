@@ -103,7 +103,7 @@ enum Command {
     /// Serve the running daemon's numbers to Prometheus
     #[cfg(feature = "exporter")]
     Exporter(exporter::ExporterArgs),
-    /// List the sensors, buses, GPIO lines, sound cards and cameras of this machine, ready to paste
+    /// List the sensors, buses, GPIO lines, PWM chips, CAN interfaces, sound cards and cameras of this machine, ready to paste
     Devices(devices::DevicesArgs),
     /// Print the JSON schema of the configuration, for editors
     Schema(schema::SchemaArgs),
