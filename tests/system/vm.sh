@@ -129,6 +129,22 @@ END
     systemctl --root="$1/root" --quiet enable from-host.service
 }
 
+# fetch_headers FOLDER KERNEL: unpacks another architecture's headers of the kernel into FOLDER/headers. Installed they would want its
+# compiler. Those that are common to all are there with this machine's own.
+fetch_headers() {
+    local package
+    package=linux-headers-$2:$MACHINE=$(dpkg-query -W -f '${Version}' linux-source-6.1)
+    mkdir -p "$1/headers/usr/lib"
+    cd "$1/headers"
+    # A list of a third architecture that cannot be had now would keep that of this one away.
+    printf 'APT { Architectures { "amd64"; "%s"; }; Sandbox::User "root"; };\n' "$MACHINE" >../apt.conf
+    export APT_CONFIG=$PWD/../apt.conf
+    apt-get download -qq "$package" 2>/dev/null || { apt-get update -qq && apt-get download -qq "$package"; } ||
+        { echo "apt has no $package here"; return 1; }
+    dpkg -x ./*.deb .
+    ln -s /usr/lib/linux-kbuild-6.1 usr/lib/
+}
+
 # make_modules FOLDER KERNEL: builds the test drivers that Debian's kernel lacks from Debian's source of that kernel, into
 # FOLDER/root: gpio-sim, iio_dummy with its buffer and events, its triggers by timer and by a write, the PWM chip pca9685, and
 # $LACKING.
@@ -136,14 +152,7 @@ make_modules() {
     local build=$1/modules source=linux-source-6.1 extra=$1/root/lib/modules/$2/extra headers=/usr/src/linux-headers-$2 name
     mkdir -p "$build" "$extra"
     tar -xf "/usr/src/$source.tar.xz" -C "$build" --strip-components=1 "$source"/drivers/{gpio,iio,pwm,i2c,hwmon} "$source/kernel/irq"
-    # Another architecture's headers are only unpacked: they want its compiler. Those that are common to all are there with this one's.
-    if [ ! -e "$headers" ]; then
-        mkdir -p "$1/headers/usr/lib" && (
-            cd "$1/headers" && apt-get download -qq -o APT::Sandbox::User=root "linux-headers-$2:$MACHINE=$(dpkg-query -W -f '${Version}' linux-source-6.1)" 2>&1 &&
-                dpkg -x ./*.deb . && ln -s /usr/lib/linux-kbuild-6.1 usr/lib/
-        ) || return
-        headers=$1/headers$headers
-    fi
+    [ -e "$headers" ] || headers=$1/headers$headers
     (
         cd "$build"
         mv drivers/gpio/{gpio-sim.c,gpiolib.h} kernel/irq/irq_sim.c drivers/iio/dummy/*.[ch] \
@@ -221,7 +230,7 @@ machine() {
     kernel=$(grep -o '6\.1\.[^ ]*-rt-amd64' <<<"$headers") || { echo "linux-headers-rt-amd64 here is not of Debian 12" >&2; return 1; }
     kernel=${kernel%amd64}$MACHINE
     key=$(printf '%s\n' "$headers" "$ARCHITECTURES $PACKAGES $LACKING $CROSS ${BOOTSTRAP[*]} ${SOURCES[*]} $PINS ${QEMU[*]}" \
-        "$CONSOLE $LINE ${SERIAL[*]} $PATIENCE" "$(declare -f as_arm make_root make_modules make_image emulate save)" | sha256sum | cut -c1-12)
+        "$CONSOLE $LINE ${SERIAL[*]} $PATIENCE" "$(declare -f as_arm make_root fetch_headers make_modules make_image emulate save)" | sha256sum | cut -c1-12)
     folder=$CACHE/vm-$MACHINE-$key
     mkdir -p "$CACHE"
     # One lock per machine, so that building one does not block another.
@@ -231,6 +240,8 @@ machine() {
         [ -d "$folder" ] && exit
         rm -rf "$folder.part"
         mkdir "$folder.part"
+        # First, since what apt may lack is known at once, and the next step takes long.
+        [ -e "/usr/src/linux-headers-$kernel" ] || (fetch_headers "$folder.part" "$kernel")
         echo "# making a virtual machine of $MACHINE with $kernel: Debian"
         make_root "$folder.part" "$kernel"
         echo "# its drivers"
