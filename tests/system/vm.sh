@@ -184,7 +184,7 @@ make_image() {
     cp "$root/boot/initrd.img-$2" "$1/initrd"
     truncate -s "$(($(du -sm "$root" | cut -f 1) + 400))M" "$1/root.img"
     mke2fs -q -F -t ext4 -O '^has_journal' -m 0 -E lazy_itable_init=0 -d "$root" "$1/root.img"
-    rm -r "$root"
+    rm -rf "$root" || : # what stays takes only room
     qemu-img create -q -f qcow2 -F raw -b root.img "$1/saved"
 }
 
