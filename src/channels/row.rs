@@ -22,7 +22,7 @@ pub struct Row<'a> {
 /// Words of a row before its values: index, release, lateness.
 const HEAD: usize = 3;
 
-/// Most words of a queue, unless one row needs more: 256 MiB on 32 bits, where more would not be had, and no limit on 64.
+/// Most words of a queue, unless one row needs more: 256 MiB on 32 bits, where more cannot be allocated, and no limit on 64.
 const MOST_WORDS: usize = isize::MAX.unsigned_abs() / 64;
 
 /// The hot end of a task's queue of rows.

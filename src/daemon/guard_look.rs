@@ -1,6 +1,7 @@
 //! When the guard thread has the safe value of an output written, by what its looks at the output have shown. Pure: time comes in as what
 //! has passed between two looks.
 
+use crate::kinds::output::was_replaced;
 use crate::time::Span;
 use std::io;
 
@@ -79,6 +80,7 @@ impl Look {
             self.tried = Span::ZERO;
         }
         match result {
+            Err(error) if was_replaced(&error) => Said::Nothing,
             Err(error) if !std::mem::replace(&mut self.said, true) => Said::Failed(error),
             Err(_) => Said::Nothing,
             Ok(()) if std::mem::take(&mut self.said) => Said::AtLast,

@@ -148,10 +148,10 @@ impl GuardThread {
             before = now;
             let mut said = Vec::new();
             for Wrote { guard, result, overlapped } in wrote {
-                guard.hangs(false);
+                guard.set_hanging(false);
                 let look = looks.entry(key(&guard)).or_default();
                 if result.is_ok() && !overlapped {
-                    guard.is_done();
+                    guard.settle();
                 }
                 let still = if look.expected { Span::ZERO } else { look.still };
                 said.push((guard, still, look.wrote(result, overlapped)));
@@ -172,7 +172,7 @@ impl GuardThread {
                     writers.give(guard.clone());
                 }
                 if look.under_way.is_some_and(|since| since > LONG) {
-                    guard.hangs(true);
+                    guard.set_hanging(true);
                 }
             }
             writers.keep_up();

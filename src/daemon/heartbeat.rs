@@ -6,7 +6,7 @@
 
 use crate::metrics::{Certainty, Instants, Stall};
 use crate::sys::clock::{KernelClock, thread_cpu_time};
-use crate::sys::usage::{self, RunQueue, Total};
+use crate::sys::usage::{self, RunQueue, WrappingCount};
 use crate::time::{Clock, Instant, Span};
 
 /// A sleep that ends later than this, without reason, is a stall.
@@ -29,7 +29,7 @@ struct Beat {
     boot: Instant,
     used: Span,
     waited: Span,
-    gave_up: Total,
+    gave_up: WrappingCount,
 }
 
 impl Heart {
@@ -134,7 +134,7 @@ mod tests {
             boot: before.boot + passed,
             used: Span::from_millis(used),
             waited: Span::from_millis(waited),
-            gave_up: Total::of(gave_up.into()),
+            gave_up: WrappingCount::of(gave_up.into()),
         };
         (before, now)
     }

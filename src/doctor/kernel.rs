@@ -103,7 +103,7 @@ fn clocksource(facts: &Facts) -> Finding {
         "every tick reads the clock several times, a spin tail all the time, and each reading is as much too late";
     match is_slow || !mend.is_empty() {
         true => draft.is(Weight::Harms, found, matters, mend),
-        false => draft.is(Weight::Minor, found, format!("{matters}; this kernel offers no better source"), mend),
+        false => draft.is(Weight::Minor, found, format!("{matters}; hertzd knows of no better source here"), mend),
     }
 }
 

@@ -168,7 +168,7 @@ fn read(clock: libc::clockid_t) -> (i64, i64) {
     // SAFETY: `time` is owned and of the type the kernel fills.
     let returned = unsafe { libc::clock_gettime(clock, &raw mut time) };
     #[cfg(all(target_pointer_width = "32", target_os = "linux"))]
-    if let Some(whole) = time64::instead_of(clock, returned, wide(time.tv_sec)) {
+    if let Some(whole) = time64::reread_if_cut(clock, returned, wide(time.tv_sec)) {
         return whole;
     }
     debug_assert_eq!(returned, 0, "every Linux since 3.10 has the clocks offered here");

@@ -69,11 +69,11 @@ fn set(modes: u32) {
     unsafe {
         asm!(
             "vmrs {now}, fpscr",
-            "bic {now}, {now}, {kinds}",
+            "bic {now}, {now}, {mask}",
             "orr {now}, {now}, {modes}",
             "vmsr fpscr, {now}",
             now = out(reg) _,
-            kinds = in(reg) MODES,
+            mask = in(reg) MODES,
             modes = in(reg) modes,
             options(nostack, preserves_flags)
         );

@@ -22,7 +22,7 @@ struct Timespec {
 ///
 /// The C library `returned` an error for a time that `time_t` cannot hold. glibc before 2.31 cuts it off, so that the `seconds` are negative
 /// from 2038 to 2106; no clock is before its zero.
-pub(super) fn instead_of(clock: libc::clockid_t, returned: c_int, seconds: i64) -> Option<(i64, i64)> {
+pub(super) fn reread_if_cut(clock: libc::clockid_t, returned: c_int, seconds: i64) -> Option<(i64, i64)> {
     if returned == 0 && seconds >= 0 {
         return None;
     }
@@ -52,7 +52,7 @@ mod tests {
 
     fn now(clock: libc::clockid_t) -> (i64, i64) {
         // As the C library answers from 2038 on.
-        instead_of(clock, -1, 0).unwrap()
+        reread_if_cut(clock, -1, 0).unwrap()
     }
 
     #[test]
@@ -62,13 +62,13 @@ mod tests {
             let before = now(clock);
             // SAFETY: `whole` is owned and of the type the kernel fills.
             let returned = unsafe { libc::clock_gettime(clock, &raw mut whole) };
-            let after = instead_of(clock, 0, -5).unwrap();
+            let after = reread_if_cut(clock, 0, -5).unwrap();
             assert!(before <= after, "{before:?} {after:?}");
             // Not from 2038 on.
             if returned == 0 {
                 let between = (i64::from(whole.tv_sec), i64::from(whole.tv_nsec));
                 assert!(before <= between && between <= after, "{before:?} {between:?} {after:?}");
-                assert_eq!(instead_of(clock, returned, whole.tv_sec.into()), None);
+                assert_eq!(reread_if_cut(clock, returned, whole.tv_sec.into()), None);
             }
         }
     }

@@ -12,9 +12,9 @@ use std::os::unix::fs::FileExt;
 /// A total that goes round: where `long` has 32 bits, a thread that sleeps a thousand times a second is past the end after 25 days. Only the
 /// distance of two totals means something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Total(libc::c_long);
+pub(crate) struct WrappingCount(libc::c_long);
 
-impl Total {
+impl WrappingCount {
     #[cfg(test)]
     pub(crate) const fn of(count: libc::c_long) -> Self {
         Self(count)
@@ -33,13 +33,13 @@ pub(crate) struct Usage {
     /// Processor time at the kernel's last look: when the thread was last put on the processor, or at a timer tick since.
     pub cpu: Span,
     /// How often it gave up the processor.
-    pub voluntary: Total,
+    pub voluntary: WrappingCount,
     /// How often the processor was taken from it.
-    pub involuntary: Total,
+    pub involuntary: WrappingCount,
     /// Pages mapped without reading a disk.
-    pub minor_faults: Total,
+    pub minor_faults: WrappingCount,
     /// Pages read from a disk.
-    pub major_faults: Total,
+    pub major_faults: WrappingCount,
 }
 
 /// The totals of the calling thread: one system call, about 0.4 µs.
@@ -52,10 +52,10 @@ pub(crate) fn of_this_thread() -> Usage {
     let span = |time: libc::timeval| Span::from_seconds(wide(time.tv_sec)) + Span::from_micros(wide(time.tv_usec));
     Usage {
         cpu: span(usage.ru_utime) + span(usage.ru_stime),
-        voluntary: Total(usage.ru_nvcsw),
-        involuntary: Total(usage.ru_nivcsw),
-        minor_faults: Total(usage.ru_minflt),
-        major_faults: Total(usage.ru_majflt),
+        voluntary: WrappingCount(usage.ru_nvcsw),
+        involuntary: WrappingCount(usage.ru_nivcsw),
+        minor_faults: WrappingCount(usage.ru_minflt),
+        major_faults: WrappingCount(usage.ru_majflt),
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn totals_that_have_gone_round_are_as_far_apart_as_before() {
-        let since = |now, before| Total(now).since(Total(before));
+        let since = |now, before| WrappingCount(now).since(WrappingCount(before));
         assert_eq!((since(1_000, 990), since(7, 7)), (10, 0));
         // As wide as the kernel's `long` is here.
         let (last, first) = (libc::c_long::MAX, libc::c_long::MIN);

@@ -8,7 +8,7 @@ mod watched;
 
 use super::planned_write::PlannedWrite;
 use super::reading::ReadBack;
-use super::written::LastWritten;
+use super::written::{LastWritten, UnderWay};
 use crate::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Span};
@@ -125,7 +125,7 @@ impl Guard {
 
     /// Whether it is the only one that may write to its target.
     pub(crate) fn is_alone(&self) -> bool {
-        self.has_begun() && self.watched.is_anyones_alone()
+        self.has_begun() && self.watched.has_one_writer()
     }
 
     /// Its task writes no more. Whether it was the last one that might. Only the task itself calls it, once.
@@ -150,7 +150,7 @@ impl Guard {
 
     /// Its target is gone: from now on nothing is written, until it was found again.
     pub(super) fn lose(&self) {
-        self.watched.is_now_lost(true);
+        self.watched.set_lost(true);
         self.watched.block();
         let write = self.written().begin();
         self.written().end(&write, f64::NAN);
@@ -161,12 +161,13 @@ impl Guard {
     /// # Errors
     /// What the kernel said of the safe write.
     pub(super) fn find(&self) -> io::Result<()> {
-        self.watched.is_now_lost(false);
+        self.watched.set_lost(false);
         let (result, overlapped) = self.make_safe();
         if overlapped {
-            self.watched.wants(true); // a value may have come after it
+            self.watched.set_wanted(true); // a value may have come after it
         }
-        result
+        // Then it is another output's to be made safe.
+        result.or_else(|error| if was_replaced(&error) { Ok(()) } else { Err(error) })
     }
 
     /// Whether its target is gone.
@@ -192,7 +193,7 @@ impl Guard {
         }
     }
 
-    /// Shows that its task ticks. Only the task itself calls it, at each tick, after it has [seen](Self::trips) whether it was made safe.
+    /// Shows that its task ticks. Only the task itself calls it, at each tick, after it has [seen](Self::tripped) whether it was made safe.
     pub(crate) fn beat(&self) {
         self.own_beats.store(1, Ordering::Relaxed);
         self.watched.beat();
@@ -210,11 +211,7 @@ impl Guard {
     /// What the kernel said; the task does not write all the same.
     pub(crate) fn trip(&self) -> io::Result<()> {
         self.watched.block();
-        let result = match &self.writer {
-            Some(_) if self.is_lost() => Err(gone()),
-            Some(writer) => self.write(&**writer),
-            None => Ok(()),
-        };
+        let result = self.writer.as_ref().map_or(Ok(()), |writer| self.write(&**writer));
         if !self.is_replaced() {
             self.made_safe(result.as_ref().err());
         }
@@ -224,29 +221,29 @@ impl Guard {
     /// Makes it safe while its task may tick: keeps that from writing until it has recovered, waits a little for a write of its own that is under
     /// way, and writes the safe value. What came of it, and whether such a write may come after it all the same.
     pub(crate) fn make_safe(&self) -> (io::Result<()>, bool) {
-        let is_gone = self.writer.is_some() && self.is_lost();
+        let Some(writer) = &self.writer else {
+            self.watched.block();
+            return (Ok(()), self.own_write_lasts());
+        };
         // Who takes its target over waits for what is under way, or this sees that.
-        let write = self.writer.as_ref().filter(|_| !is_gone).map(|writer| (writer, self.written().begin()));
-        if let (Some((_, write)), true) = (&write, self.is_replaced()) {
-            self.written().end(write, f64::NAN);
-            return (Err(replaced()), false);
+        let write = self.written().begin();
+        if self.is_replaced() {
+            return (self.end_write(&write, f64::NAN, Err(replaced())), false);
         }
         self.watched.block();
+        let overlapped = self.own_write_lasts();
+        let result = if self.is_lost() { Err(gone()) } else { writer.write_safe() };
+        self.made_safe(result.as_ref().err());
+        self.watched.block_if_released();
+        (self.end_write(&write, writer.number(), result), overlapped)
+    }
+
+    /// Whether a write of the task's own is under way, and does not end soon.
+    fn own_write_lasts(&self) -> bool {
         if self.is_writing() {
             pause(OWN_WRITE);
         }
-        let overlapped = self.is_writing();
-        let result = match &write {
-            Some((writer, _)) => writer.write_safe(),
-            None if is_gone => Err(gone()),
-            None => Ok(()),
-        };
-        self.made_safe(result.as_ref().err());
-        self.watched.block_again();
-        if let Some((writer, write)) = &write {
-            self.written().end(write, if result.is_ok() { writer.number() } else { f64::NAN });
-        }
-        (result, overlapped)
+        self.is_writing()
     }
 
     /// Writes the safe value before the first tick, and waits until the target shows it.
@@ -268,8 +265,17 @@ impl Guard {
 
     fn write(&self, writer: &dyn SafeWrite) -> io::Result<()> {
         let write = self.written().begin();
-        let result = if self.is_replaced() { Err(replaced()) } else { writer.write_safe() };
-        self.written().end(&write, if result.is_ok() { writer.number() } else { f64::NAN });
+        let result = match self.is_replaced() {
+            true => Err(replaced()),
+            false if self.is_lost() => Err(gone()),
+            false => writer.write_safe(),
+        };
+        self.end_write(&write, writer.number(), result)
+    }
+
+    /// What the target holds is known only if that was written.
+    fn end_write(&self, write: &UnderWay, number: f64, result: io::Result<()>) -> io::Result<()> {
+        self.written().end(write, if result.is_ok() { number } else { f64::NAN });
         result
     }
 
@@ -306,13 +312,13 @@ impl Guard {
 
     /// What came of a safe write, for those who ask whether all is well.
     pub(crate) fn made_safe(&self, failed: Option<&io::Error>) {
-        self.watched.ended_with(failed.map_or(0, |error| error.raw_os_error().unwrap_or(-1)));
+        self.watched.set_errno(failed.map_or(0, |error| error.raw_os_error().unwrap_or(-1)));
     }
 
     /// Makes it safe as its last deed. Where that fails, it is left to the thread that watches over it.
     pub(crate) fn end(&self) -> bool {
         let done = self.trip().is_ok();
-        self.watched.wants(!done);
+        self.watched.set_wanted(!done);
         done
     }
 
@@ -322,8 +328,8 @@ impl Guard {
     }
 
     /// Its latest safe write has not returned for long, or has.
-    pub(crate) fn hangs(&self, hangs: bool) {
-        self.watched.hangs_now(hangs);
+    pub(crate) fn set_hanging(&self, hangs: bool) {
+        self.watched.set_hanging(hangs);
     }
 
     /// Why its target does not hold its safe value, though it should; `None`: it does, or it should not.
@@ -337,7 +343,7 @@ impl Guard {
             ));
         }
         let why = match self.watched.errno() {
-            _ if self.watched.hangs() => "the write does not return".to_owned(),
+            _ if self.watched.is_hanging() => "the write does not return".to_owned(),
             0 => return None,
             -1 => "it was written, but the device does not hold it".to_owned(),
             errno => io::Error::from_raw_os_error(errno).to_string(),
@@ -367,6 +373,11 @@ impl Guard {
 /// What is written to is not there.
 fn gone() -> io::Error {
     io::Error::from_raw_os_error(libc::ENODEV)
+}
+
+/// Whether a safe write was given up because another output has taken the target over.
+pub(crate) fn was_replaced(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ECANCELED)
 }
 
 /// Another output has the target.

@@ -29,7 +29,7 @@ static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
 
 /// Has others write the safe value of an output that ends without it.
 pub(in crate::kinds) fn keep(guard: &Arc<Guard>, target: Arc<dyn Leave>) {
-    guard.is_left_at(KernelClock::monotonic().now());
+    guard.leave_unsafe(KernelClock::monotonic().now());
     PENDING.lock().unwrap_or_else(PoisonError::into_inner).push(Pending { guard: guard.clone(), target });
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn close_settled() {
     *pending = left;
     drop(pending);
     for Pending { guard, target } in settled {
-        guard.is_left_no_more();
+        guard.clear_left();
         target.leave();
     }
 }
@@ -57,7 +57,7 @@ fn names(guard: &Guard) -> String {
 /// # Errors
 /// What `write` said, or that a write of the safe value does not return.
 pub(in crate::kinds) fn begin(guard: &Guard, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-    if !guard.takes_over() {
+    if !guard.begin_takeover() {
         write()?;
         guard.begins();
         return Ok(());
@@ -66,11 +66,11 @@ pub(in crate::kinds) fn begin(guard: &Guard, write: impl FnOnce() -> io::Result<
     let is_quiet = quiet() || (0..LOOKS).any(|_| (pause(BETWEEN), quiet()).1);
     let written = if is_quiet { write() } else { Err(io::Error::from_raw_os_error(libc::EBUSY)) };
     if let Err(error) = written {
-        guard.does_not_take_over();
+        guard.cancel_takeover();
         return Err(error);
     }
     let (task, before) = (guard.task(), names(guard));
-    guard.has_taken_over();
+    guard.finish_takeover();
     guard.begins();
     warn!(task, "{task}: has the target now that {before} left without its safe value, which is not written any more");
     Ok(())

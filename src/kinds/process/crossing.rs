@@ -60,7 +60,7 @@ pub(super) struct AnswerCounts {
 
 impl Shared {
     /// Changes how the program is. For the relay alone.
-    pub(super) fn program_now(&self, change: impl FnOnce(&mut ProgramState)) {
+    pub(super) fn change_program(&self, change: impl FnOnce(&mut ProgramState)) {
         let mut program = self.program();
         change(&mut program);
         let ProgramState { starts, runs, waits } = program;
@@ -191,6 +191,21 @@ pub(super) fn taken(value: f64, quality: Quality, since: Option<Instant>, now: I
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_part_of_a_programs_state_changes_alone() {
+        let shared = Shared::default();
+        assert_eq!(shared.program(), ProgramState::default());
+        shared.change_program(|program| program.waits = true);
+        for starts in 1..=5 {
+            shared.change_program(|program| (program.starts, program.runs) = (starts, true));
+            assert_eq!(shared.program(), ProgramState { starts, runs: true, waits: true });
+            shared.change_program(|program| program.runs = false);
+            assert_eq!(shared.program(), ProgramState { starts, runs: false, waits: true });
+        }
+        shared.change_program(|program| program.waits = false);
+        assert_eq!(shared.program(), ProgramState { starts: 5, runs: false, waits: false });
+    }
 
     #[test]
     fn ticks_and_answers_cross_whole() {

@@ -150,7 +150,7 @@ impl Relay {
     fn follow(&mut self, before: &[Weak<Alive>], began: Sender<Result<(), String>>) -> bool {
         let waits = || before.iter().any(|other| other.strong_count() > 0);
         if waits() {
-            self.shared.program_now(|program| program.waits = true);
+            self.shared.change_program(|program| program.waits = true);
             let _ = began.send(Ok(()));
             while waits() && !self.is_to_stop() {
                 self.exchange.pass_over();
@@ -178,7 +178,7 @@ impl Relay {
                     next_start = now + self.back_off();
                     self.log_refusal(refusal);
                 }
-                self.shared.program_now(|program| program.waits = false);
+                self.shared.change_program(|program| program.waits = false);
             }
             let flooded = self.move_frames(now);
             if now >= next_care {
@@ -216,7 +216,7 @@ impl Relay {
         self.refusal.clear();
         self.program = Some(program);
         let verb = if self.shared.program().starts == 0 { "started" } else { "started again" };
-        self.shared.program_now(|program| {
+        self.shared.change_program(|program| {
             program.starts += 1;
             program.runs = true;
         });
@@ -279,8 +279,8 @@ impl Relay {
         self.take_answers(now);
         self.log_rest(now);
         self.program = None;
-        self.shared.program_now(|program| program.runs = false);
-        self.alive.late.store([0; 2]);
+        self.shared.change_program(|program| program.runs = false);
+        self.alive.unanswered.store([0; 2]);
         if now - self.began >= STEADY {
             self.wait = FIRST_WAIT;
         }
@@ -297,7 +297,7 @@ impl Relay {
         let AnswerCounts { asked, answered, missing } = self.shared.counted();
         let said = self.tardiness.look(now, asked, answered);
         let Ticks { all, unanswered } = self.tardiness.too_many().unwrap_or_default();
-        self.alive.late.store([unanswered, all]);
+        self.alive.unanswered.store([unanswered, all]);
         let task = &self.settings.task;
         match said {
             Some(tardiness::Said::TooMany) => {
@@ -410,6 +410,6 @@ fn log(task: &str, said: Said) {
 impl Drop for Relay {
     /// Also when it panics: the program ends with its thread.
     fn drop(&mut self) {
-        self.shared.program_now(|program| (program.runs, program.waits) = (false, false));
+        self.shared.change_program(|program| (program.runs, program.waits) = (false, false));
     }
 }

@@ -11,7 +11,7 @@ static RUNNING: Mutex<Vec<(String, Weak<Alive>)>> = Mutex::new(Vec::new());
 #[derive(Debug, Default)]
 pub(super) struct Alive {
     /// Ticks of the last seconds without an answer in time, and all of these seconds; 0: not more than may be.
-    pub(super) late: Latest<2>,
+    pub(super) unanswered: Latest<2>,
 }
 
 /// Programs that answer too few of their ticks in time: a clause for each, without a full stop.
@@ -20,7 +20,7 @@ pub(crate) fn troubles() -> Vec<String> {
     let all = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     let clause = |(name, alive): &(String, Weak<Alive>)| {
         let alive = alive.upgrade()?;
-        let [unanswered, all] = alive.late.read();
+        let [unanswered, all] = alive.unanswered.read();
         (unanswered > 0).then(|| {
             format!(
                 "the program of task {name} left {unanswered} of {all} ticks without an answer in time in the last 10 s"

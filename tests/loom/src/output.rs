@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub const LIVE: [Model; 1] = [Model::new(live)];
 /// What a target was given, by whom, and who may write to it: what the models share of these, any of them may find.
-pub const TARGETS: [Model; 15] = [
+pub const TARGETS: [Model; 17] = [
     Model::new(begun),
     Model::new(left_last),
     Model::new(left),
@@ -26,6 +26,8 @@ pub const TARGETS: [Model; 15] = [
     Model::new(written_one_after_the_other),
     Model::new(taken_over),
     Model::new(taken_over_after_a_write),
+    Model::new(taken_over_while_lost),
+    Model::new(kept),
     Model::new(made_safe),
     Model { interruptions: Some(3), ..Model::new(made_safe_again) },
     Model { interruptions: Some(3), ..Model::new(written_meanwhile) },
@@ -191,7 +193,7 @@ fn left_last() {
         let (watched, notes) = (watched.clone(), notes.clone());
         move || {
             notes[own].write(1);
-            if watched.is_anyones_alone() {
+            if watched.has_one_writer() {
                 notes[1 - own].write(2);
             }
             if watched.leaves() {
@@ -282,10 +284,10 @@ fn left() {
     let (own, noted) = (guard.clone(), note.clone());
     let task = thread::spawn(move || {
         noted.write(1);
-        own.is_left_at(Instant::ZERO);
+        own.leave_unsafe(Instant::ZERO);
     });
     assert!(!guard.is_replaced(), "no other output has its target");
-    if watched.takes_over() {
+    if watched.begin_takeover() {
         note.write(2);
     }
     task.join().unwrap();
@@ -294,7 +296,7 @@ fn left() {
 /// As the threads that write safe values, and the one that is told by them.
 fn makes_safe(guard: &Guard) {
     if guard.make_safe().0.is_ok() {
-        guard.is_done();
+        guard.settle();
     }
 }
 
@@ -302,7 +304,7 @@ fn makes_safe(guard: &Guard) {
 fn closed() {
     let (watched, note) = (Arc::new(Watched::default()), Arc::new(Note::default()));
     let guard = guard(&watched, Exclusive(note.clone()));
-    guard.is_left_at(Instant::ZERO);
+    guard.leave_unsafe(Instant::ZERO);
     let safe = guard.clone();
     let writer = thread::spawn(move || makes_safe(&safe));
     if !guard.is_owed() {
@@ -317,7 +319,7 @@ fn not_forgotten() {
     let guard = guard(&watched, Device(Arc::default()));
     let before = settled();
     let own = guard.clone();
-    let task = thread::spawn(move || own.is_left_at(Instant::ZERO));
+    let task = thread::spawn(move || own.leave_unsafe(Instant::ZERO));
     makes_safe(&guard);
     task.join().unwrap();
     assert!(guard.is_owed() || settled() == before + 1, "it is never closed");
@@ -328,12 +330,12 @@ fn not_forgotten() {
 fn taken_over() {
     let (watched, target) = (Arc::<Watched>::default(), Arc::new(Target::new(0)));
     let [left, new] = [(); 2].map(|()| guard(&watched, Device(target.clone())));
-    left.is_left_at(Instant::ZERO);
+    left.leave_unsafe(Instant::ZERO);
     let safe = thread::spawn(move || _ = left.make_safe());
-    let taken = new.takes_over() && new.written().is_quiet();
+    let taken = new.begin_takeover() && new.written().is_quiet();
     if taken {
         target.store(1, Relaxed);
-        new.has_taken_over();
+        new.finish_takeover();
     }
     safe.join().unwrap();
     assert!(!taken || target.load(Relaxed) == 1, "the safe value came after that of the new output");
@@ -344,10 +346,49 @@ fn taken_over() {
 fn taken_over_after_a_write() {
     let (watched, note) = (Arc::<Watched>::default(), Arc::new(Note::default()));
     let [left, new] = [(); 2].map(|()| guard(&watched, Exclusive(note.clone())));
-    left.is_left_at(Instant::ZERO);
+    left.leave_unsafe(Instant::ZERO);
     let safe = thread::spawn(move || _ = left.make_safe());
-    if new.takes_over() && new.written().is_quiet() {
+    if new.begin_takeover() && new.written().is_quiet() {
         note.write(1);
     }
     safe.join().unwrap();
+}
+
+/// The same of a target that is gone: the new output is not kept from writing by what cannot be written.
+fn taken_over_while_lost() {
+    let (watched, target) = (Arc::<Watched>::default(), Arc::new(Target::new(0)));
+    let [left, new] = [(); 2].map(|()| guard(&watched, Device(target.clone())));
+    left.leave_unsafe(Instant::ZERO);
+    left.lose();
+    let safe = thread::spawn(move || _ = left.make_safe());
+    let taken = new.begin_takeover() && new.written().is_quiet();
+    if taken {
+        new.finish_takeover();
+    } else {
+        new.cancel_takeover();
+    }
+    safe.join().unwrap();
+    assert!(!taken || (new.tripped().is_none() && watched.errno() == 0), "the new output was made safe");
+    assert_eq!(target.load(Relaxed), 0, "it is gone");
+    assert!(watched.is_left() != taken && watched.is_wanted() != taken);
+}
+
+/// An output that keeps what it has writes nothing to be safe, and its task does not write either.
+fn kept() {
+    let (watched, target) = (Arc::<Watched>::default(), Arc::new(Target::new(0)));
+    let guard = Guard::new("fan", watched, (Span::ZERO, Span::ZERO), None);
+    drop(opened());
+    let (own, device) = (guard.clone(), target.clone());
+    let task = thread::spawn(move || {
+        let writing = own.writing();
+        if writing.is_some() {
+            device.store(1, Relaxed);
+        }
+        writing.is_some()
+    });
+    let (_, overlapped) = guard.make_safe();
+    let found = target.load(Relaxed);
+    let has_written = task.join().unwrap();
+    assert!(overlapped || found == u64::from(has_written), "it has written since");
+    assert!(guard.tripped().is_some());
 }

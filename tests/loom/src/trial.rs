@@ -1,4 +1,7 @@
-//! Runs a model in every order that there is, with all that hertzd says about the order of its memory, or without one of these words.
+//! Runs a model in each order that loom knows, or of a long one with a few interruptions, with all that hertzd says about the order of its
+//! memory, or without one of these words.
+//!
+//! loom has each sequentially consistent fence order a little more than the language promises: what is acquired or released only between two of them is not missed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

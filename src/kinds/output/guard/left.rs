@@ -14,48 +14,48 @@ pub(crate) fn settled() -> u64 {
 }
 
 impl Guard {
-    /// It was made safe.
-    pub(crate) fn is_done(&self) {
-        if self.watched.is_done() && self.left.get().is_some() {
+    /// The safe value was written. If that was left to others, the target is to be closed.
+    pub(crate) fn settle(&self) {
+        if self.watched.take_wanted() && self.left.get().is_some() {
             SETTLED.fetch_add(1, Ordering::SeqCst);
         }
     }
 
     /// Its task has ended without its safe value, which others have to write.
-    pub(in crate::kinds::output) fn is_left_at(&self, now: Instant) {
+    pub(in crate::kinds::output) fn leave_unsafe(&self, now: Instant) {
         // In this order: nobody takes it for one whose target another output has, and its target is closed once it is made safe.
-        self.watched.is_left_now();
+        self.watched.set_left(true);
         self.left.set(now);
-        self.watched.wants(true);
+        self.watched.set_wanted(true);
     }
 
-    /// Whether they still have to.
+    /// Whether others still have to write it.
     pub(in crate::kinds::output) fn is_owed(&self) -> bool {
         self.watched.is_left() && self.is_wanted()
     }
 
-    /// They have.
-    pub(in crate::kinds::output) fn is_left_no_more(&self) {
-        self.watched.is_left_still(false);
+    /// Nobody owes it the safe value any more.
+    pub(in crate::kinds::output) fn clear_left(&self) {
+        self.watched.set_left(false);
     }
 
     /// Takes the target over from an output that has ended without its safe value, if there is one: nobody begins to write that from now on.
-    pub(in crate::kinds::output) fn takes_over(&self) -> bool {
-        self.watched.takes_over()
+    pub(in crate::kinds::output) fn begin_takeover(&self) -> bool {
+        self.watched.begin_takeover()
     }
 
-    /// It could not: that one goes on.
-    pub(in crate::kinds::output) fn does_not_take_over(&self) {
-        self.watched.is_left_still(true);
+    /// It could not take the target over: that one goes on.
+    pub(in crate::kinds::output) fn cancel_takeover(&self) {
+        self.watched.set_left(true);
     }
 
-    /// It has.
-    pub(in crate::kinds::output) fn has_taken_over(&self) {
-        self.watched.wants(false);
+    /// It has the target now, and is not kept from writing by what was done for the other one.
+    pub(in crate::kinds::output) fn finish_takeover(&self) {
+        self.watched.set_wanted(false);
         if let Some(trips) = self.tripped() {
             self.release(trips);
         }
-        self.hangs(false);
+        self.set_hanging(false);
         self.made_safe(None);
         SETTLED.fetch_add(1, Ordering::SeqCst);
     }

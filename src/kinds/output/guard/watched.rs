@@ -48,7 +48,7 @@ impl Watched {
     }
 
     /// Whether one alone may.
-    pub(in crate::kinds::output) fn is_anyones_alone(&self) -> bool {
+    pub(in crate::kinds::output) fn has_one_writer(&self) -> bool {
         self.acting.load(Ordering::Acquire) == 1 // all that others have written came before
     }
 
@@ -74,7 +74,7 @@ impl Watched {
     }
 
     /// The same, if the task has recovered while it was made safe: what it has written since may lie under the safe value.
-    pub(in crate::kinds::output) fn block_again(&self) {
+    pub(in crate::kinds::output) fn block_if_released(&self) {
         fence(Ordering::SeqCst); // as in `writing`: what is written later was released later
         if self.tripped().is_none() {
             self.block();
@@ -115,28 +115,29 @@ impl Watched {
         self.writing.load(Ordering::Acquire)
     }
 
-    /// Whether it is gone.
+    /// Whether the target is gone. Who is told a little late writes to nothing.
     pub(in crate::kinds::output) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// It is gone, or there again. A trip that follows shows it.
-    pub(in crate::kinds::output) fn is_now_lost(&self, lost: bool) {
+    /// The target is gone, or there again.
+    pub(in crate::kinds::output) fn set_lost(&self, lost: bool) {
         self.lost.store(lost, Ordering::Relaxed);
     }
 
-    /// Whether its safe value is left to others to be written.
+    /// Whether the safe value is left to others to be written.
     pub(in crate::kinds::output) fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Acquire)
     }
 
-    /// It is, or is not.
-    pub(in crate::kinds::output) fn wants(&self, wanted: bool) {
-        self.wanted.swap(wanted, Ordering::Release); // who sees it sees that its output has ended
+    /// The safe value is left to others to be written, or not.
+    pub(in crate::kinds::output) fn set_wanted(&self, wanted: bool) {
+        // An exchange, of which one at the same time does not undo it. Who sees it sees that its output has ended.
+        self.wanted.swap(wanted, Ordering::Release);
     }
 
     /// The safe value was written. Whether that was left to others.
-    pub(in crate::kinds::output) fn is_done(&self) -> bool {
+    pub(in crate::kinds::output) fn take_wanted(&self) -> bool {
         // Who sees this closes the target, after the write: that has ended by a fence of its own.
         self.wanted.swap(false, Ordering::Acquire)
     }
@@ -146,38 +147,34 @@ impl Watched {
         self.errno.load(Ordering::Relaxed)
     }
 
-    /// This came of it.
-    pub(in crate::kinds::output) fn ended_with(&self, errno: i32) {
+    /// This came of the latest safe write.
+    pub(in crate::kinds::output) fn set_errno(&self, errno: i32) {
         self.errno.store(errno, Ordering::Relaxed);
     }
 
-    /// Whether it has not returned for long.
-    pub(in crate::kinds::output) fn hangs(&self) -> bool {
+    /// Whether the latest safe write has not returned for long.
+    pub(in crate::kinds::output) fn is_hanging(&self) -> bool {
         self.hangs.load(Ordering::Relaxed)
     }
 
-    /// It has not, or has returned.
-    pub(in crate::kinds::output) fn hangs_now(&self, hangs: bool) {
+    /// The latest safe write has not returned for long, or has returned.
+    pub(in crate::kinds::output) fn set_hanging(&self, hangs: bool) {
         self.hangs.store(hangs, Ordering::Relaxed);
     }
 
-    /// An output has ended without its safe value.
-    pub(in crate::kinds::output) fn is_left_now(&self) {
-        self.left.store(true, Ordering::Release); // who takes it over writes after that output
-    }
-
-    /// Whether one has, and no other one has taken it over.
+    /// Whether an output has ended without its safe value, and no other one has taken the target over.
     pub(in crate::kinds::output) fn is_left(&self) -> bool {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// It is over, or it is not.
-    pub(in crate::kinds::output) fn is_left_still(&self, left: bool) {
-        self.left.store(left, Ordering::Relaxed);
+    /// An output has ended without its safe value, or that is over.
+    pub(in crate::kinds::output) fn set_left(&self, left: bool) {
+        self.left.store(left, Ordering::Release); // who takes the target over writes after that output
     }
 
-    /// Takes it over, if it is left: nobody begins to write the safe value from now on. What was begun before shows in [`Watched::written`].
-    pub(in crate::kinds::output) fn takes_over(&self) -> bool {
+    /// Takes the target over, if it is left: nobody begins to write the safe value from now on. What was begun before shows in
+    /// [`Watched::written`].
+    pub(in crate::kinds::output) fn begin_takeover(&self) -> bool {
         let was_left = self.left.swap(false, Ordering::Relaxed);
         // As in `LastWritten::begin`: a write that is under way is seen, or sees this. And what is written now comes after the output that left it.
         fence(Ordering::SeqCst);
@@ -198,12 +195,12 @@ impl Default for LeftAt {
 impl LeftAt {
     const NEVER: i64 = i64::MIN;
 
-    /// It has, at this instant: others see that once they see that its target is left.
+    /// It has ended so at this instant. Who sees that sees that its target is left.
     pub(super) fn set(&self, now: Instant) {
         self.0.store(i64::try_from(now.nanos()).unwrap_or(i64::MAX), Ordering::Release);
     }
 
-    /// When it has; `None`: it has not.
+    /// When it ended so; `None`: it did not.
     pub(super) fn get(&self) -> Option<Instant> {
         let nanos = self.0.load(Ordering::Acquire);
         (nanos != Self::NEVER).then(|| Instant::from_nanos(nanos.into()))

@@ -40,7 +40,7 @@ impl Relay {
 
     /// Ends the program: by the end of what it reads, then by SIGTERM, then by SIGKILL, which all of its group gets.
     pub(super) fn end(&mut self) {
-        self.shared.program_now(|program| program.runs = false);
+        self.shared.change_program(|program| program.runs = false);
         let Some(mut program) = self.program.take() else { return };
         let began = self.clock.now();
         program.child().release();
