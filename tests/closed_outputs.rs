@@ -177,3 +177,24 @@ fn another_output_that_takes_the_target_over_ends_it() {
     let ended = stop(running);
     assert_eq!((ended.status.success(), read(ended.folder.path(), "fan")), (true, "9".into()), "{}", ended.describe());
 }
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_reload_that_is_refused_after_a_takeover_gives_the_target_back() {
+    let mut running = removed();
+    fs::write(running.folder().join("other"), "0.5\n").unwrap();
+    fs::write(running.folder().join("faults/other.broken"), "").unwrap();
+    // The first of the two takes the target over without a write, the second one is refused its own.
+    let keeps = output("fan", "fan", "safe = \"hold\"\nstart = \"keep\"");
+    let done = reload(&running, &(others() + &keeps + &output("other", "other", "safe = 7")));
+    assert_eq!(done.status.code(), Some(78), "{done:?}");
+    wait_until_said(&mut running, CLOSED, true);
+    running.wait_for("the plan has it again", |running| plans(running.folder(), &[("pump", "1"), ("fan", "1")]));
+    assert_eq!(read(running.folder(), "fan"), "0.75");
+    set_broken(&running, false);
+    wait_until(&mut running, "fan", "1");
+    wait_until_said(&mut running, CLOSED, false);
+    let ended = stop(running);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("has the target now"), "{}", ended.stderr);
+}

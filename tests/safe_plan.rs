@@ -96,6 +96,24 @@ fn what_was_there_before_lies_in_the_plan() {
     assert_eq!(read(&running.folder().join("fan")), "0.75\n");
 }
 
+#[test]
+fn a_write_that_does_not_return_is_named_and_holds_up_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let [hangs, takes] = ["hangs", "takes"].map(|name| folder.path().join(name));
+    // Nobody reads there: who opens it to write waits.
+    assert!(Command::new("mkfifo").arg(&hangs).status().unwrap().success());
+    fs::write(&takes, "0.75\n").unwrap();
+    let output = |task: &str, path: &Path| json!({"task": task, "writes": [{"to": "file", "path": path, "witness": null, "text": "1\n", "cut": true}]});
+    let plan = folder.path().join("plan.json");
+    let outputs = json!({"version": 1, "pid": 0, "outputs": [output("slow", &hangs), output("quick", &takes)]});
+    fs::write(&plan, outputs.to_string()).unwrap();
+    let done = safe(&["--plan", plan.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(text.contains("slow: 1 to ") && text.contains("it has not returned within 2.00 s: look at"), "{done:?}");
+    assert_eq!(read(&takes), "1\n");
+}
+
 /// Of this process there is one such file, and one writer of it at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 

@@ -13,6 +13,12 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// How long a write may take; the next output waits for it meanwhile.
+const RETURNS_WITHIN: Span = Span::from_seconds(2);
 
 /// How often it looks for a signal while it holds lines.
 const LOOK_EVERY: Span = Span::from_millis(50);
@@ -29,7 +35,8 @@ const LOOK_EVERY: Span = Span::from_millis(50);
     daemon lives, the outputs are its own, and nothing is written: exit code 77.\n\
     The same holds for a file that another process with outputs has by now.\n\n\
     What was written is read back, where that can be read: each number that differs is\n\
-    named, and the exit code is 1.\n\n\
+    named, and the exit code is 1. A write that does not return is given up after 2 s\n\
+    and named; the others are made all the same.\n\n\
     A GPIO line belongs to the process that has requested it: once this command has\n\
     ended, what becomes of the line's level is up to the driver of its chip. With\n\
     --hold it stays until SIGTERM or SIGINT, and keeps the lines; until then no\n\
@@ -155,6 +162,10 @@ fn make<'a>(
                 _ = writeln!(text, "{task}: would write {write}{}", before.unwrap_or_default());
             }
             false => match make_one(write, args, task, text) {
+                // Not once more, as others wait.
+                Err(error) if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() => {
+                    return Err(Failed::Because(format!("{task}: {write}: {error}")));
+                }
                 // What a driver calls busy is a write that failed.
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy && error.raw_os_error().is_none() => {
                     return Err(Failed::Held(format!("{task}: {write}: {error}")));
@@ -172,7 +183,7 @@ fn make<'a>(
 }
 
 fn make_one<'a>(write: &'a PlannedWrite, args: &SafeArgs, task: &'a str, text: &mut String) -> io::Result<Made<'a>> {
-    let line = write.make()?;
+    let line = make_in_time(write)?;
     let then = match (&line, args.hold) {
         (None, _) => "",
         (Some(_), true) => ", and holds it",
@@ -180,4 +191,21 @@ fn make_one<'a>(write: &'a PlannedWrite, args: &SafeArgs, task: &'a str, text: &
     };
     let _ = writeln!(text, "{task}: wrote {write}{then}");
     Ok(Made { task, write, line })
+}
+
+/// Makes a write, on a thread of its own: one that does not return holds up no other output.
+fn make_in_time(write: &PlannedWrite) -> io::Result<Option<File>> {
+    let (sender, made) = mpsc::channel();
+    let own = write.clone();
+    thread::Builder::new().spawn(move || _ = sender.send(own.make()))?;
+    match made.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {
+        Ok(made) => made,
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            let text = format!(
+                "it has not returned within {RETURNS_WITHIN}: look at the device, or switch off what it drives, and run this again"
+            );
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that writes it has panicked")),
+    }
 }

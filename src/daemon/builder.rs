@@ -388,7 +388,19 @@ impl BuilderLoop {
 
 /// Has a set write what it begins with; one whose device refuses that is closed.
 fn write(mut wanted: Prepared) -> Result<Prepared, Failure> {
-    wanted.write().map(|()| wanted)
+    let written = wanted.write();
+    match written {
+        Ok(()) => {
+            output::finish_takeovers();
+            Ok(wanted)
+        }
+        Err(failure) => {
+            // First: what it makes safe at its end is not to come after what is still owed.
+            drop(wanted);
+            output::cancel_takeovers();
+            Err(failure)
+        }
+    }
 }
 
 /// Makes a worker's thread, which then waits; and what it sends, up to this many records ahead of the metrics thread.

@@ -189,7 +189,11 @@ fn permitting(path: &Path, name: &str) -> Vec<Mend> {
             vec![Mend::shell(format!("sudo {shell}")).noted("from the next login on"), Mend::unit(unit)]
         }
         Some(Owner::Root) => {
-            let mode = if is_device { "o+rw" } else { "o+r" };
+            let mode = match user::is_denied(path, false) {
+                _ if is_device => "o+rw",
+                true => "o+r",
+                false => "o+w", // it can be read: that it cannot be written is what is wrong
+            };
             let chmod = is_lasting(Mend::shell(format!("sudo chmod {mode} {}", path.display())));
             let rule = is_device
                 .then(|| Mend::new(Place::Udev, rule(path), format!("for the users of the group {}", service_user())));

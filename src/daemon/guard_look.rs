@@ -26,7 +26,8 @@ pub(super) enum Said {
 #[derive(Debug, Default)]
 pub(super) struct Look {
     beats: u64,
-    pub(super) still: Span,             // it has not ticked for so long
+    still: Span,                        // it has not ticked for so long
+    pub(super) still_before: Span,      // the same, when the latest write began
     since: Option<Span>,                // the latest write, if there was one since it ticked
     pub(super) under_way: Option<Span>, // a write, for so long
     wanted: bool,                       // a write, for another reason than that the task stands still
@@ -68,7 +69,12 @@ impl Look {
     /// Its safe value is being written from now on. It was `safe` already, or not.
     pub(super) fn begins(&mut self, safe: bool) {
         self.expected = self.wanted || safe;
-        (self.under_way, self.wanted) = (Some(Span::ZERO), false);
+        (self.under_way, self.still_before, self.wanted) = (Some(Span::ZERO), self.still, false);
+    }
+
+    /// Whether the latest write has not returned for this long, for the first time.
+    pub(super) fn hangs(&mut self, long: Span) -> bool {
+        self.under_way.is_some_and(|since| since > long) && !std::mem::replace(&mut self.said, true)
     }
 
     /// Notes that it was written, and whether a write of the task's own was under way meanwhile. Returns what is to be said.

@@ -10,7 +10,7 @@ use super::guard_look::{AGAIN_EVERY, Look, Said};
 use super::readback_thread::ReadbackThread;
 use super::safe_orders::{Ordered, SafeOrders};
 use super::safe_writers::{Wrote, safe_writers};
-use crate::kinds::output::Guard;
+use crate::kinds::output::{Guard, MadeSafe};
 use crate::log::Message;
 use crate::metrics::GuardSummary;
 use crate::sys::clock::{KernelClock, pause};
@@ -147,20 +147,20 @@ impl GuardThread {
             let passed = (now - before).min(AT_MOST);
             before = now;
             let mut said = Vec::new();
-            for Wrote { guard, result, overlapped } in wrote {
+            for Wrote { guard, safe: MadeSafe { result, trip, overlapped } } in wrote {
                 guard.set_hanging(false);
                 let look = looks.entry(key(&guard)).or_default();
                 if result.is_ok() && !overlapped {
-                    guard.settle();
+                    guard.settle(trip);
                 }
-                let still = if look.expected { Span::ZERO } else { look.still };
+                let still = if look.expected { Span::ZERO } else { look.still_before };
                 said.push((guard, still, look.wrote(result, overlapped)));
             }
             let (Ordered { latest, is_last }, second_end) = (self.orders.look(), signals::second_end());
             let ends = second_end.is_some() || is_last;
             let all = latest > taken || second_end.is_some() && taken < u64::MAX;
             taken = if second_end.is_some() { u64::MAX } else { latest };
-            let guards = self.guards();
+            let (guards, mut hanging) = (self.guards(), Vec::new());
             looks.retain(|at, look| look.under_way.is_some() || guards.iter().any(|guard| key(guard) == *at));
             for guard in &guards {
                 if ends {
@@ -173,6 +173,9 @@ impl GuardThread {
                 }
                 if look.under_way.is_some_and(|since| since > LONG) {
                     guard.set_hanging(true);
+                    if look.hangs(LONG) {
+                        hanging.push(guard.clone());
+                    }
                 }
             }
             writers.keep_up();
@@ -180,6 +183,7 @@ impl GuardThread {
             for (guard, still, result) in said {
                 say(&guard, still, result);
             }
+            hanging.iter().for_each(|guard| say_it_hangs(guard));
             if looks.values().all(|look| look.is_done(ends)) {
                 self.orders.are_done(latest);
                 if let Some(signal) = second_end {
@@ -222,6 +226,15 @@ fn say(guard: &Guard, still: Span, result: Said) {
         Said::AtLast => warn!(message_id, task, still_ns, "{task}: its safe value, {what}, was written at last"),
         Said::Nothing => {}
     }
+}
+
+fn say_it_hangs(guard: &Guard) {
+    let (message_id, task, what) = (Message::OutputSafe.id(), guard.task(), guard.says());
+    error!(
+        message_id,
+        task,
+        "{task}: its safe value, {what}, is being written, and the write has not returned for {LONG}: look at the device, or switch off what it drives"
+    );
 }
 
 #[cfg(test)]

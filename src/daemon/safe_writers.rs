@@ -3,8 +3,7 @@
 
 use super::guard_grant::GuardGrant;
 use super::spare_threads::SpareThreads;
-use crate::kinds::output::Guard;
-use std::io;
+use crate::kinds::output::{Guard, MadeSafe};
 use std::sync::Arc;
 
 /// So many to begin with: one may hang before a further one has to be made.
@@ -18,9 +17,7 @@ const LACKING: [&str; 2] = [
 /// A write that has returned.
 pub(super) struct Wrote {
     pub(super) guard: Arc<Guard>,
-    pub(super) result: io::Result<()>,
-    /// A write of the task's own was under way, and may come after it.
-    pub(super) overlapped: bool,
+    pub(super) safe: MadeSafe,
 }
 
 /// Makes the threads.
@@ -30,8 +27,8 @@ pub(super) fn safe_writers(grant: Arc<GuardGrant>) -> SpareThreads<Arc<Guard>, W
         Box::new(move |guard: Arc<Guard>| {
             // What is refused is refused to the guard thread too, which says so.
             let _ = grant.promote(&mut asked);
-            let (result, overlapped) = guard.make_safe();
-            Wrote { guard, result, overlapped }
+            let safe = guard.make_safe();
+            Wrote { guard, safe }
         })
     })
 }

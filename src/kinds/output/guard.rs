@@ -53,6 +53,16 @@ pub(crate) trait SafeWrite: Send + Sync {
     }
 }
 
+/// What came of a safe write beside a task that may tick.
+#[derive(Debug)]
+pub(crate) struct MadeSafe {
+    pub(crate) result: io::Result<()>,
+    /// The trip that it belongs to.
+    pub(crate) trip: u64,
+    /// A write of the task's own was under way, and may come after it.
+    pub(crate) overlapped: bool,
+}
+
 /// One output, as others see it.
 pub(crate) struct Guard {
     task: String,
@@ -162,7 +172,7 @@ impl Guard {
     /// What the kernel said of the safe write.
     pub(super) fn find(&self) -> io::Result<()> {
         self.watched.set_lost(false);
-        let (result, overlapped) = self.make_safe();
+        let MadeSafe { result, overlapped, .. } = self.make_safe();
         if overlapped {
             self.watched.set_wanted(true); // a value may have come after it
         }
@@ -219,23 +229,24 @@ impl Guard {
     }
 
     /// Makes it safe while its task may tick: keeps that from writing until it has recovered, waits a little for a write of its own that is under
-    /// way, and writes the safe value. What came of it, and whether such a write may come after it all the same.
-    pub(crate) fn make_safe(&self) -> (io::Result<()>, bool) {
+    /// way, and writes the safe value.
+    pub(crate) fn make_safe(&self) -> MadeSafe {
         let Some(writer) = &self.writer else {
-            self.watched.block();
-            return (Ok(()), self.own_write_lasts());
+            let trip = self.watched.block();
+            return MadeSafe { result: Ok(()), trip, overlapped: self.own_write_lasts() };
         };
         // Who takes its target over waits for what is under way, or this sees that.
         let write = self.written().begin();
         if self.is_replaced() {
-            return (self.end_write(&write, f64::NAN, Err(replaced())), false);
+            let result = self.end_write(&write, f64::NAN, Err(replaced()));
+            return MadeSafe { result, trip: 0, overlapped: false };
         }
-        self.watched.block();
+        let trip = self.watched.block();
         let overlapped = self.own_write_lasts();
         let result = if self.is_lost() { Err(gone()) } else { writer.write_safe() };
         self.made_safe(result.as_ref().err());
         self.watched.block_if_released();
-        (self.end_write(&write, writer.number(), result), overlapped)
+        MadeSafe { result: self.end_write(&write, writer.number(), result), trip, overlapped }
     }
 
     /// Whether a write of the task's own is under way, and does not end soon.

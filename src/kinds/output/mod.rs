@@ -60,7 +60,7 @@ pub(crate) use begin::{Beginning, beginnings};
 pub(super) use driven::{Switch, Switched};
 pub(super) use guard::Writing;
 pub(crate) use guard::left::settled;
-pub(crate) use guard::{Guard, opened, was_replaced};
+pub(crate) use guard::{Guard, MadeSafe, opened, was_replaced};
 #[cfg(test)]
 pub(crate) use guard::{SafeWrite, Watched};
 #[cfg(not(test))]
@@ -69,8 +69,8 @@ pub(super) use keys::{TAKES_OVER_WITHIN, kind, refuse_within_a_period};
 pub(super) use list::list;
 pub(super) use live::{Live, Liveness, output, outputs};
 pub(super) use named::SWITCH_KEYS;
-pub(crate) use pending::close_settled;
 pub(super) use pending::{Leave, begin, keep};
+pub(crate) use pending::{cancel_takeovers, close_settled, finish_takeovers};
 pub(crate) use planned_write::PlannedWrite;
 pub(crate) use reading::{ReadBack, Reading};
 pub(crate) use reopen::reopened;

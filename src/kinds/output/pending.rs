@@ -5,6 +5,7 @@
 use super::guard::Guard;
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Span};
+use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::warn;
@@ -52,11 +53,17 @@ fn names(guard: &Guard) -> String {
     theirs.map(|pending| pending.guard.task()).collect::<Vec<_>>().join(", ")
 }
 
-/// Has an output begin, by `write`. One that has left its target without its safe value is over then, unless that fails.
+thread_local! {
+    /// Takeovers of this start or reload, with the tasks that had the targets before, until it is known whether it is refused.
+    static TAKEN_OVER: RefCell<Vec<(Arc<Guard>, String)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Has an output begin, by `write`. One that has left its target without its safe value is over then, unless that fails, or the start or the
+/// reload is refused: whoever calls this calls [`finish_takeovers`] or [`cancel_takeovers`] on the same thread.
 ///
 /// # Errors
 /// What `write` said, or that a write of the safe value does not return.
-pub(in crate::kinds) fn begin(guard: &Guard, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+pub(in crate::kinds) fn begin(guard: &Arc<Guard>, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     if !guard.begin_takeover() {
         write()?;
         guard.begins();
@@ -69,9 +76,27 @@ pub(in crate::kinds) fn begin(guard: &Guard, write: impl FnOnce() -> io::Result<
         guard.cancel_takeover();
         return Err(error);
     }
-    let (task, before) = (guard.task(), names(guard));
-    guard.finish_takeover();
+    guard.has_target();
     guard.begins();
-    warn!(task, "{task}: has the target now that {before} left without its safe value, which is not written any more");
+    TAKEN_OVER.with_borrow_mut(|all| all.push((guard.clone(), names(guard))));
     Ok(())
+}
+
+/// The start or the reload is not refused any more: the outputs that had left their targets are over.
+pub(crate) fn finish_takeovers() {
+    for (guard, before) in TAKEN_OVER.take() {
+        let task = guard.task();
+        guard.finish_takeover();
+        warn!(
+            task,
+            "{task}: has the target now that {before} left without its safe value, which is not written any more"
+        );
+    }
+}
+
+/// It was refused, and what it had built is closed: the outputs that had left their targets still owe them their safe values.
+pub(crate) fn cancel_takeovers() {
+    for (guard, _) in TAKEN_OVER.take() {
+        guard.cancel_takeover();
+    }
 }

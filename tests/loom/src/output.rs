@@ -15,13 +15,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub const LIVE: [Model; 1] = [Model::new(live)];
 /// What a target was given, by whom, and who may write to it: what the models share of these, any of them may find.
-pub const TARGETS: [Model; 17] = [
+pub const TARGETS: [Model; 18] = [
     Model::new(begun),
     Model::new(left_last),
     Model::new(left),
     Model::new(closed),
     Model::new(sealed),
     Model::new(not_forgotten),
+    Model::new(wanted_again),
     Model::new(written_before),
     Model::new(written_one_after_the_other),
     Model::new(taken_over),
@@ -231,7 +232,7 @@ fn made_safe() {
             device.store(1, Relaxed);
         }
     });
-    let (_, overlapped) = guard.make_safe();
+    let overlapped = guard.make_safe().overlapped;
     task.join().unwrap();
     assert!(overlapped || target.load(Relaxed) == 7, "a value came after the safe value");
     assert!(guard.tripped().is_some());
@@ -252,7 +253,7 @@ fn made_safe_again() {
         }
         writing.is_some()
     });
-    let (_, overlapped) = guard.make_safe();
+    let overlapped = guard.make_safe().overlapped;
     let has_written = task.join().unwrap();
     let (tripped, found) = (guard.tripped().is_some(), target.load(Relaxed));
     if !overlapped {
@@ -294,10 +295,12 @@ fn left() {
 }
 
 /// As the threads that write safe values, and the one that is told by them.
-fn makes_safe(guard: &Guard) {
-    if guard.make_safe().0.is_ok() {
-        guard.settle();
+fn makes_safe(guard: &Guard) -> u64 {
+    let safe = guard.make_safe();
+    if safe.result.is_ok() {
+        guard.settle(safe.trip);
     }
+    safe.trip
 }
 
 /// A target that was left is closed after its safe value was written.
@@ -306,7 +309,7 @@ fn closed() {
     let guard = guard(&watched, Exclusive(note.clone()));
     guard.leave_unsafe(Instant::ZERO);
     let safe = guard.clone();
-    let writer = thread::spawn(move || makes_safe(&safe));
+    let writer = thread::spawn(move || _ = makes_safe(&safe));
     if !guard.is_owed() {
         note.write(0);
     }
@@ -325,6 +328,20 @@ fn not_forgotten() {
     assert!(guard.is_owed() || settled() == before + 1, "it is never closed");
 }
 
+/// A safe write that returns late does not settle what the task has wanted since.
+fn wanted_again() {
+    let watched = Arc::new(Watched::default());
+    let guard = guard(&watched, Device(Arc::default()));
+    let own = watched.clone();
+    let task = thread::spawn(move || {
+        own.block();
+        own.set_wanted(true);
+    });
+    let trip = makes_safe(&guard);
+    task.join().unwrap();
+    assert!(watched.is_wanted() || trip == 2, "it was wanted after the safe write");
+}
+
 /// Once an output has taken over a target that another one has left without its safe value, that is not written any more, and the new one
 /// is not kept from writing.
 fn taken_over() {
@@ -335,7 +352,7 @@ fn taken_over() {
     let taken = new.begin_takeover() && new.written().is_quiet();
     if taken {
         target.store(1, Relaxed);
-        new.finish_takeover();
+        new.has_target();
     }
     safe.join().unwrap();
     assert!(!taken || target.load(Relaxed) == 1, "the safe value came after that of the new output");
@@ -363,7 +380,7 @@ fn taken_over_while_lost() {
     let safe = thread::spawn(move || _ = left.make_safe());
     let taken = new.begin_takeover() && new.written().is_quiet();
     if taken {
-        new.finish_takeover();
+        new.has_target();
     } else {
         new.cancel_takeover();
     }
@@ -386,7 +403,7 @@ fn kept() {
         }
         writing.is_some()
     });
-    let (_, overlapped) = guard.make_safe();
+    let overlapped = guard.make_safe().overlapped;
     let found = target.load(Relaxed);
     let has_written = task.join().unwrap();
     assert!(overlapped || found == u64::from(has_written), "it has written since");

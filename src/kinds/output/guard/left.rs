@@ -14,9 +14,16 @@ pub(crate) fn settled() -> u64 {
 }
 
 impl Guard {
-    /// The safe value was written. If that was left to others, the target is to be closed.
-    pub(crate) fn settle(&self) {
-        if self.watched.take_wanted() && self.left.get().is_some() {
+    /// The safe value was written after this `trip`, and nothing has come since. If that was left to others, the target is to be closed.
+    pub(crate) fn settle(&self, trip: u64) {
+        // A task that has recovered since, and could not make it safe at its end, wants it again.
+        if self.watched.trips() != trip {
+            return;
+        }
+        let was_wanted = self.watched.take_wanted();
+        if was_wanted && self.watched.trips() != trip {
+            self.watched.set_wanted(true);
+        } else if was_wanted && self.left.get().is_some() {
             SETTLED.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -44,19 +51,24 @@ impl Guard {
         self.watched.begin_takeover()
     }
 
-    /// It could not take the target over: that one goes on.
+    /// It does not take the target over: that one goes on.
     pub(in crate::kinds::output) fn cancel_takeover(&self) {
         self.watched.set_left(true);
+        self.watched.set_wanted(true);
     }
 
-    /// It has the target now, and is not kept from writing by what was done for the other one.
-    pub(in crate::kinds::output) fn finish_takeover(&self) {
+    /// It has the target, and is not kept from writing by what was done for the other one.
+    pub(in crate::kinds::output) fn has_target(&self) {
         self.watched.set_wanted(false);
         if let Some(trips) = self.tripped() {
             self.release(trips);
         }
         self.set_hanging(false);
         self.made_safe(None);
+    }
+
+    /// The other one is over: its target is to be closed.
+    pub(in crate::kinds::output) fn finish_takeover(&self) {
         SETTLED.fetch_add(1, Ordering::SeqCst);
     }
 

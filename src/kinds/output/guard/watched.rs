@@ -67,10 +67,16 @@ impl Watched {
         self.beats.load(Ordering::Relaxed)
     }
 
-    /// Keeps the task from beginning a write, until it has recovered.
-    pub(in crate::kinds::output) fn block(&self) {
-        self.trips.fetch_add(1, Ordering::Release); // who sees it, and then writes, sees whether it is for good
+    /// Keeps the task from beginning a write, until it has recovered. Returns the number of this trip.
+    pub(in crate::kinds::output) fn block(&self) -> u64 {
+        let before = self.trips.fetch_add(1, Ordering::Release); // who sees it, and then writes, sees whether it is for good
         fence(Ordering::SeqCst); // as in `writing`: the task sees this, or its write is seen
+        before + 1
+    }
+
+    /// How often it was made safe.
+    pub(in crate::kinds::output) fn trips(&self) -> u64 {
+        self.trips.load(Ordering::Relaxed)
     }
 
     /// The same, if the task has recovered while it was made safe: what it has written since may lie under the safe value.
@@ -83,7 +89,7 @@ impl Watched {
 
     /// How often it was made safe, if its task has not recovered from the latest time.
     pub(in crate::kinds::output) fn tripped(&self) -> Option<u64> {
-        let trips = self.trips.load(Ordering::Relaxed);
+        let trips = self.trips();
         (trips != self.released.load(Ordering::Relaxed)).then_some(trips)
     }
 
