@@ -172,12 +172,8 @@ impl Guard {
     /// What the kernel said of the safe write.
     pub(super) fn find(&self) -> io::Result<()> {
         self.watched.set_lost(false);
-        let MadeSafe { result, overlapped, .. } = self.make_safe();
-        if overlapped {
-            self.watched.set_wanted(true); // a value may have come after it
-        }
-        // Then it is another output's to be made safe.
-        result.or_else(|error| if was_replaced(&error) { Ok(()) } else { Err(error) })
+        // A value that comes after it all the same is repaired by the task's next tick. One that was replaced is another output's to be made safe.
+        self.make_safe().result.or_else(|error| if was_replaced(&error) { Ok(()) } else { Err(error) })
     }
 
     /// Whether its target is gone.

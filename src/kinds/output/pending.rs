@@ -71,7 +71,13 @@ pub(in crate::kinds) fn begin(guard: &Arc<Guard>, write: impl FnOnce() -> io::Re
     }
     let quiet = || guard.written().is_quiet();
     let is_quiet = quiet() || (0..LOOKS).any(|_| (pause(BETWEEN), quiet()).1);
-    let written = if is_quiet { write() } else { Err(io::Error::from_raw_os_error(libc::EBUSY)) };
+    let written = match is_quiet {
+        true => write(),
+        false => Err(io::Error::other(format!(
+            "the write of the safe value of {}, which had it, does not return",
+            names(guard)
+        ))),
+    };
     if let Err(error) = written {
         guard.cancel_takeover();
         return Err(error);
