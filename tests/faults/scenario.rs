@@ -240,6 +240,7 @@ impl Scenario {
         let injection = |[from, to]: [i64; 2]| Injection { word: self.word, from, to, by: None, worker };
         let period = self.period * 1_000_000;
         let mut injections: Vec<_> = outside.into_iter().map(injection).collect();
+        let all: Vec<_> = notes.values().flatten().copied().collect();
         for (name, notes) in &notes {
             for (index, note) in notes.iter().enumerate() {
                 match self.source {
@@ -249,7 +250,7 @@ impl Scenario {
                         let spans = [note.gap, [note.release, note.started]];
                         injections.extend(spans.into_iter().filter(|[from, to]| to - from > period).map(injection));
                     }
-                    _ if note.injected && self.is_pure(&notes[index.saturating_sub(3)..=index]) => {
+                    _ if note.injected && self.is_pure(&notes[index.saturating_sub(3)..=index], &all) => {
                         let word = if name == "neighbour" { "ran-long" } else { self.word };
                         let by = Some((name.clone(), note.n));
                         injections.push(Injection { word, from: note.started, to: note.finished, by, worker: None });
@@ -264,12 +265,15 @@ impl Scenario {
         Scene { injections, notes, deadline: period / 2, usual: self.burn * 1_000 }
     }
 
-    /// Whether nothing but its own fault held up the last of these ticks, nor the ticks shortly before.
-    fn is_pure(&self, notes: &[TickNote]) -> bool {
-        let Some(note) = notes.last() else { return false };
+    /// Whether nothing but its own fault held up the last of these ticks, nor `all` ticks shortly before, nor those that share its wake-up and the
+    /// evidence of that.
+    fn is_pure(&self, notes: &[TickNote], all: &[TickNote]) -> bool {
+        let (Some(note), Some(first)) = (notes.last(), notes.first()) else { return false };
         let length = note.finished - note.started;
         let away = if self.word == "waited" || self.name == "major faults" { 0 } else { length - note.cpu };
-        let queued: i64 = notes.iter().map(|note| note.queued).sum();
+        let until = note.finished + self.period * 1_000_000;
+        let near = all.iter().filter(|other| (first.started..until).contains(&other.started));
+        let queued: i64 = near.map(|note| note.queued).sum();
         // A host takes a CPU without a word, and its time counts as the thread's own: it shows where no step takes long.
         let stolen = if self.name == "minor faults" { note.gap[1] - note.gap[0] } else { 0 };
         queued.max(away).max(stolen) < length / 8
