@@ -125,12 +125,6 @@ bind_iio_dummy() {
     wait_for_nodes "$IIO_DEV"
 }
 
-# kernel_complaints: bugs, warnings and stalls in the kernel's log. Those that a slow machine has are its host's.
-kernel_complaints() {
-    if [ "$PATIENCE" = 1 ]; then dmesg | grep -E 'BUG|Oops|WARNING:|soft lockup|rcu.*stall'
-    else dmesg | grep -E 'BUG|Oops|WARNING:' | grep -vE 'soft lockup|rcu.*stall'; fi
-}
-
 # traced_calls: the names of the system calls that strace has written to /tmp/calls, one a line. Those of 32 bits that take a time of 64 bits
 # go by the name of the others.
 traced_calls() {
