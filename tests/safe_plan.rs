@@ -100,7 +100,7 @@ fn what_was_there_before_lies_in_the_plan() {
 fn a_write_that_does_not_return_is_named_and_holds_up_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let [hangs, takes] = ["hangs", "takes"].map(|name| folder.path().join(name));
-    // Nobody reads there: who opens it to write waits.
+    // No one reads there: who opens it to write waits.
     assert!(Command::new("mkfifo").arg(&hangs).status().unwrap().success());
     fs::write(&takes, "0.75\n").unwrap();
     let output = |task: &str, path: &Path| json!({"task": task, "writes": [{"to": "file", "path": path, "witness": null, "text": "1\n", "cut": true}]});

@@ -13,7 +13,7 @@ unsafe impl Send for Note {}
 
 impl Note {
     pub fn write(&self, number: u32) {
-        // SAFETY: that nobody else touches it is what the models try.
+        // SAFETY: that no one else touches it is what the models try.
         self.0.with_mut(|note| unsafe { *note = number });
     }
 

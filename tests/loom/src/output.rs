@@ -278,7 +278,7 @@ fn sealed() {
     task.join().unwrap();
 }
 
-/// Who takes a target over comes after the output that has left it, and nobody takes one for replaced that is not.
+/// Who takes a target over comes after the output that has left it, and no one takes one for replaced that is not.
 fn left() {
     let (watched, note) = (Arc::new(Watched::default()), Arc::new(Note::default()));
     let guard = guard(&watched, Device(Arc::default()));

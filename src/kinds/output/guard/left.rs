@@ -30,7 +30,7 @@ impl Guard {
 
     /// Its task has ended without its safe value, which others have to write.
     pub(in crate::kinds::output) fn leave_unsafe(&self, now: Instant) {
-        // In this order: nobody takes it for one whose target another output has, and its target is closed once it is made safe.
+        // In this order: no one takes it for one whose target another output has, and its target is closed once it is made safe.
         self.watched.set_left(true);
         self.left.set(now);
         self.watched.set_wanted(true);
@@ -41,12 +41,12 @@ impl Guard {
         self.watched.is_left() && self.is_wanted()
     }
 
-    /// Nobody owes it the safe value any more.
+    /// No one owes it the safe value any more.
     pub(in crate::kinds::output) fn clear_left(&self) {
         self.watched.set_left(false);
     }
 
-    /// Takes the target over from an output that has ended without its safe value, if there is one: nobody begins to write that from now on.
+    /// Takes the target over from an output that has ended without its safe value, if there is one: no one begins to write that from now on.
     pub(in crate::kinds::output) fn begin_takeover(&self) -> bool {
         self.watched.begin_takeover()
     }

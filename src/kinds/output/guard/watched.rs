@@ -178,7 +178,7 @@ impl Watched {
         self.left.store(left, Ordering::Release); // who takes the target over writes after that output
     }
 
-    /// Takes the target over, if it is left: nobody begins to write the safe value from now on. What was begun before shows in
+    /// Takes the target over, if it is left: no one begins to write the safe value from now on. What was begun before shows in
     /// [`Watched::written`].
     pub(in crate::kinds::output) fn begin_takeover(&self) -> bool {
         let was_left = self.left.swap(false, Ordering::Relaxed);
