@@ -18,6 +18,7 @@
 #     snapshot FILTER, task NAME FIELD, ticked NAME COUNT    from `hertzd status --json`, filtered by jq
 #     entries, messages, sum, show, is, active, main_pid, worker NAME, $STATE, $INVOCATION and the ids of messages
 # From here:
+#     quiet_kernel [EXCEPT]     checks the kernel's log
 #     in_unit COMMAND...    runs it with the service's user, groups, devices and sandbox
 #     load_vivid [OPTION]...    $VIDEO               unbind_vivid, bind_vivid: unplugged, plugged in
 #     load_aloop [OPTION]...    hw:Loopback,0,0 (play), hw:Loopback,1,0 (record)     unbind_aloop, bind_aloop
@@ -129,6 +130,13 @@ bind_iio_dummy() {
 # go by the name of the others.
 traced_calls() {
     sed -nE '/ERESTART|restart_syscall|resumed/d; s/^([a-z0-9_]+)\(.*/\1/p' /tmp/calls | sed -E 's/_time64$//; s/(_gettime)64$/\1/'
+}
+
+# quiet_kernel [EXCEPT]: checks that the kernel has logged no bug, warning or stall, except in lines that match; shows those that do not.
+quiet_kernel() {
+    local complaints
+    complaints=$(dmesg | grep -E 'BUG|Oops|WARNING:|soft lockup|rcu.*stall' | grep -v "${1:-^$}" || :)
+    same "the kernel logs no ${1:+other }bug, warning or stall" '' "$complaints"
 }
 
 # in_unit COMMAND...: prints the command's output and returns its success. Only one at a time.
