@@ -25,7 +25,7 @@ impl LastWritten {
     /// A write begins.
     pub(super) fn begin(&self) -> UnderWay {
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
-        // Who sees what is written sees that it was begun; and against `end`, and `Watched::takes_over`: they see this, or this sees them.
+        // Who sees what is written sees that it was begun; and against `end`, and `Watched::begin_takeover`: they see this, or this sees them.
         fence(Ordering::SeqCst);
         UnderWay { number, alone: self.ended.load(Ordering::Acquire) == number }
     }

@@ -2,7 +2,7 @@
 //!
 //! Twice each of two threads first says what it does and then looks at what the other one has said, and at least one must see the other: a write of
 //! the task's own and a trip ([`Watched::writing`], [`Watched::block`]), and a safe write and a takeover ([`LastWritten::begin`],
-//! [`Watched::takes_over`]). Between the two steps stands a sequentially consistent fence, on either side. `tests/loom` tries all of it in every
+//! [`Watched::begin_takeover`]). Between the two steps stands a sequentially consistent fence, on either side. `tests/loom` tries all of it in every
 //! order, and without each of these words.
 
 use super::LastWritten;
