@@ -241,6 +241,7 @@ impl Scenario {
         let period = self.period * 1_000_000;
         let mut injections: Vec<_> = outside.into_iter().map(injection).collect();
         let all: Vec<_> = notes.values().flatten().copied().collect();
+        let usual = usual_fault(&all);
         for (name, notes) in &notes {
             for (index, note) in notes.iter().enumerate() {
                 match self.source {
@@ -250,7 +251,7 @@ impl Scenario {
                         let spans = [note.gap, [note.release, note.started]];
                         injections.extend(spans.into_iter().filter(|[from, to]| to - from > period).map(injection));
                     }
-                    _ if note.injected && self.is_pure(&notes[index.saturating_sub(3)..=index], &all) => {
+                    _ if note.injected && self.is_pure(&notes[index.saturating_sub(3)..=index], &all, usual) => {
                         let word = if name == "neighbour" { "ran-long" } else { self.word };
                         let by = Some((name.clone(), note.n));
                         injections.push(Injection { word, from: note.started, to: note.finished, by, worker: None });
@@ -266,18 +267,33 @@ impl Scenario {
     }
 
     /// Whether nothing but its own fault held up the last of these ticks, nor `all` ticks shortly before, nor those that share its wake-up and the
-    /// evidence of that.
-    fn is_pure(&self, notes: &[TickNote], all: &[TickNote]) -> bool {
+    /// evidence of that. `usual`: what a page fault costs in most ticks.
+    fn is_pure(&self, notes: &[TickNote], all: &[TickNote], usual: i64) -> bool {
         let (Some(note), Some(first)) = (notes.last(), notes.first()) else { return false };
         let length = note.finished - note.started;
         let away = if self.word == "waited" || self.name == "major faults" { 0 } else { length - note.cpu };
         let until = note.finished + self.period * 1_000_000;
         let near = all.iter().filter(|other| (first.started..until).contains(&other.started));
         let queued: i64 = near.map(|note| note.queued).sum();
-        // A host takes a CPU without a word, and its time counts as the thread's own: it shows where no step takes long.
-        let stolen = if self.name == "minor faults" { note.gap[1] - note.gap[0] } else { 0 };
-        queued.max(away).max(stolen) < length / 8
+        // A host takes a CPU without a word, and its time counts as the thread's own: it shows where no step takes long. Often for a
+        // little, or in each fault, as it has to find memory, it shows in what a fault costs, which hertzd knows within a factor of two.
+        let is_minor = self.name == "minor faults";
+        let stolen = if is_minor { note.gap[1] - note.gap[0] } else { 0 };
+        let is_dear = is_minor && 2 * fault(note) > 3 * usual;
+        queued.max(away).max(stolen) < length / 8 && !is_dear
     }
+}
+
+/// What a page fault of a tick has cost at most, in nanoseconds of processor time.
+fn fault(note: &TickNote) -> i64 {
+    note.cpu / note.faults[0].max(1)
+}
+
+/// The middle one of these, where faults are injected.
+fn usual_fault(notes: &[TickNote]) -> i64 {
+    let mut costs: Vec<_> = notes.iter().filter(|note| note.injected).map(fault).collect();
+    costs.sort_unstable();
+    costs.get(costs.len() / 2).copied().unwrap_or(0)
 }
 
 /// Whether the daemon gave up because its own threads got no processor time for seconds, and said so.
