@@ -57,13 +57,13 @@ pub(crate) fn forget(file: &File) {
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
 }
 
-/// How many minor and major faults the calling thread has had.
-pub(crate) fn faults() -> [i64; 2] {
+/// How many minor and major faults the calling thread has had, and how often it has slept.
+pub(crate) fn faults_and_sleeps() -> ([i64; 2], i64) {
     // SAFETY: rusage is made of integers, for which all-zero bytes are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is owned and of the type the kernel fills.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-    [usage.ru_minflt, usage.ru_majflt]
+    ([usage.ru_minflt, usage.ru_majflt], usage.ru_nvcsw)
 }
 
 /// Stops every thread of a child process.

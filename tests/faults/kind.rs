@@ -38,10 +38,12 @@ pub(crate) struct TickNote {
     pub(crate) injected: bool,
     /// Its processor time.
     pub(crate) cpu: i64,
-    /// How long it was runnable but not running.
+    /// How long its thread was runnable but not running, since the end of its tick before.
     pub(crate) queued: i64,
     /// Its minor and major faults.
     pub(crate) faults: [i64; 2],
+    /// How often it slept: for a disk, say.
+    pub(crate) slept: i64,
     /// The longest time between two of its own looks at the clock while it computed or touched memory: from, to.
     pub(crate) gap: [i64; 2],
 }
@@ -73,6 +75,8 @@ pub(crate) struct Disturbed {
     file: Option<File>,
     #[serde(skip)]
     queue: Option<File>,
+    #[serde(skip)]
+    waited: Option<i64>, // at the end of the latest tick, as `queued`
 }
 
 fn one() -> u64 {
@@ -152,7 +156,8 @@ impl Task for Disturbed {
             self.queue = Some(File::open("/proc/thread-self/schedstat").unwrap());
             self.file = File::open(self.notes.with_file_name(FORGOTTEN)).ok();
         }
-        let (cpu, queued, faults) = (thread_cpu_time(), self.queued(), kernel::faults());
+        let (cpu, (faults, slept)) = (thread_cpu_time(), kernel::faults_and_sleeps());
+        let before = self.waited.unwrap_or_else(|| self.queued());
         let mut gap = Self::burn(Span::from_micros(self.burn));
         let injected = self.fault != Fault::None && tick.n % self.every == self.every - 1;
         if injected {
@@ -160,15 +165,18 @@ impl Task for Disturbed {
             self.injected += 1;
             self.inject(now(), length, &mut gap);
         }
-        let later = kernel::faults();
+        let (later, slept_later) = kernel::faults_and_sleeps();
+        let waited = self.queued();
+        self.waited = Some(waited);
         let note = TickNote {
             n: tick.n,
             release: nanos(tick.release),
             started: nanos(tick.started),
             injected,
             cpu: (thread_cpu_time() - cpu).nanos(),
-            queued: self.queued() - queued,
+            queued: waited - before,
             faults: [later[0] - faults[0], later[1] - faults[1]],
+            slept: slept_later - slept,
             gap,
             finished: now(),
         };
@@ -186,11 +194,11 @@ impl Task for Disturbed {
 impl Drop for Disturbed {
     fn drop(&mut self) {
         let line = |note: &TickNote| {
-            let TickNote { n, release, started, finished, injected, cpu, queued, faults, gap } = note;
+            let TickNote { n, release, started, finished, injected, cpu, queued, faults, slept, gap } = note;
             let [minor, major] = faults;
             let [from, to] = gap;
             format!(
-                "{n} {release} {started} {finished} {} {cpu} {queued} {minor} {major} {from} {to}\n",
+                "{n} {release} {started} {finished} {} {cpu} {queued} {minor} {major} {slept} {from} {to}\n",
                 u8::from(*injected)
             )
         };
@@ -203,7 +211,7 @@ pub(crate) fn notes(path: &Path) -> Vec<TickNote> {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let note = |line: &str| {
         let numbers: Vec<i64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
-        let [n, release, started, finished, injected, cpu, queued, minor, major, from, to] = numbers[..] else {
+        let [n, release, started, finished, injected, cpu, queued, minor, major, slept, from, to] = numbers[..] else {
             panic!("{line}")
         };
         TickNote {
@@ -215,6 +223,7 @@ pub(crate) fn notes(path: &Path) -> Vec<TickNote> {
             cpu,
             queued,
             faults: [minor, major],
+            slept,
             gap: [from, to],
         }
     };

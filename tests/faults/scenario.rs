@@ -18,6 +18,9 @@ use std::path::Path;
 /// How long each stop of the process lasts: longer than the metrics thread rests, so that it shows there.
 const STOP: Span = Span::from_millis(60);
 
+/// At least as long as between two looks of the metrics thread at how long a worker has waited for a processor.
+const LOOK: Span = Span::from_millis(60);
+
 /// Who runs the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
@@ -242,6 +245,8 @@ impl Scenario {
         let mut injections: Vec<_> = outside.into_iter().map(injection).collect();
         let all: Vec<_> = notes.values().flatten().copied().collect();
         let usual = usual_fault(&all);
+        // The metrics thread looks at how long the worker has waited every 50 ms or so. What is not real-time waits too often for so many.
+        let before = if self.priority > 0 { (LOOK.nanos() / period).try_into().unwrap_or(1) } else { 3 };
         for (name, notes) in &notes {
             for (index, note) in notes.iter().enumerate() {
                 match self.source {
@@ -251,7 +256,7 @@ impl Scenario {
                         let spans = [note.gap, [note.release, note.started]];
                         injections.extend(spans.into_iter().filter(|[from, to]| to - from > period).map(injection));
                     }
-                    _ if note.injected && self.is_pure(&notes[index.saturating_sub(3)..=index], &all, usual) => {
+                    _ if note.injected && self.is_pure(&notes[index.saturating_sub(before)..=index], &all, usual) => {
                         let word = if name == "neighbour" { "ran-long" } else { self.word };
                         let by = Some((name.clone(), note.n));
                         injections.push(Injection { word, from: note.started, to: note.finished, by, worker: None });
@@ -271,7 +276,9 @@ impl Scenario {
     fn is_pure(&self, notes: &[TickNote], all: &[TickNote], usual: i64) -> bool {
         let (Some(note), Some(first)) = (notes.last(), notes.first()) else { return false };
         let length = note.finished - note.started;
-        let away = if self.word == "waited" || self.name == "major faults" { 0 } else { length - note.cpu };
+        // A disk that answers at once lets no thread sleep: off the processor it was for the host, which did that.
+        let waits = self.word == "waited" || self.name == "major faults" && note.slept > 0;
+        let away = if waits { 0 } else { length - note.cpu };
         let until = note.finished + self.period * 1_000_000;
         let near = all.iter().filter(|other| (first.started..until).contains(&other.started));
         let queued: i64 = near.map(|note| note.queued).sum();
