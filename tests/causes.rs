@@ -33,7 +33,7 @@ const LENGTH: Span = Span::from_millis(3_500);
 const TRACED: Span = Span::from_millis(6_500);
 
 /// How often a fault is injected, at most, until enough of what it did was pure: nothing else took part in it.
-const ATTEMPTS: u32 = 3;
+const ATTEMPTS: u32 = 8;
 
 /// Percent of the verdicts on each kind of miss that must be right, and of the workers that preempted that must be named right.
 const RIGHT: u64 = 95;
