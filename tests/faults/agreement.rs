@@ -81,7 +81,7 @@ impl Compared {
         let Some(verdict) = &line.verdicts[1] else { return };
         // Events are lost in pairs too: put on a CPU and taken off again, say. The kernel's count of the same time shows that.
         let queued = away(events, started, finished);
-        if !is_whole(events, before, finished) || (queued - note.queued).abs() > NEARLY {
+        if !is_whole(events, before, finished) || (queued - (note.queued[1] - note.queued[0])).abs() > NEARLY {
             self.incomplete_ticks += 1;
             return;
         }

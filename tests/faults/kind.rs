@@ -38,8 +38,8 @@ pub(crate) struct TickNote {
     pub(crate) injected: bool,
     /// Its processor time.
     pub(crate) cpu: i64,
-    /// How long its thread was runnable but not running, since the end of its tick before.
-    pub(crate) queued: i64,
+    /// How long its thread has been runnable but not running in all, when it started and when it finished.
+    pub(crate) queued: [i64; 2],
     /// Its minor and major faults.
     pub(crate) faults: [i64; 2],
     /// How often it slept: for a disk, say.
@@ -75,8 +75,6 @@ pub(crate) struct Disturbed {
     file: Option<File>,
     #[serde(skip)]
     queue: Option<File>,
-    #[serde(skip)]
-    waited: Option<i64>, // at the end of the latest tick, as `queued`
 }
 
 fn one() -> u64 {
@@ -156,8 +154,7 @@ impl Task for Disturbed {
             self.queue = Some(File::open("/proc/thread-self/schedstat").unwrap());
             self.file = File::open(self.notes.with_file_name(FORGOTTEN)).ok();
         }
-        let (cpu, (faults, slept)) = (thread_cpu_time(), kernel::faults_and_sleeps());
-        let before = self.waited.unwrap_or_else(|| self.queued());
+        let (cpu, queued, (faults, slept)) = (thread_cpu_time(), self.queued(), kernel::faults_and_sleeps());
         let mut gap = Self::burn(Span::from_micros(self.burn));
         let injected = self.fault != Fault::None && tick.n % self.every == self.every - 1;
         if injected {
@@ -166,15 +163,13 @@ impl Task for Disturbed {
             self.inject(now(), length, &mut gap);
         }
         let (later, slept_later) = kernel::faults_and_sleeps();
-        let waited = self.queued();
-        self.waited = Some(waited);
         let note = TickNote {
             n: tick.n,
             release: nanos(tick.release),
             started: nanos(tick.started),
             injected,
             cpu: (thread_cpu_time() - cpu).nanos(),
-            queued: waited - before,
+            queued: [queued, self.queued()],
             faults: [later[0] - faults[0], later[1] - faults[1]],
             slept: slept_later - slept,
             gap,
@@ -197,8 +192,9 @@ impl Drop for Disturbed {
             let TickNote { n, release, started, finished, injected, cpu, queued, faults, slept, gap } = note;
             let [minor, major] = faults;
             let [from, to] = gap;
+            let [before, after] = queued;
             format!(
-                "{n} {release} {started} {finished} {} {cpu} {queued} {minor} {major} {slept} {from} {to}\n",
+                "{n} {release} {started} {finished} {} {cpu} {before} {after} {minor} {major} {slept} {from} {to}\n",
                 u8::from(*injected)
             )
         };
@@ -211,7 +207,8 @@ pub(crate) fn notes(path: &Path) -> Vec<TickNote> {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let note = |line: &str| {
         let numbers: Vec<i64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
-        let [n, release, started, finished, injected, cpu, queued, minor, major, slept, from, to] = numbers[..] else {
+        let [n, release, started, finished, injected, cpu, before, after, minor, major, slept, from, to] = numbers[..]
+        else {
             panic!("{line}")
         };
         TickNote {
@@ -221,7 +218,7 @@ pub(crate) fn notes(path: &Path) -> Vec<TickNote> {
             finished,
             injected: injected == 1,
             cpu,
-            queued,
+            queued: [before, after],
             faults: [minor, major],
             slept,
             gap: [from, to],

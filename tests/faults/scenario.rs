@@ -18,7 +18,7 @@ use std::path::Path;
 /// How long each stop of the process lasts: longer than the metrics thread rests, so that it shows there.
 const STOP: Span = Span::from_millis(60);
 
-/// At least as long as between two looks of the metrics thread at how long a worker has waited for a processor.
+/// So long before a tick, a wait of its worker may show in the evidence: the metrics thread looks at it every 20 ms, on a busy machine later.
 const LOOK: Span = Span::from_millis(60);
 
 /// Who runs the daemon.
@@ -245,7 +245,7 @@ impl Scenario {
         let mut injections: Vec<_> = outside.into_iter().map(injection).collect();
         let all: Vec<_> = notes.values().flatten().copied().collect();
         let usual = usual_fault(&all);
-        // The metrics thread looks at how long the worker has waited every 50 ms or so. What is not real-time waits too often for so many.
+        // What is not real-time waits too often for so many.
         let before = if self.priority > 0 { (LOOK.nanos() / period).try_into().unwrap_or(1) } else { 3 };
         for (name, notes) in &notes {
             for (index, note) in notes.iter().enumerate() {
@@ -281,7 +281,8 @@ impl Scenario {
         let away = if waits { 0 } else { length - note.cpu };
         let until = note.finished + self.period * 1_000_000;
         let near = all.iter().filter(|other| (first.started..until).contains(&other.started));
-        let queued: i64 = near.map(|note| note.queued).sum();
+        // All of them are of one thread. Between ticks it waits as well.
+        let queued = near.map(|note| note.queued[1]).max().unwrap_or(i64::MAX) - first.queued[0];
         // A host takes a CPU without a word, and its time counts as the thread's own: it shows where no step takes long. Often for a
         // little, or in each fault, as it has to find memory, it shows in what a fault costs, which hertzd knows within a factor of two.
         let is_minor = self.name == "minor faults";

@@ -134,8 +134,9 @@ traced_calls() {
 
 # quiet_kernel [EXCEPT]: checks that the kernel has logged no bug, warning or stall, except in lines that match; shows those that do not.
 quiet_kernel() {
-    local complaints
-    complaints=$(dmesg | grep -E 'BUG|Oops|WARNING:|soft lockup|rcu.*stall' | grep -v "${1:-^$}" || :)
+    local log complaints
+    log=$(dmesg) # the script breaks off where it cannot be read
+    complaints=$(grep -E 'BUG|Oops|WARNING:|soft lockup|rcu.*stall' <<<"$log" | grep -v "${1:-^$}" || :)
     same "the kernel logs no ${1:+other }bug, warning or stall" '' "$complaints"
 }
 
