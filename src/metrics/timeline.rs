@@ -246,18 +246,28 @@ impl Timeline {
         }
     }
 
-    /// By `at` it was known that the thread had waited `waited` for a processor since it began.
+    /// By `at` it was known that the thread had waited `waited` for a processor since it began. Readings come out of order: the metrics
+    /// thread reads before it takes records, in which the worker's own readings of earlier instants are.
     pub(super) fn has_waited(&mut self, at: Instant, waited: Span) {
-        match self.queue.back() {
-            Some(&(_, before)) if waited <= before => return,
+        let earlier = self.queue.partition_point(|(known, _)| *known <= at);
+        // Nothing new, or read in a moment later than the instants say.
+        if earlier.checked_sub(1).is_some_and(|before| waited <= self.queue[before].1) {
+            return;
+        }
+        let mut place = earlier;
+        if self.queue.range(earlier..).next_back().is_some_and(|(_, last)| waited > *last) {
             // The clock was stepped back: the instants of the readings so far cannot be compared.
-            Some(&(known, _)) if at < known => self.queue.clear(),
-            _ => {}
+            self.queue.clear();
+            place = 0;
+        } else if self.queue.get(earlier).is_some_and(|(_, next)| waited > *next) {
+            return;
         }
         if self.queue.len() == READINGS {
+            let Some(moved) = place.checked_sub(1) else { return }; // it is the oldest
             self.queue.pop_front();
+            place = moved;
         }
-        self.queue.push_back((at, waited));
+        self.queue.insert(place, (at, waited));
     }
 
     /// How long the thread had waited for a processor by `at`, the end of a sleep that preceded the tick at the position: what

@@ -106,6 +106,25 @@ fn what_the_thread_waited_before_the_sleep_does_not_count() {
 }
 
 #[test]
+fn what_an_earlier_miss_waited_does_not_count_though_the_metrics_thread_has_read_more_since() {
+    // asked ......... woke, twice; the first time it waits for the processor, in the tick, for 1,500 µs
+    // 0               10, 5000           6900
+    let mut scene = Scene::new();
+    scene.0.has_waited(0, at(-10), micros(7));
+    let first = counted(0, 1, 0, 0, seen(2_000, 500, 1_507, after_sleep(0, 10, tick(0, 0, 10, 2_010))));
+    let second = |queue| seen(100, 100, queue, after_sleep(5_000, 6_900, tick(0, 5_000, 6_910, 7_000)));
+    // Both wait in the channel when it reads.
+    for (waited, cause) in [(4, Cause::WokenLate), (1_890, Cause::Preempted)] {
+        let mut scene = Scene::new();
+        scene.0.has_waited(0, at(-10), micros(7));
+        scene.0.has_waited(0, at(8_000), micros(1_507 + waited));
+        assert_eq!(scene.overrun(&first).0, Cause::Preempted);
+        assert_eq!(scene.overrun(&second(1_507 + waited)).0, cause);
+    }
+    assert_eq!(scene.overrun(&second(1_511)).0, Cause::Preempted, "without the reading after the first");
+}
+
+#[test]
 fn what_the_thread_waited_before_a_step_back_of_its_clock_does_not_count() {
     // Also if the sleep began before the first reading after the step.
     for asked in [1_000, 100] {
@@ -306,6 +325,25 @@ fn preempted_names_a_worker_of_ours_that_ran_meanwhile_else_asks_who_it_was() {
     assert_eq!(named(WorkerFacts { cpu: Some(2), ..beside }, ran), (program, asked.clone()), "on another CPU");
     assert_eq!(named(beside, tick(5, 100, 100, 200)), (program, asked.clone()), "it ran for too short");
     assert_eq!(named(beside, tick(5, -9, -9, 2_001)), (program, asked), "it was preempted itself");
+}
+
+#[test]
+fn no_thread_is_accused_of_what_interrupts_or_the_host_took_beside_a_short_switch() {
+    // Off the processor for 1,500 µs in the tick, of which the thread waited this long for another one.
+    let asked = |queue| {
+        let record = counted(0, 1, 0, 0, seen(2_000, 500, queue, after_sleep(0, 0, tick(0, 0, 0, 2_000))));
+        let mut someone = Someone(Program::new("hog", 9), Vec::new());
+        let mut scene = Scene::new();
+        scene.0.observe(0, &record);
+        let cause = scene.0.judge(0, &record, TERMS, &mut someone).overrun.map(|verdict| verdict.cause);
+        assert_eq!(cause, Some(Cause::Preempted));
+        someone.1
+    };
+    let accused = |switched| vec![(1, 50, micros(1_500), switched)];
+    assert_eq!(
+        (asked(1_490), asked(800), asked(700), asked(20)),
+        (accused(true), accused(true), accused(false), accused(false))
+    );
 }
 
 #[test]

@@ -128,3 +128,28 @@ fn a_wake_up_is_found_in_long_chains_and_forgotten_with_its_tick() {
     let steps: Vec<Step> = (0..9_000).map(|n| ((n == 0).then_some((5, 1)), 3, Some(1), false)).collect();
     assert_eq!(compare(&steps, &[usize::MAX]), 0);
 }
+
+#[test]
+fn readings_of_the_run_queue_come_in_any_order_and_are_kept_in_that_of_their_instants() {
+    let mut timeline = Timeline::default();
+    let mut read = |instant: i64, waited: i64| {
+        timeline.has_waited(at(instant), Span::from_micros(waited));
+        timeline.queue.iter().map(|(_, waited)| waited.nanos() / 1_000).collect::<Vec<_>>()
+    };
+    assert_eq!(read(100, 10), [10]);
+    assert_eq!(read(300, 30), [10, 30]);
+    assert_eq!(read(200, 20), [10, 20, 30]);
+    assert_eq!(read(250, 20), [10, 20, 30], "nothing new");
+    assert_eq!(read(150, 25), [10, 20, 30], "more than was known later: read in between");
+    assert_eq!(read(50, 5), [5, 10, 20, 30]);
+    assert_eq!(read(120, 40), [40], "the clock was stepped back");
+    for n in 1..2 * READINGS as i64 {
+        read(120 + 2 * n, 40 + 2 * n);
+    }
+    let last = 38 + 4 * READINGS as i64;
+    let kept: Vec<_> = (0..READINGS as i64).rev().map(|n| last - 2 * n).collect();
+    assert_eq!(read(130, 50), kept, "older than all that are kept");
+    let between = read(last + 80 - 1, last - 1);
+    assert_eq!((between.len(), &between[..2]), (READINGS, &kept[1..3]));
+    assert_eq!(between[READINGS - 3..], [last - 2, last - 1, last]);
+}
