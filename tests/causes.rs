@@ -163,13 +163,14 @@ fn compare_with_kernel(words: &[&String]) {
         ["long run", "fifo hog"].contains(&scenario.name) && words.iter().all(|word| name.contains(&***word))
     };
     for scenario in scenarios(User::Root).into_iter().filter(traced) {
-        let mut compared = [0, 0];
+        let (mut compared, mut preempted, mut waited) = ([0, 0], 0, 0);
         for cpu in affinity().unwrap() {
             match scenario.compare_with_kernel(cpu, TRACED) {
                 Ok(on_cpu) => {
                     println!("{} on CPU {cpu}: the kernel's trace agrees: {on_cpu:?}", scenario.name);
                     compared[0] += on_cpu.wakes;
                     compared[1] += on_cpu.preempted + on_cpu.ran_long;
+                    (preempted, waited) = (preempted + on_cpu.preempted, waited + on_cpu.waited);
                 }
                 Err(why) => return skip("the kernel's trace", &why),
             }
@@ -180,6 +181,9 @@ fn compare_with_kernel(words: &[&String]) {
         let [wakes, verdicts] = compared;
         let enough = wakes >= WAKES && verdicts >= ENOUGH;
         assert!(enough, "{}: the trace is too incomplete: {wakes} wake-ups, {verdicts} verdicts", scenario.name);
+        // Few are all the host's.
+        let of_its_own = preempted < ENOUGH || waited * 100 >= preempted * RIGHT;
+        assert!(of_its_own, "{}: {preempted} were preempted, of which only {waited} waited", scenario.name);
     }
 }
 

@@ -114,7 +114,7 @@ impl Threads {
         for (cause, by, time) in before.iter_mut().chain([&mut own]).chain((!same).then_some(&mut behind)) {
             if *cause == Cause::Preempted && by.is_none() {
                 let from = record.finished() - record.response.max(*time);
-                let switched = runs.is_none_or(|(_, window)| window.was_switched(*time));
+                let switched = runs.is_none_or(|(_, window)| window.switched);
                 *by = self.who(worker, (from, record.finished()), *time, switched, accuser);
             }
         }

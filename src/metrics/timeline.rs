@@ -250,7 +250,7 @@ impl Timeline {
     /// thread reads before it takes records, in which the worker's own readings of earlier instants are.
     pub(super) fn has_waited(&mut self, at: Instant, waited: Span) {
         let earlier = self.queue.partition_point(|(known, _)| *known <= at);
-        // Nothing new, or read in a moment later than the instants say.
+        // Nothing new, or the reading before was made later than its instant.
         if earlier.checked_sub(1).is_some_and(|before| waited <= self.queue[before].1) {
             return;
         }
@@ -260,7 +260,7 @@ impl Timeline {
             self.queue.clear();
             place = 0;
         } else if self.queue.get(earlier).is_some_and(|(_, next)| waited > *next) {
-            return;
+            return; // it was made later than its instant
         }
         if self.queue.len() == READINGS {
             let Some(moved) = place.checked_sub(1) else { return }; // it is the oldest

@@ -66,8 +66,7 @@ pub(super) struct Window {
     faults: Span,    // processor time of page faults
     asleep: Cause,   // what sleeping in a tick is called
     preempting: Cause,
-    host: Span, // the thread was on its processor, which did something else: interrupts, or the host's work
-    switched: bool, // the processor ran another thread meanwhile
+    pub(super) switched: bool, // the processor ran another thread meanwhile
 }
 
 /// How a thread was switched away from its processor while it was awake.
@@ -229,11 +228,7 @@ impl Threads {
         let asking = if pages { times(ASKING, evidence.major_faults) } else { Span::ZERO };
         let faults = times(self.fault, evidence.minor_faults) + asking;
         let fault_matters = evidence.minor_faults >= MANY_FAULTS && times(DEAR_FAULT, evidence.minor_faults) >= run;
-        let host = match queue {
-            Some(queue) if !waited_for_something => off - (queue - in_late).max(Span::ZERO),
-            _ => Span::ZERO,
-        };
-        let window = Window { off, preempted, others, faults, asleep, preempting, host, switched };
+        let window = Window { off, preempted, others, faults, asleep, preempting, switched };
         let runs = window.runs(run, off - gap, stalled(started, finished).max(Span::ZERO));
         let owed = match facts.bandwidth {
             Some(Bandwidth::Reserved { runtime }) => (used - runtime).max(Span::ZERO),
@@ -321,11 +316,6 @@ impl Threads {
 }
 
 impl Window {
-    /// Whether it was mostly for other threads that the thread was kept from its processor for `time`.
-    pub(super) fn was_switched(&self, time: Span) -> bool {
-        self.switched && !mostly(self.host, time)
-    }
-
     /// The least and the most that a run of this length can have of what is in the window, `off` of which was off the
     /// processor in ticks.
     fn runs(&self, run: Span, off: Span, stalled: Span) -> [Run; 2] {

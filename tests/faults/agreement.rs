@@ -19,16 +19,19 @@ pub(crate) struct Compared {
     pub(crate) past: u64,
     /// Wake-ups of which the trace lacks an event, as it does where one interrupts another.
     pub(crate) incomplete: u64,
-    /// Ticks with a verdict of which the trace lacks an event.
+    /// Ticks with a verdict of which, or of those before in the same wake-up, the trace lacks an event.
     pub(crate) incomplete_ticks: u64,
     pub(crate) preempted: u64,
+    /// Of these, ticks that waited themselves, or behind one of the same wake-up that did.
+    pub(crate) waited: u64,
     pub(crate) ran_long: u64,
     /// The longest time between the switch to the thread and its own look at the clock.
     pub(crate) longest: i64,
     deadline: i64, // of each tick
     finished: i64, // of the tick before
     due: i64,      // when the worker was to be woken for the last time
-    host: i64,     // for how long it had the worker's CPU in ticks since then
+    whole: bool,   // the trace has each event since then
+    host: i64,     // since then, in ticks: time on the CPU without using it, as the host did
     read: i64,     // when hertzd read for the last time how long the thread had waited: after a tick that missed
 }
 
@@ -67,9 +70,16 @@ impl Compared {
         if line.verdicts.iter().any(Option::is_some) {
             self.read = finished;
         }
+        let ready = release.max(woke).max(before);
+        let host = (finished - ready - note.cpu - away(events, ready, finished)).max(0);
+        // Events are lost in pairs too: put on a CPU and taken off again, say. The kernel's count of the same time shows that.
         let queued = away(events, started, finished);
-        let host = line.run - note.cpu - queued;
-        self.host = if line.oversleep.is_some() { host } else { self.host + host };
+        let nearly = (queued - (note.queued[1] - note.queued[0])).abs() <= NEARLY;
+        let whole = nearly && is_whole(events, before, finished);
+        (self.host, self.whole) = match line.oversleep {
+            Some(_) => (host, whole),
+            None => (self.host + host, self.whole && whole),
+        };
         if let Some(oversleep) = line.oversleep {
             self.due = woke - oversleep;
             let slept = |event: &Event| event.what == What::Out { ready: false } && (before..=woke).contains(&event.at);
@@ -88,26 +98,25 @@ impl Compared {
             }
         }
         let Some(verdict) = &line.verdicts[1] else { return };
-        // Events are lost in pairs too: put on a CPU and taken off again, say. The kernel's count of the same time shows that.
-        if !is_whole(events, before, finished) || (queued - (note.queued[1] - note.queued[0])).abs() > NEARLY {
+        if !self.whole {
             self.incomplete_ticks += 1;
             return;
         }
+        let near: Vec<_> = events.iter().filter(|event| (before..=finished).contains(&event.at)).collect();
         match &*verdict.cause {
             "preempted" => {
-                // A tick behind another one may be late for what kept the worker from that one. Waits in ticks that missed nothing are
-                // not told from those of the wake-up. A thread stays on a CPU that the host takes. One of both is the largest of four
-                // parts that are longer than the deadline: the others are the wake-up, work and page faults.
-                let large = |part: i64| part > self.deadline / 8;
-                let waited = large(away(events, release.min(self.due).min(read), finished));
-                let host = large(self.host);
-                let accused = verdict.by.as_ref().is_some_and(|by| by.contains("(pid "));
+                // A tick behind another one may be late for what kept the worker from that one. hertzd takes waits in ticks that missed
+                // nothing for those of the next wake-up. A thread that the host keeps from its CPU stays on it.
+                let large = |part: i64| part > self.deadline / 32;
+                let waited = large(away(events, release.min(self.due), finished));
+                let before = large(away(events, read.min(release), finished));
+                let host = large(self.host) && verdict.by.as_ref().is_none_or(|by| !by.contains("(pid "));
                 assert!(
-                    waited || host && !accused,
-                    "preempted, but not off the CPU while it could run: {line:?}; {note:?}; since the tick before: {:?}",
-                    events.iter().filter(|event| (before..=finished).contains(&event.at)).collect::<Vec<_>>()
+                    waited || before || host,
+                    "preempted, but not off the CPU while it could run: {line:?}; {note:?}; since the tick before: {near:?}"
                 );
                 self.preempted += 1;
+                self.waited += u64::from(waited);
             }
             "ran-long" => {
                 // Either it would have missed its deadline alone, or it was on the CPU for most of its run.

@@ -328,25 +328,6 @@ fn preempted_names_a_worker_of_ours_that_ran_meanwhile_else_asks_who_it_was() {
 }
 
 #[test]
-fn no_thread_is_accused_of_what_interrupts_or_the_host_took_beside_a_short_switch() {
-    // Off the processor for 1,500 µs in the tick, of which the thread waited this long for another one.
-    let asked = |queue| {
-        let record = counted(0, 1, 0, 0, seen(2_000, 500, queue, after_sleep(0, 0, tick(0, 0, 0, 2_000))));
-        let mut someone = Someone(Program::new("hog", 9), Vec::new());
-        let mut scene = Scene::new();
-        scene.0.observe(0, &record);
-        let cause = scene.0.judge(0, &record, TERMS, &mut someone).overrun.map(|verdict| verdict.cause);
-        assert_eq!(cause, Some(Cause::Preempted));
-        someone.1
-    };
-    let accused = |switched| vec![(1, 50, micros(1_500), switched)];
-    assert_eq!(
-        (asked(1_490), asked(800), asked(700), asked(20)),
-        (accused(true), accused(true), accused(false), accused(false))
-    );
-}
-
-#[test]
 fn what_is_given_up_at_the_end_has_the_cause_of_what_held_it_up() {
     let given_up = |oldest, disabled| GivenUp {
         task: 0,
