@@ -12,7 +12,8 @@ bind_gpio_sim
 
 # Runs this script and the kernel's interrupt threads of the lines on one CPU, so that each edge is handled before the next
 # is made. With two CPUs, one may stall, and the kernel then merges two edges and counts one as lost. It may as well while it throttles
-# real-time threads, for whose time it takes that for which a busy host has stopped the machine.
+# real-time threads, for whose time it takes that for which a busy host has stopped the machine. The worker is on that CPU too: while it
+# reads edges it holds a lock that the interrupt threads need, and on the other one it might be stalled with it.
 share_cpu() {
     local thread
     echo -1 >/proc/sys/kernel/sched_rt_runtime_us
@@ -38,6 +39,7 @@ has "  and a section with its label" "$devices" '#chip = "testbed"'
 
 setup <<'END'
 [worker.main]
+cpu = 0
 priority = 80
 
 [task.beat]
