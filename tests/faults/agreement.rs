@@ -32,7 +32,7 @@ pub(crate) struct Compared {
     due: i64,      // when the worker was to be woken for the last time
     whole: bool,   // the trace has each event since then
     host: i64,     // since then, in ticks: time on the CPU without using it, as the host did
-    read: i64,     // when hertzd read for the last time how long the thread had waited: after a tick that missed
+    earlier: i64,  // how long the thread waited in ticks that missed nothing, since the latest that did
 }
 
 impl Scenario {
@@ -66,16 +66,15 @@ impl Compared {
         let (woke, started) = (release + line.woke, release + line.lateness);
         let finished = started + line.run;
         let before = std::mem::replace(&mut self.finished, finished);
-        let read = self.read;
-        if line.verdicts.iter().any(Option::is_some) {
-            self.read = finished;
-        }
+        let counted = note.queued[1] - note.queued[0];
+        let earlier = self.earlier;
+        // After a miss hertzd reads it anew.
+        self.earlier = if line.verdicts.iter().any(Option::is_some) { 0 } else { earlier + counted };
         let ready = release.max(woke).max(before);
         let host = (finished - ready - note.cpu - away(events, ready, finished)).max(0);
         // Events are lost in pairs too: put on a CPU and taken off again, say. The kernel's count of the same time shows that.
         let queued = away(events, started, finished);
-        let nearly = (queued - (note.queued[1] - note.queued[0])).abs() <= NEARLY;
-        let whole = nearly && is_whole(events, before, finished);
+        let whole = (queued - counted).abs() <= NEARLY && is_whole(events, before, finished);
         (self.host, self.whole) = match line.oversleep {
             Some(_) => (host, whole),
             None => (self.host + host, self.whole && whole),
@@ -102,18 +101,18 @@ impl Compared {
             self.incomplete_ticks += 1;
             return;
         }
-        let near: Vec<_> = events.iter().filter(|event| (before..=finished).contains(&event.at)).collect();
+        let near = || events.iter().filter(|event| (before..=finished).contains(&event.at)).collect::<Vec<_>>();
         match &*verdict.cause {
             "preempted" => {
                 // A tick behind another one may be late for what kept the worker from that one. hertzd takes waits in ticks that missed
                 // nothing for those of the next wake-up. A thread that the host keeps from its CPU stays on it.
                 let large = |part: i64| part > self.deadline / 32;
                 let waited = large(away(events, release.min(self.due), finished));
-                let before = large(away(events, read.min(release), finished));
                 let host = large(self.host) && verdict.by.as_ref().is_none_or(|by| !by.contains("(pid "));
                 assert!(
-                    waited || before || host,
-                    "preempted, but not off the CPU while it could run: {line:?}; {note:?}; since the tick before: {near:?}"
+                    waited || large(earlier) || host,
+                    "preempted, but not off the CPU while it could run: {line:?}; {note:?}; since the tick before: {:?}",
+                    near()
                 );
                 self.preempted += 1;
                 self.waited += u64::from(waited);
