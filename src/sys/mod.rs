@@ -14,6 +14,7 @@ pub(crate) mod can;
 pub(crate) mod clock;
 #[cfg(feature = "plugin")]
 pub(crate) mod crash;
+pub(crate) mod dir;
 #[cfg(test)]
 pub(crate) mod emulation;
 pub(crate) mod fd;
