@@ -1,5 +1,5 @@
-//! The plan of safe values: what was there before lies in it, it is written again where somebody has removed it, and what `hertzd safe` writes by it
-//! is read back.
+//! The plan of safe values: what was there before lies in it, it is written again where somebody has removed it, what `hertzd safe` writes by it
+//! is read back, and it is carried out with the rights of its owner.
 
 mod program;
 
@@ -8,6 +8,7 @@ use hertzd::time::Span;
 use program::{HERTZD, Running, run_in};
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
@@ -96,22 +97,167 @@ fn what_was_there_before_lies_in_the_plan() {
     assert_eq!(read(&running.folder().join("fan")), "0.75\n");
 }
 
+/// One output, which writes this number to a file.
+fn output(task: &str, path: &Path, text: &str) -> Value {
+    json!({"task": task, "writes": [{"to": "file", "path": path, "witness": null, "text": text, "cut": true}]})
+}
+
+fn plan_of(outputs: &[Value]) -> String {
+    json!({"version": 1, "pid": 0, "outputs": outputs}).to_string()
+}
+
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
 fn a_write_that_does_not_return_is_named_and_holds_up_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let [hangs, takes] = ["hangs", "takes"].map(|name| folder.path().join(name));
-    // No one reads there: who opens it to write waits.
-    assert!(Command::new("mkfifo").arg(&hangs).status().unwrap().success());
-    fs::write(&takes, "0.75\n").unwrap();
-    let output = |task: &str, path: &Path| json!({"task": task, "writes": [{"to": "file", "path": path, "witness": null, "text": "1\n", "cut": true}]});
+    [&hangs, &takes].iter().for_each(|path| fs::write(path, "0.75\n").unwrap());
+    let faults = folder.path().join("faults");
+    fs::create_dir(&faults).unwrap();
+    fs::write(faults.join("hangs.hangs"), "").unwrap();
     let plan = folder.path().join("plan.json");
-    let outputs = json!({"version": 1, "pid": 0, "outputs": [output("slow", &hangs), output("quick", &takes)]});
-    fs::write(&plan, outputs.to_string()).unwrap();
-    let done = safe(&["--plan", plan.to_str().unwrap()]);
+    fs::write(&plan, plan_of(&[output("slow", &hangs, "1\n"), output("quick", &takes, "1\n")])).unwrap();
+    let mut command = Command::new(HERTZD);
+    command.env("DEVICE_FAULTS", &faults).env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    let done = command.args(["safe", "--plan"]).arg(&plan).output().unwrap();
     let text = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(1), "{done:?}");
     assert!(text.contains("slow: 1 to ") && text.contains("it has not returned within 2.00 s: look at"), "{done:?}");
     assert_eq!(read(&takes), "1\n");
+    let noted: Value = serde_json::from_str(&read(&plan)).unwrap();
+    assert_eq!([&noted["outputs"][0]["written"], &noted["outputs"][1]["written"]], [&Value::Null, &true.into()]);
+}
+
+/// An ordinary user, who owns a folder with a plan.
+const USER: u32 = 65_534;
+
+/// What a plan must not bring about, whoever carries it out: the name of each output, its file, what is written, and why not.
+fn plant(folder: &Path) -> Vec<(&'static str, PathBuf, &'static str, &'static str)> {
+    let path = |name: &str| folder.join(name);
+    fs::write(path("number"), "0.5\n").unwrap();
+    std::os::unix::fs::symlink(path("number"), path("link")).unwrap();
+    std::os::unix::fs::symlink(folder, path("folder")).unwrap();
+    fs::write(path("twice"), "0.5\n").unwrap();
+    fs::hard_link(path("twice"), path("again")).unwrap();
+    assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
+    fs::write(path("keys"), "ssh-ed25519 AAAA\n").unwrap();
+    fs::write(path("large"), vec![b'7'; 13 << 20]).unwrap();
+    vec![
+        ("link", path("link"), "1\n", "is a symbolic link"),
+        ("through", path("folder/number"), "1\n", "is a symbolic link, or no folder"),
+        ("twice", path("twice"), "1\n", "it has another name too"),
+        ("pipe", path("pipe"), "1\n", "it is no file that holds a number"),
+        ("keys", path("keys"), "1\n", "it holds something else than a number"),
+        ("large", path("large"), "1\n", "it holds more than a number"),
+        ("text", path("number"), "ssh-rsa AAAA\n", "\"ssh-rsa AAAA\\n\" is no number"),
+        ("dots", folder.join("../x"), "1\n", "is no path that was resolved"),
+    ]
+}
+
+fn contents(folder: &Path) -> Vec<(PathBuf, u64, String)> {
+    let files = ["number", "twice", "keys", "large"].map(|name| folder.join(name));
+    let of = |path: PathBuf| {
+        let text: String = read(&path).chars().take(32).collect();
+        (path.clone(), fs::metadata(path).unwrap().len(), text)
+    };
+    files.map(of).into()
+}
+
+#[test]
+fn only_a_number_is_written_and_only_to_what_an_output_writes_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let (planted, plan, fan) = (plant(&folder), folder.join("plan.json"), folder.join("fan"));
+    fs::write(&fan, "0.5\n").unwrap();
+    let mut outputs: Vec<_> = planted.iter().map(|(task, path, text, _)| output(task, path, text)).collect();
+    outputs.push(output("fan", &fan, "1\n"));
+    let device = |to: &str, key: &str, rest: Value| {
+        let mut write = json!({"to": to, key: "/dev/null", "original": null});
+        write.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        json!({"task": to, "writes": [write]})
+    };
+    outputs.push(device("line", "chip", json!({"label": "x", "offset": 1, "high": true})));
+    outputs.push(device("register", "bus", json!({"adapter": null, "address": 1, "force": true, "bytes": [1, 2]})));
+    fs::write(&plan, plan_of(&outputs)).unwrap();
+    let before = contents(&folder);
+    let done = safe(&["--plan", plan.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{text}");
+    for (task, _, _, why) in &planted {
+        let named = text.split("; ").any(|part| part.contains(&format!("{task}: ")) && part.contains(why));
+        assert!(named, "{task}: {why}: {text}");
+    }
+    assert!(text.contains("/dev/null is no I\u{b2}C bus") && text.contains("/dev/null is no GPIO chip"), "{text}");
+    assert_eq!((contents(&folder), read(&fan)), (before, "1\n".into()));
+    // Nor is a plan that is no plan, or might be another user's.
+    for (make, why) in [
+        ("truncate -s 17M", "no plan has more than 16"),
+        ("ln -sf /dev/null", "is a symbolic link"),
+        ("rm -f; mkfifo", "it is no regular file"),
+    ] {
+        let other = folder.join("other.json");
+        let script = make.replace("; ", " \"$0\" && ") + " \"$0\"";
+        assert!(Command::new("sh").args(["-c", &script]).arg(&other).status().unwrap().success());
+        let done = safe(&["--plan", other.to_str().unwrap()]);
+        let text = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.code() == Some(1) && text.contains(why), "{make}: {text}");
+    }
+    let shared = folder.join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::write(shared.join("plan.json"), plan_of(&[output("fan", &fan, "2\n")])).unwrap();
+    let done = safe(&["--plan", shared.join("plan.json").to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.code() == Some(1) && text.contains("others than its owner may write to"), "{text}");
+    assert_eq!(read(&fan), "1\n");
+}
+
+#[test]
+fn root_carries_a_plan_out_with_the_rights_of_its_owner() {
+    if !program::is_root() || program::emulation::cannot_be_emulated("another user's process") {
+        return program::skip("only root can have a plan carried out by another user");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let (theirs, roots, hertzd) = (folder.join("theirs"), folder.join("roots"), folder.join("hertzd"));
+    program::copy_program(&hertzd);
+    fs::create_dir(&theirs).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(&roots, "0.5\n").unwrap();
+    let (fan, plan) = (theirs.join("fan"), theirs.join("safe-plan.json"));
+    fs::write(&fan, "0.5\n").unwrap();
+    fs::write(&plan, plan_of(&[output("fan", &fan, "1\n"), output("roots", &roots, "1\n")])).unwrap();
+    for path in [&theirs, &fan, &plan] {
+        std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
+    }
+    let safe = |args: &[&str]| Command::new(&hertzd).args(["safe", "--plan"]).arg(&plan).args(args).output().unwrap();
+    let dry = safe(&["--dry-run"]);
+    assert!(
+        dry.status.success() && String::from_utf8_lossy(&dry.stdout).contains("roots: would write 1 to"),
+        "{dry:?}"
+    );
+    let done = safe(&[]);
+    let (stdout, stderr) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert_eq!(done.status.code(), Some(1), "{stderr}");
+    assert!(stdout.contains("fan: wrote 1 to "), "{stdout}{stderr}");
+    assert!(stderr.contains("roots: 1 to ") && stderr.contains("Permission denied"), "{stderr}");
+    assert_eq!((read(&fan), read(&roots)), ("1\n".into(), "0.5\n".into()));
+    let facts = fs::metadata(&plan).unwrap();
+    assert_eq!((facts.uid(), facts.mode() & 0o777), (USER, 0o640), "what it has noted there belongs to the owner");
+    // Root's own plan, in a folder of root.
+    fs::write(folder.join("plan.json"), plan_of(&[output("roots", &roots, "2\n")])).unwrap();
+    let own = Command::new(&hertzd).args(["safe", "--plan"]).arg(folder.join("plan.json")).output().unwrap();
+    assert!(own.status.success() && read(&roots) == "2\n", "{own:?}");
+    // The same in a folder of another user, who may have put it there.
+    fs::write(theirs.join("root.json"), plan_of(&[output("roots", &roots, "3\n")])).unwrap();
+    let planted = Command::new(&hertzd).args(["safe", "--plan"]).arg(theirs.join("root.json")).output().unwrap();
+    let text = String::from_utf8_lossy(&planted.stderr);
+    assert!(planted.status.code() == Some(1) && text.contains("others than its owner may write to"), "{text}");
+    // Another user carries out none but its own.
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65533", "--regid=65533", "--clear-groups"]).arg(&hertzd).args(["safe", "--plan"]);
+    let other = command.arg(&plan).output().unwrap();
+    assert_eq!((other.status.code(), read(&roots)), (Some(77), "2\n".into()), "{other:?}");
 }
 
 /// Of this process there is one such file, and one writer of it at a time.
@@ -130,13 +276,13 @@ fn what_reads_otherwise_than_it_was_written_is_said() {
     fs::write(&fan, "0.5\n").unwrap();
     let write =
         |path: &str, text: &str| json!({"to": "file", "path": path, "witness": null, "text": text, "cut": false});
-    let output = |task: &str, write: Value| json!({"task": task, "writes": [write]});
+    let one = |task: &str, write: Value| json!({"task": task, "writes": [write]});
     let carry_out = |outputs: Vec<Value>| {
         fs::write(&plan, json!({"version": 1, "pid": 1, "outputs": outputs}).to_string()).unwrap();
         safe(&["--plan", plan.to_str().unwrap()])
     };
-    let wrong = output("wrong", write(&reads_otherwise(), "33\n"));
-    let right = output("right", write(fan.to_str().unwrap(), "0.7\n"));
+    let wrong = one("wrong", write(&reads_otherwise(), "33\n"));
+    let right = output("right", &fan, "0.7\n");
     let done = carry_out(vec![wrong, right.clone()]);
     let (stdout, stderr) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert_eq!(done.status.code(), Some(1), "{stderr}");
@@ -148,7 +294,7 @@ fn what_reads_otherwise_than_it_was_written_is_said() {
     assert!(done.status.success(), "{done:?}");
     // What can only be written is written, and nothing is said of it.
     let only = format!("/proc/{}/clear_refs", std::process::id());
-    let done = carry_out(vec![output("only", write(&only, "1\n"))]);
+    let done = carry_out(vec![one("only", write(&only, "1\n"))]);
     assert!(done.status.success(), "{done:?}");
 }
 

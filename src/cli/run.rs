@@ -94,6 +94,7 @@ fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(
         status_socket: args.status_socket.clone().or_else(|| Some(directory.as_ref()?.socket())),
         flight: flight.map(|directory| FlightOptions { path: directory.flight(), size: args.flight }),
         safe_plan: directory.as_ref().filter(|_| !args.shadow).map(RuntimeDirectory::safe_plan),
+        left_plans: directory.as_ref().map(|directory| directory.left_plans.clone()).unwrap_or_default(),
         shadow: args.shadow,
         stop_timeout: args.stop_timeout,
     };

@@ -9,7 +9,7 @@
 //! A foreground process locks its directory, so others know whether it lives. What a dead one left is removed by the next, which
 //! keeps the latest flight file as `flight.prev`, and a plan of safe values that nobody has carried out.
 
-use crate::daemon::SafePlan;
+use crate::daemon::{NoPlan, SafePlan};
 use crate::kinds::output::PlannedWrite;
 use crate::program;
 use std::fs::{self, File, Permissions};
@@ -36,6 +36,8 @@ fn system() -> PathBuf {
 pub(super) struct RuntimeDirectory {
     path: PathBuf,
     _lock: Option<File>, // of a process in the foreground
+    /// The plans of safe values of those that died, which still owe some.
+    pub(super) left_plans: Vec<PathBuf>,
 }
 
 impl RuntimeDirectory {
@@ -43,7 +45,7 @@ impl RuntimeDirectory {
     /// run, what a process that died has left stays: the plan of its safe values may be still to be carried out.
     pub(super) fn of_this_process(is_shadow: bool) -> Option<Self> {
         if let Some(path) = given() {
-            return Some(Self { path, _lock: None });
+            return Some(Self { path, _lock: None, left_plans: Vec::new() });
         }
         let Some(place) = own_place() else {
             debug!("no runtime directory: without XDG_RUNTIME_DIR there is no status socket and no flight file");
@@ -71,7 +73,7 @@ impl RuntimeDirectory {
                 continue;
             }
             fs::set_permissions(&path, Permissions::from_mode(0o755))?;
-            let directory = Self { path, _lock: Some(lock) };
+            let mut directory = Self { path, _lock: Some(lock), left_plans: Vec::new() };
             if !is_shadow {
                 directory.take_over(place);
             }
@@ -80,8 +82,8 @@ impl RuntimeDirectory {
         Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("{} is in use", path.display())))
     }
 
-    /// Keeps the latest flight file of the dead processes, and removes the rest of what they left.
-    fn take_over(&self, place: &Path) {
+    /// Keeps the latest flight file of the dead processes, and removes the rest of what they left, but for safe values that are owed.
+    fn take_over(&mut self, place: &Path) {
         let dead =
             || others(place).filter(|folder| *folder != self.path).filter_map(|folder| Some((dead(&folder)?, folder)));
         let dead: Vec<_> = dead().collect();
@@ -90,15 +92,11 @@ impl RuntimeDirectory {
             let _ = fs::rename(folder.join(FLIGHT), self.path.join(FLIGHT_BEFORE));
         }
         for (_locked, folder) in &dead {
-            if let Some(tasks) = outputs_left(&folder.join(SAFE_PLAN)) {
-                let plan = folder.join(SAFE_PLAN);
-                warn!(
-                    "a hertzd that died has left a plan of safe values that nobody has carried out, of its outputs {tasks}: \
-                     `hertzd safe` writes them, by {}",
-                    plan.display()
-                );
-            } else {
+            let plan = folder.join(SAFE_PLAN);
+            if is_settled(&plan) {
                 let _ = fs::remove_dir_all(folder);
+            } else {
+                self.left_plans.push(plan);
             }
         }
     }
@@ -116,21 +114,22 @@ impl RuntimeDirectory {
     }
 }
 
-/// The tasks of outputs whose safe values a process that is dead has not written, and whose targets are still there; `None`: there are none.
-fn outputs_left(plan: &Path) -> Option<String> {
-    let (plan, _locked) = SafePlan::take(plan).ok()?;
-    let left = plan.outputs.iter().filter(|output| output.writes.iter().any(PlannedWrite::is_there));
-    let left: Vec<_> = left.map(|output| &*output.task).collect();
-    (!left.is_empty()).then(|| left.join(", "))
+/// Whether the plan of a process that is dead owes nothing to anything that is there. One that cannot be read may.
+fn is_settled(plan: &Path) -> bool {
+    match SafePlan::take(plan) {
+        Ok((plan, _locked)) => plan.outputs.iter().all(|output| {
+            let is_there = |write: &PlannedWrite| write.check().is_err() || write.is_there();
+            output.written || !output.writes.iter().any(is_there)
+        }),
+        Err(why) => matches!(why, NoPlan::Missing),
+    }
 }
 
 /// Removes a plan that was carried out, if it is one of the foreground: the next process there need not tell of it any more. That of the
-/// service stays until the next start.
-pub(super) fn remove_carried_out(plan: &Path) {
+/// service stays until the next start. Whether it was removed.
+pub(super) fn remove_carried_out(plan: &Path) -> bool {
     let folder = plan.parent().and_then(Path::file_name).unwrap_or_default();
-    if folder.to_string_lossy().parse::<u32>().is_ok() {
-        let _ = fs::remove_file(plan);
-    }
+    folder.to_string_lossy().parse::<u32>().is_ok() && fs::remove_file(plan).is_ok()
 }
 
 /// The directory that systemd has made for this process; of several, separated by colons, the first.
@@ -178,7 +177,7 @@ pub(super) fn safe_plans() -> Vec<PathBuf> {
             places().into_iter().flat_map(|place| others(&place).chain([place.clone()]).collect::<Vec<_>>()).collect()
         }
     };
-    folders.into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(|plan| plan.exists()).collect()
+    folders.into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(|plan| plan.symlink_metadata().is_ok()).collect()
 }
 
 /// The directories of processes in the foreground: those that are a number.

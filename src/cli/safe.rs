@@ -1,24 +1,15 @@
 //! `hertzd safe`: writes the safe values of outputs whose daemon was killed.
 
-use super::{App, Source, Stop, print, runtime, safe_anew, safe_readback};
-use crate::daemon::{NoPlan, PlannedOutput, SafePlan};
-use crate::kinds::output::PlannedWrite;
-use crate::program;
+use super::safe_writes::Done;
+use super::{App, Source, Stop, print, runtime, safe_anew, safe_owner};
+use crate::daemon::{FoundPlan, NoPlan};
 use crate::sys::clock::pause;
+use crate::sys::dir::effective_user;
 use crate::sys::signals::end_flag;
 use crate::time::Span;
 use clap::Args;
-use std::fmt::Write as _;
-use std::fs::File;
-use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
-
-/// How long a write may take; the next output waits for it meanwhile.
-const RETURNS_WITHIN: Span = Span::from_seconds(2);
 
 /// How often it looks for a signal while it holds lines.
 const LOOK_EVERY: Span = Span::from_millis(50);
@@ -34,6 +25,10 @@ const LOOK_EVERY: Span = Span::from_millis(50);
     runs this command whenever the daemon has ended (ExecStopPost=). While the\n\
     daemon lives, the outputs are its own, and nothing is written: exit code 77.\n\
     The same holds for a file that another process with outputs has by now.\n\n\
+    A plan is carried out with the rights of the user that it belongs to, also by\n\
+    root. No link is followed, and nothing is written but numbers, to files that\n\
+    hold one, and lines, registers and frames. A plan in a folder that other users\n\
+    may write to is refused.\n\n\
     What was written is read back, where that can be read: each number that differs is\n\
     named, and the exit code is 1. A write that does not return is given up after 2 s\n\
     and named; the others are made all the same.\n\n\
@@ -53,159 +48,75 @@ pub(super) struct SafeArgs {
     config: Option<PathBuf>,
     /// The plan [default: those in the runtime directories of the service and of processes in the foreground]
     #[arg(long, value_name = "PATH")]
-    plan: Option<PathBuf>,
+    pub(super) plan: Option<PathBuf>,
     /// Print what would be written, and write nothing
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
     /// Keep GPIO lines at their safe levels, until SIGTERM or SIGINT
     #[arg(long, conflicts_with = "dry_run")]
-    hold: bool,
+    pub(super) hold: bool,
+    /// The plan is open as standard input, and belongs to this user; the answer is JSON, for the process that has started this one
+    #[arg(long, hide = true, requires = "plan")]
+    as_owner: bool,
 }
 
 pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
+    if args.as_owner {
+        let done = safe_owner::answer_for_root(args)?;
+        return if done.holds { wait_for_the_end() } else { Ok(()) };
+    }
     if let Some(config) = &args.config {
         return safe_anew::safe(app, &Source::File(config.clone()), args.dry_run);
     }
     let plans = args.plan.as_ref().map_or_else(runtime::safe_plans, |plan| vec![plan.clone()]);
-    let (mut text, mut failed, mut held, mut lines) = (String::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut done, mut owners) = (Done::default(), Vec::new());
     for path in &plans {
-        let (plan, _locked) = match SafePlan::take(path) {
-            Ok(taken) => taken,
-            Err(NoPlan::Missing) if args.plan.is_none() => continue, // it was there just now
-            Err(NoPlan::Missing) => return Err(Stop::Usage(format!("{}: there is no such file", path.display()))),
-            Err(NoPlan::Held(pid)) => {
-                held.push(format!(
-                    "the daemon lives that has them (pid {pid}): when it is stopped, they get their safe values"
-                ));
-                continue;
+        match FoundPlan::open(path) {
+            Ok(found) if !found.is_own() && effective_user() == 0 => {
+                let (theirs, owner) = safe_owner::carry_out(found, args);
+                done.add(theirs);
+                owners.extend(owner);
             }
-            Err(NoPlan::Unusable(why)) => {
-                failed.push(format!("the plan {why}"));
-                continue;
+            Ok(found) => done.carry_out(found, args),
+            Err(NoPlan::Missing) if args.plan.is_some() => {
+                return Err(Stop::Usage(format!("{}: there is no such file", path.display())));
             }
-        };
-        let (mut made, before) = (Vec::new(), failed.len() + held.len());
-        for output in &plan.outputs {
-            match make(output, args, &mut text, &mut made) {
-                Ok(()) => {}
-                Err(Failed::Held(why)) => held.push(why),
-                Err(Failed::Because(why)) => failed.push(why),
-            }
+            Err(why) => done.refuse(why), // one that was there just now, and is gone, is not missed
         }
-        let look = |it: &Made<'_>| it.write.amiss(it.line.as_ref());
-        failed.extend(safe_readback::amiss(made.iter().map(|it| (Some(it.task), || look(it))).collect()));
-        if !args.dry_run && !args.hold && failed.len() + held.len() == before {
-            runtime::remove_carried_out(path);
-        }
-        lines.extend(made.into_iter().filter_map(|it| it.line).filter(|_| args.hold));
     }
     // systemd sets this where the service has ended: there it says something only if there is something to say.
     let is_asked = std::env::var_os("SERVICE_RESULT").is_none();
-    if is_asked && text.is_empty() && failed.is_empty() && held.is_empty() {
-        text = "no daemon has left a plan of safe values behind: nothing to do\n".into();
+    if is_asked && done.is_empty() {
+        done.text = "no daemon has left a plan of safe values behind: nothing to do\n".into();
     }
-    print(&text)?;
-    if args.hold && !lines.is_empty() {
+    print(&done.text)?;
+    if done.holds {
         // What failed is said now, and once more by the exit code.
-        if let Some((text, _)) = end(&failed, &held).err().and_then(|stop| stop.text(false)) {
+        if let Some((text, _)) = end(&done).err().and_then(|stop| stop.text(false)) {
             print(&(text + "\n"))?;
         }
-        let ended = end_flag().map_err(|error| Stop::Fault(format!("cannot wait for SIGTERM: {error}")))?;
-        while !ended.load(Ordering::Relaxed) {
-            pause(LOOK_EVERY);
-        }
+        wait_for_the_end()?;
     }
-    end(&failed, &held)
+    drop(owners);
+    end(&done)
+}
+
+fn wait_for_the_end() -> Result<(), Stop> {
+    let ended = end_flag().map_err(|error| Stop::Fault(format!("cannot wait for SIGTERM: {error}")))?;
+    while !ended.load(Ordering::Relaxed) {
+        pause(LOOK_EVERY);
+    }
+    Ok(())
 }
 
 /// What the command says at its end.
-fn end(failed: &[String], held: &[String]) -> Result<(), Stop> {
-    match (failed, held) {
+fn end(done: &Done) -> Result<(), Stop> {
+    match (&done.failed[..], &done.held[..]) {
         ([], []) => Ok(()),
         ([], held) => Err(Stop::Permission(format!("outputs that are not written: {}", held.join("; ")))),
         (failed, held) => {
             let all = failed.iter().chain(held).map(String::as_str).collect::<Vec<_>>().join("; ");
             Err(Stop::Unwell(format!("not every output has its safe value: {all}")))
         }
-    }
-}
-
-/// Why an output has not got its safe value.
-enum Failed {
-    /// Another process has the target.
-    Held(String),
-    Because(String),
-}
-
-/// A write that was made.
-struct Made<'a> {
-    task: &'a str,
-    write: &'a PlannedWrite,
-    line: Option<File>, // requested until this is dropped
-}
-
-/// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it.
-fn make<'a>(
-    output: &'a PlannedOutput,
-    args: &SafeArgs,
-    text: &mut String,
-    made: &mut Vec<Made<'a>>,
-) -> Result<(), Failed> {
-    let task = &output.task;
-    let mut again = Vec::new();
-    for write in &output.writes {
-        // Writing to a String does not fail.
-        match args.dry_run {
-            true => {
-                let before =
-                    write.original().map(|held| format!("; before {} wrote to it, it held {held}", program::name()));
-                _ = writeln!(text, "{task}: would write {write}{}", before.unwrap_or_default());
-            }
-            false => match make_one(write, args, task, text) {
-                // Not once more, as others wait.
-                Err(error) if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() => {
-                    return Err(Failed::Because(format!("{task}: {write}: {error}")));
-                }
-                // What a driver calls busy is a write that failed.
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && error.raw_os_error().is_none() => {
-                    return Err(Failed::Held(format!("{task}: {write}: {error}")));
-                }
-                Err(_) => again.push(write),
-                Ok(one) => made.push(one),
-            },
-        }
-    }
-    for write in again {
-        let one = make_one(write, args, task, text);
-        made.push(one.map_err(|error| Failed::Because(format!("{task}: {write}: {error}")))?);
-    }
-    Ok(())
-}
-
-fn make_one<'a>(write: &'a PlannedWrite, args: &SafeArgs, task: &'a str, text: &mut String) -> io::Result<Made<'a>> {
-    let line = make_in_time(write)?;
-    let then = match (&line, args.hold) {
-        (None, _) => "",
-        (Some(_), true) => ", and holds it",
-        (Some(_), false) => "; the line is released now, so what becomes of its level is up to its chip's driver",
-    };
-    let _ = writeln!(text, "{task}: wrote {write}{then}");
-    Ok(Made { task, write, line })
-}
-
-/// Makes a write, on a thread of its own: one that does not return holds up no other output.
-fn make_in_time(write: &PlannedWrite) -> io::Result<Option<File>> {
-    let (sender, made) = mpsc::channel();
-    let own = write.clone();
-    thread::Builder::new().spawn(move || _ = sender.send(own.make()))?;
-    match made.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {
-        Ok(made) => made,
-        Err(mpsc::RecvTimeoutError::Timeout) => {
-            let text = format!(
-                "it has not returned within {RETURNS_WITHIN}: look at the device, or switch off what it drives, and run this again"
-            );
-            Err(io::Error::new(io::ErrorKind::TimedOut, text))
-        }
-        Err(mpsc::RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that writes it has panicked")),
     }
 }

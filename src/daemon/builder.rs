@@ -14,9 +14,9 @@ use super::joints::{Joints, flows, joints};
 use super::loader::Loader;
 use super::metrics_thread::Feed;
 use super::plan::{self, TaskTerms};
+use super::plan_file::PlanFile;
 use super::prepared::{Prepared, WantedWorker};
 use super::running::{WaitingWorker, WantedTask};
-use super::safe_plan::PlanFile;
 use crate::channels;
 use crate::config::{Config, Scheduling, WorkerConfig};
 use crate::kinds::output;
@@ -32,7 +32,6 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -70,6 +69,7 @@ struct Shared {
     memory_locked: AtomicBool,
     busy: Mutex<Option<Busy>>,
     plan_trouble: Mutex<Option<String>>,
+    owed: Mutex<Option<String>>,
 }
 
 impl Shared {
@@ -107,12 +107,7 @@ pub(super) enum BuilderEnd {
 
 impl Builder {
     /// Makes the thread. Its workers send on `done` when they end.
-    pub(super) fn spawn(
-        load: Loader,
-        guard: Arc<GuardThread>,
-        plan: Option<PathBuf>,
-        done: Sender<()>,
-    ) -> io::Result<Self> {
+    pub(super) fn spawn(load: Loader, guard: Arc<GuardThread>, plan: PlanFile, done: Sender<()>) -> io::Result<Self> {
         let (jobs, receiver) = unbounded();
         let (reply, prepared) = unbounded();
         // The start asks for nothing else.
@@ -121,7 +116,7 @@ impl Builder {
         let builder = BuilderLoop {
             load,
             guard,
-            plan: PlanFile::at(plan),
+            plan,
             done,
             recordings: Recordings::default(),
             next_task: 0,
@@ -170,6 +165,11 @@ impl Builder {
         self.shared.plan_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What runs before this one have left, and could not be written since; `None`: nothing.
+    pub(super) fn owed(&self) -> Option<String> {
+        self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Waits until everything is done, for `patience` at most.
     pub(super) fn finish(mut self, patience: Duration) -> BuilderEnd {
         let (reply, answer) = bounded(1);
@@ -213,7 +213,8 @@ impl BuilderLoop {
             let job = match jobs.recv_timeout(LOOK_EVERY) {
                 Ok(job) => job,
                 Err(RecvTimeoutError::Timeout) => {
-                    if self.plan.is_amiss() {
+                    let is_written = self.plan.write_left(&self.guard.planned(), false);
+                    if self.plan.is_amiss() || is_written {
                         self.update_plan("is gone, or does not have all outputs");
                     }
                     continue;
@@ -229,6 +230,8 @@ impl BuilderLoop {
                 Job::Write(wanted) => {
                     self.shared.begin("writing what outputs begin with".into());
                     let result = self.answer(|_| write(*wanted));
+                    // What has begun to have a target of an earlier run has taken that over.
+                    self.update_plan("does not follow what has become of the targets");
                     let _ = prepared.send(result);
                 }
                 Job::Close(ended) => {
@@ -267,12 +270,14 @@ impl BuilderLoop {
         output::close_settled();
         self.plan.try_update(&self.guard.planned(), but);
         self.shared.plan_trouble.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.plan.trouble);
+        *self.shared.owed.lock().unwrap_or_else(PoisonError::into_inner) = self.plan.owed();
     }
 
     fn prepare(&mut self, running: &Sections, joined: &Joints, held: &Held) -> Result<Prepared, Failure> {
         output::close_settled();
         self.shared.begin(READING.into());
         let mut config = self.load.load()?;
+        self.plan.take_left()?;
         let sections = Arc::new(Sections::of(&config));
         let diff = Diff::between(running, &sections);
         for file in &config.files {
@@ -296,6 +301,9 @@ impl BuilderLoop {
         self.plan
             .update(&self.guard.planned())
             .map_err(|reason| Failure::System("writing the plan of safe values", reason))?;
+        if self.plan.write_left(&self.guard.planned(), true) {
+            self.update_plan("still has outputs of an earlier run that were written");
+        }
         self.guard
             .guard(highest)
             .map_err(|reason| Failure::System("starting the thread that writes safe values", reason))?;

@@ -19,6 +19,8 @@ pub struct Options {
     pub flight: Option<FlightOptions>,
     /// Where the plan of the outputs' safe values is kept; `None`: nowhere.
     pub safe_plan: Option<PathBuf>,
+    /// Plans that processes which died have left elsewhere: what they still owe is written at the start, or goes into this one's plan.
+    pub left_plans: Vec<PathBuf>,
     /// The tasks were made to write nothing, by [`Kinds::in_shadow`](crate::Kinds::in_shadow): said in the log, the status and the summary.
     pub shadow: bool,
     /// How long a stop, or the end of the length, waits for a worker that does not advance; then the run ends with a fault.
@@ -28,7 +30,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (status_socket, flight, safe_plan) = (None, None, None);
-        Self { length: None, status_socket, flight, safe_plan, shadow: false, stop_timeout: TICK_PATIENCE }
+        let left_plans = Vec::new();
+        Self { length: None, status_socket, flight, safe_plan, left_plans, shadow: false, stop_timeout: TICK_PATIENCE }
     }
 }
 

@@ -112,6 +112,7 @@ pub(super) fn finish(
     summary.flight = flight.summary();
     summary.guard = guard.summary().map(Box::new);
     summary.readbacks = guard.readbacks().summary(&summary::names(&set), now);
+    summary.object(builder.owed());
     builder.close(set);
     if let BuilderEnd::HeldUp(activity) = builder.finish(BUILDER_PATIENCE) {
         warn!("the builder thread is stuck while {activity}; exiting without it");

@@ -18,7 +18,7 @@
 //! | `joints` | the links between tasks, of which one takes the values of the other |
 //! | `alarm_log` | what alarms have to say |
 //! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
-//! | `guard_thread`, `guard_grant`, `guard_look`, `safe_writers`, `spare_threads`, `safe_plan` | the safe values of outputs whose tasks have stopped, or whose process has |
+//! | `guard_thread`, `guard_grant`, `guard_look`, `safe_writers`, `spare_threads`, `safe_plan`, `plan_file`, `left_outputs` | the safe values of outputs whose tasks have stopped, or whose process has |
 //! | `plugin_crash` | what is left to do when a user's library has crashed |
 //! | `readback_thread`, `readback_record` | what the targets of outputs hold, against what was written to them |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
@@ -59,6 +59,7 @@ mod heartbeat;
 mod joints;
 pub(crate) mod layout;
 mod ledger;
+mod left_outputs;
 mod loader;
 mod look;
 mod meter;
@@ -69,6 +70,7 @@ mod models;
 mod panic_limit;
 mod patience;
 mod plan;
+mod plan_file;
 mod plant;
 #[cfg(feature = "plugin")]
 mod plugin_crash;
@@ -115,7 +117,7 @@ pub(crate) use models::{ModelError, Models};
 pub(crate) use repeat::Repeats;
 pub use requests::Requests;
 pub use run::run;
-pub(crate) use safe_plan::{NoPlan, PlannedOutput, SafePlan};
+pub(crate) use safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan};
 pub use simulate::{SimulateOptions, simulate};
 pub(crate) use simulate::{Simulation, highest_first_tick};
 pub(crate) use summary::DaemonSummary;

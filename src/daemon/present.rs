@@ -40,6 +40,7 @@ pub(super) fn present(
     summary.object(faults.iter().cloned());
     summary.object(threads.guard.troubles());
     summary.object(threads.builder.plan_trouble());
+    summary.object(threads.builder.owed());
     summary.readbacks = threads.guard.readbacks().summary(&summary::names(set), now);
     summary.object(threads.guard.readbacks().troubles(now));
     summary.object(crate::kinds::process::troubles());

@@ -15,6 +15,7 @@ use super::flight_thread::FlightThread;
 use super::guard_thread::GuardThread;
 use super::loader::Loader;
 use super::metrics_thread::{Depth, MetricsThread};
+use super::plan_file::PlanFile;
 use super::prepared::Prepared;
 use super::present::present;
 use super::recorder_thread::RecorderThread;
@@ -156,12 +157,12 @@ impl<'a> Daemon<'a> {
             super::plugin_crash::watch(guard.clone());
             let (flight, flies) =
                 FlightThread::spawn(options.flight.as_ref()).map_err(failed("the flight recorder's thread"))?;
+            let plan = || PlanFile::at(options.safe_plan.clone(), options.left_plans.clone());
             Ok::<_, Failure>(Threads {
                 flight,
                 metrics: MetricsThread::spawn(output, feed, flies).map_err(failed("the metrics thread"))?,
                 recorder: RecorderThread::spawn(fed).map_err(failed("the recorder thread"))?,
-                builder: Builder::spawn(load, guard.clone(), options.safe_plan.clone(), done)
-                    .map_err(failed("the builder thread"))?,
+                builder: Builder::spawn(load, guard.clone(), plan(), done).map_err(failed("the builder thread"))?,
                 guard,
             })
         };

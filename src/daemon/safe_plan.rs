@@ -1,24 +1,32 @@
-//! The plan of safe values: a file in the runtime directory that says what is to be written, and where, should this process not come to it.
+//! The plan of safe values: a file in the runtime directory that says what is to be written, and where, should this process not come to it. How it
+//! is found and read; [`PlanFile`](super::plan_file::PlanFile) writes it.
 //!
-//! It is there before anything but a safe value is written. It is locked for as long as the process lives, so that nobody else carries it out
-//! meanwhile. Written by the builder; may block.
+//! Where it lies says nothing about who wrote it: it is carried out with the rights of its owner, and only where no one else could have put it
+//! there. May block.
 
-use crate::kinds::output::{Guard, PlannedWrite};
+use crate::kinds::output::PlannedWrite;
+use crate::sys::dir::effective_user;
+use crate::sys::open::{Mode, without_links};
+use crate::sys::other_user::is_private_group;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fmt::Display;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use tracing::{info, warn};
 
 /// What the file says first.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
+
+/// Bytes of a plan, and what may stand in it: far more than a daemon has.
+const LARGEST: u64 = 16 << 20;
+const MOST_OUTPUTS: usize = 4_096;
+const MOST_WRITES: usize = 64; // of an output
 
 /// All outputs of a daemon.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SafePlan {
-    version: u32,
+    pub(super) version: u32,
     /// The process that wrote it.
     pub(crate) pid: u32,
     /// Its outputs; those that hold what they have, whatever happens, are not among them.
@@ -32,122 +40,9 @@ pub(crate) struct PlannedOutput {
     pub(crate) task: String,
     /// In this order.
     pub(crate) writes: Vec<PlannedWrite>,
-}
-
-/// Where a daemon keeps its plan, and the plan that it has.
-#[derive(Debug)]
-pub(super) struct PlanFile {
-    path: Option<PathBuf>, // `None`: there is no runtime directory
-    written: Option<(Vec<PlannedOutput>, File)>,
-    folder: Option<File>, // locked, if it was made again: that of a process that lives
-    missing_is_said: bool,
-    /// What is wrong with the plan that lies there, for those who ask whether all is well.
-    pub(super) trouble: Option<String>,
-}
-
-impl PlanFile {
-    pub(super) fn at(path: Option<PathBuf>) -> Self {
-        Self { path, written: None, folder: None, missing_is_said: false, trouble: None }
-    }
-
-    /// Whether it is to be written again: somebody has removed it, or that failed before.
-    pub(super) fn is_amiss(&self) -> bool {
-        self.trouble.is_some() || self.is_gone()
-    }
-
-    /// Writes the plan of these outputs, as [`update`](Self::update); what comes of it is logged, and is its trouble. `but`: what is wrong
-    /// with the one that there is, should that fail.
-    pub(super) fn try_update(&mut self, guards: &[Arc<Guard>], but: &str) {
-        let was_gone = self.is_gone();
-        let (failed, path) = (self.update(guards).err(), self.path.as_deref().unwrap_or(Path::new("")).display());
-        let trouble = failed.map(|reason| {
-            format!("the plan of safe values {but}: it could not be written: {reason}; it is tried again every second")
-        });
-        match &trouble {
-            Some(trouble) if self.trouble.as_ref() != Some(trouble) => {
-                warn!("{trouble}; until then `hertzd safe` does not know all outputs, should this process be killed");
-            }
-            None if self.trouble.is_some() => info!("the plan of safe values could be written again: {path}"),
-            None if was_gone => warn!("the plan of safe values was removed, and is written again: {path}"),
-            _ => {}
-        }
-        self.trouble = trouble;
-    }
-
-    /// Whether the plan that was written lies there no more, though there are outputs.
-    fn is_gone(&self) -> bool {
-        let written = self.written.as_ref().filter(|(outputs, _)| !outputs.is_empty());
-        self.path.as_ref().zip(written).is_some_and(|(path, (_, file))| !is_at(file, path))
-    }
-
-    /// Whether there is one.
-    pub(super) fn is_written(&self) -> bool {
-        self.written.is_some()
-    }
-
-    /// Writes the plan of these outputs, which are all that are open, if it differs from what is there.
-    ///
-    /// # Errors
-    /// It could not be written; the plan from before, if there is one, stays.
-    pub(super) fn update(&mut self, guards: &[Arc<Guard>]) -> io::Result<()> {
-        let output = |guard: &Guard| PlannedOutput { task: guard.task().to_owned(), writes: guard.plan() };
-        let outputs: Vec<_> =
-            guards.iter().map(|guard| output(guard)).filter(|output| !output.writes.is_empty()).collect();
-        let Some(path) = &self.path else {
-            if !outputs.is_empty() && !std::mem::replace(&mut self.missing_is_said, true) {
-                warn!(
-                    "there is no runtime directory, and so no plan of safe values: should this process be killed, its outputs keep what \
-                     they hold, and `hertzd safe` does not know of them; set XDG_RUNTIME_DIR"
-                );
-            }
-            return Ok(());
-        };
-        let unchanged = match &self.written {
-            Some((written, _)) => *written == outputs && !self.is_gone(),
-            // Of a process before this one there may be another.
-            None => outputs.is_empty() && !path.exists(),
-        };
-        if unchanged {
-            return Ok(());
-        }
-        let other = || SafePlan::held(path).filter(|other| other.pid != std::process::id());
-        if let Some(other) = self.is_gone().then(other).flatten() {
-            let text = format!("{}: the process {} keeps its plan there", path.display(), other.pid);
-            return Err(io::Error::other(text));
-        }
-        let plan = SafePlan { version: VERSION, pid: std::process::id(), outputs };
-        let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        self.folder = made_again(path).map_err(failed)?.or(self.folder.take());
-        let file = replace(path, &serde_json::to_vec_pretty(&plan)?).map_err(failed)?;
-        self.written = Some((plan.outputs, file));
-        Ok(())
-    }
-}
-
-/// Makes the folder of the plan, should somebody have removed it, and locks it: others see by that that its process lives.
-fn made_again(path: &Path) -> io::Result<Option<File>> {
-    let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) else { return Ok(None) };
-    fs::create_dir_all(folder)?;
-    let made = File::open(folder)?;
-    // Whoever has it locked meanwhile looks whether it is one of a process that died, and may remove it: then it is made once more.
-    let _ = made.try_lock();
-    Ok(Some(made))
-}
-
-/// Whether it is this file that the path leads to.
-fn is_at(file: &File, path: &Path) -> bool {
-    let same = |own: fs::Metadata, there: fs::Metadata| (own.dev(), own.ino()) == (there.dev(), there.ino());
-    file.metadata().ok().zip(fs::metadata(path).ok()).is_some_and(|(own, there)| same(own, there))
-}
-
-/// Puts a file with this content in the place of what is there, in one step, locked.
-fn replace(path: &Path, content: &[u8]) -> io::Result<File> {
-    let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
-    file.lock()?;
-    file.write_all(content)?;
-    fs::rename(&new, path)?;
-    Ok(file)
+    /// Its safe value was written since, by a process that carried the plan out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) written: bool,
 }
 
 /// Why a plan cannot be carried out.
@@ -157,45 +52,169 @@ pub(crate) enum NoPlan {
     Missing,
     /// The process that wrote it lives.
     Held(u32),
+    /// Another user has to do it.
+    NotOurs(String),
     /// It cannot be read, or is no plan.
     Unusable(String),
+}
+
+/// A plan that lies there, open and not yet read.
+#[derive(Debug)]
+pub(crate) struct FoundPlan {
+    path: PathBuf,
+    file: File,
+    /// Whose it is, and of which group.
+    pub(crate) owner: (u32, u32),
+}
+
+impl FoundPlan {
+    /// Opens a plan that nobody but its owner and root can have put there.
+    ///
+    /// # Errors
+    /// Why it cannot be carried out by anyone.
+    pub(crate) fn open(path: &Path) -> Result<Self, NoPlan> {
+        let unusable = |why: &dyn Display| NoPlan::Unusable(format!("{}: {why}", path.display()));
+        let not_ours = |error: &io::Error| {
+            NoPlan::NotOurs(format!(
+                "{}: {error}: run this as root, or as the user that the plan belongs to",
+                path.display()
+            ))
+        };
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => NoPlan::Missing,
+            io::ErrorKind::PermissionDenied => not_ours(&error),
+            _ => unusable(&error),
+        };
+        // The folder may be named by a link. What that leads to is gone through once more, without any.
+        let name = path.file_name().ok_or(NoPlan::Missing)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let real = folder.canonicalize().map_err(failed)?.join(name);
+        let opened = match without_links(&real, Mode::ReadWrite) {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
+            {
+                without_links(&real, Mode::Read)
+            }
+            opened => opened,
+        };
+        let opened = opened.map_err(failed)?;
+        let found = Self::of(opened.file, real).map_err(|why| unusable(&why))?;
+        let (owner, _) = found.owner;
+        if let Some((folder, _)) = opened.folders.iter().find(|(_, folder)| others_may_write(folder, owner, true)) {
+            let why = format!(
+                "others than its owner may write to {}, so it may be another user's: `chmod go-w` that folder, or move the plan",
+                folder.display()
+            );
+            return Err(unusable(&why));
+        }
+        Ok(found)
+    }
+
+    /// One that another process has opened, and checked where it lies.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn inherited(file: File, path: &Path) -> Result<Self, NoPlan> {
+        Self::of(file, path.into()).map_err(|why| NoPlan::Unusable(format!("{}: {why}", path.display())))
+    }
+
+    fn of(file: File, path: PathBuf) -> Result<Self, String> {
+        let facts = file.metadata().map_err(|error| error.to_string())?;
+        let owner = (facts.uid(), facts.gid());
+        match () {
+            () if !facts.is_file() => Err("it is no regular file".into()),
+            () if facts.nlink() > 1 => Err("it has another name too, and may be another user's".into()),
+            () if others_may_write(&facts, owner.0, false) => Err("others than its owner may write to it".into()),
+            () if facts.len() > LARGEST => {
+                Err(format!("it has {} MB, and no plan has more than 16", facts.len() >> 20))
+            }
+            () => Ok(Self { path, file, owner }),
+        }
+    }
+
+    /// Whether this process has the rights of its owner, and no others.
+    pub(crate) fn is_own(&self) -> bool {
+        self.owner.0 == effective_user()
+    }
+
+    /// Where it lies, without links.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes.
+    pub(crate) fn length(&self) -> u64 {
+        self.file.metadata().map_or(0, |facts| facts.len())
+    }
+
+    /// The open file, for a process that has its owner's rights.
+    pub(crate) fn into_file(self) -> File {
+        self.file
+    }
+
+    /// Reads it, and keeps it locked for as long as the file lives that comes with it.
+    ///
+    /// # Errors
+    /// Why it cannot be carried out.
+    pub(crate) fn take(self) -> Result<(SafePlan, File), NoPlan> {
+        let unusable = |why: &dyn Display| NoPlan::Unusable(format!("{}: {why}", self.path.display()));
+        if !self.is_own() {
+            return Err(NoPlan::NotOurs(format!("{}: it belongs to user {}", self.path.display(), self.owner.0)));
+        }
+        let plan = read(&self.file).map_err(|why| unusable(&why))?;
+        match self.file.try_lock() {
+            Ok(()) => Ok((plan, self.file)),
+            Err(fs::TryLockError::WouldBlock) => Err(NoPlan::Held(plan.pid)),
+            Err(fs::TryLockError::Error(error)) => Err(unusable(&error)),
+        }
+    }
 }
 
 impl SafePlan {
     /// The plan of a process that lives; `None`: there is none, or its process does not live.
     pub(crate) fn held(path: &Path) -> Option<Self> {
-        let file = File::open(path).ok()?;
-        let plan = serde_json::from_reader(io::BufReader::new(&file)).ok()?;
+        let file = FoundPlan::open(path).ok()?.file;
+        let plan = read(&file).ok()?;
         matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)).then_some(plan)
     }
 
-    /// Reads a plan, and keeps it locked for as long as the file lives that comes with it.
+    /// Reads a plan of this user, and keeps it locked for as long as the file lives that comes with it.
     ///
     /// # Errors
     /// Why it cannot be carried out.
     pub(crate) fn take(path: &Path) -> Result<(Self, File), NoPlan> {
-        let unusable = |why: &dyn std::fmt::Display| NoPlan::Unusable(format!("{}: {why}", path.display()));
-        // Opening a pipe must not block.
-        let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-        let file = match opened {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NoPlan::Missing),
-            Err(error) => return Err(unusable(&error)),
-        };
-        if !file.metadata().map_err(|error| unusable(&error))?.is_file() {
-            return Err(unusable(&"it is no regular file"));
-        }
-        let plan: Self = serde_json::from_reader(io::BufReader::new(&file)).map_err(|error| unusable(&error))?;
-        if plan.version != VERSION {
-            return Err(unusable(&format_args!(
-                "is of version {}, and this is hertzd for version {VERSION}",
-                plan.version
-            )));
-        }
-        match file.try_lock() {
-            Ok(()) => Ok((plan, file)),
-            Err(fs::TryLockError::WouldBlock) => Err(NoPlan::Held(plan.pid)),
-            Err(fs::TryLockError::Error(error)) => Err(unusable(&error)),
-        }
+        FoundPlan::open(path)?.take()
     }
+}
+
+fn read(file: &File) -> Result<SafePlan, String> {
+    let reader = io::BufReader::new(file.take(LARGEST));
+    let plan: SafePlan = serde_json::from_reader(reader).map_err(|error| error.to_string())?;
+    let most = plan.outputs.iter().map(|output| output.writes.len()).max().unwrap_or_default();
+    match () {
+        () if plan.version != VERSION => {
+            Err(format!("is of version {}, and this is hertzd for version {VERSION}", plan.version))
+        }
+        () if plan.outputs.len() > MOST_OUTPUTS || most > MOST_WRITES => {
+            Err(format!("it has {} outputs with up to {most} writes each, which no daemon has", plan.outputs.len()))
+        }
+        () => Ok(plan),
+    }
+}
+
+/// Whether it is this file that the path leads to.
+pub(super) fn is_at(file: &File, path: &Path) -> bool {
+    let same = |own: Metadata, there: Metadata| (own.dev(), own.ino()) == (there.dev(), there.ino());
+    file.metadata().ok().zip(fs::symlink_metadata(path).ok()).is_some_and(|(own, there)| same(own, there))
+}
+
+/// Whether others than root and the owner of a plan may write to this: the file itself, or a folder on the way to it, in which a sticky bit keeps
+/// them from replacing what is not theirs.
+fn others_may_write(facts: &Metadata, owner: u32, is_folder: bool) -> bool {
+    if ![0, owner].contains(&facts.uid()) {
+        return true;
+    }
+    let is_sticky = is_folder && facts.mode() & 0o1000 != 0;
+    let by_group = facts.mode() & 0o020 != 0 && facts.gid() != 0 && !is_private_group(facts.gid(), owner);
+    !is_sticky && (facts.mode() & 0o002 != 0 || by_group)
 }

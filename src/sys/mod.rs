@@ -28,6 +28,8 @@ pub(crate) mod lock;
 pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod notify;
+pub(crate) mod open;
+pub(crate) mod other_user;
 pub(crate) mod peer;
 #[cfg(feature = "plugin")]
 pub(crate) mod plugin;

@@ -81,14 +81,14 @@ pub(crate) fn as_service<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result
 
 /// A user and all its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Identity {
-    uid: u32,
-    gids: Vec<u32>,
+pub(super) struct Identity {
+    pub(super) uid: u32,
+    pub(super) gids: Vec<u32>,
 }
 
 impl Identity {
     /// The service's user on the machine whose files are under `root`; `None`: there is none.
-    fn of_service(root: &Path) -> Option<Self> {
+    pub(super) fn of_service(root: &Path) -> Option<Self> {
         let passwd = fs::read_to_string(root.join("etc/passwd")).ok()?;
         let line = passwd.lines().find_map(|line| line.strip_prefix(service_user())?.strip_prefix(':'))?;
         let mut numbers = line.split(':').skip(1).map(str::parse);
@@ -104,7 +104,7 @@ impl Identity {
     }
 
     /// Gives the calling thread, and no other, these rights for good. libc's own functions would change all threads.
-    fn assume(&self) -> io::Result<()> {
+    pub(super) fn assume(&self) -> io::Result<()> {
         // Of these architectures the plain calls take numbers of 16 bits.
         #[cfg(any(target_arch = "x86", target_arch = "arm"))]
         const CALLS: [libc::c_long; 3] = [libc::SYS_setgroups32, libc::SYS_setresgid32, libc::SYS_setresuid32];

@@ -16,7 +16,7 @@
 //! | `reopen` | a target that goes away and comes back |
 //! | `readback`, `reading`, `written` | what the target holds, against what was written to it last |
 //! | `pending` | outputs that have ended without their safe value, until it is written |
-//! | `guard`, `planned_write`, `planned`, `planned_readback` | the safe value, as other threads and processes can write it, and read it back |
+//! | `guard`, `planned_write`, `planned_check`, `planned`, `planned_readback` | the safe value, as other threads and processes can write it, and read it back |
 //!
 //! Time comes with the ticks. A tick allocates nothing and makes one system call where something is to be written; that blocks for as
 //! long as the file's driver takes, so put slow ones on a worker of their own. Opening, and writing the safe value from other
@@ -41,6 +41,7 @@ mod open;
 mod pending;
 mod place;
 mod planned;
+mod planned_check;
 mod planned_readback;
 mod planned_write;
 mod port;
@@ -70,7 +71,7 @@ pub(super) use list::list;
 pub(super) use live::{Live, Liveness, output, outputs};
 pub(super) use named::SWITCH_KEYS;
 pub(super) use pending::{Leave, begin, keep};
-pub(crate) use pending::{cancel_takeovers, close_settled, finish_takeovers};
+pub(crate) use pending::{LeftWrite, cancel_takeovers, close_settled, finish_takeovers, forget_left, leave_behind};
 pub(crate) use planned_write::PlannedWrite;
 pub(crate) use reading::{ReadBack, Reading};
 pub(crate) use reopen::reopened;

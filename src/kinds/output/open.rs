@@ -44,12 +44,12 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         _ => Held::join(&target.ids),
     };
     let is_set_up = before.is_some();
-    let (target, held) = match before {
+    let (target, held, now) = match before {
         Some(held) => {
             if let (Place::Pwm { period, .. }, Some(duty)) = (&settings.place, target.file()) {
                 pwm::keeps_period(duty, *period)?;
             }
-            (target, held)
+            (target, held, None)
         }
         None => take_free(&settings, target, sys)?,
     };
@@ -76,7 +76,10 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         }
         _ if is_set_up && !follows => Law::going_on(terms, settings.conversion.back(held.raw())),
         // What another task did last is known at the first tick.
-        _ => Law::going_on(terms, settings.conversion.back(now_there(&settings.place, &target, original)?)),
+        _ => Law::going_on(
+            terms,
+            settings.conversion.back(now_there(&settings.place, &target, now.as_ref().or(original))?),
+        ),
     };
     let writer = target.writer(held.taken()).map_err(|error| refuse("open", error))?;
     let readback =
@@ -158,16 +161,23 @@ impl Drop for Leave {
     }
 }
 
-/// Takes a target that no task of this process has: locks it, and remembers what it holds.
-fn take_free(settings: &OutputSettings, target: Target, sys: &Path) -> Result<(Target, Arc<Held>), Refusal> {
+/// Takes a target that no task of this process has: locks it, and remembers what it held before hertzd wrote to it. And what it holds now, if
+/// that was read.
+fn take_free(
+    settings: &OutputSettings,
+    target: Target,
+    sys: &Path,
+) -> Result<(Target, Arc<Held>, Option<Content>), Refusal> {
     let target = exported(&settings.place, target, sys)?;
     let held = take(&target, settings.place.key())?;
     if settings.is_read_at_once() && target.has_init() {
         target.init()?;
     }
     // What a PWM channel is restored to, and what a chip holds that waits for its `init`, is read when that is done.
+    let mut now = None;
     if settings.is_read_at_once() || !target.has_init() {
-        held.finds(target.read(Some(held.taken())).ok());
+        now = target.read(Some(held.taken())).ok();
+        held.finds(target.left_original(now.as_ref()).or_else(|| now.clone()));
         if !matches!(settings.place, Place::Pwm { .. }) {
             held.remember(|| held.found().cloned().filter(Content::is_number));
         }
@@ -176,7 +186,7 @@ fn take_free(settings: &OutputSettings, target: Target, sys: &Path) -> Result<(T
         let why = target.read(Some(held.taken())).err().map_or_else(String::new, |error| format!(": {error}"));
         return Err(Refusal::new("safe", format!("{} holds no number that could be restored{why}", target.shown())));
     }
-    Ok((target, held))
+    Ok((target, held, now.filter(Content::is_number)))
 }
 
 /// Takes a target. Nothing is written, and nothing is changed of what another has.

@@ -1,13 +1,15 @@
 //! Outputs that have ended without their safe value: a reload has closed the task, and the device has refused the write. Each stays here, with
-//! its target, until the thread of safe values has written it, or another output has taken the target over. A mutex guards the list: it is
-//! used where tasks are built and closed, never at a tick. Reads the monotonic clock.
+//! its target, until the thread of safe values has written it, or another output has taken the target over. So do the writes that a process
+//! before this one has left: an output that has such a target needs to know what was there before hertzd wrote to it. A mutex guards the
+//! lists: they are used where tasks are built and closed, never at a tick. Reads the monotonic clock.
 
 use super::guard::Guard;
+use super::planned_write::PlannedWrite;
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Span};
 use std::cell::RefCell;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracing::warn;
 
 /// How often, and after what time, it is looked whether a write has returned that is under way.
@@ -25,21 +27,63 @@ struct Pending {
     target: Arc<dyn Leave>,
 }
 
-/// In the order in which they ended.
-static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
+/// A write that a process before this one has left.
+#[derive(Clone, Debug)]
+pub(crate) struct LeftWrite {
+    pub(crate) write: PlannedWrite,
+    /// It was made since, so its target was safe at that time.
+    pub(crate) is_written: bool,
+}
+
+/// Who still has to get its safe value.
+struct Owed {
+    pending: Vec<Pending>, // in the order in which they ended
+    left: Vec<LeftWrite>,
+}
+
+static OWED: Mutex<Owed> = Mutex::new(Owed { pending: Vec::new(), left: Vec::new() });
+
+fn owed() -> MutexGuard<'static, Owed> {
+    OWED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process before this one has left these writes.
+pub(crate) fn leave_behind(writes: Vec<LeftWrite>) {
+    owed().left.extend(writes);
+}
+
+/// This one is over: it was made, or its target has another output that makes it safe.
+pub(crate) fn forget_left(write: &PlannedWrite) {
+    let left = &mut owed().left;
+    if let Some(at) = left.iter().position(|left| left.write.has_target_of(write)) {
+        left.remove(at);
+    }
+}
+
+/// What targets like these held before hertzd wrote to them for the first time, if a process before this one has left them. `holds`: what one
+/// holds now: after it was made safe, and was changed by something else since, that is what counts.
+pub(super) fn left_originals(writes: &[PlannedWrite], holds: Option<f64>) -> Vec<Option<String>> {
+    let left = &owed().left;
+    let original = |write: &PlannedWrite| {
+        let left = left.iter().find(|left| left.write.has_target_of(write))?;
+        let is_changed = left.is_written && left.write.number().is_some_and(|safe| holds != Some(safe));
+        left.write.raw_original().filter(|_| !is_changed).map(str::to_owned)
+    };
+    writes.iter().map(original).collect()
+}
 
 /// Has others write the safe value of an output that ends without it.
 pub(in crate::kinds) fn keep(guard: &Arc<Guard>, target: Arc<dyn Leave>) {
     guard.leave_unsafe(KernelClock::monotonic().now());
-    PENDING.lock().unwrap_or_else(PoisonError::into_inner).push(Pending { guard: guard.clone(), target });
+    owed().pending.push(Pending { guard: guard.clone(), target });
 }
 
 /// Closes the targets of those that have their safe values, or that others have taken over. May block.
 pub(crate) fn close_settled() {
-    let mut pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
-    let (left, settled): (Vec<_>, Vec<_>) = pending.drain(..).partition(|pending| pending.guard.is_owed());
-    *pending = left;
-    drop(pending);
+    let mut owed = owed();
+    let (left, settled): (Vec<_>, Vec<_>) = owed.pending.drain(..).partition(|pending| pending.guard.is_owed());
+    owed.pending = left;
+    drop(owed);
     for Pending { guard, target } in settled {
         guard.clear_left();
         target.leave();
@@ -48,8 +92,8 @@ pub(crate) fn close_settled() {
 
 /// The tasks that had the target of this output, and left it without its safe value.
 fn names(guard: &Guard) -> String {
-    let pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
-    let theirs = pending.iter().filter(|pending| pending.guard.has_target_of(guard));
+    let owed = owed();
+    let theirs = owed.pending.iter().filter(|pending| pending.guard.has_target_of(guard));
     theirs.map(|pending| pending.guard.task()).collect::<Vec<_>>().join(", ")
 }
 

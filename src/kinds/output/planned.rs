@@ -1,11 +1,12 @@
 //! The writes of a plan, made by a process that finds nothing open. May block.
 
 use super::means::is_granted;
+use super::planned_check::{BUS, CHIP, beside as text_beside, is_device, open_file, shown, shown_text};
 use super::planned_write::PlannedWrite;
 use crate::sys::can::{self, Frame, Id};
 use crate::sys::lock;
 use std::fmt;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -23,17 +24,22 @@ impl PlannedWrite {
     /// Makes it. Of a GPIO line it returns what keeps the level: once that is closed, it is up to the chip's driver what becomes of the line.
     ///
     /// # Errors
-    /// The kernel refused it, or what it names is another device now.
+    /// The kernel refused it, what it names is another device now, or no output writes that.
     pub(crate) fn make(&self) -> io::Result<Option<File>> {
+        self.check()?;
         match self {
             Self::File { path, witness, text, cut, .. } => {
                 is_still(witness.as_ref(), "device")?;
-                let file = OpenOptions::new().write(true).open(path)?;
+                let file = open_file(path, *cut)?;
                 is_free(&file)?;
                 write(&file, text, *cut).map(|()| None)
             }
-            Self::Line { chip, label, offset, high, .. } => drive(chip, label, *offset, *high).map(Some),
+            Self::Line { chip, label, offset, high, .. } => {
+                is_device(chip, CHIP)?;
+                drive(chip, label, *offset, *high).map(Some)
+            }
             Self::Register { bus, adapter, address, force, bytes, .. } => {
+                is_device(bus, BUS)?;
                 is_still(adapter.as_ref(), "bus")?;
                 register(bus, *address, *force, bytes).map(|()| None)
             }
@@ -71,19 +77,12 @@ fn is_free(file: &File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
 }
 
-/// The most of a file that is written over; what is longer held no number.
-const LONGEST: u64 = 4096;
-
 /// Writes a number, and for a regular file (`cut`) what ends it: no reader finds it empty, or old digits behind the number.
 fn write(mut file: &File, text: &str, cut: bool) -> io::Result<()> {
     if !cut {
         return file.write_all(text.as_bytes());
     }
-    let before = file.metadata()?.len();
-    if before > LONGEST {
-        file.set_len(LONGEST)?;
-    }
-    let rest = usize::try_from(before.min(LONGEST)).unwrap_or_default().saturating_sub(text.len());
+    let rest = usize::try_from(file.metadata()?.len()).unwrap_or_default().saturating_sub(text.len());
     file.write_all((text.to_owned() + &"\n".repeat(rest)).as_bytes())?;
     file.set_len(text.len() as u64)
 }
@@ -91,12 +90,13 @@ fn write(mut file: &File, text: &str, cut: bool) -> io::Result<()> {
 /// Refuses what is another device now, by what a file beside it says.
 pub(super) fn is_still(witness: Option<&(PathBuf, String)>, what: &str) -> io::Result<()> {
     let Some((beside, wanted)) = witness else { return Ok(()) };
-    let found = fs::read_to_string(beside)?;
+    let found = text_beside(beside)?;
     let found = found.trim_end();
     if found == wanted {
         return Ok(());
     }
-    Err(io::Error::other(format!("{} says {found:?} now, and not {wanted:?}: it is another {what}", beside.display())))
+    let found = shown(found);
+    Err(io::Error::other(format!("{} says {found} now, and not {wanted:?}: it is another {what}", beside.display())))
 }
 
 #[cfg(feature = "gpio")]
@@ -123,7 +123,7 @@ fn register(_: &Path, _: u8, _: bool, _: &[u8]) -> io::Result<()> {
 impl fmt::Display for PlannedWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File { path, text, .. } => write!(f, "{} to {}", text.trim_end(), path.display()),
+            Self::File { path, text, .. } => write!(f, "{} to {}", shown_text(text), path.display()),
             Self::Line { chip, offset, high, .. } => {
                 write!(f, "{} to line {offset} of {}", if *high { "high" } else { "low" }, chip.display())
             }

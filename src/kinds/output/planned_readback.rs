@@ -2,10 +2,11 @@
 
 use super::digits::number;
 use super::planned::is_still;
+use super::planned_check::beside;
 use super::planned_write::PlannedWrite;
 use super::readback::compare;
 use super::reading::Reading;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -19,6 +20,16 @@ impl PlannedWrite {
         }
     }
 
+    /// The same as a text that the target takes.
+    pub(super) fn raw_original(&self) -> Option<&str> {
+        match self {
+            Self::File { original, .. } | Self::Register { original, .. } | Self::Line { original, .. } => {
+                original.as_deref()
+            }
+            Self::Can { .. } => None,
+        }
+    }
+
     /// What is wrong with its target, in a clause, after it was made: it reads otherwise, or cannot be read although it could be at first.
     /// `None`: it holds what was written, or is not to be read. `line`: the GPIO line, requested; nobody can read it without.
     pub(crate) fn amiss(&self, line: Option<&File>) -> Option<String> {
@@ -26,7 +37,7 @@ impl PlannedWrite {
         match self {
             Self::File { path, witness, text, original, .. } => {
                 let target = path.display().to_string();
-                let read = is_still(witness.as_ref(), "device").and_then(|()| fs::read_to_string(path));
+                let read = is_still(witness.as_ref(), "device").and_then(|()| beside(path));
                 match compare(number(text)?, read) {
                     Reading::Agrees(_) | Reading::Unsettled => None,
                     Reading::Differs { written, read } => Some(differs(&target, &read, &written.to_string())),
@@ -98,6 +109,7 @@ fn read(_: &Path, _: u8, _: bool, _: (u8, usize)) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn file(path: &Path, text: &str, original: Option<&str>) -> PlannedWrite {
         let (path, text, original) = (path.into(), text.into(), original.map(str::to_owned));

@@ -3,6 +3,7 @@
 use super::digits::{Digits, Form, LONGEST, number};
 use super::files::{Files, holds_a_number, iio_raw, is_makeable};
 use super::means::Means;
+use super::pending::left_originals;
 use super::place::{Place, RawScale, is_pwm};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, MANUAL, Port, SafeText, SafeWriter, Writer};
@@ -182,6 +183,14 @@ impl Target {
     /// What another process would have to write. `found`: what it held before hertzd wrote to it.
     pub(super) fn plan(&self, text: &SafeText, found: Option<&Content>) -> Vec<PlannedWrite> {
         self.means.plan(text, found)
+    }
+
+    /// What it held before hertzd wrote to it for the first time, if a process before this one has left it without its safe value. `now`: what it
+    /// holds now.
+    pub(super) fn left_original(&self, now: Option<&Content>) -> Option<Content> {
+        let any = SafeText { value: "0\n".into(), enable: self.means.enable().map(|_| MANUAL.to_owned()) };
+        let mut left = left_originals(&self.plan(&any, None), now.and_then(|now| number(&now.value))).into_iter();
+        Some(Content { value: left.next()??, enable: left.next().flatten() })
     }
 
     /// What can be seen of it without taking it.

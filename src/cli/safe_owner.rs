@@ -1,0 +1,119 @@
+//! Carries out the plan of another user, as root: by this program once more, in a process that has that user's rights and no others. It gets the
+//! plan as its standard input, already open and checked, and answers with one line of JSON.
+//!
+//! The user may do what it likes with that process, as with any of its own. So nothing of root's is in its reach, and of its answer no more is read
+//! than fits, for no longer than the writes may take.
+
+use super::print;
+use super::safe::SafeArgs;
+use super::safe_writes::{Done, RETURNS_WITHIN};
+use super::stop::Stop;
+use crate::daemon::FoundPlan;
+use crate::sys::clock::pause;
+use crate::sys::other_user::{ask_to_end, run_as};
+use crate::time::Span;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// Bytes of an answer.
+const LONGEST: u64 = 16 << 20;
+
+/// How long an answer is waited for, beside the writes; a write of a plan has at least so many bytes there.
+const PATIENCE: Span = Span::from_seconds(30);
+const BYTES: u64 = 80;
+
+/// How often, and after what time, it is looked whether a process that was asked to end has ended.
+const LOOKS: u32 = 200;
+const BETWEEN: Span = Span::from_millis(10);
+
+/// The process that carries a plan out. Dropped, it ends.
+#[derive(Debug)]
+pub(super) struct Owner(Child);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        ask_to_end(&self.0);
+        let has_ended = |child: &mut Child| !matches!(child.try_wait(), Ok(None));
+        if !(0..LOOKS).any(|_| has_ended(&mut self.0) || (pause(BETWEEN), false).1) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// Has a plan carried out by its owner. With `--hold` the process that is returned keeps the lines until it is dropped.
+pub(super) fn carry_out(found: FoundPlan, args: &SafeArgs) -> (Done, Option<Owner>) {
+    let ((uid, _), path, length) = (found.owner, found.path().to_owned(), found.length());
+    let failed = |why: String| {
+        let text = format!(
+            "the plan {}: it belongs to user {uid}, with whose rights it is carried out: {why}",
+            path.display()
+        );
+        (Done::failed(text), None)
+    };
+    let mut child = match start(found, args) {
+        Ok(child) => child,
+        Err(error) => return failed(format!("this program cannot be started: {error}")),
+    };
+    let stdout = child.stdout.take();
+    let owner = Owner(child);
+    let writes = i64::try_from(length / BYTES).unwrap_or(i64::MAX);
+    let patience = PATIENCE.nanos().saturating_add(RETURNS_WITHIN.nanos().saturating_mul(2).saturating_mul(writes));
+    match answer(stdout, Duration::from_nanos(patience.unsigned_abs())) {
+        Ok(done) => {
+            let holds = done.holds;
+            (done, holds.then_some(owner))
+        }
+        Err(why) => failed(why),
+    }
+}
+
+fn start(found: FoundPlan, args: &SafeArgs) -> io::Result<Child> {
+    let (uid, gid) = found.owner;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("safe").arg("--as-owner").arg("--plan").arg(found.path());
+    command
+        .args([("--dry-run", args.dry_run), ("--hold", args.hold)].iter().filter(|(_, on)| *on).map(|(name, _)| name));
+    command.env_clear().current_dir("/");
+    command.stdin(Stdio::from(found.into_file())).stdout(Stdio::piped()).stderr(Stdio::null());
+    run_as(&mut command, uid, gid);
+    command.spawn()
+}
+
+fn answer(stdout: Option<ChildStdout>, patience: Duration) -> Result<Done, String> {
+    let (sender, line) = mpsc::channel();
+    let stdout = stdout.ok_or("there is no pipe to it")?;
+    let read = move || {
+        let mut line = Vec::new();
+        let read = BufReader::new(stdout.take(LONGEST)).read_until(b'\n', &mut line);
+        _ = sender.send(read.map(|_| line));
+    };
+    thread::Builder::new().spawn(read).map_err(|error| error.to_string())?;
+    let line = line.recv_timeout(patience).map_err(|_| "it has not ended in time".to_owned())?;
+    let line = line.map_err(|error| error.to_string())?;
+    if line.is_empty() {
+        return Err("it has ended without an answer".into());
+    }
+    serde_json::from_slice(&line).map_err(|error| format!("its answer cannot be read: {error}"))
+}
+
+/// What that process does. It keeps what it holds until it is asked to end.
+pub(super) fn answer_for_root(args: &SafeArgs) -> Result<Done, Stop> {
+    let plan = args.plan.as_deref().unwrap_or_else(|| OsStr::new("").as_ref());
+    let file = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    let file = file.map_err(|error| Stop::Fault(format!("the plan is not open: {error}")))?;
+    let mut done = Done::default();
+    match FoundPlan::inherited(file, plan) {
+        Ok(found) => done.carry_out(found, args),
+        Err(why) => done.refuse(why),
+    }
+    let line = serde_json::to_string(&done).map_err(|error| Stop::Fault(error.to_string()))?;
+    print(&(line + "\n"))?;
+    Ok(done)
+}

@@ -1,0 +1,193 @@
+//! Carries plans of safe values out, with the rights that this process has, and gathers what came of it.
+
+use super::safe::SafeArgs;
+use super::{runtime, safe_readback};
+use crate::daemon::{FoundPlan, NoPlan, PlannedOutput};
+use crate::kinds::output::PlannedWrite;
+use crate::program;
+use crate::time::Span;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// How long a write may take; the next output waits for it meanwhile.
+pub(super) const RETURNS_WITHIN: Span = Span::from_seconds(2);
+
+/// What came of plans.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Done {
+    /// What was written, or would be: a line for each.
+    pub(super) text: String,
+    /// What does not have its safe value, and why.
+    pub(super) failed: Vec<String>,
+    /// What another process has, or only another user may write.
+    pub(super) held: Vec<String>,
+    /// Lines of GPIO chips are kept.
+    pub(super) holds: bool,
+    #[serde(skip)]
+    lines: Vec<File>,
+}
+
+impl Done {
+    /// Nothing of a plan was carried out.
+    pub(super) fn failed(why: String) -> Self {
+        Self { failed: vec![why], ..Self::default() }
+    }
+
+    /// Adds what another process has done.
+    pub(super) fn add(&mut self, other: Self) {
+        self.text += &other.text;
+        self.failed.extend(other.failed);
+        self.held.extend(other.held);
+        self.holds |= other.holds;
+    }
+
+    /// Whether nothing is to be said.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.failed.is_empty() && self.held.is_empty()
+    }
+
+    /// There is a plan that is not carried out.
+    pub(super) fn refuse(&mut self, why: NoPlan) {
+        match why {
+            NoPlan::Missing => {}
+            NoPlan::Held(pid) => self.held.push(format!(
+                "the daemon lives that has them (pid {pid}): when it is stopped, they get their safe values"
+            )),
+            NoPlan::NotOurs(why) => self.held.push(format!("the plan {why}")),
+            NoPlan::Unusable(why) => self.failed.push(format!("the plan {why}")),
+        }
+    }
+
+    /// Carries out a plan of this user.
+    pub(super) fn carry_out(&mut self, found: FoundPlan, args: &SafeArgs) {
+        let path = found.path().to_owned();
+        let (mut plan, _locked) = match found.take() {
+            Ok(taken) => taken,
+            Err(why) => return self.refuse(why),
+        };
+        let (mut made, before) = (Vec::new(), self.failed.len() + self.held.len());
+        let mut is_safe = Vec::new();
+        for output in &plan.outputs {
+            let done = make(output, args, &mut self.text, &mut made);
+            is_safe.push(done.is_ok());
+            match done {
+                Ok(()) => {}
+                Err(Failed::Held(why)) => self.held.push(why),
+                Err(Failed::Because(why)) => self.failed.push(why),
+            }
+        }
+        let look = |it: &Made<'_>| it.write.amiss(it.line.as_ref());
+        let amiss = safe_readback::amiss(made.iter().map(|it| (Some(it.task), || look(it))).collect());
+        let holds_other = |task: &str| amiss.iter().any(|what| what.starts_with(&format!("{task}: ")));
+        for (output, is_safe) in plan.outputs.iter().zip(&mut is_safe) {
+            *is_safe &= !holds_other(&output.task);
+        }
+        self.failed.extend(amiss);
+        self.lines.extend(made.into_iter().filter_map(|it| it.line).filter(|_| args.hold));
+        self.holds |= !self.lines.is_empty();
+        if args.dry_run {
+            return;
+        }
+        if !args.hold && self.failed.len() + self.held.len() == before && runtime::remove_carried_out(&path) {
+            return;
+        }
+        let is_new = plan.outputs.iter().zip(&is_safe).any(|(output, is_safe)| output.written != *is_safe);
+        for (output, is_safe) in plan.outputs.iter_mut().zip(is_safe) {
+            output.written = is_safe;
+        }
+        if is_new {
+            // Should that fail, the next start writes them once more.
+            let _ = plan.note_written(&path);
+        }
+    }
+}
+
+/// Why an output has not got its safe value.
+enum Failed {
+    /// Another process has the target.
+    Held(String),
+    Because(String),
+}
+
+/// A write that was made.
+struct Made<'a> {
+    task: &'a str,
+    write: &'a PlannedWrite,
+    line: Option<File>, // requested until this is dropped
+}
+
+/// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it.
+fn make<'a>(
+    output: &'a PlannedOutput,
+    args: &SafeArgs,
+    text: &mut String,
+    made: &mut Vec<Made<'a>>,
+) -> Result<(), Failed> {
+    let task = &output.task;
+    let because = |write: &PlannedWrite, error: io::Error| Failed::Because(format!("{task}: {write}: {error}"));
+    // Nothing is written of an output that no hertzd has planned.
+    for write in &output.writes {
+        write.check().map_err(|error| because(write, error))?;
+    }
+    let mut again = Vec::new();
+    for write in &output.writes {
+        // Writing to a String does not fail.
+        match args.dry_run {
+            true => {
+                let before =
+                    write.original().map(|held| format!("; before {} wrote to it, it held {held}", program::name()));
+                _ = writeln!(text, "{task}: would write {write}{}", before.unwrap_or_default());
+            }
+            false => match make_one(write, args, task, text) {
+                // Not once more, as others wait.
+                Err(error) if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() => {
+                    return Err(because(write, error));
+                }
+                // What a driver calls busy is a write that failed.
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && error.raw_os_error().is_none() => {
+                    return Err(Failed::Held(format!("{task}: {write}: {error}")));
+                }
+                Err(_) => again.push(write),
+                Ok(one) => made.push(one),
+            },
+        }
+    }
+    for write in again {
+        let one = make_one(write, args, task, text);
+        made.push(one.map_err(|error| because(write, error))?);
+    }
+    Ok(())
+}
+
+fn make_one<'a>(write: &'a PlannedWrite, args: &SafeArgs, task: &'a str, text: &mut String) -> io::Result<Made<'a>> {
+    let line = make_in_time(write)?;
+    let then = match (&line, args.hold) {
+        (None, _) => "",
+        (Some(_), true) => ", and holds it",
+        (Some(_), false) => "; the line is released now, so what becomes of its level is up to its chip's driver",
+    };
+    let _ = writeln!(text, "{task}: wrote {write}{then}");
+    Ok(Made { task, write, line })
+}
+
+/// Makes a write, on a thread of its own: one that does not return holds up no other output.
+fn make_in_time(write: &PlannedWrite) -> io::Result<Option<File>> {
+    let (sender, made) = mpsc::channel();
+    let own = write.clone();
+    thread::Builder::new().spawn(move || _ = sender.send(own.make()))?;
+    match made.recv_timeout(Duration::from_nanos(RETURNS_WITHIN.nanos().unsigned_abs())) {
+        Ok(made) => made,
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            let text = format!(
+                "it has not returned within {RETURNS_WITHIN}: look at the device, or switch off what it drives, and run this again"
+            );
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that writes it has panicked")),
+    }
+}

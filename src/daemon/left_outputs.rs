@@ -1,0 +1,295 @@
+//! Outputs that processes before this one have left without their safe values, by the plans that lie there at a start. One whose target an output of
+//! this process has is that one's; any other gets its safe value now. What cannot be written stays in the plan of this process, and is tried again.
+//!
+//! For the builder: what it waits for is limited. Each output is written by a thread of its own, as a write may not return.
+
+use super::safe_plan::{FoundPlan, NoPlan, PlannedOutput, SafePlan, is_at};
+use crate::kinds::output::{Guard, LeftWrite, PlannedWrite, forget_left, leave_behind};
+use crate::sys::clock::{KernelClock, pause};
+use crate::sys::thread::helper;
+use crate::time::{Clock, Instant, Span};
+use crossbeam_channel::{Receiver, TryRecvError, bounded};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tracing::{error, info, warn};
+
+/// How long a start waits for the writes, all of them together.
+const RETURNS_WITHIN: Span = Span::from_seconds(2);
+
+/// How long a start waits for a plan whose process is about to end: what it has locked is free when its last thread has gone.
+const ENDS_WITHIN: Span = Span::from_seconds(2);
+
+/// When one that failed is tried again.
+const AGAIN_EVERY: Span = Span::from_seconds(2);
+
+/// How often it is looked whether something has ended that is waited for.
+const BETWEEN: Span = Span::from_millis(10);
+
+/// How many plans that cannot be read are kept beside each other.
+const KEPT: u32 = 100;
+
+/// All of them, and the plans that they are from.
+#[derive(Debug)]
+pub(super) struct LeftOutputs {
+    outputs: Vec<LeftOutput>,
+    plans: Vec<(PathBuf, File)>, // locked
+}
+
+#[derive(Debug)]
+struct LeftOutput {
+    planned: PlannedOutput,
+    under_way: Option<Receiver<io::Result<()>>>,
+    failed: Option<String>,
+    next: Option<Instant>, // when it is tried again
+}
+
+impl LeftOutputs {
+    /// Takes the plan at `own`, where this process will keep its own, and those of `others` that have died.
+    ///
+    /// # Errors
+    /// The process lives whose plan is at `own`.
+    pub(super) fn take(own: &Path, others: &[PathBuf]) -> Result<Self, String> {
+        let mut left = Self { outputs: Vec::new(), plans: Vec::new() };
+        match take_when_free(own) {
+            Ok((plan, file)) => left.add(plan, own, file),
+            Err(NoPlan::Missing) => {}
+            Err(NoPlan::Held(pid)) => {
+                return Err(format!(
+                    "{}: process {pid} lives and keeps the plan of its safe values there, so nothing was started: stop it, or give this one a \
+                     runtime directory of its own by RUNTIME_DIRECTORY",
+                    own.display()
+                ));
+            }
+            Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => keep_aside(own, &why)?,
+        }
+        for path in others {
+            match SafePlan::take(path) {
+                // It may have been dealt with meanwhile by another process.
+                Ok((plan, file)) if is_at(&file, path) => left.add(plan, path, file),
+                Ok(_) | Err(NoPlan::Missing | NoPlan::Held(_)) => {}
+                Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => {
+                    warn!(
+                        "a hertzd that died has left a plan of safe values that cannot be carried out, and stays there: {why}"
+                    );
+                }
+            }
+        }
+        let writes = left.outputs.iter().flat_map(|output| {
+            let is_written = output.planned.written;
+            output.planned.writes.iter().map(move |write| LeftWrite { write: write.clone(), is_written })
+        });
+        leave_behind(writes.collect());
+        Ok(left)
+    }
+
+    fn add(&mut self, plan: SafePlan, path: &Path, file: File) {
+        self.plans.push((path.into(), file));
+        for planned in plan.outputs {
+            self.outputs.push(LeftOutput { planned, under_way: None, failed: None, next: None });
+        }
+    }
+
+    /// What is to stand in the plan of this process, beside its own outputs. Those that have begun to have a target owe its safe value from now on.
+    pub(super) fn still_owed(&mut self, guards: &[Arc<Guard>]) -> Vec<PlannedOutput> {
+        let begun: Vec<PlannedWrite> =
+            guards.iter().filter(|guard| guard.has_begun()).flat_map(|guard| guard.plan()).collect();
+        self.outputs.retain_mut(|output| {
+            output.planned.writes.retain(|write| {
+                let is_taken = begun.iter().any(|other| other.has_target_of(write));
+                if is_taken {
+                    forget_left(write);
+                }
+                !is_taken
+            });
+            !output.planned.writes.is_empty()
+        });
+        let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.plan()).collect();
+        self.outputs.iter().filter_map(|output| output.beside(&planned)).collect()
+    }
+
+    /// What was left is in the plan of this process now: the plans that it is from are over.
+    pub(super) fn are_planned(&mut self) {
+        for (path, file) in self.plans.drain(..) {
+            // In the place of one there is that of this process by now.
+            if is_at(&file, &path) {
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+
+    /// Has the safe values written that none of these outputs has to write, where that is due. `waits`: until all have returned, for a limited
+    /// time. True: something has become of one.
+    pub(super) fn write(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {
+        let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.plan()).collect();
+        let clock = KernelClock::monotonic();
+        let began = clock.now();
+        for output in &mut self.outputs {
+            let is_due = output.next.is_none_or(|next| began >= next) && output.under_way.is_none();
+            if let Some(owed) = output.beside(&planned).filter(|_| is_due) {
+                output.begin(owed);
+            }
+        }
+        let mut changed = false;
+        loop {
+            let now = clock.now();
+            self.outputs.retain_mut(|output| match output.has_ended(now) {
+                None => true,
+                Some(is_over) => {
+                    changed = true;
+                    if is_over {
+                        output.planned.writes.iter().for_each(forget_left);
+                    }
+                    !is_over
+                }
+            });
+            let lasts = self.outputs.iter().any(|output| output.under_way.is_some());
+            if !waits || !lasts || now - began > RETURNS_WITHIN {
+                break;
+            }
+            pause(BETWEEN);
+        }
+        if waits {
+            for output in self.outputs.iter_mut().filter(|output| output.under_way.is_some()) {
+                output.fails(format!("the write has not returned for {RETURNS_WITHIN}"));
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// What is still owed and why, for those who ask whether all is well.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let owed = self.outputs.iter().filter_map(|output| {
+            let (task, why) = (&output.planned.task, output.failed.as_ref()?);
+            Some(format!("{task}: its safe value, {}, is owed since an earlier run: {why}", output.says()))
+        });
+        let owed: Vec<_> = owed.collect();
+        (!owed.is_empty()).then(|| {
+            format!(
+                "{}; it is tried again every {AGAIN_EVERY}: look at the device, or switch off what it drives",
+                owed.join("; ")
+            )
+        })
+    }
+}
+
+impl Drop for LeftOutputs {
+    fn drop(&mut self) {
+        self.outputs.iter().flat_map(|output| &output.planned.writes).for_each(forget_left);
+    }
+}
+
+impl LeftOutput {
+    /// What it owes beside what other outputs plan to write; `None`: nothing.
+    fn beside(&self, planned: &[PlannedWrite]) -> Option<PlannedOutput> {
+        let is_owed = |write: &&PlannedWrite| !planned.iter().any(|other| other.has_target_of(write));
+        let writes: Vec<_> = self.planned.writes.iter().filter(is_owed).cloned().collect();
+        (!self.planned.written && !writes.is_empty()).then(|| PlannedOutput { writes, ..self.planned.clone() })
+    }
+
+    fn says(&self) -> String {
+        self.planned.writes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    fn begin(&mut self, owed: PlannedOutput) {
+        let (reply, answer) = bounded(1);
+        let write = move || {
+            let _ = reply.send(make_all(&owed.writes));
+        };
+        match helper::spawn("hertzd-left", write) {
+            Ok(_) => self.under_way = Some(answer),
+            Err(error) => self.fails(format!("there is no thread to write it: {error}")),
+        }
+    }
+
+    /// Whether a write of it has ended since, and nothing is owed any more; `None`: nothing has ended.
+    fn has_ended(&mut self, now: Instant) -> Option<bool> {
+        let result = match self.under_way.as_ref()?.try_recv() {
+            Ok(result) => result,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => Err(io::Error::other("the thread that wrote it has panicked")),
+        };
+        self.under_way = None;
+        let (task, says) = (self.planned.task.clone(), self.says());
+        match result {
+            Ok(()) => {
+                info!(task, "{task}: wrote its safe value, {says}, which an earlier run had left");
+                Some(true)
+            }
+            // Who has it writes its safe value.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && error.raw_os_error().is_none() => {
+                info!(task, "{task}: its safe value, {says}, was left by an earlier run, and is not written: {error}");
+                Some(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_gone_for_good() => {
+                warn!(
+                    task,
+                    "{task}: its safe value, {says}, was left by an earlier run, and there is no such file any more"
+                );
+                Some(true)
+            }
+            Err(error) => {
+                self.fails(error.to_string());
+                self.next = Some(now + AGAIN_EVERY);
+                Some(false)
+            }
+        }
+    }
+
+    /// Whether all that it wrote to are regular files, of which none is there. A device may come back, and still do what it did.
+    fn is_gone_for_good(&self) -> bool {
+        let is_file = |write: &PlannedWrite| matches!(write, PlannedWrite::File { cut: true, .. });
+        self.planned.writes.iter().all(|write| is_file(write) && !write.is_there())
+    }
+
+    fn fails(&mut self, why: String) {
+        if self.failed.as_ref() != Some(&why) {
+            let (task, says) = (&self.planned.task, self.says());
+            error!(
+                task,
+                "{task}: its safe value, {says}, is owed since an earlier run, and could not be written: {why}; it stays in the plan, and is \
+                 tried again every {AGAIN_EVERY}: look at the device, or switch off what it drives"
+            );
+            self.failed = Some(why);
+        }
+    }
+}
+
+/// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it.
+fn make_all(writes: &[PlannedWrite]) -> io::Result<()> {
+    let failed = writes.iter().filter(|write| write.make().is_err()).collect::<Vec<_>>();
+    failed.into_iter().try_for_each(|write| write.make().map(drop))
+}
+
+/// Takes a plan; one whose process is about to end is waited for.
+fn take_when_free(path: &Path) -> Result<(SafePlan, File), NoPlan> {
+    let clock = KernelClock::monotonic();
+    let began = clock.now();
+    loop {
+        match FoundPlan::open(path)?.take() {
+            // Whose process has ended meanwhile may have been replaced.
+            Ok((_, file)) if !is_at(&file, path) => {}
+            Err(NoPlan::Held(_)) if clock.now() - began < ENDS_WITHIN => pause(BETWEEN),
+            taken => return taken,
+        }
+    }
+}
+
+/// Gives a plan another name that nobody could carry out: it is not overwritten.
+fn keep_aside(path: &Path, why: &str) -> Result<(), String> {
+    let mut names =
+        (1..=KEPT).map(|at| path.with_extension(if at == 1 { "json.prev".into() } else { format!("json.prev{at}") }));
+    let Some(aside) = names.find(|aside| aside.symlink_metadata().is_err()) else {
+        return Err(format!("{why}; and there are {KEPT} such plans beside it already: remove them"));
+    };
+    fs::rename(path, &aside)
+        .map_err(|error| format!("{why}; and it cannot be kept as {}: {error}", aside.display()))?;
+    warn!(
+        "the plan of safe values that an earlier run has left cannot be carried out: {why}; it is kept as {}: see what its outputs do, and make \
+         them safe by hand, or by `hertzd safe CONFIG` while hertzd does not run",
+        aside.display()
+    );
+    Ok(())
+}

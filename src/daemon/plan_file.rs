@@ -1,0 +1,169 @@
+//! The plan of safe values as this process keeps it: it is there before anything but a safe value is written. It is locked for as long as the
+//! process lives, so that nobody else carries it out meanwhile. Written by the builder; may block.
+
+use super::failure::Failure;
+use super::left_outputs::LeftOutputs;
+use super::safe_plan::{PlannedOutput, SafePlan, VERSION, is_at};
+use crate::kinds::output::Guard;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tracing::{info, warn};
+
+/// Its owner writes it, and its group may read it.
+const MODE: u32 = 0o640;
+
+/// Where a daemon keeps its plan, and the plan that it has.
+#[derive(Debug)]
+pub(super) struct PlanFile {
+    path: Option<PathBuf>, // `None`: there is no runtime directory
+    written: Option<(Vec<PlannedOutput>, File)>,
+    folder: Option<File>, // locked, if it was made again: that of a process that lives
+    missing_is_said: bool,
+    /// What processes before this one have left; `None`: nobody has looked.
+    left: Option<LeftOutputs>,
+    others: Vec<PathBuf>,
+    /// What is wrong with the plan that lies there, for those who ask whether all is well.
+    pub(super) trouble: Option<String>,
+}
+
+impl PlanFile {
+    /// `others`: the plans of processes that have died, which this one deals with as well.
+    pub(super) fn at(path: Option<PathBuf>, others: Vec<PathBuf>) -> Self {
+        Self { path, written: None, folder: None, missing_is_said: false, left: None, others, trouble: None }
+    }
+
+    /// Takes what processes before this one have left, unless that was done.
+    ///
+    /// # Errors
+    /// The process lives whose plan lies there.
+    pub(super) fn take_left(&mut self) -> Result<(), Failure> {
+        if let (Some(path), None) = (&self.path, &self.left) {
+            self.left = Some(LeftOutputs::take(path, &self.others).map_err(Failure::Permission)?);
+        }
+        Ok(())
+    }
+
+    /// Writes the safe values that are still owed, and that none of these outputs has to write. `waits`: for a while. True: something has become of
+    /// them.
+    pub(super) fn write_left(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {
+        self.left.as_mut().is_some_and(|left| left.write(guards, waits))
+    }
+
+    /// What processes before this one have left, and is still owed.
+    pub(super) fn owed(&self) -> Option<String> {
+        self.left.as_ref().and_then(LeftOutputs::trouble)
+    }
+
+    /// Whether it is to be written again: somebody has removed it, or that failed before.
+    pub(super) fn is_amiss(&self) -> bool {
+        self.trouble.is_some() || self.is_gone()
+    }
+
+    /// Writes the plan of these outputs, as [`update`](Self::update); what comes of it is logged, and is its trouble. `but`: what is wrong
+    /// with the one that there is, should that fail.
+    pub(super) fn try_update(&mut self, guards: &[Arc<Guard>], but: &str) {
+        let was_gone = self.is_gone();
+        let (failed, path) = (self.update(guards).err(), self.path.as_deref().unwrap_or(Path::new("")).display());
+        let trouble = failed.map(|reason| {
+            format!("the plan of safe values {but}: it could not be written: {reason}; it is tried again every second")
+        });
+        match &trouble {
+            Some(trouble) if self.trouble.as_ref() != Some(trouble) => {
+                warn!("{trouble}; until then `hertzd safe` does not know all outputs, should this process be killed");
+            }
+            None if self.trouble.is_some() => info!("the plan of safe values could be written again: {path}"),
+            None if was_gone => warn!("the plan of safe values was removed, and is written again: {path}"),
+            _ => {}
+        }
+        self.trouble = trouble;
+    }
+
+    /// Whether the plan that was written lies there no more, though there are outputs.
+    fn is_gone(&self) -> bool {
+        let written = self.written.as_ref().filter(|(outputs, _)| !outputs.is_empty());
+        self.path.as_ref().zip(written).is_some_and(|(path, (_, file))| !is_at(file, path))
+    }
+
+    /// Whether there is one.
+    pub(super) fn is_written(&self) -> bool {
+        self.written.is_some()
+    }
+
+    /// Writes the plan of these outputs, which are all that are open, and of what is owed, if it differs from what is there.
+    ///
+    /// # Errors
+    /// It could not be written; the plan from before, if there is one, stays.
+    pub(super) fn update(&mut self, guards: &[Arc<Guard>]) -> io::Result<()> {
+        let output =
+            |guard: &Guard| PlannedOutput { task: guard.task().to_owned(), writes: guard.plan(), written: false };
+        let outputs = guards.iter().map(|guard| output(guard)).filter(|output| !output.writes.is_empty());
+        let owed = self.left.as_mut().map(|left| left.still_owed(guards)).unwrap_or_default();
+        let outputs: Vec<_> = outputs.chain(owed).collect();
+        let Some(path) = &self.path else {
+            if !outputs.is_empty() && !std::mem::replace(&mut self.missing_is_said, true) {
+                warn!(
+                    "there is no runtime directory, and so no plan of safe values: should this process be killed, its outputs keep what \
+                     they hold, and `hertzd safe` does not know of them; set XDG_RUNTIME_DIR"
+                );
+            }
+            return Ok(());
+        };
+        let unchanged = match &self.written {
+            Some((written, _)) => *written == outputs && !self.is_gone(),
+            // Of a process before this one there may be another.
+            None => outputs.is_empty() && path.symlink_metadata().is_err(),
+        };
+        if unchanged {
+            return Ok(());
+        }
+        let other = || SafePlan::held(path).filter(|other| other.pid != std::process::id());
+        if let Some(other) = self.is_gone().then(other).flatten() {
+            let text = format!("{}: the process {} keeps its plan there", path.display(), other.pid);
+            return Err(io::Error::other(text));
+        }
+        let plan = SafePlan { version: VERSION, pid: std::process::id(), outputs };
+        let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        self.folder = made_again(path).map_err(failed)?.or(self.folder.take());
+        let file = replace(path, &plan).map_err(failed)?;
+        self.written = Some((plan.outputs, file));
+        if let Some(left) = &mut self.left {
+            left.are_planned();
+        }
+        Ok(())
+    }
+}
+
+/// Makes the folder of the plan, should somebody have removed it, and locks it: others see by that that its process lives.
+fn made_again(path: &Path) -> io::Result<Option<File>> {
+    let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) else { return Ok(None) };
+    fs::create_dir_all(folder)?;
+    let made = File::open(folder)?;
+    // Whoever has it locked meanwhile looks whether it is one of a process that died, and may remove it: then it is made once more.
+    let _ = made.try_lock();
+    Ok(Some(made))
+}
+
+/// Puts a file with this plan in the place of what is there, in one step, locked.
+fn replace(path: &Path, plan: &SafePlan) -> io::Result<File> {
+    let new = path.with_extension("new");
+    // One that is left over is not written to: it may be a link.
+    let _ = fs::remove_file(&new);
+    let mut file = File::options().read(true).write(true).create_new(true).mode(MODE).open(&new)?;
+    file.lock()?;
+    file.write_all(&serde_json::to_vec_pretty(plan)?)?;
+    fs::rename(&new, path)?;
+    Ok(file)
+}
+
+impl SafePlan {
+    /// Notes in the plan at `path`, whose lock the caller has, which of its outputs have their safe values now.
+    ///
+    /// # Errors
+    /// It could not be written, and is as it was.
+    pub(crate) fn note_written(&self, path: &Path) -> io::Result<()> {
+        replace(path, self).map(drop)
+    }
+}

@@ -1,0 +1,320 @@
+//! Whether a write of a plan is one that an output could make. A plan is a file: what stands in it may have been written by anything that has
+//! the rights of its owner. Pure, but for what an opened target is.
+
+use super::digits::number;
+use super::planned_write::PlannedWrite;
+use crate::sys::open::{Mode, without_links};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Component, Path};
+
+/// Bytes of a regular file that holds a number and nothing else, and of what stands beside a device.
+const LONGEST_CONTENT: u64 = 512;
+
+/// Bytes of a text that a message shows.
+const LONGEST_SHOWN: usize = 40;
+
+/// The most bytes of a register with its number, lines of a chip, and characters of the name of an interface.
+const REGISTER: std::ops::RangeInclusive<usize> = 2..=9;
+const LINES: u32 = 1 << 16;
+const INTERFACE: usize = 15;
+
+/// The character devices of I²C buses: <https://docs.kernel.org/admin-guide/devices.html>.
+const I2C_MAJOR: libc::c_uint = 89;
+
+impl PlannedWrite {
+    /// Refuses what no output writes: a text that is no number, a path that no output resolves to, a device elsewhere than in `/dev`, numbers that
+    /// the target cannot have.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        let refuse = |why: String| Err(io::Error::other(format!("no output writes that: {why}; it is left alone")));
+        let wrong = match self {
+            Self::File { path, text, cut, .. } => wrong_path(path).or_else(|| {
+                let of_driver = path.starts_with("/sys") || path.starts_with("/proc");
+                match is_written(text) {
+                    false => Some(format!("{} is no number", shown(text))),
+                    true if of_driver && *cut => Some("a file of a driver is not cut off behind a number".to_owned()),
+                    true => None,
+                }
+            }),
+            Self::Line { chip, offset, .. } => {
+                wrong_device(chip).or_else(|| (*offset >= LINES).then(|| format!("no chip has a line {offset}")))
+            }
+            Self::Register { bus, address, bytes, .. } => wrong_device(bus).or_else(|| match bytes.len() {
+                _ if *address > 0x7f => Some(format!("no chip has the address {address:#04x}")),
+                length if REGISTER.contains(&length) => None,
+                length => Some(format!("no register has {} bytes", length.saturating_sub(1))),
+            }),
+            Self::Can { interface, id, extended, .. } => {
+                let last = if *extended { libc::CAN_EFF_MASK } else { libc::CAN_SFF_MASK };
+                match is_interface(interface) {
+                    false => Some(format!("{} is no name of an interface", shown(interface))),
+                    true => (*id > last).then(|| format!("no frame has the id {id:#x}")),
+                }
+            }
+        };
+        wrong.map_or(Ok(()), refuse)
+    }
+
+    /// The number that it writes, if it is one of a file.
+    pub(super) fn number(&self) -> Option<f64> {
+        if let Self::File { text, .. } = self { number(text) } else { None }
+    }
+
+    /// Whether this writes to the same bytes, files or lines as the other one, and to no others.
+    pub(crate) fn has_target_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File { path, .. }, Self::File { path: theirs, .. }) => path == theirs,
+            (Self::Line { chip, offset, .. }, Self::Line { chip: its_chip, offset: its_offset, .. }) => {
+                (chip, offset) == (its_chip, its_offset)
+            }
+            (
+                Self::Register { bus, address, bytes, .. },
+                Self::Register { bus: its_bus, address: its_address, bytes: its_bytes, .. },
+            ) => {
+                let same_bytes = bytes.first() == its_bytes.first() && bytes.len() == its_bytes.len();
+                (bus, address) == (its_bus, its_address) && same_bytes
+            }
+            _ => self.sends().is_some() && self.sends() == other.sends(),
+        }
+    }
+}
+
+/// Whether this is a number as an output writes it: with a newline, or without.
+fn is_written(text: &str) -> bool {
+    let digits = text.strip_suffix('\n').unwrap_or(text);
+    !digits.contains(char::is_whitespace) && number(digits).is_some()
+}
+
+/// A text of a plan, for a message.
+pub(super) fn shown(text: &str) -> String {
+    let short: String = text.chars().take(LONGEST_SHOWN).collect();
+    let more = if short.len() < text.len() { " and more" } else { "" };
+    format!("{short:?}{more}")
+}
+
+/// Names a text that is no number so that it cannot be taken for one.
+pub(super) fn shown_text(text: &str) -> String {
+    if is_written(text) { text.trim_end().to_owned() } else { shown(text) }
+}
+
+/// An output resolves its path: it is absolute, and goes straight there.
+fn wrong_path(path: &Path) -> Option<String> {
+    let is_straight = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    (!path.is_absolute() || !is_straight).then(|| format!("{} is no path that was resolved", path.display()))
+}
+
+fn wrong_device(node: &Path) -> Option<String> {
+    wrong_path(node).or_else(|| (!node.starts_with("/dev")).then(|| format!("{} is not in /dev", node.display())))
+}
+
+/// By the kernel's rule.
+fn is_interface(name: &str) -> bool {
+    (1..=INTERFACE).contains(&name.len())
+        && ![".", ".."].contains(&name)
+        && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control())
+}
+
+/// Opens the file of a write: a regular file that holds a number, or an attribute of a driver.
+pub(super) fn open_file(path: &Path, cut: bool) -> io::Result<File> {
+    let opened = match cut {
+        true => without_links(path, Mode::ReadWrite),
+        false => without_links(path, Mode::Write),
+    };
+    let file = match opened {
+        Err(error) if cut && error.kind() == io::ErrorKind::PermissionDenied => without_links(path, Mode::Write)?.file,
+        opened => opened?.file,
+    };
+    let facts = file.metadata()?;
+    let refuse = |why: &str| Err(io::Error::other(format!("{why}; it is left alone")));
+    match () {
+        () if !facts.is_file() => refuse("it is no file that holds a number"),
+        () if cut && facts.nlink() != 1 => {
+            refuse("it has another name too, under which it may belong to something else")
+        }
+        () if cut && facts.len() > LONGEST_CONTENT => refuse("it holds more than a number, which would be lost"),
+        () if cut && !holds_a_number(&file) => refuse("it holds something else than a number, which would be lost"),
+        () => Ok(file),
+    }
+}
+
+/// Whether it holds a number, or nothing. What cannot be read may.
+fn holds_a_number(mut file: &File) -> bool {
+    let mut content = Vec::new();
+    if io::Seek::rewind(&mut file).and_then(|()| file.take(LONGEST_CONTENT).read_to_end(&mut content)).is_err() {
+        return true;
+    }
+    let _ = io::Seek::rewind(&mut file);
+    let text = String::from_utf8_lossy(&content);
+    let text = text.trim_matches(|it: char| it.is_whitespace() || it == '\0');
+    text.is_empty() || text.parse::<f64>().is_ok()
+}
+
+/// Refuses a device file that is another sort of device: a write to that could mean anything.
+pub(super) fn is_device(node: &Path, sort: &str) -> io::Result<()> {
+    let refuse = || Err(io::Error::other(format!("{} is no {sort}; it is left alone", node.display())));
+    let facts = std::fs::symlink_metadata(node)?;
+    if !facts.file_type().is_char_device() {
+        return refuse();
+    }
+    let (major, minor) = (libc::major(facts.rdev()), libc::minor(facts.rdev()));
+    if sort == BUS {
+        return if major == I2C_MAJOR { Ok(()) } else { refuse() };
+    }
+    match std::fs::read_link(format!("/sys/dev/char/{major}:{minor}/subsystem")) {
+        Ok(subsystem) if subsystem.file_name().is_some_and(|name| name != "gpio") => refuse(),
+        _ => Ok(()), // the chip is asked for its label
+    }
+}
+
+/// What messages call the devices of registers and lines.
+pub(super) const BUS: &str = "I\u{b2}C bus";
+pub(super) const CHIP: &str = "GPIO chip";
+
+/// The first bytes of a file that stands beside a device, in which its name is.
+pub(super) fn beside(path: &Path) -> io::Result<String> {
+    use std::os::unix::fs::OpenOptionsExt;
+    // Links lead to the folder of a device in /sys. What is read decides, and only one text does.
+    let mut options = File::options();
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other(format!("{} is no file", path.display())));
+    }
+    let mut text = Vec::new();
+    file.take(LONGEST_CONTENT).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn file(path: &str, text: &str, cut: bool) -> PlannedWrite {
+        let (path, text) = (PathBuf::from(path), text.to_owned());
+        PlannedWrite::File { path, witness: None, text, cut, original: None }
+    }
+
+    fn why(write: &PlannedWrite) -> String {
+        write.check().map_or_else(|error| error.to_string(), |()| "it is fine".into())
+    }
+
+    #[test]
+    fn only_numbers_are_written_to_files() {
+        for text in ["0\n", "255\n", "-1.5e-7\n", "1", "9223372036854775807\n", "-2.2250738585072014e-308\n"] {
+            file("/srv/fan", text, true).check().unwrap();
+        }
+        let many = "1".repeat(64);
+        for text in
+            ["ssh-rsa AAAA", "1\n\n", " 1", "1\n2\n", "", "\n", "nan\n", "inf", "1;reboot", many.as_str(), "0x10"]
+        {
+            assert!(why(&file("/srv/fan", text, true)).contains("is no number"), "{text:?}");
+        }
+        assert!(why(&file("/srv/fan", "\u{1b}[2J", true)).contains("\"\\u{1b}[2J\" is no number"));
+        for path in ["srv/fan", "/srv/../etc/fan", "fan"] {
+            assert!(why(&file(path, "1\n", true)).contains("no path that was resolved"), "{path}");
+        }
+        assert!(why(&file("/proc/sys/kernel/panic", "1\n", true)).contains("not cut off"));
+        file("/sys/class/hwmon/hwmon0/pwm1", "1\n", false).check().unwrap();
+    }
+
+    #[test]
+    fn what_no_line_register_or_frame_can_be_is_refused() {
+        let line = |chip: &str, offset| {
+            let (chip, label) = (PathBuf::from(chip), String::new());
+            PlannedWrite::Line { chip, label, offset, high: true, original: None }
+        };
+        line("/dev/gpiochip0", 6).check().unwrap();
+        assert!(why(&line("/tmp/gpiochip0", 6)).contains("is not in /dev"));
+        assert!(why(&line("/dev/../tmp/chip", 6)).contains("resolved"));
+        assert!(why(&line("/dev/gpiochip0", 1 << 20)).contains("no chip has a line"));
+        let register = |address, bytes: usize| {
+            let (bus, bytes) = (PathBuf::from("/dev/i2c-1"), vec![0x10; bytes]);
+            PlannedWrite::Register {
+                bus,
+                adapter: None,
+                address,
+                force: false,
+                bytes,
+                bits: Vec::new(),
+                original: None,
+            }
+        };
+        register(0x48, 2).check().unwrap();
+        register(0x48, 9).check().unwrap();
+        for (address, bytes) in [(0x80, 2), (0x48, 0), (0x48, 1), (0x48, 10), (0x48, 4096)] {
+            assert!(why(&register(address, bytes)).contains("no output writes that"), "{address} {bytes}");
+        }
+        let can = |interface: &str, id, extended| {
+            let (interface, data) = (interface.to_owned(), vec![1]);
+            PlannedWrite::Can { interface, id, extended, fd: false, bit_rate_switch: false, data }
+        };
+        can("can0", 0x7ff, false).check().unwrap();
+        can("can0", 0x1fff_ffff, true).check().unwrap();
+        for (interface, id, extended) in [
+            ("../can0", 1, false),
+            ("", 1, false),
+            ("a-name-of-16-cha", 1, false),
+            ("can0", 0x800, false),
+            ("can0", 0x2000_0000, true),
+        ] {
+            assert!(why(&can(interface, id, extended)).contains("no output writes that"), "{interface} {id}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_target_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let path = |name: &str| folder.join(name);
+        for (name, content) in [("number", "0.5\n"), ("empty", ""), ("zeros", "\0\0"), ("trailing", "7\n\n\n")] {
+            std::fs::write(path(name), content).unwrap();
+            open_file(&path(name), true).unwrap();
+        }
+        std::fs::write(path("text"), "ssh-rsa AAAA\n").unwrap();
+        std::fs::write(path("large"), vec![b'\n'; 13 << 20]).unwrap();
+        std::fs::write(path("linked"), "1\n").unwrap();
+        std::fs::hard_link(path("linked"), path("other")).unwrap();
+        std::os::unix::fs::symlink(path("number"), path("link")).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
+        for (name, why) in [
+            ("text", "something else than a number"),
+            ("large", "more than a number"),
+            ("linked", "another name"),
+            ("link", "symbolic link"),
+            ("pipe", "no file that holds a number"),
+        ] {
+            let error = open_file(&path(name), true).unwrap_err().to_string();
+            assert!(error.contains(why), "{name}: {error}");
+        }
+        assert_eq!(std::fs::metadata(path("large")).unwrap().len(), 13 << 20);
+        assert!(is_device(Path::new("/dev/null"), BUS).unwrap_err().to_string().contains("/dev/null is no I"));
+    }
+
+    #[test]
+    fn targets_are_compared_by_all_of_them() {
+        let register = |first, length| {
+            let mut bytes = vec![0; length];
+            bytes[0] = first;
+            let bus = PathBuf::from("/dev/i2c-1");
+            PlannedWrite::Register {
+                bus,
+                adapter: None,
+                address: 1,
+                force: false,
+                bytes,
+                bits: Vec::new(),
+                original: None,
+            }
+        };
+        assert!(register(0x10, 2).has_target_of(&register(0x10, 2)));
+        assert!(!register(0x10, 2).has_target_of(&register(0x10, 4)), "other bytes");
+        assert!(!register(0x10, 2).has_target_of(&register(0x11, 2)));
+        assert!(file("/a", "1", true).has_target_of(&file("/a", "2", true)));
+        assert!(!file("/a", "1", true).has_target_of(&file("/b", "1", true)));
+        assert!(!file("/a", "1", true).has_target_of(&register(0x10, 2)));
+    }
+}

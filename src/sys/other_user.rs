@@ -1,0 +1,155 @@
+//! A child process with the rights of another user, and with nothing of root's: no capability, no way to get any, no descriptor beyond its
+//! three streams, no terminal. For root; may block and allocate.
+
+use super::from_minus_one;
+use super::user::{Identity, service_user};
+use std::ffi::CStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::ptr;
+
+/// Has `command` run with the rights of this user: the groups of the user database, and those that the unit gives to the service's user.
+/// `gid`: the group of a user that the database does not know, which then has no other.
+pub(crate) fn run_as(command: &mut Command, uid: u32, gid: u32) {
+    let identity = identity(uid, gid);
+    let become_it = move || {
+        // SAFETY: it takes nothing. Where it fails, this process leads a session already.
+        unsafe { libc::setsid() };
+        no_descriptors();
+        identity.assume()?;
+        no_capabilities()?;
+        // SAFETY: numbers only.
+        from_minus_one(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
+        // After the change of user, which would reset it.
+        // SAFETY: numbers only.
+        from_minus_one(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM, 0, 0, 0) }).map(drop)
+    };
+    // SAFETY: between fork and exec it makes system calls only: it neither allocates nor locks.
+    unsafe { command.pre_exec(become_it) };
+}
+
+/// Asks a child to end, by SIGTERM.
+pub(crate) fn ask_to_end(child: &Child) {
+    if let Ok(pid) = libc::pid_t::try_from(child.id()) {
+        // SAFETY: two numbers; the child was not waited for, so the number is still its own.
+        let _ = unsafe { libc::kill(pid, libc::SIGTERM) };
+    }
+}
+
+/// Whether a group has this user alone: the one that many systems make for each user.
+pub(crate) fn is_private_group(gid: u32, uid: u32) -> bool {
+    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    is_private(&groups, &users, gid, uid)
+}
+
+fn is_private(groups: &str, users: &str, gid: u32, uid: u32) -> bool {
+    let field = |line: &str, at: usize| line.split(':').nth(at).and_then(|text| text.parse::<u32>().ok());
+    let name = users.lines().find(|line| field(line, 2) == Some(uid)).and_then(|line| line.split(':').next());
+    let has_members = groups.lines().filter(|line| field(line, 2) == Some(gid)).any(|line| {
+        let members = line.split(':').nth(3).unwrap_or_default().split(',');
+        members.filter(|member| !member.is_empty()).any(|member| Some(member) != name)
+    });
+    let is_of_others = users.lines().any(|line| field(line, 3) == Some(gid) && field(line, 2) != Some(uid));
+    let is_own = users.lines().any(|line| field(line, 3) == Some(gid) && field(line, 2) == Some(uid));
+    is_own && !is_of_others && !has_members
+}
+
+fn identity(uid: u32, gid: u32) -> Identity {
+    let Some((name, gid)) = user(uid) else { return Identity { uid, gids: vec![gid] } };
+    let mut gids = groups(&name, gid);
+    if name.to_str() == Ok(service_user())
+        && let Some(service) = Identity::of_service(Path::new("/"))
+    {
+        gids.extend(service.gids.into_iter().filter(|gid| *gid != 0));
+        gids[1..].sort_unstable();
+        gids.dedup();
+    }
+    Identity { uid, gids }
+}
+
+/// The name of a user, and its group.
+fn user(uid: u32) -> Option<(std::ffi::CString, u32)> {
+    let (mut entry, mut found) = (MaybeUninit::<libc::passwd>::uninit(), ptr::null_mut());
+    let mut text = vec![0; 64 << 10];
+    // SAFETY: the entry and its text outlive the call, and the length passed is that of the text.
+    let failed = unsafe { libc::getpwuid_r(uid, entry.as_mut_ptr(), text.as_mut_ptr(), text.len(), &raw mut found) };
+    if failed != 0 || found.is_null() {
+        return None;
+    }
+    // SAFETY: where an entry was found, it is in `entry`.
+    let entry = unsafe { entry.assume_init() };
+    // SAFETY: its name is a text in `text`, which is still there.
+    let name = unsafe { CStr::from_ptr(entry.pw_name) };
+    Some((name.to_owned(), entry.pw_gid))
+}
+
+/// All groups of a user, `gid` first.
+fn groups(name: &CStr, gid: u32) -> Vec<u32> {
+    let mut gids: Vec<libc::gid_t> = vec![0; 64];
+    loop {
+        let mut count = libc::c_int::try_from(gids.len()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: the name and the list outlive the call, and `count` is the length of the list.
+        let fits = unsafe { libc::getgrouplist(name.as_ptr(), gid, gids.as_mut_ptr(), &raw mut count) } >= 0;
+        let count = usize::try_from(count).unwrap_or_default();
+        if fits || gids.len() > 1 << 16 {
+            gids.truncate(count);
+            gids.retain(|other| *other != gid);
+            gids.insert(0, gid);
+            return gids;
+        }
+        gids.resize(count.max(gids.len() * 2), 0);
+    }
+}
+
+/// Lets the program find none of this process's descriptors, but for its streams. They stay open until then: one of them reports a failure.
+fn no_descriptors() {
+    // SAFETY: three numbers; only what is numbered above the three streams is marked.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if done != 0 {
+        // Linux before 5.11.
+        for fd in 3..1024 {
+            // SAFETY: numbers only.
+            let _ = unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
+    }
+}
+
+/// Gives up all capabilities, should something have kept them over the change of user.
+fn no_capabilities() -> io::Result<()> {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: libc::c_int,
+    }
+    let header = Header { version: 0x2008_0522, pid: 0 }; // the third version, and this thread
+    let none = [0_u32; 6];
+    // SAFETY: the kernel reads the header and, of this version, six words; both outlive the call.
+    from_minus_one(unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_private_if_nobody_else_is_in_it() {
+        let users =
+            "root:x:0:0::/:\nann:x:1000:1000::/:\nbob:x:1001:1001::/:\ncat:x:1002:100::/:\ndan:x:1003:100::/:\n";
+        let groups = "root:x:0:\nann:x:1000:\nbob:x:1001:ann\nusers:x:100:\neve:x:1000:\n";
+        assert!(is_private(groups, users, 1000, 1000));
+        assert!(!is_private(groups, users, 1001, 1001), "ann is in it");
+        assert!(!is_private(groups, users, 100, 1002), "dan has it too");
+        assert!(!is_private(groups, users, 1000, 1001) && !is_private(groups, users, 7, 7));
+    }
+
+    #[test]
+    fn root_has_a_name_and_its_group() {
+        let (name, gid) = user(0).unwrap();
+        assert_eq!((name.to_str(), gid, groups(&name, 0)[0]), (Ok("root"), 0, 0));
+        assert_eq!(identity(4_000_000_000, 7), Identity { uid: 4_000_000_000, gids: vec![7] });
+    }
+}
