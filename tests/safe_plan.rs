@@ -214,7 +214,7 @@ fn only_a_number_is_written_and_only_to_what_an_output_writes_to() {
 
 #[test]
 fn root_carries_a_plan_out_with_the_rights_of_its_owner() {
-    if !program::is_root() || program::emulation::cannot_be_emulated("another user's process") {
+    if !program::is_root() || program::emulation::cannot_be_emulated(program::emulation::OTHER_OWNERS) {
         return program::skip("only root can have a plan carried out by another user");
     }
     let folder = tempfile::tempdir().unwrap();
