@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::left_outputs::LeftOutputs;
 use super::safe_plan::{PlannedOutput, SafePlan, VERSION, is_at};
 use crate::kinds::output::Guard;
+use crate::sys::lock;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -152,7 +153,7 @@ fn replace(path: &Path, plan: &SafePlan) -> io::Result<File> {
     // One that is left over is not written to: it may be a link.
     let _ = fs::remove_file(&new);
     let mut file = File::options().read(true).write(true).create_new(true).mode(MODE).open(&new)?;
-    file.lock()?;
+    lock::take(&file)?;
     file.write_all(&serde_json::to_vec_pretty(plan)?)?;
     fs::rename(&new, path)?;
     Ok(file)

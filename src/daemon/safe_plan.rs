@@ -6,6 +6,7 @@
 
 use crate::kinds::output::PlannedWrite;
 use crate::sys::dir::effective_user;
+use crate::sys::lock::{self, Taken};
 use crate::sys::open::{Mode, without_links};
 use crate::sys::other_user::is_private_group;
 use serde::{Deserialize, Serialize};
@@ -162,10 +163,9 @@ impl FoundPlan {
             return Err(NoPlan::NotOurs(format!("{}: it belongs to user {}", self.path.display(), self.owner.0)));
         }
         let plan = read(&self.file).map_err(|why| unusable(&why))?;
-        match self.file.try_lock() {
-            Ok(()) => Ok((plan, self.file)),
-            Err(fs::TryLockError::WouldBlock) => Err(NoPlan::Held(plan.pid)),
-            Err(fs::TryLockError::Error(error)) => Err(unusable(&error)),
+        match keeper(&self.file, &plan).map_err(|error| unusable(&error))? {
+            Some(pid) => Err(NoPlan::Held(pid)),
+            None => Ok((plan, self.file)),
         }
     }
 }
@@ -175,7 +175,8 @@ impl SafePlan {
     pub(crate) fn held(path: &Path) -> Option<Self> {
         let file = FoundPlan::open(path).ok()?.file;
         let plan = read(&file).ok()?;
-        matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)).then_some(plan)
+        let is_held = matches!(lock::probe(&file).ok()?, Taken::Peer(_)) || lock::writer(&file).is_some();
+        is_held.then_some(plan)
     }
 
     /// Reads a plan of this user, and keeps it locked for as long as the file lives that comes with it.
@@ -185,6 +186,20 @@ impl SafePlan {
     pub(crate) fn take(path: &Path) -> Result<(Self, File), NoPlan> {
         FoundPlan::open(path)?.take()
     }
+}
+
+/// Locks a plan; or says which process of hertzd keeps it. A file that may only be read is looked at: its owner writes it nowhere.
+fn keeper(file: &File, plan: &SafePlan) -> io::Result<Option<u32>> {
+    let taken = match lock::take(file) {
+        Err(error) if error.raw_os_error() == Some(libc::EBADF) => lock::probe(file)?,
+        taken => taken?,
+    };
+    Ok(match taken {
+        Taken::Locked | Taken::Unsupported => None,
+        Taken::Peer(_) => Some(plan.pid),
+        // Its lock is no reason. Behind it there may be a process that could not lock the plan either.
+        Taken::Stranger(_) => lock::writer(file).map(|writer| writer.pid),
+    })
 }
 
 fn read(file: &File) -> Result<SafePlan, String> {

@@ -5,13 +5,14 @@
 //! counts only if the file is still at the path. May block, and waits up to 0.2 s for a file's lock, 0.5 s for a folder's.
 
 use crate::sys::clock::pause;
-use crate::sys::lock::{self, Holder};
+use crate::sys::lock::{self, Holder, Taken};
 use crate::time::Span;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use tracing::warn;
 
 /// How often a lock is tried before its holder is to blame, and the time between. It is tried as often again while no holder
 /// is found: the lock may have been released a moment ago.
@@ -97,8 +98,8 @@ pub(super) struct Claim {
 /// What came of trying to lock a file. A file system that knows no locks is used without.
 enum Attempt {
     Claimed(Claim),
-    /// Someone else has locked this file.
-    Locked(File),
+    /// Another hertzd has locked this file.
+    Locked(Option<Holder>),
     /// It has another name by now, or none.
     Moved,
 }
@@ -114,16 +115,15 @@ impl Claim {
         let mut folder = lock_folder(path);
         put_aside()?;
         for attempt in 1..=2 * ATTEMPTS {
-            let locked = match Self::attempt(path)? {
+            let holder = match Self::attempt(path)? {
                 Attempt::Claimed(claim) => return Ok(claim),
-                Attempt::Locked(file) => Some(file),
+                Attempt::Locked(holder) => holder,
                 Attempt::Moved => None,
             };
             // The holder needs the folder when its next file begins: it is not locked while this waits.
             let again = folder.take().is_some();
-            let holder = locked.filter(|_| attempt >= ATTEMPTS).and_then(|file| lock::holder(&file.metadata().ok()?));
-            if holder.is_some() {
-                return Err(in_use(holder.as_ref()));
+            if let Some(holder) = holder.filter(|_| attempt >= ATTEMPTS) {
+                return Err(in_use(Some(&holder)));
             }
             pause(BETWEEN);
             folder = again.then(|| lock_folder(path)).flatten();
@@ -137,8 +137,14 @@ impl Claim {
             return Err(no_file());
         }
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
-            return Ok(Attempt::Locked(file));
+        match lock::take(&file)? {
+            Taken::Locked | Taken::Unsupported => {}
+            Taken::Peer(holder) => return Ok(Attempt::Locked(holder)),
+            // Another hertzd that it has kept from its lock has none to be seen.
+            Taken::Stranger(holder) => match lock::writer(&file) {
+                Some(writer) => return Ok(Attempt::Locked(Some(writer))),
+                None => warn!("{}", not_kept_out(path, holder.as_ref())),
+            },
         }
         // Its holder may have given the file another name, and then have closed it.
         let claim = Self { file, path: path.into(), made: found.is_err() };
@@ -175,6 +181,15 @@ fn lock_folder(path: &Path) -> Option<File> {
         !matches!(folder.try_lock(), Err(TryLockError::WouldBlock))
     };
     (0..ATTEMPTS_AT_FOLDER).any(is_free).then_some(folder)
+}
+
+/// What is said where a lock keeps nobody out.
+fn not_kept_out(path: &Path, holder: Option<&Holder>) -> String {
+    let holder = holder.map_or_else(|| "another process".to_owned(), Holder::to_string);
+    format!(
+        "{} is locked by {holder}, in a way that keeps hertzd from its own lock but not from the file; recording there without the lock",
+        path.display()
+    )
 }
 
 /// Another process has locked the file.

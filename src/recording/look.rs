@@ -6,7 +6,7 @@ use super::claim::{Target, folder_of, in_use, no_file};
 use super::content::Content;
 use super::lines::last_line_end;
 use crate::config::{RecordConfig, RecordFormat};
-use crate::sys::lock::{self, Holder};
+use crate::sys::lock::{self, Holder, Taken};
 use crate::sys::user::{Access, access, has_service, service_user};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -57,10 +57,10 @@ pub(crate) fn look(config: &RecordConfig, content: Option<&Content>) -> io::Resu
         Access::ServiceOnly => return Ok(only_service(&target.path)),
         Access::Denied => return Err(io::Error::from_raw_os_error(libc::EACCES)),
     }
-    match lock::holder(&found) {
-        Some(ours) if ours.is_ours() => return Ok(Seen::Taken(ours)),
-        Some(other) => return Err(in_use(Some(&other))),
-        None => {}
+    match lock::probe(&OpenOptions::new().write(true).open(&target.path)?) {
+        Ok(Taken::Peer(Some(ours))) if ours.is_ours() => return Ok(Seen::Taken(ours)),
+        Ok(Taken::Peer(other)) => return Err(in_use(other.as_ref())),
+        _ => {}
     }
     if let Some(layout) = layout.filter(|layout| !layout.header.sized) {
         last_line_end(&File::open(&target.path)?, &layout.header.bytes)?;

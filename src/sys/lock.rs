@@ -1,145 +1,231 @@
-//! Locks of a part of a file, and which process has locked a whole one, for an error message. Reads `/proc`.
+//! Locks that keep other processes of hertzd out, and nobody else. Each belongs to an open file description: it lasts until the last copy of
+//! the descriptor is closed.
+//!
+//! A lock of a whole file (`flock`) needs a descriptor open to read only, so every user who may read a file could keep hertzd from it. A
+//! write lock of a part of it needs one that is open to write: who has it could write the file anyway. So only such a lock, and only one on
+//! bytes that hertzd has agreed on with itself, is taken for that of another hertzd. Reads `/proc`.
+
+mod holder;
 
 use super::{from_minus_one, invalid};
-use std::fmt;
-use std::fs::{self, File, Metadata};
+pub(crate) use holder::Holder;
+use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 
-/// How often `/proc/locks` is read before the holder counts as unseen.
-const LOOKS: u32 = 20;
+/// The byte that is locked of a file. It lies far behind what any target or recording holds that a program would lock a part of, and below 2 GiB,
+/// which all platforms can name. It need not be there.
+const BYTE: u32 = u32::from_be_bytes(*b"hrtz");
 
-/// Locks bytes of a file, which is open for writing, for as long as a copy of its descriptor is open. The bytes need not be there: of
-/// a device file they are numbers that programs have agreed on. EAGAIN, EACCES: they are locked by another one.
+/// The bytes that stand for registers in the device file of an I²C bus: the chip's address, and the register.
+const REGISTERS: Range<u32> = 0..1 << 15;
+
+/// How often a lock is asked for that was released between two questions.
+const TRIES: u32 = 4;
+
+/// What came of asking for a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It is held from now on; of [`probe`]: it could be.
+    Locked,
+    /// Another hertzd has it, if it can be seen which process that is.
+    Peer(Option<Holder>),
+    /// It cannot be had, but who is in the way is no hertzd that lives: a lock of another kind, or of a process that was killed.
+    Stranger(Option<Holder>),
+    /// The file system has no locks.
+    Unsupported,
+}
+
+/// Locks a file that is open to write, for as long as a copy of its descriptor is open.
+///
+/// # Errors
+/// The file is not open to write, or cannot be asked.
+pub(crate) fn take(file: &File) -> io::Result<Taken> {
+    granted(file, BYTE..BYTE + 1)
+}
+
+/// Locks bytes of the device file of an I²C bus, which is open to write, in the same way: those that stand for a register.
+///
+/// # Errors
+/// See [`take`].
 #[cfg_attr(not(feature = "i2c"), allow(dead_code, reason = "for registers"))]
-#[expect(clippy::cast_possible_truncation, reason = "the kernel's constants are small")]
-pub(crate) fn lock_bytes(file: &File, start: u32, length: u32) -> io::Result<()> {
+pub(crate) fn take_register(file: &File, first: u32, count: u32) -> io::Result<Taken> {
+    granted(file, first..first + count)
+}
+
+/// What [`take`] would say; nothing is locked, and the file may be open to read only.
+pub(crate) fn probe(file: &File) -> io::Result<Taken> {
+    settled(found(file, BYTE..BYTE + 1)).map(|found| found.unwrap_or(Taken::Locked))
+}
+
+/// Another process of hertzd that has the file open to write: the second means, where a stranger keeps the lock from being had.
+pub(crate) fn writer(file: &File) -> Option<Holder> {
+    holder::of_writer(&file.metadata().ok()?)
+}
+
+fn granted(file: &File, bytes: Range<u32>) -> io::Result<Taken> {
+    for _ in 0..TRIES {
+        match set(file, &bytes) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {}
+            result => return settled(result.map(|()| Some(Taken::Locked))).map(|taken| taken.unwrap_or(Taken::Locked)),
+        }
+        if let Some(taken) = settled(found(file, bytes.clone()))? {
+            return Ok(taken);
+        }
+    }
+    Ok(Taken::Peer(None))
+}
+
+/// A file system that knows no such locks keeps nobody out.
+fn settled(result: io::Result<Option<Taken>>) -> io::Result<Option<Taken>> {
+    match result.as_ref().map_err(io::Error::raw_os_error) {
+        Err(Some(libc::EINVAL | libc::ENOLCK | libc::ENOSYS | libc::ENOTTY | libc::EOPNOTSUPP)) => {
+            Ok(Some(Taken::Unsupported))
+        }
+        _ => result,
+    }
+}
+
+/// Who is in the way, byte by byte: behind a stranger's lock there may be a peer's. `None`: nobody any more.
+fn found(file: &File, bytes: Range<u32>) -> io::Result<Option<Taken>> {
+    let mut stranger = None;
+    for byte in bytes {
+        match conflict(file, byte)?.map(|lock| who(file, &lock)) {
+            Some(Taken::Stranger(holder)) => stranger = Some(Taken::Stranger(holder)),
+            Some(peer) => return Ok(Some(peer)),
+            None => {}
+        }
+    }
+    Ok(stranger)
+}
+
+/// Who has this lock.
+fn who(file: &File, lock: &libc::flock) -> Taken {
+    let is_write = libc::c_int::from(lock.l_type) == libc::F_WRLCK as libc::c_int;
+    let (start, length) = (i128::from(lock.l_start), i128::from(lock.l_len));
+    let within = |agreed: &Range<u32>| {
+        length > 0 && start >= i128::from(agreed.start) && start + length <= i128::from(agreed.end)
+    };
+    let is_agreed = is_write && (within(&(BYTE..BYTE + 1)) || within(&REGISTERS));
+    // One that belongs to a process, and not to a descriptor, says to which.
+    let named = u32::try_from(lock.l_pid).ok().filter(|pid| *pid > 0).and_then(Holder::of);
+    let holder = named.or_else(|| {
+        let is_it = |line: &holder::LockLine<'_>| line.is_write == is_write && i128::from(line.start) == start;
+        holder::of_lock(&file.metadata().ok()?, is_it)
+    });
+    match is_agreed && !holder.as_ref().is_some_and(Holder::is_killed) {
+        true => Taken::Peer(holder),
+        false => Taken::Stranger(holder),
+    }
+}
+
+fn wanted(bytes: &Range<u32>) -> io::Result<libc::flock> {
     // Through 128 bits, because the width of the fields depends on the platform.
     let offset = |number: u32| libc::off_t::try_from(i128::from(number)).map_err(|_| invalid());
-    let lock = libc::flock {
-        l_type: libc::F_WRLCK as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: offset(start)?,
-        l_len: offset(length)?,
+    #[expect(clippy::cast_possible_truncation, reason = "the kernel's constants are small")]
+    let (l_type, l_whence) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
+    Ok(libc::flock {
+        l_type,
+        l_whence,
+        l_start: offset(bytes.start)?,
+        l_len: offset(bytes.end - bytes.start)?,
         l_pid: 0,
-    };
+    })
+}
+
+/// EAGAIN, EACCES: somebody has locked some of it.
+fn set(file: &File, bytes: &Range<u32>) -> io::Result<()> {
+    let lock = wanted(bytes)?;
     // SAFETY: F_OFD_SETLK reads one flock from where the pointer leads, which outlives the call.
     from_minus_one(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) })?;
     Ok(())
 }
 
-/// A process that has locked a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Holder {
-    pub(crate) name: String,
-    pub(crate) pid: u32,
+/// A lock that keeps this byte from being locked.
+fn conflict(file: &File, byte: u32) -> io::Result<Option<libc::flock>> {
+    let mut lock = wanted(&(byte..byte + 1))?;
+    // SAFETY: F_OFD_GETLK reads and writes one flock where the pointer leads, which is owned and outlives the call.
+    from_minus_one(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) })?;
+    Ok((libc::c_int::from(lock.l_type) != libc::F_UNLCK as libc::c_int).then_some(lock))
 }
 
-/// `hertzd (pid 1234)`.
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (pid {})", self.name, self.pid)
-    }
-}
-
-impl Holder {
-    /// The process of this number, if it can be seen from here.
-    pub(crate) fn of(pid: u32) -> Option<Self> {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-        Some(Self { name: name.trim_end().to_owned(), pid })
-    }
-
-    /// Whether it is another process of this program.
-    pub(crate) fn is_ours(&self) -> bool {
-        self.pid != std::process::id() && Self::of(std::process::id()).is_some_and(|own| own.name == self.name)
-    }
-}
-
-/// The process that holds a lock on the file. `None`: there is none any more, or it cannot be seen from here.
-pub(crate) fn holder(file: &Metadata) -> Option<Holder> {
-    // The kernel returns the list in pieces. Locks that come and go meanwhile move the others, so a piece may leave one out.
-    (0..LOOKS).find_map(|_| Holder::of(find(&fs::read_to_string("/proc/locks").ok()?, file.dev(), file.ino())?))
-}
-
-/// The process, in the text of `/proc/locks`. Some file systems have another device number there than `stat` tells, so
-/// the inode decides, and the device only between several.
-fn find(locks: &str, device: u64, inode: u64) -> Option<u32> {
-    let device = format!("{:02x}:{:02x}", libc::major(device), libc::minor(device));
-    let holders = locks.lines().filter_map(|line| {
-        let [_, "FLOCK", _, _, pid, file, ..] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
-        let (its_device, its_inode) = file.rsplit_once(':')?;
-        (its_inode.parse() == Ok(inode)).then_some((its_device == device, pid.parse().ok()?))
-    });
-    holders.max_by_key(|(same_device, _)| *same_device).map(|(_, pid)| pid)
+/// Locks a part of a file as a stranger would, for tests: to read, or to write.
+#[cfg(test)]
+pub(crate) fn stranger(file: &File, is_write: bool, (start, length): (u32, u32)) {
+    let mut lock = wanted(&(start..start + length)).unwrap();
+    #[expect(clippy::cast_possible_truncation, reason = "the kernel's constants are small")]
+    let read = libc::F_RDLCK as libc::c_short;
+    lock.l_type = if is_write { lock.l_type } else { read };
+    // SAFETY: F_OFD_SETLK reads one flock from where the pointer leads, which outlives the call.
+    from_minus_one(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }).unwrap();
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::thread;
+    use tempfile::NamedTempFile;
 
-    #[test]
-    fn the_holder_is_found_by_inode_and_device() {
-        let locks = "1: FLOCK  ADVISORY  WRITE 11 fd:01:42 0 EOF\n\
-                     2: POSIX  ADVISORY  WRITE 12 fe:01:42 0 EOF\n\
-                     3: FLOCK  ADVISORY  WRITE 13 fe:01:42 0 EOF\n\
-                     3: -> FLOCK  ADVISORY  WRITE 14 fe:01:42 0 EOF\n\
-                     4: FLOCK  ADVISORY  WRITE 15 00:2f:43 0 EOF\n";
-        let device = libc::makedev(0xfe, 1);
-        assert_eq!(find(locks, device, 42), Some(13));
-        assert_eq!(find(locks, device, 43), Some(15), "the device may be another");
-        assert_eq!(find(locks, device, 44), None);
+    fn opened(file: &NamedTempFile, write: bool) -> File {
+        File::options().read(true).write(write).open(file.path()).unwrap()
+    }
+
+    fn this_process() -> Option<Holder> {
+        Holder::of(std::process::id())
     }
 
     #[test]
-    fn parts_of_a_file_are_locked_apart() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let open = || File::options().read(true).write(true).open(file.path()).unwrap();
-        let (one, other) = (open(), open());
-        lock_bytes(&one, 0x4810, 2).unwrap();
-        lock_bytes(&other, 0x4812, 2).unwrap();
-        assert_eq!(lock_bytes(&other, 0x4811, 1).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    fn a_peer_is_kept_out_until_the_last_copy_is_closed() {
+        let file = NamedTempFile::new().unwrap();
+        let (one, other, reader) = (opened(&file, true), opened(&file, true), opened(&file, false));
+        assert_eq!(probe(&reader).unwrap(), Taken::Locked);
+        assert_eq!(take(&one).unwrap(), Taken::Locked);
+        assert_eq!(take(&one).unwrap(), Taken::Locked, "it is its own");
+        assert_eq!(take(&other).unwrap(), Taken::Peer(this_process()));
+        assert_eq!(probe(&reader).unwrap(), Taken::Peer(this_process()));
         let copy = one.try_clone().unwrap();
         drop(one);
-        assert!(lock_bytes(&other, 0x4811, 1).is_err(), "a copy is open");
+        assert_eq!(take(&other).unwrap(), Taken::Peer(this_process()), "a copy is open");
         drop(copy);
-        lock_bytes(&other, 0x4811, 1).unwrap();
+        assert_eq!(take(&other).unwrap(), Taken::Locked);
+        assert!(take(&reader).is_err(), "it is open to read only");
+    }
+
+    /// What a user may lock that can only read the file keeps nobody out, nor do the locks that other programs use.
+    #[test]
+    fn a_stranger_is_no_peer() {
+        for (is_write, bytes) in [(false, (0, 0)), (false, (BYTE, 1)), (true, (0, 0)), (true, (BYTE - 1, 2))] {
+            let file = NamedTempFile::new().unwrap();
+            let (held, own) = (opened(&file, is_write), opened(&file, true));
+            stranger(&held, is_write, bytes);
+            assert_eq!(take(&own).unwrap(), Taken::Stranger(this_process()), "{is_write} {bytes:?}");
+            assert_eq!(probe(&own).unwrap(), Taken::Stranger(this_process()));
+            drop(held);
+            assert_eq!(take(&own).unwrap(), Taken::Locked);
+        }
+        let file = NamedTempFile::new().unwrap();
+        opened(&file, false).try_lock().unwrap();
+        let _flock = opened(&file, false);
+        _flock.try_lock().unwrap();
+        assert_eq!(take(&opened(&file, true)).unwrap(), Taken::Locked);
     }
 
     #[test]
-    fn this_process_is_named() {
-        let file = tempfile::tempfile().unwrap();
-        file.try_lock().unwrap();
-        let holder = holder(&file.metadata().unwrap()).unwrap();
-        assert!(!holder.is_ours());
-        let holder = holder.to_string();
-        assert!(holder.ends_with(&format!(" (pid {})", std::process::id())), "{holder}");
+    fn registers_of_a_bus_are_locked_apart() {
+        let file = NamedTempFile::new().unwrap();
+        let (one, other, reader) = (opened(&file, true), opened(&file, true), opened(&file, false));
+        assert_eq!(take_register(&one, 0x4810, 2).unwrap(), Taken::Locked);
+        assert_eq!(take_register(&other, 0x4812, 2).unwrap(), Taken::Locked);
+        assert_eq!(take_register(&other, 0x480f, 3).unwrap(), Taken::Peer(this_process()), "two of its bytes");
+        stranger(&reader, false, (0x4820, 4));
+        assert_eq!(take_register(&other, 0x4820, 2).unwrap(), Taken::Stranger(this_process()));
+        stranger(&reader, false, (0x480f, 1));
+        assert_eq!(take_register(&other, 0x480f, 3).unwrap(), Taken::Peer(this_process()), "behind a stranger");
     }
-    /// Locks that come and go move the others between the reads that make up one look at `/proc/locks`.
+
     #[test]
-    fn the_holder_is_found_while_many_locks_come_and_go() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = File::create(folder.path().join("held")).unwrap();
-        file.try_lock().unwrap();
-        let metadata = file.metadata().unwrap();
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for name in ["a", "b"] {
-                let others = || (0..300).map(|n| File::create(folder.path().join(format!("{name}{n}"))).unwrap());
-                let others: Vec<_> = others().collect();
-                let done = &done;
-                scope.spawn(move || {
-                    while !done.load(Ordering::Relaxed) {
-                        others.iter().for_each(|other| other.try_lock().unwrap());
-                        others.iter().for_each(|other| other.unlock().unwrap());
-                    }
-                });
-            }
-            let missed = (0..500).filter(|_| holder(&metadata).is_none()).count();
-            done.store(true, Ordering::Relaxed);
-            assert_eq!(missed, 0);
-        });
+    fn this_process_is_no_other_writer() {
+        let file = NamedTempFile::new().unwrap();
+        assert_eq!(writer(&opened(&file, true)), None);
     }
 }

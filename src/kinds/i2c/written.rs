@@ -8,7 +8,7 @@ use crate::kinds::device::{DeviceId, Refusal, Sight, access, first_line, hidden}
 use crate::kinds::layout::{Number, SampleLayout};
 use crate::kinds::register::RegisterSettings;
 use crate::sys::i2c::{self, Functions};
-use crate::sys::lock::lock_bytes;
+use crate::sys::lock::{Taken, take_register};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -96,15 +96,16 @@ impl WrittenRegister {
         Ok(OpenRegister { chip, register, layout })
     }
 
-    /// Opens the bus, and locks the register for as long as a copy of the descriptor is open. `None`: another process has locked it.
-    pub(in crate::kinds) fn lock(&self) -> Result<Option<File>, Refusal> {
-        let bus = access::open(&self.node).map_err(|message| Refusal::new("bus", message))?;
+    /// Opens the bus alone.
+    pub(in crate::kinds) fn open_bus(&self) -> Result<File, Refusal> {
+        access::open(&self.node).map_err(|message| Refusal::new("bus", message))
+    }
+
+    /// Locks the register for as long as a copy of this descriptor of the bus is open.
+    pub(in crate::kinds) fn lock(&self, bus: &File) -> Result<Taken, Refusal> {
         let (first, count) = self.bytes();
-        match lock_bytes(&bus, first, count) {
-            Ok(()) => Ok(Some(bus)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(Refusal::new("bus", format!("cannot lock a part of {}: {error}", self.node.display()))),
-        }
+        let refuse = |error| Refusal::new("bus", format!("cannot lock a part of {}: {error}", self.node.display()));
+        take_register(bus, first, count).map_err(refuse)
     }
 
     /// Whether the chip needs something to begin with.

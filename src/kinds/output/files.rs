@@ -1,12 +1,12 @@
 //! Targets that are files: attributes of `/sys`, and regular files. May block and allocate.
 
-use super::means::{Means, ONE_ONLY, is_granted};
+use super::means::{Means, ONE_ONLY, keep_others_out};
 use super::place::RawScale;
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{DeviceId, Refusal, Sight, first_line, hidden};
 use crate::kinds::sensor::{iio_channel, iio_conversion};
-use crate::sys::lock;
+use crate::sys::lock::{self, Taken};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -75,12 +75,9 @@ impl Means for Files {
 
     fn take(&self, key: &'static str) -> Result<File, Refusal> {
         let file = self.open_by(key)?;
-        if is_granted(|| file.try_lock().is_ok()) {
-            return Ok(file);
-        }
-        let holder = file.metadata().ok().and_then(|facts| lock::holder(&facts));
-        let holder = holder.map_or_else(|| "another process".to_owned(), |holder| holder.to_string());
-        Err(Refusal::new(key, format!("{} is in use by {holder}; {ONE_ONLY}", self.path.display())))
+        let shown = self.path.display();
+        keep_others_out(&file, &shown).map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
+        Ok(file)
     }
 
     fn value(&self, _: Option<&File>) -> io::Result<String> {
@@ -111,9 +108,14 @@ impl Means for Files {
         if let Some(hidden) = hidden(&self.path, true) {
             return Ok(hidden);
         }
-        let holder = self.open_by(key)?.metadata().ok().and_then(|facts| lock::holder(&facts));
-        let taken = holder.filter(lock::Holder::is_ours);
-        Ok(Sight { taken: taken.map(|holder| format!("{} is in use by {holder}", self.shown())), ..sight })
+        let taken = match lock::probe(&self.open_by(key)?) {
+            Ok(Taken::Peer(Some(holder))) if holder.is_ours() => {
+                Some(format!("{} is in use by {holder}", self.shown()))
+            }
+            Ok(Taken::Peer(None)) => Some(format!("{} is in use by another process", self.shown())),
+            _ => None,
+        };
+        Ok(Sight { taken, ..sight })
     }
 
     fn node(&self) -> &Path {

@@ -2,9 +2,9 @@
 
 use crate::kinds::device::{FoundDevice, Roots, first_line, numbered, quoted, task_name};
 use crate::kinds::output::pwm;
-use crate::sys::lock;
+use crate::sys::lock::{self, Taken};
 use crate::time::Span;
-use std::fs;
+use std::fs::File;
 use std::path::Path;
 
 /// The chips, each with a section for a channel; what it drives is still to be filled in.
@@ -57,7 +57,10 @@ fn exported(channel: u32, folder: &Path) -> String {
     let period = line("period").and_then(|line| line.parse().ok()).map(Span::from_nanos);
     says.extend(period.filter(|period| *period > Span::ZERO).map(|period| format!("period {period}")));
     says.extend(line("polarity").map(|polarity| format!("polarity {polarity}")));
-    let holder = fs::metadata(folder.join("duty_cycle")).ok().and_then(|facts| lock::holder(&facts));
-    says.extend(holder.map(|holder| format!("in use by {holder}")));
+    match File::open(folder.join("duty_cycle")).and_then(|duty| lock::probe(&duty)) {
+        Ok(Taken::Peer(Some(holder))) => says.push(format!("in use by {holder}")),
+        Ok(Taken::Peer(None)) => says.push("in use by another process".to_owned()),
+        _ => {}
+    }
     says.join(", ")
 }

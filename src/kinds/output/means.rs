@@ -5,11 +5,13 @@ use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{Refusal, Sight};
 use crate::sys::clock::pause;
+use crate::sys::lock::{self, Holder, Taken};
 use crate::time::Span;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use tracing::{debug, warn};
 
 /// How often a lock is asked for that another process has: one that only looks has it for an instant.
 const LOCK_TRIES: u32 = 20;
@@ -76,7 +78,57 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
     }
 }
 
-/// Asks for a lock until it is granted, for a limited time.
-pub(super) fn is_granted(mut ask: impl FnMut() -> bool) -> bool {
-    (0..LOCK_TRIES).any(|_| ask() || (pause(Span::from_millis(5)), false).1)
+/// Keeps other processes of hertzd from a target, by a file of it that is open to write. Asks again, for a limited time, while another one
+/// has it. `shown` is the target.
+///
+/// # Errors
+/// Who has it, in a clause, or why that cannot be asked.
+pub(super) fn keep_others_out(file: &File, shown: &dyn fmt::Display) -> Result<(), String> {
+    let taken = in_time(|| lock::take(file)).map_err(|error| format!("cannot be locked: {error}"))?;
+    // Another hertzd that a stranger has kept from its lock has none to be seen.
+    let writer = || lock::writer(file);
+    not_a_peer(taken, shown, writer)
+}
+
+/// The same for a lock that was asked for; `writer` finds another hertzd that has the target without one.
+pub(super) fn not_a_peer(
+    taken: Taken,
+    shown: &dyn fmt::Display,
+    writer: impl FnOnce() -> Option<Holder>,
+) -> Result<(), String> {
+    let in_use = |holder: Option<Holder>| format!("is in use by {}", named(holder));
+    match taken {
+        Taken::Locked => {}
+        Taken::Unsupported => debug!("{shown} is not locked: its file system has no locks"),
+        Taken::Peer(holder) => return Err(in_use(holder)),
+        Taken::Stranger(holder) => match writer() {
+            Some(writer) => return Err(in_use(Some(writer))),
+            None => warn!("{}", not_kept_out(shown, holder)),
+        },
+    }
+    Ok(())
+}
+
+/// What is said where a lock keeps nobody out.
+fn not_kept_out(shown: &dyn fmt::Display, holder: Option<Holder>) -> String {
+    format!(
+        "{shown} is locked by {}, in a way that keeps hertzd from its own lock but not from the target; continuing without the \
+         lock: make sure that no other program writes to the target",
+        named(holder)
+    )
+}
+
+fn named(holder: Option<Holder>) -> String {
+    holder.map_or_else(|| "another process".to_owned(), |holder| holder.to_string())
+}
+
+/// Asks for a lock until another hertzd has it no more, for a limited time.
+pub(super) fn in_time<E>(mut ask: impl FnMut() -> Result<Taken, E>) -> Result<Taken, E> {
+    for _ in 1..LOCK_TRIES {
+        match ask()? {
+            Taken::Peer(_) => pause(Span::from_millis(5)),
+            taken => return Ok(taken),
+        }
+    }
+    ask()
 }

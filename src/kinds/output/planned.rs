@@ -1,13 +1,13 @@
 //! The writes of a plan, made by a process that finds nothing open. May block.
 
-use super::means::is_granted;
+use super::means::keep_others_out;
 use super::planned_check::{BUS, CHIP, beside as text_beside, is_device, open_file, shown, shown_text};
 use super::planned_write::PlannedWrite;
 use crate::sys::can::{self, Frame, Id};
-use crate::sys::lock;
 use std::fmt;
-use std::fs::{File, TryLockError};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 impl PlannedWrite {
@@ -31,7 +31,7 @@ impl PlannedWrite {
             Self::File { path, witness, text, cut, .. } => {
                 is_still(witness.as_ref(), "device")?;
                 let file = open_file(path, *cut)?;
-                is_free(&file)?;
+                is_free(&file, path)?;
                 write(&file, text, *cut).map(|()| None)
             }
             Self::Line { chip, label, offset, high, .. } => {
@@ -66,24 +66,20 @@ impl PlannedWrite {
 }
 
 /// Refuses what a process has that lives: it writes its own values there, and would not see that this one has gone.
-fn is_free(file: &File) -> io::Result<()> {
-    // A file system without locks keeps no one out.
-    if is_granted(|| !matches!(file.try_lock(), Err(TryLockError::WouldBlock))) {
-        return Ok(());
-    }
-    let holder = file.metadata().ok().and_then(|facts| lock::holder(&facts));
-    let holder = holder.map_or_else(|| "another process".to_owned(), |holder| holder.to_string());
-    let text = format!("it is in use by {holder}, which writes the safe value itself when it is stopped");
-    Err(io::Error::new(io::ErrorKind::ResourceBusy, text))
+fn is_free(file: &File, path: &Path) -> io::Result<()> {
+    keep_others_out(file, &path.display()).map_err(|why| {
+        let text = format!("it {why}, which writes the safe value itself when it is stopped");
+        io::Error::new(io::ErrorKind::ResourceBusy, text)
+    })
 }
 
 /// Writes a number, and for a regular file (`cut`) what ends it: no reader finds it empty, or old digits behind the number.
-fn write(mut file: &File, text: &str, cut: bool) -> io::Result<()> {
+fn write(file: &File, text: &str, cut: bool) -> io::Result<()> {
     if !cut {
-        return file.write_all(text.as_bytes());
+        return file.write_all_at(text.as_bytes(), 0);
     }
     let rest = usize::try_from(file.metadata()?.len()).unwrap_or_default().saturating_sub(text.len());
-    file.write_all((text.to_owned() + &"\n".repeat(rest)).as_bytes())?;
+    file.write_all_at((text.to_owned() + &"\n".repeat(rest)).as_bytes(), 0)?;
     file.set_len(text.len() as u64)
 }
 

@@ -1,6 +1,6 @@
 //! Targets that are registers of I²C chips. May block for as long as the bus takes, and allocates.
 
-use super::means::{Means, ONE_ONLY, is_granted};
+use super::means::{Means, ONE_ONLY, in_time, not_a_peer};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{Refusal, Sight};
@@ -15,13 +15,11 @@ impl Means for WrittenRegister {
     }
 
     fn take(&self, key: &'static str) -> Result<File, Refusal> {
-        let mut locked = Ok(None);
-        is_granted(|| {
-            locked = self.lock();
-            !matches!(locked, Ok(None))
-        });
-        let in_use = || format!("{} is in use by another process; {ONE_ONLY}", Self::shown(self));
-        locked?.ok_or_else(|| Refusal::new(key, in_use()))
+        let (bus, shown) = (self.open_bus()?, Self::shown(self));
+        let taken = in_time(|| self.lock(&bus))?;
+        // Every hertzd that has another register has the bus open too.
+        not_a_peer(taken, &shown, || None).map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
+        Ok(bus)
     }
 
     fn has_init(&self) -> bool {

@@ -1,0 +1,159 @@
+//! Which process has locked a file, or has it open to write: for messages, and to tell a process that ends from one that lives. Reads
+//! `/proc`, where an ordinary user sees only the descriptors of its own processes.
+
+use std::fmt;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// SIGKILL in the masks of `/proc/PID/status`.
+const KILL: u64 = 1 << (libc::SIGKILL - 1);
+
+/// How a descriptor is open, of the `flags` in its `fdinfo`.
+const ACCESS: libc::c_int = libc::O_ACCMODE;
+
+/// A process that has locked a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) name: String,
+    pub(crate) pid: u32,
+}
+
+/// `hertzd (pid 1234)`.
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (pid {})", self.name, self.pid)?;
+        if self.is_killed() { f.write_str(", which was killed and has not ended yet") } else { Ok(()) }
+    }
+}
+
+impl Holder {
+    /// The process of this number, if it can be seen from here.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        Some(Self { name: name.trim_end().to_owned(), pid })
+    }
+
+    /// Whether it is another process of this program.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.pid != std::process::id() && Self::of(std::process::id()).is_some_and(|own| own.name == self.name)
+    }
+
+    /// Whether it was killed: it runs no more code of its own, however long a system call keeps it from ending.
+    pub(crate) fn is_killed(&self) -> bool {
+        threads(self.pid).any(|thread| fs::read_to_string(thread.join("status")).is_ok_and(|text| has_kill(&text)))
+    }
+}
+
+/// Whether SIGKILL waits for a thread, or for its process.
+fn has_kill(status: &str) -> bool {
+    let masks = status.lines().filter_map(|line| line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:")));
+    masks.filter_map(|mask| u64::from_str_radix(mask.trim(), 16).ok()).any(|mask| mask & KILL != 0)
+}
+
+/// One line `lock:` of an `fdinfo`: `1: OFDLCK ADVISORY WRITE -1 fd:01:42 7 7`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LockLine<'a> {
+    pub(super) is_write: bool,
+    pub(super) start: u64,
+    device: &'a str,
+    inode: u64,
+}
+
+impl<'a> LockLine<'a> {
+    /// Locks of a part of a file; what `flock` has locked is not one.
+    fn of(line: &'a str) -> Option<Self> {
+        let [_, _, "OFDLCK" | "POSIX", _, mode, _, file, start, _] =
+            line.strip_prefix("lock:")?.split_whitespace().fold([""; 9], shifted)
+        else {
+            return None;
+        };
+        let (device, inode) = file.rsplit_once(':')?;
+        Some(Self { is_write: mode == "WRITE", start: start.parse().ok()?, device, inode: inode.parse().ok()? })
+    }
+}
+
+/// The words of a line end at the last place.
+fn shifted<'a>(mut words: [&'a str; 9], next: &'a str) -> [&'a str; 9] {
+    words.rotate_left(1);
+    words[8] = next;
+    words
+}
+
+/// The process with such a lock on the file. Some file systems have another device number there than `stat` tells, so the inode decides, and
+/// the device only between several.
+pub(super) fn of_lock(file: &Metadata, is_it: impl Fn(&LockLine<'_>) -> bool) -> Option<Holder> {
+    let device = format!("{:02x}:{:02x}", libc::major(file.dev()), libc::minor(file.dev()));
+    let mut similar = None;
+    for pid in processes() {
+        for descriptor in descriptors(pid) {
+            let Ok(text) = fs::read_to_string(&descriptor) else { continue };
+            let mut locks = text.lines().filter_map(LockLine::of);
+            match locks.find(|lock| lock.inode == file.ino() && is_it(lock)) {
+                Some(lock) if lock.device == device => return Holder::of(pid),
+                Some(_) => similar = similar.or_else(|| Holder::of(pid)),
+                None => {}
+            }
+        }
+    }
+    similar
+}
+
+/// Another process of this program that has the file open to write, and was not killed.
+pub(super) fn of_writer(file: &Metadata) -> Option<Holder> {
+    let ours = |pid| Holder::of(pid).filter(Holder::is_ours);
+    let has_it = |descriptor: &PathBuf| {
+        let Some((folder, number)) = descriptor.parent().zip(descriptor.file_name()) else { return false };
+        let open = fs::metadata(folder.with_file_name("fd").join(number));
+        open.is_ok_and(|open| (open.dev(), open.ino()) == (file.dev(), file.ino())) && is_open_to_write(descriptor)
+    };
+    processes().filter_map(ours).find(|it| descriptors(it.pid).iter().any(has_it) && !it.is_killed())
+}
+
+fn is_open_to_write(descriptor: &Path) -> bool {
+    let text = fs::read_to_string(descriptor).unwrap_or_default();
+    let flags = text.lines().find_map(|line| libc::c_int::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & ACCESS != libc::O_RDONLY)
+}
+
+/// The numbers of all processes that can be seen.
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The folders of a process's threads.
+fn threads(pid: u32) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().map(|thread| thread.path())
+}
+
+/// What `/proc` says of each descriptor of a process: as one of its threads has them that has not ended. Its main thread may have.
+fn descriptors(pid: u32) -> Vec<PathBuf> {
+    let of = |thread: PathBuf| -> Vec<PathBuf> {
+        fs::read_dir(thread.join("fdinfo")).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    };
+    threads(pid).map(of).find(|all| !all.is_empty()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_fdinfo_is_read() {
+        let line = LockLine::of("lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:01:42 7 EOF").unwrap();
+        assert_eq!(line, LockLine { is_write: true, start: 7, device: "fe:01", inode: 42 });
+        assert!(!LockLine::of("lock:\t2: POSIX  ADVISORY  READ  12 fe:01:42 0 EOF").unwrap().is_write);
+        assert_eq!(LockLine::of("lock:\t1: FLOCK  ADVISORY  WRITE 11 fd:01:42 0 EOF"), None);
+        assert_eq!(LockLine::of("flags:\t0100002"), None);
+    }
+
+    #[test]
+    fn a_process_that_was_killed_is_known_by_its_masks() {
+        let status = |private: &str, shared: &str| format!("Name:\thertzd\nSigPnd:\t{private}\nShdPnd:\t{shared}\n");
+        let (none, kill, term) = ("0000000000000000", "0000000000000100", "0000000000004000");
+        assert!(has_kill(&status(kill, none)) && has_kill(&status(none, kill)));
+        assert!(!has_kill(&status(none, term)));
+        assert!(!Holder::of(std::process::id()).unwrap().is_killed());
+    }
+}
