@@ -1,5 +1,6 @@
 //! Outputs of the real program that a reload removes while their device refuses the safe value: who goes on with it, what is said of it, what
-//! ends it. Faults come from `tests/program/device.c`; the file is read from outside.
+//! ends it. And what a process that was killed has left, which the next one deals with. Faults come from `tests/program/device.c`; the file is read
+//! from outside.
 
 mod program;
 
@@ -197,4 +198,163 @@ fn a_reload_that_is_refused_after_a_takeover_gives_the_target_back() {
     let ended = stop(running);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     assert!(!ended.stderr.contains("has the target now"), "{}", ended.stderr);
+}
+
+/// An output of a file that has its value from the start.
+fn own(task: &str, safe: &str) -> String {
+    format!(
+        "[task.{task}]\nkind = \"output\"\nrate = 100\npath = \"@HERE@/{task}\"\ninput = 0.75\nsafe = {safe}\nstart = \"keep\"\nsafe-after = \"100h\"\n"
+    )
+}
+
+/// Runs in a folder that is its runtime directory too.
+fn start_in(folder: tempfile::TempDir, config: &str) -> Running {
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path());
+    let mut running = run_in(folder, command, config, &[]);
+    running.wait_until_granted();
+    running
+}
+
+/// The folder of one that was killed while `fan` and `pump` had 0.75; before it they had 0.5.
+fn killed() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    ["fan", "pump"].iter().for_each(|name| fs::write(folder.path().join(name), "0.5\n").unwrap());
+    let mut running = start_in(folder, &(own("fan", "1") + &own("pump", "1")));
+    wait_until(&mut running, "fan", "0.75");
+    wait_until(&mut running, "pump", "0.75");
+    running.signal("KILL");
+    running.wait().folder
+}
+
+fn safe(folder: &Path) -> Output {
+    Command::new(HERTZD).args(["safe", "--plan"]).arg(folder.join("safe-plan.json")).output().unwrap()
+}
+
+#[test]
+fn a_start_writes_what_was_left_and_keeps_what_was_there_before() {
+    let folder = killed();
+    // `pump` is no output any more, and `fan` goes back to what it had before the one that was killed.
+    let mut running = start_in(folder, &own("fan", "\"restore\""));
+    wait_until(&mut running, "pump", "1");
+    let planned = |running: &Running| plans(running.folder(), &[("fan", "0.5")]);
+    running.wait_for("the plan has one output", planned);
+    let text = running.stderr();
+    assert!(text.contains("pump: wrote its safe value, 1 to ") && !text.contains("fan: wrote its safe"), "{text}");
+    // As if it had never been told otherwise: once more.
+    running.signal("KILL");
+    let folder = running.wait().folder;
+    let running = start_in(folder, &own("fan", "\"restore\""));
+    let ended = stop(running);
+    assert_eq!(read(ended.folder.path(), "fan"), "0.5", "{}", ended.describe());
+    assert_eq!(planned_by(ended.folder.path()), 0);
+    // Nothing is left: not even what it said before of its target.
+    let ended = stop(start_in(ended.folder, &own("other", "2")));
+    assert_eq!([read(ended.folder.path(), "fan"), read(ended.folder.path(), "pump")], ["0.5", "1"]);
+}
+
+fn planned_by(folder: &Path) -> usize {
+    planned(folder).len()
+}
+
+#[test]
+fn what_was_carried_out_is_not_written_again_and_what_was_changed_since_is_restored() {
+    let folder = killed();
+    assert!(safe(folder.path()).status.success());
+    assert_eq!([read(folder.path(), "fan"), read(folder.path(), "pump")], ["1", "1"]);
+    // Somebody else has them meanwhile.
+    ["fan", "pump"].iter().for_each(|name| fs::write(folder.path().join(name), "0.25\n").unwrap());
+    let mut running = start_in(folder, &own("fan", "\"restore\""));
+    wait_until(&mut running, "fan", "0.75");
+    let ended = stop(running);
+    assert_eq!([read(ended.folder.path(), "fan"), read(ended.folder.path(), "pump")], ["0.25", "0.25"]);
+    // And after `hertzd safe` alone it is what was there before hertzd.
+    let folder = killed();
+    assert!(safe(folder.path()).status.success());
+    let ended = stop(start_in(folder, &own("fan", "\"restore\"")));
+    assert_eq!([read(ended.folder.path(), "fan"), read(ended.folder.path(), "pump")], ["0.5", "1"]);
+}
+
+#[test]
+fn what_cannot_be_written_stays_owed_and_is_said_until_it_is() {
+    let folder = killed();
+    let secret = "what nobody wants to lose";
+    fs::write(folder.path().join("pump"), secret).unwrap();
+    let mut running = start_in(folder, &own("fan", "1"));
+    let owed = "pump: its safe value, 1 to ";
+    wait_until_said(&mut running, owed, true);
+    let reason = snapshot(&running)["reason"].as_str().unwrap().to_owned();
+    let parts =
+        ["is owed since an earlier run: it holds something else than a number", "tried again every 2.00 s: look at"];
+    assert!(parts.iter().all(|part| reason.contains(part)), "{reason}");
+    assert!(plans(running.folder(), &[("fan", "1"), ("pump", "1")]), "{:?}", planned(running.folder()));
+    // It outlives this process as well, and is said at its end.
+    let ended = stop(running);
+    assert!(!ended.status.success() && ended.stderr.contains(owed), "{}", ended.describe());
+    assert!(plans(ended.folder.path(), &[("pump", "1")]), "{:?}", planned(ended.folder.path()));
+    let failed = safe(ended.folder.path());
+    assert_eq!((failed.status.code(), read(ended.folder.path(), "pump")), (Some(1), secret.into()), "{failed:?}");
+    let mut running = start_in(ended.folder, &own("fan", "1"));
+    wait_until_said(&mut running, owed, true);
+    fs::write(running.folder().join("pump"), "0.75\n").unwrap();
+    wait_until(&mut running, "pump", "1");
+    wait_until_said(&mut running, owed, false);
+    running.wait_for("the plan follows", |running| plans(running.folder(), &[("fan", "1")]));
+    let ended = stop(running);
+    assert_eq!(read(ended.folder.path(), "pump"), "1");
+}
+
+#[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_write_that_does_not_return_is_owed_until_it_does() {
+    let folder = killed();
+    fs::create_dir(folder.path().join("faults")).unwrap();
+    fs::write(folder.path().join("faults/pump.hangs"), "").unwrap();
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path()).env("DEVICE_FAULTS", folder.path().join("faults"));
+    command.env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    let mut running = run_in(folder, command, &own("fan", "1"), &[]);
+    wait_until(&mut running, "fan", "0.75");
+    wait_until_said(&mut running, "pump: its safe value, 1 to ", true);
+    wait_until_said(&mut running, "the write has not returned for 2.00 s", true);
+    assert_eq!(read(running.folder(), "pump"), "0.75");
+    fs::remove_file(running.folder().join("faults/pump.hangs")).unwrap();
+    wait_until(&mut running, "pump", "1");
+    wait_until_said(&mut running, "pump: its safe value", false);
+    running.wait_for("the plan follows", |running| plans(running.folder(), &[("fan", "1")]));
+}
+
+#[test]
+fn a_second_process_in_the_same_runtime_directory_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("fan"), "0.5\n").unwrap();
+    let mut running = start_in(folder, &own("fan", "1"));
+    wait_until(&mut running, "fan", "0.75");
+    let plan = || fs::read_to_string(running.folder().join("safe-plan.json")).unwrap();
+    let before = plan();
+    let config = running.folder().join("second.toml");
+    fs::write(&config, own("second", "1").replace(HERE, running.folder().to_str().unwrap())).unwrap();
+    let mut second = Command::new(HERTZD);
+    second.env("RUNTIME_DIRECTORY", running.folder()).arg("run").arg(&config).arg("--status-socket");
+    let refused = second.arg(running.folder().join("s")).output().unwrap();
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(77), "{text}");
+    assert!(text.contains(&running.pid().to_string()) && text.contains("RUNTIME_DIRECTORY"), "{text}");
+    assert!(plan() == before && !running.folder().join("second").exists());
+    assert!(stop(running).status.success());
+}
+
+#[test]
+fn a_plan_that_cannot_be_read_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("fan"), "0.5\n").unwrap();
+    let mut folder = folder;
+    for (left, kept) in [("{", "prev"), ("{\"version\": 7, \"pid\": 1, \"outputs\": []}", "prev2")] {
+        fs::write(folder.path().join("safe-plan.json"), left).unwrap();
+        let mut running = start_in(folder, &own("fan", "1"));
+        running.wait_for("it is said", |running| running.stderr().contains(&format!("safe-plan.json.{kept}")));
+        wait_until(&mut running, "fan", "0.75");
+        folder = stop(running).folder;
+        assert_eq!(read(folder.path(), &format!("safe-plan.json.{kept}")), left);
+    }
 }

@@ -117,14 +117,20 @@ fn a_process_that_is_killed_leaves_a_plan_that_another_carries_out() {
     let dry = safe(&running, &["--dry-run"]);
     assert!(String::from_utf8_lossy(&dry.stdout).contains("fan: would write 1 to "), "{dry:?}");
     assert_eq!(fan(&running), "0.75\n");
-    // Another process has taken it meanwhile.
-    let taken = fs::File::open(running.folder().join("fan")).unwrap();
-    taken.lock().unwrap();
+    // Another hertzd has taken it meanwhile.
+    let path = running.folder().join("fan").display().to_string();
+    let mut other = start(&config("1h", false).replace("@HERE@/fan", &path).replace("0.75", "0.625"));
+    other.wait_for("it has its value", |_| fan(&running) == "0.625\n");
     let refused = safe(&running, &[]);
     let stderr = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(77) && stderr.contains("fan: 1 to "), "{stderr}");
-    assert_eq!(fan(&running), "0.75\n");
-    drop(taken);
+    assert_eq!(fan(&running), "0.625\n");
+    kill(&mut other);
+    // A lock that needs no right to write keeps no safe value from being written.
+    let locked = fs::File::open(running.folder().join("fan")).unwrap();
+    locked.lock().unwrap();
+    let plan = fs::File::open(running.folder().join("safe-plan.json")).unwrap();
+    plan.lock().unwrap();
     let done = safe(&running, &[]);
     assert!(done.status.success() && String::from_utf8_lossy(&done.stdout).contains("fan: wrote 1 to "), "{done:?}");
     assert_eq!(fan(&running), "1\n");
@@ -139,7 +145,7 @@ fn a_process_that_is_killed_leaves_a_plan_that_another_carries_out() {
 }
 
 #[test]
-fn a_plan_that_nobody_has_carried_out_outlives_the_next_process() {
+fn a_plan_that_nobody_has_carried_out_is_by_the_next_process() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().to_owned();
     fs::write(place.join("fan"), "0.5\n").unwrap();
@@ -151,21 +157,26 @@ fn a_plan_that_nobody_has_carried_out_outlives_the_next_process() {
     let plan = place.join(format!("hertzd/{}/safe-plan.json", running.pid()));
     assert!(plan.exists());
     let run = |command: &mut Command| command.env("XDG_RUNTIME_DIR", &place).output().unwrap();
-    fs::write(place.join("next.toml"), "[task.a]\nkind = \"load\"\nrate = 10\n").unwrap();
-    let next = run(Command::new(HERTZD).arg("run").arg(place.join("next.toml")).args(["--for", "100ms"]));
-    let stderr = String::from_utf8_lossy(&next.stderr);
-    assert!(stderr.contains("that nobody has carried out, of its outputs fan") && plan.exists(), "{stderr}");
     let text = fs::read_to_string(&plan).unwrap();
     let done = run(Command::new(HERTZD).arg("safe").arg("--plan").arg(&plan));
     assert!(done.status.success() && fan(&running) == "1\n", "{done:?}");
     assert!(!plan.exists(), "nothing is left to be told");
+    // Without that the next process there carries it out.
+    fs::create_dir_all(plan.parent().unwrap()).unwrap();
+    fs::write(&plan, &text).unwrap();
+    fs::write(running.folder().join("fan"), "0.75\n").unwrap();
+    fs::write(place.join("next.toml"), "[task.a]\nkind = \"load\"\nrate = 10\n").unwrap();
+    let next = run(Command::new(HERTZD).arg("run").arg(place.join("next.toml")).args(["--for", "100ms"]));
+    let stderr = String::from_utf8_lossy(&next.stderr);
+    assert!(stderr.contains("fan: wrote its safe value, 1 to ") && fan(&running) == "1\n", "{stderr}");
+    assert!(!plan.exists(), "its plan is over");
     // One that leads nowhere any more is not kept.
     let nowhere = place.join("hertzd/1/safe-plan.json");
     fs::create_dir_all(nowhere.parent().unwrap()).unwrap();
     fs::write(&nowhere, text.replace(&*running.folder().join("fan").to_string_lossy(), "/nowhere/at-all")).unwrap();
     let next = run(Command::new(HERTZD).arg("run").arg(place.join("next.toml")).args(["--for", "100ms"]));
     let stderr = String::from_utf8_lossy(&next.stderr);
-    assert!(!stderr.contains("nobody has carried out") && !nowhere.exists(), "{stderr}");
+    assert!(!stderr.contains("earlier run") && !nowhere.exists(), "{stderr}");
     // Without a place for a plan.
     let mut command = Command::new(HERTZD);
     command.env_remove("RUNTIME_DIRECTORY").env("XDG_RUNTIME_DIR", "/proc");
