@@ -1,6 +1,6 @@
 //! `hertzd safe`: writes the safe values of outputs whose daemon was killed.
 
-use super::safe_writes::Done;
+use super::safe_writes::{Done, Manner};
 use super::{App, Source, Stop, print, runtime, safe_anew, safe_owner};
 use crate::daemon::{FoundPlan, NoPlan};
 use crate::sys::clock::pause;
@@ -48,21 +48,22 @@ pub(super) struct SafeArgs {
     config: Option<PathBuf>,
     /// The plan [default: those in the runtime directories of the service and of processes in the foreground]
     #[arg(long, value_name = "PATH")]
-    pub(super) plan: Option<PathBuf>,
+    plan: Option<PathBuf>,
     /// Print what would be written, and write nothing
     #[arg(long)]
-    pub(super) dry_run: bool,
+    dry_run: bool,
     /// Keep GPIO lines at their safe levels, until SIGTERM or SIGINT
     #[arg(long, conflicts_with = "dry_run")]
-    pub(super) hold: bool,
+    hold: bool,
     /// The plan is open as standard input, and belongs to this user; the answer is JSON, for the process that has started this one
     #[arg(long, hide = true, requires = "plan")]
     as_owner: bool,
 }
 
 pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
-    if args.as_owner {
-        let done = safe_owner::answer_for_root(args)?;
+    let manner = Manner { dry_run: args.dry_run, hold: args.hold };
+    if let (true, Some(plan)) = (args.as_owner, &args.plan) {
+        let done = safe_owner::answer_for_root(plan, manner)?;
         return if done.holds { wait_for_the_end() } else { Ok(()) };
     }
     if let Some(config) = &args.config {
@@ -73,11 +74,11 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
     for path in &plans {
         match FoundPlan::open(path) {
             Ok(found) if !found.is_own() && effective_user() == 0 => {
-                let (theirs, owner) = safe_owner::carry_out(found, args);
+                let (theirs, owner) = safe_owner::carry_out(found, manner);
                 done.add(theirs);
                 owners.extend(owner);
             }
-            Ok(found) => done.carry_out(found, args),
+            Ok(found) => done.carry_out(found, manner),
             Err(NoPlan::Missing) if args.plan.is_some() => {
                 return Err(Stop::Usage(format!("{}: there is no such file", path.display())));
             }

@@ -5,17 +5,16 @@
 //! than fits, for no longer than the writes may take.
 
 use super::print;
-use super::safe::SafeArgs;
-use super::safe_writes::{Done, RETURNS_WITHIN};
+use super::safe_writes::{Done, Manner, RETURNS_WITHIN};
 use super::stop::Stop;
 use crate::daemon::FoundPlan;
 use crate::sys::clock::pause;
 use crate::sys::other_user::{ask_to_end, run_as};
 use crate::time::Span;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -48,7 +47,7 @@ impl Drop for Owner {
 }
 
 /// Has a plan carried out by its owner. With `--hold` the process that is returned keeps the lines until it is dropped.
-pub(super) fn carry_out(found: FoundPlan, args: &SafeArgs) -> (Done, Option<Owner>) {
+pub(super) fn carry_out(found: FoundPlan, manner: Manner) -> (Done, Option<Owner>) {
     let ((uid, _), path, length) = (found.owner, found.path().to_owned(), found.length());
     let failed = |why: String| {
         let text = format!(
@@ -57,7 +56,7 @@ pub(super) fn carry_out(found: FoundPlan, args: &SafeArgs) -> (Done, Option<Owne
         );
         (Done::failed(text), None)
     };
-    let mut child = match start(found, args) {
+    let mut child = match start(found, manner) {
         Ok(child) => child,
         Err(error) => return failed(format!("this program cannot be started: {error}")),
     };
@@ -74,12 +73,13 @@ pub(super) fn carry_out(found: FoundPlan, args: &SafeArgs) -> (Done, Option<Owne
     }
 }
 
-fn start(found: FoundPlan, args: &SafeArgs) -> io::Result<Child> {
+fn start(found: FoundPlan, manner: Manner) -> io::Result<Child> {
     let (uid, gid) = found.owner;
     let mut command = Command::new("/proc/self/exe");
     command.arg("safe").arg("--as-owner").arg("--plan").arg(found.path());
-    command
-        .args([("--dry-run", args.dry_run), ("--hold", args.hold)].iter().filter(|(_, on)| *on).map(|(name, _)| name));
+    command.args(
+        [("--dry-run", manner.dry_run), ("--hold", manner.hold)].iter().filter(|(_, on)| *on).map(|(name, _)| name),
+    );
     command.env_clear().current_dir("/");
     command.stdin(Stdio::from(found.into_file())).stdout(Stdio::piped()).stderr(Stdio::null());
     run_as(&mut command, uid, gid);
@@ -104,13 +104,12 @@ fn answer(stdout: Option<ChildStdout>, patience: Duration) -> Result<Done, Strin
 }
 
 /// What that process does. It keeps what it holds until it is asked to end.
-pub(super) fn answer_for_root(args: &SafeArgs) -> Result<Done, Stop> {
-    let plan = args.plan.as_deref().unwrap_or_else(|| OsStr::new("").as_ref());
+pub(super) fn answer_for_root(plan: &Path, manner: Manner) -> Result<Done, Stop> {
     let file = io::stdin().as_fd().try_clone_to_owned().map(File::from);
     let file = file.map_err(|error| Stop::Fault(format!("the plan is not open: {error}")))?;
     let mut done = Done::default();
     match FoundPlan::inherited(file, plan) {
-        Ok(found) => done.carry_out(found, args),
+        Ok(found) => done.carry_out(found, manner),
         Err(why) => done.refuse(why),
     }
     let line = serde_json::to_string(&done).map_err(|error| Stop::Fault(error.to_string()))?;

@@ -1,6 +1,5 @@
 //! Carries plans of safe values out, with the rights that this process has, and gathers what came of it.
 
-use super::safe::SafeArgs;
 use super::{runtime, safe_readback};
 use crate::daemon::{FoundPlan, NoPlan, PlannedOutput};
 use crate::kinds::output::PlannedWrite;
@@ -16,6 +15,15 @@ use std::time::Duration;
 
 /// How long a write may take; the next output waits for it meanwhile.
 pub(super) const RETURNS_WITHIN: Span = Span::from_seconds(2);
+
+/// How plans are carried out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    /// Nothing is written.
+    pub(super) dry_run: bool,
+    /// Lines of GPIO chips are kept.
+    pub(super) hold: bool,
+}
 
 /// What came of plans.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -64,7 +72,7 @@ impl Done {
     }
 
     /// Carries out a plan of this user.
-    pub(super) fn carry_out(&mut self, found: FoundPlan, args: &SafeArgs) {
+    pub(super) fn carry_out(&mut self, found: FoundPlan, manner: Manner) {
         let path = found.path().to_owned();
         let (mut plan, _locked) = match found.take() {
             Ok(taken) => taken,
@@ -73,7 +81,7 @@ impl Done {
         let (mut made, before) = (Vec::new(), self.failed.len() + self.held.len());
         let mut is_safe = Vec::new();
         for output in &plan.outputs {
-            let done = make(output, args, &mut self.text, &mut made);
+            let done = make(output, manner, &mut self.text, &mut made);
             is_safe.push(done.is_ok());
             match done {
                 Ok(()) => {}
@@ -88,12 +96,12 @@ impl Done {
             *is_safe &= !holds_other(&output.task);
         }
         self.failed.extend(amiss);
-        self.lines.extend(made.into_iter().filter_map(|it| it.line).filter(|_| args.hold));
+        self.lines.extend(made.into_iter().filter_map(|it| it.line).filter(|_| manner.hold));
         self.holds |= !self.lines.is_empty();
-        if args.dry_run {
+        if manner.dry_run {
             return;
         }
-        if !args.hold && self.failed.len() + self.held.len() == before && runtime::remove_carried_out(&path) {
+        if !manner.hold && self.failed.len() + self.held.len() == before && runtime::remove_carried_out(&path) {
             return;
         }
         let is_new = plan.outputs.iter().zip(&is_safe).any(|(output, is_safe)| output.written != *is_safe);
@@ -124,7 +132,7 @@ struct Made<'a> {
 /// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it.
 fn make<'a>(
     output: &'a PlannedOutput,
-    args: &SafeArgs,
+    manner: Manner,
     text: &mut String,
     made: &mut Vec<Made<'a>>,
 ) -> Result<(), Failed> {
@@ -137,13 +145,13 @@ fn make<'a>(
     let mut again = Vec::new();
     for write in &output.writes {
         // Writing to a String does not fail.
-        match args.dry_run {
+        match manner.dry_run {
             true => {
                 let before =
                     write.original().map(|held| format!("; before {} wrote to it, it held {held}", program::name()));
                 _ = writeln!(text, "{task}: would write {write}{}", before.unwrap_or_default());
             }
-            false => match make_one(write, args, task, text) {
+            false => match make_one(write, manner, task, text) {
                 // Not once more, as others wait.
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() => {
                     return Err(because(write, error));
@@ -158,15 +166,15 @@ fn make<'a>(
         }
     }
     for write in again {
-        let one = make_one(write, args, task, text);
+        let one = make_one(write, manner, task, text);
         made.push(one.map_err(|error| because(write, error))?);
     }
     Ok(())
 }
 
-fn make_one<'a>(write: &'a PlannedWrite, args: &SafeArgs, task: &'a str, text: &mut String) -> io::Result<Made<'a>> {
+fn make_one<'a>(write: &'a PlannedWrite, manner: Manner, task: &'a str, text: &mut String) -> io::Result<Made<'a>> {
     let line = make_in_time(write)?;
-    let then = match (&line, args.hold) {
+    let then = match (&line, manner.hold) {
         (None, _) => "",
         (Some(_), true) => ", and holds it",
         (Some(_), false) => "; the line is released now, so what becomes of its level is up to its chip's driver",
