@@ -206,16 +206,19 @@ fn daemon(socket: &SocketArg, wait: &mut Wait) -> Result<(Peer, DaemonSummary), 
         let stream = connect(socket, ANSWER_WITHIN)?;
         let peer = Peer::of(&stream)
             .map_err(|reason| fault(format!("cannot identify the process that listens here: {reason}")))?;
-        // Its answer comes after `Peer::of`: so it is still the same process.
         Ok((peer, answer(socket, stream, ANSWER_WITHIN, drop)?))
     };
     let (peer, text) = until_it_can(wait, ask, |(_, text)| text)?;
     let Seen { daemon, .. } = parse(&text)?;
-    match peer.calls_itself(daemon.pid) {
-        Ok(true) => Ok((peer, daemon)),
-        Ok(false) => {
-            Err(fault(format!("process {} listens here, but its answer names process {}", peer.id(), daemon.pid)))
-        }
+    let begun = KernelClock::boottime().now() - Span::from_nanos(daemon.running_ns);
+    let another = match peer.calls_itself(daemon.pid) {
+        Ok(true) => peer.is_another(begun),
+        Ok(false) => Ok(Some(format!("its answer names process {}", daemon.pid))),
+        Err(reason) => Err(reason),
+    };
+    match another {
+        Ok(None) => Ok((peer, daemon)),
+        Ok(Some(why)) => Err(fault(format!("process {} listens here, but {why}", peer.id()))),
         Err(reason) => Err(fault(format!("cannot compare process {} with its answer: {reason}", peer.id()))),
     }
 }

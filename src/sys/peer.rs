@@ -1,13 +1,15 @@
 //! The process at the other end of a Unix socket, as the kernel knows it, not as the other end claims.
 //!
-//! For the command line and the log: it may allocate, reads no clock, and does not block.
+//! For the command line and the log: it may allocate, reads no clock, and does not block. Before Linux 6.5 the process behind a socket
+//! is known by its id alone; then it is compared with what the daemon says of itself before it is signalled.
 
 use super::from_minus_one;
+use crate::time::{Instant, Span};
 use signal_hook::consts::SIGHUP;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
-use std::{fs, io, mem};
+use std::{fs, io, mem, ptr};
 
 /// Whether somebody may listen at this socket: somebody does, or this process has no right to know.
 pub(crate) fn may_listen(path: &Path) -> bool {
@@ -31,29 +33,44 @@ pub(crate) fn sign_messages(socket: impl AsFd) -> io::Result<()> {
 #[derive(Debug)]
 pub(crate) struct Peer {
     id: u32,
+    user: u32,
     process: OwnedFd,
+    /// The kernel gave the descriptor for the socket. Before Linux 6.5 it is opened by the id, which may be another process's by then.
+    is_certain: bool,
 }
+
+/// Not in libc for every architecture and C library.
+const SO_PEERPIDFD: libc::c_int = if cfg!(any(target_arch = "sparc", target_arch = "sparc64")) { 0x56 } else { 77 };
 
 impl Peer {
     /// The process that listens at the socket that `stream` is connected to.
     ///
-    /// The id is the one from when it began to listen. Read an answer from `stream` afterwards: it proves that the
-    /// process was still alive, and so that it is the one that is held.
-    /// Errors: ESRCH when it has ended, or is not visible in this PID namespace; otherwise the kernel's reason.
+    /// # Errors
+    /// ESRCH when it has ended, or is not visible in this PID namespace; otherwise the kernel's reason.
     pub(crate) fn of(stream: &UnixStream) -> io::Result<Self> {
-        // SAFETY: ucred is made of integers, for which all-zero bytes are valid.
-        let mut peer: libc::ucred = unsafe { mem::zeroed() };
-        let mut size = libc::socklen_t::try_from(size_of_val(&peer)).unwrap_or_default();
-        let (level, option, fd) = (libc::SOL_SOCKET, libc::SO_PEERCRED, stream.as_raw_fd());
-        // SAFETY: `peer` is owned, `size` is its size, and both outlive the call.
-        from_minus_one(unsafe { libc::getsockopt(fd, level, option, (&raw mut peer).cast(), &raw mut size) })?;
-        let id = u32::try_from(peer.pid).ok().filter(|id| *id > 0);
-        let id = id.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
+        let (id, user) = credentials(stream)?;
+        let mut process: libc::c_int = -1;
+        match socket_option(stream, SO_PEERPIDFD, &mut process) {
+            Ok(()) => {
+                // SAFETY: the kernel has just made this descriptor, for this process alone.
+                let process = unsafe { OwnedFd::from_raw_fd(process) };
+                let peer = Self { id, user, process, is_certain: true };
+                peer.must_live()?;
+                Ok(peer)
+            }
+            // This kernel does not know it.
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Self::by_id(id, user),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn by_id(id: u32, user: u32) -> io::Result<Self> {
+        let id_of_kernel = libc::pid_t::try_from(id).map_err(io::Error::other)?;
         // SAFETY: no pointers; the kernel checks the id.
-        let process = from_minus_one(unsafe { libc::syscall(libc::SYS_pidfd_open, peer.pid, 0) })?;
+        let process = from_minus_one(unsafe { libc::syscall(libc::SYS_pidfd_open, id_of_kernel, 0) })?;
         let process = libc::c_int::try_from(process).map_err(io::Error::other)?;
         // SAFETY: the kernel has just made this descriptor, for this process alone.
-        Ok(Self { id, process: unsafe { OwnedFd::from_raw_fd(process) } })
+        Ok(Self { id, user, process: unsafe { OwnedFd::from_raw_fd(process) }, is_certain: false })
     }
 
     pub(crate) const fn id(&self) -> u32 {
@@ -62,24 +79,92 @@ impl Peer {
 
     /// Whether it calls itself process `id`. In a container that is another number than here.
     pub(crate) fn calls_itself(&self, id: u32) -> io::Result<bool> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.id))?;
-        let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+        let ids = self.status("NSpid:")?;
         Ok(ids.split_whitespace().next_back() == Some(id.to_string().as_str()))
     }
 
-    /// Asks it to reload: SIGHUP.
-    /// Errors: ESRCH when it has ended, EPERM when it is another user's.
-    pub(crate) fn ask_for_reload(&self) -> io::Result<()> {
-        let (process, info) = (self.process.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
-        // SAFETY: the descriptor is open; a null `info` means the same as for kill().
-        from_minus_one(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, SIGHUP, info, 0) }).map(drop)
+    /// Why it cannot be the daemon that says it has run since `begun`, on the clock of [`KernelClock::boottime`]: it took the id of the one
+    /// that listened. `None`: it is that one, or as much like it as can be seen: owner, start and program.
+    ///
+    /// # Errors
+    /// It has ended, or cannot be looked at.
+    pub(crate) fn is_another(&self, begun: Instant) -> io::Result<Option<String>> {
+        if self.is_certain {
+            return Ok(None);
+        }
+        let user = self.status("Uid:")?;
+        let (program, own) = (self.status("Name:")?, fs::read_to_string("/proc/self/comm")?);
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id))?;
+        // Behind the name, which may have any characters, the 20th field.
+        let ticks =
+            stat.rsplit_once(')').and_then(|(_, fields)| fields.split_whitespace().nth(19)?.parse::<i64>().ok());
+        let started = Instant::ZERO + Span::from_millis(ticks.unwrap_or(i64::MAX / 20_000_000) * 10);
+        // Until now the id was this process's.
+        self.must_live()?;
+        Ok(match () {
+            () if user.split_whitespace().nth(1) != Some(self.user.to_string().as_str()) => {
+                Some(format!("it belongs to another user than the one that listened ({})", self.user))
+            }
+            () if program != own.trim_end() => Some(format!("it is the program {program}")),
+            () if started > begun => Some("it started after the daemon".into()),
+            () => None,
+        })
     }
+
+    /// A line of what the kernel shows of it.
+    fn status(&self, name: &str) -> io::Result<String> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id))?;
+        let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        Ok(value.trim().to_owned())
+    }
+
+    fn must_live(&self) -> io::Result<()> {
+        match self.send(0) {
+            Err(error) if error.raw_os_error() != Some(libc::EPERM) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks it to reload: SIGHUP.
+    ///
+    /// # Errors
+    /// ESRCH when it has ended, EPERM when it is another user's.
+    pub(crate) fn ask_for_reload(&self) -> io::Result<()> {
+        self.send(SIGHUP)
+    }
+
+    fn send(&self, signal: libc::c_int) -> io::Result<()> {
+        let (process, info) = (self.process.as_raw_fd(), ptr::null::<libc::siginfo_t>());
+        // SAFETY: the descriptor is open; a null `info` means the same as for kill().
+        from_minus_one(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, signal, info, 0) }).map(drop)
+    }
+}
+
+/// The id of the process that listens, and its user, from when it began to listen.
+fn credentials(stream: &UnixStream) -> io::Result<(u32, u32)> {
+    // SAFETY: ucred is made of integers, for which all-zero bytes are valid.
+    let mut peer: libc::ucred = unsafe { mem::zeroed() };
+    socket_option(stream, libc::SO_PEERCRED, &mut peer)?;
+    let id = u32::try_from(peer.pid).ok().filter(|id| *id > 0);
+    Ok((id.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?, peer.uid))
+}
+
+/// Reads an option of the level of sockets into `value`, which must be made of integers.
+fn socket_option<T>(stream: &UnixStream, option: libc::c_int, value: &mut T) -> io::Result<()> {
+    let mut size = libc::socklen_t::try_from(size_of::<T>()).unwrap_or_default();
+    let (level, fd) = (libc::SOL_SOCKET, stream.as_raw_fd());
+    // SAFETY: `value` is borrowed for writing, `size` is its size, and both outlive the call.
+    from_minus_one(unsafe { libc::getsockopt(fd, level, option, ptr::from_mut(value).cast(), &raw mut size) })?;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Clock;
     use std::os::unix::net::UnixListener;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
 
     #[test]
     fn the_peer_is_the_process_that_listens() {
@@ -90,6 +175,65 @@ mod tests {
         assert_eq!(peer.id(), std::process::id());
         assert!(peer.calls_itself(std::process::id()).unwrap());
         assert!(!peer.calls_itself(1).unwrap());
+        assert_eq!(peer.is_another(Instant::ZERO).unwrap(), None, "the kernel is certain");
+    }
+
+    #[test]
+    fn by_its_id_a_peer_is_compared_with_what_is_known_of_the_daemon() {
+        let now = crate::sys::clock::KernelClock::boottime().now();
+        let own = Peer::by_id(std::process::id(), crate::sys::dir::effective_user()).unwrap();
+        assert_eq!(own.is_another(now).unwrap(), None);
+        let another = own.is_another(Instant::ZERO).unwrap().unwrap();
+        assert!(another.contains("started after"), "{another}");
+        let of_another_user = Peer { user: own.user + 1, ..own };
+        assert!(of_another_user.is_another(now).unwrap().unwrap().contains("another user"));
+        let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
+        let peer = Peer::by_id(other.id(), crate::sys::dir::effective_user()).unwrap();
+        let another = peer.is_another(crate::sys::clock::KernelClock::boottime().now()).unwrap();
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(another.unwrap().contains("it is the program sleep"));
+        assert_eq!(peer.ask_for_reload().unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+
+    /// A listener that ended, while another process holds its socket open; then its id goes to a third one.
+    #[test]
+    fn a_process_with_the_id_of_the_listener_is_not_signalled() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let fd = listener.as_raw_fd();
+        let mut ended = Command::new("true");
+        // SAFETY: between fork and exec it makes one system call, which is allowed there.
+        unsafe { ended.pre_exec(move || from_minus_one(libc::listen(fd, 8)).map(drop)) };
+        let mut ended = ended.spawn().unwrap();
+        let id = ended.id();
+        ended.wait().unwrap();
+        // Only root may choose the next id, and elsewhere others may be faster.
+        let taken = (0..200).find_map(|_| {
+            fs::write("/proc/sys/kernel/ns_last_pid", (id - 1).to_string()).ok()?;
+            let mut next = Command::new("sleep").arg("1000").spawn().ok()?;
+            if next.id() == id {
+                return Some(next);
+            }
+            let _ = next.kill();
+            let _ = next.wait();
+            None
+        });
+        let stream = UnixStream::connect(&path).unwrap();
+        assert_eq!(credentials(&stream).unwrap().0, id, "what an earlier hertzd would have signalled");
+        let refused = Peer::of(&stream);
+        if let Ok(peer) = &refused {
+            assert!(!peer.is_certain && peer.is_another(Instant::ZERO).unwrap().is_some(), "{refused:?}");
+        }
+        match taken {
+            Some(mut other) => {
+                assert!(other.try_wait().unwrap().is_none());
+                other.kill().unwrap();
+                other.wait().unwrap();
+            }
+            None => eprintln!("skipped: no process was given the id {id} again"),
+        }
     }
 
     /// The sender of the next message, as the kernel has written it down. 0 if it has not.
