@@ -33,9 +33,19 @@ pub(crate) fn unit() -> String {
     format!("{}.service", name())
 }
 
-/// Where its service's files are, and those of root's processes in the foreground.
+/// Where its service's files are.
 pub(crate) fn runtime_directory() -> PathBuf {
     PathBuf::from(format!("/run/{}", name()))
+}
+
+/// Where the directories of root's processes in the foreground are. Not below the service's, whose user could exchange them.
+pub(crate) fn root_directory() -> PathBuf {
+    PathBuf::from(format!("/run/{}-root", name()))
+}
+
+/// The group that may read its service's status.
+pub(crate) fn status_group() -> String {
+    format!("{}-status", name())
 }
 
 /// A text of this crate as the program says it.
@@ -132,6 +142,7 @@ mod tests {
                 "/etc/wheel/wheel.toml, /etc/wheel/wheel.d/*.toml",
             ),
             ("/run/hertzd/status.sock in hertzd/PID", "/run/wheel/status.sock in wheel/PID"),
+            ("/run/hertzd-root/PID", "/run/wheel-root/PID"),
             ("/usr/lib/udev/rules.d/60-hertzd.rules", "/usr/lib/udev/rules.d/60-wheel.rules"),
             ("GROUP=\"hertzd\"", "GROUP=\"wheel\""),
             ("/usr/lib/systemd/system/hertzd.service", "/usr/lib/systemd/system/wheel.service"),

@@ -23,6 +23,7 @@ mod report;
 mod run;
 mod running;
 mod runtime;
+mod runtime_lock;
 mod safe;
 mod safe_anew;
 mod safe_owner;

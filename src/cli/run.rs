@@ -87,12 +87,13 @@ fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(
         output: Box::new(LogOutput),
         progress: if on_terminal { Some(&mut draw) } else { None },
     };
-    let directory = RuntimeDirectory::of_this_process(args.shadow);
+    let directory = RuntimeDirectory::of_this_process(args.shadow)?;
     let flight = directory.as_ref().filter(|_| args.flight != Some(0));
     let options = Options {
         length,
         status_socket: args.status_socket.clone().or_else(|| Some(directory.as_ref()?.socket())),
-        flight: flight.map(|directory| FlightOptions { path: directory.flight(), size: args.flight }),
+        status_readers: directory.as_ref().map(RuntimeDirectory::readers).unwrap_or_default(),
+        flight: flight.map(|directory| FlightOptions { directory: directory.flight(), size: args.flight }),
         safe_plan: directory.as_ref().filter(|_| !args.shadow).map(RuntimeDirectory::safe_plan),
         left_plans: directory.as_ref().map(|directory| directory.left_plans.clone()).unwrap_or_default(),
         shadow: args.shadow,

@@ -3,39 +3,44 @@
 //! ```text
 //! $RUNTIME_DIRECTORY               of a service: systemd makes it
 //! $XDG_RUNTIME_DIR/hertzd/PID      of a `run` in the foreground
-//! /run/hertzd/PID                  the same as root, without XDG_RUNTIME_DIR
+//! /run/hertzd-root/PID             the same as root, without an XDG_RUNTIME_DIR of root's own
 //! ```
 //!
-//! A foreground process locks its directory, so others know whether it lives. What a dead one left is removed by the next, which
-//! keeps the latest flight file as `flight.prev`, and a plan of safe values that nobody has carried out.
+//! A daemon uses only a directory of its own user that nobody else may write to, holds it by its descriptor, and locks it: others know by
+//! that whether it lives. What a dead one in the foreground left is removed by the next, which keeps the latest flight file as
+//! `flight.prev`, and carries out a plan of safe values that nobody has.
 
+use super::Stop;
+use super::runtime_lock::{DirectoryLock, NotLocked};
 use crate::daemon::{NoPlan, SafePlan};
+use crate::flight::{FLIGHT, FLIGHT_BEFORE};
 use crate::kinds::output::PlannedWrite;
 use crate::program;
-use std::fs::{self, File, Permissions};
+use crate::sys::clock::pause;
+use crate::sys::dir::{Dir, Readers, effective_user};
+use crate::sys::user::group_number;
+use crate::time::Span;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 use tracing::{debug, warn};
 
-/// The file of the flight recorder, and what the process before left of it.
-pub(super) const FLIGHT: &str = "flight";
-pub(super) const FLIGHT_BEFORE: &str = "flight.prev";
 /// The plan of the outputs' safe values.
 const SAFE_PLAN: &str = "safe-plan.json";
 const SOCKET: &str = "status.sock";
 
-/// Where the service's files are, and those of root's processes in the foreground.
-fn system() -> PathBuf {
-    program::runtime_directory()
-}
+/// How often one's own directory is made, should others take it for a dead one's meanwhile.
+const ATTEMPTS: u32 = 100;
 
 /// This process's own directory.
 #[derive(Debug)]
 pub(super) struct RuntimeDirectory {
-    path: PathBuf,
-    _lock: Option<File>, // of a process in the foreground
+    dir: Arc<Dir>,
+    readers: Readers,
+    _lock: DirectoryLock,
+    _lock_of_before: Option<File>, // of a process in the foreground, for earlier versions, which look for this one
     /// The plans of safe values of those that died, which still owe some.
     pub(super) left_plans: Vec<PathBuf>,
 }
@@ -43,58 +48,89 @@ pub(super) struct RuntimeDirectory {
 impl RuntimeDirectory {
     /// The directory that systemd has made, else one in the foreground's place. `None`: there is none, and the log says why. Of a shadow
     /// run, what a process that died has left stays: the plan of its safe values may be still to be carried out.
-    pub(super) fn of_this_process(is_shadow: bool) -> Option<Self> {
+    ///
+    /// # Errors
+    /// The one that systemd has made belongs to another user or to another daemon that lives.
+    pub(super) fn of_this_process(is_shadow: bool) -> Result<Option<Self>, Stop> {
         if let Some(path) = given() {
-            return Some(Self { path, _lock: None, left_plans: Vec::new() });
+            return Self::of_service(&path).map(Some);
         }
-        let Some(place) = own_place() else {
+        let Some((parent, name)) = own_place() else {
             debug!("no runtime directory: without XDG_RUNTIME_DIR there is no status socket and no flight file");
-            return None;
+            return Ok(None);
         };
-        let made = Self::in_foreground(&place, is_shadow);
-        made.inspect_err(|error| {
+        let made = Dir::open(&parent).and_then(|parent| parent.private_dir(&name));
+        let made = made.and_then(|place| Self::in_foreground(&place, is_shadow));
+        let made = made.inspect_err(|error| {
+            let place = parent.join(name);
             let place = place.display();
             warn!("no runtime directory in {place} ({error}): there is no status socket and no flight file; set XDG_RUNTIME_DIR");
-        })
-        .ok()
+        });
+        Ok(made.ok())
     }
 
-    fn in_foreground(place: &Path, is_shadow: bool) -> io::Result<Self> {
-        fs::create_dir_all(place)?;
-        let path = place.join(std::process::id().to_string());
+    fn of_service(path: &Path) -> Result<Self, Stop> {
+        let refused = |error: io::Error| {
+            let text = format!("the runtime directory {} (RUNTIME_DIRECTORY): {error}", path.display());
+            match error.kind() {
+                io::ErrorKind::PermissionDenied => Stop::Permission(text),
+                _ => Stop::Fault(text),
+            }
+        };
+        let readers = Readers::Group(group_number(&program::status_group()));
+        let dir = Dir::open(path).map_err(refused)?.for_readers(readers);
+        dir.must_be_own().map_err(refused)?;
+        let lock = DirectoryLock::take(&dir).map_err(|reason| match reason {
+            NotLocked::Because(error) => refused(error),
+            NotLocked::Held(holder) => Stop::Permission(format!(
+                "the runtime directory {} belongs to another daemon that runs{}: two would replace each other's plan of safe values and \
+                 flight file; stop that one, or set RUNTIME_DIRECTORY to another directory",
+                path.display(),
+                holder.map_or(String::new(), |pid| format!(" (pid {pid})"))
+            )),
+        })?;
+        Ok(Self { dir: Arc::new(dir), readers, _lock: lock, _lock_of_before: None, left_plans: Vec::new() })
+    }
+
+    fn in_foreground(place: &Dir, is_shadow: bool) -> io::Result<Self> {
+        let name = std::process::id().to_string();
         // Another process that removes what dead ones left may remove this one before it is locked.
-        for _ in 0..100 {
-            match fs::create_dir(&path) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
+        for _ in 0..ATTEMPTS {
+            let dir = match place.private_dir(&name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                dir => dir?,
+            };
+            match DirectoryLock::take(&dir) {
+                Ok(lock) if dir.is_at_its_path() => {
+                    let lock_of_before = dir.try_flock();
+                    let (dir, readers) = (Arc::new(dir), Readers::Owner);
+                    let (left_plans, _lock) = (Vec::new(), lock);
+                    let mut directory = Self { dir, readers, _lock, _lock_of_before: lock_of_before, left_plans };
+                    if !is_shadow {
+                        directory.take_over(place, &name);
+                    }
+                    return Ok(directory);
+                }
+                Err(NotLocked::Because(error)) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => pause(Span::from_millis(1)),
             }
-            let Ok(lock) = File::open(&path) else { continue };
-            if lock.try_lock().is_err() || !is_at(&lock, &path) {
-                continue;
-            }
-            fs::set_permissions(&path, Permissions::from_mode(0o755))?;
-            let mut directory = Self { path, _lock: Some(lock), left_plans: Vec::new() };
-            if !is_shadow {
-                directory.take_over(place);
-            }
-            return Ok(directory);
         }
-        Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("{} is in use", path.display())))
+        Err(io::Error::new(io::ErrorKind::ResourceBusy, format!("{} is in use", place.path().join(name).display())))
     }
 
     /// Keeps the latest flight file of the dead processes, and removes the rest of what they left, but for safe values that are owed.
-    fn take_over(&mut self, place: &Path) {
-        let dead =
-            || others(place).filter(|folder| *folder != self.path).filter_map(|folder| Some((dead(&folder)?, folder)));
-        let dead: Vec<_> = dead().collect();
-        let latest = dead.iter().filter_map(|(_, folder)| Some((changed(&folder.join(FLIGHT))?, folder))).max();
-        if let Some((_, folder)) = latest {
-            let _ = fs::rename(folder.join(FLIGHT), self.path.join(FLIGHT_BEFORE));
+    fn take_over(&mut self, place: &Dir, own: &str) {
+        let dead = |name: String| Some((dead(place, &name)?, name));
+        let dead: Vec<_> = place.names().filter(|name| is_number(name) && name != own).filter_map(dead).collect();
+        let changed = |dir: &Dir| dir.open_file(FLIGHT, libc::O_PATH).and_then(|file| file.metadata()?.modified()).ok();
+        let latest = dead.iter().filter_map(|((dir, ..), _)| Some((changed(dir)?, dir))).max_by_key(|(at, _)| *at);
+        if let Some((_, dir)) = latest {
+            let _ = dir.rename(FLIGHT, &self.dir, FLIGHT_BEFORE);
         }
-        for (_locked, folder) in &dead {
-            let plan = folder.join(SAFE_PLAN);
+        for ((dir, ..), name) in &dead {
+            let plan = dir.path().join(SAFE_PLAN);
             if is_settled(&plan) {
-                let _ = fs::remove_dir_all(folder);
+                let _ = place.remove_dir(name);
             } else {
                 self.left_plans.push(plan);
             }
@@ -102,15 +138,21 @@ impl RuntimeDirectory {
     }
 
     pub(super) fn socket(&self) -> PathBuf {
-        self.path.join(SOCKET)
+        self.dir.path().join(SOCKET)
     }
 
     pub(super) fn safe_plan(&self) -> PathBuf {
-        self.path.join(SAFE_PLAN)
+        self.dir.path().join(SAFE_PLAN)
     }
 
-    pub(super) fn flight(&self) -> PathBuf {
-        self.path.join(FLIGHT)
+    /// Where the flight file is kept.
+    pub(super) fn flight(&self) -> Arc<Dir> {
+        self.dir.clone()
+    }
+
+    /// Who may read what this process shows.
+    pub(super) const fn readers(&self) -> Readers {
+        self.readers
     }
 }
 
@@ -138,25 +180,35 @@ fn given() -> Option<PathBuf> {
     given.map(|folders| PathBuf::from(folders.to_string_lossy().split(':').next().unwrap_or_default()))
 }
 
-/// Where processes of this user have their directories in the foreground.
-fn own_place() -> Option<PathBuf> {
-    let given = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| Path::new(folder).is_absolute());
-    let is_root = || fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    given.map(|folder| Path::new(&folder).join(program::name())).or_else(|| is_root().then(system))
+/// Where processes of this user have their directories in the foreground: a folder, and the name of the place in it.
+fn own_place() -> Option<(PathBuf, String)> {
+    let is_root = effective_user() == 0;
+    // Root may have kept the environment of another user, whose directory is not for root's files.
+    let is_ours = |folder: &PathBuf| !is_root || Dir::open(folder).is_ok_and(|folder| folder.must_be_own().is_ok());
+    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    match given.filter(is_ours) {
+        Some(folder) => Some((folder, program::name().to_owned())),
+        None => is_root.then(|| ("/run".into(), format!("{}-root", program::name()))),
+    }
 }
 
-/// Every place where one may find directories of the foreground.
+/// Every place where one may find directories of the foreground: that of this user, that of root, and the service's, where root's were in
+/// earlier versions.
 fn places() -> Vec<PathBuf> {
-    let mut places: Vec<_> = own_place().into_iter().chain([system()]).collect();
-    places.dedup();
+    let own = own_place().map(|(folder, name)| folder.join(name));
+    let mut places: Vec<_> = own.into_iter().collect();
+    for place in [program::root_directory(), program::runtime_directory()] {
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
     places
 }
 
-/// The status sockets of processes that run in the foreground.
+/// The status sockets in directories of the foreground. Whether anyone listens there is not looked at.
 pub(super) fn foreground_sockets() -> Vec<PathBuf> {
-    let living =
-        |folder: PathBuf| dead(&folder).is_none().then(|| folder.join(SOCKET)).filter(|socket| socket.exists());
-    places().iter().flat_map(|place| others(place)).filter_map(living).collect()
+    let sockets = |place: &PathBuf| others(place).map(|folder| folder.join(SOCKET)).collect::<Vec<_>>();
+    places().iter().flat_map(sockets).filter(|socket| socket.exists()).collect()
 }
 
 /// All flight files that can be found without a daemon, the latest first.
@@ -180,25 +232,29 @@ pub(super) fn safe_plans() -> Vec<PathBuf> {
     folders.into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(|plan| plan.symlink_metadata().is_ok()).collect()
 }
 
-/// The directories of processes in the foreground: those that are a number.
-fn others(place: &Path) -> impl Iterator<Item = PathBuf> {
-    let numbered = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()).is_some();
-    fs::read_dir(place).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).filter(numbered)
+/// The directories of processes in the foreground: those that are a number. No links: the service's user could make them.
+fn others(place: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.filter(|folder| folder.file_name().to_str().is_some_and(is_number)).map(|folder| folder.path())
 }
 
-/// The directory with its lock, if its process has died.
-fn dead(folder: &Path) -> Option<File> {
-    let lock = File::open(folder).ok()?;
-    lock.try_lock().is_ok().then_some(lock)
+fn is_number(name: &str) -> bool {
+    name.parse::<u32>().is_ok()
 }
 
-fn is_at(file: &File, path: &Path) -> bool {
-    let same = |own: fs::Metadata, there: fs::Metadata| (own.dev(), own.ino()) == (there.dev(), there.ino());
-    file.metadata().ok().zip(fs::metadata(path).ok()).is_some_and(|(own, there)| same(own, there))
+/// The directory with its locks, if its process has died.
+fn dead(place: &Dir, name: &str) -> Option<(Dir, File, DirectoryLock)> {
+    let dir = place.open_dir(name).ok()?;
+    // One of an earlier version has only this lock.
+    let lock_of_before = dir.try_flock()?;
+    let lock = DirectoryLock::of_the_dead(&dir).ok()?;
+    Some((dir, lock_of_before, lock))
 }
 
+/// When a regular file was written last.
 fn changed(file: &Path) -> Option<SystemTime> {
-    fs::metadata(file).and_then(|metadata| metadata.modified()).ok()
+    fs::symlink_metadata(file).ok().filter(fs::Metadata::is_file)?.modified().ok()
 }
 
 #[cfg(test)]
@@ -221,15 +277,24 @@ mod tests {
         fs::write(place.path().join(FLIGHT), "of the service").unwrap();
         let living = File::open(place.path().join("4000000003")).unwrap();
         living.try_lock().unwrap();
-        let own = RuntimeDirectory::in_foreground(place.path(), false).unwrap();
-        assert_eq!(fs::read_to_string(own.path.join(FLIGHT_BEFORE)).unwrap(), "latest");
+        let own = RuntimeDirectory::in_foreground(&Dir::open(place.path()).unwrap(), false).unwrap();
+        assert_eq!(fs::read_to_string(own.dir.path().join(FLIGHT_BEFORE)).unwrap(), "latest");
         let mut there: Vec<_> = others(place.path()).collect();
         there.sort();
         assert_eq!(there.len(), 2, "{there:?}");
-        assert!(there.contains(&own.path) && there.contains(&place.path().join("4000000003")), "{there:?}");
-        assert!(dead(&own.path).is_none() && place.path().join(FLIGHT).exists());
+        assert!(
+            there.iter().any(|folder| folder == own.dir.path()) && there.contains(&place.path().join("4000000003")),
+            "{there:?}"
+        );
+        let own_name = std::process::id().to_string();
+        assert!(dead(&Dir::open(place.path()).unwrap(), &own_name).is_none());
+        assert!(place.path().join(FLIGHT).exists());
         drop(own);
-        let again = RuntimeDirectory::in_foreground(place.path(), false).unwrap();
-        assert_eq!(fs::read_to_string(again.path.join(FLIGHT_BEFORE)).unwrap(), "latest", "its own directory, again");
+        let again = RuntimeDirectory::in_foreground(&Dir::open(place.path()).unwrap(), false).unwrap();
+        assert_eq!(
+            fs::read_to_string(again.dir.path().join(FLIGHT_BEFORE)).unwrap(),
+            "latest",
+            "its own directory, again"
+        );
     }
 }

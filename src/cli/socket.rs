@@ -3,10 +3,11 @@
 use super::{Stop, runtime};
 use crate::program;
 use crate::sys::peer::{self, Peer};
+use crate::sys::user::{group_name, name_of};
 use crate::time::Span;
 use clap::Args;
 use std::io::{self, Read};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -102,6 +103,9 @@ pub(super) fn connect(SocketArg { socket }: &SocketArg, patience: Duration) -> R
     let connected = connected.map_err(|_| late(&SocketArg { socket: socket.clone() }, &Came::Nothing, patience))?;
     connected.map_err(|reason| {
         let shown = socket.display();
+        if reason.kind() == io::ErrorKind::PermissionDenied {
+            return Stop::Permission(format!("{shown} is not for this user: {}", who_may(socket)));
+        }
         let start = match *socket == service_socket() {
             true => "`sudo systemctl start hertzd` starts the service; name the socket of another daemon with --socket"
                 .into(),
@@ -110,6 +114,23 @@ pub(super) fn connect(SocketArg { socket }: &SocketArg, patience: Duration) -> R
         };
         Stop::Unavailable(format!("no daemon answers at {shown}: {reason}; {start}"))
     })
+}
+
+/// Who may connect there, and how this user can.
+fn who_may(socket: &Path) -> String {
+    let Ok(found) = socket.metadata() else {
+        return "the folder that it is in is closed to it; run this as root or as the daemon's user".into();
+    };
+    let group = group_name(found.gid()).filter(|_| found.mode() & 0o020 != 0);
+    match group.filter(|group| *group == program::status_group()) {
+        Some(group) => {
+            format!("the group {group} may read it: `sudo usermod -aG {group} $USER`, then log in again")
+        }
+        None => {
+            let owner = name_of(found.uid()).unwrap_or_else(|| found.uid().to_string());
+            format!("run this as root or as the daemon's user, {owner}")
+        }
+    }
 }
 
 fn is_something_else(path: &Path) -> bool {

@@ -5,6 +5,7 @@ use super::flight_thread::FlightOptions;
 use super::requests::Requests;
 use crate::log::{LogOutput, Output};
 use crate::metrics::Totals;
+use crate::sys::dir::Readers;
 use crate::time::Span;
 use std::path::PathBuf;
 
@@ -15,6 +16,8 @@ pub struct Options {
     pub length: Option<Span>,
     /// Where to listen for requests for a snapshot; `None`: nowhere.
     pub status_socket: Option<PathBuf>,
+    /// Who may connect there.
+    pub status_readers: Readers,
     /// The flight recorder's file; `None`: there is none.
     pub flight: Option<FlightOptions>,
     /// Where the plan of the outputs' safe values is kept; `None`: nowhere.
@@ -30,8 +33,16 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (status_socket, flight, safe_plan) = (None, None, None);
-        let left_plans = Vec::new();
-        Self { length: None, status_socket, flight, safe_plan, left_plans, shadow: false, stop_timeout: TICK_PATIENCE }
+        Self {
+            length: None,
+            status_socket,
+            status_readers: Readers::Owner,
+            flight,
+            safe_plan,
+            left_plans: Vec::new(),
+            shadow: false,
+            stop_timeout: TICK_PATIENCE,
+        }
     }
 }
 

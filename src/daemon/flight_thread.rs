@@ -5,9 +5,10 @@
 
 use super::flight_feed::{self, FlightFeed, FlightState, Handed};
 use super::patience::Patience;
-use crate::flight::{FlightFile, Introduction, Known, Packed, RECORD};
+use crate::flight::{FLIGHT, FlightFile, Introduction, Known, Packed, RECORD};
 use crate::metrics::FlightSummary;
 use crate::sys::clock::{KernelClock, pause};
+use crate::sys::dir::Dir;
 use crate::sys::host::Host;
 use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
@@ -26,10 +27,10 @@ const TELL_EVERY: Span = Span::from_seconds(60);
 const STACK: usize = 256 << 10;
 
 /// Where to write, and how much.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct FlightOptions {
-    /// The file.
-    pub path: PathBuf,
+    /// The directory of the file.
+    pub directory: Arc<Dir>,
     /// Bytes for its records; `None`: two minutes, at most 16 MiB.
     pub size: Option<u64>,
 }
@@ -48,11 +49,12 @@ struct Runs {
 impl FlightThread {
     /// Starts it, if it is wanted; the other end is for the metrics thread.
     pub(super) fn spawn(options: Option<&FlightOptions>) -> io::Result<(Self, FlightFeed)> {
-        let Some(FlightOptions { path, size }) = options else { return Ok((Self(None), FlightFeed::off())) };
+        let Some(FlightOptions { directory, size }) = options else { return Ok((Self(None), FlightFeed::off())) };
         let state = Arc::<FlightState>::default();
         let (feed, receiver, back) = flight_feed::feed(*size, state.clone());
-        let (path, shared) = (path.clone(), state.clone());
-        let recorder = Recorder { path: path.clone(), state: shared, back, file: None, told: None, known: 0 };
+        let (path, directory, shared) = (directory.path().join(FLIGHT), directory.clone(), state.clone());
+        let recorder =
+            Recorder { directory, path: path.clone(), state: shared, back, file: None, told: None, known: 0 };
         let thread = helper::spawn_with_stack("hertzd-flight", STACK, move || recorder.run(&receiver))?;
         Ok((Self(Some(Runs { path, state, thread })), feed))
     }
@@ -80,6 +82,7 @@ impl FlightThread {
 }
 
 struct Recorder {
+    directory: Arc<Dir>,
     path: PathBuf,
     state: Arc<FlightState>,
     back: Sender<Vec<Packed>>,
@@ -103,7 +106,7 @@ impl Recorder {
     }
 
     fn begin(&mut self, capacity: u64) -> io::Result<()> {
-        let mut file = FlightFile::begin(&self.path, capacity)?;
+        let mut file = FlightFile::begin(&self.directory, capacity)?;
         file.describe(&introduction())?;
         self.file = Some(file);
         Ok(())

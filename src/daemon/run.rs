@@ -143,7 +143,8 @@ impl<'a> Daemon<'a> {
                 "SHADOW RUN: all tasks compute, and no output writes anything; what one would write is its value `applied`"
             );
         }
-        let status = options.status_socket.as_deref().map(StatusSocket::listen).transpose();
+        let listen = |path| StatusSocket::listen(path, options.status_readers);
+        let status = options.status_socket.as_deref().map(listen).transpose();
         let status = status.map_err(|reason| Failure::System("the status socket", reason))?;
         signals::catch_interrupts().map_err(|reason| Failure::System("handling signals", reason))?;
         let output = std::mem::replace(&mut connections.output, Box::new(LogOutput));

@@ -4,13 +4,14 @@
 //! same. A reader that is slow gets the rest from a thread of its own, so that it holds up no other.
 
 use crate::sys::clock::pause;
+use crate::sys::dir::{Dir, Readers};
 use crate::sys::thread::helper;
 use crate::time::Span;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use serde::Serialize;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,18 +38,18 @@ pub(super) struct StatusSocket<S> {
 }
 
 impl<S: Serialize + Send + 'static> StatusSocket<S> {
-    /// Listens at `path`. A socket without a listener is replaced.
+    /// Listens at `path`, for these. A socket without a listener is replaced.
     ///
     /// # Errors
     /// The path and the system's reason; or that another process listens there.
-    pub(super) fn listen(path: &Path) -> io::Result<Self> {
-        Self::bind(path).map_err(|reason| {
+    pub(super) fn listen(path: &Path, readers: Readers) -> io::Result<Self> {
+        Self::bind(path, readers).map_err(|reason| {
             let text = format!("{}: {reason}; choose another path with --status-socket", path.display());
             io::Error::new(reason.kind(), text)
         })
     }
 
-    fn bind(path: &Path) -> io::Result<Self> {
+    fn bind(path: &Path, readers: Readers) -> io::Result<Self> {
         // A datagram socket cannot connect to a stream socket, and learns at once that there is one: a connection would wait
         // for a daemon whose queue of connections is full.
         let found = UnixDatagram::unbound()?.connect(path).map_err(|error| error.raw_os_error());
@@ -64,8 +65,9 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
         }
         let listener = UnixListener::bind(path)?;
         let own = device_and_inode(path)?;
-        // It can only be read from, and shows nothing of the configuration's text.
-        fs::set_permissions(path, Permissions::from_mode(0o666))?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = Dir::open(&fs::canonicalize(folder)?)?.for_readers(readers);
+        folder.share_socket(path.file_name().unwrap_or_default())?;
         let (ask, queries) = unbounded::<Sender<S>>();
         let ending = Arc::new(AtomicBool::new(false));
         let (asked_to_end, slow) = (ending.clone(), Arc::default());
@@ -157,10 +159,13 @@ mod tests {
         let path = folder.path().join("status.sock");
         drop(UnixListener::bind(&path).unwrap()); // as one that was killed leaves it
         // While another test starts a program, that one holds the dead socket too, until it runs.
-        let listen =
-            || StatusSocket::<serde_json::Value>::listen(&path).inspect_err(|_| pause(Span::from_millis(5))).ok();
+        let listen = || {
+            StatusSocket::<serde_json::Value>::listen(&path, Readers::Owner)
+                .inspect_err(|_| pause(Span::from_millis(5)))
+                .ok()
+        };
         let socket = std::iter::repeat_with(listen).take(1_000).flatten().next().unwrap();
-        assert_eq!(StatusSocket::<()>::listen(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(StatusSocket::<()>::listen(&path, Readers::Owner).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         let queries = socket.queries.clone();
         let answering = std::thread::spawn(move || {
             for (count, query) in queries.iter().take(2).enumerate() {
@@ -182,7 +187,7 @@ mod tests {
     fn all_who_wait_get_the_same_snapshot() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("status.sock");
-        let socket = StatusSocket::listen(&path).unwrap();
+        let socket = StatusSocket::listen(&path, Readers::Owner).unwrap();
         let first = UnixStream::connect(&path).unwrap();
         let query = socket.queries.recv().unwrap();
         let others: Vec<_> = (0..40).map(|_| UnixStream::connect(&path).unwrap()).collect();
@@ -200,7 +205,7 @@ mod tests {
     fn more_than_a_socket_holds_is_delivered_beside_readers_that_take_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("status.sock");
-        let socket = StatusSocket::listen(&path).unwrap();
+        let socket = StatusSocket::listen(&path, Readers::Owner).unwrap();
         let queries = socket.queries.clone();
         // More than a socket holds.
         let text = "x".repeat(1 << 20);
@@ -216,10 +221,10 @@ mod tests {
     fn the_socket_of_another_daemon_at_that_path_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("status.sock");
-        let first = StatusSocket::<()>::listen(&path).unwrap();
+        let first = StatusSocket::<()>::listen(&path, Readers::Owner).unwrap();
         // Moved and not removed: a file system may give the next socket the inode of one that is gone.
         fs::rename(&path, folder.path().join("moved.sock")).unwrap();
-        let second = StatusSocket::<()>::listen(&path).unwrap();
+        let second = StatusSocket::<()>::listen(&path, Readers::Owner).unwrap();
         drop(first);
         assert!(path.exists(), "the second one's");
         drop(second);
@@ -231,7 +236,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("thesis.txt");
         fs::write(&path, "years of work").unwrap();
-        assert_eq!(StatusSocket::<()>::listen(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(StatusSocket::<()>::listen(&path, Readers::Owner).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&path).unwrap(), "years of work");
     }
 }

@@ -92,10 +92,16 @@ mod tests {
     use super::super::record::{Clocks, Ran, pack};
     use super::super::text::{Known, KnownTask};
     use super::*;
+    use crate::sys::dir::Dir;
     use std::fs;
+    use std::sync::Arc;
 
     fn ran(n: u64) -> Entry {
         Entry::Ran(Ran { n, ..RAN })
+    }
+
+    fn begin(folder: &tempfile::TempDir) -> FlightFile {
+        FlightFile::begin(&Arc::new(Dir::open(folder.path()).unwrap()), 8).unwrap()
     }
 
     fn numbers(flight: &Flight) -> Vec<u64> {
@@ -108,7 +114,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("flight");
         for total in 0..40u64 {
-            let mut file = FlightFile::begin(&path, 8).unwrap();
+            let mut file = begin(&folder);
             file.describe(&Known::Task(KnownTask { number: 7, ..KnownTask::default() })).unwrap();
             let mut n = 0;
             for size in [1, 3, 2, 5].into_iter().cycle() {
@@ -130,7 +136,7 @@ mod tests {
     fn a_torn_record_is_left_out_and_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("flight");
-        let mut file = FlightFile::begin(&path, 8).unwrap();
+        let mut file = begin(&folder);
         let clocks = Clocks { realtime: 1, boottime: 2, tai: 3 };
         let mark = Mark { at: 9, lost: 1, dropped: 2, clocks, ended: false };
         let mut batch: Vec<_> = (0..10).map(|n| pack(&ran(n))).chain([pack(&Entry::Mark(mark))]).collect();
@@ -153,7 +159,7 @@ mod tests {
     fn very_many_reloads_begin_a_new_file_that_knows_who_is_there() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("flight");
-        let mut file = FlightFile::begin(&path, 8).unwrap();
+        let mut file = begin(&folder);
         let task = |number| Known::Task(KnownTask { number, name: "x".repeat(1 << 16), ..KnownTask::default() });
         file.describe(&task(0)).unwrap();
         let mut begun = 0;

@@ -18,7 +18,7 @@ mod text;
 
 pub(crate) use file::{Flight, is_flight, read};
 pub(crate) use record::{Clocks, Entry, Mark, Miss, Packed, Place, Ran, Slept, Woken, pack};
-pub(crate) use ring::FlightFile;
+pub(crate) use ring::{FLIGHT, FLIGHT_BEFORE, FlightFile};
 pub(crate) use text::{Introduction, Known, KnownTask, KnownWorker};
 
 /// The first bytes of each such file.

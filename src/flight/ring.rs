@@ -3,10 +3,18 @@
 use super::record::{Packed, seal};
 use super::text::Known;
 use super::{HEADER, MAGIC, RECORD, VERSION};
-use std::fs::{self, File, OpenOptions, Permissions};
+use crate::sys::dir::Dir;
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// The file in its directory, and what the process before left of it.
+pub(crate) const FLIGHT: &str = "flight";
+pub(crate) const FLIGHT_BEFORE: &str = "flight.prev";
+
+/// One that is being made.
+const FRESH: &str = "flight.new";
 
 /// Text of tasks that have ended is given back once there is more than this of it, in a new file.
 const TEXT_AT_MOST: u64 = 4 << 20;
@@ -14,7 +22,7 @@ const TEXT_AT_MOST: u64 = 4 << 20;
 /// A flight file that is being written.
 #[derive(Debug)]
 pub(crate) struct FlightFile {
-    path: PathBuf,
+    directory: Arc<Dir>,
     file: File,
     capacity: u64, // records
     next: u64,     // the record that is written next, counted over all laps
@@ -32,23 +40,23 @@ enum Subject {
 }
 
 impl FlightFile {
-    /// Begins the file at `path` with room for this many records. One that is there, of the process before, becomes
+    /// Begins the file in this directory with room for this many records. One that is there, of the process before, becomes
     /// `flight.prev`.
     ///
     /// # Errors
     /// The system's reason.
-    pub(crate) fn begin(path: &Path, capacity: u64) -> io::Result<Self> {
-        match fs::rename(path, path.with_extension("prev")) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Self::create(path, capacity),
+    pub(crate) fn begin(directory: &Arc<Dir>, capacity: u64) -> io::Result<Self> {
+        match directory.rename(FLIGHT, directory, FLIGHT_BEFORE) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(_) => {}
+            // One of an earlier version could be read by everyone. Something else than a file stays what it is.
+            Ok(()) => drop(directory.share_file(FLIGHT_BEFORE)),
         }
+        Self::create(directory, capacity)
     }
 
-    fn create(path: &Path, capacity: u64) -> io::Result<Self> {
-        let fresh = path.with_extension("new");
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&fresh)?;
-        // It holds what the status socket shows everyone.
-        file.set_permissions(Permissions::from_mode(0o644))?;
+    fn create(directory: &Arc<Dir>, capacity: u64) -> io::Result<Self> {
+        let file = directory.create(FRESH)?;
         let mut header = Vec::with_capacity(64);
         header.extend_from_slice(&MAGIC);
         header.extend_from_slice(&VERSION.to_le_bytes());
@@ -59,8 +67,8 @@ impl FlightFile {
         let text_end = HEADER as u64 + capacity * RECORD as u64;
         // Until it has a line, the text is there and empty.
         file.set_len(text_end)?;
-        fs::rename(&fresh, path)?;
-        Ok(Self { path: path.into(), file, capacity, next: 0, text_end, live: Vec::new(), ended: 0 })
+        directory.rename(FRESH, directory, FLIGHT)?;
+        Ok(Self { directory: directory.clone(), file, capacity, next: 0, text_end, live: Vec::new(), ended: 0 })
     }
 
     /// Writes a batch. If that fails, none of it counts as written, and the next batch goes to the same place.
@@ -104,7 +112,7 @@ impl FlightFile {
         if self.ended < TEXT_AT_MOST {
             return Ok(false);
         }
-        let mut fresh = Self::create(&self.path, self.capacity)?;
+        let mut fresh = Self::create(&self.directory, self.capacity)?;
         for (subject, at, length) in &self.live {
             let mut line = vec![0; *length];
             self.file.read_exact_at(&mut line, *at)?;

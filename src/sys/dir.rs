@@ -4,10 +4,11 @@
 //! For setting up and for threads that may wait for a disk. Reads no clock.
 
 use super::{from_minus_one, invalid};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, fchown};
 use std::path::{Path, PathBuf};
 
@@ -140,7 +141,7 @@ impl Dir {
     ///
     /// # Errors
     /// The system's reason.
-    pub(crate) fn open_file(&self, name: &str, flags: libc::c_int) -> io::Result<File> {
+    pub(crate) fn open_file(&self, name: impl AsRef<OsStr>, flags: libc::c_int) -> io::Result<File> {
         let (at, c_name) = (self.handle.as_raw_fd(), c_name(name)?);
         let (flags, mode): (_, libc::c_uint) = (flags | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK, 0o600);
         // SAFETY: the descriptor is open, and the name outlives the call.
@@ -156,17 +157,30 @@ impl Dir {
     pub(crate) fn create(&self, name: &str) -> io::Result<File> {
         self.remove(name)?;
         let file = self.open_file(name, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)?;
-        // Refused to one who is no member: the user's own group has to do.
-        let _ = self.readers.gid().map(|gid| fchown(&file, None, Some(gid)));
-        file.set_permissions(Permissions::from_mode(self.readers.mode(0o600, 0o040)))?;
+        self.share(&file)?;
         Ok(file)
+    }
+
+    /// Lets the directory's readers, and no others, read a file of this user that is there.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub(crate) fn share_file(&self, name: &str) -> io::Result<()> {
+        let file = self.open_file(name, libc::O_RDONLY)?;
+        self.share(&file)
+    }
+
+    fn share(&self, file: &File) -> io::Result<()> {
+        // Refused to one who is no member: the user's own group has to do.
+        let _ = self.readers.gid().map(|gid| fchown(file, None, Some(gid)));
+        file.set_permissions(Permissions::from_mode(self.readers.mode(0o600, 0o040)))
     }
 
     /// Lets the directory's readers connect to a socket that this user has just bound here.
     ///
     /// # Errors
     /// The system's reason; something else has that name by now.
-    pub(crate) fn share_socket(&self, name: &str) -> io::Result<()> {
+    pub(crate) fn share_socket(&self, name: &OsStr) -> io::Result<()> {
         let socket = self.open_file(name, libc::O_PATH)?;
         let found = socket.metadata()?;
         if !found.file_type().is_socket() || found.uid() != effective_user() {
@@ -223,6 +237,13 @@ impl Dir {
         entries.filter_map(|entry| entry.file_name().into_string().ok())
     }
 
+    /// Locks the directory itself, for as long as the file that comes back is open. Anyone who may read it can do that: only for what
+    /// is private. `None`: it is locked.
+    pub(crate) fn try_flock(&self) -> Option<File> {
+        let lock = self.handle.try_clone().ok()?;
+        lock.try_lock().is_ok().then_some(lock)
+    }
+
     /// Whether its path still leads to it.
     pub(crate) fn is_at_its_path(&self) -> bool {
         let same = |own: Metadata, there: Metadata| (own.dev(), own.ino()) == (there.dev(), there.ino());
@@ -231,11 +252,11 @@ impl Dir {
 }
 
 /// One part of a path.
-fn c_name(name: &str) -> io::Result<CString> {
-    match name {
-        "" | "." | ".." => Err(invalid()),
-        _ if name.contains('/') => Err(invalid()),
-        _ => CString::new(name).map_err(|_| invalid()),
+fn c_name(name: impl AsRef<OsStr>) -> io::Result<CString> {
+    match name.as_ref().as_bytes() {
+        b"" | b"." | b".." => Err(invalid()),
+        name if name.contains(&b'/') => Err(invalid()),
+        name => CString::new(name).map_err(|_| invalid()),
     }
 }
 
@@ -266,7 +287,7 @@ mod tests {
         dir.open_file("flight", libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC).unwrap_err();
         dir.create("flight").unwrap().write_all(b"new").unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("flight")).unwrap(), "new");
-        assert!(dir.share_socket("flight").is_err());
+        assert!(dir.share_socket("flight".as_ref()).is_err());
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
         assert_eq!(fs::metadata(target.path()).unwrap().mode(), before);
         for name in ["", ".", "..", "a/b", "a\0b"] {
@@ -309,7 +330,7 @@ mod tests {
             let dir = Dir::open(folder.path()).unwrap().for_readers(readers);
             drop(dir.create("file").unwrap());
             drop(UnixListener::bind(at("socket")).unwrap());
-            dir.share_socket("socket").unwrap();
+            dir.share_socket("socket".as_ref()).unwrap();
             let wanted = if readers == Readers::Owner { [0o600, 0o600] } else { [0o640, 0o660] };
             assert_eq!([mode(&at("file")), mode(&at("socket"))], wanted, "{readers:?}");
             if let Readers::Group(Some(gid)) = readers {

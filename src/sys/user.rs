@@ -68,6 +68,23 @@ pub(crate) fn name_of(uid: u32) -> Option<String> {
     })
 }
 
+/// The number of a group; `None`: there is none of this name here.
+pub(crate) fn group_number(name: &str) -> Option<u32> {
+    let groups = fs::read_to_string("/etc/group").ok()?;
+    groups.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.split(':').nth(1)?.parse().ok())
+}
+
+/// The name of a group; `None`: it has none here.
+pub(crate) fn group_name(gid: u32) -> Option<String> {
+    let groups = fs::read_to_string("/etc/group").ok()?;
+    let named = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(gid)).then(|| name.to_owned())
+    };
+    groups.lines().find_map(named)
+}
+
 /// Runs `work` by the rights of the service's user, on a thread of its own: the kernel keeps rights for each thread. The others keep theirs.
 ///
 /// # Errors
