@@ -106,6 +106,10 @@ fn is_the_program(before: &str, after: &str) -> bool {
             None => true,
         },
         Some('/') => after.starts_with("/PID"),
+        // The group of those who may read its status.
+        Some('-') => after
+            .strip_prefix("-status")
+            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || "_-".contains(c))),
         Some(c) => !c.is_alphanumeric() && !"_-".contains(c),
     };
     begins && ends
@@ -143,6 +147,7 @@ mod tests {
             ),
             ("/run/hertzd/status.sock in hertzd/PID", "/run/wheel/status.sock in wheel/PID"),
             ("/run/hertzd-root/PID", "/run/wheel-root/PID"),
+            ("g hertzd-status -", "g wheel-status -"),
             ("/usr/lib/udev/rules.d/60-hertzd.rules", "/usr/lib/udev/rules.d/60-wheel.rules"),
             ("GROUP=\"hertzd\"", "GROUP=\"wheel\""),
             ("/usr/lib/systemd/system/hertzd.service", "/usr/lib/systemd/system/wheel.service"),

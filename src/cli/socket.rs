@@ -117,7 +117,7 @@ pub(super) fn connect(SocketArg { socket }: &SocketArg, patience: Duration) -> R
 }
 
 /// Who may connect there, and how this user can.
-fn who_may(socket: &Path) -> String {
+pub(super) fn who_may(socket: &Path) -> String {
     let Ok(found) = socket.metadata() else {
         return "the folder that it is in is closed to it; run this as root or as the daemon's user".into();
     };

@@ -62,7 +62,8 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
     ),
     (
         PERMISSION,
-        "The kernel refused the policy at the start, and `require-realtime` is set; `reload`: the daemon belongs to another \
+        "The kernel refused the policy at the start, and `require-realtime` is set; `run`: RUNTIME_DIRECTORY belongs to another user, or to a \
+         daemon that runs; `status` and other commands that ask a daemon: its status socket is not for this user; `reload`: the daemon belongs to another \
          user; `safe`: the daemon that has the outputs lives; `log`: the journal shows nothing of a daemon that logs there, because its entries may not be \
          read; `trace --kernel`: the kernel's trace is not there, or may not be used; \
          `exporter`: the address is not for this user.",

@@ -2,6 +2,7 @@
 //!
 //! A daemon that hangs holds up that thread alone: a scrape waits for a limited time, and then says that there was no answer.
 
+use super::super::socket::who_may;
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use crate::views::{self, Format, Scraped, Totals};
@@ -113,7 +114,12 @@ fn answer_all(socket: &Path, shared: &Shared, asked: &Receiver<()>, say: fn(&str
             match &snapshot {
                 Ok(_) => say(&format!("the daemon at {} answers", socket.display())),
                 Err(reason) => {
-                    say(&format!("no daemon answers at {}: {reason}; hertzd_up is 0 until one does", socket.display()))
+                    let how = match reason.kind() {
+                        io::ErrorKind::PermissionDenied => format!("; {}", who_may(socket)),
+                        _ => String::new(),
+                    };
+                    let shown = socket.display();
+                    say(&format!("no daemon answers at {shown}: {reason}{how}; hertzd_up is 0 until one does"));
                 }
             }
         }

@@ -21,7 +21,7 @@ const FILES: &[(&str, &str)] = &[
     ("/etc/hertzd/hertzd.d/*.toml", "Additions and changes to it, read in the order of their names."),
     (
         "/run/hertzd/status.sock",
-        "Sends one JSON snapshot of the running service on each connection, and reads nothing. In $RUNTIME_DIRECTORY.",
+        "Sends one JSON snapshot of the running service on each connection, and reads nothing. In $RUNTIME_DIRECTORY. Only members of the group hertzd-status, the service's user and root may connect.",
     ),
     (
         "/run/hertzd/flight, /run/hertzd/flight.prev",
@@ -62,7 +62,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("RUNTIME_DIRECTORY", "Set by systemd: the directory of the status socket and the flight file."),
     (
         "XDG_RUNTIME_DIR",
-        "Without RUNTIME_DIRECTORY: both are in hertzd/PID below it; for root without either, in /run/hertzd/PID.",
+        "Without RUNTIME_DIRECTORY: both are in hertzd/PID below it; for root, without one that belongs to root, in /run/hertzd-root/PID.",
     ),
 ];
 
