@@ -87,7 +87,17 @@ impl LeftOutputs {
     fn add(&mut self, plan: SafePlan, path: &Path, file: File) {
         self.plans.push((path.into(), file));
         for planned in plan.outputs {
-            self.outputs.push(LeftOutput { planned, under_way: None, failed: None, next: None });
+            // What no output writes, no output has left.
+            match planned.writes.iter().try_for_each(PlannedWrite::check) {
+                Ok(()) => self.outputs.push(LeftOutput { planned, under_way: None, failed: None, next: None }),
+                Err(why) => {
+                    let (task, path) = (&planned.task, path.display());
+                    error!(
+                        task,
+                        "{task}: the plan that an earlier run has left in {path} has a write for it that is refused: {why}"
+                    );
+                }
+            }
         }
     }
 
