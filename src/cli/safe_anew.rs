@@ -2,7 +2,7 @@
 
 use super::{App, Source, Stop, print, runtime, safe_readback};
 use crate::config::{BuildError, Problems, TaskConfig};
-use crate::daemon::SafePlan;
+use crate::daemon::{NoPlan, SafePlan};
 use crate::kinds::output::{Guard, PlannedWrite};
 use crate::kinds::{can, output};
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ enum Became {
 /// Writes them, one after the other; a failure keeps none of the others from it.
 pub(super) fn safe(app: &App, source: &Source, dry_run: bool) -> Result<(), Stop> {
     let config = app.load(source).map_err(|problems: Problems| problems.ending_in("nothing was written"))?;
-    let live: Vec<_> = runtime::safe_plans().iter().filter_map(|path| SafePlan::held(path)).collect();
+    let live = Live::found();
     let (mut text, mut failed, mut held) = (String::new(), Vec::new(), Vec::new());
     for mut task in config.tasks.into_iter().filter(|task| task.acts) {
         let task_name = task.name.clone();
@@ -49,8 +49,28 @@ pub(super) fn safe(app: &App, source: &Source, dry_run: bool) -> Result<(), Stop
     }
 }
 
-/// Opens an output, and writes its safe values. `live`: the plans of daemons that live.
-fn make(task: &mut TaskConfig, live: &[SafePlan], dry_run: bool) -> Became {
+/// The daemons that live, by their plans.
+struct Live {
+    plans: Vec<SafePlan>,
+    unseen: Vec<String>, // those that cannot be read, and why
+}
+
+impl Live {
+    fn found() -> Self {
+        let mut found = Self { plans: Vec::new(), unseen: Vec::new() };
+        for path in runtime::safe_plans() {
+            match SafePlan::held(&path) {
+                Ok(plan) => found.plans.extend(plan),
+                Err(NoPlan::Unusable(why) | NoPlan::NotOurs(why)) => found.unseen.push(why),
+                Err(NoPlan::Missing | NoPlan::Held(_)) => {}
+            }
+        }
+        found
+    }
+}
+
+/// Opens an output, and writes its safe values, unless another daemon has it.
+fn make(task: &mut TaskConfig, live: &Live, dry_run: bool) -> Became {
     let refused = |error: BuildError| Became::Failed(format!("{}: {}", error.key, error.message));
     let preview = match task.blueprint.look() {
         Some(Ok(preview)) => preview,
@@ -58,7 +78,11 @@ fn make(task: &mut TaskConfig, live: &[SafePlan], dry_run: bool) -> Became {
         None => return Became::Failed("there is nothing to look at".into()),
     };
     // While the preview lives, it has the ids of its frames.
-    if let Some(by) = preview.taken.first().cloned().or_else(|| sender(live)) {
+    let unseen = || {
+        let why = live.unseen.first().filter(|_| task.kind == "can")?;
+        Some(format!("a daemon may send it, whose plan cannot be read: {why}"))
+    };
+    if let Some(by) = preview.taken.first().cloned().or_else(|| sender(&live.plans)).or_else(unseen) {
         return Became::Held(by);
     }
     let safe = preview.safe.clone();

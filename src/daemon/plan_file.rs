@@ -5,21 +5,21 @@ use super::failure::Failure;
 use super::left_outputs::LeftOutputs;
 use super::safe_plan::{PlannedOutput, SafePlan, VERSION, is_at};
 use crate::kinds::output::Guard;
+use crate::sys::dir::{Dir, Readers};
 use crate::sys::lock;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{info, warn};
-
-/// Its owner writes it, and its group may read it.
-const MODE: u32 = 0o640;
 
 /// Where a daemon keeps its plan, and the plan that it has.
 #[derive(Debug)]
 pub(super) struct PlanFile {
     path: Option<PathBuf>, // `None`: there is no runtime directory
+    readers: Readers,
     written: Option<(Vec<PlannedOutput>, File)>,
     folder: Option<File>, // locked, if it was made again: that of a process that lives
     missing_is_said: bool,
@@ -32,8 +32,8 @@ pub(super) struct PlanFile {
 
 impl PlanFile {
     /// `others`: the plans of processes that have died, which this one deals with as well.
-    pub(super) fn at(path: Option<PathBuf>, others: Vec<PathBuf>) -> Self {
-        Self { path, written: None, folder: None, missing_is_said: false, left: None, others, trouble: None }
+    pub(super) fn at(path: Option<PathBuf>, readers: Readers, others: Vec<PathBuf>) -> Self {
+        Self { path, readers, written: None, folder: None, missing_is_said: false, left: None, others, trouble: None }
     }
 
     /// Takes what processes before this one have left, unless that was done.
@@ -120,7 +120,7 @@ impl PlanFile {
         if unchanged {
             return Ok(());
         }
-        let other = || SafePlan::held(path).filter(|other| other.pid != std::process::id());
+        let other = || SafePlan::held(path).ok().flatten().filter(|other| other.pid != std::process::id());
         if let Some(other) = self.is_gone().then(other).flatten() {
             let text = format!("{}: the process {} keeps its plan there", path.display(), other.pid);
             return Err(io::Error::other(text));
@@ -128,7 +128,7 @@ impl PlanFile {
         let plan = SafePlan { version: VERSION, pid: std::process::id(), outputs };
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         self.folder = made_again(path).map_err(failed)?.or(self.folder.take());
-        let file = replace(path, &plan).map_err(failed)?;
+        let file = replace(path, &plan, self.readers).map_err(failed)?;
         self.written = Some((plan.outputs, file));
         if let Some(left) = &mut self.left {
             left.are_planned();
@@ -148,23 +148,28 @@ fn made_again(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// Puts a file with this plan in the place of what is there, in one step, locked.
-fn replace(path: &Path, plan: &SafePlan) -> io::Result<File> {
-    let new = path.with_extension("new");
-    // One that is left over is not written to: it may be a link.
-    let _ = fs::remove_file(&new);
-    let mut file = File::options().read(true).write(true).create_new(true).mode(MODE).open(&new)?;
+fn replace(path: &Path, plan: &SafePlan, readers: Readers) -> io::Result<File> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let new = Path::new(name).with_extension("new");
+    let new = new.to_str().ok_or(io::ErrorKind::InvalidInput)?;
+    let folder = Dir::open(folder)?.for_readers(readers);
+    let mut file = folder.create(new)?;
     lock::take(&file)?;
     file.write_all(&serde_json::to_vec_pretty(plan)?)?;
-    fs::rename(&new, path)?;
+    folder.rename(new, &folder, name)?;
     Ok(file)
 }
 
 impl SafePlan {
-    /// Notes in the plan at `path`, whose lock the caller has, which of its outputs have their safe values now.
+    /// Notes in the plan at `path`, whose lock the caller has, which of its outputs have their safe values now. Who may read it, still may.
     ///
     /// # Errors
     /// It could not be written, and is as it was.
     pub(crate) fn note_written(&self, path: &Path) -> io::Result<()> {
-        replace(path, self).map(drop)
+        let facts = fs::symlink_metadata(path)?;
+        let readers = if facts.mode() & 0o040 == 0 { Readers::Owner } else { Readers::Group(Some(facts.gid())) };
+        replace(path, self, readers).map(drop)
     }
 }

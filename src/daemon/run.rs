@@ -158,7 +158,7 @@ impl<'a> Daemon<'a> {
             super::plugin_crash::watch(guard.clone());
             let (flight, flies) =
                 FlightThread::spawn(options.flight.as_ref()).map_err(failed("the flight recorder's thread"))?;
-            let plan = || PlanFile::at(options.safe_plan.clone(), options.left_plans.clone());
+            let plan = || PlanFile::at(options.safe_plan.clone(), options.status_readers, options.left_plans.clone());
             Ok::<_, Failure>(Threads {
                 flight,
                 metrics: MetricsThread::spawn(output, feed, flies).map_err(failed("the metrics thread"))?,

@@ -172,11 +172,21 @@ impl FoundPlan {
 
 impl SafePlan {
     /// The plan of a process that lives; `None`: there is none, or its process does not live.
-    pub(crate) fn held(path: &Path) -> Option<Self> {
-        let file = FoundPlan::open(path).ok()?.file;
-        let plan = read(&file).ok()?;
-        let is_held = matches!(lock::probe(&file).ok()?, Taken::Peer(_)) || lock::writer(&file).is_some();
-        is_held.then_some(plan)
+    ///
+    /// # Errors
+    /// It may not be read, or is no plan: a process that lives may keep it.
+    pub(crate) fn held(path: &Path) -> Result<Option<Self>, NoPlan> {
+        let unusable = |why: String| NoPlan::Unusable(format!("{}: {why}", path.display()));
+        let file = match FoundPlan::open(path) {
+            Ok(found) => found.file,
+            Err(NoPlan::Missing) => return Ok(None),
+            Err(why) => return Err(why),
+        };
+        let probed = lock::probe(&file).map_err(|error| unusable(error.to_string()))?;
+        match matches!(probed, Taken::Peer(_)) || lock::writer(&file).is_some() {
+            true => read(&file).map(Some).map_err(unusable),
+            false => Ok(None),
+        }
     }
 
     /// Reads a plan of this user, and keeps it locked for as long as the file lives that comes with it.
