@@ -9,6 +9,7 @@ use recorded::{by_topic, messages};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -390,6 +391,127 @@ fn the_schema_of_a_configuration_has_the_keys_of_its_plugins() {
     for keys in ["gain = 1", "gain = 10\nin = \"p.n\"\nmode = \"burn\"\nlength = \"1s\"\nphase = \"1us\""] {
         assert_ne!(verdict(&schema, keys), Some(false), "{keys}");
     }
+}
+
+/// A library whose initialiser writes into the file `to` as which user it runs.
+fn confessing(library: &Path, to: &Path) {
+    let source = library.with_extension("c");
+    let code = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((constructor)) static void loaded(void) {\n\
+                FILE *file = fopen(TO, \"w\"); if (file) { fprintf(file, \"%d\", (int)geteuid()); fclose(file); } }\n";
+    fs::write(&source, code).unwrap();
+    let to = format!("-DTO=\"{}\"", to.display());
+    plugin::build_c(source.to_str().unwrap(), library, &[&to]);
+}
+
+#[test]
+fn a_relative_library_is_that_of_the_configurations_folder() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    plugin::probe(folder.path());
+    let loaded = elsewhere.path().join("loaded");
+    confessing(&elsewhere.path().join("libprobe.so"), &loaded);
+    let config = folder.path().join("test.toml");
+    fs::write(&config, "[task.p]\nkind = \"plugin\"\nlibrary = \"./libprobe.so\"\nrate = \"1 kHz\"\ngain = 2\n")
+        .unwrap();
+    let drop_ins = folder.path().join("test.d");
+    fs::create_dir(&drop_ins).unwrap();
+    fs::write(drop_ins.join("a.toml"), "[task.p]\nlibrary = \"./libprobe.so\"\n").unwrap();
+    let mut commands = vec![vec!["check"], vec!["schema"], vec!["plan"], vec!["simulate", "--for", "1s"]];
+    commands.push(vec!["check", "--no-open"]);
+    for args in &commands {
+        let output = Command::new(HERTZD).args(args).arg(&config).current_dir(elsewhere.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+        assert!(!loaded.exists(), "{args:?} has run what lies in the working directory");
+    }
+    // By another name of the folder, and from standard input, which has none.
+    let output = Command::new(HERTZD).args(["check", "test.toml"]).current_dir(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let input = fs::File::open(&config).unwrap();
+    let output = Command::new(HERTZD).args(["check", "-"]).stdin(input).current_dir(folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn root_loads_no_library_that_others_can_change() {
+    if !program::is_root() {
+        return program::skip("only root has rights that others lack");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (below, loaded) = (folder.path().join("below"), folder.path().join("loaded"));
+    fs::create_dir(&below).unwrap();
+    let library = below.join("libtheirs.so");
+    confessing(&library, &loaded);
+    let config = probe("p", "below/libtheirs.so", "gain = 2");
+    for (mode, owner, of, wanted) in [
+        (0o777, 0, &below, "may be written by everyone (mode 0777): `sudo chmod go-w "),
+        (0o644, 65_534, &library, "who could change it: let it belong to root (`sudo chown root:root "),
+        (0o666, 0, &library, "libtheirs.so may be written by everyone (mode 0666)"),
+        (0o755, 65_534, &below, "the folder "),
+    ] {
+        fs::set_permissions(of, fs::Permissions::from_mode(mode)).unwrap();
+        chown(of, Some(owner), Some(0)).unwrap();
+        for (command, code) in [("check", 78), ("schema", 78), ("plan", 0), ("run", 78), ("simulate", 78)] {
+            let output = hertzd(command, folder.path(), &config, &[]);
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(code), "{command}: {said}");
+            assert!(
+                code == 0 || said.contains(wanted) && said.contains("as root, hertzd loads only code"),
+                "{command}: {said}"
+            );
+            assert!(!loaded.exists(), "{command} has run it");
+        }
+        fs::set_permissions(of, fs::Permissions::from_mode(0o755)).unwrap();
+        chown(of, Some(0), Some(0)).unwrap();
+    }
+    let output = hertzd("check", folder.path(), &config, &[]);
+    assert!(loaded.exists() && stderr(&output).contains("hertzd_plugin_table"), "root's own: {}", stderr(&output));
+}
+
+/// With a service's user of this machine's own, and an /etc that only this test sees.
+#[test]
+fn root_checks_the_services_configuration_as_its_user() {
+    let there = Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|output| output.status.success());
+    if !program::is_root() || !there {
+        return program::skip("another user's rights take root");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let inside = |name: &str| folder.path().join(name);
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let state = inside("state");
+    fs::create_dir(&state).unwrap();
+    chown(&state, Some(64_998), Some(64_998)).unwrap();
+    confessing(&inside("libtheirs.so"), &state.join("loaded"));
+    chown(inside("libtheirs.so"), Some(64_998), Some(64_998)).unwrap();
+    fs::write(inside("passwd"), "root:x:0:0::/:/bin/sh\nhertzd:x:64998:64998::/:/bin/sh\n").unwrap();
+    fs::write(inside("group"), "root:x:0:\ndevices:x:64997:hertzd\n").unwrap();
+    let unit = format!("[Service]\nWorkingDirectory={}\n", state.display());
+    fs::write(inside("hertzd.service"), unit).unwrap();
+    for (name, gid, mode) in [("member", 64_997, 0o640), ("closed", 0, 0o600)] {
+        fs::write(inside(name), "7\n").unwrap();
+        chown(inside(name), Some(0), Some(gid)).unwrap();
+        fs::set_permissions(inside(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let check = |config: &str, args: &str| {
+        fs::write(inside("service.toml"), config.replace(HERE, folder.path().to_str().unwrap())).unwrap();
+        let script = format!(
+            "cd {} && mount -t tmpfs hertzd-test /etc && mkdir -p /etc/hertzd /etc/systemd/system && cp passwd group /etc/ && \
+             cp service.toml /etc/hertzd/hertzd.toml && cp hertzd.service /etc/systemd/system/ && exec {HERTZD} check {args}",
+            folder.path().display()
+        );
+        Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap()
+    };
+    let sensor = |name: &str| format!("[task.{name}]\nkind = \"sensor\"\nrate = 1\npath = \"{HERE}/{name}\"\n");
+    let recorded = sensor("member") + "record = \"member.csv\"\n";
+    let output = check(&recorded, "");
+    assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
+    assert!(!stdout(&output).contains("arning"), "it has the group, and the unit's folder: {}", stdout(&output));
+    for args in ["", "/etc/hertzd/hertzd.toml", "--config=/etc/hertzd/../hertzd/hertzd.toml"] {
+        let output = check(&(recorded.clone() + &sensor("closed")), args);
+        assert_eq!(output.status.code(), Some(78), "{args}: {}{}", stdout(&output), stderr(&output));
+        assert!(stderr(&output).contains("closed: Permission denied"), "{args}: {}", stderr(&output));
+    }
+    let output = check(&probe("p", "libtheirs.so", "gain = 2"), "--no-open");
+    assert!(stderr(&output).contains("hertzd_plugin_table"), "{}{}", stdout(&output), stderr(&output));
+    assert_eq!(fs::read_to_string(state.join("loaded")).unwrap(), "64998");
 }
 
 fn edit(running: &Running, config: &str) {

@@ -1,11 +1,12 @@
 //! The program: its kinds, where its configuration comes from, and how that is read.
 
 use super::check::latency;
-use crate::config::{Config, Facts, Kinds, Problems};
+use crate::config::{Config, Facts, Kinds, Problems, base_folder};
 use crate::program;
 use crate::sys::host::{Host, cpu_set_size};
 use clap::Args;
 use std::fmt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The configuration that is used when none is named.
@@ -92,9 +93,13 @@ impl App {
         self.demo
     }
 
-    /// Reads a configuration from its text.
-    pub(super) fn parse(&self, text: &str, name: &str) -> Result<Config, Problems> {
-        Config::parse(text, name, &self.kinds, &facts())
+    /// Reads a configuration from its text, which belongs into the folder of `source`.
+    pub(super) fn parse_beside(&self, source: &Source, text: &str, name: &str) -> Result<Config, Problems> {
+        let folder = match source {
+            Source::File(path) => base_folder(path),
+            Source::StandardInput | Source::Demo => PathBuf::new(),
+        };
+        Config::parse_in(&folder, text, name, &self.kinds, &facts())
     }
 
     pub(super) fn load(&self, source: &Source) -> Result<Config, Problems> {
@@ -162,6 +167,13 @@ impl Source {
             }
             None => Self::Demo,
         }
+    }
+
+    /// The path of the configuration if it is the one that the service's unit names.
+    pub(super) fn of_service(&self) -> Option<&Path> {
+        let Self::File(path) = self else { return None };
+        let named = [path, Path::new(&system_config())].map(fs::canonicalize);
+        matches!(&named, [Ok(given), Ok(own)] if given == own).then_some(path)
     }
 }
 

@@ -13,13 +13,14 @@ use self::graph::Graph;
 use super::against::Against;
 use super::socket::SocketArg;
 use super::stop::print_beside_verdict;
-use super::stop::{CONFIGURATION, UNWELL, coloured};
+use super::stop::{CONFIGURATION, UNWELL, coloured, note};
 use super::{App, ConfigArg, Source, Stop};
 use crate::config::{Config, Problems, Scheduling, Spin, TaskConfig, WorkerConfig};
 use crate::daemon::{Capacity, Finding, Looked, capacities, look};
 use crate::pacing::Overrun;
 use crate::program;
 use crate::sys::host::Host;
+use crate::sys::user::{is_root, run_again_as_service, service_user};
 use clap::Args;
 use std::fmt::Write as _;
 use std::io;
@@ -37,7 +38,8 @@ use std::io;
     not. Looks at what a start would open: reads the files of sensors, asks\n\
     devices what they can do, tries the folders of recordings. No line is taken,\n\
     no register written, and nothing changed. If a start would be refused, prints\n\
-    every problem with its line and exits with 78. What only the service's user may open is a warning.")]
+    every problem with its line and exits with 78. What only the service's user may open is a warning; root\n\
+    looks at the service's own configuration with the rights of that user.")]
 pub(super) struct CheckArgs {
     #[command(flatten)]
     config: ConfigArg,
@@ -74,6 +76,7 @@ pub(super) fn check(app: &App, args: &CheckArgs) -> Result<(), Stop> {
 
 fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     let source = Source::of(&args.config);
+    look_as_service(&source, args)?;
     let wrong = "a start with this configuration would be refused"; // nothing was to be started
     let refused = |problems: Problems| Stop::Config(problems.ending_in(wrong));
     let mut config = app.load(&source).map_err(refused)?;
@@ -129,6 +132,24 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     list(&mut text, finds_out, &unknown);
     print_beside_verdict(&text)?;
     if too_much.is_empty() { Ok(()) } else { Err(Stop::TooMuch(too_much.join("; "))) }
+}
+
+/// Root looks at the configuration of the service with the rights of its user: what they open and load is what the service will, and no plugin of
+/// that user runs as root.
+fn look_as_service(source: &Source, args: &CheckArgs) -> Result<(), Stop> {
+    let Some(path) = source.of_service() else { return Ok(()) };
+    // In another folder these would be other files.
+    let is_anywhere = path.is_absolute() && args.socket.socket.is_absolute();
+    run_again_as_service(is_anywhere).or_else(|error| {
+        let why = format!("the rights of the service's user {} cannot be taken on: {error}", service_user());
+        // A container may have no rights but those of its root; of libraries that loads its own only.
+        if is_root() {
+            note(&format!("looks as root, since {why}"))
+        } else {
+            return Err(Stop::Fault(why));
+        }
+        Ok(())
+    })
 }
 
 /// What is written and could not be checked.

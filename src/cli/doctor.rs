@@ -3,7 +3,6 @@
 
 mod report;
 
-use super::app::system_config;
 use super::stop::{UNWELL, coloured, print_beside_verdict};
 use super::{App, ConfigArg, Source, Stop};
 use crate::config::Problems;
@@ -13,7 +12,6 @@ use crate::program;
 use clap::Args;
 use report::{Report, as_json, as_text};
 use std::io;
-use std::path::Path;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -43,7 +41,7 @@ pub(super) fn doctor(app: &App, args: &DoctorArgs) -> Result<(), Stop> {
     let load = || app.load(&source).map_err(|problems: Problems| problems.ending_in("nothing was tried"));
     let mut config = load()?;
     let again = if matches!(source, Source::StandardInput) { None } else { load().ok() };
-    let is_of_service = matches!(&source, Source::File(path) if path == Path::new(&system_config()));
+    let is_of_service = source.of_service().is_some();
     let facts = examined(&mut config, again, is_of_service);
     let findings = examine(&config, &facts);
     let report = Report { configuration: source.to_string(), uid: facts.rights.uid, findings: &findings };

@@ -116,7 +116,7 @@ pub(super) fn plan(app: &App, args: &PlanArgs) -> Result<(), Stop> {
         false => as_it_is(&config, &input),
     };
     let toml = document.text();
-    let planned = app.parse(&toml, "the planned configuration").map_err(|problems| {
+    let planned = app.parse_beside(&source, &toml, "the planned configuration").map_err(|problems| {
         // The text is ours: a problem in it is a fault of this program, or the file changed meanwhile.
         Stop::Fault(format!("the plan is no valid configuration: {}", problems.render(false)))
     })?;

@@ -27,13 +27,14 @@ pub(super) fn schema(kinds: &Kinds, args: &SchemaArgs) -> Result<(), Stop> {
 /// The keys of the plugins that a configuration names.
 #[cfg(feature = "plugin")]
 fn variants(config: &Path) -> Result<Vec<Variant>, Stop> {
-    use crate::config::written_at;
+    use crate::config::{base_folder, written_at};
     use crate::kinds::plugin::keys_of;
     let (kind, key) = ("plugin", "library");
     let libraries =
         written_at(config, kind, key).map_err(|problems| Stop::Config(problems.ending_in("there is no schema")))?;
+    let folder = base_folder(config);
     let variant = |text: String| {
-        let (keys, also) = keys_of(&text).map_err(|why| {
+        let (keys, also) = keys_of(&folder, &text).map_err(|why| {
             let (name, config) = (crate::program::name(), config.display());
             Stop::Refused(format!("{name}: {config}: library = {text:?}; {why}; there is no schema"))
         })?;

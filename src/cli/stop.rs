@@ -183,6 +183,13 @@ impl From<io::Error> for Stop {
     }
 }
 
+/// Says something on stderr that ends nothing.
+pub(super) fn note(text: &str) {
+    let line = format!("{}: {}\n", program::name(), program::own(text));
+    // Where stderr is not read there is no other place for it.
+    let _ = write_within(io::stderr().lock(), line.as_bytes(), STDERR_PATIENCE);
+}
+
 /// As [`print`], where the exit code says more: a reader that has gone does not change it.
 pub(super) fn print_beside_verdict(text: &str) -> Result<(), Stop> {
     match print(text) {

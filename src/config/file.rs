@@ -24,7 +24,7 @@ impl Config {
     pub fn load(path: &Path, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
         let (read, problems) = files::read(path);
         let texts: Vec<_> = read.iter().map(|(path, bytes)| (path.display().to_string(), bytes.as_slice())).collect();
-        let config = understand(&texts, problems, kinds, facts)?;
+        let config = understand(&files::base_folder(path), &texts, problems, kinds, facts)?;
         let files = read.into_iter().map(|(path, _)| path).collect();
         Ok(Self { files, ..config })
     }
@@ -36,7 +36,9 @@ impl Config {
     pub fn read(reader: impl io::Read, name: &str, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
         match files::limited(reader) {
             Ok(bytes) => Self::parse(bytes, name, kinds, facts),
-            Err(reason) => understand(&[], vec![files::unreadable(Path::new(name), &reason)], kinds, facts),
+            Err(reason) => {
+                understand(Path::new(""), &[], vec![files::unreadable(Path::new(name), &reason)], kinds, facts)
+            }
         }
     }
 
@@ -45,19 +47,31 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn parse(text: impl AsRef<[u8]>, name: &str, kinds: &Kinds, facts: &Facts) -> Result<Self, Problems> {
-        understand(&[(name.to_owned(), text.as_ref())], Vec::new(), kinds, facts)
+        Self::parse_in(Path::new(""), text, name, kinds, facts)
+    }
+
+    /// As [`parse`](Self::parse), of a text that belongs into this folder; empty: the working directory.
+    pub(crate) fn parse_in(
+        folder: &Path,
+        text: impl AsRef<[u8]>,
+        name: &str,
+        kinds: &Kinds,
+        facts: &Facts,
+    ) -> Result<Self, Problems> {
+        understand(folder, &[(name.to_owned(), text.as_ref())], Vec::new(), kinds, facts)
     }
 }
 
 /// The texts, by name, as one configuration. With `problems` from before it is refused, but only after
 /// each text has been parsed; rules are not checked then, since what is missing may be in a text that could not be read.
 fn understand(
+    folder: &Path,
     texts: &[(String, &[u8])],
     mut problems: Vec<Problem>,
     kinds: &Kinds,
     facts: &Facts,
 ) -> Result<Config, Problems> {
-    let (source, spans) = put_together(texts);
+    let (source, spans) = put_together(folder, texts);
     let root = merged(&source, texts, spans, &mut problems);
     let judged = match problems.is_empty() {
         true => judge(&source, &root, kinds, facts),
@@ -75,7 +89,7 @@ pub(crate) fn written_at(path: &Path, kind: &str, key: &str) -> Result<std::coll
     use super::keys::KIND;
     let (read, mut problems) = files::read(path);
     let texts: Vec<_> = read.iter().map(|(path, bytes)| (path.display().to_string(), bytes.as_slice())).collect();
-    let (source, spans) = put_together(&texts);
+    let (source, spans) = put_together(&files::base_folder(path), &texts);
     let root = merged(&source, &texts, spans, &mut problems);
     let tasks = root.get("task").and_then(|tasks| tasks.get_ref().as_table());
     let text = |task: &DeTable<'_>, key: &str| Some(task.get(key)?.get_ref().as_str()?.to_owned());
@@ -86,8 +100,8 @@ pub(crate) fn written_at(path: &Path, kind: &str, key: &str) -> Result<std::coll
 }
 
 /// The texts, by name, one after the other; and where each is.
-fn put_together(texts: &[(String, &[u8])]) -> (Arc<Source>, Vec<Range<usize>>) {
-    let mut source = Source::default();
+fn put_together(folder: &Path, texts: &[(String, &[u8])]) -> (Arc<Source>, Vec<Range<usize>>) {
+    let mut source = Source::of(folder);
     let add = |(name, bytes): &(String, &[u8])| source.add(name, &String::from_utf8_lossy(bytes));
     let spans = texts.iter().map(add).collect();
     (Arc::new(source), spans)

@@ -54,6 +54,7 @@ pub use choices::{ClockKind, LimitAction, OnError, TakeEvidence};
 pub use error::{Origin, Problem, Problems};
 #[cfg(feature = "plugin")]
 pub(crate) use file::written_at;
+pub(crate) use files::base_folder;
 pub use getters::NumberOrName;
 pub use key::{Absent, Key, Needs, Rule, Value, words};
 pub use keys::{PLANT_KEYS, TASK_KEYS, TASK_SIMULATE_KEYS, WORKER_KEYS, WORKER_SIMULATE_KEYS};

@@ -11,6 +11,7 @@ use crate::time::Span;
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -46,6 +47,11 @@ impl<'a> Section<'a> {
     /// for writing, takes none that only one task can have, locks nothing and sets nothing.
     pub fn is_shadow(&self) -> bool {
         self.shadow
+    }
+
+    /// The folder of the configuration, from which the path of code counts; empty: the working directory.
+    pub fn folder(&self) -> &Path {
+        self.source.folder()
     }
 
     /// The clock of the task's worker.

@@ -2,10 +2,12 @@
 //! file as well as where in it. Pure.
 
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 /// Texts one after the other, with the names that messages use for them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Source {
+    folder: PathBuf,
     text: String,
     texts: Vec<Text>, // in the order of the text
 }
@@ -17,6 +19,16 @@ struct Text {
 }
 
 impl Source {
+    /// One without a text yet, of the configuration in this folder.
+    pub(super) fn of(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), ..Self::default() }
+    }
+
+    /// The folder of the configuration; empty: the working directory.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Appends a text; returns its span.
     pub(super) fn add(&mut self, name: &str, text: &str) -> Range<usize> {
         // Keeps the end of one text apart from the start of the next.

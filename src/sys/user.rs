@@ -4,10 +4,13 @@
 use super::from_minus_one;
 use super::host::may_open;
 use crate::program;
+use std::env;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf, absolute};
+use std::process::Command;
 
 /// The user of the service.
 pub(crate) fn service_user() -> &'static str {
@@ -96,6 +99,44 @@ pub(crate) fn as_service<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result
     ended.unwrap_or_else(|_| Err(io::Error::other("the look panicked")))
 }
 
+/// Starts this program again in its own place, with the same arguments and the rights of the service's user. Returns only where that user does
+/// not exist or has the rights already. `in_its_folder`: in the folder in which the unit starts it, if it can be entered.
+///
+/// Without capabilities and with no way to new ones, as the unit's `NoNewPrivileges=`.
+///
+/// # Errors
+/// The kernel refused it; what it granted until then this thread keeps.
+pub(crate) fn run_again_as_service(in_its_folder: bool) -> io::Result<()> {
+    let root = Path::new("/");
+    let Some(service) = Identity::of_service(root).filter(|service| is_root() && service.uid != 0) else {
+        return Ok(());
+    };
+    service.assume()?;
+    let [on, zero]: [libc::c_ulong; 2] = [1, 0];
+    // SAFETY: numbers only, no pointer.
+    from_minus_one(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, on, zero, zero, zero) })?;
+    if let Some(folder) = working_directory(root).filter(|_| in_its_folder) {
+        // It does not exist before the first start; then this folder is as good.
+        let _ = env::set_current_dir(folder);
+    }
+    let again = |file: &Path| {
+        let mut arguments = env::args_os();
+        let name = arguments.next().unwrap_or_else(|| program::name().into());
+        Command::new(file).arg0(name).args(arguments).exec()
+    };
+    // By its path it keeps the name by which others know a hertzd. The folder of one that was just built may be closed to that user.
+    match env::current_exe().map(|file| again(&file)) {
+        Err(error) | Ok(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(error),
+        _ => Err(again(Path::new("/proc/self/exe"))),
+    }
+}
+
+/// Whether the calling thread is root.
+pub(crate) fn is_root() -> bool {
+    // SAFETY: takes nothing, and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
 /// A user and all its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
@@ -158,19 +199,34 @@ impl Identity {
 
 /// The groups that the unit and its drop-ins give to the service.
 fn supplementary_groups(root: &Path) -> Vec<String> {
-    let units = || UNITS.iter().map(|folder| root.join(folder));
-    let unit = units().map(|folder| folder.join(program::unit())).find(|unit| unit.exists());
-    let drop_ins = units().flat_map(|folder| conf_files(&folder.join(program::unit() + ".d")));
     let mut groups = Vec::new();
-    for text in unit.into_iter().chain(drop_ins).filter_map(|file| fs::read_to_string(file).ok()) {
-        for value in text.lines().filter_map(|line| line.trim().strip_prefix("SupplementaryGroups=")) {
-            match value.trim() {
-                "" => groups.clear(),
-                names => groups.extend(names.split_whitespace().map(str::to_owned)),
-            }
+    for value in unit_values(root, "SupplementaryGroups=") {
+        match &*value {
+            "" => groups.clear(),
+            names => groups.extend(names.split_whitespace().map(str::to_owned)),
         }
     }
     groups
+}
+
+/// The folder that the service is started in.
+fn working_directory(root: &Path) -> Option<PathBuf> {
+    let last = unit_values(root, "WorkingDirectory=").pop()?;
+    let folder = PathBuf::from(last.trim_start_matches('-'));
+    folder.is_absolute().then_some(folder)
+}
+
+/// What the unit and its drop-ins say at a key, in their order.
+fn unit_values(root: &Path, key: &str) -> Vec<String> {
+    let units = || UNITS.iter().map(|folder| root.join(folder));
+    let unit = units().map(|folder| folder.join(program::unit())).find(|unit| unit.exists());
+    let drop_ins = units().flat_map(|folder| conf_files(&folder.join(program::unit() + ".d")));
+    let texts = unit.into_iter().chain(drop_ins).filter_map(|file| fs::read_to_string(file).ok());
+    let values = |text: String| {
+        let values = text.lines().filter_map(|line| line.trim().strip_prefix(key));
+        values.map(|value| value.trim().to_owned()).collect::<Vec<_>>()
+    };
+    texts.flat_map(values).collect()
 }
 
 fn conf_files(folder: &Path) -> Vec<PathBuf> {
@@ -192,12 +248,16 @@ mod tests {
         let root = tree(&[
             ("etc/passwd", "root:x:0:0::/root:/bin/sh\nhertzd2:x:7:7::/:/x\nhertzd:x:990:991:a:/var/lib/hertzd:/x\n"),
             ("etc/group", "root:x:0:\nhertzd:x:991:\ngpio:x:50:\ni2c:x:51:pi,hertzd\nvideo:x:52:\nadm:x:4:pi\n"),
-            ("usr/lib/systemd/system/hertzd.service", "[Service]\nSupplementaryGroups=audio gpio\n"),
+            (
+                "usr/lib/systemd/system/hertzd.service",
+                "[Service]\nSupplementaryGroups=audio gpio\nWorkingDirectory=/var/lib/hertzd\n",
+            ),
             ("etc/systemd/system/hertzd.service.d/a.conf", "[Service]\nSupplementaryGroups=video\n"),
             ("etc/systemd/system/hertzd.service.d/b.txt", "[Service]\nSupplementaryGroups=adm\n"),
         ]);
         let service = Identity::of_service(root.path()).unwrap();
         assert_eq!(service, Identity { uid: 990, gids: vec![991, 50, 51, 52] });
+        assert_eq!(working_directory(root.path()).as_deref(), Some(Path::new("/var/lib/hertzd")));
     }
 
     #[test]

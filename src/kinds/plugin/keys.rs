@@ -15,8 +15,8 @@ use tracing::warn;
 const LIBRARY: Key = Key::new(
     "library",
     Value::Path,
-    "The plugin's shared library. A relative path counts from the folder that hertzd was started in; a name without a folder is that of a \
-     file in `/usr/lib/hertzd/plugins`. The plugin itself says which other keys there are: `hertzd schema CONFIG` lists them.",
+    "The plugin's shared library. A relative path counts from the folder of the configuration; a name without a folder is that of a \
+     file in `/usr/lib/hertzd/plugins`. Root loads only what nobody else can change. The plugin itself says which other keys there are: `hertzd schema CONFIG` lists them.",
 )
 .required("name it, such as \"./libexample.so\"");
 
@@ -33,12 +33,12 @@ pub(in crate::kinds) fn kind() -> Kind {
     Kind::new("plugin", about, KEYS, parse).with_more_keys()
 }
 
-/// The keys of tasks with the library that a section calls `written`, and what a schema says of them beyond that.
+/// The keys of tasks with the library that a section of a configuration in `folder` calls `written`, and what a schema says of them beyond that.
 ///
 /// # Errors
 /// Why it is no plugin.
-pub(crate) fn keys_of(written: &str) -> Result<(Vec<Key>, Json), String> {
-    let library = libraries::open(Path::new(written)).map_err(why)?;
+pub(crate) fn keys_of(folder: &Path, written: &str) -> Result<(Vec<Key>, Json), String> {
+    let library = libraries::open(folder, Path::new(written)).map_err(why)?;
     let more = described::keys(library.described(), KEYS)?;
     Ok((KEYS.iter().copied().chain(more).collect(), described::ranges(library.described())))
 }
@@ -52,7 +52,7 @@ fn why(refused: Refused) -> String {
 
 fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
     let written: Option<PathBuf> = section.path(&LIBRARY);
-    let library = match written.as_deref().map(libraries::open) {
+    let library = match written.as_deref().map(|written| libraries::open(section.folder(), written)) {
         Some(Ok(library)) => library,
         // Perhaps it is only not here: that refuses a start, and not a look at what is written.
         Some(Err(Refused::NotLoaded(reason))) => {

@@ -4,6 +4,7 @@
 //! beside it, for those sections that are built from then on. Reads files, locks, may block.
 
 use crate::sys::plugin::{Library, Refused};
+use crate::sys::trust;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
@@ -30,20 +31,20 @@ struct Loaded {
     replaced: usize,
 }
 
-/// Loads the library that a section names `written`, or shares the one that is loaded.
+/// Loads the library that a section of a configuration in `folder` names `written`, or shares the one that is loaded.
 ///
 /// # Errors
 /// Why that is no plugin.
-pub(super) fn open(written: &Path) -> Result<Arc<Library>, Refused> {
+pub(super) fn open(folder: &Path, written: &Path) -> Result<Arc<Library>, Refused> {
     static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    loaded.get_or_insert_default().open(&place(written))
+    loaded.get_or_insert_default().open(&place(folder, written))
 }
 
-/// The path of what a section calls `written`.
-fn place(written: &Path) -> PathBuf {
+/// The path of what a section of a configuration in `folder` calls `written`.
+fn place(folder: &Path, written: &Path) -> PathBuf {
     let has_folder = written.to_string_lossy().contains('/');
-    if has_folder { written.to_owned() } else { Path::new(FOLDER).join(written) }
+    if has_folder { folder.join(written) } else { Path::new(FOLDER).join(written) }
 }
 
 impl Loaded {
@@ -61,6 +62,7 @@ impl Loaded {
         }
         let file = File::open(&path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
+        trust::refuse_code_of_others(&path, &metadata).map_err(Refused::NotLoaded)?;
         let identity = Identity {
             file: (metadata.dev(), metadata.ino()),
             written: (metadata.mtime(), metadata.mtime_nsec(), metadata.len()),
@@ -96,8 +98,11 @@ mod tests {
 
     #[test]
     fn a_name_without_a_folder_is_one_of_the_system() {
-        assert_eq!(place(Path::new("libx.so")), Path::new("/usr/lib/hertzd/plugins/libx.so"));
-        assert_eq!(place(Path::new("./libx.so")), Path::new("./libx.so"));
+        let of = |written| place(Path::new("/etc/hertzd"), Path::new(written));
+        assert_eq!(of("libx.so"), Path::new("/usr/lib/hertzd/plugins/libx.so"));
+        assert_eq!(of("./libx.so"), Path::new("/etc/hertzd/./libx.so"), "beside the configuration");
+        assert_eq!(of("/opt/libx.so"), Path::new("/opt/libx.so"));
+        assert_eq!(place(Path::new(""), Path::new("./libx.so")), Path::new("./libx.so"), "of standard input");
     }
 
     #[test]

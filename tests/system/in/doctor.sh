@@ -50,7 +50,7 @@ systemctl daemon-reload
 printf '[task.value]\nkind = "sensor"\nrate = 1\npath = "/var/tmp/value"\n' >>$CONFIG
 printf '5\n' >/var/tmp/value
 chmod 600 /var/tmp/value
-check "root may read a file: check says ok" hertzd check
+refuse "only root may read a file: check of the service's configuration refuses it, by root too" hertzd check
 same "  doctor says that the service's user may not" 1 "$(examine)"
 has "  and names it" "$(jq -r '.findings[] | select(.weight == "fails").subject' /run/doctor.json)" "the service's user hertzd"
 line=$(mend_line devices shell)

@@ -1,0 +1,133 @@
+//! Whose code this process may run: with rights that others lack, only code that nobody but root can change.
+//!
+//! Asks the kernel about files and this process. Opens nothing; no clock is read.
+
+use super::user::{is_root, name_of};
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The sticky bit of a folder: only the owner of a file, or of the folder, can move or replace that file.
+const STICKY: u32 = 0o1000;
+
+/// Refuses a library that somebody else than root could have changed, where this process has more rights than they. `path` has no links,
+/// and `opened` is what was found there.
+///
+/// Once this has agreed nobody but root can put another file there, so what is loaded by this path afterwards is what was looked at.
+///
+/// # Errors
+/// Which file or folder it is, who could change it, and what to do.
+pub(crate) fn refuse_code_of_others(path: &Path, opened: &Metadata) -> Result<(), String> {
+    match privilege() {
+        Some(privilege) => refuse_changeable(path, opened).map_err(|why| format!("{why}; {privilege}")),
+        None => Ok(()),
+    }
+}
+
+/// Why only root's code is loaded; `None`: this process has the rights of the user who started it, and no more.
+fn privilege() -> Option<&'static str> {
+    if is_root() {
+        return Some("as root, hertzd loads only code that nobody else can change");
+    }
+    is_secure()
+        .then_some("a program with capabilities of its own (`setcap`) loads only code that nobody but root can change")
+}
+
+/// Whether the kernel gave this process rights that its user does not have: by capabilities of the file, or its set-user-ID bit.
+fn is_secure() -> bool {
+    // SAFETY: takes a number; one that the kernel did not pass on is answered by 0.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+fn refuse_changeable(path: &Path, opened: &Metadata) -> Result<(), String> {
+    refuse(path, opened)?;
+    for folder in path.ancestors().skip(1) {
+        let found = fs::symlink_metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        refuse(folder, &found)?;
+    }
+    // Only root could have exchanged it since; so it is the one that was opened, unless that was exchanged before.
+    let found = fs::symlink_metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    match (found.dev(), found.ino()) == (opened.dev(), opened.ino()) {
+        true => Ok(()),
+        false => Err(format!("{} was replaced while it was looked at: try again", path.display())),
+    }
+}
+
+/// Refuses what is not root's, and what others may write.
+fn refuse(path: &Path, found: &Metadata) -> Result<(), String> {
+    let (name, mode) = (path.display(), found.mode());
+    let what = if found.is_dir() { "the folder " } else { "" };
+    let user = |uid| name_of(uid).map_or_else(|| format!("the user {uid}"), |name| format!("{name} (user {uid})"));
+    if found.uid() != 0 {
+        return Err(format!(
+            "{what}{name} belongs to {}, who could change it: let it belong to root (`sudo chown root:root {name}`), put a copy into \
+             /usr/lib/hertzd/plugins, or run hertzd as that user",
+            user(found.uid())
+        ));
+    }
+    let whom = match mode {
+        _ if found.is_dir() && mode & STICKY != 0 => return Ok(()),
+        _ if mode & 0o002 != 0 => "everyone".to_owned(),
+        _ if mode & 0o020 != 0 && found.gid() != 0 => format!("the group {}", found.gid()),
+        _ => return Ok(()),
+    };
+    Err(format!("{what}{name} may be written by {whom} (mode {:04o}): `sudo chmod go-w {name}`", mode & 0o7777))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::emulation::{OTHER_OWNERS, cannot_be_emulated};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    #[test]
+    fn only_what_root_alone_can_change_is_loaded_by_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let (below, file) = (folder.path().join("below"), folder.path().join("below/libx.so"));
+        fs::create_dir(&below).unwrap();
+        fs::write(&file, "x").unwrap();
+        let of = |path: &Path| refuse_changeable(path, &fs::metadata(path).unwrap());
+        if fs::metadata(&file).unwrap().uid() != 0 {
+            let said = of(&file).unwrap_err();
+            assert!(said.contains("who could change it: let it belong to root"), "{said}");
+            println!("skipped: only root can make files of root");
+            return;
+        }
+        if cannot_be_emulated(OTHER_OWNERS) {
+            return;
+        }
+        let with_mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        for (folder_mode, file_mode, wanted) in [
+            (0o755, 0o644, None),
+            (0o775, 0o664, None), // of the group root
+            (0o757, 0o644, Some("below may be written by everyone (mode 0757): `sudo chmod go-w ")),
+            (0o1777, 0o644, None),
+            (0o755, 0o646, Some("libx.so may be written by everyone (mode 0646)")),
+            (0o1777, 0o666, Some("libx.so may be written by everyone")),
+        ] {
+            with_mode(&below, folder_mode);
+            with_mode(&file, file_mode);
+            let said = of(&file).err();
+            let agrees =
+                wanted.map_or(said.is_none(), |wanted| said.as_ref().is_some_and(|said| said.contains(wanted)));
+            assert!(agrees, "{folder_mode:o} {file_mode:o}: {said:?}");
+        }
+        with_mode(&file, 0o664);
+        chown(&file, Some(0), Some(64_999)).unwrap();
+        assert!(of(&file).unwrap_err().contains("may be written by the group 64999"));
+        chown(&file, Some(0), Some(0)).unwrap();
+        with_mode(&below, 0o1755);
+        chown(&below, Some(64_999), Some(0)).unwrap();
+        let said = of(&file).unwrap_err();
+        assert!(said.contains("the folder ") && said.contains("belongs to the user 64999"), "sticky or not: {said}");
+        chown(&below, Some(0), Some(0)).unwrap();
+        // What was opened is not what is there now.
+        let other = folder.path().join("other.so");
+        fs::write(&other, "y").unwrap();
+        assert!(refuse_changeable(&file, &fs::metadata(&other).unwrap()).unwrap_err().contains("was replaced"));
+        // Links are resolved before.
+        let link = folder.path().join("link.so");
+        symlink(&file, &link).unwrap();
+        assert_eq!(of(&fs::canonicalize(&link).unwrap()), Ok(()));
+    }
+}
