@@ -466,6 +466,53 @@ fn root_loads_no_library_that_others_can_change() {
     assert!(loaded.exists() && stderr(&output).contains("hertzd_plugin_table"), "root's own: {}", stderr(&output));
 }
 
+#[test]
+fn a_program_with_capabilities_runs_no_code_of_its_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let inside = |name: &str| folder.path().join(name);
+    program::copy_program(&inside("hertzd"));
+    let give = "chmod 0755 . && chgrp 65534 hertzd && chmod 0750 hertzd && setcap cap_sys_nice,cap_ipc_lock+ep hertzd";
+    let given = Command::new("sh").args(["-c", give]).current_dir(folder.path()).output().unwrap();
+    if !given.status.success() {
+        return program::skip(&format!("a file cannot be given capabilities: {}", stderr(&given)));
+    }
+    for name in ["theirs", "evil"] {
+        fs::create_dir(inside(name)).unwrap();
+        chown(inside(name), Some(65_534), Some(65_534)).unwrap();
+    }
+    confessing(&inside("libroots.so"), &inside("theirs/roots"));
+    confessing(&inside("evil/libtheirs.so"), &inside("theirs/loaded"));
+    program::script(&inside("evil/sh"), &format!("touch {}", inside("theirs/sh").display()));
+    let run = |args: &[&str], config: &str| {
+        fs::write(inside("test.toml"), config.replace(HERE, folder.path().to_str().unwrap())).unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "env", "LC_TIME=C"]);
+        command.arg(format!("LD_PRELOAD={}", inside("evil/libtheirs.so").display()));
+        command.arg(format!("PATH={}:/usr/bin:/bin", inside("evil").display()));
+        for name in ["ALSA_PLUGIN_DIR", "ALSA_CONFIG_PATH", "HOME", "XDG_CONFIG_HOME"] {
+            command.arg(format!("{name}={}", inside("evil").display()));
+        }
+        command.arg(inside("hertzd")).args(args).arg(inside("test.toml")).output().unwrap()
+    };
+    let output = run(&["check"], &probe("p", "evil/libtheirs.so", "gain = 2"));
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(78), "{said}");
+    assert!(said.contains("a program with capabilities of its own"), "{said}");
+    let output = run(&["check"], &probe("p", "libroots.so", "gain = 2"));
+    assert!(stderr(&output).contains("hertzd_plugin_table") && inside("theirs/roots").exists(), "{}", stderr(&output));
+    let config = format!(
+        "[worker.main]\npolicy = \"other\"\n[task.p]\nkind = \"process\"\nrate = 10\n\
+         command = [\"sh\", \"-c\", \"env >{HERE}/theirs/env; exec sleep 60\"]\n[[task.p.value]]\nname = \"x\"\n"
+    );
+    let output = run(&["run", "--for", "2s"], &config);
+    let environment = fs::read_to_string(inside("theirs/env")).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    let has = |line: &str| environment.lines().any(|found| found == line);
+    assert!(has("HOME=/nonexistent") && has("LC_TIME=C"), "{environment}");
+    assert!(!environment.contains("evil") && !environment.contains("ALSA"), "{environment}");
+    assert!(!inside("theirs/sh").exists(), "it was found in their PATH");
+    assert!(!inside("theirs/loaded").exists(), "it was loaded");
+}
+
 /// With a service's user of this machine's own, and an /etc that only this test sees.
 #[test]
 fn root_checks_the_services_configuration_as_its_user() {

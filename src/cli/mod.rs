@@ -42,7 +42,7 @@ pub use app::{App, DEMO_CONFIG, SYSTEM_CONFIG};
 pub use stop::EXIT_CODES;
 pub use virtual_run::{VirtualCounts, VirtualRun, VirtualTick};
 
-use crate::sys::thread;
+use crate::sys::{secure, thread};
 use app::{ConfigArg, Source};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -131,7 +131,8 @@ impl App {
 
     /// Runs the command line of this process; returns the exit status.
     pub fn main(self) -> ExitCode {
-        // First of all: a reload that is asked for before the handlers exist would end the process.
+        secure::keep_out_code_of_the_environment();
+        // Before all that may take time: a reload that is asked for before the handlers exist would end the process.
         let held = thread::hold_reload().ok();
         self.introduce();
         let line = match self.command_line() {

@@ -83,7 +83,10 @@ impl Mend {
 impl From<(grant::Place, String)> for Mend {
     fn from((place, line): (grant::Place, String)) -> Self {
         let (place, note) = match place {
-            grant::Place::Shell => (Place::Shell, ""),
+            grant::Place::Shell => (
+                Place::Shell,
+                "for that group: what its members run by it has these rights, so only plugins of root are loaded",
+            ),
             grant::Place::Login => (Place::Login, "USER is who runs hertzd; it applies from the next login on"),
             grant::Place::Unit => (Place::Unit, ""),
             grant::Place::Container => (Place::Container, ""),

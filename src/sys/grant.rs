@@ -4,8 +4,10 @@
 
 use super::memory::status;
 use super::rights::{IPC_LOCK, SYS_NICE};
+use super::user;
 use crate::program;
 use std::env;
+use std::path::Path;
 use std::process;
 
 /// A privilege that the kernel may refuse.
@@ -80,7 +82,6 @@ pub(crate) fn unit_line(privilege: Privilege) -> String {
 }
 
 fn lines(surroundings: Surroundings, privilege: Privilege) -> Vec<(Place, String)> {
-    let program = || env::current_exe().map_or_else(|_| "hertzd".into(), |path| path.display().to_string());
     let (container, limit) = match privilege {
         Privilege::Priority(priority) => ("--cap-add=SYS_NICE", Some(format!("rtprio {priority}"))),
         Privilege::Deadline => ("--cap-add=SYS_NICE", None),
@@ -90,10 +91,27 @@ fn lines(surroundings: Surroundings, privilege: Privilege) -> Vec<(Place, String
         Surroundings::Unit => vec![(Place::Unit, unit_line(privilege))],
         Surroundings::Container => vec![(Place::Container, container.into())],
         Surroundings::Shell => {
-            // Always both capabilities: setcap replaces what the file had.
-            let setcap = (Place::Shell, format!("sudo setcap cap_sys_nice,cap_ipc_lock+ep {}", program()));
             let limit = limit.map(|limit| (Place::Login, format!("USER - {limit}")));
-            [setcap].into_iter().chain(limit).collect()
+            let program = env::current_exe().unwrap_or_else(|_| "hertzd".into());
+            limit.into_iter().chain([(Place::Shell, capable(&program, &user::own_group()))]).collect()
+        }
+    }
+}
+
+/// Lines that give the program's file both capabilities: setcap replaces what the file had. Everyone who may run such a file has them, and whatever
+/// it runs for them, so first it is closed to all but a group.
+fn capable(program: &Path, group: &str) -> String {
+    let setcap = "sudo setcap cap_sys_nice,cap_ipc_lock+ep";
+    // That of a package is for all users, and the next version takes its place: a copy.
+    match program.file_name().filter(|_| program.starts_with("/usr/bin")) {
+        Some(name) => {
+            let copy = Path::new("/usr/local/bin").join(name);
+            let (program, copy) = (program.display(), copy.display());
+            format!("sudo install -g {group} -m 0750 {program} {copy}\n{setcap} {copy}")
+        }
+        None => {
+            let program = program.display();
+            format!("sudo chgrp {group} {program}\nsudo chmod 0750 {program}\n{setcap} {program}")
         }
     }
 }
@@ -102,7 +120,8 @@ fn remedy_in(surroundings: Surroundings, lines: &[(Place, String)]) -> String {
     let clause = |(place, line): &(Place, String)| match place {
         Place::Unit => format!("with {line} under [Service] of the unit"),
         Place::Container => format!("with {line} where the container is started"),
-        Place::Shell => format!("with `{line}`"),
+        // That is several lines.
+        Place::Shell => "by capabilities of the program's file".to_owned(),
         Place::Login => format!("with \"{line}\" in /etc/security/limits.d and a new login"),
     };
     let clauses = lines.iter().map(clause).collect::<Vec<_>>().join(", or ");
@@ -121,18 +140,34 @@ mod tests {
         use Privilege::{Deadline, LockedMemory, Priority};
         let of = |surroundings, privilege| remedy_in(surroundings, &lines(surroundings, privilege));
         for (privilege, unit, container, shell) in [
-            (Priority(80), "LimitRTPRIO=80", "--cap-add=SYS_NICE", "rtprio 80"),
-            (Deadline, "AmbientCapabilities=CAP_SYS_NICE", "--cap-add=SYS_NICE", "cap_ipc_lock+ep /"),
+            (Priority(80), "LimitRTPRIO=80", "--cap-add=SYS_NICE", "\"USER - rtprio 80\" in"),
+            (Deadline, "AmbientCapabilities=CAP_SYS_NICE", "--cap-add=SYS_NICE", "grant it by capabilities"),
             (LockedMemory, "LimitMEMLOCK=infinity", "--ulimit memlock=-1", "memlock unlimited"),
         ] {
             let [in_unit, in_container, in_shell] =
                 [Surroundings::Unit, Surroundings::Container, Surroundings::Shell].map(|at| of(at, privilege));
-            assert!(in_unit.contains(unit) && !in_unit.contains("setcap"), "{in_unit}");
+            assert!(in_unit.contains(unit) && !in_unit.contains("capabilities of"), "{in_unit}");
             assert!(in_container.contains(container), "{in_container}");
             assert!(
-                in_shell.contains(shell) && in_shell.contains("setcap") && !in_shell.contains("unit"),
+                in_shell.contains(shell) && in_shell.contains("capabilities of the program's file; see `"),
                 "{in_shell}"
             );
         }
+    }
+
+    #[test]
+    fn a_file_gets_capabilities_only_once_it_is_closed_to_others() {
+        let own = capable(Path::new("/home/ada/hertzd"), "ada");
+        assert_eq!(
+            own,
+            "sudo chgrp ada /home/ada/hertzd\nsudo chmod 0750 /home/ada/hertzd\n\
+             sudo setcap cap_sys_nice,cap_ipc_lock+ep /home/ada/hertzd"
+        );
+        let of_package = capable(Path::new("/usr/bin/hertzd"), "ada");
+        assert_eq!(
+            of_package,
+            "sudo install -g ada -m 0750 /usr/bin/hertzd /usr/local/bin/hertzd\n\
+             sudo setcap cap_sys_nice,cap_ipc_lock+ep /usr/local/bin/hertzd"
+        );
     }
 }

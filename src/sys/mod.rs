@@ -36,6 +36,7 @@ pub(crate) mod plugin;
 pub(crate) mod process;
 pub(crate) mod processor;
 pub(crate) mod rights;
+pub(crate) mod secure;
 pub(crate) mod signals;
 pub(crate) mod thread;
 #[cfg(all(target_pointer_width = "32", target_os = "linux"))]

@@ -2,6 +2,7 @@
 //!
 //! Asks the kernel about files and this process. Opens nothing; no clock is read.
 
+use super::secure::is_secure;
 use super::user::{is_root, name_of};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -31,12 +32,6 @@ fn privilege() -> Option<&'static str> {
     }
     is_secure()
         .then_some("a program with capabilities of its own (`setcap`) loads only code that nobody but root can change")
-}
-
-/// Whether the kernel gave this process rights that its user does not have: by capabilities of the file, or its set-user-ID bit.
-fn is_secure() -> bool {
-    // SAFETY: takes a number; one that the kernel did not pass on is answered by 0.
-    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 fn refuse_changeable(path: &Path, opened: &Metadata) -> Result<(), String> {

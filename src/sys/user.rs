@@ -131,6 +131,19 @@ pub(crate) fn run_again_as_service(in_its_folder: bool) -> io::Result<()> {
     }
 }
 
+/// The group of this process, by its name, or its number where it has none.
+pub(crate) fn own_group() -> String {
+    // SAFETY: takes nothing, and cannot fail.
+    let own = unsafe { libc::getegid() };
+    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+    let named = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(own)).then(|| name.to_owned())
+    });
+    named.unwrap_or_else(|| own.to_string())
+}
+
 /// Whether the calling thread is root.
 pub(crate) fn is_root() -> bool {
     // SAFETY: takes nothing, and cannot fail.
