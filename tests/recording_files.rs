@@ -277,3 +277,118 @@ fn a_number_that_a_crash_cut_off_is_never_completed() {
     assert_eq!(rows(&[path]), 1 + count(task(&ended.summary(), "a"), "ran"));
     assert!(ended.stderr.contains("the last line of the recording was cut off and is dropped"), "{}", ended.describe());
 }
+
+/// Numbers that look random, and are the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        usize::try_from((mixed ^ mixed >> 31) % limit as u64).unwrap()
+    }
+}
+
+/// Where records begin and how long they are, also those in chunks, which are not compressed.
+fn records(bytes: &[u8], from: usize, to: usize, into: &mut Vec<(usize, usize)>) {
+    let mut at = from;
+    while at + 9 <= to {
+        let length = u64::from_le_bytes(bytes[at + 1..at + 9].try_into().unwrap()) as usize;
+        into.push((at, length));
+        if bytes[at] == 0x06 {
+            records(bytes, at + 9 + 40, at + 9 + length, into);
+        }
+        at += 9 + length;
+    }
+}
+
+/// Damages a recording in one of many ways; most aim at lengths and numbers.
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    let mut all = Vec::new();
+    records(bytes, 8, bytes.len() - 8, &mut all);
+    if random.below(2) == 0 {
+        // No checksum hides what is wrong in a chunk.
+        let chunks: Vec<_> = all.iter().filter(|(at, _)| bytes[*at] == 0x06).collect();
+        chunks.into_iter().for_each(|(at, _)| bytes[at + 33..at + 37].fill(0));
+    }
+    for _ in 0..=random.below(3) {
+        let (at, length) = all[random.below(all.len())];
+        let inside = (at + random.below(9 + length.min(200))).min(bytes.len() - 9);
+        let huge = [u64::MAX, 1 << 63, 1 << 40, u64::from(u32::MAX), 1 << 31, 0][random.below(6)].to_le_bytes();
+        match random.below(7) {
+            0 => bytes[at + 1..at + 9].copy_from_slice(&huge),
+            1 => bytes[inside..inside + 8].copy_from_slice(&huge),
+            2 => bytes[inside..inside + 4].copy_from_slice(&huge[..4]),
+            3 => bytes[inside] ^= 1 << random.below(8),
+            4 => bytes[at] = u8::try_from(random.below(20)).unwrap(),
+            // A digit of a number in a message.
+            5 => {
+                let digits = (inside..bytes.len()).take_while(|at| *at < inside + 300);
+                digits
+                    .filter(|at| bytes[*at].is_ascii_digit())
+                    .take(30)
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .for_each(|at| bytes[at] = b'9');
+            }
+            _ => bytes.truncate(at.max(20) + random.below(9)),
+        }
+        if bytes.len() < all.last().unwrap().0 + 9 + 1_000 {
+            return;
+        }
+    }
+}
+
+/// Each command that reads recordings refuses a damaged one with a sentence, or makes what it can of it, in little memory.
+/// `HERTZD_MUTATIONS` says how many to try.
+#[test]
+fn a_damaged_recording_is_refused_with_a_sentence() {
+    let config = recording("up", "ticks.mcap", "")
+        + "[task.slow]\nkind = \"load\"\nrate = 50\nrun = \"30ms\"\n"
+        + &format!("max-missed = \"100%\"\nrecord = \"{HERE}/ticks.mcap\"\n");
+    let ended = run(&config, &["--for", "500ms", "--json"]).wait();
+    let folder = ended.folder.path();
+    let whole = fs::read(folder.join("ticks.mcap")).unwrap();
+    let planned = "[worker.w]\npolicy = \"fifo\"\npriority = 5\n[task.up]\nkind = \"load\"\nworker = \"w\"\nrate = 100\nbudget = \"1ms\"\n";
+    fs::write(folder.join("plan.toml"), planned).unwrap();
+    let commands: [&[&str]; 5] = [
+        &["trace", "bad.mcap", "-o", "-"],
+        &["report", "bad.mcap", "-o", "-"],
+        &["simulate", "test.toml", "--replay", "bad.mcap", "--for", "500ms", "--summary-only"],
+        &["simulate", "test.toml", "--oversleep", "bad.mcap", "--for", "500ms", "--summary-only"],
+        &["plan", "plan.toml", "--runs", "bad.mcap"],
+    ];
+    // Of address space and of processor time.
+    let limited = "ulimit -v 700000; ulimit -t 60; exec \"$@\"";
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", limited, "sh", HERTZD]).args(arguments).current_dir(folder).output().unwrap()
+    };
+    fs::write(folder.join("bad.mcap"), &whole).unwrap();
+    for arguments in commands {
+        let output = run(arguments);
+        assert!(
+            matches!(output.status.code(), Some(0 | 1)),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let number = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    let mut refused = 0;
+    for seed in 0..number("HERTZD_MUTATIONS", 300) {
+        let (mut bytes, mut random) = (whole.clone(), Random(seed));
+        mutate(&mut bytes, &mut random);
+        fs::write(folder.join("bad.mcap"), &bytes).unwrap();
+        let arguments = commands[random.below(commands.len())];
+        let output = run(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        let is_sentence = match output.status.code() {
+            Some(0 | 1) => true,
+            Some(64) => error.contains("bad.mcap: "),
+            _ => false,
+        };
+        assert!(is_sentence && !error.contains("panicked"), "{seed}: {arguments:?}: {:?}: {error}", output.status);
+        refused += u64::from(output.status.code() == Some(64));
+    }
+    println!("{refused} were refused");
+}

@@ -91,14 +91,16 @@ pub(crate) fn share<'a, F: Eq + Hash>(
     tasks: impl Iterator<Item = (&'a str, Option<&'a mut RecordConfig>)>,
     file: impl Fn(&Path) -> F,
 ) -> Vec<Conflict> {
-    let mut shared: HashMap<F, (&str, RecordConfig)> = HashMap::new();
+    // What is asked of the file system is asked once: the next answer may be another one.
+    let mut known: HashMap<F, usize> = HashMap::new();
+    let mut shared: Vec<(&str, RecordConfig)> = Vec::new();
     let mut conflicts = Vec::new();
     let mut users = Vec::new();
     for (task, (name, record)) in tasks.enumerate() {
         let Some(record) = record else { continue };
-        let key = file(&record.path);
-        match shared.get_mut(&key) {
-            None => _ = shared.insert(file(&record.path), (name, record.clone())),
+        let place = *known.entry(file(&record.path)).or_insert(shared.len());
+        match shared.get_mut(place) {
+            None => shared.push((name, record.clone())),
             Some((other, first)) if [record.format, first.format] == [RecordFormat::Mcap; 2] => {
                 let agreed = [
                     agree(&mut first.max_size, record.max_size),
@@ -117,10 +119,10 @@ pub(crate) fn share<'a, F: Eq + Hash>(
                 help: Some("or record all of them to one .mcap".to_owned()),
             }),
         }
-        users.push((key, record));
+        users.push((place, record));
     }
-    for (key, record) in users {
-        let RecordConfig { max_size, max_time, keep, .. } = shared[&key].1;
+    for (place, record) in users {
+        let RecordConfig { max_size, max_time, keep, .. } = shared[place].1;
         (record.max_size, record.max_time, record.keep) = (max_size, max_time, keep);
     }
     conflicts
@@ -130,4 +132,29 @@ pub(crate) fn share<'a, F: Eq + Hash>(
 fn agree<T: Copy + PartialEq>(shared: &mut Option<T>, own: Option<T>) -> bool {
     *shared = shared.or(own);
     own.is_none() || *shared == own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_another_one_at_each_look_is_no_panic() {
+        let path = PathBuf::from("x.mcap");
+        let record = || RecordConfig {
+            path: path.clone(),
+            format: RecordFormat::Mcap,
+            max_size: None,
+            max_time: None,
+            keep: None,
+        };
+        let (mut one, mut other) = (record(), RecordConfig { keep: Some(2), ..record() });
+        let looks = std::cell::Cell::new(0);
+        let conflicts = share([("a", Some(&mut one)), ("b", Some(&mut other))].into_iter(), |_| {
+            looks.set(looks.get() + 1);
+            looks.get()
+        });
+        assert!(conflicts.is_empty() && looks.get() == 2);
+        assert_eq!([one.keep, other.keep], [None, Some(2)], "each is a file of its own");
+    }
 }

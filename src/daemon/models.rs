@@ -10,6 +10,7 @@ use crate::config::{Config, TaskConfig};
 use crate::metrics::PastSummary;
 use crate::recording::{Past, PastTask};
 use crate::sim::{Oversleeps, Runs};
+use crate::sys::limited;
 use crate::time::{Instant, Span};
 use json::{OnCpu, Written, from_json, together};
 use std::fmt;
@@ -65,7 +66,7 @@ impl Models {
             }
             Oversleep::Recorded(past)
         } else {
-            let text = fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
+            let text = limited::read_text(path, limited::JSON).map_err(|error| wrong(&error.to_string()))?;
             let value = serde_json::from_str(&text).map_err(|error| {
                 wrong(&format!(
                     "{error}; name an MCAP recording, or JSON with oversleep_ns, such as `run --json` prints"

@@ -27,9 +27,21 @@ pub(crate) struct Flight {
 /// What is wrong with it, and what to do.
 pub(crate) fn read(path: &Path) -> Result<Flight, String> {
     let wrong = |reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(|error| wrong(&error))?;
+    let bytes = bytes(path).map_err(|error| wrong(&error))?;
     parse(&bytes).map_err(|reason| wrong(&reason))
+}
+
+/// The bytes that the file has now: it may grow meanwhile, or be none that has an end.
+fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
+    file.take(metadata.len()).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Whether a file begins as flight files do.

@@ -10,6 +10,10 @@ pub(super) fn cause(word: &str) -> Option<Cause> {
     Cause::ALL.into_iter().find(|cause| cause.word() == word)
 }
 
+/// A hundred years, and how many releases a message may speak of: as many messages as memory can hold add up without an overflow.
+const MOST_NANOS: i64 = 3_155_760_000_000_000_000;
+pub(super) const MOST_SKIPPED: u64 = 1 << 40;
+
 /// A tick.
 #[derive(Deserialize)]
 pub(super) struct TickMessage {
@@ -39,7 +43,21 @@ pub(super) struct Overrun {
 impl TickMessage {
     /// The message of a tick of this task.
     pub(super) fn of(data: &[u8], task: &str) -> Result<Self, String> {
-        serde_json::from_slice(data).map_err(|error| format!("{task}/ticks holds what is no tick of hertzd: {error}"))
+        let tick: Self = serde_json::from_slice(data)
+            .map_err(|error| format!("{task}/ticks holds what is no tick of hertzd: {error}"))?;
+        match tick.is_possible() {
+            true => Ok(tick),
+            false => Err(format!(
+                "{task}/ticks holds what is no tick of hertzd: a time of a hundred years, or as many releases"
+            )),
+        }
+    }
+
+    /// Whether its numbers can be added up: anyone may have changed the file.
+    fn is_possible(&self) -> bool {
+        let times = [Some(self.run_ns), Some(self.response_ns), self.woke_ns, self.oversleep_ns];
+        let in_time = |time: &i64| (-MOST_NANOS..MOST_NANOS).contains(time);
+        times.iter().flatten().all(in_time) && self.n < u64::MAX / 2 && self.skipped < MOST_SKIPPED
     }
 
     /// What was missed in it, as far as it tells: not why it was an overrun.

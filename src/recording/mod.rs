@@ -23,6 +23,10 @@ mod look;
 #[cfg(feature = "mcap")]
 mod mcap;
 #[cfg(feature = "mcap")]
+mod mcap_file;
+#[cfg(feature = "mcap")]
+mod mcap_record;
+#[cfg(feature = "mcap")]
 mod message;
 mod output;
 mod past;

@@ -1,15 +1,12 @@
 //! Reads the ticks of an MCAP recording, a chunk at a time. May block, and allocates a few words for each tick.
 
 use super::content::Whys;
+use super::mcap_file::McapFile;
+use super::mcap_record::{McapRecord, op};
 use super::message::{Overrun, TickMessage};
 use super::past::{Past, PastTask, PastTick};
 use crate::time::{Instant, Span};
-use ::mcap::McapError;
-use ::mcap::records::{Record, op};
-use ::mcap::sans_io::linear_reader::{LinearReadEvent, LinearReader};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 /// What a channel has.
@@ -19,61 +16,32 @@ enum Topic {
     Overruns,
 }
 
+/// Nothing can be made of such a file.
+pub(super) const NO_TICK: &str =
+    "there is no tick in it; give each task of interest record = \"FILE.mcap\" and record again";
+
+/// Tasks that a recording may name: as many as an MCAP file can tell apart at a time.
+const MOST_TASKS: usize = 1 << 16;
+
 /// Reads the ticks of a recording.
 ///
 /// # Errors
 /// What is wrong with the file, and what to do.
 pub(crate) fn read(path: &Path) -> Result<Past, String> {
-    let wrong = |reason: String| format!("{}: {reason}", path.display());
-    let mut file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+    let mut file = McapFile::open(path)?;
     let mut ticks = Ticks::default();
-    let mut reader = LinearReader::new();
-    while let Some(event) = reader.next_event() {
-        match event {
-            Ok(LinearReadEvent::ReadRequest(wanted)) => {
-                let room = reader.insert(wanted);
-                let read = retried(|| file.read(room)).map_err(|error| wrong(error.to_string()))?;
-                reader.notify_read(read);
-            }
+    while let Some(at) = file.next()? {
+        match at.opcode {
+            op::CHUNK | op::CHANNEL | op::MESSAGE => file.records(at, |record| ticks.take(record))?,
+            op::DATA_END => break,
             // All else is of no interest here, even damaged.
-            Ok(LinearReadEvent::Record { opcode, .. }) if !matches!(opcode, op::CHANNEL | op::MESSAGE) => {}
-            Ok(LinearReadEvent::Record { data, opcode }) => {
-                let record = ::mcap::parse_record(opcode, data).map_err(|error| wrong(damaged(&error)))?;
-                ticks.take(&record).map_err(&wrong)?;
-            }
-            Err(McapError::UnexpectedEof | McapError::UnexpectedEoc | McapError::BadMagic)
-                if !ticks.channels.is_empty() =>
-            {
-                ticks.past.cut_off = true;
-                break;
-            }
-            Err(McapError::BadMagic | McapError::UnexpectedEof) => {
-                return Err(wrong(
-                    "this is no MCAP file; name a recording that a task wrote with record = \"FILE.mcap\"".into(),
-                ));
-            }
-            Err(error) => return Err(wrong(damaged(&error))),
+            _ => {}
         }
     }
-    let past = ticks.past();
-    if past.tasks.is_empty() {
-        return Err(wrong(
-            "there is no tick in it; give each task of interest record = \"FILE.mcap\" and record again".into(),
-        ));
-    }
-    Ok(past)
-}
-
-fn damaged(error: &McapError) -> String {
-    format!("{error}; if another program has written or changed it, `mcap doctor FILE` says more")
-}
-
-fn retried(mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
-    loop {
-        match read() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
+    let past = Past { cut_off: !file.is_whole()?, ..ticks.past() };
+    match past.tasks.is_empty() {
+        false => Ok(past),
+        true => Err(file.wrong(NO_TICK)),
     }
 }
 
@@ -92,31 +60,38 @@ impl Ticks {
     }
 
     /// There is a channel of this number.
-    pub(super) fn channel(&mut self, id: u16, topic: &str) {
+    pub(super) fn channel(&mut self, id: u16, topic: &str) -> Result<(), String> {
         let ticks = topic.strip_suffix("/ticks").map(|name| (name, Topic::Ticks));
         let overruns = || topic.strip_suffix("/overruns").map(|name| (name, Topic::Overruns));
-        let Some((name, topic)) = ticks.or_else(overruns) else { return };
+        let Some((name, topic)) = ticks.or_else(overruns) else { return Ok(()) };
         let tasks = &mut self.past.tasks;
+        if self.channels.get(&id).is_some_and(|(known, of)| *of == topic && tasks[*known].name == name) {
+            return Ok(());
+        }
+        if tasks.len() >= MOST_TASKS {
+            return Err(format!("it names more than {MOST_TASKS} tasks; hertzd has not written it"));
+        }
         let position = tasks.iter().position(|task| task.name == name).unwrap_or_else(|| {
             tasks.push(PastTask { name: name.to_owned(), ..PastTask::default() });
             tasks.len() - 1
         });
         self.channels.insert(id, (position, topic));
+        Ok(())
     }
 
     /// Takes what a record tells.
-    pub(super) fn take(&mut self, record: &Record<'_>) -> Result<(), String> {
+    pub(super) fn take(&mut self, record: McapRecord<'_>) -> Result<(), String> {
         match record {
-            Record::Channel(channel) => self.channel(channel.id, &channel.topic),
-            Record::Message { header, data } => {
-                let Some(&(position, topic)) = self.channels.get(&header.channel_id) else { return Ok(()) };
+            McapRecord::Channel { id, topic } => self.channel(id, topic)?,
+            McapRecord::Message { channel, log_time, data } => {
+                let Some(&(position, topic)) = self.channels.get(&channel) else { return Ok(()) };
                 let task = &mut self.past.tasks[position];
                 match topic {
                     Topic::Overruns => take_overrun(task, data),
-                    Topic::Ticks => take_tick(task, Instant::from_nanos(header.log_time.into()), data)?,
+                    Topic::Ticks => take_tick(task, Instant::from_nanos(log_time.into()), data)?,
                 }
             }
-            _ => {}
+            McapRecord::Other => {}
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use crate::cli::Stop;
 use crate::measure::{Measured, Options, VERSION};
+use crate::sys::limited;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -18,7 +19,7 @@ impl Kept {
     pub(super) fn read(path: &Path, options: &Options) -> Result<Self, Stop> {
         let name = path.display().to_string();
         let wrong = |reason: String| Stop::Usage(format!("--against {name}: {reason}"));
-        let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let text = limited::read_text(path, limited::JSON).map_err(|error| wrong(error.to_string()))?;
         let value: Value = serde_json::from_str(&text)
             .map_err(|error| wrong(format!("{error}; name a file that `hertzd measure --save` or `--json` wrote")))?;
         if value["command"] != "measure" {

@@ -5,10 +5,13 @@ use crate::cli::Stop;
 use crate::cli::socket::{SocketArg, fetch};
 use crate::flight;
 use crate::report::{Run, as_summary, of_flight, of_summary};
+use crate::sys::limited;
 use serde_json::{Deserializer, Value};
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
+use std::rc::Rc;
 
 /// The first bytes of an MCAP file.
 const MCAP: &[u8] = b"\x89MCAP0\r\n";
@@ -46,6 +49,26 @@ pub(super) fn of_daemon(socket: &SocketArg) -> Result<Told, Stop> {
     Ok(Told { runs: vec![run], numbers: snapshot })
 }
 
+/// Hands on as many bytes as are left, so that no single value in a text takes more memory than that.
+struct Portioned<R> {
+    from: R,
+    left: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Portioned<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left.get()).unwrap_or(usize::MAX).min(into.len());
+        if most == 0 {
+            let text =
+                format!("a value in it is larger than {} MiB, the most that is read of one", limited::JSON >> 20);
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+        }
+        let count = self.from.read(&mut into[..most])?;
+        self.left.set(self.left.get() - count as u64);
+        Ok(count)
+    }
+}
+
 /// Reads a file of any kind that a report can be made from; `-` is a summary on standard input.
 pub(super) fn of_file(path: &Path) -> Result<Told, Stop> {
     if path == Path::new("-") {
@@ -61,13 +84,16 @@ pub(super) fn of_file(path: &Path) -> Result<Told, Stop> {
     if first == MCAP || path.extension().is_some_and(|ending| ending == "csv" || ending == "mcap") {
         return recorded::run(path).map(Told::of_one).map_err(Stop::Usage);
     }
-    of_summaries(BufReader::new(File::open(path).map_err(wrong)?), &name).map_err(Stop::Usage)
+    of_summaries(File::open(path).map_err(wrong)?, &name).map_err(Stop::Usage)
 }
 
 /// The summaries in a text: one, or several of one after the other; what `simulate` prints before its summary is passed over.
 fn of_summaries(text: impl Read, name: &str) -> Result<Told, String> {
     let (mut runs, mut numbers) = (Vec::new(), Value::Null);
+    let left = Rc::new(Cell::new(limited::JSON));
+    let text = BufReader::new(Portioned { from: text, left: left.clone() });
     for value in Deserializer::from_reader(text).into_iter::<Value>() {
+        left.set(limited::JSON);
         let value = value.map_err(|error| {
             format!(
                 "{name}: neither a flight file, nor an MCAP recording, nor a summary ({error}); `hertzd run --json > FILE` writes a summary"

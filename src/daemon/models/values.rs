@@ -1,6 +1,7 @@
 //! Values that were recorded in a CSV, to be played again. Reading blocks; reads no clock.
 
 use crate::channels::Column;
+use crate::sys::limited;
 use crate::time::{Instant, Span};
 use std::fs;
 use std::path::Path;
@@ -9,6 +10,9 @@ use std::time::UNIX_EPOCH;
 /// What stands in the columns before the values: the index and the time of a tick or sample, and the lateness of a tick.
 const TIMES: [&str; 2] = ["release_utc", "sample_utc"];
 const LATENESS: &str = "lateness_ns";
+
+/// Half a day of a kilohertz: all of it is kept in memory.
+const LARGEST: u64 = 2 << 30;
 
 /// The rows of a CSV.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +34,7 @@ impl RecordedValues {
         if !fs::metadata(path).map_err(|error| failed(&error))?.is_file() {
             return Err(failed(&"it is no regular file"));
         }
-        let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
+        let text = limited::read_text(path, LARGEST).map_err(|error| failed(&error))?;
         Self::parse(&text).map_err(|(line, reason)| format!("{}:{line}: {reason}", path.display()))
     }
 

@@ -8,7 +8,6 @@
 //!
 //! Reading blocks on the file; all else is pure. Of a file of any length a reader keeps a bounded number of [`Bin`]s.
 
-mod file;
 mod piece;
 mod read;
 mod sum;

@@ -1,21 +1,24 @@
 //! The digest of a recording: from what its recorder has summed up, and from the ticks themselves where it has not. Blocks on the
 //! file, and takes memory for its bins, and for 40 bytes a chunk.
 
-use super::file::{At, McapFile, topics};
 use super::piece::{Grain, Piece};
 use super::sum::{Digest, WorstStretch};
 use super::text::{self, Channels, NAME};
 use crate::recording::content::RecordedTick;
+use crate::recording::mcap_file::{At, McapFile};
+use crate::recording::mcap_record::{McapRecord, op};
 use crate::recording::message::{Overrun, TickMessage};
 use crate::recording::past::{Past, PastTick};
-use crate::recording::read::Ticks;
+use crate::recording::read::{NO_TICK, Ticks};
 use crate::time::{Instant, NANOS_PER_SECOND};
-use ::mcap::records::{Record, op};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Of a file that is no larger, all ticks are read: they say more finely what happened when.
 const SMALL: u64 = 32 << 20;
+
+/// Chunks of a file whose places are kept: half a year of one a second.
+const MOST_CHUNKS: usize = 1 << 24;
 
 /// What was read of a recording.
 #[derive(Clone, Debug)]
@@ -50,8 +53,7 @@ pub(super) fn digest_larger(path: &Path, small: u64, progress: &mut dyn FnMut(u6
     let mut reader = Reader { file, grain, digest: Digest::default(), channels: Channels::new(), chunks: Vec::new() };
     reader.walk(progress)?;
     if reader.digest.tasks.is_empty() {
-        let text = "there is no tick in it; give each task of interest record = \"FILE.mcap\" and record again";
-        return Err(reader.file.wrong(text));
+        return Err(reader.file.wrong(NO_TICK));
     }
     let worst_second = reader.worst_second()?;
     let cut_off = !reader.file.is_whole()?;
@@ -72,7 +74,12 @@ impl Reader {
         let (mut pending, mut covered) = (0, 0); // the first chunk that was not summed up, and where the last piece ended
         while let Some(at) = self.file.next()? {
             match at.opcode {
-                op::CHUNK | op::CHANNEL | op::MESSAGE => self.chunks.push(at),
+                op::CHUNK | op::CHANNEL | op::MESSAGE if self.chunks.len() < MOST_CHUNKS => self.chunks.push(at),
+                op::CHUNK | op::CHANNEL | op::MESSAGE => {
+                    return Err(self
+                        .file
+                        .wrong(format!("it has more than {MOST_CHUNKS} chunks; hertzd has not written it")));
+                }
                 op::ATTACHMENT if self.grain == Grain::Second => {
                     let Some(text) = self.file.attachment(at, NAME)? else { continue };
                     let (begin, end) = at.bounds();
@@ -126,16 +133,28 @@ impl Reader {
     /// The ticks that were released between two instants.
     fn between(&mut self, from: i64, to: i64) -> Result<Past, String> {
         let mut ticks = Ticks::default();
-        self.channels.iter().for_each(|(id, topic)| ticks.channel(*id, topic));
+        self.channels
+            .iter()
+            .try_for_each(|(id, topic)| ticks.channel(*id, topic))
+            .map_err(|why| self.file.wrong(why))?;
         let nanos = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
         let overlaps = |at: &&At| at.opcode != op::CHUNK || nanos(at.times.0) < to && nanos(at.times.1) >= from;
         for at in self.chunks.iter().filter(overlaps) {
             self.file.records(*at, |record| match record {
-                Record::Message { header, .. } if (from..to).contains(&nanos(header.log_time)) => ticks.take(record),
+                McapRecord::Message { log_time, .. } if (from..to).contains(&nanos(log_time)) => ticks.take(record),
                 _ => Ok(()),
             })?;
         }
         Ok(ticks.past())
+    }
+}
+
+/// Keeps the topics of a task's ticks and overruns.
+fn topics(channels: &mut Channels, record: McapRecord<'_>) {
+    if let McapRecord::Channel { id, topic } = record
+        && (topic.ends_with("/ticks") || topic.ends_with("/overruns"))
+    {
+        channels.insert(id, topic.to_owned());
     }
 }
 
@@ -177,9 +196,9 @@ impl Parse {
         Self { piece, waiting: BTreeMap::new() }
     }
 
-    fn take(&mut self, record: &Record<'_>, channels: &Channels) -> Result<(), String> {
-        let Record::Message { header, data } = record else { return Ok(()) };
-        let Some(topic) = channels.get(&header.channel_id) else { return Ok(()) };
+    fn take(&mut self, record: McapRecord<'_>, channels: &Channels) -> Result<(), String> {
+        let McapRecord::Message { channel, log_time, data } = record else { return Ok(()) };
+        let Some(topic) = channels.get(&channel) else { return Ok(()) };
         if let Some(task) = topic.strip_suffix("/overruns") {
             // One that cannot be understood is an overrun without a cause.
             if let Ok(overrun) = serde_json::from_slice::<Overrun>(data)
@@ -191,7 +210,7 @@ impl Parse {
                 self.piece.tick(task, &tick, at);
             }
         } else if let Some(task) = topic.strip_suffix("/ticks") {
-            let at = i64::try_from(header.log_time).unwrap_or(i64::MAX);
+            let at = i64::try_from(log_time).unwrap_or(i64::MAX);
             let tick = TickMessage::of(data, task)?.tick(Instant::from_nanos(at.into()));
             if let Some((before, at)) = self.waiting.remove(task) {
                 self.piece.tick(task, &before, at);

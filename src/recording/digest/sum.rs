@@ -83,7 +83,7 @@ impl Digest {
         let origin = stretch.from.div_euclid(NANOS_PER_SECOND) * NANOS_PER_SECOND;
         let grid = self.grid.get_or_insert(BinGrid { origin, width: NARROWEST });
         // A bin is at least as long as what is put into it, in whole seconds.
-        while grid.width <= stretch.length().nanos() {
+        while grid.width <= stretch.length().nanos().min(i64::MAX / 2) {
             double(grid, &mut self.tasks);
         }
         let key = stretch.from.saturating_sub(grid.origin).div_euclid(grid.width);

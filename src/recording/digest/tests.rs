@@ -6,11 +6,11 @@ use super::tally::Tally;
 use crate::config::RecordConfig;
 use crate::metrics::Cause;
 use crate::recording::content::{Content, RecordedTick, Why, Whys};
+use crate::recording::mcap_record::op;
 use crate::recording::recordings::{Recording, Recordings};
 use crate::recording::testing::{UTC, in_folder, limits, moment, names};
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
-use ::mcap::records::op;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -190,7 +190,7 @@ fn agree_with(path: &Path, counted: &Counted) -> u64 {
 
 /// The digests of a file: where each begins, and what it says.
 fn digests(path: &Path) -> Vec<(u64, Value)> {
-    let mut file = super::file::McapFile::open(path).unwrap();
+    let mut file = crate::recording::mcap_file::McapFile::open(path).unwrap();
     let mut found = Vec::new();
     while let Some(at) = file.next().unwrap() {
         if at.opcode == op::ATTACHMENT
@@ -254,7 +254,7 @@ fn of_a_damaged_or_misplaced_digest_the_ticks_are_read() {
     fs::write(&path, &later).unwrap();
     assert_eq!(agree(&path), run.offered);
     // As a program leaves it that takes out a chunk and keeps the attachments.
-    let mut file = super::file::McapFile::open(&path).unwrap();
+    let mut file = crate::recording::mcap_file::McapFile::open(&path).unwrap();
     let chunks = std::iter::from_fn(|| file.next().unwrap()).filter(|at| at.opcode == op::CHUNK);
     let (begin, end) = chunks.skip(100).map(|at| at.bounds()).next().unwrap();
     let place = |offset: u64| usize::try_from(offset).unwrap();

@@ -5,7 +5,7 @@ use super::piece::{Piece, Stretch, TaskPiece};
 use super::tally::{Bin, Known, Miss, Tally, Worst};
 use crate::metrics::{Cause, Histogram};
 use crate::recording::content::{Why, Whys};
-use crate::recording::message::cause;
+use crate::recording::message::{MOST_SKIPPED, cause};
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -135,7 +135,18 @@ impl TaskText {
         }
     }
 
+    /// `None`: its numbers cannot be added up.
     fn piece(self) -> Option<TaskPiece> {
+        let counts =
+            [self.ticks, self.overruns, self.skipped, self.unrecorded, self.restarts, self.grid.0, self.last.2];
+        let stretches = self
+            .stretches
+            .iter()
+            .flat_map(|StretchText(_, _, ticks, overruns, skipped, ..)| [ticks, overruns, skipped]);
+        let counts = counts.iter().chain(self.causes.values()).chain(self.blockers.values()).chain(stretches);
+        if counts.copied().any(|count| count >= MOST_SKIPPED) {
+            return None;
+        }
         let known = |(n, at, after)| Some(Known { n, at, after });
         let mut causes = [0; Cause::ALL.len()];
         for (word, count) in &self.causes {

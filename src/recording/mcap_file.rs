@@ -1,10 +1,8 @@
 //! An MCAP file, record by record: what is passed over is not read, so that a file of many gigabytes is walked through in well
-//! under a second. Blocks on the file.
+//! under a second. No length in it is believed: memory is taken for what is there, and for a record of limited length. Blocks on
+//! the file.
 
-use super::text::Channels;
-use ::mcap::McapError;
-use ::mcap::read::ChunkReader;
-use ::mcap::records::{Record, op};
+use super::mcap_record::{Chunk, HEAD, McapRecord, first, op};
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
@@ -12,11 +10,11 @@ use std::path::Path;
 
 const MAGIC: &[u8] = b"\x89MCAP0\r\n";
 
-/// Opcode and length of a record.
-const HEAD: usize = 9;
+/// More than any record that hertzd writes, or puts together from what a device provides.
+const LONGEST: u64 = 1 << 30;
 
-/// More than any record that hertzd writes, or puts together from what a device gives: a length beyond it is damage.
-const LONGEST: u64 = 1 << 31;
+/// What to do about a damaged file.
+const DAMAGED: &str = "; `mcap recover FILE -o NEW` saves what is whole";
 
 /// A part of the file.
 #[derive(Clone, Copy, Debug)]
@@ -81,13 +79,22 @@ impl McapFile {
         let (mut head, begin) = ([0; HEAD], self.at + HEAD as u64);
         self.read_at(&mut head, self.at)?;
         let [opcode, length @ ..] = head;
-        let length = u64::from_le_bytes(length);
+        let (length, left) = (u64::from_le_bytes(length), self.length - begin);
+        let partial = length > left;
+        if (opcode == 0 || partial) && self.is_whole()? {
+            let what = match opcode {
+                0 => "no record begins there".to_owned(),
+                _ => {
+                    format!("a {} is said to have {length} bytes, and the file has only {left} more", op::name(opcode))
+                }
+            };
+            return Err(self.damaged(self.at, &what));
+        }
         // No record has the opcode 0: a disk has not written what is here.
-        let partial = length > self.length - begin;
         if opcode == 0 || partial && opcode != op::CHUNK {
             return Ok(None);
         }
-        let length = length.min(self.length - begin);
+        let length = length.min(left);
         self.at = begin + length;
         let mut times = (0, 0);
         if opcode == op::CHUNK && length >= 16 {
@@ -135,63 +142,66 @@ impl McapFile {
     pub(super) fn records(
         &mut self,
         at: At,
-        mut take: impl FnMut(&Record<'_>) -> Result<(), String>,
+        mut take: impl FnMut(McapRecord<'_>) -> Result<(), String>,
     ) -> Result<(), String> {
         self.load(at)?;
-        if at.partial {
-            return self.beginning(take);
+        if at.opcode != op::CHUNK {
+            let record = McapRecord::of(at.opcode, &self.buffer).ok_or_else(|| self.unreadable(at.begin, at.opcode))?;
+            return take(record).map_err(|error| self.wrong(error));
         }
-        let damaged = |error: McapError| {
-            format!(
-                "{}: {error}; if another program has written or changed it, `mcap doctor FILE` says more",
-                self.name
-            )
+        let chunk = match Chunk::of(&self.buffer, at.partial) {
+            Some(chunk) => chunk,
+            None if at.partial => return Ok(()),
+            None => return Err(self.unreadable(at.begin, op::CHUNK)),
         };
-        match ::mcap::parse_record(at.opcode, &self.buffer).map_err(damaged)? {
-            Record::Chunk { header, data } if header.compression.is_empty() => {
-                if header.uncompressed_crc != 0 && crc32fast::hash(&data) != header.uncompressed_crc {
-                    return Err(damaged(McapError::BadChunkCrc {
-                        saved: header.uncompressed_crc,
-                        calculated: crc32fast::hash(&data),
-                    }));
-                }
-                let mut rest = &data[..];
-                while let Some((opcode, record, next)) = first(rest) {
-                    take(&::mcap::parse_record(opcode, record).map_err(damaged)?).map_err(|error| self.wrong(error))?;
-                    rest = next;
-                }
-                if !rest.is_empty() {
-                    return Err(damaged(McapError::UnexpectedEoc));
-                }
-            }
-            Record::Chunk { header, data } => {
-                for record in ChunkReader::new(header, &data).map_err(damaged)? {
-                    take(&record.map_err(damaged)?).map_err(|error| self.wrong(error))?;
-                }
-            }
-            record => take(&record).map_err(|error| self.wrong(error))?,
+        if !chunk.compression.is_empty() {
+            let what = "its chunks are compressed, which hertzd does not read; `mcap decompress FILE -o NEW` makes one that it does";
+            return Err(self.wrong(what));
         }
-        Ok(())
-    }
-
-    /// The whole records of the loaded beginning of a chunk, if it is not compressed.
-    fn beginning(&self, mut take: impl FnMut(&Record<'_>) -> Result<(), String>) -> Result<(), String> {
-        // Two times, size and checksum; then the length of the compression's name, and that of the records.
-        let data = self.buffer.split_at_checked(28).and_then(|(_, rest)| rest.strip_prefix(&[0; 4]));
-        let Some((_, mut rest)) = data.and_then(|rest| rest.split_at_checked(8)) else { return Ok(()) };
-        while let Some((opcode, record, next)) = first(rest)
-            && let Ok(record) = ::mcap::parse_record(opcode, record)
-        {
-            take(&record).map_err(|error| self.wrong(error))?;
+        if !at.partial && chunk.crc != 0 && crc32fast::hash(chunk.records) != chunk.crc {
+            return Err(self.damaged(at.begin, "the checksum of a chunk does not match its content"));
+        }
+        let begin = |rest: &[u8]| {
+            at.begin + (chunk.records.as_ptr_range().end.addr() - self.buffer.as_ptr().addr() - rest.len()) as u64
+        };
+        let mut rest = chunk.records;
+        while let Some((opcode, record, next)) = first(rest) {
+            match McapRecord::of(opcode, record) {
+                Some(record) => take(record).map_err(|error| self.wrong(error))?,
+                None if at.partial => return Ok(()),
+                None => return Err(self.unreadable(begin(rest), opcode)),
+            }
             rest = next;
         }
-        Ok(())
+        match rest.is_empty() || at.partial {
+            true => Ok(()),
+            false => Err(self.damaged(begin(rest), "a record in a chunk is longer than what is left of the chunk")),
+        }
+    }
+
+    fn unreadable(&self, offset: u64, opcode: u8) -> String {
+        self.damaged(
+            offset,
+            &format!("a length in a {} is larger than the {0} itself, or a name is no UTF-8", op::name(opcode)),
+        )
+    }
+
+    /// It is damaged at this offset.
+    fn damaged(&self, offset: u64, what: &str) -> String {
+        self.wrong(format!("damaged at byte {offset}: {what}{DAMAGED}"))
     }
 
     fn load(&mut self, at: At) -> Result<(), String> {
-        let length = usize::try_from(at.length).ok().filter(|_| at.length < LONGEST);
-        let length = length.ok_or_else(|| self.wrong("a record in it is longer than any that hertzd writes"))?;
+        let length = usize::try_from(at.length).ok().filter(|_| at.length <= LONGEST);
+        let length = length.ok_or_else(|| {
+            let what = format!("a {} of {} bytes; hertzd reads up to {LONGEST}", op::name(at.opcode), at.length);
+            self.damaged(at.begin, &what)
+        })?;
         let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        if buffer.try_reserve_exact(length).is_err() {
+            return Err(self.wrong(format!("there is no memory for a {} of {length} bytes", op::name(at.opcode))));
+        }
         buffer.resize(length, 0);
         let read = self.read_at(&mut buffer, at.begin);
         self.buffer = buffer;
@@ -200,22 +210,5 @@ impl McapFile {
 
     fn read_at(&self, into: &mut [u8], offset: u64) -> Result<(), String> {
         self.file.read_exact_at(into, offset).map_err(|error| self.wrong(error))
-    }
-}
-
-/// The first of these records, and those behind it; `None`: it is not all there.
-fn first(records: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (opcode, rest) = records.split_first()?;
-    let (length, rest) = rest.split_first_chunk::<8>()?;
-    let (record, next) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-    Some((*opcode, record, next))
-}
-
-/// The topics of a task's ticks and overruns.
-pub(super) fn topics(channels: &mut Channels, record: &Record<'_>) {
-    if let Record::Channel(channel) = record
-        && (channel.topic.ends_with("/ticks") || channel.topic.ends_with("/overruns"))
-    {
-        channels.insert(channel.id, channel.topic.clone());
     }
 }
