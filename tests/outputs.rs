@@ -251,6 +251,46 @@ fn the_safe_value_is_written_however_the_input_fails_and_at_each_end() {
 }
 
 #[test]
+fn what_makes_a_value_effective_is_written_again_where_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hwmon, pwm) = machine(folder.path());
+    put(&hwmon.join("pwm2_enable"), "2\n");
+    let sys = folder.path().join("sys");
+    let text = format!(
+        "[worker.a]\n[worker.b]\n[task.source]\nkind = \"source\"\nworker = \"a\"\nrate = 200\n\
+         [task.fan]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\nhwmon = \"fake\"\nfile = \"pwm1\"\nsafe = 1.0\nwrite = \"always\"\n\
+         [task.other]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\nhwmon = \"fake\"\nfile = \"pwm2\"\nsafe = 1.0\n\
+         [task.duty]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"\nsafe = 0.75\nwrite = \"always\"\n"
+    );
+    let daemon = Daemon::start(&sys, text, Mode::Good(0.5));
+    let (enable, channel) = (hwmon.join("pwm1_enable"), pwm.join("pwm1"));
+    daemon.until_file(&hwmon.join("pwm1"), "128");
+    daemon.until_file(&hwmon.join("pwm2"), "128");
+    daemon.until_file(&channel.join("duty_cycle"), "20000");
+    put(&hwmon.join("pwm2_enable"), "5\n");
+    let again = || {
+        put(&enable, "5\n");
+        put(&channel.join("enable"), "0\n");
+        daemon.until_file(&enable, "1");
+        daemon.until_file(&channel.join("enable"), "1");
+        put(&channel.join("period"), "80000\n");
+        daemon.until_file(&channel.join("period"), "40000");
+    };
+    again();
+    assert_eq!(first_line(&hwmon.join("pwm2_enable")), "5", "nobody asked for that one");
+    daemon.set(Mode::Bad);
+    daemon.until_file(&hwmon.join("pwm1"), "255");
+    // A safe value is as good as its effect.
+    put(&hwmon.join("pwm1"), "000\n");
+    again();
+    assert_eq!(first_line(&hwmon.join("pwm1")), "255");
+    assert_eq!(first_line(&channel.join("duty_cycle")), "30000");
+    assert_eq!(first_line(&hwmon.join("pwm2_enable")), "1", "the safe value was written with it");
+    let tasks = daemon.stop();
+    assert!(tasks.iter().all(|(name, _, errors)| name == "source" || *errors == 0), "{tasks:?}");
+}
+
+#[test]
 fn an_output_that_is_disabled_or_stopped_leaves_what_it_should() {
     let folder = tempfile::tempdir().unwrap();
     let (hwmon, _) = machine(folder.path());

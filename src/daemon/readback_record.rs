@@ -1,6 +1,6 @@
 //! What came of reading the target of an output back, so far. Pure: time comes in as a value.
 
-use crate::kinds::output::Reading;
+use crate::kinds::output::{Lapse, Reading};
 use crate::metrics::ReadbackSummary;
 use crate::time::{Age, Instant, Span};
 
@@ -26,6 +26,7 @@ enum State {
         written: f64,
         read: String,
     },
+    NotInForce(Lapse),
     Unreadable(String),
 }
 
@@ -33,9 +34,9 @@ enum State {
 #[derive(Debug, PartialEq)]
 pub(super) enum News {
     /// It is not as it was written, or cannot be read: what is wrong, in a clause.
-    Fails { what: String, written: Option<f64>, read: String },
+    Fails { what: String, advice: String, written: Option<f64>, read: String },
     /// It is as it was written again, after so long by the readings.
-    Passes { written: f64, lasted: Span },
+    Passes { what: String, written: f64, lasted: Span },
 }
 
 impl Record {
@@ -56,32 +57,60 @@ impl Record {
             Reading::Unsettled => None,
             Reading::Agrees(written) => {
                 self.compared += 1;
-                (self.state, self.since) = (State::Agrees, None);
-                was_wrong.map(|since| News::Passes { written, lasted: now - since })
+                let was = std::mem::replace(&mut self.state, State::Agrees);
+                self.since = None;
+                let (file, written) = match was {
+                    State::NotInForce(lapse) => (lapse.file, lapse.set),
+                    _ => (self.target.clone(), written),
+                };
+                let what = match written.is_nan() {
+                    true => format!("{file} can be read again"),
+                    false => format!("{file} reads {written} again, as written"),
+                };
+                was_wrong.map(|since| News::Passes { what, written, lasted: now - since })
             }
             Reading::Differs { written, read } => {
                 self.compared += 1;
                 let is_new = !matches!(self.state, State::Differs { .. });
                 self.state = State::Differs { written, read: read.clone() };
-                if !is_new {
-                    return None;
-                }
-                self.differences += 1;
-                self.since = Some(now);
-                Some(News::Fails { what: self.what()?, written: Some(written), read })
+                self.differs(is_new, now, written, read)
+            }
+            Reading::NotInForce(lapse) => {
+                self.compared += 1;
+                let is_new = !matches!(&self.state, State::NotInForce(known) if known.file == lapse.file);
+                let (set, read) = (lapse.set, lapse.read.clone());
+                self.state = State::NotInForce(lapse);
+                self.differs(is_new, now, set, read)
             }
             Reading::Unreadable(why) => {
                 self.unreadable += 1;
                 // What it held when it could be read is not known to be better since.
-                if matches!(self.state, State::Differs { .. }) {
+                if matches!(self.state, State::Differs { .. } | State::NotInForce(_)) {
                     return None;
                 }
                 let is_new = !matches!(self.state, State::Unreadable(_));
                 self.state = State::Unreadable(why);
                 self.since = was_wrong.or(Some(now));
                 let what = self.what().filter(|_| is_new)?;
-                Some(News::Fails { what, written: None, read: "nothing".into() })
+                Some(News::Fails { what, advice: self.advice(), written: None, read: "nothing".into() })
             }
+        }
+    }
+
+    fn differs(&mut self, is_new: bool, now: Instant, written: f64, read: String) -> Option<News> {
+        if !is_new {
+            return None;
+        }
+        self.differences += 1;
+        self.since = Some(now);
+        Some(News::Fails { what: self.what()?, advice: self.advice(), written: Some(written), read })
+    }
+
+    /// What helps, in a clause.
+    fn advice(&self) -> String {
+        match &self.state {
+            State::NotInForce(lapse) => lapse.advice.clone(),
+            _ => "look at the device, and at what else writes to it".into(),
         }
     }
 
@@ -93,6 +122,9 @@ impl Record {
             State::Differs { written, read } => {
                 Some(format!("{target} reads {read} in place of {written}, the raw number that was written last"))
             }
+            State::NotInForce(Lapse { file, set, read, .. }) => {
+                Some(format!("{file} reads {read} in place of {set}, so {target} does not follow hertzd"))
+            }
             State::Unreadable(why) => Some(format!("{target} cannot be read back: {why}")),
         }
     }
@@ -100,7 +132,11 @@ impl Record {
     /// The same for those who ask whether all is well.
     pub(super) fn trouble(&self, task: &str, now: Instant) -> Option<String> {
         let since = self.since.map_or(Span::ZERO, |since| now - since);
-        self.what().map(|what| format!("task {task}: {what}, noticed {} ago", Age(since)))
+        let advice = match &self.state {
+            State::NotInForce(lapse) => format!(": {}", lapse.advice),
+            _ => String::new(),
+        };
+        self.what().map(|what| format!("task {task}: {what}, noticed {} ago{advice}", Age(since)))
     }
 
     /// All of it.
@@ -109,8 +145,10 @@ impl Record {
             State::Unknown => ("unknown", None, None),
             State::Agrees => ("agrees", None, None),
             State::Differs { written, read } => ("differs", Some(*written), Some(read.clone())),
+            State::NotInForce(lapse) => ("differs", Some(lapse.set), Some(lapse.read.clone())),
             State::Unreadable(_) => ("unreadable", None, None),
         };
+        let setting = if let State::NotInForce(lapse) = &self.state { Some(lapse.file.clone()) } else { None };
         ReadbackSummary {
             task: task.into(),
             target: self.target.clone(),
@@ -121,6 +159,7 @@ impl Record {
             state: state.into(),
             written,
             read,
+            setting,
             since_ns: self.since.map(|since| (now - since).nanos().max(0)),
         }
     }
@@ -138,6 +177,33 @@ mod tests {
         Reading::Differs { written: 128.0, read: read.into() }
     }
 
+    fn passes(what: &str, written: f64, lasted: i64) -> News {
+        News::Passes { what: what.into(), written, lasted: Span::from_seconds(lasted) }
+    }
+
+    #[test]
+    fn a_setting_that_was_changed_is_a_difference_with_advice() {
+        let mut record = Record::default();
+        record.begins("/sys/pwm1".into(), Span::from_seconds(1));
+        let lapse = |read: &str| {
+            let advice = "the firmware does that; stop it".into();
+            Reading::NotInForce(Lapse { file: "/sys/pwm1_enable".into(), set: 1.0, read: read.into(), advice })
+        };
+        assert!(record.took(lapse("5"), at(1)).is_some());
+        assert_eq!((record.took(lapse("2"), at(2)), record.took(Reading::Unsettled, at(3))), (None, None));
+        assert_eq!(
+            record.trouble("fan", at(3)).unwrap(),
+            "task fan: /sys/pwm1_enable reads 2 in place of 1, so /sys/pwm1 does not follow hertzd, noticed 2.00 s ago: the firmware \
+             does that; stop it"
+        );
+        let summary = record.summary("fan", at(3));
+        assert_eq!((&*summary.state, summary.setting.as_deref()), ("differs", Some("/sys/pwm1_enable")));
+        assert_eq!((summary.written, summary.read.as_deref(), summary.differences), (Some(1.0), Some("2"), 1));
+        let passed = record.took(Reading::Agrees(128.0), at(4));
+        assert_eq!(passed, Some(passes("/sys/pwm1_enable reads 1 again, as written", 1.0, 3)));
+        assert_eq!(record.trouble("fan", at(4)), None);
+    }
+
     #[test]
     fn a_difference_is_news_when_it_begins_and_when_it_ends() {
         let mut record = Record::default();
@@ -146,7 +212,8 @@ mod tests {
         assert_eq!(record.took(Reading::Agrees(128.0), at(2)), None);
         assert_eq!(record.trouble("fan", at(2)), None);
         let what = "/sys/pwm1 reads 40 in place of 128, the raw number that was written last".to_owned();
-        let begins = News::Fails { what: what.clone(), written: Some(128.0), read: "40".into() };
+        let advice = "look at the device, and at what else writes to it".to_owned();
+        let begins = News::Fails { what: what.clone(), advice, written: Some(128.0), read: "40".into() };
         assert_eq!(record.took(differs("40"), at(3)), Some(begins));
         assert_eq!(record.took(differs("41"), at(4)), None);
         assert_eq!(record.took(Reading::Unsettled, at(5)), None, "nothing can be said of it");
@@ -155,7 +222,7 @@ mod tests {
         assert_eq!(trouble, format!("task fan: {}, noticed 4.00 s ago", what.replace("40", "41")));
         assert_eq!(
             record.took(Reading::Agrees(130.0), at(8)),
-            Some(News::Passes { written: 130.0, lasted: Span::from_seconds(5) })
+            Some(passes("/sys/pwm1 reads 130 again, as written", 130.0, 5))
         );
         assert_eq!((record.trouble("fan", at(8)), record.took(Reading::Agrees(130.0), at(9))), (None, None));
         assert!(record.took(differs("1"), at(10)).is_some(), "another one");
@@ -174,12 +241,13 @@ mod tests {
         record.begins("the line".into(), Span::from_seconds(1));
         let unreadable = || Reading::Unreadable("No such device (os error 19)".into());
         let what = "the line cannot be read back: No such device (os error 19)".to_owned();
-        assert_eq!(record.took(unreadable(), at(1)), Some(News::Fails { what, written: None, read: "nothing".into() }));
+        let begins = record.took(unreadable(), at(1));
+        assert!(matches!(begins, Some(News::Fails { what: said, written: None, .. }) if said == what));
         assert_eq!(record.took(unreadable(), at(2)), None);
         assert!(record.took(differs("0"), at(3)).is_some(), "it can be read, and differs");
         assert_eq!(
             record.took(Reading::Agrees(1.0), at(5)),
-            Some(News::Passes { written: 1.0, lasted: Span::from_seconds(2) })
+            Some(passes("the line reads 1 again, as written", 1.0, 2))
         );
         let summary = record.summary("line", at(5));
         assert_eq!((summary.compared, summary.differences, summary.unreadable), (2, 1, 2));

@@ -1,4 +1,5 @@
-//! The readback thread: has the targets of outputs with `readback` read, each at its interval, and says what differs from what was written.
+//! The readback thread: has targets of outputs read, each at its interval, and says what differs from what was written: all of it with
+//! `readback`, and always what decides whether it has any effect.
 //!
 //! It sleeps for up to 100 ms at a time. A read may block for as long as the device takes: others make them, of normal priority. There is no such
 //! thread without such outputs.
@@ -147,19 +148,19 @@ impl ReadbackThread {
         let news = self.records().entry(task.to_owned()).or_default().took(reading, now);
         match news {
             None => {}
-            Some(News::Fails { what, written, read }) => {
+            Some(News::Fails { what, advice, written, read }) => {
                 let written = written.map_or_else(|| "not compared".to_owned(), |written| written.to_string());
                 error!(
                     message_id = Message::ReadbackFailed.id(),
-                    task, written, read, "{task}: {what}; look at the device, and at what else writes to it"
+                    task, written, read, "{task}: {what}; {advice}"
                 );
             }
-            Some(News::Passes { written, lasted }) => info!(
+            Some(News::Passes { what, written, lasted }) => info!(
                 message_id = Message::ReadbackPassed.id(),
                 task,
                 written = written.to_string(),
                 lasted_ns = lasted.nanos(),
-                "{task}: reads {written} again, the raw number that was written last, {lasted} after it was noticed that it did not"
+                "{task}: {what}, after {lasted}"
             ),
         }
     }

@@ -87,6 +87,9 @@ pub struct ReadbackSummary {
     pub unreadable: u64,
     /// `agrees`, `differs`, `unreadable`, or `unknown`: nothing was compared yet.
     pub state: String,
+    /// While what differs is a file beside the target that decides whether its value has any effect: that one, of which `written` and `read` are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setting: Option<String>,
     /// While it differs: the raw number that was written last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<f64>,

@@ -88,7 +88,7 @@ impl First {
 /// Makes a target ready to be written: a PWM channel gets its period, a GPIO line becomes an output.
 fn prepare(place: &Place, target: &Target, held: &Held, level: Option<f64>) -> Result<(), Refusal> {
     if !held.is_ready() {
-        set_up(place, target, level)?;
+        set_up(place, target, held, level)?;
         held.remember(|| content(target, held));
         target.set_up(held.taken(), level)?;
         held.is_now_ready();

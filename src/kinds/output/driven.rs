@@ -9,6 +9,7 @@ use super::place::Place;
 use super::port::Writer;
 use super::reopen::make;
 use super::target::{Target, hidden_place};
+use super::written::LastWritten;
 use crate::config::{BuildError, Preview, Section};
 use crate::kinds::device::{Claim, DeviceId, Holder, Label, Missing, Refusal, Sight, find_holder, preview};
 use std::io;
@@ -62,7 +63,7 @@ impl Switch {
         })?;
         let claim = Claim::new(held.ids(), &label.task);
         let texts = [false, true].map(|on| Digits::of(self.raw(on), target.form));
-        Ok(Switched { writer, texts, held, _claim: claim })
+        Ok(Switched { writer, texts, written: held.watched().written().clone(), held, _claim: claim })
     }
 
     /// What that would find; nothing is changed.
@@ -86,6 +87,7 @@ impl Switch {
 pub(in crate::kinds) struct Switched {
     writer: Writer,
     texts: [Digits; 2], // off, on
+    written: Arc<LastWritten>,
     held: Arc<Held>,
     _claim: Claim,
 }
@@ -93,7 +95,7 @@ pub(in crate::kinds) struct Switched {
 impl Switched {
     /// Switches it. Allocates nothing; blocks for as long as its driver takes.
     pub(in crate::kinds) fn set(&mut self, on: bool) -> io::Result<()> {
-        self.writer.write(&self.texts[usize::from(on)])
+        self.writer.write(&self.texts[usize::from(on)], &self.written)
     }
 }
 

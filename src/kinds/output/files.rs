@@ -1,6 +1,6 @@
 //! Targets that are files: attributes of `/sys`, and regular files. May block and allocate.
 
-use super::means::{Means, ONE_ONLY, keep_others_out};
+use super::means::{Means, ONE_ONLY, Setting, keep_others_out};
 use super::place::RawScale;
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
@@ -18,6 +18,7 @@ pub(super) struct Files {
     pub(super) path: PathBuf,                      // as the kernel names it: no symbolic link
     pub(super) is_regular: bool, // it is no attribute of a driver: it holds any number, and nothing behind it
     pub(super) enable: Option<PathBuf>, // `pwmN_enable`
+    pub(super) settings: Vec<Setting>, // that file; or `period` and `enable` of a PWM channel
     pub(super) witness: Option<(PathBuf, String)>, // shows that the path still leads to this device
 }
 
@@ -30,7 +31,7 @@ impl Files {
             return Err(refuse(format!("{} is no file that holds a number", path.display())));
         }
         let is_regular = !path.starts_with("/sys") && !path.starts_with("/proc");
-        Ok((vec![DeviceId::of(&facts)], Self { path, is_regular, enable: None, witness: None }))
+        Ok((vec![DeviceId::of(&facts)], Self { path, is_regular, enable: None, settings: Vec::new(), witness: None }))
     }
 
     fn open(&self) -> io::Result<File> {
@@ -128,6 +129,10 @@ impl Means for Files {
 
     fn enable(&self) -> Option<&Path> {
         self.enable.as_deref()
+    }
+
+    fn settings(&self) -> &[Setting] {
+        &self.settings
     }
 }
 

@@ -8,7 +8,7 @@ mod watched;
 
 use super::planned_write::PlannedWrite;
 use super::reading::ReadBack;
-use super::written::{LastWritten, UnderWay};
+use super::written::{LastWritten, SETTINGS, UnderWay};
 use crate::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Span};
@@ -42,6 +42,11 @@ pub(crate) trait SafeWrite: Send + Sync {
     /// The raw number that this writes; NaN: there is none.
     fn number(&self) -> f64 {
         f64::NAN
+    }
+
+    /// The raw numbers that this gives the target's settings; NaN: there is none.
+    fn settings(&self) -> [f64; SETTINGS] {
+        [f64::NAN; SETTINGS]
     }
 
     /// The same, for another process that finds nothing open.
@@ -163,6 +168,7 @@ impl Guard {
         self.watched.set_lost(true);
         self.watched.block();
         let write = self.written().begin();
+        self.written().forget_settings();
         self.written().end(&write, f64::NAN);
     }
 
@@ -234,15 +240,15 @@ impl Guard {
         // Who takes its target over waits for what is under way, or this sees that.
         let write = self.written().begin();
         if self.is_replaced() {
-            let result = self.end_write(&write, f64::NAN, Err(replaced()));
-            return MadeSafe { result, trip: 0, overlapped: false };
+            self.written().end(&write, f64::NAN);
+            return MadeSafe { result: Err(replaced()), trip: 0, overlapped: false };
         }
         let trip = self.watched.block();
         let overlapped = self.own_write_lasts();
         let result = if self.is_lost() { Err(gone()) } else { writer.write_safe() };
         self.made_safe(result.as_ref().err());
         self.watched.block_if_released();
-        MadeSafe { result: self.end_write(&write, writer.number(), result), trip, overlapped }
+        MadeSafe { result: self.end_write(&write, &**writer, result), trip, overlapped }
     }
 
     /// Whether a write of the task's own is under way, and does not end soon.
@@ -277,12 +283,19 @@ impl Guard {
             false if self.is_lost() => Err(gone()),
             false => writer.write_safe(),
         };
-        self.end_write(&write, writer.number(), result)
+        self.end_write(&write, writer, result)
     }
 
     /// What the target holds is known only if that was written.
-    fn end_write(&self, write: &UnderWay, number: f64, result: io::Result<()>) -> io::Result<()> {
-        self.written().end(write, if result.is_ok() { number } else { f64::NAN });
+    fn end_write(&self, write: &UnderWay, writer: &dyn SafeWrite, result: io::Result<()>) -> io::Result<()> {
+        let number = if result.is_ok() {
+            self.written().set(writer.settings());
+            writer.number()
+        } else {
+            self.written().forget_settings();
+            f64::NAN
+        };
+        self.written().end(write, number);
         result
     }
 

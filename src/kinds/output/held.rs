@@ -4,7 +4,7 @@
 use super::guard::{Guard, Watched};
 use super::pending::Leave;
 use super::planned_write::PlannedWrite;
-use super::port::{Content, SafeText};
+use super::port::{Content, OpenFiles, SafeText};
 use super::readback::Readback;
 use crate::kinds::device::DeviceId;
 use std::fs::File;
@@ -25,9 +25,6 @@ pub(super) struct Held {
     taken: File,                // keeps other processes of hertzd out
     ends: Mutex<Vec<Arc<End>>>, // of the outputs that have it
 }
-
-/// Open files of a target: for the value, and `pwmN_enable`.
-pub(super) type OpenFiles = (Arc<File>, Option<Arc<File>>);
 
 /// What one output has open of its target.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::time::Span;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tracing::{debug, warn};
 
 /// How often a lock is asked for that another process has: one that only looks has it for an instant.
@@ -18,6 +18,13 @@ const LOCK_TRIES: u32 = 20;
 
 /// What is said where another process has it.
 pub(super) const ONE_ONLY: &str = "only one output at a time can have it";
+
+/// A file beside a target that decides whether the target's value has any effect, and the number that hertzd gives it.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    pub(super) path: PathBuf,
+    pub(super) number: f64,
+}
 
 /// What sorts of target differ in.
 pub(super) trait Means: fmt::Debug + Send + Sync {
@@ -75,6 +82,11 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
     /// `pwmN_enable`, if it has one.
     fn enable(&self) -> Option<&Path> {
         None
+    }
+
+    /// What has to be set for its value to have any effect, in the order in which that is written.
+    fn settings(&self) -> &[Setting] {
+        &[]
     }
 }
 

@@ -73,7 +73,7 @@ pub(super) use named::SWITCH_KEYS;
 pub(super) use pending::{Leave, begin, keep};
 pub(crate) use pending::{LeftWrite, cancel_takeovers, close_settled, finish_takeovers, forget_left, leave_behind};
 pub(crate) use planned_write::PlannedWrite;
-pub(crate) use reading::{ReadBack, Reading};
+pub(crate) use reading::{Lapse, ReadBack, Reading};
 pub(crate) use reopen::reopened;
 
 pub use keys::kind_under;

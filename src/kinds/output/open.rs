@@ -82,12 +82,11 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
         ),
     };
     let writer = target.writer(held.taken()).map_err(|error| refuse("open", error))?;
-    let readback =
-        settings.readback.map(|every| Readback::of(&target, held.taken(), held.watched().written().clone(), every));
-    let readback = readback.transpose()?;
+    let how = (settings.readback, settings.always);
+    let readback = Readback::of(&target, held.taken(), held.watched().written().clone(), how)?;
     let safe_end = safe_writer.as_ref().zip(safe.as_ref()).map(|(writer, safe)| SafeEnd {
         text: safe.text.clone(),
-        files: (writer.port.file().clone(), writer.enable.as_ref().map(|(file, ..)| file.clone())),
+        files: writer.files(),
         plan: writer.plan.clone(),
     });
     let name = label.task.clone();

@@ -39,7 +39,7 @@ impl PlannedWrite {
                 let target = path.display().to_string();
                 let read = is_still(witness.as_ref(), "device").and_then(|()| beside(path));
                 match compare(number(text)?, read) {
-                    Reading::Agrees(_) | Reading::Unsettled => None,
+                    Reading::Agrees(_) | Reading::Unsettled | Reading::NotInForce(_) => None,
                     Reading::Differs { written, read } => Some(differs(&target, &read, &written.to_string())),
                     // What is there to be written only could not be read before either.
                     Reading::Unreadable(why) => original.is_some().then(|| failed(&target, &io::Error::other(why))),

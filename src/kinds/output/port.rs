@@ -5,6 +5,7 @@ use super::digits::{Digits, LONGEST, number};
 use super::guard::SafeWrite;
 use super::planned_write::PlannedWrite;
 use super::put;
+use super::written::{LastWritten, SETTINGS};
 use crate::sys::clock::pause;
 use crate::time::Span;
 use std::fs::File;
@@ -84,9 +85,18 @@ pub(super) struct SafeText {
 #[derive(Debug)]
 pub(super) struct Writer {
     port: Port,
-    enable: Option<Arc<File>>,
-    length: u64,     // of a regular file
-    is_manual: bool, // what `pwmN_enable` was set to
+    settings: Vec<OpenSetting>,
+    length: u64,       // of a regular file
+    is_prepared: bool, // the settings were written before the first value, and safe writes leave them so
+    is_set: bool,      // they are as the task sets them
+}
+
+/// A file that has to be set for the value to have any effect.
+#[derive(Debug)]
+pub(super) struct OpenSetting {
+    pub(super) file: Arc<File>,
+    pub(super) text: Digits,
+    pub(super) number: f64,
 }
 
 impl SafeText {
@@ -98,43 +108,54 @@ impl SafeText {
 
 impl Writer {
     /// `length`: that of a regular file, at least what another task may still write to it.
-    pub(super) fn new(port: Port, enable: Option<Arc<File>>, length: u64) -> Self {
-        Self { port, enable, length, is_manual: false }
+    pub(super) fn new(port: Port, settings: Vec<OpenSetting>, length: u64, is_prepared: bool) -> Self {
+        Self { port, settings, length, is_prepared, is_set: is_prepared }
     }
 
-    /// What it has open: the value's, and `pwmN_enable`.
-    pub(super) fn files(&self) -> (Arc<File>, Option<Arc<File>>) {
-        (self.port.file().clone(), self.enable.clone())
+    /// What it has open: the value's, and those of its settings.
+    pub(super) fn files(&self) -> OpenFiles {
+        (self.port.file().clone(), self.settings.iter().map(|setting| setting.file.clone()).collect())
     }
 
-    /// Writes a value: one system call, or two to a regular file whose text gets longer or shorter. The value comes first where
-    /// `pwmN_enable` has to follow: the fan does not go by an old one in between.
-    pub(super) fn write(&mut self, digits: &Digits) -> io::Result<()> {
+    /// Writes a value: one system call, or two to a regular file whose text gets longer or shorter; and what makes it effective, where that is
+    /// to be set or has lapsed. The value comes first: the fan does not follow an old one in between.
+    pub(super) fn write(&mut self, digits: &Digits, last: &LastWritten) -> io::Result<()> {
         let value = self.put(digits.bytes());
-        match &self.enable {
-            Some(enable) if !self.is_manual => {
-                put::attribute(&**enable, MANUAL.as_bytes())?;
-                self.is_manual = true;
-                // Some chips take a value only when it is set by hand.
-                value.or_else(|_| self.put(digits.bytes()))
-            }
-            _ => value,
+        if self.is_set && !last.has_lapsed() {
+            return value;
         }
+        self.set(None, last)?;
+        self.is_set = true;
+        // Some chips take a value only when it is set by hand, and a PWM channel none that is longer than its period.
+        value.or_else(|_| self.put(digits.bytes()))
     }
 
     /// Writes the safe state.
-    pub(super) fn write_safe(&mut self, text: &SafeText) -> io::Result<()> {
+    pub(super) fn write_safe(&mut self, text: &SafeText, last: &LastWritten) -> io::Result<()> {
         let value = self.put(text.value.as_bytes());
-        let (Some(file), Some(enable)) = (&self.enable, &text.enable) else { return value };
-        put::attribute(&**file, enable.as_bytes())?;
-        self.is_manual = enable.trim_end() == MANUAL.trim_end();
-        // Some chips take a value only when it is set by hand.
+        if text.enable.is_none() && !last.has_lapsed() {
+            return value;
+        }
+        self.set(text.enable.as_deref(), last)?;
+        self.is_set = text.enable.as_ref().is_none_or(|enable| enable.trim_end() == MANUAL.trim_end());
         value.or_else(|_| self.put(text.value.as_bytes()))
+    }
+
+    /// Writes the settings; `enable`: what `pwmN_enable` gets in place of what the task gives it.
+    fn set(&self, enable: Option<&str>, last: &LastWritten) -> io::Result<()> {
+        let mut numbers = [f64::NAN; SETTINGS];
+        last.forget_settings(); // should one of these writes fail
+        for (setting, wrote) in self.settings.iter().zip(&mut numbers) {
+            put::attribute(&*setting.file, enable.map_or(setting.text.bytes(), str::as_bytes))?;
+            *wrote = enable.map_or(Some(setting.number), number).unwrap_or(f64::NAN);
+        }
+        last.set(numbers);
+        Ok(())
     }
 
     /// Another thread has written the safe state: how long a regular file is now is not known.
     pub(super) fn was_made_safe(&mut self) {
-        (self.is_manual, self.length) = (false, LONGEST as u64);
+        (self.is_set, self.length) = (self.is_prepared, LONGEST as u64);
     }
 
     fn put(&mut self, text: &[u8]) -> io::Result<()> {
@@ -151,10 +172,40 @@ pub(super) struct SafeWriter {
     pub(super) text: String,
     /// The number in it; NaN: there is none.
     pub(super) number: f64,
-    /// `pwmN_enable`, which is open to be read too, its name, and what is written there.
-    pub(super) enable: Option<(Arc<File>, String, String)>,
+    /// What has to be set for it to have any effect.
+    pub(super) settings: Vec<SafeSetting>,
     /// The same for another process; it changes when the target is opened again.
     pub(super) plan: Arc<Mutex<Vec<PlannedWrite>>>,
+}
+
+/// One of its settings.
+#[derive(Debug)]
+pub(super) struct SafeSetting {
+    pub(super) file: Arc<File>, // to be read too
+    pub(super) name: String,
+    pub(super) text: String,
+}
+
+/// Open files of a target: for the value, and for its settings.
+pub(super) type OpenFiles = (Arc<File>, Vec<Arc<File>>);
+
+impl SafeWriter {
+    /// What it has open.
+    pub(super) fn files(&self) -> OpenFiles {
+        (self.port.file().clone(), self.settings.iter().map(|setting| setting.file.clone()).collect())
+    }
+}
+
+impl SafeSetting {
+    /// Writes it. What it read before says nothing: the driver may not have looked since.
+    fn write(&self) -> io::Result<()> {
+        let before = line_of(&self.file);
+        put::attribute(&*self.file, self.text.as_bytes())?;
+        match (before, line_of(&self.file)) {
+            (Some(before), Some(found)) if found != before => expect(&self.name, &found, &self.text),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The first line of an attribute.
@@ -178,28 +229,29 @@ impl SafeWrite for SafeWriter {
         let text = self.text.as_bytes();
         let had = if let Port::Regular(file) = &self.port { file.metadata()?.len() } else { 0 };
         let value = self.port.put(text, had);
-        let Some((file, name, enable)) = &self.enable else { return value };
-        let before = line_of(file);
-        put::attribute(&**file, enable.as_bytes())?;
+        let set = self.settings.iter().map(SafeSetting::write).fold(Ok(()), io::Result::and);
         // Some chips take a value only when it is set by hand.
         value.or_else(|_| self.port.put(text, had))?;
-        match (before, line_of(file)) {
-            // What it read before says nothing: the driver may not have looked since.
-            (Some(before), Some(found)) if found != before => expect(name, &found, enable),
-            _ => Ok(()),
-        }
+        set
     }
 
-    /// Waits until `pwmN_enable` reads as it was written: many drivers look at their chip every second or two, and show what they saw then.
+    /// Waits until its settings read as they were written: many drivers look at their chip every second or two, and show what they saw then.
     fn confirm(&self) -> io::Result<()> {
-        let Some((file, name, enable)) = &self.enable else { return Ok(()) };
-        let read = || line_of(file).map_or(Ok(()), |found| expect(name, &found, enable));
-        let is_read = (0..READ_TRIES).any(|_| read().is_ok() || (pause(READ_AGAIN), false).1);
-        if is_read { Ok(()) } else { read() }
+        let read = |SafeSetting { file, name, text }: &SafeSetting| {
+            line_of(file).map_or(Ok(()), |found| expect(name, &found, text))
+        };
+        self.settings.iter().try_for_each(|setting| {
+            let is_read = (0..READ_TRIES).any(|_| read(setting).is_ok() || (pause(READ_AGAIN), false).1);
+            if is_read { Ok(()) } else { read(setting) }
+        })
     }
 
     fn number(&self) -> f64 {
         self.number
+    }
+
+    fn settings(&self) -> [f64; SETTINGS] {
+        std::array::from_fn(|at| self.settings.get(at).and_then(|setting| number(&setting.text)).unwrap_or(f64::NAN))
     }
 
     fn plan(&self) -> Vec<PlannedWrite> {
@@ -223,8 +275,8 @@ mod tests {
         let enable = File::options().read(true).write(true).open("/proc/self/coredump_filter").unwrap();
         put::attribute(&enable, b"1\n").unwrap();
         let port = Port::Regular(Arc::new(tempfile::tempfile().unwrap()));
-        let enable = Some((Arc::new(enable), "pwm1_enable".to_owned(), "33\n".to_owned()));
-        let writer = SafeWriter { port, text: "255\n".into(), number: 255.0, enable, plan: Arc::default() };
+        let settings = vec![SafeSetting { file: Arc::new(enable), name: "pwm1_enable".into(), text: "33\n".into() }];
+        let writer = SafeWriter { port, text: "255\n".into(), number: 255.0, settings, plan: Arc::default() };
         let guard = Guard::new("fan", Arc::default(), (Span::ZERO, Span::ZERO), Some(Box::new(writer)));
         let error = guard.trip().unwrap_err();
         assert_eq!(error.to_string(), "pwm1_enable holds 00000021 after 33 was written");

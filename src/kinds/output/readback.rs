@@ -1,15 +1,23 @@
-//! Reads a target back, and compares what it holds with what was written to it last. May block for as long as the target's driver
-//! takes; for cool threads. Reads no clock.
+//! Reads a target back, and compares what it holds with what was written to it last: its value, if that was asked for, and always what
+//! decides whether the value has any effect. May block for as long as the target's driver takes; for cool threads.
 
 use super::digits::number;
-use super::reading::{ReadBack, Reading};
+use super::means::Setting;
+use super::reading::{Lapse, ReadBack, Reading};
 use super::target::Target;
 use super::written::LastWritten;
 use crate::kinds::device::Refusal;
-use crate::time::Span;
-use std::fs::File;
+use crate::sys::clock::KernelClock;
+use crate::time::{Clock, Instant, Span};
+use std::fs::{self, File};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// How often the settings of a target are read whose value is not.
+const SETTINGS_EVERY: Span = Span::from_seconds(1);
+
+/// How long a setting may read otherwise after it was written: many drivers look at their chip every second or two, and show what they saw then.
+const SETTLES: Span = Span::from_seconds(3);
 
 /// The target of an output, as it is read back.
 #[derive(Debug)]
@@ -18,10 +26,14 @@ pub(super) struct Readback {
     taken: Option<File>,   // what a line is read by
     written: Arc<LastWritten>,
     every: Span,
+    reads_value: bool,
+    repairs: bool,                        // what differs is written again
+    set: Mutex<Option<(u64, Instant)>>, // since when the settings were seen to have been written that often
 }
 
 impl Readback {
-    /// Of a target that was taken, and that was given this last.
+    /// Of a target that was taken, and that was given this last. `every`: how often its value is read, if it is; `repairs`: what differs is
+    /// written again. `None`: there is nothing to be read.
     ///
     /// # Errors
     /// It cannot be read.
@@ -29,12 +41,19 @@ impl Readback {
         target: &Target,
         taken: &File,
         written: Arc<LastWritten>,
-        every: Span,
-    ) -> Result<Arc<Self>, Refusal> {
+        (every, repairs): (Option<Span>, bool),
+    ) -> Result<Option<Arc<Self>>, Refusal> {
+        if every.is_none() && target.settings().is_empty() {
+            return Ok(None);
+        }
         let refuse = |error: io::Error| cannot(target, &error);
-        target.value(Some(taken)).map_err(refuse)?;
+        let reads_value = every.is_some();
+        if reads_value {
+            target.value(Some(taken)).map_err(refuse)?;
+        }
         let taken = target.is_read_by_what_was_taken().then(|| taken.try_clone()).transpose().map_err(refuse)?;
-        Ok(Arc::new(Self { target: Mutex::new(target.clone()), taken, written, every }))
+        let (target, every) = (Mutex::new(target.clone()), every.unwrap_or(SETTINGS_EVERY));
+        Ok(Some(Arc::new(Self { target, taken, written, every, reads_value, repairs, set: Mutex::default() })))
     }
 
     /// It was opened again, as this.
@@ -50,6 +69,44 @@ impl Readback {
     fn target(&self) -> Target {
         self.target.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// What is wrong with its settings; `None`: nothing is known to be.
+    fn settings(&self, target: &Target) -> Option<Reading> {
+        let (numbers, sets) = self.written.settings()?;
+        let is_settled = self.has_settled(sets);
+        let set = target.settings().iter().zip(numbers).filter(|(_, set)| !set.is_nan());
+        let read = |path| fs::read_to_string(path).map(|text| text.lines().next().unwrap_or_default().to_owned());
+        let mut compared = set.map(|(setting, set)| (setting, compare(set, read(&setting.path))));
+        compared.find_map(|(setting, reading)| match reading {
+            Reading::Differs { .. } if !is_settled => Some(Reading::Unsettled),
+            Reading::Differs { written, read } => Some(Reading::NotInForce(self.lapse(target, setting, written, read))),
+            Reading::Unreadable(why) => Some(Reading::Unreadable(format!("{}: {why}", setting.path.display()))),
+            _ => None,
+        })
+    }
+
+    /// Whether what was written that often was written long enough ago.
+    fn has_settled(&self, sets: u64) -> bool {
+        let now = KernelClock::monotonic().now();
+        let mut seen = self.set.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = seen.filter(|(seen, _)| *seen == sets).map_or(now, |(_, since)| since);
+        *seen = Some((sets, since));
+        now - since >= SETTLES
+    }
+
+    fn lapse(&self, target: &Target, setting: &Setting, set: f64, read: String) -> Lapse {
+        let who = if target.is_prepared() {
+            "another program uses the channel"
+        } else {
+            "the firmware takes fans back after a resume; so do the BIOS and programs such as fancontrol"
+        };
+        let remedy = if self.repairs {
+            "hertzd sets it again at the next tick"
+        } else {
+            "stop what changes it, or let hertzd set it again: write = \"always\""
+        };
+        Lapse { file: setting.path.display().to_string(), set, read, advice: format!("{who}; {remedy}") }
+    }
 }
 
 impl ReadBack for Readback {
@@ -62,14 +119,24 @@ impl ReadBack for Readback {
     }
 
     fn read(&self) -> Reading {
-        let Some(before) = self.written.settled() else { return Reading::Unsettled };
+        let Some((number, writes)) = self.written.quiet() else { return Reading::Unsettled };
         let target = self.target();
-        let read = target.value(self.taken.as_ref());
+        let settings = self.settings(&target);
+        let value = self.reads_value.then(|| target.value(self.taken.as_ref()));
         // What was read may be either where a write came in between.
-        if self.written.settled() != Some(before) {
+        if self.written.quiet().is_none_or(|(_, now)| now != writes) {
             return Reading::Unsettled;
         }
-        compare(target.as_held(before.0), read)
+        let reading = match (settings, value) {
+            (Some(reading), _) => reading,
+            (None, Some(_)) if number.is_nan() => Reading::Unsettled,
+            (None, Some(value)) => compare(target.as_held(number), value),
+            (None, None) => Reading::Agrees(number),
+        };
+        if self.repairs && matches!(reading, Reading::Differs { .. } | Reading::NotInForce(_)) {
+            self.written.lapse();
+        }
+        reading
     }
 }
 
@@ -96,7 +163,80 @@ pub(super) fn compare(written: f64, read: io::Result<String>) -> Reading {
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::Place;
     use super::*;
+    use crate::kinds::sensor::ByName;
+    use std::path::Path;
+
+    /// Files as those of a device, beside which its name is.
+    fn tree(folder: &Path, files: &[(&str, &str)]) {
+        fs::create_dir_all(folder).unwrap();
+        files.iter().for_each(|(file, text)| fs::write(folder.join(file), text).unwrap());
+    }
+
+    /// The target of an output without `readback`, whose settings were written long ago.
+    fn settings_of(place: &Place, sys: &Path, repairs: bool) -> (Target, Arc<LastWritten>, Arc<Readback>) {
+        let target = Target::find(place, sys).unwrap().unwrap();
+        let (taken, last) = (target.take("path").unwrap(), Arc::new(LastWritten::default()));
+        let readback = Readback::of(&target, &taken, last.clone(), (None, repairs)).unwrap().unwrap();
+        (target, last, readback)
+    }
+
+    fn long_ago(readback: &Readback) {
+        let sets = readback.written.settings().unwrap().1;
+        *readback.set.lock().unwrap() = Some((sets, KernelClock::monotonic().now() - SETTLES));
+    }
+
+    #[test]
+    fn a_fan_that_was_taken_back_is_not_in_force() {
+        let sys = tempfile::tempdir().unwrap();
+        let hwmon = sys.path().join("class/hwmon/hwmon0");
+        tree(&hwmon, &[("name", "nct6798\n"), ("pwm2", "128\n"), ("pwm2_enable", "5\n")]);
+        let wanted = ByName { name: "nct6798".into(), device: None };
+        for repairs in [false, true] {
+            let (target, last, readback) = settings_of(&Place::Hwmon(wanted.clone(), "pwm2".into()), sys.path(), repairs);
+            assert_eq!(readback.every(), SETTINGS_EVERY);
+            assert_eq!(readback.settings(&target), None, "hertzd has not set it");
+            let write = last.begin();
+            last.set([1.0, f64::NAN]);
+            assert_eq!(readback.read(), Reading::Unsettled, "a write is under way");
+            last.end(&write, 128.0);
+            assert_eq!(readback.read(), Reading::Unsettled, "a driver may show what it saw before");
+            long_ago(&readback);
+            let Reading::NotInForce(lapse) = readback.read() else { panic!("it is not in force") };
+            assert_eq!((lapse.set, &*lapse.read), (1.0, "5"));
+            assert!(lapse.file.ends_with("hwmon0/pwm2_enable") && lapse.advice.contains("after a resume"), "{lapse:?}");
+            assert_eq!(lapse.advice.contains("hertzd sets it again at the next tick"), repairs, "{}", lapse.advice);
+            assert_eq!(last.has_lapsed(), repairs, "the task writes it again only if that was asked for");
+            fs::write(hwmon.join("pwm2_enable"), "1\n").unwrap();
+            assert_eq!(readback.read(), Reading::Agrees(128.0));
+            fs::write(hwmon.join("pwm2_enable"), "5\n").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_channel_needs_its_period_and_to_be_enabled() {
+        let sys = tempfile::tempdir().unwrap();
+        let chip = sys.path().join("class/pwm/pwmchip0");
+        tree(&chip, &[("npwm", "1\n")]);
+        let channel = chip.join("pwm0");
+        tree(&channel, &[("period", "40000\n"), ("duty_cycle", "9\n"), ("enable", "1\n")]);
+        let place = Place::Pwm { chip: "pwmchip0".into(), channel: 0, period: Span::from_micros(40) };
+        let (target, last, readback) = settings_of(&place, sys.path(), false);
+        last.set(target.settings_numbers());
+        long_ago(&readback);
+        assert!(matches!(readback.read(), Reading::Agrees(_)), "before its first value");
+        for (file, was, other) in [("period", "40000\n", "80000\n"), ("enable", "1\n", "0\n")] {
+            fs::write(channel.join(file), other).unwrap();
+            let Reading::NotInForce(lapse) = readback.read() else { panic!("{file} is not in force") };
+            assert!(lapse.file.ends_with(file) && lapse.read == other.trim(), "{lapse:?}");
+            fs::write(channel.join(file), was).unwrap();
+        }
+        assert!(matches!(readback.read(), Reading::Agrees(_)));
+        last.forget_settings();
+        fs::remove_dir_all(&channel).unwrap();
+        assert_eq!(readback.settings(&target), None, "a channel that is gone is looked for");
+    }
 
     #[test]
     fn raw_numbers_are_compared_and_not_their_texts() {

@@ -12,8 +12,21 @@ pub(crate) enum Reading {
     Agrees(f64),
     /// It holds this in place of the raw number that was written last.
     Differs { written: f64, read: String },
+    /// What decides whether its value has any effect is not as hertzd has set it.
+    NotInForce(Lapse),
     /// It could not be read, and why.
     Unreadable(String),
+}
+
+/// A file beside a target that is not as hertzd has set it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Lapse {
+    pub(crate) file: String,
+    /// The raw number that hertzd gave it.
+    pub(crate) set: f64,
+    pub(crate) read: String,
+    /// Who may have changed it, and what helps: in a clause.
+    pub(crate) advice: String,
 }
 
 /// Reads a target back. For cool threads.

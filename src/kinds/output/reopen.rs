@@ -5,10 +5,10 @@
 
 use super::digits::{Digits, Form, number};
 use super::files::folder_of;
-use super::held::{End, Held, OpenFiles};
+use super::held::{End, Held};
 use super::place::{Place, RawScale};
 use super::planned_write::PlannedWrite;
-use super::port::{Content, SafeText};
+use super::port::{Content, OpenFiles, SafeText};
 use super::pwm;
 use super::target::Target;
 use crate::kinds::device::{Claim, Label, Refusal, Reopen, reopen_thread};
@@ -230,7 +230,7 @@ impl Reopening {
         let seen = Seen::of(&target).map_err(refuse)?;
         let taken = target.take(place.key())?;
         target.init()?;
-        set_up(place, &target, first)?;
+        set_up(place, &target, &held, first)?;
         target.set_up(&taken, first)?;
         let ends = held.ends();
         // All of it is open before any of it is used.
@@ -266,8 +266,7 @@ impl OpenEnd {
     fn of(target: &Target, taken: &File, end: &End, found: Option<&Content>) -> io::Result<Self> {
         let safe = |text: &SafeText| {
             let writer = target.safe_writer(taken, text.clone(), found)?;
-            let enable = writer.enable.as_ref().map(|(file, ..)| file.clone());
-            Ok::<_, io::Error>(((writer.port.file().clone(), enable), target.plan(text, found)))
+            Ok::<_, io::Error>((writer.files(), target.plan(text, found)))
         };
         let safe = end.safe.as_ref().map(|end| safe(&end.text)).transpose()?;
         Ok(Self { files: target.writer(taken)?.files(), safe, taken: taken.try_clone()? })
@@ -277,10 +276,7 @@ impl OpenEnd {
     fn replaces(&self, end: &End, target: &Target) -> io::Result<()> {
         let pair = |old: &OpenFiles, new: &OpenFiles| {
             replace(&old.0, &new.0)?;
-            match (&old.1, &new.1) {
-                (Some(old), Some(new)) => replace(old, new),
-                _ => Ok(()),
-            }
+            old.1.iter().zip(&new.1).try_for_each(|(old, new)| replace(old, new))
         };
         pair(&end.files, &self.files)?;
         if let (Some(old), Some((new, plan))) = (&end.safe, &self.safe) {
@@ -298,10 +294,10 @@ impl OpenEnd {
 impl End {
     /// All of its files.
     fn files(&self) -> impl Iterator<Item = &File> {
-        let safe = self.safe.iter().flat_map(|safe| [Some(&*safe.files.0), safe.files.1.as_deref()]);
-        let own = [Some(&*self.files.0), self.files.1.as_deref()];
-        let readback = self.readback.iter().map(|readback| readback.taken());
-        own.into_iter().chain(safe).chain(readback).flatten()
+        let all = [Some(&self.files), self.safe.as_ref().map(|safe| &safe.files)];
+        let files = all.into_iter().flatten().flat_map(|(value, settings)| std::iter::once(value).chain(settings));
+        let readback = self.readback.iter().filter_map(|readback| readback.taken());
+        files.map(|file| &**file).chain(readback)
     }
 }
 
@@ -317,12 +313,13 @@ pub(super) fn exported(place: &Place, target: Target, sys: &Path) -> Result<Targ
 }
 
 /// Sets a PWM channel up, once it was taken; leaves all others as they are.
-pub(super) fn set_up(place: &Place, target: &Target, first: Option<f64>) -> Result<(), Refusal> {
-    match (place, target.file()) {
+pub(super) fn set_up(place: &Place, target: &Target, held: &Held, first: Option<f64>) -> Result<(), Refusal> {
+    if let (Place::Pwm { period, .. }, Some(duty)) = (place, target.file()) {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the period")]
-        (Place::Pwm { period, .. }, Some(duty)) => pwm::set_up(duty, *period, first.map(|duty| duty.round() as u64)),
-        _ => Ok(()),
+        pwm::set_up(duty, *period, first.map(|duty| duty.round() as u64))?;
+        held.watched().written().set(target.settings_numbers());
     }
+    Ok(())
 }
 
 /// Makes a regular file that holds this from the start.

@@ -2,12 +2,13 @@
 
 use super::digits::{Digits, Form, LONGEST, number};
 use super::files::{Files, holds_a_number, iio_raw, is_makeable};
-use super::means::Means;
+use super::means::{Means, Setting};
 use super::pending::left_originals;
 use super::place::{Place, RawScale, is_pwm};
 use super::planned_write::PlannedWrite;
-use super::port::{Content, MANUAL, Port, SafeText, SafeWriter, Writer};
+use super::port::{Content, MANUAL, OpenSetting, Port, SafeSetting, SafeText, SafeWriter, Writer};
 use super::pwm;
+use super::written::SETTINGS;
 use crate::kinds::device::{DeviceId, Refusal, Sight, hidden};
 use crate::kinds::sensor::{Class, find, is_iio_raw};
 use crate::sys::host::missing_folder;
@@ -58,7 +59,9 @@ impl Target {
                 let of_channel = DeviceId::Named(format!("{} channel {channel}", chip.display()));
                 let path = pwm::folder_of(&chip, *channel).join("duty_cycle");
                 let ids = fs::metadata(&path).ok().map(|duty| DeviceId::of(&duty)).into_iter().chain([of_channel]);
-                let files = Files { path, is_regular: false, enable: None, witness: None };
+                let settings = [("period", raw.full), ("enable", 1.0)];
+                let settings = settings.map(|(file, number)| Setting { path: path.with_file_name(file), number }).into();
+                let files = Files { path, is_regular: false, enable: None, settings, witness: None };
                 Ok(Some(Self { ids: ids.collect(), raw, form: Form::Whole, means: Arc::new(files) }))
             }
             Place::Line { chip, line, active_low } => line_of(chip.as_deref(), line, *active_low, raw).map(Some),
@@ -79,7 +82,8 @@ impl Target {
     fn of_device(path: PathBuf, name: String, enable: Option<PathBuf>, raw: RawScale) -> Result<Self, Refusal> {
         let witness = Some((path.with_file_name("name"), name));
         let (ids, files) = Files::at(path, "file")?;
-        let files = Files { is_regular: false, enable, witness, ..files };
+        let settings = enable.iter().map(|path| Setting { path: path.clone(), number: 1.0 }).collect();
+        let files = Files { is_regular: false, enable, settings, witness, ..files };
         Ok(Self { ids, raw, form: Form::Whole, means: Arc::new(files) })
     }
 
@@ -161,23 +165,40 @@ impl Target {
         let port = self.means.port(taken)?;
         // Another task may still write to it, and nothing longer than this.
         let length = if let Port::Regular(file) = &port { file.metadata()?.len().max(LONGEST as u64) } else { 0 };
-        let enable = self.means.enable().map(|path| File::options().write(true).open(path).map(Arc::new));
-        let enable = enable.transpose()?;
-        Ok(Writer::new(port, enable, length))
+        let open = |Setting { path, number }: &Setting| {
+            let file = Arc::new(File::options().write(true).open(path)?);
+            Ok(OpenSetting { file, text: Digits::of(*number, Form::Whole), number: *number })
+        };
+        let settings = self.settings().iter().map(open).collect::<io::Result<_>>()?;
+        Ok(Writer::new(port, settings, length, self.is_prepared()))
+    }
+
+    /// What has to be set for its value to have any effect.
+    pub(super) fn settings(&self) -> &[Setting] {
+        self.means.settings()
+    }
+
+    /// The numbers of that; NaN: there is none.
+    pub(super) fn settings_numbers(&self) -> [f64; SETTINGS] {
+        std::array::from_fn(|at| self.settings().get(at).map_or(f64::NAN, |setting| setting.number))
+    }
+
+    /// Whether that is set before its first value is written, and not with it.
+    pub(super) fn is_prepared(&self) -> bool {
+        self.means.enable().is_none()
     }
 
     /// What others make it safe with.
     pub(super) fn safe_writer(&self, taken: &File, text: SafeText, found: Option<&Content>) -> io::Result<SafeWriter> {
         let plan = Arc::new(Mutex::new(self.plan(&text, found)));
-        let enable = match (self.means.enable(), text.enable) {
-            (Some(path), Some(text)) => {
-                let file = File::options().read(true).write(true).open(path)?;
-                Some((Arc::new(file), self.enable_name(), text))
-            }
-            _ => None,
+        let open = |Setting { path, number }: &Setting| {
+            let file = Arc::new(File::options().read(true).write(true).open(path)?);
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Ok(SafeSetting { file, name, text: text.enable.clone().unwrap_or_else(|| format!("{number}\n")) })
         };
+        let settings = self.settings().iter().map(open).collect::<io::Result<_>>()?;
         let number = number(&text.value).unwrap_or(f64::NAN);
-        Ok(SafeWriter { port: self.means.port(taken)?, text: text.value, number, enable, plan })
+        Ok(SafeWriter { port: self.means.port(taken)?, text: text.value, number, settings, plan })
     }
 
     /// What another process would have to write. `found`: what it held before hertzd wrote to it.

@@ -75,7 +75,7 @@ impl Output {
             };
             self.written = Digits::EMPTY;
             let write = self.guard.written().begin();
-            let result = self.writer.write(&digits);
+            let result = self.writer.write(&digits, self.guard.written());
             let number = if result.is_ok() { Digits::rounded(raw, self.form) } else { f64::NAN };
             self.guard.written().end(&write, number);
             if let Err(error) = result {
@@ -88,6 +88,14 @@ impl Output {
         Ok(())
     }
 
+    /// The target was seen not to be as it was written: writes that once more, where no tick would.
+    fn repair(&mut self, elapsed: f64) -> Result<(), TickError> {
+        if self.law.is_safe() && self.safe.is_some() {
+            return self.make_safe(elapsed);
+        }
+        if self.written.bytes().is_empty() { Ok(()) } else { self.apply(self.law.applied()) }
+    }
+
     fn make_safe(&mut self, elapsed: f64) -> Result<(), TickError> {
         self.retry_in -= elapsed;
         if self.retry_in > 0.0 {
@@ -98,7 +106,7 @@ impl Output {
             value = safe.value;
             self.written = Digits::EMPTY;
             let write = self.guard.written().begin();
-            let result = self.writer.write_safe(&safe.text);
+            let result = self.writer.write_safe(&safe.text, self.guard.written());
             self.guard.written().end(&write, if result.is_ok() { safe.number } else { f64::NAN });
             self.guard.made_safe(result.as_ref().err());
             if let Err(error) = result {
@@ -150,6 +158,7 @@ impl Task for Output {
                 self.write_errors += 1.0;
                 Err(GONE)
             }
+            Wanted::Nothing if self.always && self.guard.written().has_lapsed() => self.repair(step.elapsed),
             Wanted::Nothing => Ok(()),
             Wanted::Value(value) => {
                 if let Some(seen) = self.seen.take() {

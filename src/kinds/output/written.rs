@@ -3,7 +3,7 @@
 //! Each write begins and ends here. What it wrote is known only if no other one was under way meanwhile: of two at once it is not known which
 //! came last. The order of the memory is tried by `tests/loom`, without each of its words too.
 
-use crate::atomic::{AtomicU64, Ordering, fence};
+use crate::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// The raw number that a target was given last.
 #[derive(Debug, Default)]
@@ -11,7 +11,14 @@ pub(super) struct LastWritten {
     begun: AtomicU64,  // writes
     ended: AtomicU64,  // of these
     number: AtomicU64, // of the latest one that has ended; NaN: not known
+    settings: [AtomicU64; SETTINGS],
+    sets: AtomicU64,    // how often the settings were written
+    lapsed: AtomicBool, // the target was seen not to be as written, and was not written since
 }
+
+/// How many files beside its value a target has at most that decide whether the value has any effect: the period of a PWM channel and its
+/// `enable`.
+pub(super) const SETTINGS: usize = 2;
 
 /// A write that is under way.
 #[derive(Debug)]
@@ -40,24 +47,67 @@ impl LastWritten {
         self.ended.fetch_add(1, Ordering::Release);
     }
 
+    /// The settings were written as well, as these raw numbers; NaN: there is none, or it is not known. By who writes, before the write ends.
+    pub(super) fn set(&self, numbers: [f64; SETTINGS]) {
+        for (setting, number) in self.settings.iter().zip(numbers) {
+            setting.store(number.to_bits(), Ordering::Relaxed);
+        }
+        self.sets.fetch_add(1, Ordering::Relaxed);
+        self.repaired();
+    }
+
+    /// What the settings were given last, and how often they were written; `None`: never. As sure as that no write came in between.
+    pub(super) fn settings(&self) -> Option<([f64; SETTINGS], u64)> {
+        let sets = self.sets.load(Ordering::Relaxed);
+        let numbers = std::array::from_fn(|at| f64::from_bits(self.settings[at].load(Ordering::Relaxed)));
+        (sets > 0).then_some((numbers, sets))
+    }
+
+    /// What the settings hold is not known any more.
+    pub(super) fn forget_settings(&self) {
+        self.settings.iter().for_each(|setting| setting.store(f64::NAN.to_bits(), Ordering::Relaxed));
+    }
+
+    /// The target is not as it was written: its task is to write all of it again.
+    pub(super) fn lapse(&self) {
+        self.lapsed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was said, and it was not written again since.
+    pub(super) fn has_lapsed(&self) -> bool {
+        self.lapsed.load(Ordering::Relaxed)
+    }
+
+    /// All of it was written again.
+    pub(super) fn repaired(&self) {
+        self.lapsed.store(false, Ordering::Relaxed);
+    }
+
     /// Whether no write is under way.
     pub(super) fn is_quiet(&self) -> bool {
         self.ended.load(Ordering::Acquire) == self.begun.load(Ordering::Relaxed)
     }
 
-    /// What the target was given last, and how many writes there were; `None`: one is under way, there was none, or it is not known.
-    pub(super) fn settled(&self) -> Option<(f64, u64)> {
+    /// What the target was given last, NaN if that is not known, and how many writes there were; `None`: one is under way.
+    pub(super) fn quiet(&self) -> Option<(f64, u64)> {
         let ended = self.ended.load(Ordering::Acquire);
         let number = f64::from_bits(self.number.load(Ordering::Relaxed));
         // A write whose number this is, or whose effect was read before, is seen to have begun.
         fence(Ordering::Acquire);
-        (ended > 0 && ended == self.begun.load(Ordering::Relaxed) && !number.is_nan()).then_some((number, ended))
+        let number = if ended > 0 { number } else { f64::NAN };
+        (ended == self.begun.load(Ordering::Relaxed)).then_some((number, ended))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl LastWritten {
+        fn settled(&self) -> Option<(f64, u64)> {
+            self.quiet().filter(|(number, _)| !number.is_nan())
+        }
+    }
 
     #[test]
     fn it_is_known_only_when_no_write_is_under_way_and_only_after_one_that_was_alone() {
