@@ -169,8 +169,10 @@ fn node(wanted: &str) -> PathBuf {
 fn anywhere(lines: &[LineId]) -> Result<(Chip, Vec<u32>), String> {
     let mut found = Vec::new();
     let (seen, refusals) = each(|chip, _| {
-        let offsets: Result<Vec<_>, _> = lines.iter().map(|line| offset(&chip, line)).collect();
-        found.extend(offsets.ok().map(|offsets| (chip, offsets)));
+        let offsets: Vec<_> = lines.iter().map(|line| offsets(&chip, line).unwrap_or_default()).collect();
+        if offsets.iter().all(|offsets| !offsets.is_empty()) {
+            found.push((chip, offsets));
+        }
     });
     match found.len() {
         0 => {
@@ -178,7 +180,11 @@ fn anywhere(lines: &[LineId]) -> Result<(Chip, Vec<u32>), String> {
             let what = what_there_is(&seen, &refusals);
             Err(format!("no GPIO chip has {} {}; {what}", plural(lines.len(), "the line"), names.join(", ")))
         }
-        1 => Ok(found.remove(0)),
+        1 => {
+            let (chip, offsets) = found.remove(0);
+            let only: Result<_, _> = lines.iter().zip(offsets).map(|(line, all)| only(&chip.name(), line, &all)).collect();
+            only.map(|offsets| (chip, offsets))
+        }
         _ => {
             let nodes: Vec<_> = found.iter().map(|(chip, _)| chip.name()).collect();
             Err(format!("several GPIO chips have lines of these names: {}; say which with chip", nodes.join(", ")))
@@ -213,15 +219,36 @@ fn what_there_is(seen: &[String], refusals: &[String]) -> String {
 }
 
 fn offset(chip: &Chip, line: &LineId) -> Result<u32, String> {
-    let count = chip.info().map_err(|error| format!("cannot ask {}: {error}", chip.path().display()))?.num_lines;
+    only(&chip.name(), line, &offsets(chip, line)?)
+}
+
+/// The lines of a chip that one line of the configuration may mean: the kernel lets several have one name.
+fn offsets(chip: &Chip, line: &LineId) -> Result<Vec<u32>, String> {
+    let cannot = |error| format!("cannot ask {}: {error}", chip.path().display());
     match line {
-        LineId::Offset(offset) if *offset < count => Ok(*offset),
         LineId::Offset(offset) => {
-            Err(format!("{} has no line {offset}; its lines are 0 to {}", chip.name(), count.saturating_sub(1)))
+            let count = chip.info().map_err(cannot)?.num_lines;
+            let missing =
+                || format!("{} has no line {offset}; its lines are 0 to {}", chip.name(), count.saturating_sub(1));
+            if *offset < count { Ok(vec![*offset]) } else { Err(missing()) }
         }
-        LineId::Name(name) => chip.find_line_info(name).map(|info| info.offset).ok_or_else(|| {
-            format!("{} has no line called {name:?}; `hertzd devices` lists those that have names", chip.name())
-        }),
+        LineId::Name(name) => {
+            let infos = chip.line_info_iter().map_err(cannot)?;
+            Ok(infos.filter_map(Result::ok).filter(|info| info.name == *name).map(|info| info.offset).collect())
+        }
+    }
+}
+
+/// The one line that is meant.
+fn only(chip: &str, line: &LineId, offsets: &[u32]) -> Result<u32, String> {
+    match offsets {
+        [offset] => Ok(*offset),
+        [] => Err(format!("{chip} has no line called {line}; `hertzd devices` lists those that have names")),
+        _ => {
+            let all: Vec<_> = offsets.iter().map(u32::to_string).collect();
+            let all = all.join(", ");
+            Err(format!("{chip} has several lines called {line}: {all}; write `chip` and the offset of the one that is meant"))
+        }
     }
 }
 
@@ -260,4 +287,22 @@ fn used_text(chip: &Chip, used: &[Info]) -> String {
 
 fn plural(count: usize, word: &str) -> String {
     format!("{word}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_several_lines_of_a_chip_have_means_none_of_them() {
+        let relay = LineId::Name("relay".into());
+        assert_eq!(only("gpiochip0", &relay, &[2]), Ok(2));
+        let none = only("gpiochip0", &relay, &[]).unwrap_err();
+        assert!(none.starts_with("gpiochip0 has no line called \"relay\";"), "{none}");
+        let several = only("gpiochip0", &relay, &[1, 2]).unwrap_err();
+        assert_eq!(
+            several,
+            "gpiochip0 has several lines called \"relay\": 1, 2; write `chip` and the offset of the one that is meant"
+        );
+    }
 }

@@ -219,10 +219,22 @@ TWIN=/sys/kernel/config/gpio-sim/twin # the banks of one device must have differ
 mkdir -p $TWIN/bank
 echo 4 >$TWIN/bank/num_lines
 echo testbed >$TWIN/bank/label
+mkdir $TWIN/bank/line1 $TWIN/bank/line2
+echo relay | tee $TWIN/bank/line1/name >$TWIN/bank/line2/name # which the kernel allows
 echo 1 >$TWIN/live
 wait_for_nodes "/dev/$(cat $TWIN/bank/chip_name)"
 hertzd devices --json | jq -r '.devices[] | select(.class == "gpio").section' >/tmp/pasted.toml
 same "with two chips of the same label, hertzd devices identifies both by their nodes" 2 "$(grep -c 'chip = "gpiochip' /tmp/pasted.toml)"
 check "  and its output runs as a configuration" hertzd run /tmp/pasted.toml --for 1s
+twin=$(cat $TWIN/bank/chip_name)
+several="$twin has several lines called \"relay\": 1, 2"
+printf '%s\n' '[task.twice]' 'kind = "output"' 'rate = 10' 'input = 1' 'line = "relay"' 'safe = 0' >/tmp/output.toml
+printf '%s\n' '[task.twice]' 'kind = "gpio"' 'rate = 10' "chip = \"$twin\"" 'lines = ["relay"]' >/tmp/gpio.toml
+printf '%s\n' '[task.twice]' 'kind = "heartbeat"' 'rate = 10' 'line = "relay"' \
+    '[task.out]' 'kind = "output"' 'rate = 10' 'input = 1' 'path = "/var/lib/out"' 'safe = 0' >/tmp/heartbeat.toml
+for kind in output gpio heartbeat; do
+    has "a name of two lines is refused by check, of the kind $kind" "$(hertzd check /tmp/$kind.toml 2>&1 || :)" "$several"
+    has "  and by run" "$(hertzd run /tmp/$kind.toml --for 1s 2>&1 || :)" "$several"
+done
 # This kernel always warns when a chip is removed whose lines have interrupts.
 quiet_kernel 'WARNING: .* remove_proc_entry'
