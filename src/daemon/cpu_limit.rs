@@ -9,7 +9,7 @@ use super::running::Running;
 use crate::log::Message;
 use crate::sys::thread;
 use crate::time::{Instant, Span};
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 /// Workers are looked at no less often than this.
 const LOOK_EVERY: Span = Span::from_seconds(1);
@@ -24,8 +24,19 @@ pub(super) struct CpuLimit {
 }
 
 impl CpuLimit {
-    /// The limit that the process was started with.
+    /// The limit that the process was started with, lowered if the kernel would kill the process at that instant.
     pub(super) fn of_this_process(now: Instant) -> Self {
+        match thread::make_room() {
+            Some((soft, hard, Ok(()))) => info!(
+                "the soft RLIMIT_RTTIME is {soft} from now on: at the hard limit, {hard}, the kernel would kill hertzd; a worker that uses \
+                 {soft} of processor time without a sleep loses its real-time policy before"
+            ),
+            Some((soft, hard, Err(reason))) => warn!(
+                "the kernel kills hertzd when a real-time worker uses {hard} of processor time without a sleep (the hard RLIMIT_RTTIME), and \
+                 the soft limit cannot be lowered to {soft}: {reason}; set it below the hard one: LimitRTTIME=SOFT:HARD"
+            ),
+            None => {}
+        }
         Self { limit: thread::realtime_limit(), looked: now }
     }
 

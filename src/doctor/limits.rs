@@ -34,8 +34,7 @@ fn limits(work: Work<'_>, facts: &Facts) -> Option<Finding> {
             Weight::Harms,
             found,
             format!(
-                "the kernel counts processor time without a sleep up to RLIMIT_RTTIME, and ticks may run for {longest}: \
-                 hertzd then takes the worker's real-time policy away"
+                "ticks may run for {longest}, and a worker that uses {most} µs of processor time without a sleep loses its real-time policy"
             ),
             vec![Mend::shell("ulimit -R unlimited").noted("in the shell that starts it"), Mend::unit("LimitRTTIME=infinity")],
         ),

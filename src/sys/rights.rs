@@ -3,6 +3,7 @@
 //! Read once from /proc and /sys, which allocates. No clock is read. What cannot be read is missing.
 
 use super::host::parse_cpu_list;
+use super::thread::with_room;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,8 @@ pub(crate) struct Rights {
     pub(crate) no_new_privileges: bool,
     pub(crate) priority: Limit,
     pub(crate) locked_memory: Limit, // bytes
-    pub(crate) realtime_time: Limit, // µs without a sleep
+    /// µs without a sleep: what a start leaves of the soft limit.
+    pub(crate) realtime_time: Limit,
     pub(crate) cpuset: Option<CpuSet>,
     /// Groups without real-time bandwidth that it is in, the outermost first, each with what it could have, in µs.
     pub(crate) no_bandwidth: Vec<(PathBuf, u64)>,
@@ -72,7 +74,7 @@ impl Rights {
             no_new_privileges: field("NoNewPrivs:") == Some("1"),
             priority: limit(&limits, "Max realtime priority"),
             locked_memory: limit(&limits, "Max locked memory"),
-            realtime_time: limit(&limits, "Max realtime timeout"),
+            realtime_time: realtime_time(&limits),
             cpuset: cpuset(root, &groups),
             no_bandwidth: no_bandwidth(root, &groups),
             quota: quota(root, &groups),
@@ -103,11 +105,23 @@ impl Most {
 
 /// The soft limit in /proc/self/limits.
 fn limit(limits: &str, name: &str) -> Limit {
-    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
-    match line.split_whitespace().next()? {
+    let [soft, _] = both(limits, name);
+    soft
+}
+
+/// The soft and the hard limit.
+fn both(limits: &str, name: &str) -> [Limit; 2] {
+    let mut words = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().split_whitespace();
+    [words.next(), words.next()].map(|word| match word? {
         "unlimited" => Some(Most::Unlimited),
         number => number.parse().ok().map(Most::Of),
-    }
+    })
+}
+
+fn realtime_time(limits: &str) -> Limit {
+    let [soft, hard] = both(limits, "Max realtime timeout");
+    let most = |limit| if let Some(Most::Of(most)) = limit { Some(most) } else { None };
+    soft.map(|_| with_room(most(soft), most(hard)).map_or(Most::Unlimited, Most::Of))
 }
 
 /// The folder of a controller, and the group in it with all groups around it, the outermost first; of the first version of
@@ -222,6 +236,8 @@ mod tests {
         assert_eq!(rights.service.as_deref(), Some("hertzd.service"));
         assert_eq!(rights.locked_memory, Some(Most::Of(8_388_608)));
         assert_eq!(rights.realtime_time, Some(Most::Unlimited));
+        assert_eq!(realtime_time("Max realtime timeout 200000 200000 us\n"), Some(Most::Of(100_000)), "lowered at a start");
+        assert_eq!(realtime_time(""), None);
         rights.first_namespace = false; // its capabilities no longer count, its limits do
         assert!(!rights.has(SYS_NICE) && rights.may_have(50) && !rights.may_have(51));
     }

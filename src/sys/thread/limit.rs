@@ -11,6 +11,29 @@ pub(crate) fn realtime_limit() -> Option<Span> {
     (limit.rlim_cur != libc::RLIM_INFINITY).then(|| Span::from_wide(i128::from(limit.rlim_cur) * 1_000))
 }
 
+/// The soft limit is kept this far below the hard one, at which the kernel kills the process: for main to answer the signal. Of a hard limit
+/// that is shorter than twice that, half.
+const ROOM: u64 = 1_000_000; // µs
+
+/// The soft limit that leaves room below the hard one, both in microseconds and `None` without a limit.
+pub(crate) fn with_room(soft: Option<u64>, hard: Option<u64>) -> Option<u64> {
+    let most = hard.map(|hard| hard - ROOM.min(hard / 2));
+    match (soft, most) {
+        (Some(soft), Some(most)) => Some(soft.min(most)),
+        (soft, most) => soft.or(most),
+    }
+}
+
+/// Lowers the soft limit where it leaves no room below the hard one. What it is to be, the hard one, and whether the kernel has set it; `None`: there
+/// was room.
+pub(crate) fn make_room() -> Option<(Span, Span, io::Result<()>)> {
+    let limit = read().ok()?;
+    let [soft, hard] = [limit.rlim_cur, limit.rlim_max].map(|limit| (limit != libc::RLIM_INFINITY).then(|| u64::from(limit)));
+    let wanted = with_room(soft, hard).filter(|wanted| Some(*wanted) != soft)?;
+    let [wanted, hard] = [wanted, hard?].map(|micros| Span::from_wide(i128::from(micros) * 1_000));
+    Some((wanted, hard, set_realtime_limit(wanted)))
+}
+
 /// Sets that limit, of which the kernel takes whole microseconds; the hard limit stays.
 ///
 /// # Errors
@@ -29,4 +52,26 @@ fn read() -> io::Result<libc::rlimit> {
     // SAFETY: `limit` is owned and of the type the kernel fills.
     from_minus_one(unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) })?;
     Ok(limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_soft_limit_leaves_room_below_the_hard_one() {
+        for (soft, hard, wanted) in [
+            (Some(200_000), Some(200_000), Some(100_000)),
+            (Some(60_000_000), Some(60_000_000), Some(59_000_000)),
+            (Some(30_000_000), Some(31_000_000), Some(30_000_000)),
+            (Some(195_000), Some(200_000), Some(100_000)),
+            (Some(1), Some(200_000), Some(1)),
+            (None, Some(3_000_000), Some(2_000_000)),
+            (Some(5), None, Some(5)),
+            (None, None, None),
+            (Some(0), Some(0), Some(0)),
+        ] {
+            assert_eq!(with_room(soft, hard), wanted, "{soft:?} {hard:?}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ mod mask;
 mod policy;
 
 pub(crate) use leave::let_all_end;
-pub(crate) use limit::{realtime_limit, set_realtime_limit};
+pub(crate) use limit::{make_room, realtime_limit, set_realtime_limit, with_room};
 pub(crate) use mask::{Held, hold_reload, interrupt, with_signals_blocked};
 pub(crate) use policy::{Bandwidth, demote, scheduling, scheduling_of, set_rr};
 pub use policy::{set_deadline, set_fifo};
