@@ -19,7 +19,7 @@
 //! | `alarm_log` | what alarms have to say |
 //! | `witnesses`, `heartbeat`, `suspects` | evidence of why releases were missed, beside the records |
 //! | `guard_thread`, `guard_grant`, `guard_look`, `safe_writers`, `spare_threads`, `safe_plan`, `plan_file`, `left_outputs` | the safe values of outputs whose tasks have stopped, or whose process has |
-//! | `plugin_crash` | what is left to do when a user's library has crashed |
+//! | `crash_report` | what is left to do when hertzd or a user's library has crashed, or was sent such a signal |
 //! | `readback_thread`, `readback_record` | what the targets of outputs hold, against what was written to them |
 //! | `status_socket`, `summary`, `condition`, `reloads` | what others can see of it |
 //! | `views`, `meter` | what main knows of the tasks and of the workers' processor time |
@@ -43,6 +43,7 @@ mod clock;
 mod condition;
 mod connections;
 mod cpu_limit;
+mod crash_report;
 mod diff;
 mod digest;
 mod ending;
@@ -72,8 +73,6 @@ mod patience;
 mod plan;
 mod plan_file;
 mod plant;
-#[cfg(feature = "plugin")]
-mod plugin_crash;
 mod prepared;
 mod present;
 mod readback_record;

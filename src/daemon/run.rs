@@ -154,8 +154,7 @@ impl<'a> Daemon<'a> {
             let failed = |what| move |reason| Failure::System(what, reason);
             let (feed, fed) = tick_feed::feed();
             let guard = Arc::new(GuardThread::default());
-            #[cfg(feature = "plugin")]
-            super::plugin_crash::watch(guard.clone());
+            super::crash_report::watch(guard.clone());
             let (flight, flies) =
                 FlightThread::spawn(options.flight.as_ref()).map_err(failed("the flight recorder's thread"))?;
             let plan = || PlanFile::at(options.safe_plan.clone(), options.status_readers, options.left_plans.clone());

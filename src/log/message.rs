@@ -49,13 +49,15 @@ pub enum Message {
     AlarmEnded,
     /// The library of a task crashed, and with it hertzd.
     PluginCrashed,
+    /// hertzd crashed by itself, or was sent the signal of a crash.
+    FatalSignal,
     /// Log entries never reached the journal.
     EntriesLost,
 }
 
 impl Message {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Overrun,
         Self::Skipped,
         Self::BudgetExceeded,
@@ -76,6 +78,7 @@ impl Message {
         Self::AlarmBegan,
         Self::AlarmEnded,
         Self::PluginCrashed,
+        Self::FatalSignal,
         Self::EntriesLost,
     ];
 
@@ -164,6 +167,7 @@ impl Message {
             Self::PluginCrashed => {
                 ("4963a451511e412d87537a961b89d7fc", "plugin-crashed", &["task", "library", "signal", "place"])
             }
+            Self::FatalSignal => ("c7903d4f37ac4ee5b2db79c95cc59705", "fatal-signal", &["signal", "sender"]),
             Self::EntriesLost => ("09aff006b2644c47bf2b75199a648cd7", "entries-lost", &["lost"]),
         }
     }

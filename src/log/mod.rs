@@ -10,7 +10,6 @@ pub(crate) mod journal;
 mod json;
 mod message;
 mod missed;
-#[cfg(feature = "plugin")]
 mod ready;
 
 pub use advice::{Advice, advice};
@@ -19,7 +18,6 @@ pub(crate) use events::LogOutput;
 pub(crate) use json::JsonLayer;
 pub use message::Message;
 pub(crate) use missed::outcome;
-#[cfg(feature = "plugin")]
 pub(crate) use ready::make_ready;
 
 use crate::metrics::Event;

@@ -1,24 +1,24 @@
-//! Crashes in code of users: which task it was, of which library, before the process ends by the same signal.
+//! Signals that end the process: a crash, in code of users which task it was and of which library; or that somebody has sent one.
 //!
-//! Each call of such code is marked on its thread: one store before and one after it. The handler runs on the crashed thread, on the
+//! Each call of a library is marked on its thread ([`inside`]). The handler runs on the crashed thread, on the
 //! stack that the standard library gives each thread for signals. It notes what happened, has a thread wake up that does what no handler
 //! may (log, ask for safe values), waits for it for a limited time, and lets the signal do what it does without a handler: the
 //! core dump, the exit status and the faulting instruction are those of the crash.
 //!
 //! A call of `exit` there is told in the same way: it would end the process as if all were well, and leave outputs as they are.
 //!
-//! Nothing is installed before the first library is loaded. The handler only uses atomics and system calls; its time comes from
-//! the monotonic clock.
+//! Without this handler a signal that was sent would be swallowed once: that of the standard library takes it for a fault, and waits for it to
+//! come again. The handler only uses atomics and system calls; its time comes from the monotonic clock.
 
+#[cfg_attr(not(feature = "plugin"), expect(dead_code, reason = "there are no libraries"))]
+mod inside;
+
+use super::from_minus_one;
 use super::thread::{helper, let_all_end};
-use super::{float, from_minus_one};
 use crate::program;
-use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::mem;
 use std::os::fd::RawFd;
-use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, Once, OnceLock, PoisonError, mpsc};
@@ -51,58 +51,15 @@ const PATIENCE_NS: i64 = 6_000_000_000;
 /// Between two looks whether it has been.
 const LOOK_EVERY_NS: i64 = 2_000_000;
 
-/// A function of a library that is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Function {
-    /// Its initialisers.
-    Load,
-    /// `hertzd_plugin_table`.
-    Describe,
-    /// `create`.
-    Create,
-    /// `tick`.
-    Tick,
-    /// `destroy`.
-    Destroy,
-    /// Its finalisers.
-    Unload,
-}
+/// The stack of the thread that reports: it counts as locked memory.
+const STACK: usize = 512 << 10;
 
-impl Function {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Load => "while it was loaded",
-            Self::Describe => "in hertzd_plugin_table",
-            Self::Create => "in create",
-            Self::Tick => "in tick",
-            Self::Destroy => "in destroy",
-            Self::Unload => "while it was unloaded",
-        }
-    }
+/// In place of the process that has sent the signal: nobody has, it was a crash.
+const NOBODY: i32 = -1;
 
-    const fn number(self) -> u32 {
-        self as u32
-    }
-
-    const fn of(number: u32) -> Self {
-        match number {
-            0 => Self::Load,
-            1 => Self::Describe,
-            2 => Self::Create,
-            3 => Self::Tick,
-            4 => Self::Destroy,
-            _ => Self::Unload,
-        }
-    }
-}
-
-/// Whose code is called.
-#[derive(Debug)]
-pub(crate) struct Note {
-    task: String, // empty: for none
-    library: String,
-    line: String, // what the handler writes by itself begins so: "hertzd: task p: the plugin /x.so "
-}
+#[cfg(feature = "plugin")]
+pub(crate) use inside::note;
+pub(crate) use inside::{Function, Note};
 
 /// What has crashed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,8 +70,12 @@ pub(crate) struct Crash {
     pub(crate) meaning: &'static str,
     /// With which status it ends the process; `None`: by the signal.
     pub(crate) status: Option<i32>,
+    /// The process that has sent the signal, 0 if it is not to be seen from here; `None`: it was a crash.
+    pub(crate) sender: Option<i32>,
     /// What was called there; `None`: no function of a plugin.
     pub(crate) inside: Option<Inside>,
+    /// There are plugins.
+    pub(crate) has_plugins: bool,
 }
 
 /// Which call of a plugin has crashed.
@@ -128,15 +89,12 @@ pub(crate) struct Inside {
     pub(crate) place: &'static str,
 }
 
-thread_local! {
-    // Constant and without a destructor, so that a handler may read it.
-    static INSIDE: Cell<Option<(&'static Note, Function)>> = const { Cell::new(None) };
-}
-
 static CRASHED: AtomicBool = AtomicBool::new(false);
 static CRASHED_THREAD: AtomicI32 = AtomicI32::new(0);
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 static CODE: AtomicI32 = AtomicI32::new(0);
+static SENDER: AtomicI32 = AtomicI32::new(NOBODY);
+static HAS_PLUGINS: AtomicBool = AtomicBool::new(false);
 static NOTE: AtomicPtr<Note> = AtomicPtr::new(ptr::null_mut());
 static FUNCTION: AtomicU32 = AtomicU32::new(0);
 static REPORTED: AtomicBool = AtomicBool::new(false);
@@ -151,33 +109,17 @@ static WAKE: AtomicI32 = AtomicI32::new(-1);
 type Report = (fn(), Box<dyn Fn(&Crash) + Send>);
 static REPORT: Mutex<Option<Report>> = Mutex::new(None);
 
-impl Note {
-    /// Calls `work`, which is code of this library. A panic or an exception that leaves it leaves the mark in place, as it ends the process.
-    /// What it changes of the modes of floating point is put back.
-    pub(crate) fn during<T>(&'static self, function: Function, work: impl FnOnce() -> T) -> T {
-        INSIDE.set(Some((self, function)));
-        let done = float::keeping(work);
-        INSIDE.set(None);
-        done
-    }
-}
-
-/// What is to be said of a crash of `library`, called for `task`. Kept for as long as the process lives, once for each pair.
-pub(crate) fn note(task: &str, library: &Path) -> &'static Note {
-    static NOTES: Mutex<BTreeMap<(String, String), &'static Note>> = Mutex::new(BTreeMap::new());
-    let mut notes = NOTES.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (task.to_owned(), library.display().to_string());
-    notes.entry(key).or_insert_with_key(|(task, library)| {
-        let of_task = if task.is_empty() { String::new() } else { format!("task {task}: ") };
-        let line = format!("{}: {of_task}the plugin {library} ", program::name());
-        Box::leak(Box::new(Note { task: task.clone(), library: library.clone(), line }))
-    })
-}
-
 /// From now on `report` is called when something crashes, on a thread of its own; the crashed thread waits for it, for a limited time.
 /// That thread calls `make_ready` first of all, before any library is loaded. Replaces the one before.
 pub(crate) fn report_to(make_ready: fn(), report: impl Fn(&Crash) + Send + 'static) {
     *REPORT.lock().unwrap_or_else(PoisonError::into_inner) = Some((make_ready, Box::new(report)));
+}
+
+/// The same before the first library is loaded.
+#[cfg(feature = "plugin")]
+pub(crate) fn watch_plugins() {
+    HAS_PLUGINS.store(true, Ordering::SeqCst);
+    watch();
 }
 
 /// Installs the handlers, and makes the thread that reports if there is something to report to; once. Without the thread the handler writes
@@ -199,7 +141,7 @@ pub(crate) fn watch() {
                 drop(ready);
                 wait_and_report(wake);
             };
-            if wake >= 0 && helper::spawn("hertzd-crash", work).is_ok() {
+            if wake >= 0 && helper::spawn_with_stack("hertzd-crash", STACK, work).is_ok() {
                 // Nothing is sent: it ends as soon as the thread is ready.
                 let _: Result<(), _> = is_ready.recv();
                 WAKE.store(wake, Ordering::Release);
@@ -250,7 +192,9 @@ impl Crash {
         let note = unsafe { NOTE.load(Ordering::SeqCst).as_ref() };
         let place = Function::of(FUNCTION.load(Ordering::SeqCst)).word();
         let inside = note.map(|note| Inside { task: note.task.clone(), library: note.library.clone(), place });
-        Self { signal: name, meaning, status: (signal == EXIT).then_some(EXIT_STATUS), inside }
+        let sender = Some(SENDER.load(Ordering::SeqCst)).filter(|sender| *sender != NOBODY);
+        let (status, has_plugins) = ((signal == EXIT).then_some(EXIT_STATUS), HAS_PLUGINS.load(Ordering::SeqCst));
+        Self { signal: name, meaning, status, sender, inside, has_plugins }
     }
 }
 
@@ -275,9 +219,8 @@ fn named(signal: i32, code: i32) -> (&'static str, &'static str) {
 
 /// What runs on the crashed thread. Async-signal-safe.
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // The service manager's watchdog sends SIGABRT: then no plugin has crashed, though one may hang. A process that a plugin has forked
-    // off crashes alone.
-    if is_from_outside(info) || !is_this_process() {
+    // A process that a plugin has forked off crashes alone.
+    if !is_this_process() {
         return end_by(signal, info);
     }
     // SAFETY: takes nothing and touches no memory.
@@ -292,14 +235,17 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut li
     CRASHED_THREAD.store(thread, Ordering::SeqCst);
     // SAFETY: the kernel passes a siginfo_t to a handler with SA_SIGINFO.
     let code = unsafe { (*info).si_code };
-    tell(signal, code, INSIDE.get());
+    // The service manager's watchdog sends SIGABRT: then no plugin has crashed, though one may hang.
+    let sender = sender(info);
+    SENDER.store(sender.unwrap_or(NOBODY), Ordering::SeqCst);
+    tell(signal, code, if sender.is_some() { None } else { inside::current() });
     let_all_end();
     end_by(signal, info);
 }
 
 /// What `exit` calls, on the thread that has called it.
 extern "C" fn at_exit() {
-    let inside = INSIDE.get();
+    let inside = inside::current();
     if inside.is_none() || !is_this_process() {
         return; // hertzd's own end, or that of a process that a plugin has forked off
     }
@@ -340,15 +286,15 @@ fn tell(signal: i32, code: i32, inside: Option<(&'static Note, Function)>) {
     }
 }
 
-/// Whether another process has sent the signal.
-fn is_from_outside(info: *const libc::siginfo_t) -> bool {
+/// The other process that has sent the signal, if one has.
+fn sender(info: *const libc::siginfo_t) -> Option<i32> {
     // SAFETY: the kernel passes a siginfo_t to a handler with SA_SIGINFO.
     let info = unsafe { &*info };
     // SAFETY: a code of zero or less tells that the signal was sent, and then the sender is filled in.
     let sender = (info.si_code <= 0).then(|| unsafe { info.si_pid() });
     // SAFETY: takes nothing and touches no memory.
     let own = unsafe { libc::getpid() };
-    sender.is_some_and(|sender| sender != own)
+    sender.filter(|sender| *sender != own)
 }
 
 /// Sleeps until `done`, for a limited time; returns whether it was.
@@ -375,8 +321,18 @@ fn wait_for(done: impl Fn() -> bool) -> bool {
 fn say(inside: Option<(&'static Note, Function)>, signal: i32) {
     let (name, _) = named(signal, 0);
     let line = inside.map_or_else(|| OWN.get().map_or("", String::as_str), |(note, _)| &note.line);
-    let what = if signal == EXIT { "called " } else { "crashed with " };
-    let place = inside.map_or("outside of the functions of its plugins", |(_, function)| function.word());
+    let is_sent = SENDER.load(Ordering::SeqCst) != NOBODY;
+    let what = match signal {
+        EXIT => "called ",
+        _ if is_sent => "was sent ",
+        _ => "crashed with ",
+    };
+    let elsewhere = match HAS_PLUGINS.load(Ordering::SeqCst) {
+        _ if is_sent => "by another process",
+        true => "outside of the functions of its plugins",
+        false => "by itself",
+    };
+    let place = inside.map_or(elsewhere, |(_, function)| function.word());
     const PARTS: libc::c_int = 6;
     let parts: [&str; 6] = [line, what, name, " ", place, "\n"];
     let parts = parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });

@@ -12,7 +12,6 @@ pub(crate) mod arena;
 pub(crate) mod cache;
 pub(crate) mod can;
 pub(crate) mod clock;
-#[cfg(feature = "plugin")]
 pub(crate) mod crash;
 pub(crate) mod dir;
 #[cfg(test)]

@@ -39,7 +39,7 @@ impl Library {
     pub(crate) fn open(from: &Path, path: &Path) -> Result<Self, Refused> {
         elf::refuse_other(from).map_err(Refused::NotLoaded)?;
         // The process is to outlive nothing that crashes from here on without saying whose fault it was.
-        crash::watch();
+        crash::watch_plugins();
         let note = crash::note("", path);
         // All symbols at once: none is looked up in a tick.
         // SAFETY: the library's initialisers run here. That they are sound is the user's word, as it is for all of the library.

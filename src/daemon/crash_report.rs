@@ -1,4 +1,5 @@
-//! A crash in a user's library: the safe values of all outputs, and the entry that says whose library it was. The process ends after that.
+//! A crash, or a signal of one that somebody has sent: the safe values of all outputs, and the entry that says what it was, in a user's
+//! library whose. The process ends after that.
 //!
 //! Runs on a thread of its own while the crashed one waits, for a limited time. What the crashed thread had locked stays locked: if that was
 //! the allocator, nothing here comes to its end, and the crash handler writes its line alone. May block; reads no clock.
@@ -6,13 +7,16 @@
 use super::guard_thread::GuardThread;
 use crate::log::{Message, journal, make_ready};
 use crate::sys::crash::{self, Crash, Inside};
+use std::fs;
 use std::sync::Arc;
 use tracing::error;
 
-/// From now on a crash is reported here. For the main thread, which is to hear of an end also while a library that is loaded hangs.
+/// From now on a crash is reported here, and a signal that was sent. For the main thread, which is to hear of an end also while a library that is
+/// loaded hangs.
 pub(super) fn watch(guard: Arc<GuardThread>) {
     make_ready();
     crash::report_to(make_ready, move |crash| report(crash, &guard));
+    crash::watch();
 }
 
 fn report(crash: &Crash, guard: &GuardThread) {
@@ -23,8 +27,16 @@ fn report(crash: &Crash, guard: &GuardThread) {
     let what = if crash.status.is_some() { "called" } else { "crashed with" };
     let end = crash.status.map_or_else(|| "by this signal".to_owned(), |status| format!("with exit code {status}"));
     let (message_id, signal) = (Message::PluginCrashed.id(), crash.signal);
-    match &crash.inside {
-        Some(Inside { task, library, place }) => {
+    let message_of_signal = Message::FatalSignal.id();
+    match (&crash.inside, crash.sender) {
+        (_, Some(sender)) => {
+            let who = sender_name(sender, signal);
+            error!(
+                message_id = message_of_signal,
+                signal, sender, "hertzd was sent {signal} by {who}: it did not crash; hertzd {safe}ends {end}"
+            );
+        }
+        (Some(Inside { task, library, place }), None) => {
             let of_task = if task.is_empty() { String::new() } else { format!("{task}: ") };
             let task = if task.is_empty() { "none" } else { task };
             error!(
@@ -32,7 +44,13 @@ fn report(crash: &Crash, guard: &GuardThread) {
                 task, library, signal, place, "{of_task}the plugin {library} {what} {crash}; hertzd {safe}ends {end}"
             );
         }
-        None => error!(
+        (None, None) if !crash.has_plugins => error!(
+            message_id = message_of_signal,
+            signal,
+            sender = "none",
+            "hertzd crashed with {crash}; hertzd {safe}ends {end}. Please report it, with what `coredumpctl info` says"
+        ),
+        (None, None) => error!(
             message_id,
             task = "none",
             library = "none",
@@ -44,4 +62,16 @@ fn report(crash: &Crash, guard: &GuardThread) {
     }
     guard.make_safe_and_wait();
     journal::finish();
+}
+
+/// The process that has sent a signal, for people.
+fn sender_name(sender: i32, signal: &str) -> String {
+    if sender == 0 {
+        return "a process that cannot be seen from here".into();
+    }
+    let name = fs::read_to_string(format!("/proc/{sender}/comm")).unwrap_or_default();
+    let name = name.trim_end();
+    let watchdog = if (signal, name) == ("SIGABRT", "systemd") { ": its watchdog does that when hertzd hangs" } else { "" };
+    let name = if name.is_empty() { ", which has ended".to_owned() } else { format!(" ({name}){watchdog}") };
+    format!("process {sender}{name}")
 }
