@@ -709,7 +709,20 @@ fn a_program_is_like_one_that_a_shell_has_started_and_can_delay_no_worker() {
     let last = *online.last().unwrap();
     let client = format!("note('pid', os.getpid())\n{ECHO}");
     let config = format!("[worker.brain]\ncpu = {last}\n{}", echo("brain", &client, "memory-limit = \"1 GiB\""));
-    let mut running = run(&config, &["--json"]);
+    let folder = tempfile::tempdir().unwrap();
+    let gives = |inherited: &[&str]| {
+        let mut setpriv = Command::new("setpriv");
+        setpriv.args(inherited);
+        setpriv
+    };
+    // As the service has them; who may not have them does without.
+    let inherited = ["--inh-caps", "+sys_nice,+ipc_lock", "--ambient-caps", "+sys_nice"];
+    let may = gives(&inherited).arg("true").output().is_ok_and(|output| output.status.success());
+    let mut command = gives(if may { &inherited } else { &[] });
+    command.arg(HERTZD);
+    let told = ["RUNTIME_DIRECTORY", "STATE_DIRECTORY", "CREDENTIALS_DIRECTORY", "INVOCATION_ID"];
+    command.envs(told.map(|name| (name, folder.path())));
+    let mut running = program::run_in(folder, command, &with_workers(&config), &["--json"]);
     running.wait_for("answers", |running| noted(running.folder(), "seen").len() > 5);
     let pid = pid_in(running.folder(), "pid").unwrap();
     let read = |pid: u32, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
@@ -727,6 +740,13 @@ fn a_program_is_like_one_that_a_shell_has_started_and_can_delay_no_worker() {
         let mask = u64::from_str_radix(&line(&status, mask), 16).unwrap() & !(1 << 12 | 1 << 24 | 3 << 31);
         assert_eq!(mask, 0, "{status}");
     }
+    for set in ["CapInh:", "CapAmb:"] {
+        assert_eq!(u64::from_str_radix(&line(&status, set), 16), Ok(0), "{status}");
+        assert!(!may || line(&read(running.pid(), "status"), set) != line(&status, set), "hertzd has some");
+    }
+    let environment = read(pid, "environ");
+    let found = |name: &&&str| environment.split('\0').any(|entry| entry.starts_with(&format!("{name}=")));
+    assert_eq!(told.iter().find(found), None, "{environment}");
     let limits = read(pid, "limits");
     for (limit, wanted) in
         [("Max realtime priority", "0"), ("Max nice priority", "0"), ("Max address space", "1073741824")]

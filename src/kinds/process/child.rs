@@ -145,7 +145,7 @@ fn why(path: &str, Refused { step, error }: &Refused) -> String {
         Step::Descriptors => "it could not be given its socket",
         Step::Folder => "its folder could not be entered",
         Step::Memory => "its memory could not be limited",
-        Step::Run | Step::Policy | Step::Cpus | Step::NoRealtime => "the kernel does not run it",
+        Step::Run | Step::Policy | Step::Cpus | Step::NoRealtime | Step::NoCapabilities => "the kernel does not run it",
     };
     format!("cannot run {path}: {what}: {error}{remedy}")
 }
@@ -157,6 +157,9 @@ fn without(step: Step, error: &io::Error) -> String {
         ),
         Step::Cpus => format!(
             "it could not be kept off the CPUs of the workers: {error}; the kernel may run it there when they sleep: allow sched_setaffinity"
+        ),
+        Step::NoCapabilities => format!(
+            "it inherits capabilities of hertzd: {error}; allow capset, in a unit by SystemCallFilter=capset"
         ),
         _ => format!("it may still become real-time: {error}; allow prctl and setrlimit"),
     }

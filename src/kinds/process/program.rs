@@ -9,16 +9,29 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What the service manager tells this process, and no other.
-const NOT_HANDED_ON: [&str; 8] = [
+/// What the service manager tells this process, and no other: `man systemd.exec`, `sd_notify` and `sd_listen_fds`.
+const NOT_HANDED_ON: [&str; 21] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_PID",
     "WATCHDOG_USEC",
     "LISTEN_PID",
+    "LISTEN_PIDFDID",
     "LISTEN_FDS",
     "LISTEN_FDNAMES",
+    "FDSTORE",
     "MAINPID",
+    "MANAGERPID",
+    "SYSTEMD_EXEC_PID",
+    "INVOCATION_ID",
     "JOURNAL_STREAM",
+    "RUNTIME_DIRECTORY",
+    "STATE_DIRECTORY",
+    "CACHE_DIRECTORY",
+    "LOGS_DIRECTORY",
+    "CONFIGURATION_DIRECTORY",
+    "CREDENTIALS_DIRECTORY",
+    "MEMORY_PRESSURE_WATCH",
+    "MEMORY_PRESSURE_WRITE",
 ];
 
 /// Says to a program which descriptor its socket is.

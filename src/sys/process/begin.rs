@@ -26,10 +26,11 @@ pub(crate) enum Step {
     Policy,
     Cpus,
     NoRealtime,
+    NoCapabilities,
 }
 
 /// The steps that a child does without, in the places of [`Plan::unmet`].
-const OPTIONAL: [Step; 3] = [Step::Policy, Step::Cpus, Step::NoRealtime];
+const OPTIONAL: [Step; 4] = [Step::Policy, Step::Cpus, Step::NoRealtime, Step::NoCapabilities];
 
 const CAP_SYS_NICE: libc::c_ulong = 23;
 
@@ -107,6 +108,7 @@ impl Plan {
         self.does_without(Step::Policy, normal_policy());
         self.does_without(Step::Cpus, self.stay_on_cpus());
         self.does_without(Step::NoRealtime, no_realtime());
+        self.does_without(Step::NoCapabilities, no_inheritable());
         default_signals();
         // SAFETY: the path and both lists are the parent's, end with NUL and null, and stay until this has returned or succeeded.
         (Step::Run, done(unsafe { libc::execve(self.program, self.arguments, self.environment) }).err().unwrap_or(0))
@@ -221,6 +223,38 @@ fn no_realtime() -> Result<(), c_int> {
     done(unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut locked) })?;
     #[expect(clippy::unnecessary_cast, reason = "not on every architecture")]
     limit(libc::RLIMIT_MEMLOCK, MOST_LOCKED.min(locked.rlim_max as u64))
+}
+
+/// The header and the sets of `capset`, which the C library does not have.
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: c_int,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct CapabilitySets {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Two words of 32 capabilities each: `_LINUX_CAPABILITY_VERSION_3`.
+const CAPABILITY_VERSION: u32 = 0x2008_0522;
+
+/// Empties the inheritable set: a program whose file asks for it would gain what is in there.
+fn no_inheritable() -> Result<(), c_int> {
+    let mut header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
+    let mut sets = [CapabilitySets { effective: 0, permitted: 0, inheritable: 0 }; 2];
+    // SAFETY: both are owned and of the layout that the kernel fills; 0 is the child itself.
+    done(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()) })?;
+    if sets.iter().all(|set| set.inheritable == 0) {
+        return Ok(());
+    }
+    sets.iter_mut().for_each(|set| set.inheritable = 0);
+    // SAFETY: both outlive the call, and are only read; 0 is the child itself.
+    done(unsafe { libc::syscall(libc::SYS_capset, &raw mut header, sets.as_ptr()) })
 }
 
 /// Every signal does what it does in a new program, and none is blocked.
