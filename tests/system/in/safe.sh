@@ -109,6 +109,8 @@ unit=/etc/systemd/system/hertzd-hold.service
 cp /usr/share/doc/hertzd/examples/hertzd-hold.service $unit
 same "systemd-analyze verify accepts the unit that holds lines" "" "$(systemd-analyze verify --man=no $unit 2>&1 || :)"
 holding() { systemctl is-active --quiet hertzd-hold; }
+exposure=$(systemd-analyze security --no-pager --offline=true $unit | awk '/Overall/ { print $(NF - 2) }')
+at_most "  and systemd-analyze security rates it" "$exposure" 1.5
 hold=$(sed -n 's/^ExecStart=//p' $unit)
 mkdir -p $unit.d
 printf '%s\n' '[Service]' ExecStart= "ExecStart=/bin/sh -c '$hold; exec sleep infinity'" >$unit.d/line.conf
