@@ -96,7 +96,8 @@ const SAFE_AFTER: Key = Key::new(
 const WRITE: Key = Key::new(
     "write",
     Value::Choice(&words(&WRITES)),
-    "Whether to write at ticks that change nothing: needed where something else may write there, or the device forgets.",
+    "Whether to write at ticks that change nothing: needed where something else may write there, or the device forgets. With \
+     `\"always\"` a safe value, `pwmN_enable`, and the period and `enable` of a PWM channel are written again too, once they are seen to have changed.",
 )
 .default("\"change\"");
 
@@ -104,7 +105,8 @@ const READBACK: Key = Key::new(
     "readback",
     Value::Duration { min: Span::from_millis(100), max: Span::MAX },
     "How often the target is read, by another thread, and compared with what was written to it last. A difference is logged and counted, and \
-     hertzd is not well until it is gone.",
+     hertzd is not well until it is gone. What gives the value its effect, `pwmN_enable` or the period and `enable` of a PWM channel, is read in \
+     any case, every second without this key.",
 )
 .otherwise("never");
 

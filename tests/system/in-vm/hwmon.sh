@@ -1,12 +1,13 @@
 #!/bin/bash
-# A hwmon chip is found by its name, read, lost, and found again under another number; other tasks are not affected.
+# A hwmon chip is found by its name, read, lost, and found again under another number; other tasks are not affected. And a fan and a PWM
+# channel that a stranger takes away from hertzd, as firmware does after a resume.
 . "$(dirname "$0")/common.sh"
 
 reads() { [ "$(task "$1" values."$2".last)" = "$3" ]; }
 errors_above() { [ "$(task "$1" errors)" -gt "$2" ]; }
 
-# With an address for a second chip.
-modprobe i2c-stub chip_addr=0x48,0x49
+# With addresses for a second chip, a fan's and a PWM's.
+modprobe i2c-stub chip_addr=0x48,0x49,0x18,0x40
 check "lm75 is loaded" load_lm75 25.5
 i2cset -f -y "$I2C_BUS" 0x48 3 0x0050 w # its limit: 80 degrees
 i2cset -f -y "$I2C_BUS" 0x48 2 0x004b w # and its hysteresis: 75
@@ -79,3 +80,62 @@ hwmon = "lm57"
 END
 has "an unknown name is refused; the error lists the present ones" "$(hertzd run --for 1s $CONFIG 2>&1)" \
     'no hwmon device is named "lm57"; there are "adt75", "lm75"'
+
+echo "# what gives a value its effect"
+modprobe -a amc6821 pwm-pca9685
+i2cset -f -y "$I2C_BUS" 0x18 0x00 0x40 b # by temperature, as the BIOS has left it
+echo amc6821 0x18 >"/sys/bus/i2c/devices/i2c-$I2C_BUS/new_device"
+echo pca9685 0x40 >"/sys/bus/i2c/devices/i2c-$I2C_BUS/new_device"
+udevadm settle
+FAN=$(dirname "$(grep -lx amc6821 /sys/class/hwmon/hwmon*/name)")
+PWM=$(echo "/sys/bus/i2c/devices/$I2C_BUS-0040/pwm/pwmchip"*)
+setup Restart=no <<END
+[task.fan]
+kind = "output"
+rate = "2 Hz"
+input = 0.4
+hwmon = "amc6821"
+file = "pwm1"
+safe = 1.0
+safe-after = "60s"
+readback = "500ms"
+
+[task.led]
+kind = "output"
+rate = "2 Hz"
+input = 0.25
+pwm = "$I2C_BUS-0040"
+channel = 3
+pwm-period = "5ms"
+safe = 0.75
+safe-after = "60s"
+END
+is()       { [ "$(cat "$1")" = "$2" ]; }
+in_force() { ! hertzd status --json | grep -qF 'in place of'; }
+check "the fan is set by hertzd" within 60 is "$FAN/pwm1" 102
+same "  by hand" 1 "$(cat "$FAN/pwm1_enable")"
+check "  and the channel is on" within 60 is "$PWM/pwm3/duty_cycle" 1250000
+check "all is in force" in_force
+sleep $((4 + PATIENCE)) # what was just set may be shown late
+echo 2 >"$FAN/pwm1_enable"
+check "a stranger takes the fan back: hertzd is not well" within 60 says 1 "pwm1_enable reads 2 in place of 1, so"
+has "  and says who may have, and what helps" "$(cat /tmp/status)" 'write = \"always\"'
+same "  the value itself is as written" 102 "$(cat "$FAN/pwm1")"
+echo 0 >"$PWM/pwm3/enable"
+check "one switches the channel off, which has no readback: hertzd sees it too" within 60 says 1 "pwm3/enable reads 0 in place of 1, so"
+same "  and leaves both alone" "2 0" "$(cat "$FAN/pwm1_enable" "$PWM/pwm3/enable" | xargs)"
+echo 1 >"$FAN/pwm1_enable"
+echo 1 >"$PWM/pwm3/enable"
+check "when they are set again all is in force" within 60 in_force
+has "  which the journal says" "$(messages)" "pwm1_enable reads 1 again, as written, after"
+sed -i 's/^rate = "2 Hz"$/&\nwrite = "always"/' $CONFIG
+check "a reload with write = \"always\"" hertzd reload
+sleep $((4 + PATIENCE))
+echo 2 >"$FAN/pwm1_enable"
+echo 0 >"$PWM/pwm3/enable"
+check "hertzd sets the fan again" within 60 is "$FAN/pwm1_enable" 1
+check "  and switches the channel on" within 60 is "$PWM/pwm3/enable" 1
+echo 10000000 >"$PWM/pwm3/period"
+check "  and gives it its period" within 60 is "$PWM/pwm3/period" 5000000
+check "  then all is in force" within 60 in_force
+systemctl stop hertzd
