@@ -229,6 +229,9 @@ impl SafeWrite for SafeWriter {
         let text = self.text.as_bytes();
         let had = if let Port::Regular(file) = &self.port { file.metadata()?.len() } else { 0 };
         let value = self.port.put(text, had);
+        if self.settings.is_empty() {
+            return value;
+        }
         let set = self.settings.iter().map(SafeSetting::write).fold(Ok(()), io::Result::and);
         // Some chips take a value only when it is set by hand.
         value.or_else(|_| self.port.put(text, had))?;
