@@ -354,5 +354,8 @@ fn the_unit_that_holds_lines_is_the_one_that_is_shipped_but_for_its_sandbox() {
     let page = fs::read_to_string(root().join("docs/control.md")).unwrap();
     let units: Vec<_> = blocks(&page).into_iter().filter(|(language, _)| language == "ini").collect();
     let [(_, unit)] = &units[..] else { panic!("{units:?}") };
-    assert!(shipped.strip_prefix(unit).is_some_and(|rest| rest.starts_with("\n# The sandbox of hertzd.service")), "{unit}");
+    assert!(
+        shipped.strip_prefix(unit).is_some_and(|rest| rest.starts_with("\n# The sandbox of hertzd.service")),
+        "{unit}"
+    );
 }

@@ -71,7 +71,8 @@ fn sender_name(sender: i32, signal: &str) -> String {
     }
     let name = fs::read_to_string(format!("/proc/{sender}/comm")).unwrap_or_default();
     let name = name.trim_end();
-    let watchdog = if (signal, name) == ("SIGABRT", "systemd") { ": its watchdog does that when hertzd hangs" } else { "" };
+    let watchdog =
+        if (signal, name) == ("SIGABRT", "systemd") { ": its watchdog does that when hertzd hangs" } else { "" };
     let name = if name.is_empty() { ", which has ended".to_owned() } else { format!(" ({name}){watchdog}") };
     format!("process {sender}{name}")
 }

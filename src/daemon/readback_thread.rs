@@ -150,10 +150,7 @@ impl ReadbackThread {
             None => {}
             Some(News::Fails { what, advice, written, read }) => {
                 let written = written.map_or_else(|| "not compared".to_owned(), |written| written.to_string());
-                error!(
-                    message_id = Message::ReadbackFailed.id(),
-                    task, written, read, "{task}: {what}; {advice}"
-                );
+                error!(message_id = Message::ReadbackFailed.id(), task, written, read, "{task}: {what}; {advice}");
             }
             Some(News::Passes { what, written, lasted }) => info!(
                 message_id = Message::ReadbackPassed.id(),

@@ -236,7 +236,11 @@ mod tests {
         assert_eq!(rights.service.as_deref(), Some("hertzd.service"));
         assert_eq!(rights.locked_memory, Some(Most::Of(8_388_608)));
         assert_eq!(rights.realtime_time, Some(Most::Unlimited));
-        assert_eq!(realtime_time("Max realtime timeout 200000 200000 us\n"), Some(Most::Of(100_000)), "lowered at a start");
+        assert_eq!(
+            realtime_time("Max realtime timeout 200000 200000 us\n"),
+            Some(Most::Of(100_000)),
+            "lowered at a start"
+        );
         assert_eq!(realtime_time(""), None);
         rights.first_namespace = false; // its capabilities no longer count, its limits do
         assert!(!rights.has(SYS_NICE) && rights.may_have(50) && !rights.may_have(51));

@@ -182,7 +182,8 @@ fn anywhere(lines: &[LineId]) -> Result<(Chip, Vec<u32>), String> {
         }
         1 => {
             let (chip, offsets) = found.remove(0);
-            let only: Result<_, _> = lines.iter().zip(offsets).map(|(line, all)| only(&chip.name(), line, &all)).collect();
+            let only: Result<_, _> =
+                lines.iter().zip(offsets).map(|(line, all)| only(&chip.name(), line, &all)).collect();
             only.map(|offsets| (chip, offsets))
         }
         _ => {
@@ -247,7 +248,9 @@ fn only(chip: &str, line: &LineId, offsets: &[u32]) -> Result<u32, String> {
         _ => {
             let all: Vec<_> = offsets.iter().map(u32::to_string).collect();
             let all = all.join(", ");
-            Err(format!("{chip} has several lines called {line}: {all}; write `chip` and the offset of the one that is meant"))
+            Err(format!(
+                "{chip} has several lines called {line}: {all}; write `chip` and the offset of the one that is meant"
+            ))
         }
     }
 }

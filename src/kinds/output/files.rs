@@ -102,7 +102,10 @@ impl Means for Files {
         let enable = self.enable.as_ref().zip(text.enable.as_ref());
         let enable = enable.map(|(path, text)| file(path, text, false, enable_found));
         let value = file(&self.path, &text.value, self.is_regular, found.map(|found| &*found.value));
-        [value].into_iter().chain(enable).collect()
+        // What a channel needs besides, which no other program may have left as it was.
+        let prepared = self.settings.iter().filter(|_| self.enable.is_none());
+        let prepared = prepared.map(|setting| file(&setting.path, &format!("{}\n", setting.number), false, None));
+        [value].into_iter().chain(enable).chain(prepared).collect()
     }
 
     fn look(&self, key: &'static str, sight: Sight) -> Result<Sight, Refusal> {

@@ -288,14 +288,13 @@ impl Guard {
 
     /// What the target holds is known only if that was written.
     fn end_write(&self, write: &UnderWay, writer: &dyn SafeWrite, result: io::Result<()>) -> io::Result<()> {
-        let number = if result.is_ok() {
-            self.written().set(writer.settings());
-            writer.number()
-        } else {
-            self.written().forget_settings();
-            f64::NAN
-        };
-        self.written().end(write, number);
+        let settings = writer.settings();
+        match result.is_ok() {
+            true if !settings[0].is_nan() => self.written().set(settings),
+            true => {}
+            false => self.written().forget_settings(),
+        }
+        self.written().end(write, if result.is_ok() { writer.number() } else { f64::NAN });
         result
     }
 

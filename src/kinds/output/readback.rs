@@ -27,7 +27,7 @@ pub(super) struct Readback {
     written: Arc<LastWritten>,
     every: Span,
     reads_value: bool,
-    repairs: bool,                        // what differs is written again
+    repairs: bool,                      // what differs is written again
     set: Mutex<Option<(u64, Instant)>>, // since when the settings were seen to have been written that often
 }
 
@@ -194,7 +194,8 @@ mod tests {
         tree(&hwmon, &[("name", "nct6798\n"), ("pwm2", "128\n"), ("pwm2_enable", "5\n")]);
         let wanted = ByName { name: "nct6798".into(), device: None };
         for repairs in [false, true] {
-            let (target, last, readback) = settings_of(&Place::Hwmon(wanted.clone(), "pwm2".into()), sys.path(), repairs);
+            let (target, last, readback) =
+                settings_of(&Place::Hwmon(wanted.clone(), "pwm2".into()), sys.path(), repairs);
             assert_eq!(readback.every(), SETTINGS_EVERY);
             assert_eq!(readback.settings(&target), None, "hertzd has not set it");
             let write = last.begin();
@@ -233,6 +234,12 @@ mod tests {
             fs::write(channel.join(file), was).unwrap();
         }
         assert!(matches!(readback.read(), Reading::Agrees(_)));
+        let text = super::super::port::SafeText { value: "30000\n".into(), enable: None };
+        let planned: Vec<_> = target.plan(&text, None).iter().map(ToString::to_string).collect();
+        assert!(
+            planned.len() == 3 && planned[2].ends_with("/enable"),
+            "another process makes sure of it too: {planned:?}"
+        );
         last.forget_settings();
         fs::remove_dir_all(&channel).unwrap();
         assert_eq!(readback.settings(&target), None, "a channel that is gone is looked for");

@@ -60,7 +60,8 @@ impl Target {
                 let path = pwm::folder_of(&chip, *channel).join("duty_cycle");
                 let ids = fs::metadata(&path).ok().map(|duty| DeviceId::of(&duty)).into_iter().chain([of_channel]);
                 let settings = [("period", raw.full), ("enable", 1.0)];
-                let settings = settings.map(|(file, number)| Setting { path: path.with_file_name(file), number }).into();
+                let settings =
+                    settings.map(|(file, number)| Setting { path: path.with_file_name(file), number }).into();
                 let files = Files { path, is_regular: false, enable: None, settings, witness: None };
                 Ok(Some(Self { ids: ids.collect(), raw, form: Form::Whole, means: Arc::new(files) }))
             }

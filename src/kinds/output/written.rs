@@ -65,7 +65,9 @@ impl LastWritten {
 
     /// What the settings hold is not known any more.
     pub(super) fn forget_settings(&self) {
-        self.settings.iter().for_each(|setting| setting.store(f64::NAN.to_bits(), Ordering::Relaxed));
+        if self.sets.load(Ordering::Relaxed) > 0 {
+            self.settings.iter().for_each(|setting| setting.store(f64::NAN.to_bits(), Ordering::Relaxed));
+        }
     }
 
     /// The target is not as it was written: its task is to write all of it again.

@@ -158,9 +158,9 @@ fn without(step: Step, error: &io::Error) -> String {
         Step::Cpus => format!(
             "it could not be kept off the CPUs of the workers: {error}; the kernel may run it there when they sleep: allow sched_setaffinity"
         ),
-        Step::NoCapabilities => format!(
-            "it inherits capabilities of hertzd: {error}; allow capset, in a unit by SystemCallFilter=capset"
-        ),
+        Step::NoCapabilities => {
+            format!("it inherits capabilities of hertzd: {error}; allow capset, in a unit by SystemCallFilter=capset")
+        }
         _ => format!("it may still become real-time: {error}; allow prctl and setrlimit"),
     }
 }

@@ -28,7 +28,8 @@ pub(crate) fn with_room(soft: Option<u64>, hard: Option<u64>) -> Option<u64> {
 /// was room.
 pub(crate) fn make_room() -> Option<(Span, Span, io::Result<()>)> {
     let limit = read().ok()?;
-    let [soft, hard] = [limit.rlim_cur, limit.rlim_max].map(|limit| (limit != libc::RLIM_INFINITY).then(|| u64::from(limit)));
+    let [soft, hard] =
+        [limit.rlim_cur, limit.rlim_max].map(|limit| (limit != libc::RLIM_INFINITY).then(|| u64::from(limit)));
     let wanted = with_room(soft, hard).filter(|wanted| Some(*wanted) != soft)?;
     let [wanted, hard] = [wanted, hard?].map(|micros| Span::from_wide(i128::from(micros) * 1_000));
     Some((wanted, hard, set_realtime_limit(wanted)))
