@@ -1,0 +1,104 @@
+//! The errors that Linux documents for each system call, and the calls that are left alone.
+
+/// What a call may fail with: those of its page in section 2 of the manual that a right call can meet.
+pub(crate) fn errors_of(call: &str) -> Option<&'static [&'static str]> {
+    Some(match call {
+        "open" | "openat" | "openat2" | "creat" => &[
+            "EACCES", "EDQUOT", "EINTR", "ELOOP", "EMFILE", "ENFILE", "ENOENT", "ENOMEM", "ENOSPC", "ENXIO", "EPERM",
+            "EROFS",
+        ],
+        "read" | "pread64" | "readv" | "preadv" => &["EAGAIN", "EINTR", "EIO"],
+        "write" | "pwrite64" | "writev" | "pwritev" => {
+            &["EAGAIN", "EDQUOT", "EFBIG", "EINTR", "EIO", "ENOSPC", "EPIPE"]
+        }
+        "close" => &["EDQUOT", "EINTR", "EIO", "ENOSPC"],
+        "fsync" | "fdatasync" | "sync_file_range" | "syncfs" => &["EDQUOT", "EINTR", "EIO", "ENOSPC"],
+        "truncate" | "ftruncate" | "fallocate" => &["EFBIG", "EINTR", "EIO", "ENOSPC", "EPERM"],
+        "copy_file_range" => &["EIO", "ENOMEM", "ENOSPC"],
+        "lseek" => &["EINVAL", "EOVERFLOW"],
+        "rename" | "renameat" | "renameat2" => &["EACCES", "EBUSY", "EDQUOT", "ENOENT", "ENOMEM", "ENOSPC", "EROFS"],
+        "link" | "linkat" | "symlinkat" => &["EACCES", "EEXIST", "EIO", "ENOENT", "ENOSPC", "EPERM", "EROFS"],
+        "unlink" | "unlinkat" | "rmdir" => &["EACCES", "EBUSY", "EIO", "ENOENT", "ENOMEM", "EPERM", "EROFS"],
+        "mkdir" | "mkdirat" => &["EACCES", "EDQUOT", "EEXIST", "ENOENT", "ENOMEM", "ENOSPC", "EROFS"],
+        "chmod" | "fchmod" | "fchmodat" | "chown" | "fchown" | "fchownat" => {
+            &["EIO", "ENOENT", "ENOMEM", "EPERM", "EROFS"]
+        }
+        "stat" | "lstat" | "fstat" | "newfstatat" | "statx" | "fstatfs" | "statfs" => {
+            &["EACCES", "ELOOP", "ENOENT", "ENOMEM"]
+        }
+        "access" | "faccessat" | "faccessat2" => &["EACCES", "EIO", "ENOENT", "ENOMEM"],
+        "readlink" | "readlinkat" => &["EACCES", "EINVAL", "EIO", "ENOENT", "ENOMEM"],
+        "getdents64" => &["ENOENT"],
+        "getcwd" => &["EACCES", "ENOENT", "ENOMEM"],
+        "getxattr" | "fgetxattr" | "lgetxattr" => &["ENODATA", "ENOTSUP", "EPERM"],
+        "fcntl" => &["EACCES", "EAGAIN", "EINTR", "EINVAL", "EMFILE", "ENOLCK"],
+        "flock" => &["EINTR", "ENOLCK", "EWOULDBLOCK"],
+        "dup" | "dup2" | "dup3" => &["EBUSY", "EINTR", "EMFILE"],
+        "pipe" | "pipe2" | "eventfd2" | "epoll_create1" | "timerfd_create" | "memfd_create" | "inotify_init1"
+        | "signalfd4" => &["EMFILE", "ENFILE", "ENOMEM"],
+        "inotify_add_watch" => &["EACCES", "ENOENT", "ENOMEM", "ENOSPC"],
+        "epoll_ctl" => &["ENOMEM", "ENOSPC"],
+        "poll" | "ppoll" | "select" | "pselect6" | "epoll_wait" | "epoll_pwait" => &["EINTR", "ENOMEM"],
+        "ioctl" => &["EINVAL", "EIO", "ENOTTY"],
+        "socket" | "socketpair" => &["EACCES", "EAFNOSUPPORT", "EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"],
+        "bind" => &["EACCES", "EADDRINUSE", "ENOENT", "ENOMEM", "EROFS"],
+        "listen" => &["EADDRINUSE"],
+        "connect" => &["EACCES", "EAGAIN", "ECONNREFUSED", "EINTR", "ENOENT", "ETIMEDOUT"],
+        "accept" | "accept4" => &["ECONNABORTED", "EINTR", "EMFILE", "ENFILE", "ENOBUFS", "ENOMEM", "EPERM"],
+        "sendto" | "sendmsg" => &["EAGAIN", "ECONNREFUSED", "ECONNRESET", "EINTR", "ENOBUFS", "ENOMEM", "EPIPE"],
+        "recvfrom" | "recvmsg" => &["EAGAIN", "ECONNREFUSED", "EINTR", "ENOMEM"],
+        "shutdown" => &["ENOTCONN"],
+        "setsockopt" | "getsockopt" | "getsockname" => &["ENOBUFS", "ENOPROTOOPT"],
+        "fork" | "vfork" | "clone" | "clone3" => &["EAGAIN", "ENOMEM", "EPERM"],
+        "prctl" | "capget" | "capset" => &["EINVAL", "EPERM"],
+        "setresuid" | "setresgid" | "setgroups" => &["EAGAIN", "EINVAL", "ENOMEM", "EPERM"],
+        "sched_setscheduler" | "sched_setparam" | "sched_setaffinity" | "sched_getaffinity" | "sched_getscheduler"
+        | "sched_getparam" | "sched_getattr" => &["EINVAL", "EPERM", "ESRCH"],
+        "sched_setattr" => &["EBUSY", "EINVAL", "EPERM", "ESRCH"],
+        "mlock" | "mlock2" | "mlockall" => &["EAGAIN", "ENOMEM", "EPERM"],
+        "prlimit64" | "getrlimit" | "setrlimit" => &["EINVAL", "EPERM"],
+        "getrandom" => &["EAGAIN", "EINTR", "ENOSYS"],
+        "clock_nanosleep" | "nanosleep" => &["EINTR"],
+        "wait4" | "waitid" => &["ECHILD", "EINTR"],
+        "kill" | "tkill" | "tgkill" | "pidfd_send_signal" => &["EPERM", "ESRCH"],
+        "pidfd_open" => &["EINVAL", "EMFILE", "ENFILE", "ENODEV", "ENOMEM", "ESRCH"],
+        "perf_event_open" => &["EACCES", "EBUSY", "EMFILE", "ENOENT", "ENOSYS", "EOPNOTSUPP"],
+        "uname" | "sysinfo" => &["EFAULT"],
+        _ => return None,
+    })
+}
+
+/// Calls that are left alone, and why.
+pub(crate) fn left_alone(call: &str) -> Option<&'static str> {
+    Some(match call {
+        "mmap" | "mremap" | "munmap" | "mprotect" | "brk" | "madvise" => {
+            "without memory Rust's standard library aborts, and says so"
+        }
+        "futex" => {
+            "a lock or a condition of the standard library: what is injected loses a wake-up, which no kernel does"
+        }
+        "sigaltstack" | "rt_sigaction" | "rt_sigprocmask" | "rt_sigreturn" | "rt_sigsuspend" => {
+            "fails only for a wrong call"
+        }
+        "clock_gettime" | "clock_getres" | "gettimeofday" | "getrusage" | "times" => "fails only for a wrong call",
+        "execve" | "exit" | "exit_group" | "restart_syscall" | "arch_prctl" | "set_tid_address" | "set_robust_list"
+        | "rseq" => "begins or ends a program or a thread",
+        "sched_yield"
+        | "getpid"
+        | "gettid"
+        | "getppid"
+        | "getuid"
+        | "geteuid"
+        | "getgid"
+        | "getegid"
+        | "getgroups"
+        | "umask"
+        | "alarm"
+        | "setitimer"
+        | "membarrier"
+        | "sched_get_priority_max"
+        | "sched_get_priority_min"
+        | "getcpu" => "does not fail",
+        _ => return None,
+    })
+}

@@ -1,0 +1,107 @@
+//! Each system call of a start, of work, of a reload, of a stop and of `hertzd safe` fails once, with each error that Linux documents for
+//! it: `strace` injects it. hertzd never panics, aborts or hangs; its exit code and its message are right; every target is safe or
+//! untouched, or the plan still has it; and its counts add up.
+//!
+//! ```sh
+//! cargo test --test inject                                        a sample, the same each time
+//! HERTZD_INJECT=all cargo test --test inject -- --nocapture       all of it, for an hour or so
+//! HERTZD_INJECT=200:7 cargo test --test inject                    200 of them, by the seed 7
+//! HERTZD_INJECT=daemon:openat:EMFILE:12 cargo test --test inject  one, as a failure prints it
+//! ```
+
+#[path = "../program/mod.rs"]
+mod program;
+#[path = "../virtual_worker/mod.rs"]
+mod virtual_worker;
+
+mod errors;
+mod scene;
+mod strace;
+
+use hertzd::internals::KernelClock;
+use hertzd::time::{Clock, Span};
+use scene::play;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use strace::{Injection, Scene, injections, trace_in};
+use virtual_worker::SplitMix;
+
+/// How many scenes are played at a time.
+const AT_A_TIME: usize = 3;
+
+/// The size of the sample, and its seed.
+const SAMPLE: (usize, u64) = (25, 27);
+
+/// All injections that there are room for. A scene in which nothing fails is right.
+fn all(work: Span) -> Vec<Injection> {
+    [Scene::Daemon, Scene::Safe]
+        .into_iter()
+        .flat_map(|scene| {
+            let clean = play(scene, None, work);
+            assert_eq!(clean.judge(scene), Ok(()), "{}", clean.describe());
+            injections(scene, &trace_in(clean.folder()))
+        })
+        .collect()
+}
+
+/// As many of them as asked for. Calls are chosen first, so that those that are made often do not displace the others.
+fn sample(mut from: Vec<Injection>, size: usize, seed: u64) -> Vec<Injection> {
+    let mut random = SplitMix(seed);
+    let mut below = |most: usize| usize::try_from(random.next() % most as u64).unwrap();
+    let mut chosen = Vec::new();
+    while chosen.len() < size && !from.is_empty() {
+        let mut calls: Vec<_> = from.iter().map(|one| one.call.clone()).collect();
+        calls.dedup();
+        let call = &calls[below(calls.len())];
+        let of_it: Vec<_> = (0..from.len()).filter(|&index| from[index].call == *call).collect();
+        chosen.push(from.swap_remove(of_it[below(of_it.len())]));
+        from.sort_by(|one, other| one.call.cmp(&other.call));
+    }
+    chosen
+}
+
+#[test]
+fn no_system_call_that_fails_does_harm() {
+    if program::emulation::cannot_be_emulated("a program that is emulated cannot be traced") {
+        return;
+    }
+    if let Some(why) = strace::missing() {
+        program::skip(&why);
+        return;
+    }
+    let asked = std::env::var("HERTZD_INJECT").unwrap_or_default();
+    let is_all = asked == "all";
+    let work = if is_all { Span::from_seconds(1) } else { Span::from_millis(150) };
+    let chosen = match (Injection::read(&asked), asked.split_once(':')) {
+        (Some(one), _) => vec![one],
+        (None, _) if is_all => all(work),
+        (None, Some((size, seed))) => sample(all(work), size.parse().unwrap(), seed.parse().unwrap()),
+        (None, None) => sample(all(work), SAMPLE.0, SAMPLE.1),
+    };
+    let begun = KernelClock::monotonic().now();
+    let (next, missed, failures) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while let Some(injection) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let played = play(injection.scene, Some(injection), work);
+                    if played.injected.is_empty() {
+                        missed.fetch_add(1, Ordering::Relaxed);
+                    }
+                    if let Err(why) = played.judge(injection.scene) {
+                        println!("HERTZD_INJECT={injection}: {why}\n{}", played.describe());
+                        failures.lock().unwrap().push(format!("HERTZD_INJECT={injection}: {why}"));
+                    }
+                }
+            });
+        }
+    });
+    let missed = missed.into_inner();
+    println!(
+        "{} injections, of which {missed} met no call, in {}",
+        chosen.len(),
+        KernelClock::monotonic().now() - begun
+    );
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), chosen.len(), failures.join("\n"));
+}

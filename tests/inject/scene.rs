@@ -1,0 +1,271 @@
+//! A start, work, a reload and a stop of hertzd, or `hertzd safe` after it was killed, with a call that fails; and what must hold then.
+
+use crate::program::{HERE, HERTZD, count, signal};
+use crate::strace::{Injection, Scene, injected, strace, trace_in, traced};
+use hertzd::internals::{KernelClock, pause};
+use hertzd::time::{Clock, Span};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use tempfile::TempDir;
+
+/// The time after which a program hangs.
+const PATIENCE: Span = Span::from_seconds(60);
+
+/// The longest wait for a state that a call that failed may have made impossible.
+const STATE: Span = Span::from_seconds(5);
+
+/// What each target holds before hertzd runs, and its safe value. The reload adds `added` and removes `removed`.
+const TARGETS: [(&str, Option<&str>, &str); 5] = [
+    ("set", Some("0.125\n"), "1\n"),
+    ("back", Some("0.25\n"), "0.25\n"),
+    ("shrinks", Some("1234.5\n"), "2\n"),
+    ("removed", None, "3\n"),
+    ("added", Some("0.5\n"), "4\n"),
+];
+
+const BEFORE: &str = r#"
+[worker.main]
+policy = "other"
+[task.source]
+kind = "sensor"
+rate = 100
+path = "@HERE@/in"
+record = "@HERE@/source.csv"
+[task.set]
+kind = "output"
+rate = 100
+path = "@HERE@/set"
+input = "source.value"
+safe = 1
+readback = "100ms"
+record = "@HERE@/all.mcap"
+[task.back]
+kind = "output"
+rate = 100
+path = "@HERE@/back"
+input = "source.value"
+safe = "restore"
+start = "keep"
+[task.shrinks]
+kind = "output"
+rate = 50
+path = "@HERE@/shrinks"
+input = "source.value"
+safe = 2
+"#;
+
+const REMOVED: &str = r#"
+[task.removed]
+kind = "output"
+rate = 50
+path = "@HERE@/removed"
+input = 0.5
+safe = 3
+"#;
+
+const ADDED: &str = r#"
+[task.added]
+kind = "output"
+rate = 50
+path = "@HERE@/added"
+input = 0.75
+safe = 4
+record = "@HERE@/all.mcap"
+"#;
+
+/// How a scene ended.
+pub(crate) struct Played {
+    folder: TempDir,
+    status: Option<ExitStatus>, // `None`: it hung
+    pub(crate) injected: Vec<String>,
+}
+
+/// Plays it, with this call failing; without, all its calls are recorded. It works for this long.
+pub(crate) fn play(scene: Scene, injection: Option<&Injection>, work: Span) -> Played {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::create_dir(here.join("run")).unwrap();
+    fs::write(here.join("in"), "0.5\n").unwrap();
+    for (name, before, _) in TARGETS {
+        before.into_iter().for_each(|text| fs::write(here.join(name), text).unwrap());
+    }
+    configure(here, &[BEFORE, REMOVED]);
+    let status = match scene {
+        Scene::Daemon => daemon(here, injection, work),
+        Scene::Safe => {
+            killed(here);
+            let mut command = strace(injection, &trace_in(here));
+            command.arg(HERTZD).arg("safe");
+            ended(&mut start(command, here))
+        }
+    };
+    let injected = injected(&trace_in(here));
+    Played { folder, status, injected }
+}
+
+fn configure(folder: &Path, parts: &[&str]) {
+    let text = parts.concat().replace(HERE, folder.to_str().unwrap());
+    fs::write(folder.join("new.toml"), text).unwrap();
+    fs::rename(folder.join("new.toml"), folder.join("test.toml")).unwrap();
+}
+
+/// Starts it with its output in files.
+fn start(mut command: Command, folder: &Path) -> Child {
+    let file = |name| File::create(folder.join(name)).unwrap();
+    command.env("RUNTIME_DIRECTORY", folder.join("run")).env_remove("HERTZD_LOG");
+    command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr"));
+    command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+/// Whether a state came; not if the program has ended, or it takes too long.
+fn came(child: &mut Child, longest: Span, mut state: impl FnMut() -> bool) -> bool {
+    let begun = KernelClock::monotonic().now();
+    loop {
+        if state() {
+            return true;
+        }
+        if child.try_wait().unwrap().is_some() || KernelClock::monotonic().now() - begun > longest {
+            return false;
+        }
+        pause(Span::from_millis(2));
+    }
+}
+
+/// Waits for its end; `None`: it hung, and was killed.
+fn ended(child: &mut Child) -> Option<ExitStatus> {
+    let begun = KernelClock::monotonic().now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        if KernelClock::monotonic().now() - begun > PATIENCE {
+            traced(child.id()).into_iter().for_each(|pid| signal(pid, "KILL"));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return None;
+        }
+        pause(Span::from_millis(2));
+    }
+}
+
+fn read(folder: &Path, name: &str) -> String {
+    fs::read_to_string(folder.join(name)).unwrap_or_default()
+}
+
+fn daemon(folder: &Path, injection: Option<&Injection>, work: Span) -> Option<ExitStatus> {
+    let mut command = strace(injection, &trace_in(folder));
+    command.arg(HERTZD).arg("run").arg(folder.join("test.toml")).arg("--json");
+    let mut child = start(command, folder);
+    let strace = child.id();
+    let send = |name: &str| {
+        _ = traced(strace).map(|pid| Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).output())
+    };
+    let live = |names: [&str; 3]| names.iter().all(|name| read(folder, name).starts_with("0.5"));
+    if came(&mut child, STATE, || live(["set", "back", "shrinks"])) {
+        // Someone asks it, and it works.
+        let _ = Command::new(HERTZD).args(["status", "--socket"]).arg(folder.join("run/status.sock")).output();
+        pause(work);
+        configure(folder, &[BEFORE, ADDED]);
+        send("HUP");
+        let answered = || read(folder, "stderr").contains("reload");
+        came(&mut child, STATE, || answered() && read(folder, "added") == "0.75\n" && read(folder, "removed") == "3\n");
+    }
+    send("TERM");
+    ended(&mut child)
+}
+
+/// A daemon that is killed while its outputs are live.
+fn killed(folder: &Path) {
+    let mut command = Command::new(HERTZD);
+    command.arg("run").arg(folder.join("test.toml"));
+    let mut child = start(command, folder);
+    let live = || ["set", "back", "shrinks", "removed"].iter().all(|name| read(folder, name).starts_with("0.5"));
+    assert!(came(&mut child, PATIENCE, live), "{}", read(folder, "stderr"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+impl Played {
+    /// What does not hold that must; `Ok` where all does.
+    pub(crate) fn judge(&self, scene: Scene) -> Result<(), String> {
+        let folder = self.folder.path();
+        let (stdout, stderr) = (read(folder, "stdout"), read(folder, "stderr"));
+        let Some(status) = self.status else { return Err("it hangs".into()) };
+        if stderr.contains("panicked") {
+            return Err("it panicked".into());
+        }
+        // The dynamic loader's own refusal, before hertzd's first instruction.
+        let not_loaded = status.code() == Some(127) && stderr.contains("error while loading shared libraries");
+        let documented: &[i32] = if scene == Scene::Daemon { &[0, 1, 70, 77, 78] } else { &[0, 1, 70, 77] };
+        match status.code() {
+            _ if not_loaded => {}
+            Some(code) if documented.contains(&code) => {}
+            Some(code) => return Err(format!("it ended with {code}")),
+            // What is sent before its first instructions takes its usual course.
+            None if status.signal() == Some(libc::SIGTERM) && stderr.is_empty() => {}
+            None => return Err(format!("it ended by signal {:?}", status.signal())),
+        }
+        let mute = self.injected.iter().any(|call| call.contains(" write(2, ") || call.contains(" writev(2, "));
+        if status.code().is_some_and(|code| code != 0) && !not_loaded && !mute && !stderr.contains("hertzd: ") {
+            return Err("it does not say why it failed".into());
+        }
+        if scene == Scene::Daemon && !stdout.is_empty() {
+            self.judge_counts(&stdout)?;
+        }
+        self.judge_targets(scene, status.success())
+    }
+
+    /// The counts of the summary add up, and the rows that it tells of are there.
+    fn judge_counts(&self, stdout: &str) -> Result<(), String> {
+        let summary: Value =
+            serde_json::from_str(stdout).map_err(|error| format!("the summary is no JSON: {error}"))?;
+        for task in summary["tasks"].as_array().ok_or("the summary has no tasks")? {
+            let [due, ran, skipped, met, missed, pending] =
+                ["due", "ran", "skipped", "met", "missed", "pending"].map(|key| count(task, key));
+            if ran + skipped != due || met + missed + pending != due {
+                return Err(format!("counts do not add up: {task}"));
+            }
+        }
+        let source = &crate::program::task(&summary, "source")["recorded"];
+        let rows = read(self.folder.path(), "source.csv").lines().skip(1).count() as u64;
+        match source["rows"].as_u64() {
+            Some(recorded) if recorded != rows => {
+                Err(format!("source.csv has {rows} rows, and the summary says {recorded}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Each target is safe or untouched, or the plan still has it, and `hertzd safe` writes it.
+    fn judge_targets(&self, scene: Scene, success: bool) -> Result<(), String> {
+        let folder = self.folder.path();
+        let may_be_untouched = |name: &str| name == "added" || (scene == Scene::Daemon && !success);
+        let wrong = || {
+            TARGETS.into_iter().find_map(|(name, before, safe)| {
+                let holds = fs::read_to_string(folder.join(name)).ok();
+                let is_right = holds.as_deref() == Some(safe) || (may_be_untouched(name) && holds.as_deref() == before);
+                (!is_right).then(|| format!("{name} holds {holds:?} in place of {safe:?}"))
+            })
+        };
+        let Some(first) = wrong() else { return Ok(()) };
+        if success {
+            return Err(format!("it succeeded, but {first}"));
+        }
+        let again = Command::new(HERTZD).arg("safe").env("RUNTIME_DIRECTORY", folder.join("run")).output().unwrap();
+        wrong().map_or(Ok(()), |wrong| Err(format!("{wrong}, and `hertzd safe` does not write it: {again:?}")))
+    }
+
+    /// All that it said, for a failure.
+    pub(crate) fn describe(&self) -> String {
+        let folder = self.folder.path();
+        let [stdout, stderr] = ["stdout", "stderr"].map(|name| read(folder, name));
+        format!("{:?}\n{}\n--- stdout\n{stdout}\n--- stderr\n{stderr}", self.status, self.injected.join("\n"))
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
