@@ -209,7 +209,8 @@ impl Played {
             None => return Err(format!("it ended by signal {:?}", status.signal())),
         }
         let mute = self.injected.iter().any(|call| call.contains(" write(2, ") || call.contains(" writev(2, "));
-        if status.code().is_some_and(|code| code != 0) && !not_loaded && !mute && !stderr.contains("hertzd: ") {
+        let is_explained = stderr.contains("hertzd: ") || stderr.contains("error: ");
+        if status.code().is_some_and(|code| code != 0) && !not_loaded && !mute && !is_explained {
             return Err("it does not say why it failed".into());
         }
         if scene == Scene::Daemon && !stdout.is_empty() {

@@ -1,0 +1,85 @@
+//! Random stories of outputs: starts, reloads, renames, other layouts, kills, strangers' locks, firmware that interferes, and files that are
+//! removed. After each end the bytes of every target, read from outside, equal a plain reference (`model.rs`), or the plan still has them
+//! and `hertzd safe` says so.
+//!
+//! ```sh
+//! cargo test --test stories                                             100 stories, the same each time
+//! HERTZD_STORIES=10000 HERTZD_SEED=5 cargo test --test stories          10,000 others
+//! HERTZD_STORIES=1 HERTZD_SEED=27000042 cargo test --test stories       the one that a failure prints
+//! HERTZD_STORIES_WITHOUT=lock,layout,mode,crash,leftover                none of these in any of them
+//! ```
+
+#[path = "../program/mod.rs"]
+mod program;
+#[path = "../virtual_worker/mod.rs"]
+mod virtual_worker;
+
+mod model;
+mod output;
+mod play;
+mod story;
+
+use hertzd::internals::KernelClock;
+use hertzd::time::Clock;
+use play::Stage;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use story::Scope;
+
+/// How many stories are played at a time.
+const AT_A_TIME: usize = 4;
+
+/// Where others are not asked for: so many, and the seed of the first.
+const USUAL: (u64, u64) = (100, 27_000_000);
+
+/// Whether hertzd can be shown a chip that this test has made.
+fn can_show_a_chip() -> bool {
+    let mut unshare = Command::new("unshare");
+    program::is_root() && unshare.args(["--mount", "true"]).status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn after_each_story_every_target_holds_what_it_must() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let (count, first) = (number("HERTZD_STORIES").unwrap_or(USUAL.0), number("HERTZD_SEED").unwrap_or(USUAL.1));
+    let leave_out = std::env::var("HERTZD_STORIES_WITHOUT").unwrap_or_default();
+    let scope = Scope { fans: can_show_a_chip() };
+    if !scope.fans {
+        program::skip("stories with fans: a chip of the test's own takes root");
+    }
+    let begun = KernelClock::monotonic().now();
+    let (next, failures) = (AtomicU64::new(first), Mutex::new(Vec::new()));
+    let [events, owed, refused] = [const { AtomicUsize::new(0) }; 3];
+    std::thread::scope(|threads| {
+        for _ in 0..AT_A_TIME {
+            threads.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        break;
+                    }
+                    let story = story::story(seed, scope, &leave_out);
+                    let mut stage = Stage::new();
+                    events.fetch_add(story.len(), Ordering::Relaxed);
+                    let wrong =
+                        story.iter().enumerate().find_map(|(index, event)| Some((index, stage.play(event).err()?)));
+                    if let Some((index, wrong)) = wrong {
+                        let line = format!("HERTZD_SEED={seed}: event {index}: {wrong}");
+                        println!("{line}\n{:#?}\n{}", &story[..=index], stage.describe());
+                        failures.lock().unwrap().push(line);
+                    }
+                    owed.fetch_add(stage.owed, Ordering::Relaxed);
+                    refused.fetch_add(stage.refused, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let took = KernelClock::monotonic().now() - begun;
+    let [events, owed, refused] = [events, owed, refused].map(AtomicUsize::into_inner);
+    println!(
+        "{count} stories of {events} events in {took}; {owed} times a plan still had something, {refused} reloads were refused"
+    );
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{} of {count} stories:\n{}", failures.len(), failures.join("\n"));
+}

@@ -1,0 +1,170 @@
+//! What each file must hold: the plain reference. It knows nothing of how hertzd does it.
+
+use crate::output::{Output, Safe, Target};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a file may hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum May {
+    Hold(BTreeSet<String>),
+    /// While two write to it, digits of both may stand there.
+    HoldAnything,
+}
+
+impl May {
+    pub(crate) fn only(text: impl Into<String>) -> Self {
+        Self::Hold(BTreeSet::from([text.into()]))
+    }
+
+    pub(crate) fn hold(&self, text: &str) -> bool {
+        match self {
+            Self::Hold(texts) => texts.contains(text),
+            Self::HoldAnything => true,
+        }
+    }
+
+    fn or(&mut self, text: impl Into<String>) {
+        if let Self::Hold(texts) = self {
+            texts.insert(text.into());
+        }
+    }
+
+    fn or_all(&mut self, other: &Self) {
+        match other {
+            Self::Hold(texts) => texts.iter().for_each(|text| self.or(text)),
+            Self::HoldAnything => *self = Self::HoldAnything,
+        }
+    }
+}
+
+/// An output, from when it first has its target until its safe state is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Tenure {
+    pub(crate) output: Output,
+    /// What its files held before.
+    before: BTreeMap<String, May>,
+    /// It will follow its input in a moment, and nobody else has written there since.
+    pub(crate) follows: bool,
+}
+
+/// All files, and who has them.
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) files: BTreeMap<String, May>,
+    pub(crate) tenures: BTreeMap<Target, Tenure>,
+}
+
+/// A number as a file shows it.
+pub(crate) fn text(number: f64) -> String {
+    format!("{number}\n")
+}
+
+/// The mode of a fan that hertzd drives.
+const BY_HAND: &str = "1\n";
+
+impl Model {
+    /// A start or a reload with these outputs. A target that an output had keeps what was there before, whoever has it now; one that none
+    /// has any more is safe.
+    pub(crate) fn configure(&mut self, outputs: &[Output]) {
+        let ended: Vec<_> =
+            self.tenures.keys().copied().filter(|had| outputs.iter().all(|it| it.target != *had)).collect();
+        for target in ended {
+            let tenure = self.tenures.remove(&target).unwrap();
+            self.make_safe(&tenure);
+        }
+        for output in outputs {
+            let target = output.target;
+            let had = self.tenures.remove(&target);
+            let follows = had.as_ref().is_none_or(|had| had.follows || had.output.value != output.value);
+            let before = had.map_or_else(|| self.now(target), |had| had.before);
+            self.reaches(output, &before);
+            self.tenures.insert(target, Tenure { output: output.clone(), before, follows });
+        }
+    }
+
+    fn now(&self, target: Target) -> BTreeMap<String, May> {
+        target.files().map(|file| (file.clone(), self.files[&file].clone())).collect()
+    }
+
+    /// Until it is seen to follow its input, its files may hold any of what it writes.
+    fn reaches(&mut self, output: &Output, before: &BTreeMap<String, May>) {
+        let value = self.files.get_mut(&output.target.value()).unwrap();
+        value.or(text(output.value));
+        match output.safe {
+            Safe::Number(number) => value.or(text(number)),
+            Safe::Restore => value.or_all(&before[&output.target.value()]),
+            Safe::Hold => {}
+        }
+        if let Some(enable) = output.target.enable() {
+            let enabled = self.files.get_mut(&enable).unwrap();
+            enabled.or(BY_HAND);
+            enabled.or_all(&before[&enable]);
+        }
+    }
+
+    /// Its outputs were seen to follow their inputs.
+    pub(crate) fn live(&mut self) {
+        for (target, tenure) in &mut self.tenures {
+            if std::mem::take(&mut tenure.follows) {
+                self.files.insert(target.value(), May::only(text(tenure.output.value)));
+                target.enable().map(|enable| self.files.insert(enable, May::only(BY_HAND)));
+            }
+        }
+    }
+
+    /// Somebody else has written this number.
+    pub(crate) fn written(&mut self, target: Target, number: f64) {
+        let Some(tenure) = self.tenures.get_mut(&target) else {
+            self.files.insert(target.value(), May::only(text(number)));
+            return;
+        };
+        if tenure.output.always || tenure.follows {
+            self.files.insert(target.value(), May::HoldAnything);
+        } else {
+            self.files.insert(target.value(), May::only(text(number)));
+        }
+        tenure.follows = false;
+    }
+
+    /// Somebody else has set this mode of a fan.
+    pub(crate) fn mode_set(&mut self, target: Target, mode: u8) {
+        self.files.get_mut(&target.enable().unwrap()).unwrap().or(format!("{mode}\n"));
+    }
+
+    /// The file of an output is another one, and the output will find it.
+    pub(crate) fn replaced(&mut self, target: Target) {
+        if let Some(tenure) = self.tenures.get_mut(&target) {
+            tenure.follows = true;
+        }
+    }
+
+    /// All outputs end, or `hertzd safe` makes those safe that a process left.
+    pub(crate) fn all_safe(&mut self) {
+        for tenure in std::mem::take(&mut self.tenures).into_values() {
+            self.make_safe(&tenure);
+        }
+    }
+
+    /// A crash: what is written before the process is gone is its own matter.
+    pub(crate) fn may_be_safe(&mut self) {
+        for tenure in self.tenures.clone().into_values() {
+            let held = self.now(tenure.output.target);
+            self.make_safe(&tenure);
+            for (file, may) in held {
+                self.files.get_mut(&file).unwrap().or_all(&may);
+            }
+        }
+    }
+
+    fn make_safe(&mut self, tenure: &Tenure) {
+        let target = tenure.output.target;
+        match tenure.output.safe {
+            Safe::Number(number) => {
+                self.files.insert(target.value(), May::only(text(number)));
+                target.enable().map(|enable| self.files.insert(enable, May::only(BY_HAND)));
+            }
+            Safe::Restore => self.files.extend(tenure.before.clone()),
+            Safe::Hold => {}
+        }
+    }
+}

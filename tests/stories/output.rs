@@ -1,0 +1,98 @@
+//! The outputs of a story, as a configuration names them.
+
+use std::fmt::Write;
+use std::path::Path;
+
+/// What an output drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Target {
+    /// A regular file, `file0`.
+    File(u8),
+    /// A fan of a chip: `pwm1`, and `pwm1_enable`, which says who drives it.
+    Fan(u8),
+}
+
+impl Target {
+    /// The file that has its value, below the story's folder.
+    pub(crate) fn value(self) -> String {
+        match self {
+            Self::File(number) => format!("file{number}"),
+            Self::Fan(number) => format!("class/hwmon/hwmon0/pwm{number}"),
+        }
+    }
+
+    /// The file that says who drives a fan.
+    pub(crate) fn enable(self) -> Option<String> {
+        matches!(self, Self::Fan(_)).then(|| self.value() + "_enable")
+    }
+
+    /// All its files.
+    pub(crate) fn files(self) -> impl Iterator<Item = String> {
+        [Some(self.value()), self.enable()].into_iter().flatten()
+    }
+}
+
+/// The safe state.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Safe {
+    /// This number, as the target shows it.
+    Number(f64),
+    Restore,
+    Hold,
+}
+
+/// A section of kind `output`. Numbers are as the target shows them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Output {
+    pub(crate) task: String,
+    pub(crate) target: Target,
+    /// A fan is named by the path of its file in place of the chip's name.
+    pub(crate) by_path: bool,
+    pub(crate) value: f64,
+    pub(crate) safe: Safe,
+    /// A power of two.
+    pub(crate) scale: f64,
+    pub(crate) limits: bool,
+    pub(crate) keep: bool,
+    pub(crate) always: bool,
+    pub(crate) rate: u32,
+}
+
+impl Output {
+    /// Whether both write to one target in the same way.
+    pub(crate) fn has_layout_of(&self, other: &Self) -> bool {
+        (self.target, self.by_path, self.scale) == (other.target, other.by_path, other.scale)
+    }
+
+    fn toml(&self, folder: &Path) -> String {
+        let Self { task, target, by_path, value, safe, scale, limits, keep, always, rate } = self;
+        let (place, unit) = match target {
+            Target::Fan(number) if !by_path => (format!("hwmon = \"chip\"\nfile = \"pwm{number}\""), 255.0),
+            // As hertzd sees it.
+            Target::Fan(number) => (format!("path = \"/sys/class/hwmon/hwmon0/pwm{number}\""), 1.0),
+            Target::File(_) => {
+                (format!("path = \"{}\"\nscale = {scale}", folder.join(target.value()).display()), *scale)
+            }
+        };
+        let safe = match safe {
+            Safe::Number(number) => format!("{}", number / unit),
+            Safe::Restore => "\"restore\"".into(),
+            Safe::Hold => "\"hold\"".into(),
+        };
+        let input = value / unit;
+        let mut text =
+            format!("[task.{task}]\nkind = \"output\"\nrate = {rate}\n{place}\ninput = {input}\nsafe = {safe}\n");
+        if *limits {
+            let _ = writeln!(text, "limits = [{}, {}]", input / 2.0, input);
+        }
+        let _ = writeln!(text, "start = \"{}\"", if *keep { "keep" } else { "safe" });
+        let _ = writeln!(text, "write = \"{}\"", if *always { "always" } else { "change" });
+        text
+    }
+}
+
+/// The whole configuration. A task without an output is always there.
+pub(crate) fn configuration(outputs: &[Output], folder: &Path) -> String {
+    let outputs: String = outputs.iter().map(|output| output.toml(folder)).collect();
+    format!("[worker.main]\npolicy = \"other\"\n[task.beat]\nkind = \"load\"\nrate = 50\n{outputs}")
+}

@@ -1,0 +1,245 @@
+//! Random stories: what happens to hertzd and to its targets, one thing after the other.
+
+use crate::output::{Output, Safe, Target};
+use crate::virtual_worker::SplitMix;
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Stop,
+    Kill,
+    Crash,
+}
+
+/// A lock of another process, on a file that it may only read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lock {
+    Flock,
+    Record,
+}
+
+/// One thing that happens.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Event {
+    Start(Vec<Output>),
+    Reload(Vec<Output>),
+    /// The test waits until the outputs follow their inputs.
+    Live,
+    /// The firmware writes this to a fan or a file, as often as the number says.
+    Value(Target, f64, u8),
+    /// The firmware sets this mode of a fan.
+    Mode(u8, u8),
+    /// A file is replaced by another one of its name, with this number.
+    Replaced(u8, f64),
+    Removed(u8),
+    Locked(Target, Lock),
+    Unlocked,
+    /// A second hertzd, which wants the same targets.
+    Rival,
+    Ended(End),
+    /// `hertzd safe`.
+    Safe,
+}
+
+/// What may be in a story.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope {
+    /// There is a chip with fans.
+    pub(crate) fans: bool,
+}
+
+struct Writer {
+    random: SplitMix,
+    scope: Scope,
+    running: Option<Vec<Output>>,
+    left: bool, // what a process that was killed left
+    events: Vec<Event>,
+}
+
+/// The story of this seed.
+pub(crate) fn story(seed: u64, scope: Scope, leave_out: &str) -> Vec<Event> {
+    let mut writer = Writer { random: SplitMix(seed), scope, running: None, left: false, events: Vec::new() };
+    let length = 6 + writer.below(9);
+    while writer.events.len() < length {
+        writer.write(leave_out);
+    }
+    if writer.running.is_some() {
+        writer.end(leave_out);
+    }
+    if writer.left && writer.one_in(4) || writer.left && leave_out.contains("leftover") {
+        writer.events.push(Event::Safe);
+    }
+    writer.events
+}
+
+impl Writer {
+    fn below(&mut self, most: usize) -> usize {
+        usize::try_from(self.random.next() % most as u64).unwrap()
+    }
+
+    fn one_in(&mut self, many: usize) -> bool {
+        self.below(many) == 0
+    }
+
+    fn number(&mut self, target: Target) -> f64 {
+        match target {
+            Target::Fan(_) => f64::from(u8::try_from(1 + self.below(254)).unwrap()),
+            // Of different lengths; the quarters are exact.
+            Target::File(_) => {
+                let digits = [4, 400, 40_000][self.below(3)];
+                f64::from(u32::try_from(1 + self.below(digits)).unwrap()) / 4.0
+            }
+        }
+    }
+
+    fn target(&mut self) -> Target {
+        let number = u8::try_from(self.below(3)).unwrap();
+        if self.scope.fans && self.one_in(2) { Target::Fan(1 + number % 2) } else { Target::File(number) }
+    }
+
+    fn output(&mut self, target: Target, task: String) -> Output {
+        let safe = match self.below(4) {
+            0 | 1 => Safe::Number(self.number(target)),
+            2 => Safe::Restore,
+            _ => Safe::Hold,
+        };
+        Output {
+            task,
+            target,
+            by_path: false,
+            value: self.number(target),
+            safe,
+            scale: 1.0,
+            limits: self.one_in(3),
+            keep: self.one_in(3),
+            always: self.one_in(3),
+            rate: [50, 100, 200][self.below(3)],
+        }
+    }
+
+    /// A name that no output has.
+    fn free_name(&mut self, outputs: &[Output]) -> String {
+        loop {
+            let name = format!("out{}", self.below(8));
+            if outputs.iter().all(|output| output.task != name) {
+                return name;
+            }
+        }
+    }
+
+    fn add(&mut self, outputs: &mut Vec<Output>) {
+        let target = self.target();
+        if outputs.iter().all(|output| output.target != target) {
+            let task = self.free_name(outputs);
+            outputs.push(self.output(target, task));
+        }
+    }
+
+    /// One change of a configuration.
+    fn edit(&mut self, outputs: &mut Vec<Output>, leave_out: &str) {
+        if outputs.is_empty() || self.one_in(5) {
+            return self.add(outputs);
+        }
+        let index = self.below(outputs.len());
+        let target = outputs[index].target;
+        match self.below(8) {
+            0 => _ = outputs.swap_remove(index),
+            1 => outputs[index].task = self.free_name(outputs),
+            2 => outputs[index].value = self.number(target),
+            3 => {
+                let other = self.output(target, String::new());
+                outputs[index].safe = other.safe;
+            }
+            4 if !leave_out.contains("layout") => {
+                let output = &mut outputs[index];
+                match target {
+                    Target::File(_) => output.scale = if output.scale == 1.0 { 4.0 } else { 1.0 },
+                    Target::Fan(_) => output.by_path = !output.by_path,
+                }
+            }
+            5 => {
+                let other = self.below(outputs.len());
+                let task = outputs[index].task.clone();
+                outputs[index].task = std::mem::replace(&mut outputs[other].task, task);
+            }
+            6 => outputs[index].always = !outputs[index].always,
+            _ => outputs[index].rate = 150 - outputs[index].rate / 2,
+        }
+    }
+
+    fn edited(&mut self, mut outputs: Vec<Output>, leave_out: &str) -> Vec<Output> {
+        for _ in 0..=self.below(3) {
+            self.edit(&mut outputs, leave_out);
+        }
+        outputs
+    }
+
+    fn end(&mut self, leave_out: &str) {
+        self.running = None;
+        let end = match self.below(5) {
+            0 if !leave_out.contains("crash") => End::Crash,
+            1 | 2 => End::Kill,
+            _ => End::Stop,
+        };
+        self.events.push(Event::Ended(end));
+        self.left = end != End::Stop;
+        if self.left && (leave_out.contains("leftover") || !self.one_in(3)) {
+            self.events.push(Event::Safe);
+            self.left = false;
+        }
+    }
+
+    fn start(&mut self) {
+        let mut outputs = Vec::new();
+        for _ in 0..=self.below(4) {
+            self.add(&mut outputs);
+        }
+        self.running = Some(outputs.clone());
+        self.left = false;
+        self.events.push(Event::Start(outputs));
+    }
+
+    fn write(&mut self, leave_out: &str) {
+        if !leave_out.contains("lock") && self.one_in(10) {
+            let (target, record) = (self.target(), self.one_in(2));
+            let lock = if record { Lock::Record } else { Lock::Flock };
+            let event = if self.one_in(3) { Event::Unlocked } else { Event::Locked(target, lock) };
+            self.events.push(event);
+            return;
+        }
+        let Some(outputs) = self.running.clone() else { return self.start() };
+        match self.below(12) {
+            0..=3 => {
+                let outputs = self.edited(outputs, leave_out);
+                self.running = Some(outputs.clone());
+                self.events.push(Event::Reload(outputs));
+            }
+            4 | 5 => self.events.push(Event::Live),
+            6 if !outputs.is_empty() => {
+                let target = outputs[self.below(outputs.len())].target;
+                let event = match target {
+                    Target::Fan(number) if self.one_in(2) => {
+                        if leave_out.contains("mode") {
+                            return;
+                        }
+                        Event::Mode(number, [0, 2, 5][self.below(3)])
+                    }
+                    _ => Event::Value(target, self.number(target), u8::try_from(1 + self.below(20)).unwrap()),
+                };
+                self.events.push(event);
+            }
+            7 if !outputs.is_empty() => {
+                let output = &outputs[self.below(outputs.len())];
+                if let Target::File(number) = output.target {
+                    let removed = matches!(output.safe, Safe::Number(_)) && self.one_in(2);
+                    let value = self.number(Target::File(number));
+                    self.events.push(if removed { Event::Removed(number) } else { Event::Replaced(number, value) });
+                    self.events.push(Event::Live);
+                }
+            }
+            8 if !outputs.is_empty() => self.events.push(Event::Rival),
+            9..=11 => self.end(leave_out),
+            _ => {}
+        }
+    }
+}
