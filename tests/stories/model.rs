@@ -48,10 +48,12 @@ pub(crate) struct Tenure {
 }
 
 /// All files, and who has them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) files: BTreeMap<String, May>,
     pub(crate) tenures: BTreeMap<Target, Tenure>,
+    /// Outputs that a reload has ended, and that may be on the way to their safe state.
+    pub(crate) leaving: Vec<Tenure>,
 }
 
 /// A number as a file shows it.
@@ -70,7 +72,8 @@ impl Model {
             self.tenures.keys().copied().filter(|had| outputs.iter().all(|it| it.target != *had)).collect();
         for target in ended {
             let tenure = self.tenures.remove(&target).unwrap();
-            self.make_safe(&tenure);
+            self.may_be_safe(&tenure);
+            self.leaving.push(tenure);
         }
         for output in outputs {
             let target = output.target;
@@ -138,21 +141,34 @@ impl Model {
         }
     }
 
+    /// What reloads have ended is safe by now.
+    pub(crate) fn settle(&mut self) {
+        for tenure in std::mem::take(&mut self.leaving) {
+            self.make_safe(&tenure);
+        }
+    }
+
     /// All outputs end, or `hertzd safe` makes those safe that a process left.
     pub(crate) fn all_safe(&mut self) {
+        self.settle();
         for tenure in std::mem::take(&mut self.tenures).into_values() {
             self.make_safe(&tenure);
         }
     }
 
-    /// A crash: what is written before the process is gone is its own matter.
-    pub(crate) fn may_be_safe(&mut self) {
-        for tenure in self.tenures.clone().into_values() {
-            let held = self.now(tenure.output.target);
-            self.make_safe(&tenure);
-            for (file, may) in held {
-                self.files.get_mut(&file).unwrap().or_all(&may);
-            }
+    /// The process is gone, and nobody has made its outputs safe; of a crash, what it could still write is its own matter.
+    pub(crate) fn left(&mut self, crashed: bool) {
+        self.tenures.extend(std::mem::take(&mut self.leaving).into_iter().map(|tenure| (tenure.output.target, tenure)));
+        if crashed {
+            self.tenures.clone().values().for_each(|tenure| self.may_be_safe(tenure));
+        }
+    }
+
+    fn may_be_safe(&mut self, tenure: &Tenure) {
+        let held = self.now(tenure.output.target);
+        self.make_safe(tenure);
+        for (file, may) in held {
+            self.files.get_mut(&file).unwrap().or_all(&may);
         }
     }
 

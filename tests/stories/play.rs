@@ -61,7 +61,7 @@ impl Stage {
             fs::write(folder.path().join(&file), &holds).unwrap();
             files.insert(file, May::only(holds));
         }
-        let model = Model { files, tenures: BTreeMap::new() };
+        let model = Model { files, tenures: BTreeMap::new(), leaving: Vec::new() };
         Self { folder, model, running: None, outputs: Vec::new(), reloads: 0, locks: Vec::new(), owed: 0, refused: 0 }
     }
 
@@ -170,11 +170,13 @@ impl Stage {
         self.wait_for("it has started", |stage| stage.log().matches(" granted ").count() > granted)?;
         // What a process left that was killed is dealt with by the start.
         self.model.configure(outputs);
+        self.model.settle();
         outputs.clone_into(&mut self.outputs);
         Ok(())
     }
 
     fn reload(&mut self, outputs: &[Output]) -> Result<(), Wrong> {
+        self.settle()?;
         self.configure(outputs);
         let answers = |log: &str| [log.matches("reloaded: ").count(), log.matches("reload refused: ").count()];
         let before = answers(&self.log());
@@ -194,7 +196,19 @@ impl Stage {
         }
     }
 
+    /// Waits until what the latest reload has ended is safe.
+    fn settle(&mut self) -> Result<(), Wrong> {
+        if self.model.leaving.is_empty() {
+            return Ok(());
+        }
+        let files: Vec<_> = self.model.leaving.iter().flat_map(|it| it.output.target.files()).collect();
+        self.model.settle();
+        let is_safe = |stage: &Self| files.iter().all(|file| stage.model.files[file].hold(&stage.read(file)));
+        self.wait_for("what the reload has ended is safe", is_safe)
+    }
+
     fn wait_until_live(&mut self) -> Result<(), Wrong> {
+        self.settle()?;
         let expected: Vec<_> =
             self.model.tenures.values().filter(|it| it.follows).map(|it| it.output.clone()).collect();
         for output in expected {
@@ -249,12 +263,15 @@ impl Stage {
                 self.model.all_safe();
                 self.compare(status.success(), true)
             }
-            End::Kill => self.compare(true, false),
+            End::Kill => {
+                self.model.left(false);
+                self.compare(true, false)
+            }
             End::Crash => {
                 if status.signal() != Some(libc::SIGSEGV) {
                     return Err(format!("a crash ends with {status:?}"));
                 }
-                self.model.may_be_safe();
+                self.model.left(true);
                 self.compare(true, false)
             }
         }
@@ -291,9 +308,14 @@ impl Stage {
                 return Err(format!("{wrong}, and by the plan: {again:?}"));
             }
         }
-        // From here on it is known.
-        let known: Vec<_> = self.model.files.keys().map(|file| (file.clone(), May::only(self.read(file)))).collect();
-        self.model.files.extend(known);
+        // From here on it is known. What a driver would not show is gone.
+        let known: Vec<_> = self.model.files.keys().map(|file| (file.clone(), self.read(file))).collect();
+        for (file, holds) in known {
+            if file.starts_with("class") {
+                self.put(&file, &holds);
+            }
+            self.model.files.insert(file, May::only(holds));
+        }
         Ok(())
     }
 

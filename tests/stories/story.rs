@@ -229,10 +229,11 @@ impl Writer {
                 self.events.push(event);
             }
             7 if !outputs.is_empty() => {
-                let output = &outputs[self.below(outputs.len())];
+                let output = outputs[self.below(outputs.len())].clone();
                 if let Target::File(number) = output.target {
                     let removed = matches!(output.safe, Safe::Number(_)) && self.one_in(2);
-                    let value = self.number(Target::File(number));
+                    // Another one than the output's, so that one sees when that is there again.
+                    let value = output.value + self.number(Target::File(number));
                     self.events.push(if removed { Event::Removed(number) } else { Event::Replaced(number, value) });
                     self.events.push(Event::Live);
                 }
