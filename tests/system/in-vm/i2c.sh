@@ -198,7 +198,7 @@ cp $CONFIG /tmp/one.toml
 sed -n '/task.dac/,/safe = 100/p' /tmp/one.toml | sed 's/task.dac/task.other/; s/0x32/0x33/; s/u16be/u8/; s/100.06/1/' >>$CONFIG
 has "a second output of one of its bytes is refused" "$(hertzd reload 2>&1 || :)" 'is in use by task dac'
 cp /tmp/one.toml $CONFIG
-has "  and so is another hertzd" "$(hertzd run /tmp/one.toml --for 1s 2>&1 || :)" 'is in use by another process'
+has "  and so is another hertzd" "$(hertzd run /tmp/one.toml --for 1s 2>&1 || :)" 'is in use by hertzd (pid '
 systemctl stop hertzd
 check "after systemctl stop it has its safe value" holds 0x30 b 0x07
 check "  the other one what was there before" holds 0x34 w 0x3412
