@@ -2,9 +2,11 @@
 
 use super::{Stop, runtime};
 use crate::program;
+use crate::sys::clock::KernelClock;
+use crate::sys::limited;
 use crate::sys::peer::{self, Peer};
 use crate::sys::user::{group_name, name_of};
-use crate::time::Span;
+use crate::time::{Clock, Span};
 use clap::Args;
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -20,6 +22,10 @@ pub(super) fn service_socket() -> PathBuf {
 
 /// How long a daemon may take for an answer.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// The longest answer.
+#[expect(clippy::cast_possible_truncation, reason = "it fits 32 bits")]
+const LONGEST: usize = limited::JSON as usize;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct SocketArg {
@@ -148,17 +154,27 @@ pub(super) fn answer(
     let (who, shown) = (who(), socket.socket.display());
     let (mut text, mut piece) = (Vec::new(), vec![0; 1 << 16]);
     comes(Came::Connection(who.clone()));
-    let read = stream.set_read_timeout(Some(patience)).and_then(|()| {
+    let clock = KernelClock::monotonic();
+    let end = clock.now() + Span::from_wide(i128::try_from(patience.as_nanos()).unwrap_or(i128::MAX));
+    let mut read = || {
         loop {
+            // One time for all: from one that sends a byte now and then an answer would never come to its end.
+            let left = end - clock.now();
+            if left <= Span::ZERO {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            stream.set_read_timeout(Some(duration(left)))?;
             match stream.read(&mut piece) {
                 Ok(0) => return Ok(()),
+                Ok(count) if text.len() + count > LONGEST => return Err(io::ErrorKind::FileTooLarge.into()),
                 Ok(count) => text.extend_from_slice(&piece[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
             comes(Came::Part(who.clone(), text.len()));
         }
-    });
+    };
+    let read = read();
     match read {
         Ok(()) if text.is_empty() => Err(Stop::Unavailable(format!(
             "no daemon answers at {shown}: it closed the connection, as one does that is starting or stopping; try again"
@@ -172,6 +188,11 @@ pub(super) fn answer(
             0 => late(socket, &Came::Connection(who), patience),
             bytes => late(socket, &Came::Part(who, bytes), patience),
         }),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(Stop::Fault(format!(
+            "the answer from {shown} is longer than {} MiB, which no hertzd sends: {who} listens there and is another program; \
+             name the socket of a daemon with --socket",
+            LONGEST >> 20
+        ))),
         Err(reason) => Err(Stop::Unavailable(format!("no daemon answers at {shown}: {reason}"))),
     }
 }
@@ -205,4 +226,32 @@ pub(super) fn late(SocketArg { socket }: &SocketArg, came: &Came, patience: Dura
 
 pub(super) fn not_understood(error: serde_json::Error) -> Stop {
     Stop::Fault(format!("cannot understand the daemon's answer: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn an_answer_that_comes_byte_by_byte_has_one_time_for_all() {
+        let (own, mut other) = UnixStream::pair().unwrap();
+        let dribbling = std::thread::spawn(move || {
+            while other.write_all(b" ").is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let socket = SocketArg { socket: "s".into() };
+        let mut bytes = 0;
+        let comes = |came| {
+            if let Came::Part(_, so_far) = came {
+                bytes = so_far
+            }
+        };
+        let Err(Stop::Unavailable(text)) = answer(&socket, own, Duration::from_millis(300), comes) else {
+            panic!("it has come to an end")
+        };
+        assert!(bytes > 0 && text.starts_with("no whole answer from s"), "{text}");
+        dribbling.join().unwrap();
+    }
 }

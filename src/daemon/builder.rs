@@ -17,6 +17,7 @@ use super::plan::{self, TaskTerms};
 use super::plan_file::PlanFile;
 use super::prepared::{Prepared, WantedWorker};
 use super::running::{WaitingWorker, WantedTask};
+use super::spare_descriptors;
 use crate::channels;
 use crate::config::{Config, Scheduling, WorkerConfig};
 use crate::kinds::output;
@@ -400,6 +401,7 @@ fn write(mut wanted: Prepared) -> Result<Prepared, Failure> {
     match written {
         Ok(()) => {
             output::finish_takeovers();
+            spare_descriptors::report();
             Ok(wanted)
         }
         Err(failure) => {

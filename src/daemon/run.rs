@@ -32,7 +32,7 @@ use crate::metrics::{Summary, is_troubled};
 use crate::sys::clock::KernelClock;
 use crate::sys::host::Host;
 use crate::sys::thread::helper::{self, Death};
-use crate::sys::{notify, signals, thread};
+use crate::sys::{descriptors, notify, signals, thread};
 use crate::time::{Clock, Instant, Span};
 use crate::worker::WorkerEnd;
 use crossbeam_channel::{Receiver, Sender, never, select, unbounded};
@@ -143,6 +143,8 @@ impl<'a> Daemon<'a> {
                 "SHADOW RUN: all tasks compute, and no output writes anything; what one would write is its value `applied`"
             );
         }
+        // What a program may have open by default is soon used up by many tasks. Where this is refused, the limit is what it was.
+        let _ = descriptors::raise_limit();
         let listen = |path| StatusSocket::listen(path, options.status_readers);
         let status = options.status_socket.as_deref().map(listen).transpose();
         let status = status.map_err(|reason| Failure::System("the status socket", reason))?;

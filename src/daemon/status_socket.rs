@@ -1,8 +1,9 @@
 //! The status socket: one JSON snapshot per connection, and nothing is ever read from it.
 //!
 //! Its thread waits in `accept`, asks main for the snapshot, writes it as JSON and closes. All who have connected by then get the
-//! same. A reader that is slow gets the rest from a thread of its own, so that it holds up no other.
+//! same. A reader that is slow gets the rest from a thread of its own, so that it holds up no other. [`Clients`] limits how many there are.
 
+use super::clients::Clients;
 use crate::sys::clock::pause;
 use crate::sys::dir::{Dir, Readers};
 use crate::sys::thread::helper;
@@ -10,22 +11,19 @@ use crate::time::Span;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use serde::Serialize;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long one reader may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long main may take for its answer.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Readers that are waited for at a time; further ones that are slow get a part of the snapshot.
-const SLOW_READERS: usize = 16;
-
-/// Readers that get the same snapshot, beside the first.
-const READERS: usize = 255;
+/// Connections that are taken at once: those without a [place](Clients::take) are closed as fast as a flood of them comes.
+const AT_ONCE: usize = 64;
 
 /// The status socket and its thread; dropped, it is gone. Snapshots are of type `S`.
 #[derive(Debug)]
@@ -70,7 +68,7 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
         folder.share_socket(path.file_name().unwrap_or_default())?;
         let (ask, queries) = unbounded::<Sender<S>>();
         let ending = Arc::new(AtomicBool::new(false));
-        let (asked_to_end, slow) = (ending.clone(), Arc::default());
+        let (asked_to_end, places) = (ending.clone(), Arc::new(Clients::new()));
         let body = move || {
             for stream in listener.incoming() {
                 if asked_to_end.load(Ordering::Acquire) {
@@ -81,19 +79,30 @@ impl<S: Serialize + Send + 'static> StatusSocket<S> {
                     pause(Span::from_millis(100));
                     continue;
                 };
-                let readers = std::iter::once(first).chain(waiting(&listener)).collect::<Vec<_>>();
+                let mut readers: Vec<_> = places.take(first).into_iter().collect();
+                loop {
+                    let more = waiting(&listener);
+                    let all = more.len() < AT_ONCE;
+                    readers.extend(more.into_iter().filter_map(|stream| places.take(stream)));
+                    if all || readers.len() >= AT_ONCE {
+                        break;
+                    }
+                }
+                if readers.is_empty() {
+                    continue;
+                }
                 // Nothing is logged here: a log on a slow disk would hold up the answer.
                 let (reply, answer) = bounded(1);
                 if ask.send(reply).is_err() {
                     return;
                 }
-                let Ok(snapshot) = answer.recv_timeout(PATIENCE * 10) else {
+                let Ok(snapshot) = answer.recv_timeout(ANSWERED_WITHIN) else {
                     continue;
                 };
                 // Thousands of tasks take a while: that is not for main to do.
                 let text = serde_json::to_string(&snapshot);
                 let text = Arc::new(text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")) + "\n");
-                readers.into_iter().for_each(|reader| send(reader, &text, &slow));
+                readers.into_iter().for_each(|reader| reader.send(&text));
             }
         };
         helper::spawn("hertzd-status", body)?;
@@ -106,7 +115,7 @@ fn waiting(listener: &UnixListener) -> Vec<UnixStream> {
     if listener.set_nonblocking(true).is_err() {
         return Vec::new();
     }
-    let streams = listener.incoming().map_while(Result::ok).take(READERS).collect();
+    let streams = listener.incoming().map_while(Result::ok).take(AT_ONCE).collect();
     // Else the next wait is none; then the pause after an error keeps that from burning the processor.
     let _ = listener.set_nonblocking(false);
     streams
@@ -115,25 +124,6 @@ fn waiting(listener: &UnixListener) -> Vec<UnixStream> {
 /// What tells this socket from another one at the same path.
 fn device_and_inode(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
-}
-
-/// Writes what the reader takes at once, and the rest on another thread; closes the connection. `slow` counts those threads.
-fn send(mut stream: UnixStream, text: &Arc<String>, slow: &Arc<AtomicUsize>) {
-    // An error below means that the reader has gone, or that it takes nothing: both end the connection.
-    let sent = stream.set_nonblocking(true).and_then(|()| stream.write(text.as_bytes())).unwrap_or(0);
-    if sent == text.len() || stream.set_nonblocking(false).is_err() || slow.load(Ordering::Relaxed) >= SLOW_READERS {
-        return;
-    }
-    slow.fetch_add(1, Ordering::Relaxed);
-    let (counted, text) = (slow.clone(), text.clone());
-    let rest = move || {
-        let timeout = stream.set_write_timeout(Some(PATIENCE));
-        let _ = timeout.and_then(|()| stream.write_all(&text.as_bytes()[sent..]));
-        counted.fetch_sub(1, Ordering::Relaxed);
-    };
-    if helper::spawn("hertzd-status", rest).is_err() {
-        slow.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl<S> Drop for StatusSocket<S> {
@@ -152,6 +142,9 @@ impl<S> Drop for StatusSocket<S> {
 mod tests {
     use super::*;
     use std::io::Read;
+
+    /// Readers of one user that may be slow at a time.
+    const SLOW: usize = 16;
 
     #[test]
     fn each_connection_gets_one_snapshot_and_a_stale_socket_is_no_obstacle() {
@@ -210,7 +203,7 @@ mod tests {
         // More than a socket holds.
         let text = "x".repeat(1 << 20);
         std::thread::spawn(move || queries.iter().for_each(|query| _ = query.send(text.clone())));
-        let idle: Vec<_> = (0..SLOW_READERS - 1).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let idle: Vec<_> = (0..SLOW - 1).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let mut read = Vec::new();
         UnixStream::connect(&path).unwrap().read_to_end(&mut read).unwrap();
         assert_eq!(read.len(), (1 << 20) + "\"\"\n".len());

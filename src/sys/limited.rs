@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// JSON that one of our commands may have written: thirteen times the snapshot of ten thousand tasks.
-pub(crate) const JSON: u64 = 256 << 20;
+/// JSON that one of our commands or a daemon may have written: three times the snapshot of ten thousand tasks. Once it is parsed, it may
+/// take sixteen times as much.
+pub(crate) const JSON: u64 = 64 << 20;
 
 /// All bytes up to the end.
 ///

@@ -13,6 +13,7 @@ pub(crate) mod cache;
 pub(crate) mod can;
 pub(crate) mod clock;
 pub(crate) mod crash;
+pub(crate) mod descriptors;
 pub(crate) mod dir;
 #[cfg(test)]
 pub(crate) mod emulation;

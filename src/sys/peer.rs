@@ -28,6 +28,14 @@ pub(crate) fn sign_messages(socket: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
+/// The user whose process has connected to a socket, or listens at it.
+///
+/// # Errors
+/// The kernel's reason.
+pub(crate) fn user(stream: &UnixStream) -> io::Result<u32> {
+    credentials(stream).map(|peer| peer.uid)
+}
+
 /// A process that listens at a socket. It is held by a descriptor, so that a signal can never reach another process that
 /// was later given the same id.
 #[derive(Debug)]
@@ -48,7 +56,9 @@ impl Peer {
     /// # Errors
     /// ESRCH when it has ended, or is not visible in this PID namespace; otherwise the kernel's reason.
     pub(crate) fn of(stream: &UnixStream) -> io::Result<Self> {
-        let (id, user) = credentials(stream)?;
+        let peer = credentials(stream)?;
+        let id = u32::try_from(peer.pid).ok().filter(|id| *id > 0);
+        let (id, user) = (id.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?, peer.uid);
         let mut process: libc::c_int = -1;
         match socket_option(stream, SO_PEERPIDFD, &mut process) {
             Ok(()) => {
@@ -140,13 +150,12 @@ impl Peer {
     }
 }
 
-/// The id of the process that listens, and its user, from when it began to listen.
-fn credentials(stream: &UnixStream) -> io::Result<(u32, u32)> {
+/// The process that listens or has connected, and its user, from when it did. The id is 0 if it cannot be seen in this PID namespace.
+fn credentials(stream: &UnixStream) -> io::Result<libc::ucred> {
     // SAFETY: ucred is made of integers, for which all-zero bytes are valid.
     let mut peer: libc::ucred = unsafe { mem::zeroed() };
     socket_option(stream, libc::SO_PEERCRED, &mut peer)?;
-    let id = u32::try_from(peer.pid).ok().filter(|id| *id > 0);
-    Ok((id.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?, peer.uid))
+    Ok(peer)
 }
 
 /// Reads an option of the level of sockets into `value`, which must be made of integers.
@@ -221,7 +230,11 @@ mod tests {
             None
         });
         let stream = UnixStream::connect(&path).unwrap();
-        assert_eq!(credentials(&stream).unwrap().0, id, "what an earlier hertzd would have signalled");
+        assert_eq!(
+            u32::try_from(credentials(&stream).unwrap().pid),
+            Ok(id),
+            "what an earlier hertzd would have signalled"
+        );
         let refused = Peer::of(&stream);
         if let Ok(peer) = &refused {
             assert!(!peer.is_certain && peer.is_another(Instant::ZERO).unwrap().is_some(), "{refused:?}");

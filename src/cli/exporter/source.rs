@@ -4,6 +4,7 @@
 
 use super::super::socket::who_may;
 use crate::sys::clock::KernelClock;
+use crate::sys::limited;
 use crate::time::{Clock, Instant, Span};
 use crate::views::{self, Format, Scraped, Totals};
 use std::io::{self, Read};
@@ -19,9 +20,6 @@ const FRESH: Span = Span::from_millis(200);
 /// How long the daemon may take for its answer, and how long a scrape waits for it.
 const ANSWERED_WITHIN: Span = Span::from_millis(2_500);
 const SCRAPED_WITHIN: Span = Span::from_seconds(3);
-
-/// The longest answer: thirty times that of ten thousand tasks.
-const LONGEST: u64 = 1 << 30;
 
 /// A snapshot, or that there is none, and its text in each form once that is asked for.
 #[derive(Default)]
@@ -141,11 +139,15 @@ fn fetch(socket: &Path) -> io::Result<Scraped> {
     let stream = UnixStream::connect(socket)?;
     let end = clock.now() + ANSWERED_WITHIN;
     let (mut text, mut piece) = (Vec::new(), vec![0; 1 << 16]);
-    let mut stream = stream.take(LONGEST);
+    let mut stream = stream.take(limited::JSON + 1);
     loop {
         let left = (end - clock.now()).max(Span::from_micros(100));
         stream.get_ref().set_read_timeout(Some(Duration::from_nanos(left.nanos().unsigned_abs())))?;
         match stream.read(&mut piece) {
+            Ok(0) if text.len() as u64 > limited::JSON => {
+                let text = format!("its answer is longer than {} MiB, so it is no hertzd", limited::JSON >> 20);
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+            }
             Ok(0) => break,
             Ok(count) => text.extend_from_slice(&piece[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

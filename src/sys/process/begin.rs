@@ -215,6 +215,7 @@ fn no_realtime() -> Result<(), c_int> {
     // Only a process that may change the set is to lose anything by this.
     // SAFETY: PR_CAPBSET_DROP takes one unsigned long and no pointer.
     let _ = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_NICE) };
+    files_for_select()?;
     limit(libc::RLIMIT_RTPRIO, 0)?;
     limit(libc::RLIMIT_NICE, 0)?;
     // The daemon may lock all it has; of a program that did, the machine would have to do without as much.
@@ -255,6 +256,16 @@ fn no_inheritable() -> Result<(), c_int> {
     sets.iter_mut().for_each(|set| set.inheritable = 0);
     // SAFETY: both outlive the call, and are only read; 0 is the child itself.
     done(unsafe { libc::syscall(libc::SYS_capset, &raw mut header, sets.as_ptr()) })
+}
+
+/// The daemon has raised its limit of open files to the hard one. A program that uses `select` can have no descriptor above 1,023.
+fn files_for_select() -> Result<(), c_int> {
+    let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `files` is owned and of the type that the kernel fills.
+    done(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut files) })?;
+    files.rlim_cur = files.rlim_cur.min(1_024);
+    // SAFETY: `files` outlives the call; the limits are the child's own.
+    done(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files) })
 }
 
 /// Every signal does what it does in a new program, and none is blocked.

@@ -1,0 +1,114 @@
+//! What others send without an end has one: connections to the status socket, and answers from it.
+
+mod program;
+
+use hertzd::internals::pause;
+use hertzd::time::Span;
+use program::{HERE, HERTZD, Running, run_in, status};
+use std::collections::VecDeque;
+use std::fs;
+use std::io::Write;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Connects again and again until told to end, and holds the latest 2,000 connections without reading.
+fn flood(socket: &Path, ends: &AtomicBool) -> usize {
+    let (mut held, mut all) = (VecDeque::new(), 0);
+    while !ends.load(Ordering::Relaxed) {
+        match UnixStream::connect(socket) {
+            Ok(stream) => {
+                all += 1;
+                // Others are to get processor time as well.
+                if all % 100 == 0 {
+                    pause(Span::from_millis(5));
+                }
+                held.push_back(stream);
+                if held.len() > 2_000 {
+                    held.pop_front();
+                }
+            }
+            // This process has no more descriptors, or the daemon has not listened yet.
+            Err(_) => drop(held.pop_front()),
+        }
+    }
+    all
+}
+
+/// More tasks than this in place of the others open so many files.
+fn sensors(prefix: &str) -> String {
+    let sensor =
+        |n| format!("[task.{prefix}{n}]\nkind = \"sensor\"\nrate = 10\npath = \"{HERE}/value\"\nname = \"v\"\n");
+    "[worker.main]\npolicy = \"other\"\n".to_owned() + &(0..20).map(sensor).collect::<String>()
+}
+
+#[test]
+fn a_flood_of_connections_keeps_no_reload_from_its_devices_and_no_one_from_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("value"), "1\n").unwrap();
+    let socket = folder.path().join("s");
+    // The soft limit would not do for one set of these tasks and the next.
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -Sn 60 && ulimit -Hn 160 && exec \"$@\"", "sh", HERTZD]);
+    let mut running = run_in(folder, command, &sensors("a"), &["--status-socket", socket.to_str().unwrap()]);
+    running.wait_until_granted();
+    let limits = fs::read_to_string(format!("/proc/{}/limits", running.pid())).unwrap();
+    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    assert_eq!(files.split_whitespace().take(2).collect::<Vec<_>>(), ["160", "160"], "the soft limit is raised");
+    let ends = AtomicBool::new(false);
+    let floods = std::thread::scope(|scope| {
+        let floods: Vec<_> = (0..2).map(|_| scope.spawn(|| flood(&socket, &ends))).collect();
+        for round in 1..=4 {
+            let config = sensors(["a", "b"][round % 2]).replace(HERE, running.folder().to_str().unwrap());
+            fs::write(running.folder().join("test.toml"), config).unwrap();
+            running.signal("HUP");
+            let reloaded = |running: &Running| running.stderr().matches("reloaded:").count() == round;
+            running.wait_for("it has reloaded", |running| {
+                assert!(!running.stderr().contains("refused"), "{}", running.stderr());
+                reloaded(running)
+            });
+            running.wait_for("an answer", |_| status(&socket, &["--json"]).status.success());
+        }
+        ends.store(true, Ordering::Relaxed);
+        floods.into_iter().map(|flood| flood.join().unwrap()).sum::<usize>()
+    });
+    println!("{floods} connections");
+    assert!(floods > 2_000);
+    assert!(!running.stderr().contains("Too many open files"), "{}", running.stderr());
+}
+
+#[test]
+fn an_answer_without_an_end_is_given_up_at_its_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let piece = "0,".repeat(1 << 15);
+                let mut stream = stream;
+                let _ = stream.write_all(b"{\"tasks\":[");
+                while stream.write_all(piece.as_bytes()).is_ok() {}
+            });
+        }
+    });
+    fs::write(folder.path().join("c.toml"), "[task.a]\nkind = \"load\"\nrate = 1\n").unwrap();
+    let commands: [&[&str]; 5] = [
+        &["status"],
+        &["status", "--json"],
+        &["reload"],
+        &["report", "-o", "-"],
+        &["check", "c.toml", "--against-running"],
+    ];
+    for arguments in commands {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -v 1000000; exec \"$@\"", "sh", HERTZD]).args(arguments);
+        let output = command.arg("--socket").arg(&socket).current_dir(folder.path()).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        // On a busy machine its time is over before it is too long.
+        let is_said =
+            error.contains("is longer than 64 MiB, which no hertzd sends") || error.contains("no whole answer from");
+        assert!(is_said && matches!(output.status.code(), Some(69 | 70)), "{arguments:?}: {output:?}");
+    }
+}
