@@ -110,6 +110,17 @@ impl AppendFile {
             self.file.close();
             self.open();
         }
+        if self.file.has_other_content(&self.header)? {
+            let gone = self.file.ledger.cut(0, |_| 0);
+            self.file.retire().inspect_err(|_| self.file.close())?;
+            self.open();
+            let path = self.file.path();
+            self.file.warn(&format!(
+                "another program has changed the recording {path} into something else; {gone} are gone; it is put aside as it is, and \
+                 the next file begins"
+            ));
+            return Ok(());
+        }
         let before = self.file.measure(self.header.length(), self.header.unit)?;
         let unit = self.header.sized.then_some(self.header.unit);
         let mut gone = WriteCounts::default();
@@ -302,31 +313,59 @@ mod tests {
         let (folder, path) = in_folder("x.csv");
         // As a crash leaves it, or a disk that was full.
         let long = "1,".repeat(5_000);
-        std::fs::write(&path, format!("header\nold\n{long}")).unwrap();
+        std::fs::write(&path, format!("header\n0,1\n{long}")).unwrap();
         let mut file = file(&path, true, u64::MAX);
         file.begin(moment(0));
         for (length, wanted) in [
-            (u64::MAX, "header\nold\nline\n"),
-            (14, "header\nold\nline\n"),
-            (3, "header\nline\n"),
-            (0, "header\nline\n"),
+            (u64::MAX, "header\n0,1\n1,25\n"),
+            (14, "header\n0,1\n1,25\n"),
+            (3, "header\n1,25\n"),
+            (0, "header\n1,25\n"),
         ] {
             if length < u64::MAX {
                 std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
             }
-            file.put(0, b"line\n", ROW, 0);
+            file.put(0, b"1,25\n", ROW, 0);
             file.flush().unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), wanted, "cut off at {length}");
         }
         // With 64 GiB of zeros behind it, it is no recording any more, and is left as it is.
         std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(64 << 30).unwrap();
-        file.put(0, b"line\n", ROW, 0);
+        file.put(0, b"1,25\n", ROW, 0);
         file.flush().unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "header\nline\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "header\n1,25\n");
         let aside = names(folder.path()).into_iter().find(|name| name != "x.csv").unwrap();
         assert_eq!(std::fs::metadata(folder.path().join(aside)).unwrap().len(), 64 << 30);
         // The line that was cut off, and two after which the file was cut off; the fourth is in the one put aside.
         assert_eq!((file.counts(0).rows, file.counts(0).lost), (2, 3));
+    }
+
+    #[test]
+    fn what_another_program_wrote_is_put_aside_as_it_is() {
+        for wav in [false, true] {
+            for work in ["years", "years of work, and more of it than a header has, up to here"] {
+                let (folder, path) = in_folder(if wav { "x.wav" } else { "x.csv" });
+                let mut file = file(&path, !wav, u64::MAX);
+                if wav {
+                    file.header =
+                        Header { bytes: b"RIFF....WAVEdata....".to_vec(), unit: 4, largest: u64::MAX, sized: true };
+                }
+                file.begin(moment(0));
+                file.put(0, b"1234", ROW, 0);
+                file.flush().unwrap();
+                std::fs::write(&path, work).unwrap();
+                file.put(0, b"5678", ROW, 0);
+                file.flush().unwrap();
+                let all = names(folder.path());
+                assert!(
+                    all.iter()
+                        .any(|name| std::fs::read_to_string(folder.path().join(name)).is_ok_and(|text| text == work)),
+                    "{all:?}"
+                );
+                assert!(std::fs::read(&path).unwrap().ends_with(b"5678"));
+                assert_eq!((file.counts(0).rows, file.counts(0).lost), (1, 1));
+            }
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::claim::{Claim, FileId};
 use super::content::Content;
+use super::layout::Header;
 use super::ledger::{Ledger, WriteCounts};
 use super::progress::returned;
 use super::{lines, rotation};
@@ -54,6 +55,7 @@ pub(super) struct RecordingFile {
     checked: Option<Instant>,
     pub(super) tried: Option<Instant>, // to open or to rename, in vain
     named: i128,                       // the latest time, in UTC, that a finished file was named after
+    finished: Vec<PathBuf>,            // of those to keep, the ones that were finished here, the oldest first
     files: u64,
     failure: Option<io::Error>, // the first one since the last flush
     gone: Option<String>,       // what another program did to the file before, until the next one begins
@@ -85,6 +87,7 @@ impl RecordingFile {
             checked: None,
             tried: None,
             named: i128::MIN,
+            finished: Vec::new(),
             files: 0,
             failure: None,
             gone: None,
@@ -285,6 +288,13 @@ impl RecordingFile {
         self.open.as_ref().map_or(Ok(()), |open| returned(open.claim.file.write_all_at(bytes, offset)))
     }
 
+    /// Whether another program has put something else into the file: of another length, and without this header.
+    pub(super) fn has_other_content(&self, header: &Header) -> io::Result<bool> {
+        let Some(Open { claim, length, .. }) = &self.open else { return Ok(false) };
+        let found = returned(claim.file.metadata())?.len();
+        Ok(found != *length && !returned(lines::begins_like(&claim.file, found, &header.bytes, &header.sizes()))?)
+    }
+
     /// Takes over the length that another program gave the file, without what that left of a header of this length, or of a
     /// last `unit` of bytes. Returns the length before, if that has changed.
     pub(super) fn measure(&mut self, header: u64, unit: u64) -> io::Result<Option<u64>> {
@@ -325,6 +335,9 @@ impl RecordingFile {
         // was set back meanwhile.
         let follows = Some(self.named).filter(|named| *named <= open.opened);
         let utc = open.first.unwrap_or(open.opened).max(follows.unwrap_or(i128::MIN));
+        if utc < self.named {
+            self.warn_of_clock(Span::from_wide(self.named - utc));
+        }
         self.named = utc;
         self.tried = Some(self.at.now);
         self.claim = match open.claim.file.metadata()?.len() {
@@ -350,19 +363,33 @@ impl RecordingFile {
     }
 
     /// Renames the file and claims the next one.
-    fn put_aside(&self, utc: i128) -> io::Result<Claim> {
+    fn put_aside(&mut self, utc: i128) -> io::Result<Claim> {
         let mut name = PathBuf::new();
         let next = Claim::after(&self.path, || {
             name = returned(rotation::put_aside(&self.path, utc))?;
             info!(path = self.path(), finished = name.display().to_string(), "a file of the recording is finished");
             Ok(())
         });
-        if let Some(keep) = self.limits.keep.filter(|_| !name.as_os_str().is_empty())
-            && let Err(error) = rotation::prune(&self.path, keep, &name)
-        {
-            self.warn(&format!("old files of the recording {} cannot be deleted: {error}", self.path()));
+        if let Some(keep) = self.limits.keep.filter(|_| !name.as_os_str().is_empty()) {
+            self.finished.push(name);
+            self.finished.drain(..self.finished.len().saturating_sub(keep));
+            if let Err(error) = rotation::prune(&self.path, keep, &self.finished) {
+                self.warn(&format!("old files of the recording {} cannot be deleted: {error}", self.path()));
+            }
         }
         next
+    }
+
+    fn warn_of_clock(&self, back: Span) {
+        let order = match self.limits.keep {
+            Some(_) => "; record-keep goes by the order in which they were finished",
+            None => "",
+        };
+        let text = format!(
+            "the system clock was set back: the name of the file of {} that is finished now is {back} before the last one's{order}",
+            self.path()
+        );
+        self.warn(&text);
     }
 
     pub(super) fn warn(&self, text: &str) {

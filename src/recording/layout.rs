@@ -1,6 +1,7 @@
 //! How a task is laid out in a file of pieces. Plain data.
 
 use crate::channels::Format;
+use std::ops::Range;
 
 /// What comes before the pieces of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +15,12 @@ pub(super) struct Header {
 impl Header {
     pub(super) fn length(&self) -> u64 {
         self.bytes.len() as u64
+    }
+
+    /// The bytes that change with the length of the file.
+    pub(super) fn sizes(&self) -> [Range<usize>; 2] {
+        let end = self.bytes.len();
+        if self.sized { [4..8, end.saturating_sub(4)..end] } else { [0..0, 0..0] }
     }
 }
 

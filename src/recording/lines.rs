@@ -1,7 +1,9 @@
-//! A file of lines behind a header, as it is found. No more than the header and the end are read. May block.
+//! A file of lines behind a header, as it is found. No more than the header and the end are read, so nothing in it is dropped that
+//! may be another's work. May block.
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// A file without a line break in this many bytes at its end is no recording of lines.
@@ -23,10 +25,29 @@ pub(super) fn last_line_end(file: &File, header: &[u8]) -> io::Result<u64> {
         file.read_exact_at(&mut end, from)?;
     }
     let newline = end.iter().rposition(|byte| *byte == b'\n');
+    let newline = newline.filter(|newline| may_be_cut_off(&end[newline + 1..], header));
     newline.map(|newline| from + newline as u64 + 1).ok_or_else(|| {
         let text = "it exists and holds something else; move it away, or record to another file";
         io::Error::new(io::ErrorKind::AlreadyExists, text)
     })
+}
+
+/// Whether this may be the beginning of a row, or of the header once more, that a crash cut off; with zeros where the disk had not
+/// written it yet.
+fn may_be_cut_off(line: &[u8], header: &[u8]) -> bool {
+    let in_rows = |byte: &u8| byte.is_ascii_digit() || b"+-.,:TZeEinfNa\0".contains(byte);
+    header.starts_with(line) || line.iter().all(in_rows)
+}
+
+/// Whether a file of this length has a part of the header at its beginning, or all of it. Bytes of `sizes` may be any.
+///
+/// # Errors
+/// The system's reason.
+pub(super) fn begins_like(file: &File, length: u64, header: &[u8], sizes: &[Range<usize>]) -> io::Result<bool> {
+    let mut found = vec![0; header.len().min(usize::try_from(length).unwrap_or(usize::MAX))];
+    file.read_exact_at(&mut found, 0)?;
+    let is_size = |at: usize| sizes.iter().any(|size| size.contains(&at));
+    Ok((0..).zip(found.iter().zip(header)).all(|(at, (found, wanted))| found == wanted || is_size(at)))
 }
 
 /// How many lines end between two offsets.
@@ -53,5 +74,29 @@ fn begins_with(file: &File, bytes: &[u8]) -> io::Result<bool> {
         Ok(()) => Ok(found == bytes),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_may_be_a_part_of_a_row_may_be_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.csv");
+        let whole = "tick,time\n0,1\n";
+        for (end, is_dropped) in [
+            ("", true),
+            ("1,2026-11-21T03:13:18.616908501Z,-1.5e-7,inf,Na", true),
+            ("1,2\0\0", true),
+            ("tick,ti", true),
+            ("notes without an end", false),
+            ("1,2 and notes", false),
+        ] {
+            std::fs::write(&path, format!("{whole}{end}")).unwrap();
+            let found = last_line_end(&File::open(&path).unwrap(), b"tick,time\n");
+            assert_eq!(found.ok(), is_dropped.then_some(whole.len() as u64), "{end}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! message. Nothing is ever overwritten, and only files with exactly such a name are ever deleted.
 
 use super::claim::folder_of;
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -36,16 +37,18 @@ pub(super) fn put_aside(path: &Path, utc: i128) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "every name for this second is taken"))
 }
 
-/// Deletes the oldest finished files of the recording at `path`, all but `keep`. The one that has `just` been finished
-/// stays even if its name is not the latest: UTC may have been set back.
+/// Deletes the oldest finished files of the recording at `path`, all but `keep`. `ours` are those that this process has finished, in
+/// that order: they are newer than all others, whatever their names say, since UTC may have been set back. Others are in the order of
+/// their names.
 ///
 /// # Errors
 /// The system's reason, the first one; the others are deleted all the same.
-pub(super) fn prune(path: &Path, keep: usize, just: &Path) -> io::Result<()> {
+pub(super) fn prune(path: &Path, keep: usize, ours: &[PathBuf]) -> io::Result<()> {
+    let order: HashMap<_, _> = ours.iter().zip(0_usize..).map(|(path, nth)| (path.file_name(), nth)).collect();
     let mut found = finished_ones(path)?;
-    let all = found.len();
-    found.retain(|(_, path)| path.file_name() != just.file_name());
-    let surplus = all.saturating_sub(keep).min(found.len());
+    // `None` comes first; the sort keeps the order of equal ones.
+    found.sort_by_key(|(_, path)| order.get(&path.file_name()).copied());
+    let surplus = found.len().saturating_sub(keep);
     found.iter().take(surplus).map(|(_, path)| fs::remove_file(path)).fold(Ok(()), io::Result::and)
 }
 
@@ -153,7 +156,7 @@ mod tests {
             fs::write(folder.path().join(name), "").unwrap();
         }
         fs::create_dir(folder.path().join("x.20201121T192629Z.mcap")).unwrap();
-        prune(&folder.path().join("x.mcap"), 2, &folder.path().join(own[3])).unwrap();
+        prune(&folder.path().join("x.mcap"), 2, &[folder.path().join(own[3])]).unwrap();
         let there = |name: &&&str| folder.path().join(name).exists();
         assert_eq!(strangers.iter().filter(there).count(), strangers.len());
         assert_eq!(own.iter().filter(there).collect::<Vec<_>>(), [&own[0], &own[3]]);
@@ -161,18 +164,23 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_file_stays_even_if_its_name_is_older() {
+    fn the_newest_files_stay_even_if_their_names_are_older() {
         let (folder, path) = in_folder("x.mcap");
-        let aside = |content: &str, utc| {
+        let mut ours = Vec::new();
+        let mut aside = |content: &str, utc| {
             fs::write(&path, content).unwrap();
-            let name = put_aside(&path, utc).unwrap();
-            prune(&path, 1, &name).unwrap();
-            let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-            assert_eq!(left, [name]);
-            assert_eq!(fs::read_to_string(&left[0]).unwrap(), content);
+            ours.push(put_aside(&path, utc).unwrap());
+            prune(&path, 3, &ours).unwrap();
+            let left =
+                fs::read_dir(folder.path()).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
+            let mut left = left.collect::<Vec<_>>();
+            left.sort();
+            left.concat()
         };
-        // All in one second, and then UTC is set back.
-        ["a", "b", "c", "d"].iter().for_each(|content| aside(content, UTC));
-        aside("e", UTC - 10_000_000_000);
+        // All in one second, and then UTC is set back, and forth.
+        ["a", "b", "c"].iter().for_each(|content| drop(aside(content, UTC)));
+        let back = UTC - 7_200_000_000_000;
+        assert_eq!(["d", "e", "f"].map(|content| aside(content, back)), ["bcd", "cde", "def"]);
+        assert_eq!(["g", "h"].map(|content| aside(content, UTC)), ["efg", "fgh"]);
     }
 }

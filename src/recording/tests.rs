@@ -1,6 +1,7 @@
 //! Rows and blocks go into CSV and WAV files, and the files are read back.
 
 use super::content::Content;
+use super::file::Moment;
 use super::recordings::Recordings;
 use super::testing::{UTC, begun, block, column, content, in_folder, limits, moment, names, put_row, row, samples};
 use crate::channels::{AudioFormat, Format, SampleFormat};
@@ -266,6 +267,24 @@ fn names_are_in_the_order_of_the_files_where_the_first_row_of_one_is_late() {
     let first =
         |name: &str| fs::read_to_string(folder.path().join(name)).unwrap().lines().nth(1).unwrap()[..1].to_owned();
     assert_eq!([&there[1], &there[0], &there[2]].map(|name| first(name)), ["0", "1", "3"]);
+}
+
+#[test]
+fn the_files_that_were_finished_last_are_kept_when_the_clock_is_set_back() {
+    let (folder, path) = in_folder("x.csv");
+    let limits = RecordConfig { max_time: Some(Span::from_seconds(10)), keep: Some(2), ..limits(&path) };
+    let csv = begun(&limits, &content(Vec::new(), None));
+    for second in 0..70 {
+        let to_utc = UTC - if second < 25 { 0 } else { 7_200_000_000_000 };
+        csv.begin(Moment { to_utc, ..moment(second * 1_000) });
+        csv.lock().row(0, &row(second.unsigned_abs(), &[]), to_utc + i128::from(second) * 1_000_000_000);
+        csv.flush().unwrap();
+    }
+    let first = |name: &String| {
+        let text = fs::read_to_string(folder.path().join(name)).unwrap();
+        text.lines().nth(1).unwrap().split(',').next().unwrap().to_owned()
+    };
+    assert_eq!(names(folder.path()).iter().map(first).collect::<Vec<_>>(), ["40", "50", "60"]);
 }
 
 #[test]
