@@ -129,6 +129,16 @@ impl WrittenRegister {
         encoded(register, layout, text.as_bytes()).map(|(bytes, length)| bytes[..length].to_vec())
     }
 
+    /// The bytes of a write of what the register held: its number, and that.
+    pub(in crate::kinds) fn write_of(&self, stored: &[u8]) -> Vec<u8> {
+        [&[self.settings.values[0].register], stored].concat()
+    }
+
+    /// How the number is stored.
+    pub(in crate::kinds) fn layout(&self) -> SampleLayout {
+        self.settings.values[0].layout
+    }
+
     /// Which bits of the bytes that are written hold the value.
     pub(in crate::kinds) fn bits(&self) -> Vec<u8> {
         let SampleLayout { number, bits, shift, .. } = self.settings.values[0].layout;
@@ -173,6 +183,19 @@ impl OpenRegister {
         let encoded = encoded(self.register, self.layout, text);
         let (bytes, length) = encoded.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
         self.chip.write(&bytes[..length])
+    }
+
+    /// Writes what the register held, bit for bit. One system call; allocates nothing.
+    pub(in crate::kinds) fn write_stored(&self, stored: &[u8]) -> io::Result<()> {
+        let mut bytes = [self.register; 9];
+        let value = bytes.get_mut(1..=stored.len()).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        value.copy_from_slice(stored);
+        self.chip.write(&bytes[..=stored.len()])
+    }
+
+    /// What was read last, as the register stores it.
+    pub(in crate::kinds) fn stored(&self) -> &[u8] {
+        &self.chip.buffer[..self.layout.bytes()]
     }
 
     /// What it has open.

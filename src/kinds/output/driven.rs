@@ -46,7 +46,7 @@ impl Switch {
         let mut in_use = Refusal::in_use(key, &label.device, &*target.ids);
         let before = match find_holder(&mut in_use, None) {
             Some(Holder::Task) => return Err(in_use.into()),
-            Some(Holder::Ending) => Held::join(&target.ids),
+            Some(Holder::Ending) => Held::join(&target.identity()).map_err(|why| Refusal::new(key, why))?,
             _ => None,
         };
         let held = match before {

@@ -1,7 +1,7 @@
 //! Targets that are files: attributes of `/sys`, and regular files. May block and allocate.
 
 use super::means::{Means, ONE_ONLY, Setting, keep_others_out};
-use super::place::RawScale;
+use super::place::{RawScale, is_pwm};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{DeviceId, Refusal, Sight, first_line, hidden};
@@ -18,20 +18,45 @@ pub(super) struct Files {
     pub(super) path: PathBuf,                      // as the kernel names it: no symbolic link
     pub(super) is_regular: bool, // it is no attribute of a driver: it holds any number, and nothing behind it
     pub(super) enable: Option<PathBuf>, // `pwmN_enable`
-    pub(super) settings: Vec<Setting>, // that file; or `period` and `enable` of a PWM channel
+    pub(super) settings: Vec<Setting>, // what hertzd sets for the value to be in force: that file; or `period` and `enable` of a PWM channel
+    pub(super) beside: Vec<PathBuf>, // what else decides what the value does: of a PWM channel these two and its polarity
     pub(super) witness: Option<(PathBuf, String)>, // shows that the path still leads to this device
 }
 
 impl Files {
     /// A file that is there, by its real path, and what makes it one device.
-    pub(super) fn at(path: PathBuf, key: &'static str) -> Result<(Vec<DeviceId>, Self), Refusal> {
+    pub(super) fn at(path: PathBuf, key: &'static str, sys: &Path) -> Result<(Vec<DeviceId>, Self), Refusal> {
         let refuse = |why: String| Refusal::new(key, why);
         let facts = fs::metadata(&path).map_err(|error| refuse(format!("cannot find {}: {error}", path.display())))?;
         if !facts.is_file() {
             return Err(refuse(format!("{} is no file that holds a number", path.display())));
         }
-        let is_regular = !path.starts_with("/sys") && !path.starts_with("/proc");
-        Ok((vec![DeviceId::of(&facts)], Self { path, is_regular, enable: None, settings: Vec::new(), witness: None }))
+        let files = if is_attribute(&path, sys) { Self::of_driver(path) } else { Self::regular(path) };
+        Ok((files.ids(), files))
+    }
+
+    fn regular(path: PathBuf) -> Self {
+        Self { path, is_regular: true, enable: None, settings: Vec::new(), beside: Vec::new(), witness: None }
+    }
+
+    /// An attribute. A fan is the same target whether it is named by its path or by its device: what belongs to it is known by the files.
+    fn of_driver(path: PathBuf) -> Self {
+        let enable = path.file_name().and_then(|name| name.to_str()).filter(|name| is_pwm(name));
+        let enable = enable.map(|name| path.with_file_name(format!("{name}_enable"))).filter(|enable| enable.exists());
+        let name = path.with_file_name("name");
+        let witness = enable.as_ref().and_then(|_| first_line(&name)).map(|text| (name, text));
+        let settings = enable.iter().map(|path| Setting { path: path.clone(), number: 1.0 }).collect();
+        Self { path, is_regular: false, enable, settings, beside: Vec::new(), witness }
+    }
+
+    /// Each file that is written, read back or relied upon, as far as it is there; the one for the value comes first.
+    fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.path).chain(&self.enable).chain(&self.beside)
+    }
+
+    /// What makes it one target.
+    pub(super) fn ids(&self) -> Vec<DeviceId> {
+        self.all().filter_map(|file| Some(DeviceId::of(&fs::metadata(file).ok()?))).collect()
     }
 
     fn open(&self) -> io::Result<File> {
@@ -47,6 +72,18 @@ impl Files {
             Refusal::new(key, format!("cannot open {}: {error}{remedy}", self.path.display()))
         })
     }
+}
+
+/// Locks a file of a target against other processes of hertzd.
+fn keep_out(file: &File, path: &Path, key: &'static str) -> Result<(), Refusal> {
+    let shown = path.display();
+    keep_others_out(file, &shown).map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))
+}
+
+/// Whether a file without symbolic links is a driver's, below the root of such files or where the kernel has them.
+fn is_attribute(path: &Path, sys: &Path) -> bool {
+    let is_below = |root: &Path| path.starts_with(root);
+    is_below(Path::new("/sys")) || is_below(Path::new("/proc")) || sys.canonicalize().is_ok_and(|sys| is_below(&sys))
 }
 
 /// Refuses a file that holds anything but one number: it would be lost.
@@ -76,9 +113,19 @@ impl Means for Files {
 
     fn take(&self, key: &'static str) -> Result<File, Refusal> {
         let file = self.open_by(key)?;
-        let shown = self.path.display();
-        keep_others_out(&file, &shown).map_err(|why| Refusal::new(key, format!("{shown} {why}; {ONE_ONLY}")))?;
+        keep_out(&file, &self.path, key)?;
         Ok(file)
+    }
+
+    fn take_beside(&self, key: &'static str) -> Result<Vec<File>, Refusal> {
+        let mut taken = Vec::new();
+        for path in self.all().skip(1) {
+            // One that may not be written is locked by nobody who writes it.
+            let Ok(file) = File::options().write(true).open(path) else { continue };
+            keep_out(&file, path, key)?;
+            taken.push(file);
+        }
+        Ok(taken)
     }
 
     fn value(&self, _: Option<&File>) -> io::Result<String> {
@@ -112,14 +159,16 @@ impl Means for Files {
         if let Some(hidden) = hidden(&self.path, true) {
             return Ok(hidden);
         }
-        let taken = match lock::probe(&self.open_by(key)?) {
+        let own = self.open_by(key)?;
+        let open = |path: &PathBuf| if *path == self.path { own.try_clone() } else { File::open(path) };
+        let in_use = |path: &PathBuf| match lock::probe(&open(path).ok()?) {
             Ok(Taken::Peer(Some(holder))) if holder.is_ours() => {
-                Some(format!("{} is in use by {holder}", self.shown()))
+                Some(format!("{} is in use by {holder}", path.display()))
             }
-            Ok(Taken::Peer(None)) => Some(format!("{} is in use by another process", self.shown())),
+            Ok(Taken::Peer(None)) => Some(format!("{} is in use by another process", path.display())),
             _ => None,
         };
-        Ok(Sight { taken, ..sight })
+        Ok(Sight { taken: self.all().find_map(in_use), ..sight })
     }
 
     fn node(&self) -> &Path {

@@ -2,6 +2,7 @@
 //! list: it is used where tasks are built, never at a tick.
 
 use super::guard::{Guard, Watched};
+use super::identity::Identity;
 use super::pending::Leave;
 use super::planned_write::PlannedWrite;
 use super::port::{Content, OpenFiles, SafeText};
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 /// What the tasks of this process share that have one target one after the other.
 #[derive(Debug)]
 pub(super) struct Held {
-    ids: Mutex<Vec<DeviceId>>,
+    identity: Mutex<Identity>,
     found: OnceLock<Content>,    // before hertzd wrote to it
     original: OnceLock<Content>, // what is restored of that
     ready: AtomicBool,           // it was set up: it may be written
@@ -23,6 +24,7 @@ pub(super) struct Held {
     is_safe: AtomicBool,
     watched: Arc<Watched>,
     taken: File,                // keeps other processes of hertzd out
+    beside: Mutex<Vec<File>>,   // the same for what belongs to it, until it is closed
     ends: Mutex<Vec<Arc<End>>>, // of the outputs that have it
 }
 
@@ -53,35 +55,72 @@ impl Leave for Held {
 static HELD: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 
 impl Held {
-    pub(super) fn new(ids: Vec<DeviceId>, taken: File) -> Arc<Self> {
+    pub(super) fn new(identity: Identity, (taken, beside): (File, Vec<File>)) -> Arc<Self> {
         let (users, raw, is_safe) = (AtomicUsize::new(1), AtomicU64::new(f64::NAN.to_bits()), AtomicBool::new(false));
         let watched = Arc::default();
-        let (ids, ends) = (Mutex::new(ids), Mutex::default());
+        let (identity, beside, ends) = (Mutex::new(identity), Mutex::new(beside), Mutex::default());
         let (found, original, ready) = (OnceLock::new(), OnceLock::new(), AtomicBool::new(false));
-        let held = Arc::new(Self { ids, found, original, ready, users, raw, is_safe, watched, taken, ends });
+        let held =
+            Arc::new(Self { identity, found, original, ready, users, raw, is_safe, watched, taken, beside, ends });
         let mut all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|held| held.strong_count() > 0);
         all.push(Arc::downgrade(&held));
         held
     }
 
-    /// That of the task that has a target now, and will end, or has ended without its safe value.
-    pub(super) fn join(ids: &[DeviceId]) -> Option<Arc<Self>> {
+    /// That of the task that has exactly this target now, and will end, or has ended without its safe value. The safe value of one that has a part
+    /// of it, or has it in another layout, is written after the reload, and would come over what its successor has written.
+    ///
+    /// # Errors
+    /// There is such a one: why it cannot be taken over, in a sentence.
+    pub(super) fn join(wanted: &Identity) -> Result<Option<Arc<Self>>, String> {
         let all = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = all.iter().filter_map(Weak::upgrade).find(|held| held.ids().iter().any(|id| ids.contains(id)))?;
         // One whose last task is about to leave it has none.
-        let joined =
-            held.users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |users| (users > 0).then_some(users + 1));
-        joined.is_ok().then_some(held)
+        let is_used = |held: &Arc<Self>| held.users.load(Ordering::SeqCst) > 0;
+        let overlapping: Vec<_> = all.iter().filter_map(Weak::upgrade).filter(is_used).collect();
+        for held in overlapping.into_iter().filter(|held| held.identity().overlaps(wanted)) {
+            if !held.identity().is(wanted) {
+                return Err(held.cannot_become(wanted));
+            }
+            let joined =
+                held.users.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |users| (users > 0).then_some(users + 1));
+            if joined.is_ok() {
+                return Ok(Some(held));
+            }
+        }
+        Ok(None)
+    }
+
+    fn cannot_become(&self, wanted: &Identity) -> String {
+        let identity = self.identity();
+        let tasks: Vec<_> = self.ends().iter().filter_map(|end| Some(end.guard.upgrade()?.task().to_owned())).collect();
+        let tasks = if tasks.is_empty() { "another task".to_owned() } else { format!("task {}", tasks.join(", ")) };
+        let what = match identity.has_the_same_bytes(wanted) {
+            true => format!("{} is still held by {tasks}, which stores its number in another way", wanted.shown),
+            false => format!("{} overlaps {}, which is still held by {tasks}", wanted.shown, identity.shown),
+        };
+        format!(
+            "{what}: its safe value has to be written first. Remove that output by one reload, and add this one by the next"
+        )
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn ids(&self) -> Vec<DeviceId> {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.identity().ids
     }
 
-    /// It was opened again, and is these now.
-    pub(super) fn is_now(&self, ids: Vec<DeviceId>) {
-        *self.ids.lock().unwrap_or_else(PoisonError::into_inner) = ids;
+    /// It was opened again, and is this now.
+    pub(super) fn is_now(&self, identity: Identity, beside: Vec<File>) {
+        *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = identity;
+        *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = beside;
+    }
+
+    /// Closes what belongs to it: it is gone.
+    pub(super) fn close_beside(&self) {
+        self.beside.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// An output has it. False: others had it before.

@@ -4,6 +4,7 @@
 use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{Refusal, Sight};
+use crate::kinds::layout::SampleLayout;
 use crate::sys::clock::pause;
 use crate::sys::lock::{self, Holder, Taken};
 use crate::time::Span;
@@ -34,6 +35,16 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
     /// Takes it: no other process of hertzd has it until all copies of the file are closed that this returns. Nothing is written.
     fn take(&self, key: &'static str) -> Result<File, Refusal>;
 
+    /// Takes the other files that belong to it in the same way: two outputs that write one of them drive one device.
+    fn take_beside(&self, _key: &'static str) -> Result<Vec<File>, Refusal> {
+        Ok(Vec::new())
+    }
+
+    /// How a number is stored in its bytes, if that is no text.
+    fn layout(&self) -> Option<SampleLayout> {
+        None
+    }
+
     /// Whether a chip needs something to begin with.
     fn has_init(&self) -> bool {
         false
@@ -51,6 +62,11 @@ pub(super) trait Means: fmt::Debug + Send + Sync {
 
     /// The text of the number that it holds. `None`: it was not taken, and is only looked at.
     fn value(&self, taken: Option<&File>) -> io::Result<String>;
+
+    /// The same, with the bytes that it is stored in where a text does not hold all of them.
+    fn stored(&self, taken: Option<&File>) -> io::Result<(String, Option<Vec<u8>>)> {
+        Ok((self.value(taken)?, None))
+    }
 
     /// Whether only what taking it has returned can read it.
     fn is_read_by_what_was_taken(&self) -> bool {

@@ -5,7 +5,7 @@
 //! | `keys`, `named`, `settings`, `open` | from a section to settings to a task, and what is written at the start |
 //! | `task` | the task |
 //! | `desk` | what runs in its place on the virtual clock |
-//! | `held` | who has a target, and hands it over |
+//! | `held`, `identity` | who has a target, and hands it over to an output that has exactly the same one |
 //! | `law` | what is put out at a tick, and when the output is safe; pure |
 //! | `place`, `target`, `pwm` | what it writes to: named, found, taken, set up |
 //! | `begin` | what is written before the first tick, once all of a start or a reload is known to be good |
@@ -29,6 +29,7 @@ mod driven;
 mod files;
 mod guard;
 mod held;
+mod identity;
 mod keys;
 pub(super) mod law;
 #[cfg(feature = "gpio")]

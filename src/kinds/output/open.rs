@@ -41,7 +41,7 @@ pub(super) fn open(settings: OutputSettings, task: &str, sys: &Path) -> Result<O
     let before = match find_holder(&mut in_use, None) {
         Some(Holder::Task) => return Err(in_use.into()),
         // Of a task that will end, or that has ended without its safe value.
-        _ => Held::join(&target.ids),
+        _ => Held::join(&target.identity()).map_err(|why| Refusal::new(key, why))?,
     };
     let is_set_up = before.is_some();
     let (target, held, now) = match before {
@@ -194,7 +194,7 @@ pub(super) fn take(target: &Target, key: &'static str) -> Result<Arc<Held>, Refu
         find_holder(&mut refusal, None);
         refusal
     })?;
-    Ok(Held::new(target.ids.clone(), taken))
+    Ok(Held::new(target.identity(), taken))
 }
 
 /// The raw number that a target holds, or a PWM channel once it has its period; NaN: not known.
@@ -227,16 +227,14 @@ fn safe_state(
         Safe::Hold => Ok(None),
         Safe::Value(value) => {
             let digits = Digits::of(settings.conversion.raw(value), target.form);
-            let text = target.safe_text(&Content { value: text(&digits), enable: None });
+            let text = target.safe_text(&Content { value: text(&digits), enable: None, stored: None });
             Ok(Some(SafeState { number: number(&text.value).unwrap_or(f64::NAN), text, value }))
         }
         Safe::Restore => {
             let missing = || Refusal::new("safe", format!("{} held no number before", target.shown()));
             let original = original.ok_or_else(missing)?;
             let value = settings.conversion.back(number(&original.value).unwrap_or(f64::NAN));
-            let line = |text: &String| format!("{}\n", text.trim());
-            let content = Content { value: line(&original.value), enable: original.enable.as_ref().map(line) };
-            let text = target.safe_text(&content);
+            let text = target.safe_text(&original.to_restore(target.form == Form::Any && original.stored.is_none()));
             Ok(Some(SafeState { number: number(&text.value).unwrap_or(f64::NAN), text, value }))
         }
     }

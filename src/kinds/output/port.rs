@@ -44,6 +44,15 @@ impl Port {
         }
     }
 
+    /// Writes what makes it safe: a text, or what was stored.
+    fn put_safe(&self, text: &[u8], _stored: Option<&[u8]>, had: u64) -> io::Result<()> {
+        match (self, _stored) {
+            #[cfg(feature = "i2c")]
+            (Self::Register(register), Some(stored)) => register.write_stored(stored),
+            _ => self.put(text, had),
+        }
+    }
+
     /// Writes a text; `had` is the length of a regular file.
     fn put(&self, text: &[u8], had: u64) -> io::Result<()> {
         match self {
@@ -65,12 +74,21 @@ pub(super) const MANUAL: &str = "1\n";
 pub(super) struct Content {
     pub(super) value: String,
     pub(super) enable: Option<String>,
+    /// The bytes that the value is stored in, with those of their bits that do not belong to it; of a register alone.
+    pub(super) stored: Option<Vec<u8>>,
 }
 
 impl Content {
     /// Whether the value is one.
     pub(super) fn is_number(&self) -> bool {
         number(&self.value).is_some()
+    }
+
+    /// What is written to have it back: a regular file gets the very text that it held, an attribute the number in it.
+    pub(super) fn to_restore(&self, is_regular: bool) -> Self {
+        let line = |text: &String| format!("{}\n", text.trim());
+        let value = if is_regular { self.value.clone() } else { line(&self.value) };
+        Self { value, enable: self.enable.as_ref().map(line), stored: self.stored.clone() }
     }
 }
 
@@ -79,6 +97,8 @@ impl Content {
 pub(super) struct SafeText {
     pub(super) value: String,
     pub(super) enable: Option<String>,
+    /// Written in place of the value: what a register held, bit for bit.
+    pub(super) stored: Option<Vec<u8>>,
 }
 
 /// The hot end of a target.
@@ -102,7 +122,7 @@ pub(super) struct OpenSetting {
 impl SafeText {
     /// The value alone.
     pub(super) fn of(digits: &Digits) -> Self {
-        Self { value: String::from_utf8_lossy(digits.bytes()).into_owned(), enable: None }
+        Self { value: String::from_utf8_lossy(digits.bytes()).into_owned(), enable: None, stored: None }
     }
 }
 
@@ -132,13 +152,13 @@ impl Writer {
 
     /// Writes the safe state.
     pub(super) fn write_safe(&mut self, text: &SafeText, last: &LastWritten) -> io::Result<()> {
-        let value = self.put(text.value.as_bytes());
+        let value = self.put_safe(text);
         if text.enable.is_none() && !last.has_lapsed() {
             return value;
         }
         self.set(text.enable.as_deref(), last)?;
         self.is_set = text.enable.as_ref().is_none_or(|enable| enable.trim_end() == MANUAL.trim_end());
-        value.or_else(|_| self.put(text.value.as_bytes()))
+        value.or_else(|_| self.put_safe(text))
     }
 
     /// Writes the settings; `enable`: what `pwmN_enable` gets in place of what the task gives it.
@@ -163,6 +183,12 @@ impl Writer {
         self.length = text.len() as u64;
         Ok(())
     }
+
+    fn put_safe(&mut self, text: &SafeText) -> io::Result<()> {
+        self.port.put_safe(text.value.as_bytes(), text.stored.as_deref(), self.length)?;
+        self.length = text.value.len() as u64;
+        Ok(())
+    }
 }
 
 /// The safe state of a target, by descriptors of its own: the kernel lets one write at a time through each.
@@ -170,6 +196,8 @@ impl Writer {
 pub(super) struct SafeWriter {
     pub(super) port: Port,
     pub(super) text: String,
+    /// What is written in its place, of a register.
+    pub(super) stored: Option<Vec<u8>>,
     /// The number in it; NaN: there is none.
     pub(super) number: f64,
     /// What has to be set for it to have any effect.
@@ -228,13 +256,14 @@ impl SafeWrite for SafeWriter {
     fn write_safe(&self) -> io::Result<()> {
         let text = self.text.as_bytes();
         let had = if let Port::Regular(file) = &self.port { file.metadata()?.len() } else { 0 };
-        let value = self.port.put(text, had);
+        let put = || self.port.put_safe(text, self.stored.as_deref(), had);
+        let value = put();
         if self.settings.is_empty() {
             return value;
         }
         let set = self.settings.iter().map(SafeSetting::write).fold(Ok(()), io::Result::and);
         // Some chips take a value only when it is set by hand.
-        value.or_else(|_| self.port.put(text, had))?;
+        value.or_else(|_| put())?;
         set
     }
 
@@ -279,7 +308,8 @@ mod tests {
         put::attribute(&enable, b"1\n").unwrap();
         let port = Port::Regular(Arc::new(tempfile::tempfile().unwrap()));
         let settings = vec![SafeSetting { file: Arc::new(enable), name: "pwm1_enable".into(), text: "33\n".into() }];
-        let writer = SafeWriter { port, text: "255\n".into(), number: 255.0, settings, plan: Arc::default() };
+        let writer =
+            SafeWriter { port, text: "255\n".into(), stored: None, number: 255.0, settings, plan: Arc::default() };
         let guard = Guard::new("fan", Arc::default(), (Span::ZERO, Span::ZERO), Some(Box::new(writer)));
         let error = guard.trip().unwrap_err();
         assert_eq!(error.to_string(), "pwm1_enable holds 00000021 after 33 was written");

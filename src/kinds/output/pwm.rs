@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 const LOOKS: u32 = 1000;
 const BETWEEN: Span = Span::from_millis(10);
 
+/// The files of a channel, beside `duty_cycle`, that decide what its duty does.
+pub(super) const BESIDE_DUTY: [&str; 3] = ["period", "enable", "polarity"];
+
 /// The folder of the chip, without symbolic links.
 pub(super) fn find(wanted: &str, channel: u32, sys: &Path) -> Result<PathBuf, Refusal> {
     let class = sys.join("class/pwm");

@@ -177,7 +177,7 @@ mod tests {
     /// The target of an output without `readback`, whose settings were written long ago.
     fn settings_of(place: &Place, sys: &Path, repairs: bool) -> (Target, Arc<LastWritten>, Arc<Readback>) {
         let target = Target::find(place, sys).unwrap().unwrap();
-        let (taken, last) = (target.take("path").unwrap(), Arc::new(LastWritten::default()));
+        let ((taken, _), last) = (target.take("path").unwrap(), Arc::new(LastWritten::default()));
         let readback = Readback::of(&target, &taken, last.clone(), (None, repairs)).unwrap().unwrap();
         (target, last, readback)
     }
@@ -234,7 +234,7 @@ mod tests {
             fs::write(channel.join(file), was).unwrap();
         }
         assert!(matches!(readback.read(), Reading::Agrees(_)));
-        let text = super::super::port::SafeText { value: "30000\n".into(), enable: None };
+        let text = super::super::port::SafeText { value: "30000\n".into(), enable: None, stored: None };
         let planned: Vec<_> = target.plan(&text, None).iter().map(ToString::to_string).collect();
         assert!(
             planned.len() == 3 && planned[2].ends_with("/enable"),

@@ -5,6 +5,7 @@ use super::planned_write::PlannedWrite;
 use super::port::{Content, Port, SafeText};
 use crate::kinds::device::{Refusal, Sight};
 use crate::kinds::i2c::WrittenRegister;
+use crate::kinds::layout::SampleLayout;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -31,10 +32,19 @@ impl Means for WrittenRegister {
     }
 
     fn value(&self, taken: Option<&File>) -> io::Result<String> {
+        self.stored(taken).map(|(number, _)| number)
+    }
+
+    fn stored(&self, taken: Option<&File>) -> io::Result<(String, Option<Vec<u8>>)> {
         // To some chips a read is a command: a look does without.
         taken.ok_or(io::ErrorKind::Unsupported)?;
         let mut open = self.open().map_err(|refusal| io::Error::other(refusal.message))?;
-        Ok(format!("{}\n", open.read()?))
+        let number = open.read()?;
+        Ok((format!("{number}\n"), Some(open.stored().to_vec())))
+    }
+
+    fn layout(&self) -> Option<SampleLayout> {
+        Some(Self::layout(self))
     }
 
     fn is_read_by_what_was_taken(&self) -> bool {
@@ -52,7 +62,9 @@ impl Means for WrittenRegister {
     fn plan(&self, text: &SafeText, found: Option<&Content>) -> Vec<PlannedWrite> {
         let (address, force) = self.address();
         let (bus, adapter) = (self.node.clone(), self.adapter.clone());
-        let (bytes, bits) = (self.encode(&text.value).unwrap_or_default(), self.bits());
+        let encoded = || self.encode(&text.value).unwrap_or_default();
+        let bytes = text.stored.as_ref().map_or_else(encoded, |stored| self.write_of(stored));
+        let bits = self.bits();
         let original = found.map(|found| found.value.trim_end().to_owned());
         vec![PlannedWrite::Register { bus, adapter, address, force, bytes, bits, original }]
     }

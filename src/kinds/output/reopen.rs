@@ -205,6 +205,7 @@ impl Reopening {
             end.files().for_each(close);
         }
         close(held.taken());
+        held.close_beside();
     }
 
     /// Opens it, if it is there. False: nobody has it any more.
@@ -228,7 +229,7 @@ impl Reopening {
         let target = exported(place, found, sys)?;
         let refuse = |error: io::Error| Refusal::new(place.key(), format!("cannot open {}: {error}", target.shown()));
         let seen = Seen::of(&target).map_err(refuse)?;
-        let taken = target.take(place.key())?;
+        let (taken, beside) = target.take(place.key())?;
         target.init()?;
         set_up(place, &target, &held, first)?;
         target.set_up(&taken, first)?;
@@ -240,7 +241,7 @@ impl Reopening {
         for (end, new) in &opened {
             new.replaces(end, &target).map_err(refuse)?;
         }
-        held.is_now(target.ids.clone());
+        held.is_now(target.identity(), beside);
         self.claim = Some(Claim::new(target.ids.clone(), &label.task));
         self.seen = seen;
         REOPENED.fetch_add(1, Ordering::SeqCst);

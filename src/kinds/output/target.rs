@@ -2,9 +2,10 @@
 
 use super::digits::{Digits, Form, LONGEST, number};
 use super::files::{Files, holds_a_number, iio_raw, is_makeable};
+use super::identity::Identity;
 use super::means::{Means, Setting};
 use super::pending::left_originals;
-use super::place::{Place, RawScale, is_pwm};
+use super::place::{Place, RawScale};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, MANUAL, OpenSetting, Port, SafeSetting, SafeText, SafeWriter, Writer};
 use super::pwm;
@@ -34,7 +35,7 @@ impl Target {
         let raw = place.raw();
         match place {
             Place::File(path) => match path.canonicalize() {
-                Ok(path) => Self::at(path, "path", raw).map(Some),
+                Ok(path) => Self::at(path, "path", raw, sys).map(Some),
                 Err(error) if error.kind() == io::ErrorKind::NotFound && is_makeable(path) => Ok(None),
                 Err(error) => {
                     let text = format!("cannot find {}: {error}{}", path.display(), missing_folder(path));
@@ -43,35 +44,33 @@ impl Target {
             },
             Place::Hwmon(wanted, file) => {
                 let device = find(Class::Hwmon, sys, wanted)?;
-                let real = real(&device.folder.join(file))?;
-                let enable = real.with_file_name(format!("{file}_enable"));
-                let enable = Some(enable).filter(|enable| is_pwm(file) && enable.exists());
-                Self::of_device(real, device.name, enable, raw).map(Some)
+                Self::of_device(real(&device.folder.join(file))?, device.name, raw, sys).map(Some)
             }
             Place::Iio(wanted, file) => {
                 let device = find(Class::Iio, sys, wanted)?;
                 let real = real(&device.folder.join(file))?;
                 let raw = if is_iio_raw(file) { iio_raw(&device.folder, file)? } else { raw };
-                Self::of_device(real, device.name, None, raw).map(Some)
+                Self::of_device(real, device.name, raw, sys).map(Some)
             }
             Place::Pwm { chip, channel, .. } => {
                 let chip = pwm::find(chip, *channel, sys)?;
                 let of_channel = DeviceId::Named(format!("{} channel {channel}", chip.display()));
-                let path = pwm::folder_of(&chip, *channel).join("duty_cycle");
-                let ids = fs::metadata(&path).ok().map(|duty| DeviceId::of(&duty)).into_iter().chain([of_channel]);
+                let folder = pwm::folder_of(&chip, *channel);
+                let beside = pwm::BESIDE_DUTY.iter().map(|name| folder.join(name)).collect();
                 let settings = [("period", raw.full), ("enable", 1.0)];
-                let settings =
-                    settings.map(|(file, number)| Setting { path: path.with_file_name(file), number }).into();
-                let files = Files { path, is_regular: false, enable: None, settings, witness: None };
-                Ok(Some(Self { ids: ids.collect(), raw, form: Form::Whole, means: Arc::new(files) }))
+                let settings = settings.map(|(file, number)| Setting { path: folder.join(file), number }).into();
+                let path = folder.join("duty_cycle");
+                let files = Files { path, is_regular: false, enable: None, settings, beside, witness: None };
+                let ids = files.ids().into_iter().chain([of_channel]).collect();
+                Ok(Some(Self { ids, raw, form: Form::Whole, means: Arc::new(files) }))
             }
             Place::Line { chip, line, active_low } => line_of(chip.as_deref(), line, *active_low, raw).map(Some),
             Place::Register(wanted) => register_of(wanted, sys, raw).map(Some),
         }
     }
 
-    fn at(path: PathBuf, key: &'static str, raw: RawScale) -> Result<Self, Refusal> {
-        let (ids, files) = Files::at(path, key)?;
+    fn at(path: PathBuf, key: &'static str, raw: RawScale, sys: &Path) -> Result<Self, Refusal> {
+        let (ids, files) = Files::at(path, key, sys)?;
         if files.is_regular {
             holds_a_number(&files.path)?;
         }
@@ -80,11 +79,10 @@ impl Target {
     }
 
     /// A file beside the `name` of its device.
-    fn of_device(path: PathBuf, name: String, enable: Option<PathBuf>, raw: RawScale) -> Result<Self, Refusal> {
+    fn of_device(path: PathBuf, name: String, raw: RawScale, sys: &Path) -> Result<Self, Refusal> {
         let witness = Some((path.with_file_name("name"), name));
-        let (ids, files) = Files::at(path, "file")?;
-        let settings = enable.iter().map(|path| Setting { path: path.clone(), number: 1.0 }).collect();
-        let files = Files { is_regular: false, enable, settings, witness, ..files };
+        let (ids, files) = Files::at(path, "file", sys)?;
+        let files = Files { witness, ..files };
         Ok(Self { ids, raw, form: Form::Whole, means: Arc::new(files) })
     }
 
@@ -109,9 +107,15 @@ impl Target {
         self.means.node()
     }
 
-    /// Takes it: no other process of hertzd has it until all copies of the file are closed that this returns. Nothing is written.
-    pub(super) fn take(&self, key: &'static str) -> Result<File, Refusal> {
-        self.means.take(key)
+    /// Takes it: no other process of hertzd has it until all copies of the files are closed that this returns, that of the value and those beside
+    /// it. Nothing is written.
+    pub(super) fn take(&self, key: &'static str) -> Result<(File, Vec<File>), Refusal> {
+        Ok((self.means.take(key)?, self.means.take_beside(key)?))
+    }
+
+    /// What must be equal where one output takes it over from another.
+    pub(super) fn identity(&self) -> Identity {
+        Identity { ids: self.ids.clone(), layout: self.means.layout(), shown: self.shown() }
     }
 
     /// Whether a chip needs something to begin with.
@@ -132,7 +136,8 @@ impl Target {
     /// What it and `pwmN_enable` hold, once it was taken.
     pub(super) fn read(&self, taken: Option<&File>) -> io::Result<Content> {
         let enable = self.means.enable().map(fs::read_to_string).transpose()?;
-        Ok(Content { value: self.means.value(taken)?, enable })
+        let (value, stored) = self.means.stored(taken)?;
+        Ok(Content { value, enable, stored })
     }
 
     /// The text of the number that it holds. `None`: it was not taken, and is only looked at.
@@ -158,7 +163,7 @@ impl Target {
     /// What is written to make it safe: by the value alone, or by all that was there.
     pub(super) fn safe_text(&self, content: &Content) -> SafeText {
         let enable = self.means.enable().map(|_| content.enable.clone().unwrap_or_else(|| MANUAL.to_owned()));
-        SafeText { value: content.value.clone(), enable }
+        SafeText { value: content.value.clone(), enable, stored: content.stored.clone() }
     }
 
     /// What the task writes with.
@@ -199,7 +204,8 @@ impl Target {
         };
         let settings = self.settings().iter().map(open).collect::<io::Result<_>>()?;
         let number = number(&text.value).unwrap_or(f64::NAN);
-        Ok(SafeWriter { port: self.means.port(taken)?, text: text.value, number, settings, plan })
+        let (text, stored) = (text.value, text.stored);
+        Ok(SafeWriter { port: self.means.port(taken)?, text, stored, number, settings, plan })
     }
 
     /// What another process would have to write. `found`: what it held before hertzd wrote to it.
@@ -210,9 +216,10 @@ impl Target {
     /// What it held before hertzd wrote to it for the first time, if a process before this one has left it without its safe value. `now`: what it
     /// holds now.
     pub(super) fn left_original(&self, now: Option<&Content>) -> Option<Content> {
-        let any = SafeText { value: "0\n".into(), enable: self.means.enable().map(|_| MANUAL.to_owned()) };
+        let any =
+            SafeText { value: "0\n".into(), enable: self.means.enable().map(|_| MANUAL.to_owned()), stored: None };
         let mut left = left_originals(&self.plan(&any, None), now.and_then(|now| number(&now.value))).into_iter();
-        Some(Content { value: left.next()??, enable: left.next().flatten() })
+        Some(Content { value: left.next()??, enable: left.next().flatten(), stored: None })
     }
 
     /// What can be seen of it without taking it.
