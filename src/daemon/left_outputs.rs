@@ -115,6 +115,13 @@ impl LeftOutputs {
             });
             !output.planned.writes.is_empty()
         });
+        // Those that were made safe are known for the outputs of the start alone: from then on what is there is what was there before.
+        if !begun.is_empty() {
+            let (written, owed) = self.outputs.drain(..).partition(|output| output.planned.written);
+            self.outputs = owed;
+            let written: Vec<LeftOutput> = written;
+            written.iter().flat_map(|output| &output.planned.writes).for_each(forget_left);
+        }
         let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.plan()).collect();
         self.outputs.iter().filter_map(|output| output.beside(&planned)).collect()
     }

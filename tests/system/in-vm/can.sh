@@ -215,12 +215,19 @@ systemctl kill --signal=KILL --kill-whom=main hertzd
 check "after kill -9 hertzd safe sends the safe values" within 60 dumped '201#07D0FFAA00000000'
 has "  by the plan" "$(journalctl -u hertzd -o cat)" 'push: wrote the frame 201#07D0FFAA00000000 to can0'
 check "restarted, the service runs" within 90 ticked push 5
+cp -p /run/hertzd/safe-plan.json /tmp/plan.json
 : >/tmp/dump
 check "systemctl stop" systemctl stop hertzd
 check "sends the safe values" within 30 dumped '201#07D0FFAA00000000'
 check "  also of CAN FD" within 30 dumped "$WIDE"00
 last=$(grep ' 201#' /tmp/dump | tail -1)
 has "  last of all" "$last" '201#07D0FFAA00000000'
+: >/tmp/dump
+cp -p /tmp/plan.json /run/hertzd/safe-plan.json
+same "a plan of the service's user" hertzd "$(stat -c %U /run/hertzd/safe-plan.json)"
+has "  is carried out by root's hertzd safe" "$(hertzd safe 2>&1 || :)" 'push: wrote the frame 201#07D0FFAA00000000 to can0'
+check "  which is seen" within 30 dumped '201#07D0FFAA00000000'
+rm /run/hertzd/safe-plan.json
 : >/tmp/dump
 has "without a plan hertzd safe CONFIG sends them" "$(hertzd safe $CONFIG 2>&1 || :)" 'push: wrote the frame 201#07D0FFAA00000000 to can0'
 check "  which is seen" within 30 dumped '201#07D0FFAA00000000'

@@ -199,6 +199,14 @@ systemctl stop in-unit
 wait $holding || :
 same "  then it is released" 0 "$(driven 6)"
 has "  what it said" "$(cat /run/in-unit.out)" 'wrote high to line 6'
+# As root: the plan belongs to the service's user, and so does the process that carries it out.
+hertzd safe --hold >/tmp/root-held 2>&1 & holding=$!
+check "root's hertzd safe --hold sets the line as well" within 60 is_driven 6 1
+same "  with the rights of the service's user" hertzd "$(stat -c %U "/proc/$(cut -d' ' -f1 /proc/$holding/task/$holding/children)")"
+kill $holding
+wait $holding || :
+same "  and releases it at its end" 0 "$(driven 6)"
+has "  what it said" "$(cat /tmp/root-held)" 'relay: wrote high to line 6 of'
 # Another chip that has the place of the one that was meant.
 unbind_gpio_sim
 echo other >"$GPIO_SIM/bank/label"

@@ -211,6 +211,9 @@ check "after kill -9 it has its safe value" within 60 holds 0x30 b 0x07
 check "  the other one what was there before" within 60 holds 0x34 w 0x3412
 check "  of 12 bits" within 60 holds 0x32 w 0x903e
 has "  as hertzd safe has said" "$(messages)" 'heater: wrote 0x07 to register 0x30 of chip 0x48'
+i2cset -f -y "$I2C_BUS" 0x48 0x30 0x55 b
+check "as root hertzd safe carries out the plan of the service's user" hertzd safe
+check "  which writes the register" holds 0x30 b 0x07
 check "then the module can be removed" rmmod i2c-stub
 if [ -n "$SMBUS" ]; then
     has "a missing bus is refused; the error lists the present ones" "$(refused /tmp/lm75.toml)" "$NAME"

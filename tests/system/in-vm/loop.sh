@@ -291,6 +291,12 @@ ended() { [ "$(show ActiveState)" = failed ]; }
 check "  and has ended" within 60 ended
 lacks "  what it wrote reads as it was written" "$(messages)" "in place of"
 
+put $FAN 0x22 0x33
+put $PWM 0x15 0x07
+check "as root hertzd safe carries out the plan of the service's user" hertzd safe
+check "  which sets the fan" within 30 holds $FAN 0x22 0xe6
+check "  and the channel" within 30 holds $PWM 0x15 0x01
+
 echo "# another chip where the plan has the fan"
 echo $FAN >"/sys/bus/i2c/devices/i2c-$I2C_BUS/delete_device"
 put $FAN 0x22 0x33

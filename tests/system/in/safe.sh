@@ -104,6 +104,40 @@ systemctl stop --no-block hertzd
 send TERM
 all_safe "a second SIGTERM"
 
+# What nobody has written when hertzd starts again: ExecStopPost= is left out.
+setup Restart=no ExecStopPost= "${inputs[@]}" < <(output follows 0.75; output removed 0.75)
+check "two outputs have their values" within 30 holds removed 0.75
+check "  both" within 30 holds follows 0.75
+send KILL
+within 30 over || :
+same "kill -9 without hertzd safe leaves them" 'follows=0.75 removed=0.75 ' "$(left follows removed)"
+output follows 0.75 >$CONFIG
+systemctl start hertzd
+check "the next start writes the one that it does not have" within 30 holds removed 1
+check "  and the other one goes on" within 30 holds follows 0.75
+systemctl stop hertzd
+same "  after a stop both are safe" 'follows=1 removed=1 ' "$(left follows removed)"
+
+# Root carries a plan of the service's user out with that user's rights.
+for name in /etc/owned-by-root $STATE/follows; do echo 0.5 >$name; done
+chown hertzd: $STATE/follows
+ln -s /etc/owned-by-root $STATE/link
+write() { printf '{"task":"%s","writes":[{"to":"file","path":"%s","witness":null,"text":"%s","cut":true}]}' "$@"; }
+plan=$(printf '{"version":1,"pid":1,"outputs":[%s,%s,%s,%s]}' "$(write root /etc/owned-by-root '1\n')" "$(write link $STATE/link '1\n')" \
+    "$(write text $STATE/follows 'ssh-rsa AAAA\n')" "$(write follows $STATE/follows '1\n')")
+printf '%s' "$plan" >/run/hertzd/safe-plan.json
+chown hertzd: /run/hertzd/safe-plan.json
+said=$(hertzd safe 2>&1) && code=0 || code=$?
+same "root's hertzd safe with a plan that names more than the user may write" 1 "$code"
+has "  writes what it may" "$said" "follows: wrote 1 to $STATE/follows"
+same "  and that alone" 'follows=1 ' "$(left follows)"
+same "  what belongs to root is as it was" 0.5 "$(cat /etc/owned-by-root)"
+has "  and is named" "$said" "root: 1 to /etc/owned-by-root: Permission denied"
+has "  so is a link" "$said" "$STATE/link is a symbolic link"
+has "  and a text that is no number" "$said" "is no number"
+rm /run/hertzd/safe-plan.json /etc/owned-by-root
+systemctl reset-failed hertzd 2>/dev/null || :
+
 # The unit that holds lines when hertzd has failed. There are none here: a process in the place of the held line.
 unit=/etc/systemd/system/hertzd-hold.service
 cp /usr/share/doc/hertzd/examples/hertzd-hold.service $unit
