@@ -140,6 +140,7 @@ pub mod internals {
     pub use crate::sys::clock::{KernelClock, pause, thread_cpu_time};
     pub use crate::sys::fd::writable;
     pub use crate::sys::host::{Host, cpu_set_size};
+    pub use crate::sys::lock::lock_as_hertzd;
     pub use crate::sys::signals::Request;
     pub use crate::sys::thread::{affinity, pin, set_deadline, set_fifo};
     pub use crate::worker::{Control, Report, Runner, Slot, TaskSet, ThreadEvidence};

@@ -4,7 +4,8 @@
 
 use hertzd::config::{Blueprint, Config, Facts, Kind, Kinds, Section};
 use hertzd::internals::{
-    Connections, Host, Loader, Options, Request, Requests, cpu_set_size, output_kind_under, pause, run_daemon,
+    Connections, Host, Loader, Options, Request, Requests, cpu_set_size, lock_as_hertzd, output_kind_under, pause,
+    run_daemon,
 };
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::Span;
@@ -320,6 +321,83 @@ fn an_output_that_is_disabled_or_stopped_leaves_what_it_should() {
     assert_eq!((first_line(&hwmon.join("pwm1")), first_line(&hwmon.join("pwm1_enable"))), ("77".into(), "2".into()));
 }
 
+/// A fan is given back to its chip whichever way it was named, first and last.
+#[test]
+fn a_fan_that_is_named_in_another_way_is_taken_over_and_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hwmon, _) = machine(folder.path());
+    let sign = |name: &str| folder.path().join(name);
+    let source = "[worker.a]\n[worker.b]\n[task.source]\nkind = \"source\"\nworker = \"a\"\nrate = 200\n";
+    let by = |target: &str, keys: &str| {
+        format!("{source}[task.fan]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\n{target}\nsafe = \"restore\"\n{keys}")
+    };
+    let by_path = by(&format!("path = \"{}\"", hwmon.join("pwm1").display()), "scale = 255\n");
+    let by_name = by("hwmon = \"fake\"\nfile = \"pwm1\"", "");
+    let holds = || (first_line(&hwmon.join("pwm1")), first_line(&hwmon.join("pwm1_enable")));
+    for (first, then) in [(&by_path, &by_name), (&by_name, &by_path)] {
+        fs::write(hwmon.join("pwm1"), "77\n").unwrap();
+        fs::write(hwmon.join("pwm1_enable"), "2\n").unwrap();
+        for name in ["renamed", "back"] {
+            let _ = fs::remove_file(sign(name));
+        }
+        let daemon = Daemon::start(&folder.path().join("sys"), first.clone(), Mode::Good(0.5));
+        daemon.until("it is live", || holds() == ("128".into(), "1".into()));
+        daemon.reload(then.clone(), &sign("renamed"));
+        daemon.set(Mode::Good(0.25));
+        daemon.until("it is live again", || holds() == ("64".into(), "1".into()));
+        daemon.reload(first.clone(), &sign("back"));
+        daemon.reload(source.to_owned() + "[worker.c]\n", &sign("removed"));
+        daemon.until("it is given back", || holds() == ("77".into(), "2".into()));
+        daemon.stop();
+        fs::remove_file(sign("removed")).unwrap();
+    }
+}
+
+/// The safe value of the one that ends would come over what the one that begins has written.
+#[test]
+fn a_part_of_a_target_is_not_taken_over_in_one_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hwmon, pwm) = machine(folder.path());
+    let sign = |name: &str| folder.path().join(name);
+    let source = "[worker.a]\n[worker.b]\n[task.source]\nkind = \"source\"\nworker = \"a\"\nrate = 200\n";
+    let task = |name: &str, target: &str, keys: &str| {
+        format!("[task.{name}]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\n{target}\n{keys}")
+    };
+    let fan = task("fan", "hwmon = \"fake\"\nfile = \"pwm1\"", "safe = 1\n");
+    let duty = task("duty", "pwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"", "safe = 0.75\n");
+    let enable = task("switch", "hwmon = \"fake\"\nfile = \"pwm1_enable\"", "safe = 3\nscale = 6\n");
+    let raw = task("raw", &format!("path = \"{}\"", pwm.join("pwm1/duty_cycle").display()), "safe = 7\n");
+    let daemon = Daemon::start(&folder.path().join("sys"), format!("{source}{fan}{duty}"), Mode::Good(0.5));
+    let (fan_file, duty_file) = (hwmon.join("pwm1"), pwm.join("pwm1/duty_cycle"));
+    daemon.until_file(&fan_file, "128");
+    daemon.until_file(&duty_file, "20000");
+    for other in [&enable, &raw] {
+        let loads = daemon.loads.load(Ordering::SeqCst);
+        *daemon.text.lock().unwrap() = format!("{source}{other}");
+        daemon.requests.ask(Request::Reload);
+        daemon.until("the reload was tried", || daemon.loads.load(Ordering::SeqCst) > loads);
+    }
+    // One that is accepted comes after those.
+    daemon.reload(format!("{source}{fan}{duty}"), &sign("refused"));
+    assert_eq!(
+        (first_line(&hwmon.join("pwm1_enable")), first_line(&pwm.join("pwm1/period"))),
+        ("1".into(), "40000".into())
+    );
+    daemon.set(Mode::Good(0.25));
+    daemon.until_file(&fan_file, "64");
+    daemon.until_file(&duty_file, "10000");
+    // By one reload and the next.
+    daemon.reload(source.to_owned(), &sign("removed"));
+    assert_eq!((first_line(&fan_file), first_line(&duty_file)), ("255".into(), "30000".into()));
+    daemon.reload(format!("{source}{enable}{raw}"), &sign("added"));
+    daemon.set(Mode::Good(0.5));
+    daemon.until_file(&hwmon.join("pwm1_enable"), "3");
+    daemon.until_file(&duty_file, "1");
+    daemon.stop();
+    assert_eq!((first_line(&hwmon.join("pwm1_enable")), first_line(&duty_file)), ("3".into(), "7".into()));
+    assert_eq!(first_line(&fan_file), "255");
+}
+
 #[test]
 fn a_reader_never_finds_a_regular_file_empty() {
     let folder = tempfile::tempdir().unwrap();
@@ -400,8 +478,12 @@ fn one_target_has_one_writer() {
     let refused = started(twice).unwrap_err().to_string();
     assert!(refused.contains("is in use by task a"), "{refused}");
     // Another process has it.
-    let lock = fs::File::open(&file).unwrap();
-    lock.try_lock().unwrap();
+    let lock_of = |path: &Path| {
+        let file = fs::File::options().write(true).open(path).unwrap();
+        assert!(lock_as_hertzd(&file));
+        file
+    };
+    let lock = lock_of(&file);
     let refused = started(task("a", &by_path(&link), "1")).unwrap_err().to_string();
     assert!(refused.contains("is in use by") && refused.contains("only one output at a time can have it"), "{refused}");
     assert_eq!(read(&file), "3\n", "nothing was written");
@@ -412,13 +494,34 @@ fn one_target_has_one_writer() {
     // Of a channel that another process has, nothing is changed, not even its period.
     let pwm = sys.join("class/pwm/pwmchip0/pwm1");
     let files = || ["period", "duty_cycle", "enable"].map(|name| fs::read_to_string(pwm.join(name)).ok());
-    let (before, lock) = (files(), fs::File::open(pwm.join("duty_cycle")).unwrap());
-    lock.try_lock().unwrap();
-    let refused =
-        started(task("a", "pwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"", "0.25")).unwrap_err().to_string();
-    assert!(refused.contains("is in use by"), "{refused}");
-    assert_eq!(files(), before);
-    drop(lock);
+    let (before, channel) = (files(), "pwm = \"pwmchip0\"\nchannel = 1\npwm-period = \"40us\"");
+    for name in ["duty_cycle", "period", "enable"] {
+        let _lock = lock_of(&pwm.join(name));
+        let refused = started(task("a", channel, "0.25")).unwrap_err().to_string();
+        assert!(refused.contains(&format!("pwm1/{name} is in use by")), "{refused}");
+        assert_eq!(files(), before);
+    }
+    let _lock = lock_of(&hwmon.join("pwm1_enable"));
+    let refused = started(task("a", fan, "1")).unwrap_err().to_string();
+    assert!(refused.contains("pwm1_enable is in use by"), "{refused}");
+    drop(_lock);
+
+    // What belongs to it is a part of it.
+    for (whole, part) in [
+        (fan, "hwmon = \"fake\"\nfile = \"pwm1_enable\"".to_owned()),
+        (fan, by_path(&hwmon.join("pwm1_enable"))),
+        (channel, by_path(&pwm.join("period"))),
+        (channel, by_path(&pwm.join("enable"))),
+    ] {
+        let both = [task("a", whole, "1"), task("b", &part, "1")];
+        for text in [both.concat(), both.iter().rev().map(String::as_str).collect()] {
+            let refused = looked(&text).unwrap_err();
+            assert!(refused.contains("is in use by task "), "{refused}");
+            let refused = started(text).unwrap_err().to_string();
+            assert!(refused.contains("is in use by task "), "{refused}");
+        }
+    }
+    assert_eq!((files(), read(&hwmon.join("pwm1_enable"))), (before, "2\n".to_owned()));
 
     // What would be lost.
     let text = folder.path().join("notes");

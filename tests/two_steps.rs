@@ -3,6 +3,7 @@
 
 mod program;
 
+use hertzd::internals::lock_as_hertzd;
 use program::{Ended, HERE, HERTZD, Running, run_in};
 use std::fs::{self, File};
 use std::path::Path;
@@ -77,8 +78,8 @@ fn a_start_that_is_refused_writes_to_no_target() {
     // By a later task, whose target another process has.
     let own = folder(&["fan", "valve"]);
     set_input(own.path(), "0.75");
-    let lock = File::open(own.path().join("valve")).unwrap();
-    lock.try_lock().unwrap();
+    let lock = File::options().write(true).open(own.path().join("valve")).unwrap();
+    assert!(lock_as_hertzd(&lock));
     let ended = refused(own, &config, "valve is in use by");
     assert_eq!(ended.status.code(), Some(78), "{}", ended.describe());
     ["fan", "valve"].iter().for_each(|name| assert_untouched(ended.folder.path(), name));
@@ -130,8 +131,8 @@ fn a_reload_that_is_refused_writes_to_no_target_and_what_ran_goes_on() {
     // The target of `fan` would be taken over by one of another name with another safe value, `pump` and `valve` are new.
     let renamed = output("fan", "slew = 1000").replace("[task.fan]", "[task.blower]").replace("safe = 1", "safe = 9");
     let config = format!("{SOURCE}{renamed}{}{}", output("pump", ""), output("valve", "start = \"keep\""));
-    let lock = File::open(running.folder().join("valve")).unwrap();
-    lock.try_lock().unwrap();
+    let lock = File::options().write(true).open(running.folder().join("valve")).unwrap();
+    assert!(lock_as_hertzd(&lock));
     let refused = reload(&running, &config);
     let said = String::from_utf8_lossy(&refused.stderr).into_owned() + &String::from_utf8_lossy(&refused.stdout);
     assert!(!refused.status.success(), "{said}");

@@ -54,6 +54,13 @@ pub(crate) fn take_register(file: &File, first: u32, count: u32) -> io::Result<T
     granted(file, first..first + count)
 }
 
+/// Locks a file, which is open to write, as another hertzd would; false: it cannot be locked.
+#[doc(hidden)]
+#[must_use]
+pub fn lock_as_hertzd(file: &File) -> bool {
+    matches!(take(file), Ok(Taken::Locked))
+}
+
 /// What [`take`] would say; nothing is locked, and the file may be open to read only.
 pub(crate) fn probe(file: &File) -> io::Result<Taken> {
     settled(found(file, BYTE..BYTE + 1)).map(|found| found.unwrap_or(Taken::Locked))
