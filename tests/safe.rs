@@ -3,11 +3,14 @@
 
 mod program;
 
-use hertzd::internals::pause;
+use hertzd::internals::{lock_as_hertzd, pause};
 use hertzd::time::Span;
 use program::{Ended, HERTZD, Running, run_in};
 use std::fs;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
 
 /// An output, and after it a task that hangs in its first tick, if it is to.
 fn config(safe_after: &str, hangs: bool) -> String {
@@ -142,6 +145,85 @@ fn a_process_that_is_killed_leaves_a_plan_that_another_carries_out() {
     assert!(stderr.contains("not every output has its safe value: fan: 1 to "), "{stderr}");
     fs::write(running.folder().join("safe-plan.json"), "{").unwrap();
     assert_eq!(safe(&running, &[]).status.code(), Some(1));
+}
+
+/// A user who may only read the file keeps neither a start from it nor its safe value.
+#[test]
+fn what_a_reader_has_locked_is_written_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fan");
+    fs::write(&file, "0.5\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let Some(reader) = Reader::of(&file) else { return program::skip("python3 is missing, which locks a file") };
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path());
+    let mut running = run_in(folder, command, &config("1h", false), &["--log-format", "json"]);
+    wait_until(&mut running, "0.75");
+    let said = running.stderr();
+    assert!(said.contains("fan is locked by ") && said.contains("continuing without the lock"), "{said}");
+    kill(&mut running);
+    let done = safe(&running, &[]);
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && text.contains("fan: wrote 1 to "), "{done:?}");
+    assert!(
+        text.contains(&format!("fan is locked by python3 (pid {}), which keeps nobody out", reader.0.id())),
+        "{text}"
+    );
+    assert_eq!(fan(&running), "1\n");
+    // Another hertzd is known all the same.
+    let start = |folder: &Path| {
+        let mut command = Command::new(HERTZD);
+        command.arg("run").arg(folder.join("test.toml")).env("RUNTIME_DIRECTORY", folder);
+        command
+    };
+    let mut first = start(running.folder()).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    while fan(&running) != "0.75\n" {
+        assert!(first.try_wait().unwrap().is_none(), "it has ended");
+        pause(Span::from_millis(5));
+    }
+    let other = tempfile::tempdir().unwrap();
+    let second = start(running.folder())
+        .env("RUNTIME_DIRECTORY", other.path())
+        .arg("--socket")
+        .arg(other.path().join("s"))
+        .output();
+    let second = second.unwrap();
+    let stderr = String::from_utf8_lossy(&second.stderr);
+    let in_use = format!("fan is in use by hertzd (pid {})", first.id());
+    assert!(second.status.code() == Some(78) && stderr.contains(&in_use), "{stderr}");
+    program::signal(first.id(), "TERM");
+    assert!(first.wait().unwrap().success());
+    assert_eq!(fan(&running), "1\n");
+}
+
+/// A process, of an ordinary user where that can be, that has a file open to read and has locked it in each way that it can.
+struct Reader(Child);
+
+impl Reader {
+    fn of(file: &Path) -> Option<Self> {
+        let text = "import fcntl, struct, sys, time\n\
+                    file = open(sys.argv[1], 'rb')\n\
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n\
+                    fcntl.fcntl(file, 37, struct.pack('hhqqi4x', fcntl.F_RDLCK, 0, 0, 0, 0))\n\
+                    print('locked', flush=True)\n\
+                    time.sleep(1000)\n";
+        let mut command = if program::is_root() { Command::new("setpriv") } else { Command::new("python3") };
+        if program::is_root() {
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "python3"]);
+        }
+        let mut child = command.args(["-c", text]).arg(file).stdout(Stdio::piped()).spawn().ok()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take()?).read_line(&mut line).ok()?;
+        (line == "locked\n").then_some(Self(child))
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]

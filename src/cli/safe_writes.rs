@@ -173,7 +173,12 @@ fn make<'a>(
 }
 
 fn make_one<'a>(write: &'a PlannedWrite, manner: Manner, task: &'a str, text: &mut String) -> io::Result<Made<'a>> {
+    let passed_over = write.passes_over();
     let line = make_in_time(write)?;
+    if let Some(lock) = passed_over {
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "{task}: {lock}");
+    }
     let then = match (&line, manner.hold) {
         (None, _) => "",
         (Some(_), true) => ", and holds it",

@@ -146,7 +146,8 @@ fn not_kept_out(shown: &dyn fmt::Display, holder: Option<Holder>) -> String {
     )
 }
 
-fn named(holder: Option<Holder>) -> String {
+/// What messages call a holder that may not be seen.
+pub(super) fn named(holder: Option<Holder>) -> String {
     holder.map_or_else(|| "another process".to_owned(), |holder| holder.to_string())
 }
 

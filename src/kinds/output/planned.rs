@@ -1,9 +1,10 @@
 //! The writes of a plan, made by a process that finds nothing open. May block.
 
-use super::means::keep_others_out;
+use super::means::{keep_others_out, named};
 use super::planned_check::{BUS, CHIP, beside as text_beside, is_device, open_file, shown, shown_text};
 use super::planned_write::PlannedWrite;
 use crate::sys::can::{self, Frame, Id};
+use crate::sys::lock::{self, Taken};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -71,6 +72,15 @@ fn is_free(file: &File, path: &Path) -> io::Result<()> {
         let text = format!("it {why}, which writes the safe value itself when it is stopped");
         io::Error::new(io::ErrorKind::ResourceBusy, text)
     })
+}
+
+impl PlannedWrite {
+    /// What is said of a lock on its file that does not keep it from being written.
+    pub(crate) fn passes_over(&self) -> Option<String> {
+        let Self::File { path, cut, .. } = self else { return None };
+        let Ok(Taken::Stranger(holder)) = lock::probe(&open_file(path, *cut).ok()?) else { return None };
+        Some(format!("{} is locked by {}, which keeps nobody out", path.display(), named(holder)))
+    }
 }
 
 /// Writes a number, and for a regular file (`cut`) what ends it: no reader finds it empty, or old digits behind the number.

@@ -128,6 +128,7 @@ same "  errors" "0 $stub" "$(errors beat) $(errors stub)"
 
 echo "# outputs"
 i2cset -y "$I2C_BUS" 0x48 0x34 0x3412 w # its bytes over the bus: 0x12, 0x34
+i2cset -y "$I2C_BUS" 0x48 0x38 0xa5 b
 WANT=/var/lib/want # not in its own folder, which `setup` empties
 echo 200.4 >$WANT
 setup Restart=no <<END
@@ -177,6 +178,60 @@ address = 0x48
 register = 0x34
 type = "s16be"
 safe = "restore"
+
+[task.part]
+kind = "output"
+rate = 20
+input = "want.value"
+max-age = "30s"
+safe-after = "30s"
+recover-after = "0s"
+bus = "SMBus stub driver"
+address = 0x48
+register = 0x38
+type = "u8"
+bits = 4
+shift = 4
+safe = "restore"
+
+[task.byte]
+kind = "output"
+rate = 20
+input = "want.value"
+max-age = "30s"
+safe-after = "30s"
+recover-after = "0s"
+bus = "SMBus stub driver"
+address = 0x48
+register = 0x20
+type = "u8"
+safe = 1
+
+[task.low]
+kind = "output"
+rate = 20
+input = "want.value"
+max-age = "30s"
+safe-after = "30s"
+recover-after = "0s"
+bus = "SMBus stub driver"
+address = 0x48
+register = 0x10
+type = "u24be"
+safe = 2
+
+[task.high]
+kind = "output"
+rate = 20
+input = "want.value"
+max-age = "30s"
+safe-after = "30s"
+recover-after = "0s"
+bus = "SMBus stub driver"
+address = 0x48
+register = 0x13
+type = "u24be"
+safe = 3
 END
 holds() { [ "$(i2cget -y "$I2C_BUS" 0x48 "$1" "$2")" = "$3" ]; }
 # An SMBus word has its low byte first.
@@ -191,6 +246,7 @@ check "  below zero" within 60 holds 0x34 w 0xfdff
 echo bad >$WANT
 check "a bad input has the safe value" within 60 holds 0x30 b 0x07
 check "  and what was there before" within 60 holds 0x34 w 0x3412
+check "  bit for bit" within 60 holds 0x38 b 0xa5
 check "  and 12 bits at the left of 16" within 60 holds 0x32 w 0x903e
 echo 9 >$WANT
 check "it goes on with a good one" within 60 holds 0x30 b 0x09
@@ -198,7 +254,31 @@ cp $CONFIG /tmp/one.toml
 sed -n '/task.dac/,/safe = 100/p' /tmp/one.toml | sed 's/task.dac/task.other/; s/0x32/0x33/; s/u16be/u8/; s/100.06/1/' >>$CONFIG
 has "a second output of one of its bytes is refused" "$(hertzd reload 2>&1 || :)" 'is in use by task dac'
 cp /tmp/one.toml $CONFIG
-has "  and so is another hertzd" "$(hertzd run /tmp/one.toml --for 1s 2>&1 || :)" 'is in use by hertzd (pid '
+# The old output's safe value would come over what the new one has written.
+sed '/task.byte/,/safe = 1$/ s/"u8"/"u24be"/' /tmp/one.toml >$CONFIG
+has "one that grows over its neighbours is refused by a reload" "$(hertzd reload 2>&1 || :)" 'overlaps register 0x20'
+sed '/task.low/,/safe = 2$/ s/"u24be"/"u24le"/' /tmp/one.toml >$CONFIG
+has "  one that is stored in another way" "$(hertzd reload 2>&1 || :)" 'stores its number in another way'
+sed '/task.high/,/safe = 3$/ d; /task.low/,/safe = 2$/ s/"u24be"/"u64be"/' /tmp/one.toml >$CONFIG
+has "  and one that takes the place of two" "$(hertzd reload 2>&1 || :)" 'overlaps register 0x1'
+echo 8 >$WANT
+check "  all of them go on" within 60 holds 0x20 b 0x08
+check "    each by its bytes" within 60 holds 0x12 b 0x08
+check "    in their order" within 60 holds 0x15 b 0x08
+sed '/task.high/,/safe = 3$/ d; /task.low/,/safe = 2$/ d; /task.byte/,/safe = 1$/ d' /tmp/one.toml >$CONFIG
+check "they can be removed" hertzd reload
+check "  with their safe values" within 60 holds 0x12 b 0x02
+sed '/task.high/,/safe = 3$/ d; /task.low/,/safe = 2$/ s/"u24be"/"u64be"/; /task.byte/,/safe = 1$/ s/"u8"/"u24be"/' /tmp/one.toml >$CONFIG
+check "  and the others added by the next reload" hertzd reload
+check "  which have all their bytes" within 60 holds 0x17 b 0x08
+check "  of each" within 60 holds 0x22 b 0x08
+same "  and nobody writes the old safe values there" "0x00 0x00" "$(i2cget -y "$I2C_BUS" 0x48 0x12 b) $(i2cget -y "$I2C_BUS" 0x48 0x15 b)"
+cp /tmp/one.toml $CONFIG
+has "  but not in one step back" "$(hertzd reload 2>&1 || :)" 'overlaps register 0x'
+systemctl restart hertzd
+echo 9 >$WANT
+check "a restart may change all of it" within 60 holds 0x12 b 0x09
+has "another hertzd is refused" "$(hertzd run /tmp/one.toml --for 1s 2>&1 || :)" 'is in use by hertzd (pid '
 systemctl stop hertzd
 check "after systemctl stop it has its safe value" holds 0x30 b 0x07
 check "  the other one what was there before" holds 0x34 w 0x3412

@@ -244,7 +244,10 @@ has "the converter was written" "$(grep converter: /tmp/bus || :)" "value=3000"
 same "  and never its safe values" "" "$(grep -E 'converter:.* value=(250|200|100)$' /tmp/bus || :)"
 same "the plan has the new safe values, and what was there before all" "60 230 600" \
     "$(planned fan original) $(planned fan text) $(planned valve 'bytes | .[1] + 256 * .[2]')"
-check "the fan is still locked" grep -qE "OFDLCK +ADVISORY +WRITE .*:$(stat -c %i "$CHIP/pwm1") " /proc/locks
+for file in pwm1 pwm1_enable; do
+    check "the fan is still locked: $file" \
+        grep -q "OFDLCK *ADVISORY *WRITE .*:$(stat -c %i "$CHIP/$file") 1752331386 1752331386" /proc/locks
+done
 
 echo "# drivers that go away, and come back with each other's numbers"
 is_gone() { snapshot .reason | grep -qF "$1: its target is gone"; }
