@@ -214,6 +214,21 @@ mod tests {
     use super::*;
     use std::thread;
 
+    #[test]
+    fn who_may_only_read_a_file_keeps_no_recording_from_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.csv");
+        fs::write(&path, "").unwrap();
+        let reader = File::open(&path).unwrap();
+        reader.try_lock().unwrap();
+        lock::stranger(&reader, false, (0, 0));
+        let claim = Claim::take(&path).unwrap();
+        assert!(claim.is_there());
+        drop((claim, reader));
+        let _own = Claim::take(&path).unwrap();
+        assert!(Claim::take(&path).unwrap_err().to_string().contains(&format!("(pid {})", std::process::id())));
+    }
+
     /// Several try to get in while one file follows another, as a slow machine makes them: each waits for the lock longer
     /// than a file lasts.
     #[test]

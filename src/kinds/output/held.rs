@@ -201,3 +201,35 @@ impl Held {
         self.is_safe.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::device::DeviceId;
+    use crate::kinds::layout::TYPES;
+
+    #[test]
+    fn a_register_is_handed_over_whole_or_not_at_all() {
+        let of = |bytes: std::ops::Range<u32>, layout: &str| Identity {
+            ids: bytes.map(|byte| DeviceId::Named(format!("byte {byte} of this test"))).collect(),
+            layout: TYPES.iter().find(|(name, _)| *name == layout).map(|(_, layout)| *layout),
+            shown: format!("a {layout}"),
+        };
+        let held = |identity| Held::new(identity, (tempfile::tempfile().unwrap(), Vec::new()));
+        let (low, high) = (held(of(0x10..0x13, "u24be")), held(of(0x13..0x16, "u24be")));
+        for (other, said) in [
+            (of(0x10..0x18, "u64be"), "a u64be overlaps a u24be, which is still held by "),
+            (of(0x12..0x13, "u8"), "a u8 overlaps a u24be, which is still held by "),
+            (of(0x10..0x13, "u24le"), "stores its number in another way"),
+        ] {
+            let refused = Held::join(&other).unwrap_err();
+            assert!(refused.contains(said) && refused.contains("add this one by the next"), "{refused}");
+        }
+        assert!(Held::join(&of(0x16..0x17, "u8")).unwrap().is_none());
+        let joined = Held::join(&of(0x10..0x13, "u24be")).unwrap().unwrap();
+        assert!(Arc::ptr_eq(&joined, &low));
+        // No refusal has left anything behind.
+        [&low, &low, &high].into_iter().for_each(|held| held.leave());
+        assert!(Held::join(&of(0x10..0x18, "u64be")).unwrap().is_none());
+    }
+}
