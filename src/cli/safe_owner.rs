@@ -38,11 +38,17 @@ pub(super) struct Owner(Child);
 impl Drop for Owner {
     fn drop(&mut self) {
         ask_to_end(&self.0);
-        let has_ended = |child: &mut Child| !matches!(child.try_wait(), Ok(None));
-        if !(0..LOOKS).any(|_| has_ended(&mut self.0) || (pause(BETWEEN), false).1) {
+        if !self.ends() {
             let _ = self.0.kill();
-            let _ = self.0.wait();
+            // One that waits for a device cannot end: it is not waited for.
+            self.ends();
         }
+    }
+}
+
+impl Owner {
+    fn ends(&mut self) -> bool {
+        (0..LOOKS).any(|_| !matches!(self.0.try_wait(), Ok(None)) || (pause(BETWEEN), false).1)
     }
 }
 

@@ -206,7 +206,7 @@ fn keeper(file: &File, plan: &SafePlan) -> io::Result<Option<u32>> {
     };
     Ok(match taken {
         Taken::Locked | Taken::Unsupported => None,
-        Taken::Peer(_) => Some(plan.pid),
+        Taken::Peer(holder) => Some(holder.map_or(plan.pid, |holder| holder.pid)),
         // Its lock is no reason. Behind it there may be a process that could not lock the plan either.
         Taken::Stranger(_) => lock::writer(file).map(|writer| writer.pid),
     })

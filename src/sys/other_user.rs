@@ -146,6 +146,37 @@ mod tests {
         assert!(!is_private(groups, users, 1000, 1001) && !is_private(groups, users, 7, 7));
     }
 
+    /// What a program sees of itself that runs with the rights of a user.
+    #[test]
+    fn a_child_has_the_rights_of_its_user_and_nothing_of_roots() {
+        use crate::sys::dir::effective_user;
+        use crate::sys::emulation::{OTHER_OWNERS, cannot_be_emulated};
+        if effective_user() != 0 || cannot_be_emulated(OTHER_OWNERS) {
+            return println!("skipped: only root can give another user's rights");
+        }
+        let secret = std::fs::File::open("/dev/null").unwrap();
+        // Without the flag that closes it in a child, as a shell may have left it.
+        // SAFETY: numbers only; the descriptor is open.
+        from_minus_one(unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&secret), libc::F_SETFD, 0) }).unwrap();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "cat /proc/self/status; ls /proc/$$/fd"]).env_clear();
+        run_as(&mut command, 65_534, 7);
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let has = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!([has("Uid:"), has("NoNewPrivs:")], ["65534 65534 65534 65534", "1"]);
+        for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+            assert_eq!(has(set), "0000000000000000", "{set}");
+        }
+        assert!(!has("Groups:").split(' ').any(|group| group == "0"), "{text}");
+        let open: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        assert!(open.contains(&0) && !open.iter().any(|fd| (3..10).contains(fd)), "{open:?}");
+    }
+
     #[test]
     fn root_has_a_name_and_its_group() {
         let (name, gid) = user(0).unwrap();
