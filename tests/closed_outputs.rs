@@ -330,6 +330,30 @@ fn a_write_that_does_not_return_is_owed_until_it_does() {
 }
 
 #[test]
+#[cfg_attr(target_feature = "crt-static", ignore = "LD_PRELOAD does nothing with a static program")]
+fn a_safe_value_that_was_given_up_at_a_stop_is_written_by_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("faults")).unwrap();
+    ["fan", "pump"].iter().for_each(|name| fs::write(folder.path().join(name), "0.5\n").unwrap());
+    let mut command = Command::new(HERTZD);
+    command.env("RUNTIME_DIRECTORY", folder.path()).env("DEVICE_FAULTS", folder.path().join("faults"));
+    command.env("LD_PRELOAD", program::preload(folder.path(), "device"));
+    let mut running = run_in(folder, command, &own("fan", "1"), &["--stop-timeout", "2s"]);
+    wait_until(&mut running, "fan", "0.75");
+    fs::write(running.folder().join("faults/fan.hangs"), "").unwrap();
+    running.signal("TERM");
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(70), "{}", ended.describe());
+    assert_eq!(read(ended.folder.path(), "fan"), "0.75");
+    assert!(plans(ended.folder.path(), &[("fan", "1")]), "{:?}", planned(ended.folder.path()));
+    // Its device responds again, and it is no output any more.
+    let mut running = start_in(ended.folder, &own("pump", "1"));
+    wait_until(&mut running, "fan", "1");
+    running.wait_for("the plan follows", |running| plans(running.folder(), &[("pump", "1")]));
+    assert!(stop(running).status.success());
+}
+
+#[test]
 fn a_second_process_in_the_same_runtime_directory_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("fan"), "0.5\n").unwrap();
