@@ -11,6 +11,11 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::ptr;
 
+/// Arguments of prctl, which all have this width.
+const NO: libc::c_ulong = 0;
+const YES: libc::c_ulong = 1;
+const END: libc::c_ulong = libc::SIGTERM as libc::c_ulong;
+
 /// Has `command` run with the rights of this user: the groups of the user database, and those that the unit gives to the service's user.
 /// `gid`: the group of a user that the database does not know, which then has no other.
 pub(crate) fn run_as(command: &mut Command, uid: u32, gid: u32) {
@@ -22,10 +27,10 @@ pub(crate) fn run_as(command: &mut Command, uid: u32, gid: u32) {
         identity.assume()?;
         no_capabilities()?;
         // SAFETY: numbers only.
-        from_minus_one(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
+        from_minus_one(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, YES, NO, NO, NO) })?;
         // After the change of user, which would reset it.
         // SAFETY: numbers only.
-        from_minus_one(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM, 0, 0, 0) }).map(drop)
+        from_minus_one(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, END) }).map(drop)
     };
     // SAFETY: between fork and exec it makes system calls only: it neither allocates nor locks.
     unsafe { command.pre_exec(become_it) };
