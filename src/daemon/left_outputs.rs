@@ -40,7 +40,7 @@ pub(super) struct LeftOutputs {
 #[derive(Debug)]
 struct LeftOutput {
     planned: PlannedOutput,
-    under_way: Option<Receiver<io::Result<()>>>,
+    under_way: Option<(Receiver<io::Result<()>>, Vec<PlannedWrite>)>,
     failed: Option<String>,
     next: Option<Instant>, // when it is tried again
 }
@@ -144,7 +144,7 @@ impl LeftOutputs {
         let began = clock.now();
         for output in &mut self.outputs {
             let is_due = output.next.is_none_or(|next| began >= next) && output.under_way.is_none();
-            if let Some(owed) = output.beside(&planned).filter(|_| is_due) {
+            if let Some(owed) = output.beside(&planned).filter(|owed| is_due && !owed.written) {
                 output.begin(owed);
             }
         }
@@ -155,9 +155,6 @@ impl LeftOutputs {
                 None => true,
                 Some(is_over) => {
                     changed = true;
-                    if is_over {
-                        output.planned.writes.iter().for_each(forget_left);
-                    }
                     !is_over
                 }
             });
@@ -199,53 +196,54 @@ impl Drop for LeftOutputs {
 }
 
 impl LeftOutput {
-    /// What it owes beside what other outputs plan to write; `None`: nothing.
+    /// What it has beside what other outputs plan to write; `None`: nothing.
     fn beside(&self, planned: &[PlannedWrite]) -> Option<PlannedOutput> {
         let is_owed = |write: &&PlannedWrite| !planned.iter().any(|other| other.has_target_of(write));
         let writes: Vec<_> = self.planned.writes.iter().filter(is_owed).cloned().collect();
-        (!self.planned.written && !writes.is_empty()).then(|| PlannedOutput { writes, ..self.planned.clone() })
+        (!writes.is_empty()).then(|| PlannedOutput { writes, ..self.planned.clone() })
     }
 
     fn says(&self) -> String {
-        self.planned.writes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        said(&self.planned.writes)
     }
 
     fn begin(&mut self, owed: PlannedOutput) {
         let (reply, answer) = bounded(1);
+        let writes = owed.writes.clone();
         let write = move || {
             let _ = reply.send(make_all(&owed.writes));
         };
         match helper::spawn("hertzd-left", write) {
-            Ok(_) => self.under_way = Some(answer),
+            Ok(_) => self.under_way = Some((answer, writes)),
             Err(error) => self.fails(format!("there is no thread to write it: {error}")),
         }
     }
 
     /// Whether a write of it has ended since, and nothing is owed any more; `None`: nothing has ended.
     fn has_ended(&mut self, now: Instant) -> Option<bool> {
-        let result = match self.under_way.as_ref()?.try_recv() {
+        let result = match self.under_way.as_ref()?.0.try_recv() {
             Ok(result) => result,
             Err(TryRecvError::Empty) => return None,
             Err(TryRecvError::Disconnected) => Err(io::Error::other("the thread that wrote it has panicked")),
         };
-        self.under_way = None;
-        let (task, says) = (self.planned.task.clone(), self.says());
+        let (_, writes) = self.under_way.take()?;
+        let (task, says) = (self.planned.task.clone(), said(&writes));
         match result {
             Ok(()) => {
                 info!(task, "{task}: wrote its safe value, {says}, which an earlier run had left");
-                Some(true)
+                Some(self.is_over(&writes))
             }
             // Who has it writes its safe value.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && error.raw_os_error().is_none() => {
                 info!(task, "{task}: its safe value, {says}, was left by an earlier run, and is not written: {error}");
-                Some(true)
+                Some(self.is_over(&writes))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_gone_for_good() => {
                 warn!(
                     task,
                     "{task}: its safe value, {says}, was left by an earlier run, and there is no such file any more"
                 );
-                Some(true)
+                Some(self.is_over(&writes))
             }
             Err(error) => {
                 self.fails(error.to_string());
@@ -253,6 +251,13 @@ impl LeftOutput {
                 Some(false)
             }
         }
+    }
+
+    /// These are not owed any more. Whether none is.
+    fn is_over(&mut self, writes: &[PlannedWrite]) -> bool {
+        writes.iter().for_each(forget_left);
+        self.planned.writes.retain(|write| !writes.iter().any(|made| made.has_target_of(write)));
+        self.planned.writes.is_empty()
     }
 
     /// Whether all that it wrote to are regular files, of which none is there. A device may come back, and still do what it did.
@@ -272,6 +277,10 @@ impl LeftOutput {
             self.failed = Some(why);
         }
     }
+}
+
+fn said(writes: &[PlannedWrite]) -> String {
+    writes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it.
