@@ -28,8 +28,9 @@ pub(crate) fn with_room(soft: Option<u64>, hard: Option<u64>) -> Option<u64> {
 /// was room.
 pub(crate) fn make_room() -> Option<(Span, Span, io::Result<()>)> {
     let limit = read().ok()?;
-    let [soft, hard] =
-        [limit.rlim_cur, limit.rlim_max].map(|limit| (limit != libc::RLIM_INFINITY).then(|| u64::from(limit)));
+    // Through 128 bits, because the width of the fields depends on the platform.
+    let micros = |limit| u64::try_from(u128::from(limit)).ok().filter(|_| limit != libc::RLIM_INFINITY);
+    let (soft, hard) = (micros(limit.rlim_cur), micros(limit.rlim_max));
     let wanted = with_room(soft, hard).filter(|wanted| Some(*wanted) != soft)?;
     let [wanted, hard] = [wanted, hard?].map(|micros| Span::from_wide(i128::from(micros) * 1_000));
     Some((wanted, hard, set_realtime_limit(wanted)))
