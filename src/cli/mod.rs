@@ -42,7 +42,7 @@ pub use app::{App, DEMO_CONFIG, SYSTEM_CONFIG};
 pub use stop::EXIT_CODES;
 pub use virtual_run::{VirtualCounts, VirtualRun, VirtualTick};
 
-use crate::sys::{secure, thread};
+use crate::sys::{crash, secure, thread};
 use app::{ConfigArg, Source};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -135,6 +135,7 @@ impl App {
         // Before all that may take time: a reload that is asked for before the handlers exist would end the process.
         let held = thread::hold_reload().ok();
         self.introduce();
+        crash::install_all();
         let line = match self.command_line() {
             Ok(line) => line,
             Err(error) => {

@@ -33,7 +33,7 @@ fn report(crash: &Crash, guard: &GuardThread) {
             let who = sender_name(sender, signal);
             error!(
                 message_id = message_of_signal,
-                signal, sender, "hertzd was sent {signal} by {who}: it did not crash; hertzd {safe}ends {end}"
+                signal, sender, "hertzd did not crash: {signal} was sent by {who}; hertzd {safe}ends {end}"
             );
         }
         (Some(Inside { task, library, place }), None) => {
@@ -71,8 +71,9 @@ fn sender_name(sender: i32, signal: &str) -> String {
     }
     let name = fs::read_to_string(format!("/proc/{sender}/comm")).unwrap_or_default();
     let name = name.trim_end();
-    let watchdog =
-        if (signal, name) == ("SIGABRT", "systemd") { ": its watchdog does that when hertzd hangs" } else { "" };
-    let name = if name.is_empty() { ", which has ended".to_owned() } else { format!(" ({name}){watchdog}") };
-    format!("process {sender}{name}")
+    // A unit may hide the processes of other users.
+    let is_manager = name == "systemd" || (sender, name) == (1, "");
+    let watchdog = if signal == "SIGABRT" && is_manager { ", whose watchdog does that when hertzd hangs" } else { "" };
+    let name = if name.is_empty() { String::new() } else { format!(" ({name})") };
+    format!("process {sender}{name}{watchdog}")
 }

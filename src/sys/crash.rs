@@ -122,14 +122,11 @@ pub(crate) fn watch_plugins() {
     watch();
 }
 
-/// Installs the handlers, and makes the thread that reports if there is something to report to; once. Without the thread the handler writes
-/// a line to stderr by itself.
+/// Makes the thread that reports if there is something to report to, once, and installs the handlers. Without the thread they write a line to
+/// stderr by themselves.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        OWN.get_or_init(|| format!("{}: ", program::name()));
-        // SAFETY: takes nothing and touches no memory.
-        PROCESS.store(unsafe { libc::getpid() }, Ordering::SeqCst);
         let make_ready =
             REPORT.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(make_ready, _)| *make_ready);
         if let Some(make_ready) = make_ready {
@@ -147,6 +144,17 @@ pub(crate) fn watch() {
                 WAKE.store(wake, Ordering::Release);
             }
         }
+    });
+    install_all();
+}
+
+/// Installs the handlers, once. Until there is something to report to, they write a line to stderr.
+pub(crate) fn install_all() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        OWN.get_or_init(|| format!("{}: ", program::name()));
+        // SAFETY: takes nothing and touches no memory.
+        PROCESS.store(unsafe { libc::getpid() }, Ordering::SeqCst);
         for (signal, ..) in SIGNALS {
             install(signal);
         }
@@ -330,7 +338,7 @@ fn say(inside: Option<(&'static Note, Function)>, signal: i32) {
     let elsewhere = match HAS_PLUGINS.load(Ordering::SeqCst) {
         _ if is_sent => "by another process",
         true => "outside of the functions of its plugins",
-        false => "by itself",
+        false => "in its own code",
     };
     let place = inside.map_or(elsewhere, |(_, function)| function.word());
     const PARTS: libc::c_int = 6;

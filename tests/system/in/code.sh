@@ -3,7 +3,7 @@
 # own, at each end that the service has.
 . "$(dirname "$0")/common.sh"
 
-PLUGIN_CRASHED=4963a451511e412d87537a961b89d7fc
+PLUGIN_CRASHED=4963a451511e412d87537a961b89d7fc FATAL_SIGNAL=c7903d4f37ac4ee5b2db79c95cc59705
 holds() { [ "$(cat $STATE/"$1")" = "$2" ]; }
 over()  { case $(show ActiveState) in inactive|failed) ;; *) return 1 ;; esac; }
 
@@ -42,6 +42,14 @@ done
 setup 'WatchdogSec=1s' Restart=no < <(probe quiet; printf '%s\n' '[worker.hangs]' '[task.stuck]' 'kind = "load"' 'worker = "hangs"' 'rate = 100' 'fault = "hang"' 'fault-every = 20')
 check "the watchdog's SIGABRT ends a service with a plugin" within 60 over
 same "  which no entry blames the plugin for" '' "$(entries MESSAGE_ID="$PLUGIN_CRASHED")"
+has "  one says who has sent it" "$(entries MESSAGE_ID="$FATAL_SIGNAL" | jq -r .MESSAGE)" 'SIGABRT was sent by process 1'
+
+setup Restart=no < <(printf '%s\n' '[worker.main]' "$output")
+check "without plugins: an output has its value" within 30 holds valve 0.25
+kill -SEGV "$(main_pid)"
+check "  kill -SEGV ends the service at once" within 20 over
+has "    an entry says who has sent it" "$(entries MESSAGE_ID="$FATAL_SIGNAL" | jq -r .MESSAGE)" 'SIGSEGV was sent by process '
+check "    the output has its safe value" holds valve 1
 
 # --- A program
 check "the package's module is found" python3 -c 'import hertzd'
@@ -83,8 +91,9 @@ setup Restart=no < <(program)
 check "a program in Python ticks under the unit's sandbox, with the module of the package" within 60 answers
 pid=$(child)
 same "  it is the service's user" hertzd "$(ps -o user= -p "$pid" | xargs)"
-same "  without its capabilities" '0000000000000000 0000000000000000' \
-    "$(awk '/^Cap(Eff|Amb)/ { print $2 }' "/proc/$pid/status" | xargs)"
+same "  without its capabilities, also none to inherit" '0000000000000000 0000000000000000 0000000000000000' \
+    "$(awk '/^Cap(Inh|Eff|Amb)/ { print $2 }' "/proc/$pid/status" | xargs)"
+same "  nor its directories" '' "$(tr '\0' '\n' <"/proc/$pid/environ" | grep -E '_DIRECTORY=|_SOCKET=|INVOCATION' || :)"
 same "  and no real-time policy" 'TS 0' "$(ps -o cls=,ni= -p "$pid" | xargs)"
 has "  what it prints is in the journal" "$(messages HERTZD_TASK=helper)" "the program is up"
 kill -KILL "$pid"
