@@ -108,9 +108,8 @@ impl Guard {
         (safe_after, first_after): (Span, Span),
         writer: Option<Box<dyn SafeWrite>>,
     ) -> Arc<Self> {
-        let own_beats = AtomicU64::new(0);
-        let (task, readback) = (task.to_owned(), OnceLock::new());
-        let (begun, safe_at_first, left) = Default::default();
+        let task = task.to_owned();
+        let (own_beats, readback, begun, safe_at_first, left) = Default::default();
         let guard = Arc::new(Self {
             task,
             watched,
@@ -288,12 +287,7 @@ impl Guard {
 
     /// What the target holds is known only if that was written.
     fn end_write(&self, write: &UnderWay, writer: &dyn SafeWrite, result: io::Result<()>) -> io::Result<()> {
-        let settings = writer.settings();
-        match result.is_ok() {
-            true if !settings[0].is_nan() => self.written().set(settings),
-            true => {}
-            false => self.written().forget_settings(),
-        }
+        self.written().was_set(result.is_ok().then(|| writer.settings()));
         self.written().end(write, if result.is_ok() { writer.number() } else { f64::NAN });
         result
     }

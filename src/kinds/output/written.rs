@@ -56,6 +56,15 @@ impl LastWritten {
         self.repaired();
     }
 
+    /// A write of the value has ended, and with it one of the settings, if it has any. `None`: it failed.
+    pub(super) fn was_set(&self, numbers: Option<[f64; SETTINGS]>) {
+        match numbers {
+            Some(numbers) if !numbers[0].is_nan() => self.set(numbers),
+            Some(_) => {}
+            None => self.forget_settings(),
+        }
+    }
+
     /// What the settings were given last, and how often they were written; `None`: never. As sure as that no write came in between.
     pub(super) fn settings(&self) -> Option<([f64; SETTINGS], u64)> {
         let sets = self.sets.load(Ordering::Relaxed);
