@@ -76,7 +76,7 @@ has "  and to the light" "$(hertzd check /tmp/light.toml 2>&1)" "writes low to l
 hertzd run /tmp/thermostat.toml >/tmp/thermostat.log 2>&1 & thermostat=$!
 hertzd run /tmp/light.toml >/tmp/light.log 2>&1 & light=$!
 # of PROCESS FILTER: its status, filtered by jq.
-of() { { hertzd status --json --socket "/run/hertzd/$1/status.sock" || :; } | jq -r "$2"; }
+of() { { hertzd status --json --socket "/run/hertzd-root/$1/status.sock" || :; } | jq -r "$2"; }
 
 echo "# the light"
 lit()     { [ "$(driven 17)" = "$1" ]; }

@@ -24,6 +24,7 @@ refuse "  and has no thread with a real-time policy" grep -qE 'SCHED_(FIFO|RR|DE
 same "it listens on the loopback only" "0100007F:24F8" "$(awk '$4 == "0A" && $2 ~ /:24F8$/ { print $2 }' /proc/net/tcp /proc/net/tcp6 | xargs)"
 same "the real-time process has no network socket" 0 \
     "$(find "/proc/$(main_pid)/fd" -lname 'socket:*' -printf '%l\n' | tr -dc '0-9\n' | grep -cFf - <(awk '{ print $10 }' /proc/net/tcp /proc/net/tcp6) || :)"
+check "it is a member of the group that may read the status" grep -qw "$(getent group hertzd-status | cut -d : -f 3)" <(grep ^Groups: "/proc/$pid/status")
 check "it serves hertzd's numbers" within 10 is_value hertzd_up 1
 check "  of its task" test "$(value 'hertzd_task_due_total{task="steady"}')" -gt 0
 output=$(systemd-analyze verify --man=no hertzd-exporter.service 2>&1) || :

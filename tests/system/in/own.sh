@@ -31,6 +31,11 @@ check "  with its own value" test "$("$NAME" status --json | jq -r '.tasks[] | s
 has "status is that of its own service" "$("$NAME" status || :)" "process $pid"
 check "  and hertzd's goes on beside it" active
 check "  from a socket of its own" test -S /run/$NAME/status.sock
+same "  for a group of its own" "$NAME $NAME-status 660" "$(stat -c '%U %G %a' /run/$NAME/status.sock)"
+code=0
+output=$(setpriv --reuid=65534 --regid=65534 --clear-groups $NAME status 2>&1) || code=$?
+same "  and for nobody else" 77 $code
+has "    who learns of it" "$output" "usermod -aG $NAME-status"
 
 same "the journal has it under its own name" "$NAME" "$(own_entries | jq -r 'select(._PID == "'"$pid"'").SYSLOG_IDENTIFIER' | sort -u | xargs)"
 check "  with hertzd's fields" grep -q HERTZD_TIME <(own_entries)
