@@ -22,6 +22,7 @@ use crate::sys::user::group_number;
 use crate::time::Span;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -78,7 +79,10 @@ impl RuntimeDirectory {
             }
         };
         let readers = Readers::Group(group_number(&program::status_group()));
-        let dir = Dir::open(path).map_err(refused)?.for_readers(readers);
+        // With DynamicUser= systemd puts a link there, which is root's.
+        let is_roots_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink() && found.uid() == 0);
+        let led_to = is_roots_link.then(|| fs::canonicalize(path)).transpose().map_err(refused)?;
+        let dir = Dir::open(led_to.as_deref().unwrap_or(path)).map_err(refused)?.for_readers(readers);
         dir.must_be_own().map_err(refused)?;
         let lock = DirectoryLock::take(&dir).map_err(|reason| match reason {
             NotLocked::Because(error) => refused(error),

@@ -7,21 +7,22 @@ HOLDERS=()
 # shellcheck disable=SC2317 # by the trap
 clear_up() {
     [ ${#HOLDERS[@]} = 0 ] || kill "${HOLDERS[@]}" 2>/dev/null || :
-    rm -rf $SECRET /tmp/planted /tmp/security
+    rm -rf $SECRET /tmp/planted.toml /tmp/security
 }
 trap '[ $? != 0 ] || echo through; clear_up' EXIT
 
 STATUS_GROUP=$(getent group hertzd-status | cut -d : -f 3)
-# as WHO COMMAND...
-as() {
-    local who=$1; shift
-    case $who in
-        root) "$@" ;;
-        hertzd) setpriv --reuid=hertzd --regid=hertzd --init-groups "$@" ;;
-        member) setpriv --reuid=64901 --regid=64901 --groups="$STATUS_GROUP" "$@" ;;
-        nobody) setpriv --reuid=65534 --regid=65534 --clear-groups "$@" ;;
+# become WHO: the command that makes one WHO is in BY.
+become() {
+    case $1 in
+        root) BY=(env) ;;
+        hertzd) BY=(setpriv --reuid=hertzd --regid=hertzd --init-groups) ;;
+        member) BY=(setpriv --reuid=64901 --regid=64901 "--groups=$STATUS_GROUP") ;;
+        nobody) BY=(setpriv --reuid=65534 --regid=65534 --clear-groups) ;;
     esac
 }
+# as WHO COMMAND...
+as() { become "$1"; shift; "${BY[@]}" "$@"; }
 # rights "WHO..." NAME COMMAND...: these may, and the others may not.
 rights() {
     local may=$1 name=$2 who; shift 2
@@ -97,7 +98,7 @@ rights root "root's files" sh -c ': >>/root/.profile'
 
 echo "# locks"
 # hold WHO FILE: holds the lock that everyone who may read it could take.
-hold() { as "$1" flock --no-fork "$2" sleep 600 & HOLDERS+=($!); }
+hold() { become "$1"; "${BY[@]}" flock --no-fork "$2" sleep 600 & HOLDERS+=($!); }
 hold nobody $RUN
 hold member $RUN/flight
 held() { ! flock -n "$1" true; }
@@ -124,16 +125,17 @@ has "  and learns whose it is" "$(cat /tmp/security)" "it belongs to user $(id -
 
 echo "# links that the service's user plants"
 mkdir -p $SECRET
-for name in flight flight.new flight.prev safe-plan.json safe-plan.new status.sock lock; do echo 7 >$SECRET/$name; done
+names='flight flight.new flight.prev safe-plan.json safe-plan.new status.sock lock'
+for name in $names; do echo 7 >$SECRET/"$name"; done
 chmod -R go= $SECRET
 before=$(stat -c '%n %U %a %s' $SECRET $SECRET/*)
 # In place of the directory, and of each file in it. The number of the process is that of the shell, which becomes hertzd.
-printf '[worker.main]\n[task.a]\nkind = "load"\nrate = 100\n' >/tmp/planted
+printf '[worker.main]\n[task.a]\nkind = "load"\nrate = 100\n' >/tmp/planted.toml
 plant_folder="ln -s $SECRET $RUN/\$1"
-plant_files="mkdir $RUN/\$1; for file in $SECRET/*; do ln -s \$file $RUN/\$1/; done; ln -s $SECRET/flight $RUN/\$1/flight.new"
+plant_files="mkdir $RUN/\$1; for name in $names; do ln -s $SECRET/\$name $RUN/\$1/; done"
 for plant in "$plant_folder" "$plant_files"; do
     check "root runs hertzd in the foreground beside them" \
-        env -u XDG_RUNTIME_DIR sh -c "setpriv --reuid=hertzd --regid=hertzd --init-groups sh -c '$plant' plant \$\$; exec hertzd run /tmp/planted --for 1s"
+        env -u XDG_RUNTIME_DIR sh -c "setpriv --reuid=hertzd --regid=hertzd --init-groups sh -c '$plant' plant \$\$; exec hertzd run /tmp/planted.toml --for 1s"
     same "  and root's files are as they were" "$before" "$(stat -c '%n %U %a %s' $SECRET $SECRET/*)"
     same "  with their content" 7 "$(sort -u $SECRET/*)"
     find $RUN -mindepth 1 -maxdepth 1 -name '[0-9]*' -exec rm -rf {} +
@@ -181,9 +183,9 @@ if command -v python3 >/dev/null; then
         printf '[[task.tries.value]]\nname = "%s"\n' "${values[@]}"
     )
     # shellcheck disable=SC2317 # by `within`
-    writes_to_its_state() { [ "$(snapshot '.tasks[0].values.own.last')" = 1 ]; }
+    writes_to_its_state() { [ "$(snapshot '.tasks[0].values.own.last == 1')" = true ]; }
     check "it may write to $STATE" within 60 writes_to_its_state
-    for value in caps root etc directories; do same "  and not: $value" 0 "$(snapshot ".tasks[0].values.$value.last")"; done
+    for value in caps root etc directories; do same "  and not: $value" true "$(snapshot ".tasks[0].values.$value.last == 0")"; done
 else
     skip "a program of a task: there is no Python here"
 fi
