@@ -213,8 +213,10 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         let fd = listener.as_raw_fd();
         let mut ended = Command::new("true");
+        // SAFETY: the descriptor is open; no memory is involved.
+        let listen = move || from_minus_one(unsafe { libc::listen(fd, 8) }).map(drop);
         // SAFETY: between fork and exec it makes one system call, which is allowed there.
-        unsafe { ended.pre_exec(move || from_minus_one(libc::listen(fd, 8)).map(drop)) };
+        unsafe { ended.pre_exec(listen) };
         let mut ended = ended.spawn().unwrap();
         let id = ended.id();
         ended.wait().unwrap();
