@@ -5,18 +5,24 @@
 //! process. They run on any thread that has not blocked the signal, so block signals in the threads that must not be
 //! disturbed ([`super::thread::with_signals_blocked`]).
 
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
 use std::{io, mem};
 
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGXCPU};
 #[cfg(feature = "top")]
 use signal_hook::consts::{SIGCONT, SIGTSTP};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
 use signal_hook::{flag, low_level};
 
+use super::clock::pause;
 use super::from_minus_one;
 use super::thread::let_all_end;
+use crate::time::Span;
 
 /// A request from outside to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,8 +142,11 @@ impl JobControl {
 /// of SIGINT and SIGTERM are swallowed.
 #[derive(Debug)]
 pub(crate) struct StopSignals {
-    signals: Signals,
+    signals: SignalDelivery<UnixStream, SignalOnly>,
 }
+
+/// A handler that cannot wake [`StopSignals::wait`], as the kernel has no memory for it, is heard within this time.
+const HEARD_WITHIN: Duration = Duration::from_secs(1);
 
 impl StopSignals {
     /// From here on the first SIGINT or SIGTERM is a request to stop, and the second of either ends the process at once
@@ -146,7 +155,10 @@ impl StopSignals {
     pub(crate) fn install() -> io::Result<Self> {
         // In this order no signal goes missing, and the flag is looked at before it is raised.
         let stops = [SIGINT, SIGTERM];
-        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGXCPU])?;
+        let (woken, waker) = UnixStream::pair()?;
+        woken.set_read_timeout(Some(HEARD_WITHIN))?;
+        let requests = [SIGINT, SIGTERM, SIGHUP, SIGXCPU];
+        let signals = SignalDelivery::with_pipe(woken, waker, SignalOnly::default(), requests)?;
         let asked = Arc::new(AtomicBool::new(false));
         for signal in stops {
             let asked_before = Arc::clone(&asked);
@@ -183,12 +195,20 @@ impl StopSignals {
 
     /// Blocks until there is a request. Requests made in the meantime are kept, those of one kind as one.
     pub(crate) fn wait(&mut self) -> Option<Request> {
-        let signal = self.signals.forever().next()?;
-        Some(match signal {
-            SIGHUP => Request::Reload,
-            SIGXCPU => Request::CpuLimit,
-            stop => Request::Stop(stop),
-        })
+        loop {
+            // Whether one is pending does not depend on the wake-up, which may be lost.
+            if let Some(signal) = self.signals.pending().next() {
+                return Some(match signal {
+                    SIGHUP => Request::Reload,
+                    SIGXCPU => Request::CpuLimit,
+                    stop => Request::Stop(stop),
+                });
+            }
+            if self.signals.get_read_mut().read(&mut [0; 64]).is_err() {
+                // After an error that returns at once, the next read may fail in the same way.
+                pause(Span::from_millis(1));
+            }
+        }
     }
 }
 

@@ -57,10 +57,11 @@ pub(crate) fn errors_of(call: &str) -> Option<&'static [&'static str]> {
         "sched_setattr" => &["EBUSY", "EINVAL", "EPERM", "ESRCH"],
         "mlock" | "mlock2" | "mlockall" => &["EAGAIN", "ENOMEM", "EPERM"],
         "prlimit64" | "getrlimit" | "setrlimit" => &["EINVAL", "EPERM"],
-        "getrandom" => &["EAGAIN", "EINTR", "ENOSYS"],
+        "getrandom" => &["EINTR", "ENOSYS"],
         "clock_nanosleep" | "nanosleep" => &["EINTR"],
         "wait4" | "waitid" => &["ECHILD", "EINTR"],
-        "kill" | "tkill" | "tgkill" | "pidfd_send_signal" => &["EPERM", "ESRCH"],
+        "tgkill" => &["ESRCH"], // of its own process
+        "kill" | "tkill" | "pidfd_send_signal" => &["EPERM", "ESRCH"],
         "pidfd_open" => &["EINVAL", "EMFILE", "ENFILE", "ENODEV", "ENOMEM", "ESRCH"],
         "perf_event_open" => &["EACCES", "EBUSY", "EMFILE", "ENOENT", "ENOSYS", "EOPNOTSUPP"],
         "uname" | "sysinfo" => &["EFAULT"],

@@ -213,7 +213,8 @@ impl Played {
         if status.code().is_some_and(|code| code != 0) && !not_loaded && !mute && !is_explained {
             return Err("it does not say why it failed".into());
         }
-        if scene == Scene::Daemon && !stdout.is_empty() {
+        let is_cut_off = status.code() == Some(70) && stderr.contains("writing to stdout: ");
+        if scene == Scene::Daemon && !stdout.is_empty() && !is_cut_off {
             self.judge_counts(&stdout)?;
         }
         self.judge_targets(scene, status.success())

@@ -66,7 +66,8 @@ fn after_each_story_every_target_holds_what_it_must() {
                         story.iter().enumerate().find_map(|(index, event)| Some((index, stage.play(event).err()?)));
                     if let Some((index, wrong)) = wrong {
                         let line = format!("HERTZD_SEED={seed}: event {index}: {wrong}");
-                        println!("{line}\n{:#?}\n{}", &story[..=index], stage.describe());
+                        let events: String = story[..=index].iter().map(|event| format!("{event:?}\n")).collect();
+                        println!("{line}\n{events}{}", stage.describe());
                         failures.lock().unwrap().push(line);
                     }
                     owed.fetch_add(stage.owed, Ordering::Relaxed);

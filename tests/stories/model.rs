@@ -45,6 +45,8 @@ pub(crate) struct Tenure {
     before: BTreeMap<String, May>,
     /// It will follow its input in a moment, and nobody else has written there since.
     pub(crate) follows: bool,
+    /// Somebody else has set its mode.
+    disturbed: bool,
 }
 
 /// All files, and who has them.
@@ -54,6 +56,8 @@ pub(crate) struct Model {
     pub(crate) tenures: BTreeMap<Target, Tenure>,
     /// Outputs that a reload has ended, and that may be on the way to their safe state.
     pub(crate) leaving: Vec<Tenure>,
+    /// What `hertzd safe` has made safe.
+    pub(crate) carried_out: Vec<Tenure>,
 }
 
 /// A number as a file shows it.
@@ -79,9 +83,14 @@ impl Model {
             let target = output.target;
             let had = self.tenures.remove(&target);
             let follows = had.as_ref().is_none_or(|had| had.follows || had.output.value != output.value);
-            let before = had.map_or_else(|| self.now(target), |had| had.before);
+            let disturbed = had.as_ref().is_some_and(|had| had.disturbed);
+            let mut before = had.map_or_else(|| self.now(target), |had| had.before);
+            // After `hertzd safe` what the process before it has found may count as the original, or what is there now.
+            for carried_out in self.carried_out.iter().filter(|it| it.output.target == target) {
+                before.iter_mut().for_each(|(file, may)| may.or_all(&carried_out.before[file]));
+            }
             self.reaches(output, &before);
-            self.tenures.insert(target, Tenure { output: output.clone(), before, follows });
+            self.tenures.insert(target, Tenure { output: output.clone(), before, follows, disturbed });
         }
     }
 
@@ -110,7 +119,9 @@ impl Model {
         for (target, tenure) in &mut self.tenures {
             if std::mem::take(&mut tenure.follows) {
                 self.files.insert(target.value(), May::only(text(tenure.output.value)));
-                target.enable().map(|enable| self.files.insert(enable, May::only(BY_HAND)));
+                if let Some(enable) = target.enable().filter(|_| !tenure.disturbed) {
+                    self.files.insert(enable, May::only(BY_HAND));
+                }
             }
         }
     }
@@ -132,6 +143,7 @@ impl Model {
     /// Somebody else has set this mode of a fan.
     pub(crate) fn mode_set(&mut self, target: Target, mode: u8) {
         self.files.get_mut(&target.enable().unwrap()).unwrap().or(format!("{mode}\n"));
+        self.tenures.get_mut(&target).into_iter().for_each(|tenure| tenure.disturbed = true);
     }
 
     /// The file of an output is another one, and the output will find it.
@@ -148,16 +160,28 @@ impl Model {
         }
     }
 
-    /// All outputs end, or `hertzd safe` makes those safe that a process left.
+    /// `hertzd safe` makes those safe that a process has left.
+    pub(crate) fn carry_out(&mut self) {
+        self.carried_out.extend(self.tenures.values().cloned());
+        self.all_safe();
+    }
+
+    /// All outputs end.
     pub(crate) fn all_safe(&mut self) {
         self.settle();
         for tenure in std::mem::take(&mut self.tenures).into_values() {
             self.make_safe(&tenure);
+            // One that keeps what is there, and has come to no tick, has written nothing.
+            if tenure.output.keep && tenure.follows {
+                tenure.before.iter().for_each(|(file, may)| self.files.get_mut(file).unwrap().or_all(may));
+            }
         }
     }
 
     /// The process is gone, and nobody has made its outputs safe; of a crash, what it could still write is its own matter.
     pub(crate) fn left(&mut self, crashed: bool) {
+        // What is to hold what it has, whatever happens, is not in the plan: it is over.
+        self.tenures.retain(|_, tenure| tenure.output.safe != Safe::Hold);
         self.tenures.extend(std::mem::take(&mut self.leaving).into_iter().map(|tenure| (tenure.output.target, tenure)));
         if crashed {
             self.tenures.clone().values().for_each(|tenure| self.may_be_safe(tenure));

@@ -1,6 +1,6 @@
 //! The outputs of a story, as a configuration names them.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::path::Path;
 
 /// What an output drives.
@@ -42,7 +42,7 @@ pub(crate) enum Safe {
 }
 
 /// A section of kind `output`. Numbers are as the target shows them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct Output {
     pub(crate) task: String,
     pub(crate) target: Target,
@@ -56,6 +56,21 @@ pub(crate) struct Output {
     pub(crate) keep: bool,
     pub(crate) always: bool,
     pub(crate) rate: u32,
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { task, target, by_path, value, safe, scale, limits, keep, always, rate } = self;
+        write!(f, "{task}: {target:?} = {value}, safe {safe:?}, {rate} Hz")?;
+        let words = [
+            ("by path", *by_path),
+            ("scaled", *scale != 1.0),
+            ("limits", *limits),
+            ("keep", *keep),
+            ("always", *always),
+        ];
+        words.into_iter().filter(|(_, is)| *is).try_for_each(|(word, _)| write!(f, ", {word}"))
+    }
 }
 
 impl Output {

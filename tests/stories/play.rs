@@ -61,7 +61,7 @@ impl Stage {
             fs::write(folder.path().join(&file), &holds).unwrap();
             files.insert(file, May::only(holds));
         }
-        let model = Model { files, tenures: BTreeMap::new(), leaving: Vec::new() };
+        let model = Model { files, tenures: BTreeMap::new(), leaving: Vec::new(), carried_out: Vec::new() };
         Self { folder, model, running: None, outputs: Vec::new(), reloads: 0, locks: Vec::new(), owed: 0, refused: 0 }
     }
 
@@ -283,7 +283,7 @@ impl Stage {
         if !matches!(safe.status.code(), Some(0 | 1 | 77)) {
             return Err(format!("`hertzd safe` ends so: {safe:?}"));
         }
-        self.model.all_safe();
+        self.model.carry_out();
         self.compare(safe.status.success(), true).map_err(|wrong| format!("{wrong}: {safe:?}"))
     }
 
