@@ -30,7 +30,7 @@ use virtual_worker::SplitMix;
 const AT_A_TIME: usize = 3;
 
 /// The size of the sample, and its seed.
-const SAMPLE: (usize, u64) = (25, 27);
+const SAMPLE: (usize, u64) = (50, 27);
 
 /// All injections that there are room for. A scene in which nothing fails is right.
 fn all(work: Span) -> Vec<Injection> {
