@@ -86,6 +86,7 @@
 //! | `report` | a run, whatever it was read from, as one page of HTML |
 //! | `doctor` | from facts about the machine to what keeps the configured tasks from being on time |
 //! | `top` | the live view: snapshots and keys in, lines of text out |
+//! | `escape` | text from outside, made fit for a terminal |
 //! | `daemon` | start, supervision, reload, status socket, stop; the same on the virtual clock for `simulate` |
 //! | `sim` | the virtual clock, and the scripted task that replaces a real one |
 //! | [`cli`] | the command line; the only code that talks to a terminal |
@@ -101,6 +102,7 @@ pub mod cli;
 pub mod config;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
+pub(crate) mod escape;
 pub(crate) mod flight;
 pub(crate) mod kinds;
 pub(crate) mod log;

@@ -144,10 +144,21 @@ fn a_result_adds_up_is_kept_compared_and_feeds_simulate_and_plan() {
     assert_eq!(read(&kept), printed, "what is kept is what is printed");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
 
-    // What was kept may be replaced by what is compared with it.
+    // What it is compared with is not replaced, and nothing else without a word.
     let one = cpu();
-    let args = ["measure", "--for", "1s", "--cpus", &one, "--load", "--against", word(&kept), "--save", word(&kept)];
-    let output = hertzd(&args);
+    let next = folder.path().join("next.json");
+    fs::write(&next, "old").unwrap();
+    let args = ["measure", "--for", "1s", "--cpus", &one, "--load", "--against", word(&kept), "--save"];
+    for (file, force, why) in
+        [(&kept, "--force", "this command reads that file"), (&next, "--json", "it exists already")]
+    {
+        let output = hertzd(&[&args[..], &[word(file), force]].concat());
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(64) && said.contains(why), "{said}");
+    }
+    assert!(read(&kept) == printed && fs::read_to_string(&next).unwrap() == "old");
+    let output = hertzd(&[&args[..], &[word(&next), "--force"]].concat());
+    let kept = next;
     let shown = text(&output.stdout);
     assert!(output.status.success() && shown.contains("\nAgainst "), "{output:?}");
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");

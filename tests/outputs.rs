@@ -532,6 +532,17 @@ fn one_target_has_one_writer() {
     let refused = started(would_lose).unwrap_err().to_string();
     assert!(refused.contains("which would be lost") && read(&text) == "1 is what it was\n", "{refused}");
 
+    // A number at the beginning does not make 13 MB a number.
+    let mut large = b"1\n".to_vec();
+    large.resize(13 << 20, b' ');
+    large.extend(b"the rest");
+    fs::write(&text, &large).unwrap();
+    let would_lose = task("a", &by_path(&text), "1");
+    let wanted = format!("notes holds more than one number ({} bytes), which would be lost", large.len());
+    assert!(looked(&would_lose).unwrap_err().contains(&wanted));
+    let refused = started(would_lose).unwrap_err().to_string();
+    assert!(refused.contains(&wanted) && fs::read(&text).unwrap() == large, "{refused}");
+
     // What a look says of the safe state.
     fs::write(hwmon.join("pwm1"), "77\n").unwrap();
     let says = |text: &str| looked(text).unwrap().join("\n");

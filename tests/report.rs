@@ -28,7 +28,7 @@ fn report(args: &[&str], folder: &Path) -> Output {
 
 /// The page that `report` makes of this, and what it prints of it as JSON.
 fn page(source: &[&str], folder: &Path) -> (String, Value) {
-    let output = report(&[source, &["-o", "r.html", "--json"]].concat(), folder);
+    let output = report(&[source, &["-o", "r.html", "--force", "--json"]].concat(), folder);
     assert!(output.status.success(), "{source:?}: {}", String::from_utf8_lossy(&output.stderr));
     (fs::read_to_string(folder.join("r.html")).unwrap(), serde_json::from_slice(&output.stdout).unwrap())
 }
@@ -272,7 +272,7 @@ fn what_cannot_be_read_is_named_with_what_to_do() {
         (&["none"][..], 64, "none: No such file or directory"),
         (&["x.json"], 64, "x.json: neither a flight file, nor an MCAP recording, nor a summary"),
         (&["x.csv"], 64, "x.csv: "),
-        (&["s.json", "-o", "no/r.html"], 70, "no/r.html: the report cannot be written: No such file or directory"),
+        (&["s.json", "-o", "no/r.html"], 64, "-o no/r.html: cannot write there: No such file or directory"),
         (&["s.json", "-o", "-", "--json"], 64, "both write to standard output"),
         (&["--socket", "none.sock"], 69, "none.sock"),
     ] {
@@ -286,4 +286,45 @@ fn what_cannot_be_read_is_named_with_what_to_do() {
             && output.stdout.starts_with(b"<!DOCTYPE html>")
             && output.stdout.ends_with(b"</html>\n")
     );
+}
+
+#[test]
+fn no_command_writes_over_what_it_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let summary = Command::new(HERTZD).args(["run", "--for", "100ms", "--json"]).output().unwrap().stdout;
+    fs::write(folder.path().join("s.json"), &summary).unwrap();
+    std::os::unix::fs::symlink("s.json", folder.path().join("link")).unwrap();
+    let hertzd = |line: &str| {
+        let line = format!("{HERTZD} {line}");
+        Command::new("sh").args(["-c", &line]).current_dir(folder.path()).output().unwrap()
+    };
+    for line in [
+        "report s.json -o s.json",
+        "report s.json -o link --force",
+        "report - -o s.json --force <s.json",
+        "report --compare s.json s.json -o ./s.json --force",
+        "trace s.json -o s.json --force",
+        "measure --for 1s --against s.json --save s.json --force",
+        "simulate --oversleep s.json --csv link --force",
+    ] {
+        let output = hertzd(line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{line}: {said}");
+        assert!(fs::read(folder.path().join("s.json")).unwrap() == summary, "{line}: {said}");
+        let is_read_first = line.starts_with("measure") || line.starts_with("simulate");
+        assert!(said.contains("this command reads that file") || is_read_first, "{line}: {said}");
+    }
+    let asked = "it exists already; add --force to replace it";
+    fs::write(folder.path().join("old.html"), "old").unwrap();
+    let said = String::from_utf8_lossy(&hertzd("report s.json -o old.html").stderr).into_owned();
+    assert!(said.contains(asked), "{said}");
+    assert_eq!(fs::read_to_string(folder.path().join("old.html")).unwrap(), "old");
+    assert!(hertzd("report s.json -o old.html --force").status.success());
+    assert!(fs::read_to_string(folder.path().join("old.html")).unwrap().starts_with("<!"));
+    for line in
+        ["report s.json -o /dev/stdout | cat", "report s.json -o /dev/stdout >page", "report s.json -o /dev/null"]
+    {
+        let output = hertzd(line);
+        assert!(output.status.success() && output.stderr.is_empty(), "{line}: {output:?}");
+    }
 }

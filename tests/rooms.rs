@@ -71,6 +71,40 @@ fn no_files_import_each_other_in_a_circle() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// The files that may write to stdout and stderr, and why.
+const PRINTERS: [(&str, &str); 4] = [
+    ("cli/terminal.rs", "escapes what would command a terminal"),
+    ("cli/log.rs", "the log's lines, whose fields are escaped"),
+    ("cli/top/screen.rs", "the live view, whose cells are cleaned"),
+    ("log/journal/mod.rs", "only asks where stderr leads"),
+];
+
+/// Where a file writes to stdout or stderr in its code, its tests left out.
+fn prints(text: &str) -> Option<&str> {
+    let code = text.split("mod tests {").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let ways = ["print!(", "println!(", "eprint!(", "eprintln!(", "dbg!(", "stdout()", "stderr()", "error.print()"];
+    let is_word = |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    let has = |line: &str, way: &str| line.match_indices(way).any(|(at, _)| is_word(&line[..at]));
+    lines.filter(|line| !line.contains("terminal::stdout(")).find(|line| ways.iter().any(|way| has(line, way)))
+}
+
+#[test]
+fn text_leaves_the_process_in_one_place() {
+    for (path, text) in sources() {
+        let is_test = path.contains("tests") || path == "sys/emulation.rs";
+        let may = is_test || PRINTERS.iter().any(|(printer, _)| *printer == path);
+        assert!(may || prints(&text).is_none(), "{path} prints: {:?}; use cli/terminal.rs", prints(&text));
+    }
+    for (printer, why) in PRINTERS {
+        assert!(prints(&sources()[printer]).is_some(), "{printer} prints nothing any more ({why})");
+    }
+    for way in ["eprintln!(\"x\");", "use std::io; io::stdout().write_all(b\"x\");", "let out = stderr();"] {
+        assert!(prints(&format!("fn f() {{\n{way}\n}}")).is_some(), "{way}");
+    }
+    assert_eq!(prints("// println!(\n#[cfg(test)]\nmod tests { fn f() { println!(); } }"), None);
+}
+
 #[test]
 fn a_forbidden_use_is_found_in_the_real_code() {
     for (path, line, expected) in [

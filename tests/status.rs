@@ -486,3 +486,68 @@ fn no_answer_is_exit_code_69_and_says_what_was_tried() {
     says(&running.folder().join("s"), &|stopped| stopped.contains(&process) && stopped.contains("SIGSTOP"));
     running.signal("CONT");
 }
+
+/// What a terminal would take for a command, in each of its forms.
+const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}8m\r\u{7f}\u{202e}";
+
+fn commands_a_terminal(c: char) -> bool {
+    c.is_control() && !matches!(c, '\n' | '\t') || c == '\u{202e}'
+}
+
+fn assert_harmless(what: &str, output: &Output) {
+    let text = [&*output.stdout, &output.stderr].map(String::from_utf8_lossy).concat();
+    assert!(!text.contains(commands_a_terminal), "{what}: {text:?}");
+    // clap takes out of its own messages what looks like a command.
+    assert!(text.contains("owned") || text.contains("unrecognized"), "{what} shows it: {text:?}");
+}
+
+#[test]
+fn what_answers_at_the_socket_commands_no_terminal() {
+    let full = json!({
+        "well": false,
+        "daemon": {"sentence": HOSTILE, "pid": 1, "version": HOSTILE, "last_reload": HOSTILE},
+        "workers": [{"worker": HOSTILE, "sentence": HOSTILE}],
+        "tasks": [{"task": HOSTILE, "sentence": HOSTILE, "latest_error": HOSTILE}],
+    });
+    for answer in [full, json!({"error": HOSTILE, "daemon": {"sentence": ""}})] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let _ = stream.write_all(answer.to_string().as_bytes());
+            }
+        });
+        for args in [&["status"][..], &["top", "--once"]] {
+            let output = Command::new(HERTZD).args(args).arg("--socket").arg(&path).output().unwrap();
+            let is_text = args[0] == "status";
+            let text = [&*output.stdout, &output.stderr].map(String::from_utf8_lossy).concat();
+            assert!(!text.contains(commands_a_terminal), "{args:?}: {text:?}");
+            assert!(text.contains("owned") || !is_text, "{args:?} shows it: {text:?}");
+        }
+    }
+}
+
+#[test]
+fn names_from_a_configuration_or_a_command_line_command_no_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let escaped = HOSTILE.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect::<String>();
+    let config = folder.path().join("test.toml");
+    fs::write(&config, format!("[task.a]\nkind = \"sensor\"\nrate = 1\npath = \"/nowhere/{escaped}\"\n")).unwrap();
+    let hertzd = |args: &[&str]| Command::new(HERTZD).args(args).current_dir(folder.path()).output().unwrap();
+    let name = config.to_str().unwrap();
+    for args in [
+        &["check", name][..],
+        &["run", name, "--for", "1s"],
+        &["report", HOSTILE],
+        &["trace", HOSTILE],
+        &[HOSTILE],
+        &["run", "--for", HOSTILE],
+    ] {
+        assert_harmless(&args.join(" "), &hertzd(args));
+    }
+    let summary = hertzd(&["run", "--for", "100ms", "--json", "--log-level", "error"]);
+    let file = format!("{HOSTILE}.json");
+    fs::write(folder.path().join(&file), &summary.stdout).unwrap();
+    assert_harmless("report", &hertzd(&["report", &file, "-o", &format!("{HOSTILE}.html")]));
+}

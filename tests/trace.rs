@@ -38,7 +38,7 @@ fn status(folder: &Path) -> Option<Value> {
 
 /// Makes a trace of this flight file; what the command says of it.
 fn trace(file: &str, folder: &Path) -> Value {
-    let output = hertzd(&["trace", file, "-o", "t.pftrace", "--json"], folder);
+    let output = hertzd(&["trace", file, "-o", "t.pftrace", "--force", "--json"], folder);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }

@@ -12,8 +12,8 @@ use self::drawing::Language;
 use self::graph::Graph;
 use super::against::Against;
 use super::socket::SocketArg;
-use super::stop::print_beside_verdict;
-use super::stop::{CONFIGURATION, UNWELL, coloured, note};
+use super::stop::{CONFIGURATION, UNWELL};
+use super::terminal::{Shown, note};
 use super::{App, ConfigArg, Source, Stop};
 use crate::config::{Config, Problems, Scheduling, Spin, TaskConfig, WorkerConfig};
 use crate::daemon::{Capacity, Finding, Looked, capacities, look};
@@ -23,7 +23,6 @@ use crate::sys::host::Host;
 use crate::sys::user::{is_root, run_again_as_service, service_user};
 use clap::Args;
 use std::fmt::Write as _;
-use std::io;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -81,7 +80,7 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     let refused = |problems: Problems| Stop::Config(problems.ending_in(wrong));
     let mut config = app.load(&source).map_err(refused)?;
     if let Some(language) = args.graph {
-        return print_beside_verdict(&drawing::draw(&Graph::of(&config), language));
+        return Shown::document(&drawing::draw(&Graph::of(&config), language)).print_beside_verdict();
     }
     let against = if args.against_running { Some(Against::running(&config, &args.socket)?) } else { None };
     let Looked { problems, mut warnings, safe, taken, unknown, columns } = match (&against, args.no_open) {
@@ -124,13 +123,21 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
         None => (taken, "Only a start finds out:"),
     };
     list(&mut text, "Safe states:", &safe);
-    if let Some(warnings) = Problems::joined(warnings) {
-        let _ = write!(text, "\nWarnings:\n{}", warnings.warnings(coloured(&io::stdout())).trim_end());
-        text.push('\n');
-    }
-    list(&mut text, "In use by a hertzd that runs, so a second one could not be started now; a reload can:", &taken);
-    list(&mut text, finds_out, &unknown);
-    print_beside_verdict(&text)?;
+    let warnings = Problems::joined(warnings);
+    let all = |coloured| {
+        let mut text = text.clone();
+        if let Some(warnings) = &warnings {
+            let _ = writeln!(text, "\nWarnings:\n{}", warnings.warnings(coloured).trim_end());
+        }
+        list(
+            &mut text,
+            "In use by a hertzd that runs, so a second one could not be started now; a reload can:",
+            &taken,
+        );
+        list(&mut text, finds_out, &unknown);
+        text
+    };
+    Shown::styled(all).print_beside_verdict()?;
     if too_much.is_empty() { Ok(()) } else { Err(Stop::TooMuch(too_much.join("; "))) }
 }
 

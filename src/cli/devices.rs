@@ -3,8 +3,10 @@
 //! The kinds find their devices themselves, by the code that their tasks use. No bus is probed, and no line or stream is
 //! taken. Works for an ordinary user, and says what is needed to open a device.
 
-use super::{App, Stop, print};
+use super::terminal::Shown;
+use super::{App, Stop};
 use crate::config::{Kinds, TASK_KEYS};
+use crate::escape::is_command;
 use crate::kinds::device::{FoundDevice, Roots};
 use crate::kinds::found_devices;
 use crate::program;
@@ -31,7 +33,10 @@ pub(super) struct DevicesArgs {
 
 pub(super) fn devices(app: &App, args: &DevicesArgs) -> Result<(), Stop> {
     let devices = find(&Roots::under(Path::new("/")), &app.kinds);
-    print(&if args.json { as_json(&devices) } else { as_text(&devices) })
+    match args.json {
+        true => Shown::json(as_json(&devices)).print(),
+        false => Shown::document(&as_text(&devices)).print(),
+    }
 }
 
 /// All there is; sections have names of their own, and keys that this build knows.
@@ -96,7 +101,7 @@ fn entry(device: &FoundDevice) -> String {
 
 /// A text of the kernel's or a device's, fit for one line.
 fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars().map(|c| if is_command(c) { '?' } else { c }).collect()
 }
 
 fn as_json(devices: &[FoundDevice]) -> String {

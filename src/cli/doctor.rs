@@ -3,7 +3,8 @@
 
 mod report;
 
-use super::stop::{UNWELL, coloured, print_beside_verdict};
+use super::stop::UNWELL;
+use super::terminal::Shown;
 use super::{App, ConfigArg, Source, Stop};
 use crate::config::Problems;
 use crate::daemon::examined;
@@ -11,7 +12,6 @@ use crate::doctor::{Weight, examine};
 use crate::program;
 use clap::Args;
 use report::{Report, as_json, as_text};
-use std::io;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -45,10 +45,11 @@ pub(super) fn doctor(app: &App, args: &DoctorArgs) -> Result<(), Stop> {
     let facts = examined(&mut config, again, is_of_service);
     let findings = examine(&config, &facts);
     let report = Report { configuration: source.to_string(), uid: facts.rights.uid, findings: &findings };
-    print_beside_verdict(&match args.json {
-        true => as_json(&report)?,
-        false => program::owned(as_text(&report, args.all, coloured(&io::stdout()))),
-    })?;
+    let shown = match args.json {
+        true => Shown::json(as_json(&report)?),
+        false => Shown::styled(|coloured| program::owned(as_text(&report, args.all, coloured))),
+    };
+    shown.print_beside_verdict()?;
     // The findings are the reason.
     match findings.iter().any(|finding| finding.weight == Weight::Fails) {
         true => Err(Stop::Logged(UNWELL)),

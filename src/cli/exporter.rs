@@ -4,15 +4,15 @@
 mod http;
 mod source;
 
-use super::Stop;
 use super::socket::SocketArg;
+use super::{Stop, terminal};
 use crate::program;
 use crate::sys::notify;
 use crate::views::Format;
 use clap::Args;
 use http::{Answer, Server};
 use source::Source;
-use std::io::{self, Write};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 #[derive(Debug, Args)]
@@ -67,6 +67,5 @@ pub(super) fn exporter(args: &ExporterArgs) -> Result<(), Stop> {
 
 /// A line on stderr, and so in the journal of the unit.
 fn say(line: &str) {
-    // Where stderr is not read there is no other place for it.
-    let _ = writeln!(io::stderr(), "{} exporter: {line}", program::name());
+    terminal::say(&format!("{} exporter: {line}", program::name()));
 }

@@ -1,12 +1,11 @@
 //! `hertzd status --follow`: a snapshot a second, each on a line of its own, for programs. Blocks.
 
+use super::Stop;
 use super::socket::{self, SocketArg};
-use super::{Stop, print};
-use crate::program;
+use super::terminal::{Shown, note};
 use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use serde_json::Value;
-use std::io::{self, Write};
 
 /// From one line to the next.
 const EVERY: Span = Span::from_seconds(1);
@@ -37,11 +36,10 @@ pub(super) fn follow(socket: &SocketArg) -> Result<(), Stop> {
     let (begun, mut followed) = (clock.now(), Followed::default());
     loop {
         match followed.next(socket::fetch(socket), || socket.is_listened_at())? {
-            Next::Line(line) => print(&line)?,
+            Next::Line(line) => Shown::json(line).print()?,
             Next::Again => {}
             Next::Ended(how) => {
-                // Where stderr is not read there is no other place for it.
-                let _ = writeln!(io::stderr(), "{}: {how}", program::name());
+                note(&how);
                 return Ok(());
             }
         }

@@ -3,10 +3,10 @@
 use super::Stop;
 use super::running::read;
 use super::socket::SocketArg;
+use super::terminal::say;
 use crate::program::{name, own};
 use clap::Args;
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::Path;
 
 /// First words that are no command of ours, and what to do instead.
@@ -108,8 +108,7 @@ pub(super) fn advice(words: &[OsString]) -> Option<String> {
 pub(super) fn print(error: &clap::Error, advice: &str) {
     let text = error.to_string();
     let wrong = text.lines().next().unwrap_or_default();
-    // Where stderr is closed there is no other place for it.
-    let _ = writeln!(io::stderr(), "{wrong}\n\n  tip: {advice}\n\nFor more information, try '--help'.");
+    say(&format!("{wrong}\n\n  tip: {advice}\n\nFor more information, try '--help'."));
 }
 
 /// The file that a command line without a command is about.

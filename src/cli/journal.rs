@@ -1,8 +1,8 @@
 //! `hertzd log`: what the daemon has logged, as the journal has it. Reads it by way of journalctl, and blocks.
 
+use super::Stop;
 use super::socket::{SocketArg, fetch};
-use super::stop::coloured;
-use super::{Stop, print};
+use super::terminal::{Shown, note};
 use crate::metrics::Cause;
 use crate::program;
 use crate::views::{self, Widths};
@@ -11,7 +11,7 @@ use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -126,11 +126,10 @@ fn reader(args: &LogArgs) -> Command {
 
 /// Prints what it reads; how many entries that was.
 fn show(args: &LogArgs, reader: &mut Reading) -> Result<usize, Stop> {
-    let emphasis = coloured(&io::stdout());
     let (mut widths, mut count) = (Widths::default(), 0);
     let mut line = |entry: &Value| match args.json {
-        true => views::entry_json(entry, utc),
-        false => views::entry_line(entry, &mut widths, utc, emphasis),
+        true => Shown::json(views::entry_json(entry, utc)),
+        false => Shown::styled(|coloured| views::entry_line(entry, &mut widths, utc, coloured)),
     };
     let latest = match (args.follow, args.lines) {
         (true, _) => None,
@@ -148,7 +147,7 @@ fn show(args: &LogArgs, reader: &mut Reading) -> Result<usize, Stop> {
         }
         count += 1;
         let Some(latest) = latest else {
-            print(&line(&entry))?;
+            line(&entry).print()?;
             continue;
         };
         kept.push_back(entry);
@@ -156,7 +155,7 @@ fn show(args: &LogArgs, reader: &mut Reading) -> Result<usize, Stop> {
             kept.pop_front();
         }
     }
-    kept.iter().try_for_each(|entry| print(&line(entry)))?;
+    kept.iter().try_for_each(|entry| line(entry).print())?;
     Ok(count)
 }
 
@@ -180,8 +179,7 @@ fn nothing(args: &LogArgs, meant: &Meant) -> Result<(), Stop> {
     let such = if filtered { " such" } else { "" };
     let whose = meant.process.map_or(program::unit(), |process| format!("process {process}"));
     let elsewhere = meant.elsewhere.as_ref().map_or_else(String::new, |elsewhere| format!("; {elsewhere}"));
-    // Where stderr is not read there is no other place for it.
-    let _ = writeln!(io::stderr(), "{}: the journal shows no{such} entry of {whose}{elsewhere}", program::name());
+    note(&format!("the journal shows no{such} entry of {whose}{elsewhere}"));
     Ok(())
 }
 

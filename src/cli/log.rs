@@ -1,7 +1,9 @@
 //! Where the log goes: lines or JSON on stderr, or the journal; and on a terminal one line of progress below the lines.
 
-use super::{Stop, coloured};
+use super::Stop;
+use super::terminal::{stderr_is_coloured, stderr_is_terminal};
 use crate::daemon::Progress;
+use crate::escape::visible;
 use crate::log::journal::{self, JournalLayer};
 use crate::log::{Entry, JsonLayer};
 use crate::program;
@@ -9,10 +11,10 @@ use crate::sys::clock::pause;
 use crate::sys::fd::{columns, writable, write_within};
 use crate::time::Span;
 use clap::ValueEnum;
-use std::error::Error;
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, TryLockError};
@@ -159,7 +161,7 @@ impl<'a> MakeWriter<'a> for Stderr {
     }
 }
 
-/// Formats a line for people: without the message id.
+/// Formats a line for people: without the message id, and without what would command a terminal. The layer adds its colours around this.
 struct WithoutIds;
 
 impl<'w> FormatFields<'w> for WithoutIds {
@@ -174,20 +176,17 @@ struct SkipIds<'w>(DefaultVisitor<'w>);
 
 impl Visit for SkipIds<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() != "message_id" {
-            self.0.record_str(field, value);
+        match field.name() {
+            "message_id" => {}
+            "message" => self.record_debug(field, &format_args!("{value}")),
+            _ => self.record_debug(field, &value),
         }
-    }
-
-    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.0.record_error(field, value);
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        match field.name() == "message" && !program::is_hertzd() {
-            true => self.0.record_debug(field, &format_args!("{}", program::owned(format_args!("{value:?}")))),
-            false => self.0.record_debug(field, value),
-        }
+        let said = format!("{value:?}");
+        let said = if field.name() == "message" { program::own(&said) } else { Cow::Borrowed(&*said) };
+        self.0.record_debug(field, &format_args!("{}", visible(&said)));
     }
 }
 
@@ -224,7 +223,7 @@ pub(super) fn start(format: LogFormat, level: Option<LogLevel>) -> Result<Log, S
         LogFormat::Auto => Kind::Text,
     };
     // A line of progress between JSON objects would be one more thing to parse.
-    let progress = io::stderr().is_terminal() && !matches!(kind, Kind::Json);
+    let progress = stderr_is_terminal() && !matches!(kind, Kind::Json);
 
     let asked = if level.is_some() { String::new() } else { std::env::var("HERTZD_LOG").unwrap_or_default() };
     // A word that is no level would be taken for the one target to log.
@@ -239,7 +238,7 @@ pub(super) fn start(format: LogFormat, level: Option<LogLevel>) -> Result<Log, S
     let layer = match kind {
         Kind::Text => tracing_subscriber::fmt::layer()
             .with_target(false)
-            .with_ansi(coloured(&io::stderr()))
+            .with_ansi(stderr_is_coloured())
             .fmt_fields(WithoutIds)
             .with_writer(Stderr { over_progress: progress })
             .boxed(),
@@ -269,7 +268,7 @@ impl Log {
             }
             return Ok(());
         };
-        let Some((text, code)) = stop.text(coloured(&io::stderr())) else { return Err(stop) };
+        let Some((text, code)) = stop.text(stderr_is_coloured()) else { return Err(stop) };
         let entry = || stop.reason().map(|(text, _)| Entry::now(Level::ERROR, text));
         match self.kind {
             Kind::Text => last_line(&(text + "\n")),
@@ -317,7 +316,7 @@ pub(super) fn draw(text: &str) {
     {
         // The last column stays free: some terminals wrap when it is written.
         let room = columns(&*stderr).unwrap_or(80).saturating_sub(1);
-        let _ = write!(stderr, "{CLEAR}{}", text.chars().take(room).collect::<String>());
+        let _ = write!(stderr, "{CLEAR}{}", visible(text).chars().take(room).collect::<String>());
         let _ = stderr.flush();
     }
 }

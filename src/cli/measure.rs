@@ -5,8 +5,10 @@ mod follows;
 mod text;
 mod words;
 
+use super::output::{ForceArg, OutputFile};
 use super::plan::{CpuList, cpu_list};
-use super::{Stop, coloured, log, print, print_json, span, stop};
+use super::terminal::{Shown, print_json, stderr_is_terminal, stdout_is_terminal};
+use super::{Stop, log, span, stop};
 use crate::config::rate_text;
 use crate::measure::{Comparison, Measured, Options, Watch, measure as run};
 use crate::pacing::Rate;
@@ -16,10 +18,10 @@ use crate::sys::signals::{StopSignals, catch_interrupts};
 use crate::sys::thread::{self, affinity, helper, with_signals_blocked};
 use crate::time::{Clock, Instant, Span};
 use clap::Args;
-use files::{Kept, Saving};
+use files::Kept;
 use serde::Serialize;
-use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -70,6 +72,8 @@ pub(super) struct MeasureArgs {
     /// Keep the result in FILE, as JSON, for --against, `simulate --oversleep` and `plan --oversleep`
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    #[command(flatten)]
+    force: ForceArg,
     /// Compare with the result in FILE: what differs by more than the rounds of a measurement do
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
@@ -95,7 +99,11 @@ pub(super) fn measure(args: &MeasureArgs) -> Result<(), Stop> {
     limit_arenas();
     let options = options(args)?;
     let before = args.against.as_deref().map(|path| Kept::read(path, &options)).transpose()?;
-    let saving = args.save.as_deref().map(Saving::prepare).transpose()?;
+    let saving = args
+        .save
+        .as_deref()
+        .map(|path| OutputFile::prepare("--save", path, args.force, args.against.as_deref()))
+        .transpose()?;
     let stop = stopped_by_signals().map_err(|error| Stop::Fault(format!("handling signals: {error}")))?;
     let mut line = Line::new(options.length, args.json);
     let mut progress = |what: &str| line.draw(what);
@@ -112,12 +120,21 @@ pub(super) fn measure(args: &MeasureArgs) -> Result<(), Stop> {
     }
     let comparison = before.map(|kept| Comparison::between(&kept.name, &kept.measured, &measured));
     // First: a reader of stdout that has gone does not cost what was to be kept.
-    let saved = saving.map_or(Ok(()), |saving| saving.save(&measured));
+    let saved = saving.map_or(Ok(()), |saving| save(saving, args, &measured));
     let printed = match args.json {
         true => print_json(&Printed { measured: &measured, comparison: comparison.as_ref() }),
-        false => print(&text::text(&measured, comparison.as_ref(), coloured(&io::stdout()))),
+        false => Shown::styled(|coloured| text::text(&measured, comparison.as_ref(), coloured)).print(),
     };
     saved.and(stop::ended(printed, None))
+}
+
+fn save(to: OutputFile, args: &MeasureArgs, measured: &Measured) -> Result<(), Stop> {
+    let path = args.save.as_deref().unwrap_or(Path::new(""));
+    let saved = serde_json::to_vec(measured).map_err(io::Error::from).and_then(|mut json| {
+        json.push(b'\n');
+        to.write(&json)
+    });
+    saved.map_err(|error| Stop::Fault(format!("--save {}: {error}; nothing was kept", path.display())))
 }
 
 fn options(args: &MeasureArgs) -> Result<Options, Stop> {
@@ -166,7 +183,7 @@ struct Line {
 impl Line {
     fn new(length: Span, json: bool) -> Self {
         // JSON on the same terminal would stand in the line.
-        let wanted = io::stderr().is_terminal() && length > SHORT && !(json && io::stdout().is_terminal());
+        let wanted = stderr_is_terminal() && length > SHORT && !(json && stdout_is_terminal());
         Self { wanted, length, begun: KernelClock::monotonic().now(), drawn: None }
     }
 

@@ -18,6 +18,7 @@ mod log;
 mod measure;
 mod named;
 mod new;
+mod output;
 mod plan;
 mod report;
 mod run;
@@ -33,6 +34,7 @@ mod schema;
 mod simulate;
 mod socket;
 mod stop;
+mod terminal;
 #[cfg(feature = "top")]
 mod top;
 mod trace;
@@ -47,7 +49,8 @@ use app::{ConfigArg, Source};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
-use stop::{Stop, USAGE, coloured, print, print_json, span};
+use stop::{Stop, USAGE, span};
+use terminal::{print, print_json};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -142,12 +145,12 @@ impl App {
                 // Help and version are reported as errors too.
                 if error.kind() == ErrorKind::DisplayVersion {
                     let printed = print(&(self.version_line() + "\n"));
-                    return printed.map_or_else(Stop::report, |()| ExitCode::SUCCESS);
+                    return printed.map_or_else(|stop| terminal::report(&stop), |()| ExitCode::SUCCESS);
                 }
                 let words: Vec<_> = std::env::args_os().skip(1).collect();
                 match habits::advice(&words).filter(|_| error.use_stderr()) {
                     Some(advice) => habits::print(&error, &advice),
-                    None => drop(error.print()),
+                    None => terminal::report_usage(&error),
                 }
                 return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
             }
@@ -182,7 +185,7 @@ impl App {
         };
         match done {
             Ok(()) => ExitCode::SUCCESS,
-            Err(stop) => stop.report(),
+            Err(stop) => terminal::report(&stop),
         }
     }
 }

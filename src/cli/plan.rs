@@ -5,7 +5,8 @@ mod input;
 mod report;
 
 use super::check::too_much;
-use super::{App, ConfigArg, Source, Stop, print};
+use super::terminal::Shown;
+use super::{App, ConfigArg, Source, Stop};
 use crate::config::Problems;
 use crate::daemon::layout::{CpuLayout, MOST, plan as lay_out};
 use crate::daemon::{Models, capacities};
@@ -123,7 +124,7 @@ pub(super) fn plan(app: &App, args: &PlanArgs) -> Result<(), Stop> {
     let (before, after) = (capacities(&config, &online), capacities(&planned, &online));
     let report =
         report::Report { source: &source, config: &config, input: &input, layout: &layout, named: &named, late: &late };
-    print(&(report.text(&before, &after) + &toml))?;
+    Shown::document(&(report.text(&before, &after) + &toml)).print()?;
     let fails: Vec<_> = after.iter().filter_map(too_much).collect();
     if fails.is_empty() { Ok(()) } else { Err(Stop::TooMuch(fails.join("; "))) }
 }

@@ -5,13 +5,13 @@ mod source;
 
 use super::Stop;
 use super::fail_if::FailIf;
+use super::output::{ForceArg, OutputFile};
 use super::socket::SocketArg;
-use super::stop::print_beside_verdict;
+use super::terminal::Shown;
 use crate::report::{Comparison, Run, compared, page, page_of_two, verdict};
 use clap::Args;
 use serde::Serialize;
 use source::Told;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// For the end of the page.
@@ -38,6 +38,8 @@ pub(super) struct ReportArgs {
     /// Write the page here; - for standard output
     #[arg(short, long, value_name = "FILE", default_value = "hertzd-report.html")]
     output: PathBuf,
+    #[command(flatten)]
+    force: ForceArg,
     #[command(flatten)]
     fail_if: FailIf,
     #[command(flatten)]
@@ -74,8 +76,13 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Stop> {
     if args.json && args.output == Path::new("-") {
         return Err(Stop::Usage("--json and -o - both write to standard output: name a file with -o".into()));
     }
+    let inputs = args.source.iter().chain(&args.compare).map(PathBuf::as_path);
+    let output = match args.output == Path::new("-") {
+        true => None,
+        false => Some(OutputFile::prepare("-o", &args.output, args.force, inputs)?),
+    };
     if let [a, b] = &args.compare[..] {
-        return compare(args, &source::of_file(a)?, &source::of_file(b)?);
+        return compare(args, output, &source::of_file(a)?, &source::of_file(b)?);
     }
     let told = match &args.source {
         Some(path) => source::of_file(path)?,
@@ -86,19 +93,19 @@ pub(super) fn report(args: &ReportArgs) -> Result<(), Stop> {
     let page = page(run, WRITTEN_BY);
     let verdict = verdict(run);
     let json = Written { output: &args.output, bytes: page.len(), verdict: verdict.clone(), broken: &broken, run };
-    finish(args, &page, &verdict, &format!("read from {}", run.source.name), &json)?;
+    finish(args, output, &page, &verdict, &format!("read from {}", run.source.name), &json)?;
     judged(&broken)
 }
 
-fn compare(args: &ReportArgs, a: &Told, b: &Told) -> Result<(), Stop> {
+fn compare(args: &ReportArgs, output: Option<OutputFile>, a: &Told, b: &Told) -> Result<(), Stop> {
     let broken = args.fail_if.broken_by(&b.numbers).map_err(Stop::Usage)?;
     let comparison = Comparison::between(&a.runs, &b.runs);
     let (of_a, of_b) = (a.last(), b.last());
     let page = page_of_two([of_a, of_b], &comparison, WRITTEN_BY);
     let verdict = compared(&comparison);
-    let (output, bytes) = (&*args.output, page.len());
+    let bytes = page.len();
     let json = WrittenOfTwo {
-        output,
+        output: &args.output,
         bytes,
         verdict: verdict.clone(),
         broken: &broken,
@@ -107,21 +114,30 @@ fn compare(args: &ReportArgs, a: &Told, b: &Told) -> Result<(), Stop> {
         b: of_b,
     };
     let read = format!("A: {}, B: {}", of_a.source.name, of_b.source.name);
-    finish(args, &page, &verdict, &read, &json)?;
+    finish(args, output, &page, &verdict, &read, &json)?;
     judged(&broken)
 }
 
 /// Writes the page, and says so.
-fn finish(args: &ReportArgs, page: &str, verdict: &str, read: &str, json: &impl Serialize) -> Result<(), Stop> {
-    write(&args.output, page)?;
-    match (args.json, args.output == Path::new("-")) {
-        (true, _) => print_beside_verdict(&(serde_json::to_string(json)? + "\n")),
+fn finish(
+    args: &ReportArgs,
+    output: Option<OutputFile>,
+    page: &str,
+    verdict: &str,
+    read: &str,
+    json: &impl Serialize,
+) -> Result<(), Stop> {
+    let to_stdout = output.is_none();
+    write(args, output, page)?;
+    match (args.json, to_stdout) {
+        (true, _) => Shown::json(serde_json::to_string(json)? + "\n").print_beside_verdict(),
         (false, true) => Ok(()),
-        (false, false) => print_beside_verdict(&format!(
+        (false, false) => Shown::text(&format!(
             "{}: {verdict}\n{} kB, {read}; open it in any browser\n",
             args.output.display(),
             page.len().div_ceil(1_000),
-        )),
+        ))
+        .print_beside_verdict(),
     }
 }
 
@@ -132,14 +148,12 @@ fn judged(broken: &[String]) -> Result<(), Stop> {
     }
 }
 
-fn write(output: &Path, page: &str) -> Result<(), Stop> {
-    match output == Path::new("-") {
-        true => print_beside_verdict(page),
-        false => fs::write(output, page).map_err(|reason| {
-            Stop::Fault(format!(
-                "{}: the report cannot be written: {reason}; name another file with -o",
-                output.display()
-            ))
-        }),
-    }
+fn write(args: &ReportArgs, output: Option<OutputFile>, page: &str) -> Result<(), Stop> {
+    let Some(output) = output else { return Shown::document(page).print_beside_verdict() };
+    output.write(page.as_bytes()).map_err(|reason| {
+        Stop::Fault(format!(
+            "{}: the report cannot be written: {reason}; name another file with -o",
+            args.output.display()
+        ))
+    })
 }

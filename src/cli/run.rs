@@ -3,7 +3,8 @@
 use super::fail_if::FailIf;
 use super::log::{self, Log, LogFormat, LogLevel};
 use super::runtime::RuntimeDirectory;
-use super::{App, ConfigArg, Source, Stop, coloured, print, print_json, span, stop};
+use super::terminal::{Shown, print_json};
+use super::{App, ConfigArg, Source, Stop, span, stop};
 use crate::config::size_text;
 use crate::daemon::{self, Connections, Failure, FlightOptions, Loader, Options, Progress, Requests};
 use crate::log::LogOutput;
@@ -115,7 +116,7 @@ fn run_logged(app: App, args: RunArgs, log: Log, held: Option<Held>) -> Result<(
     fail_if.judge(&mut outcome.summary)?;
     let printed = match json {
         true => print_json(&outcome.summary),
-        false => print(&table(&outcome.summary, coloured(&io::stdout()))),
+        false => Shown::styled(|coloured| table(&outcome.summary, coloured)).print(),
     };
     match outcome.fault {
         Some(fault) => Err(Stop::Fault(fault)),

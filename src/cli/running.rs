@@ -3,7 +3,8 @@
 //! Its status socket can only be read; requests are signals. Both commands block, with a limit.
 
 use super::socket::{ANSWER_WITHIN, Came, SocketArg, answer, connect, duration, fetch, late, not_understood};
-use super::stop::{CONFIGURATION, UNWELL, coloured, print_while_time_is_left};
+use super::stop::{CONFIGURATION, UNWELL};
+use super::terminal::{Shown, stderr_is_terminal};
 use super::{Stop, log, print};
 use crate::daemon::DaemonSummary;
 use crate::log::journal;
@@ -14,7 +15,6 @@ use crate::views;
 use clap::Args;
 use serde::Deserialize;
 use serde_json::Value;
-use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
@@ -97,7 +97,7 @@ pub(super) struct SeenFlight {
 
 /// What is known of the answer so far.
 struct StatusText {
-    text: String,
+    text: Shown,
     well: Option<bool>, // None: it does not say
 }
 
@@ -105,13 +105,13 @@ struct StatusText {
 /// is missing by then, the sentence is shown without it.
 pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
     let found = args.socket.found()?;
-    let (socket, json, emphasis) = (found.clone(), args.json, coloured(&io::stdout()));
+    let (socket, json) = (found.clone(), args.json);
     let (say, said) = mpsc::channel();
     let came = Arc::new(Mutex::new(Came::default()));
     let comes = came.clone();
     let asking = move || {
         let comes = |now| *comes.lock().unwrap_or_else(PoisonError::into_inner) = now;
-        let result = ask_for_status(&socket, json, emphasis, comes, |brief| _ = say.send(Ok(brief)));
+        let result = ask_for_status(&socket, json, comes, |brief| _ = say.send(Ok(brief)));
         say.send(result)
     };
     let clock = KernelClock::monotonic();
@@ -126,7 +126,7 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
         let came = came.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Err(late(&found, &came, duration(STATUS_WITHIN)))
     })?;
-    print_while_time_is_left(&text, STATUS_OVER, || begun + STATUS_OVER - clock.now())?;
+    text.print_while_time_is_left(STATUS_OVER, || begun + STATUS_OVER - clock.now())?;
     match well {
         Some(true) => Ok(()),
         Some(false) => Err(Stop::Logged(UNWELL)), // the first line has said why
@@ -141,7 +141,6 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Stop> {
 fn ask_for_status(
     socket: &SocketArg,
     json: bool,
-    emphasis: bool,
     comes: impl FnMut(Came),
     so_far: impl FnOnce(StatusText),
 ) -> Result<StatusText, Stop> {
@@ -154,13 +153,15 @@ fn ask_for_status(
         return Err(Stop::Unwell(format!("the daemon runs but cannot answer yet: {why}; try again")));
     }
     if json {
-        return Ok(StatusText { text, well });
+        return Ok(StatusText { text: Shown::json(text), well });
     }
-    let mut brief = views::sentence(&sentence, well != Some(false), emphasis);
-    brief += "(there was no time to show more: the machine is busy)\n";
-    so_far(StatusText { text: brief, well });
+    let brief = |coloured| {
+        let sentence = views::sentence(&sentence, well != Some(false), coloured);
+        sentence + "(there was no time to show more: the machine is busy)\n"
+    };
+    so_far(StatusText { text: Shown::styled(brief), well });
     let snapshot: Value = serde_json::from_str(&text).map_err(not_understood)?;
-    Ok(StatusText { text: views::status(&snapshot, emphasis), well })
+    Ok(StatusText { text: Shown::styled(|coloured| views::status(&snapshot, coloured)), well })
 }
 
 pub(super) fn reload(args: &ReloadArgs) -> Result<(), Stop> {
@@ -255,7 +256,7 @@ impl Wait {
         if passed >= self.length {
             return false;
         }
-        if passed >= LONG && io::stderr().is_terminal() {
+        if passed >= LONG && stderr_is_terminal() {
             let line = format!("{:.0} s of {:.0} s: {}", passed.seconds(), self.length.seconds(), what());
             // Not each time it looks: a slow terminal would never be through with it.
             if line != self.shown {
@@ -350,19 +351,19 @@ mod tests {
         let answering = std::thread::spawn(move || listener.accept().unwrap().0.write_all(answer.as_bytes()).unwrap());
         let mut brief = None;
         let mut all = Came::Nothing;
-        let full = ask_for_status(&socket, false, false, |now| all = now, |shown| brief = Some(shown));
+        let full = ask_for_status(&socket, false, |now| all = now, |shown| brief = Some(shown));
         answering.join().unwrap();
         assert!(matches!(all, Came::All(_, bytes) if bytes == answer.len()), "{all:?}");
         let (brief, full) = (brief.unwrap(), full.ok().unwrap());
         assert!(
-            brief.text.starts_with("not well: a rains\n(there was no time ") && brief.well == Some(false),
+            brief.text.as_str().starts_with("not well: a rains\n(there was no time ") && brief.well == Some(false),
             "{}",
-            brief.text
+            brief.text.as_str()
         );
         assert!(
-            full.text.starts_with("not well: a rains\nhertzd ?, process 7") && full.well == Some(false),
+            full.text.as_str().starts_with("not well: a rains\nhertzd ?, process 7") && full.well == Some(false),
             "{}",
-            full.text
+            full.text.as_str()
         );
     }
 }

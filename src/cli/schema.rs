@@ -1,7 +1,8 @@
 //! `hertzd schema`: the configuration's JSON schema.
 
+use super::Stop;
 use super::named::with_texts;
-use super::{Stop, print};
+use super::terminal::Shown;
 use crate::config::{Kinds, Variant, schema_with};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ pub(super) fn schema(kinds: &Kinds, args: &SchemaArgs) -> Result<(), Stop> {
     let variants = args.config.as_deref().map(variants).transpose()?.unwrap_or_default();
     let schema = with_texts(schema_with(kinds, &variants), &|key| matches!(key, "title" | "description"));
     let text = serde_json::to_string_pretty(&schema).map_err(|error| Stop::Fault(error.to_string()))?;
-    print(&(text + "\n"))
+    Shown::json(text + "\n").print()
 }
 
 /// The keys of the plugins that a configuration names.

@@ -3,7 +3,9 @@
 mod csv;
 
 use super::fail_if::FailIf;
-use super::{App, ConfigArg, Source, Stop, coloured, log, print, span, stop};
+use super::output::{ForceArg, OutputFile};
+use super::terminal::{self, Shown, stderr_is_terminal, stdout_is_terminal};
+use super::{App, ConfigArg, Source, Stop, log, span, stop};
 use crate::config::{Config, StandIn};
 use crate::daemon::{self, Graph, ModelError, Models, Repeats, SimulateOptions, SimulatedTick, Simulation};
 use crate::metrics::{PastSummary, Summary};
@@ -13,7 +15,7 @@ use crate::views::table;
 use clap::Args;
 use csv::Table;
 use std::fmt::Write as _;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -56,6 +58,8 @@ pub(super) struct SimulateArgs {
     /// Write every value of every tick to FILE, a column for each TASK.VALUE; `-` is stdout, in place of all else
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     csv: Option<PathBuf>,
+    #[command(flatten)]
+    force: ForceArg,
     /// With --summary-only: run every tick, also what repeats itself
     #[arg(long, requires = "summary_only")]
     in_full: bool,
@@ -96,17 +100,15 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     if csv_alone && args.json {
         return Err(Stop::Usage("--csv -: --json writes to stdout as well; write one of them to a file".to_owned()));
     }
-    if let Some(path) = args.csv.as_deref().filter(|path| reads(&config, path)) {
-        let text = format!("--csv {}: this run reads that file, which would be lost; name another one", path.display());
-        return Err(Stop::Usage(text));
-    }
-    let csv = args.csv.as_ref().map(|path| Table::begin(path, &config, graph.columns()));
+    let inputs = read_by(args, &config);
+    let file = args.csv.as_deref().filter(|_| !csv_alone);
+    let file = file.map(|path| OutputFile::prepare("--csv", path, args.force, inputs)).transpose()?;
+    let csv = args.csv.as_ref().map(|path| Table::begin(path, file, &config, graph.columns()));
     let mut csv = csv.transpose().map_err(Stop::Usage)?;
     for note in models.notes(&config).into_iter().chain(graph.notes(length)) {
-        // Where stderr is closed there is no other place for it.
-        let _ = writeln!(io::stderr(), "note: {note}");
+        terminal::say(&format!("note: {note}"));
     }
-    let mut stdout = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut stdout = terminal::stdout(!args.json);
     let width = config.tasks.iter().map(|task| task.name.len()).max().unwrap_or(0).max("task".len());
     if !args.json && !args.summary_only && !csv_alone {
         writeln!(stdout, "{:<width$}      tick         release s        late         run  skipped", "task")?;
@@ -151,14 +153,14 @@ pub(super) fn simulate(app: &App, args: &SimulateArgs) -> Result<(), Stop> {
     stop::ended(print_summary(args, stdout, &summary, &after), summary.reason)
 }
 
-/// Whether it is a file of the configuration, or one with the values of a task, by any of its names.
-fn reads(config: &Config, path: &Path) -> bool {
-    let Ok(real) = path.canonicalize() else { return false };
+/// The files of the configuration, those with the values of a task, and those that options name.
+fn read_by<'a>(args: &'a SimulateArgs, config: &'a Config) -> impl Iterator<Item = &'a Path> {
     let values = config.tasks.iter().filter_map(|task| match task.stand_in.as_deref() {
         Some(StandIn::Recording { path, .. }) => Some(path),
         _ => None,
     });
-    config.files.iter().chain(values).any(|file| file.canonicalize().is_ok_and(|file| file == real))
+    let named = [&args.oversleep, &args.runs, &args.replay].into_iter().flatten();
+    config.files.iter().chain(values).chain(named).map(PathBuf::as_path)
 }
 
 /// What the options ask to play.
@@ -208,7 +210,7 @@ fn print_summary(args: &SimulateArgs, mut stdout: impl Write, summary: &Summary,
     }
     stdout.flush()?;
     drop(stdout);
-    print(&(table(summary, coloured(&io::stdout())) + after))
+    Shown::styled(|coloured| table(summary, coloured) + after).print()
 }
 
 /// A progress line on stderr for long simulations, unless the ticks themselves are on the terminal.
@@ -219,7 +221,7 @@ struct Progress {
 
 impl Progress {
     fn new(summary_only: bool) -> Self {
-        let wanted = io::stderr().is_terminal() && (summary_only || !io::stdout().is_terminal());
+        let wanted = stderr_is_terminal() && (summary_only || !stdout_is_terminal());
         Self { drawn: wanted.then(|| KernelClock::monotonic().now()), ticks: 0 }
     }
 

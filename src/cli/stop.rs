@@ -1,14 +1,12 @@
-//! How a command ends, and what it writes to the terminal: exit codes, errors, colours, lengths of time.
+//! How a command ends: exit codes and their reasons; and lengths of time on the command line.
 //!
 //! [`EXIT_CODES`] is the one list of exit codes: the manual page and docs/summary.md show it.
 
 use crate::config::Problems;
+use crate::escape::styled;
 use crate::program;
-use crate::sys::fd::{PAGE, write_within};
 use crate::time::Span;
-use serde::Serialize;
-use std::io::{self, BufWriter, IsTerminal, Write};
-use std::process::ExitCode;
+use std::io;
 
 /// It ran, but not everything that was asked for happened.
 pub(super) const UNWELL: u8 = 1;
@@ -83,15 +81,6 @@ pub const EXIT_CODES: [(u8, &str); 9] = [
     ),
 ];
 
-/// How long output waits for a reader of stdout that takes nothing, and an error for one of stderr.
-const STDOUT_PATIENCE: Span = Span::from_seconds(10);
-const STDERR_PATIENCE: Span = Span::from_seconds(1);
-
-/// Whether a stream gets colours: it is a terminal, and `NO_COLOR` is not set (no-color.org).
-pub(super) fn coloured(stream: &impl IsTerminal) -> bool {
-    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|asked| asked.is_empty())
-}
-
 #[derive(Debug)]
 pub(super) enum Stop {
     Config(Problems),
@@ -114,27 +103,23 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    /// Reports it on stderr; returns the exit status.
-    pub(super) fn report(self) -> ExitCode {
-        let stderr = io::stderr();
-        match (&self, self.text(coloured(&stderr))) {
-            (_, Some((text, code))) => {
-                // Where stderr is not read there is no other place for it.
-                let _ = write_within(stderr.lock(), (text + "\n").as_bytes(), STDERR_PATIENCE);
-                ExitCode::from(code)
-            }
-            (Self::Logged(code), None) => ExitCode::from(*code),
-            (_, None) => ExitCode::SUCCESS,
+    /// The exit status.
+    pub(super) fn code(&self) -> Option<u8> {
+        match self {
+            Self::Logged(code) => Some(*code),
+            _ => self.said().map(|(_, code)| code),
         }
     }
 
     /// The reason as it is written for people, and the exit status; `None` if there is nothing to report.
     pub(super) fn text(&self, coloured: bool) -> Option<(String, u8)> {
-        match self {
-            Self::Config(problems) => Some((problems.render(coloured), CONFIGURATION)),
-            Self::Refused(_) => self.reason(),
-            _ => self.reason().map(|(text, code)| (format!("{}: {text}", program::name()), code)),
-        }
+        let (reason, code) = self.reason()?;
+        let text = |coloured| match self {
+            Self::Config(problems) => problems.render(coloured),
+            Self::Refused(_) => reason.clone(),
+            _ => format!("{}: {reason}", program::name()),
+        };
+        Some((styled(coloured, text), code))
     }
 
     /// The reason as plain text, and the exit status; `None` if there is nothing to report.
@@ -180,69 +165,6 @@ impl From<io::Error> for Stop {
             io::ErrorKind::BrokenPipe => Self::StdoutClosed,
             _ => Self::Fault(format!("writing to stdout: {error}")),
         }
-    }
-}
-
-/// Says something on stderr that ends nothing.
-pub(super) fn note(text: &str) {
-    let line = format!("{}: {}\n", program::name(), program::own(text));
-    // Where stderr is not read there is no other place for it.
-    let _ = write_within(io::stderr().lock(), line.as_bytes(), STDERR_PATIENCE);
-}
-
-/// As [`print`], where the exit code says more: a reader that has gone does not change it.
-pub(super) fn print_beside_verdict(text: &str) -> Result<(), Stop> {
-    match print(text) {
-        Err(Stop::StdoutClosed) => Ok(()),
-        printed => printed,
-    }
-}
-
-/// As [`print_beside_verdict`], by a command that may take no more than `limit`. A reader that has not taken everything when
-/// nothing is `left` of that is given up.
-pub(super) fn print_while_time_is_left(text: &str, limit: Span, left: impl Fn() -> Span) -> Result<(), Stop> {
-    for part in text.as_bytes().chunks(PAGE) {
-        match write_within(io::stdout().lock(), part, left()) {
-            Ok(true) => {}
-            Ok(false) => {
-                return Err(Stop::Fault(format!("stdout was not read within {limit}, so the output is incomplete")));
-            }
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
-/// Writes to stdout. A reader that takes nothing for [`STDOUT_PATIENCE`] is given up.
-pub(super) fn print(text: &str) -> Result<(), Stop> {
-    Ok(Stdout.write_all(text.as_bytes())?)
-}
-
-/// As [`print`], in JSON and on one line. The text is never in memory as a whole: that of ten thousand tasks has 20 MB.
-pub(super) fn print_json(value: &impl Serialize) -> Result<(), Stop> {
-    let mut stdout = BufWriter::with_capacity(1 << 16, Stdout);
-    serde_json::to_writer(&mut stdout, value)?;
-    stdout.write_all(b"\n")?;
-    Ok(stdout.flush()?)
-}
-
-/// Waits for its reader, for a limited time.
-struct Stdout;
-
-impl Write for Stdout {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match write_within(io::stdout().lock(), bytes, STDOUT_PATIENCE)? {
-            true => Ok(bytes.len()),
-            false => {
-                let text = format!("it was not read for {STDOUT_PATIENCE}, so the output is incomplete");
-                Err(io::Error::new(io::ErrorKind::TimedOut, text))
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ mod screen;
 
 use super::Stop;
 use super::socket::SocketArg;
-use super::stop::{coloured, print};
+use super::terminal::{is_coloured, print, stdout_is_terminal};
 use crate::sys::clock::KernelClock;
 use crate::sys::fd::{Reading, reading};
 use crate::sys::signals::{JobControl, end_flag};
@@ -57,20 +57,19 @@ pub(super) struct TopArgs {
 }
 
 pub(super) fn top(args: &TopArgs) -> Result<(), Stop> {
-    let stdout = io::stdout();
     let is_dumb = matches!(var("TERM").as_deref(), Err(_) | Ok("dumb" | ""));
-    let look = Look { colour: coloured(&stdout) && !is_dumb, unicode: shows_unicode() };
+    let look = Look { colour: is_coloured() && !is_dumb, unicode: shows_unicode() };
     let mut top = Top::new(look);
     if args.once {
         return once(&args.socket, &mut top);
     }
-    if !io::stdin().is_terminal() && !is_dumb && stdout.is_terminal() {
+    if !io::stdin().is_terminal() && !is_dumb && stdout_is_terminal() {
         return Err(Stop::Usage(
             "top reads keys from standard input, and that is no terminal: `hertzd top --once` prints one frame as text"
                 .into(),
         ));
     }
-    if !stdout.is_terminal() {
+    if !stdout_is_terminal() {
         return Err(Stop::Usage(
             "top draws on a terminal, and standard output is none: `hertzd top --once` prints one frame as text, `hertzd \
              status --json` prints the numbers"
@@ -90,7 +89,7 @@ fn shows_unicode() -> bool {
 
 /// The width of text: that of the terminal, of `COLUMNS`, or what all terminals have.
 fn width() -> usize {
-    let terminal = io::stdout().is_terminal().then(|| ratatui::crossterm::terminal::size().ok()).flatten();
+    let terminal = stdout_is_terminal().then(|| ratatui::crossterm::terminal::size().ok()).flatten();
     let terminal = terminal.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0);
     let named = || var("COLUMNS").ok()?.parse().ok().filter(|columns| (20..=1_000).contains(columns));
     terminal.or_else(named).unwrap_or(COLUMNS)

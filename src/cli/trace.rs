@@ -8,15 +8,16 @@ pub(super) use recorded::refuse_csv;
 #[cfg(not(feature = "mcap"))]
 pub(super) use recorded::timeline as of_recording;
 
+use super::output::{ForceArg, OutputFile};
 use super::socket::SocketArg;
-use super::{Stop, print, runtime};
+use super::terminal::{self, print, stdout_is_terminal};
+use super::{Stop, runtime};
 use crate::flight::{self, Flight};
 use crate::sys::clock::{KernelClock, pause};
 use crate::time::{Clock, Instant, Span};
 use crate::views::{Kernel, Timeline, draw};
 use clap::Args;
 use serde::Serialize;
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -38,6 +39,8 @@ pub(super) struct TraceArgs {
     /// Write the trace here; - for standard output
     #[arg(short, long, value_name = "FILE", default_value = "hertzd.pftrace")]
     output: PathBuf,
+    #[command(flatten)]
+    force: ForceArg,
     /// Record what the kernel's scheduler does, for SECONDS (5 if not given) or until Ctrl-C, beside the ticks of that time; needs
     /// root
     #[arg(
@@ -103,6 +106,13 @@ pub(super) fn trace(args: &TraceArgs) -> Result<(), Stop> {
         None if args.kernel.is_some() => running_flight_file(&args.socket)?,
         None => flight_file(&args.socket)?,
     };
+    let output = match args.output == Path::new("-") {
+        true if stdout_is_terminal() => {
+            return Err(Stop::Usage("-o -: a trace is no text, and standard output is a terminal; name a file".into()));
+        }
+        true => None,
+        false => Some(OutputFile::prepare("-o", &args.output, args.force, [&*source])?),
+    };
     let recorded = args.kernel.map(|seconds| record(seconds, &source)).transpose()?;
     let wrong = |reason: io::Error| Stop::Usage(format!("{}: {reason}", source.display()));
     let (mut timeline, flight) = match flight::is_flight(&source).map_err(wrong)? {
@@ -130,11 +140,11 @@ pub(super) fn trace(args: &TraceArgs) -> Result<(), Stop> {
     };
     let bytes = draw(&timeline, kernel.as_ref());
     drop((timeline, flight));
-    if args.output == Path::new("-") {
-        let out = io::stdout().lock().write_all(&bytes);
+    let Some(output) = output else {
+        let out = terminal::stdout(false).write_all(&bytes);
         return out.map_err(|reason| Stop::Fault(format!("standard output: {reason}")));
-    }
-    fs::write(&args.output, bytes).map_err(|reason| Stop::Fault(format!("{}: {reason}", args.output.display())))?;
+    };
+    output.write(&bytes).map_err(|reason| Stop::Fault(format!("{}: {reason}", args.output.display())))?;
     match args.json {
         true => super::print_json(&written),
         false => print(&written.text()),

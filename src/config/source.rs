@@ -1,6 +1,7 @@
 //! The text of a configuration: one file, or a file and its drop-ins one after the other, so that a span says which
 //! file as well as where in it. Pure.
 
+use crate::escape::is_command;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -79,7 +80,7 @@ impl Source {
 /// The text with its control characters as escapes: names come from files, and must not move the cursor of a terminal or
 /// begin a line of a log.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.into() }).collect()
+    text.chars().map(|c| if is_command(c) { c.escape_default().to_string() } else { c.into() }).collect()
 }
 
 #[cfg(test)]

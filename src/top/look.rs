@@ -1,5 +1,6 @@
 //! How things look: colours or none, all characters or ASCII only; numbers in few columns. Pure.
 
+use crate::escape::is_command;
 use crate::time::Span;
 use ratatui::style::{Color, Modifier, Style};
 
@@ -81,7 +82,7 @@ impl Look {
 
     /// The first `width` characters, of which the last says so if there are more; nothing that would move the cursor.
     pub(super) fn cut(self, text: &str, width: usize) -> String {
-        let shown = |text: &str| text.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
+        let shown = |text: &str| text.chars().map(|c| if is_command(c) { '?' } else { c }).collect::<String>();
         if text.chars().count() <= width {
             return shown(text);
         }

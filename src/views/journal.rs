@@ -26,7 +26,7 @@ pub(crate) fn has_cause(entry: &Value, cause: &str) -> bool {
 /// An entry as one line: when, which task, the cause of most of what it missed, and what happened. `emphasis` turns on colours,
 /// for a terminal.
 pub(crate) fn entry_line(entry: &Value, widths: &mut Widths, utc: Utc, emphasis: bool) -> String {
-    let field = |name| printable(&text(entry, name).unwrap_or_default());
+    let field = |name| text(entry, name).unwrap_or_default();
     let (task, cause, message) = (field("HERTZD_TASK"), field("HERTZD_CAUSE"), field("MESSAGE"));
     let story = message.strip_prefix(&format!("{task}: ")).unwrap_or(&message);
     let shown = |word: &str| if word.is_empty() { "-".to_owned() } else { word.to_owned() };
@@ -93,11 +93,6 @@ fn text(entry: &Value, name: &str) -> Option<String> {
     }
 }
 
-/// Without what a terminal would take as a command.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,7 +118,7 @@ mod tests {
         let of_systemd =
             json!({"PRIORITY": "6", "__REALTIME_TIMESTAMP": "1500000", "MESSAGE": "Started\u{1b}[2J\nnow"});
         let line = entry_line(&of_systemd, &mut widths, utc, true);
-        assert_eq!(line, "at 1500000  -        -        Started\u{fffd}[2J\n  now\n");
+        assert_eq!(line, "at 1500000  -        -        Started\u{1b}[2J\n  now\n");
         assert!(entry_line(&missed(), &mut widths, utc, true).contains("\x1b[33mmissed 51 "));
     }
 

@@ -30,7 +30,6 @@ pub(super) fn run(path: &Path) -> Result<Run, String> {
 mod progress {
     use crate::sys::clock::KernelClock;
     use crate::time::{Clock, Instant, Span};
-    use std::io::{Write, stderr};
     use std::path::Path;
 
     /// Progress is shown when this has passed, and again each time.
@@ -64,7 +63,7 @@ mod progress {
         }
 
         fn say(&self, text: &str) {
-            let _ = writeln!(stderr().lock(), "{}: {text}", self.name);
+            crate::cli::terminal::say(&format!("{}: {text}", self.name));
         }
     }
 }

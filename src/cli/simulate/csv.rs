@@ -1,13 +1,14 @@
 //! `simulate --csv`: a line for each tick of a task with values, and a column for each value of each task. A table that
 //! spreadsheets and plotting programs take as it is: a column is a curve over `release_s`.
 
+use super::super::output::OutputFile;
+use super::super::terminal;
 use crate::channels::Column;
 use crate::cli::stop::Stop;
 use crate::config::Config;
 use crate::daemon::SimulatedTick;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -18,16 +19,22 @@ const OWN: &str = "task,tick,release_s,lateness_ns,skipped";
 pub(super) struct Table {
     to: Box<dyn Write>,
     path: PathBuf,
+    file: Option<OutputFile>,
     first: BTreeMap<String, usize>, // of each task with values, its first column
     width: usize,
 }
 
 impl Table {
-    /// Begins the table at `path`, where `-` is stdout, for the values in `columns`, by the index of the task.
+    /// Begins the table at `path`, in `file`, or without one on stdout, for the values in `columns`, by the index of the task.
     ///
     /// # Errors
     /// The file cannot be written, or no task has values.
-    pub(super) fn begin(path: &Path, config: &Config, columns: &BTreeMap<usize, Vec<Column>>) -> Result<Self, String> {
+    pub(super) fn begin(
+        path: &Path,
+        file: Option<OutputFile>,
+        config: &Config,
+        columns: &BTreeMap<usize, Vec<Column>>,
+    ) -> Result<Self, String> {
         if columns.is_empty() {
             return Err(
                 "--csv: no task has values here; write values = \"FILE.csv\" or a plant under [task.NAME.simulate], or add a task that \
@@ -35,13 +42,14 @@ impl Table {
                     .to_owned(),
             );
         }
-        let to: Box<dyn Write> = match path.as_os_str() == "-" {
-            true => Box::new(io::stdout()),
-            false => Box::new(File::create(path).map_err(|error| format!("--csv {}: {error}", path.display()))?),
+        let to: Box<dyn Write> = match &file {
+            None => Box::new(terminal::stdout(true)),
+            Some(file) => Box::new(file.file().map_err(|error| format!("--csv {}: {error}", path.display()))?),
         };
         let mut table = Self {
             to: Box::new(BufWriter::with_capacity(1 << 16, to)),
             path: path.into(),
+            file,
             first: BTreeMap::new(),
             width: 0,
         };
@@ -90,7 +98,7 @@ impl Table {
     /// # Errors
     /// It cannot be written.
     pub(super) fn end(mut self) -> io::Result<()> {
-        let ended = self.to.flush();
+        let ended = self.to.flush().and_then(|()| self.file.take().map_or(Ok(()), OutputFile::end));
         ended.map_err(|error| self.at(&error))
     }
 

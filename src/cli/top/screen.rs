@@ -1,5 +1,6 @@
 //! The terminal while the live view has it. It is given back at every end, a panic included, and while the process is stopped.
 
+use crate::escape::is_command;
 use crate::time::Instant;
 use crate::top::Top;
 use ratatui::Terminal;
@@ -47,7 +48,13 @@ impl Screen {
     pub(super) fn draw(&mut self, top: &mut Top, now: Instant) -> io::Result<()> {
         self.terminal.draw(|frame| {
             let area = frame.area();
-            let lines = top.frame(area.width.into(), area.height.into(), now);
+            let mut lines = top.frame(area.width.into(), area.height.into(), now);
+            // Whatever a column let through.
+            for span in
+                lines.iter_mut().flat_map(|line| &mut line.spans).filter(|span| span.content.contains(is_command))
+            {
+                span.content = span.content.replace(is_command, "?").into();
+            }
             frame.render_widget(Text::from(lines), area);
         })?;
         Ok(())

@@ -90,20 +90,30 @@ fn is_attribute(path: &Path, sys: &Path) -> bool {
 pub(super) fn holds_a_number(path: &Path) -> Result<(), Refusal> {
     let mut head = Vec::new();
     // Without permission to read it, nobody knows.
-    let Ok(_) = File::open(path).and_then(|file| file.take(LONGEST_NUMBER).read_to_end(&mut head)) else {
+    let Ok(_) = File::open(path).and_then(|file| file.take(LONGEST_NUMBER + 1).read_to_end(&mut head)) else {
         return Ok(());
     };
+    let is_whole = head.len() as u64 <= LONGEST_NUMBER;
     let text = String::from_utf8_lossy(&head);
     let text = text.trim_matches(|it: char| it.is_whitespace() || it == '\0');
-    if text.is_empty() || text.parse::<f64>().is_ok() {
+    if is_whole && (text.is_empty() || text.parse::<f64>().is_ok()) {
         return Ok(());
     }
+    let what = match is_whole {
+        true => "something else than a number".to_owned(),
+        false => {
+            let size = fs::metadata(path).map_or_else(|_| String::new(), |found| format!(" ({} bytes)", found.len()));
+            format!("more than one number{size}")
+        }
+    };
     let path = path.display();
-    let why = "holds something else than a number, which would be lost";
-    Err(Refusal::new("path", format!("{path} {why}; name another file, or empty this one before")))
+    Err(Refusal::new(
+        "path",
+        format!("{path} holds {what}, which would be lost; name another file, or empty this one before"),
+    ))
 }
 
-/// Bytes of a file that are read to find whether it holds a number.
+/// The most that a file with one number has, with the white space around it. What is longer is something else, whatever it begins with.
 const LONGEST_NUMBER: u64 = 512;
 
 impl Means for Files {

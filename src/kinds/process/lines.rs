@@ -1,13 +1,10 @@
 //! What a program prints, line by line: of bounded length, and not more of them than a log can take. Time is an argument; nothing blocks.
 
+use crate::escape::is_command;
 use crate::time::{Instant, Span};
-use std::ops::RangeInclusive;
 
 /// Bytes of a line that are kept.
 const LONGEST: usize = 1_000;
-
-/// Characters that end a line or turn its direction: what follows would be shown as something else.
-const TURNS: [RangeInclusive<char>; 3] = ['\u{200e}'..='\u{200f}', '\u{2028}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
 
 /// Lines a second, and at once.
 const A_SECOND: i64 = 50;
@@ -87,7 +84,7 @@ impl Lines {
         if self.allowed > 0 {
             self.allowed -= 1;
             // What a terminal takes for a command is not to reach one.
-            let is_plain = |c: char| (!c.is_control() || c == '\t') && !TURNS.iter().any(|turns| turns.contains(&c));
+            let is_plain = |c: char| !is_command(c) && !matches!(c, '\u{2028}' | '\u{2029}') || c == '\t';
             let plain = |c: char| if is_plain(c) { c } else { char::REPLACEMENT_CHARACTER };
             let text = self.begun.strip_suffix(b"\r").unwrap_or(&self.begun);
             let mut line: String = String::from_utf8_lossy(text).chars().map(plain).collect();

@@ -1,5 +1,6 @@
 //! Text that is safe in a page: escaped, without control characters, cut to a length. Pure.
 
+use crate::escape::is_command;
 use crate::time::Span;
 use std::fmt::{self, Display, Write as _};
 
@@ -25,18 +26,12 @@ impl Display for Text<'_> {
                 '\'' => f.write_str("&#39;")?,
                 '\n' | '\t' => f.write_char(' ')?,
                 // Those that a page may not have, and those that turn the direction of the text around them.
-                other if other.is_control() || is_of_direction(other) || is_no_character(other) => {
-                    f.write_char('\u{FFFD}')?
-                }
+                other if is_command(other) || is_no_character(other) => f.write_char('\u{FFFD}')?,
                 other => f.write_char(other)?,
             }
         }
         if all.next().is_some() { f.write_char('…') } else { Ok(()) }
     }
-}
-
-const fn is_of_direction(character: char) -> bool {
-    matches!(character, '\u{200E}' | '\u{200F}' | '\u{061C}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 const fn is_no_character(character: char) -> bool {

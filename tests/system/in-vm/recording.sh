@@ -59,7 +59,7 @@ captured() { [ "$(task "$1" "values.frames.last | . // 0 | floor")" -gt "$2" ]; 
 check "  pictures" within 60 captured eye 20
 check "  and sound" within 60 captured ear 16000
 mkdir $OUT
-check "the flight file of the daemon that runs is read" hertzd report /run/hertzd/flight --json -o /run/flight.html
+check "the flight file of the daemon that runs is read" hertzd report /run/hertzd/flight --json -o /run/flight.html --force
 systemctl stop hertzd
 kill $player
 wait $player 2>/dev/null || :
@@ -68,6 +68,6 @@ cp /run/hertzd/flight $STATE/all.mcap $STATE/table.csv $STATE/ear.wav $OUT/
 tail -n 1 /tmp/summary >$OUT/summary.json
 cd $OUT || exit
 for file in all.mcap flight; do
-    if hertzd report $file --json -o /run/page.html >$file.json; then ok "hertzd report reads $file here"; else not_ok "hertzd report reads $file here"; fi
+    if hertzd report $file --json -o /run/page.html --force >$file.json; then ok "hertzd report reads $file here"; else not_ok "hertzd report reads $file here"; fi
 done
 sha256sum all.mcap table.csv ear.wav flight >sums

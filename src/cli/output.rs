@@ -1,0 +1,183 @@
+//! The file that a command writes: whole or not at all, never over what the command reads, and over another file only when asked to.
+
+use super::Stop;
+use clap::Args;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::{Path, PathBuf};
+use std::process;
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct ForceArg {
+    /// Replace the file to write if it exists
+    #[arg(long)]
+    pub(super) force: bool,
+}
+
+/// Where a result goes. Dropped before its [end](Self::end) it leaves what was there.
+#[derive(Debug)]
+pub(super) struct OutputFile {
+    path: PathBuf,
+    beside: Option<PathBuf>, // written first, and then moved; None: it is a device or a pipe, and written to
+    replaced: Option<Metadata>,
+}
+
+impl OutputFile {
+    /// The file at `path`, which `option` names, of a command that reads `inputs`. Nothing is changed yet but that a file is made beside it.
+    ///
+    /// # Errors
+    /// It is one of the inputs, is there and not to be replaced, or cannot be written.
+    pub(super) fn prepare<'a>(
+        option: &str,
+        path: &Path,
+        ForceArg { force }: ForceArg,
+        inputs: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<Self, Stop> {
+        let wrong = |why: String| Stop::Usage(format!("{option} {}: {why}", path.display()));
+        let found = fs::metadata(path).ok();
+        if let Some(found) = &found {
+            let is_this = |input: &&Path| {
+                fs::metadata(input_file(input)).is_ok_and(|it| (it.dev(), it.ino()) == (found.dev(), found.ino()))
+            };
+            if found.is_dir() {
+                return Err(wrong("it is a folder; name a file".into()));
+            }
+            if found.is_file() && inputs.into_iter().any(|input| is_this(&input)) {
+                return Err(wrong("this command reads that file, which would be lost; name another one".into()));
+            }
+        }
+        // What is there under such a name was opened by somebody else, who has decided about it.
+        let is_open = ["/dev", "/proc"].iter().any(|folder| path.starts_with(folder));
+        if is_open || found.as_ref().is_some_and(|found| !found.is_file()) {
+            return Ok(Self { path: path.to_owned(), beside: None, replaced: None });
+        }
+        if found.is_some() && !force {
+            return Err(wrong("it exists already; add --force to replace it, or name another file".into()));
+        }
+        // Through links, to the file itself.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let name = path.file_name().ok_or_else(|| wrong("name a file".into()))?;
+        let beside = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), process::id()));
+        let output = Self { path, beside: Some(beside), replaced: found };
+        match output.made() {
+            Ok(_) => Ok(output),
+            Err(error) => Err(wrong(format!("cannot write there: {error}"))),
+        }
+    }
+
+    fn made(&self) -> io::Result<()> {
+        let Some(beside) = &self.beside else { return Ok(()) };
+        let make = || OpenOptions::new().write(true).create_new(true).open(beside);
+        let file = match make() {
+            // Left by a process that was killed and had this number.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => fs::remove_file(beside).and_then(|()| make()),
+            made => made,
+        }?;
+        if let Some(replaced) = &self.replaced {
+            file.set_permissions(replaced.permissions())?;
+            // Only root gives files away.
+            let _ = fchown(&file, Some(replaced.uid()), Some(replaced.gid()));
+        }
+        Ok(())
+    }
+
+    /// What to write to.
+    pub(super) fn file(&self) -> io::Result<File> {
+        match &self.beside {
+            Some(beside) => OpenOptions::new().write(true).truncate(true).open(beside),
+            None => File::create(&self.path),
+        }
+    }
+
+    /// Puts what was written in its place.
+    pub(super) fn end(mut self) -> io::Result<()> {
+        let Some(beside) = self.beside.take() else { return Ok(()) };
+        let moved = File::open(&beside).and_then(|file| file.sync_all()).and_then(|()| match self.replaced {
+            Some(_) => fs::rename(&beside, &self.path),
+            // One that has come meanwhile is not replaced either. Not every file system has links.
+            None => match fs::hard_link(&beside, &self.path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(error),
+                Ok(()) => fs::remove_file(&beside),
+                Err(_) => fs::rename(&beside, &self.path),
+            },
+        });
+        if moved.is_err() {
+            let _ = fs::remove_file(&beside);
+        }
+        moved
+    }
+
+    /// Writes all of it.
+    pub(super) fn write(self, bytes: &[u8]) -> io::Result<()> {
+        io::Write::write_all(&mut self.file()?, bytes)?;
+        self.end()
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        if let Some(beside) = &self.beside {
+            let _ = fs::remove_file(beside);
+        }
+    }
+}
+
+/// The file that an argument for an input names.
+fn input_file(input: &Path) -> &Path {
+    if input == Path::new("-") { Path::new("/dev/stdin") } else { input }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    const FORCE: ForceArg = ForceArg { force: true };
+    const ASK: ForceArg = ForceArg { force: false };
+
+    fn why(prepared: Result<OutputFile, Stop>) -> String {
+        prepared.unwrap_err().reason().unwrap().0
+    }
+
+    #[test]
+    fn an_input_is_never_lost_and_another_file_only_if_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let [input, other, link, hard] = ["input", "other", "link", "hard"].map(|name| folder.path().join(name));
+        fs::write(&input, "input").unwrap();
+        fs::write(&other, "other").unwrap();
+        fs::set_permissions(&other, fs::Permissions::from_mode(0o604)).unwrap();
+        symlink(&input, &link).unwrap();
+        fs::hard_link(&input, &hard).unwrap();
+        for same in [&input, &link, &hard] {
+            for force in [FORCE, ASK] {
+                let refused = why(OutputFile::prepare("-o", same, force, [&*other, &*input]));
+                assert!(refused.contains("this command reads that file"), "{refused}");
+            }
+        }
+        let refused = why(OutputFile::prepare("-o", &other, ASK, [&*input]));
+        assert!(refused.ends_with("it exists already; add --force to replace it, or name another file"), "{refused}");
+        // One that fails leaves the old one.
+        let output = OutputFile::prepare("-o", &other, FORCE, [&*input]).unwrap();
+        io::Write::write_all(&mut output.file().unwrap(), b"half").unwrap();
+        drop(output);
+        assert_eq!(fs::read_to_string(&other).unwrap(), "other");
+        OutputFile::prepare("-o", &other, FORCE, [&*input]).unwrap().write(b"new").unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "new");
+        assert_eq!(fs::metadata(&other).unwrap().mode() & 0o777, 0o604);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4, "nothing is left beside");
+    }
+
+    #[test]
+    fn a_file_that_comes_meanwhile_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new");
+        let output = OutputFile::prepare("-o", &path, ASK, []).unwrap();
+        fs::write(&path, "theirs").unwrap();
+        assert_eq!(output.write(b"ours").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
+        OutputFile::prepare("-o", Path::new("/dev/null"), ASK, []).unwrap().write(b"x").unwrap();
+        let nowhere = folder.path().join("no/file");
+        assert!(why(OutputFile::prepare("-o", &nowhere, ASK, [])).contains("cannot write there: No such file"));
+    }
+}

@@ -1,0 +1,188 @@
+//! The one way from this process to a terminal, beside the log and the live view: what is shown to people has no character that a terminal
+//! would take for a command, wherever the text came from. `tests/rooms.rs` keeps other files from printing.
+
+use super::Stop;
+use crate::escape::{styled, visible};
+use crate::program;
+use crate::sys::fd::{PAGE, write_within};
+use crate::time::Span;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::process::ExitCode;
+
+/// How long output waits for a reader of stdout that takes nothing, and an error for one of stderr.
+const STDOUT_PATIENCE: Span = Span::from_seconds(10);
+const STDERR_PATIENCE: Span = Span::from_seconds(1);
+
+/// Whether stdout is a terminal.
+pub(super) fn stdout_is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Whether stderr is a terminal.
+pub(super) fn stderr_is_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Whether stdout gets colours: it is a terminal, and `NO_COLOR` is not set (no-color.org).
+pub(super) fn is_coloured() -> bool {
+    stdout_is_terminal() && colours_are_wanted()
+}
+
+/// Whether stderr gets colours.
+pub(super) fn stderr_is_coloured() -> bool {
+    stderr_is_terminal() && colours_are_wanted()
+}
+
+fn colours_are_wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|asked| asked.is_empty())
+}
+
+/// A text that is ready to be written to stdout.
+pub(super) struct Shown(String);
+
+impl Shown {
+    /// For people: what would command a terminal is an escape.
+    pub(super) fn text(text: &str) -> Self {
+        Self(visible(text).into_owned())
+    }
+
+    /// The same, with colours where stdout has them. `text` makes it with and without.
+    pub(super) fn styled(text: impl FnMut(bool) -> String) -> Self {
+        Self(styled(is_coloured(), text))
+    }
+
+    /// For programs, as it is.
+    pub(super) fn json(text: String) -> Self {
+        Self(text)
+    }
+
+    /// A file's content, which must stay as it is: as for people only where a terminal shows it.
+    pub(super) fn document(text: &str) -> Self {
+        if stdout_is_terminal() { Self::text(text) } else { Self(text.to_owned()) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Writes it to stdout. A reader that takes nothing for [`STDOUT_PATIENCE`] is given up.
+    pub(super) fn print(&self) -> Result<(), Stop> {
+        Ok(Stdout.write_all(self.0.as_bytes())?)
+    }
+
+    /// As [`print`](Self::print), where the exit code says more: a reader that has gone does not change it.
+    pub(super) fn print_beside_verdict(&self) -> Result<(), Stop> {
+        match self.print() {
+            Err(Stop::StdoutClosed) => Ok(()),
+            printed => printed,
+        }
+    }
+
+    /// As [`print_beside_verdict`](Self::print_beside_verdict), by a command that may take no more than `limit`. A reader that has not taken
+    /// everything when nothing is `left` of that is given up.
+    pub(super) fn print_while_time_is_left(&self, limit: Span, left: impl Fn() -> Span) -> Result<(), Stop> {
+        for part in self.0.as_bytes().chunks(PAGE) {
+            match write_within(io::stdout().lock(), part, left()) {
+                Ok(true) => {}
+                Ok(false) => {
+                    return Err(Stop::Fault(format!(
+                        "stdout was not read within {limit}, so the output is incomplete"
+                    )));
+                }
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a text for people to stdout.
+pub(super) fn print(text: &str) -> Result<(), Stop> {
+    Shown::text(text).print()
+}
+
+/// Writes JSON to stdout, on one line. The text is never in memory as a whole: that of ten thousand tasks has 20 MB.
+pub(super) fn print_json(value: &impl Serialize) -> Result<(), Stop> {
+    let mut stdout = BufWriter::with_capacity(1 << 16, Stdout);
+    serde_json::to_writer(&mut stdout, value)?;
+    stdout.write_all(b"\n")?;
+    Ok(stdout.flush()?)
+}
+
+/// stdout for what is written piece by piece. `is_text`: each write is whole text, and a terminal gets it as [`Shown::document`].
+pub(super) fn stdout(is_text: bool) -> impl Write {
+    BufWriter::with_capacity(1 << 16, Document { is_shown: is_text && stdout_is_terminal() })
+}
+
+struct Document {
+    is_shown: bool,
+}
+
+impl Write for Document {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stdout = io::stdout().lock();
+        match self.is_shown {
+            true => stdout.write_all(visible(&String::from_utf8_lossy(bytes)).as_bytes()).map(|()| bytes.len()),
+            false => stdout.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush()
+    }
+}
+
+/// Waits for its reader, for a limited time.
+struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match write_within(io::stdout().lock(), bytes, STDOUT_PATIENCE)? {
+            true => Ok(bytes.len()),
+            false => {
+                let text = format!("it was not read for {STDOUT_PATIENCE}, so the output is incomplete");
+                Err(io::Error::new(io::ErrorKind::TimedOut, text))
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Says something on stderr, in the name of the program.
+pub(super) fn note(text: &str) {
+    say(&format!("{}: {}", program::name(), program::own(text)));
+}
+
+/// Says something on stderr, on lines of its own.
+pub(super) fn say(text: &str) {
+    write_stderr(visible(text).into_owned() + "\n");
+}
+
+/// Reports how a command ended; returns the exit status.
+pub(super) fn report(stop: &Stop) -> ExitCode {
+    if let Some((text, _)) = stop.text(stderr_is_coloured()) {
+        write_stderr(text + "\n");
+    }
+    stop.code().map_or(ExitCode::SUCCESS, ExitCode::from)
+}
+
+/// Says what was wrong with the command line, or what help and version print.
+pub(super) fn report_usage(error: &clap::Error) {
+    let plain = error.to_string();
+    match visible(&plain) {
+        Cow::Borrowed(_) => drop(error.print()), // in colours of its own
+        Cow::Owned(text) => write_stderr(text),
+    }
+}
+
+fn write_stderr(text: String) {
+    // Where stderr is not read there is no other place for it.
+    let _ = write_within(io::stderr().lock(), text.as_bytes(), STDERR_PATIENCE);
+}

@@ -1,0 +1,65 @@
+//! Text from outside, made fit to be shown: without characters that a terminal takes for commands, or that turn the direction of
+//! the text around them. Pure.
+
+use std::borrow::Cow;
+
+/// Whether the character shows nothing by itself: it commands a terminal, or turns the direction of text.
+pub(crate) fn is_command(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The text as a terminal may have it: each such character but line breaks and tabs as an escape, `\u{1b}`.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    let is_hidden = |c: char| is_command(c) && !matches!(c, '\n' | '\t');
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match is_hidden(character) {
+            true => shown.extend(character.escape_unicode()),
+            false => shown.push(character),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// A text for a terminal that may be coloured, from what makes it with colours and without. Colours are no more than an addition: a text that
+/// has commands in it without them is shown plain, with these as escapes.
+pub(crate) fn styled(coloured: bool, mut text: impl FnMut(bool) -> String) -> String {
+    let plain = text(false);
+    match visible(&plain) {
+        Cow::Owned(shown) => shown,
+        Cow::Borrowed(_) if coloured => text(true),
+        Cow::Borrowed(_) => plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_command_a_terminal_is_an_escape() {
+        assert!(matches!(visible("a\tb\n\u{fc}\u{fffd}"), Cow::Borrowed(_)));
+        assert_eq!(
+            visible("\x1b[2J\r\x07\x7f\u{9b}1m\u{202e}x\u{2066}\u{61c}\0"),
+            "\\u{1b}[2J\\u{d}\\u{7}\\u{7f}\\u{9b}1m\\u{202e}x\\u{2066}\\u{61c}\\u{0}"
+        );
+        for code in (0..0x20).chain(0x7f..=0x9f).filter(|code| ![9, 10].contains(code)) {
+            let text = char::from_u32(code).unwrap().to_string();
+            assert_eq!(visible(&text), format!("\\u{{{code:x}}}"));
+        }
+    }
+
+    #[test]
+    fn colours_are_ours_alone() {
+        let red = |name: &'static str| move |on| if on { format!("\x1b[31m{name}\x1b[0m") } else { name.to_owned() };
+        assert_eq!(styled(true, red("fan")), "\x1b[31mfan\x1b[0m");
+        assert_eq!(styled(false, red("fan")), "fan");
+        for coloured in [false, true] {
+            assert_eq!(styled(coloured, red("\x1b[8mfan")), "\\u{1b}[8mfan");
+        }
+    }
+}
