@@ -11,7 +11,7 @@ use hertzd::internals::{KernelClock, affinity, pause};
 use hertzd::task::{Column, Task, Tick, TickError};
 use hertzd::time::{Clock, Span};
 use program::{Ended, HERE, HERTZD, Running, count, is_root, run, run_by, run_in, snapshot, start, task};
-use recorded::{Message, by_topic, counted, files, messages, python, python_agrees, recorded};
+use recorded::{Message, by_topic, counted, files, messages, python, python_agrees, recipe_for_killed_run, recorded};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -167,6 +167,7 @@ fn a_killed_run_leaves_whole_chunks_and_lines_which_the_next_leaves_alone() {
     assert!(left.len() >= before.len(), "what was once in a chunk stays");
     assert_eq!(counted(&path), None, "it has no end");
     python_agrees(&path, &left, false);
+    assert!(recipe_for_killed_run(&path).is_none_or(|found| found == left.len()), "as docs/recordings.md says");
     for (topic, messages) in by_topic(&left) {
         let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
         assert!(sequences.is_sorted_by(|a, b| a < b), "{topic}");

@@ -92,7 +92,7 @@ fn width() -> usize {
     let terminal = stdout_is_terminal().then(|| ratatui::crossterm::terminal::size().ok()).flatten();
     let terminal = terminal.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0);
     let named = || var("COLUMNS").ok()?.parse().ok().filter(|columns| (20..=1_000).contains(columns));
-    terminal.or_else(named).unwrap_or(COLUMNS)
+    terminal.or_else(named).unwrap_or(COLUMNS).min(1_000)
 }
 
 /// Two answers, for what is the difference of two, and their frame.

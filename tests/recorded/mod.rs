@@ -82,6 +82,27 @@ pub(crate) fn python(path: &Path, whole: bool) -> Option<Vec<Value>> {
     Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 
+/// How many messages the recipe in docs/recordings.md for the MCAP of a killed run prints; `None` if Python's reader is not installed.
+pub(crate) fn recipe_for_killed_run(path: &Path) -> Option<usize> {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/recordings.md")).unwrap();
+    let blocks = page.split("```python\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let recipe = blocks.filter(|block| block.contains("\"killed.mcap\"")).collect::<Vec<_>>();
+    assert_eq!(recipe.len(), 1, "there is one recipe");
+    if !crate::program::works({
+        let mut python = Command::new("python3");
+        python.args(["-c", "import mcap.reader"]);
+        python
+    }) {
+        println!("skipped: python3 has no mcap");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(path, folder.path().join("killed.mcap")).unwrap();
+    let output = Command::new("python3").args(["-c", recipe[0]]).current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count())
+}
+
 /// Asserts that the Python reader finds the same messages.
 pub(crate) fn python_agrees(path: &Path, messages: &[Message], whole: bool) {
     let Some(lines) = python(path, whole) else { return };

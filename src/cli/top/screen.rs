@@ -3,19 +3,24 @@
 use crate::escape::is_command;
 use crate::time::Instant;
 use crate::top::Top;
-use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::layout::{Rect, Size};
 use ratatui::text::Text;
+use ratatui::{Terminal, TerminalOptions, Viewport};
 use std::io::{self, Stdout, stdout};
 use std::panic;
 
 /// The terminal, in raw mode and on its other screen. Dropped, it is as before.
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
+    area: Rect,
 }
+
+/// The most that is drawn on: a terminal may say any size, and each of its cells takes memory.
+const LARGEST: Size = Size { width: 1_000, height: 500 };
 
 impl Screen {
     pub(super) fn open() -> io::Result<Self> {
@@ -25,9 +30,14 @@ impl Screen {
             give_back();
             before(panic);
         }));
-        let opened = take().and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
-        let screen = opened.map(|terminal| Self { terminal }).inspect_err(|_| give_back())?;
-        Ok(screen)
+        take().and_then(|()| Self::new()).inspect_err(|_| give_back())
+    }
+
+    fn new() -> io::Result<Self> {
+        let backend = CrosstermBackend::new(stdout());
+        let area = area(backend.size()?);
+        let options = TerminalOptions { viewport: Viewport::Fixed(area) };
+        Ok(Self { terminal: Terminal::with_options(backend, options)?, area })
     }
 
     /// Gives the terminal back while this process is stopped, by `stop`, and takes it again.
@@ -46,6 +56,11 @@ impl Screen {
 
     /// Draws what differs from the frame before.
     pub(super) fn draw(&mut self, top: &mut Top, now: Instant) -> io::Result<()> {
+        let area = area(self.terminal.size()?);
+        if area != self.area {
+            self.terminal.resize(area)?;
+            self.area = area;
+        }
         self.terminal.draw(|frame| {
             let area = frame.area();
             let mut lines = top.frame(area.width.into(), area.height.into(), now);
@@ -65,6 +80,10 @@ impl Drop for Screen {
     fn drop(&mut self) {
         give_back();
     }
+}
+
+fn area(size: Size) -> Rect {
+    Rect::new(0, 0, size.width.min(LARGEST.width), size.height.min(LARGEST.height))
 }
 
 fn take() -> io::Result<()> {
