@@ -5,11 +5,14 @@
 #![expect(unsafe_code, reason = "an allocator cannot be written without")]
 
 use hertzd::config::{Config, Facts, Kinds};
-use hertzd::internals::{Connections, Event, Host, Loader, Options, Output, PanicEvent, cpu_set_size, run_daemon};
+use hertzd::internals::{
+    Connections, Event, Host, Loader, Options, Output, PanicEvent, Request, Requests, cpu_set_size, pause, run_daemon,
+};
 use hertzd::time::Span;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Bytes that are in use, and the most that ever were.
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -93,8 +96,77 @@ fn most_in_use(tasks: usize) -> usize {
     PEAK.load(Ordering::Relaxed)
 }
 
+/// Both tests count the bytes of the whole process.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Bytes in use after each of these numbers of reloads; `config` makes the text of the nth.
+fn used_after(reloads: &[usize], config: fn(usize) -> String) -> Vec<usize> {
+    let loads = Arc::new(AtomicUsize::new(0));
+    let counted = loads.clone();
+    let load = Loader::new(move || {
+        let facts = Facts { online_cpus: Host::read().online_cpus, cpu_set_size: cpu_set_size() };
+        Config::parse(config(counted.fetch_add(1, Ordering::Relaxed)), "test.toml", &Kinds::builtin(), &facts)
+    });
+    let requests = Requests::default();
+    let asks = requests.clone();
+    let run = std::thread::spawn(move || {
+        let connections = Connections { output: Box::new(Quiet), requests, ..Connections::default() };
+        run_daemon(load, &Options::default(), connections).unwrap_or_else(|failure| panic!("{failure}"))
+    });
+    let mut used = Vec::new();
+    for reload in 1..=*reloads.last().unwrap() {
+        asks.ask(Request::Reload);
+        while loads.load(Ordering::Relaxed) <= reload {
+            pause(Span::from_millis(1));
+        }
+        if reloads.contains(&reload) {
+            // What the last one has ended is freed by then, and the least of what is in use at the moment is what stays.
+            let looks = (0..100).map(|_| {
+                pause(Span::from_millis(10));
+                USED.load(Ordering::Relaxed)
+            });
+            used.push(looks.min().unwrap());
+        }
+    }
+    asks.ask(Request::Stop(15));
+    run.join().unwrap();
+    used
+}
+
+/// A sensor, an output that follows it, and a task with this rate.
+fn with_output(name: &str, rate: usize) -> String {
+    let path = std::env::temp_dir().join(format!("hertzd-memory-{}", std::process::id()));
+    std::fs::write(&path, "0").unwrap();
+    let path = path.display();
+    format!(
+        "[worker.main]\npolicy = \"other\"\n[task.s{name}]\nkind = \"sensor\"\nrate = 10\npath = \"/proc/uptime\"\nname = \"v\"\n\
+         [task.o{name}]\nkind = \"output\"\nrate = 10\npath = \"{path}\"\ninput = \"s{name}.v\"\nsafe = 0\n\
+         [task.l]\nkind = \"load\"\nrate = {rate}\n"
+    )
+}
+
+/// What stays of a reload, beside what histograms and the history take more as time goes on, also without a reload: the counts of each
+/// task that has ended, for the latest 2,048 names at most. `HERTZD_RELOADS` says how many reloads to try.
+#[test]
+fn reloads_keep_little_memory() {
+    let _one = ONE_AT_A_TIME.lock();
+    let last = std::env::var("HERTZD_RELOADS").map_or(120, |text| text.parse().unwrap());
+    for (what, most, config) in [
+        ("the same", 1_200, (|_| with_output("", 10)) as fn(usize) -> String),
+        ("another rate", 1_200, |n| with_output("", 10 + n % 2)),
+        ("other names", 1_200, |n| with_output(["a", "b"][n % 2], 10)),
+        ("new names", 4_000, |n| with_output(&n.to_string(), 10)),
+    ] {
+        let used = used_after(&[20, last / 2, last], config);
+        let each = used[2].saturating_sub(used[1]) / (last - last / 2);
+        println!("{what}: {used:?}, {each} bytes a reload");
+        assert!(each <= most, "{what}: {each} bytes a reload");
+    }
+}
+
 #[test]
 fn a_task_without_a_recording_takes_less_than_4_kb() {
+    let _one = ONE_AT_A_TIME.lock();
     let [few, many] = [500, 3_000].map(most_in_use);
     let per_task = (many - few) / 2_500;
     let beside = few.saturating_sub(500 * per_task);

@@ -11,7 +11,7 @@ use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -20,6 +20,9 @@ const READER: &str = "journalctl";
 
 /// Entries that are shown where nothing says how many, or since when.
 const LINES: usize = 100;
+
+/// The longest entry, as journalctl prints it.
+const LONGEST: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -234,7 +237,7 @@ struct Reading(Child);
 
 impl Reading {
     fn lines(&mut self) -> impl Iterator<Item = io::Result<String>> {
-        self.0.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines())
+        self.0.stdout.take().into_iter().flat_map(|stdout| limited_lines(BufReader::new(stdout)))
     }
 }
 
@@ -243,5 +246,43 @@ impl Drop for Reading {
         // Both fail where it has ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// The lines, without their ends, up to the first that is too long: the journal keeps what other programs log, of any size.
+fn limited_lines(mut from: impl BufRead) -> impl Iterator<Item = io::Result<String>> {
+    let mut next = move || {
+        let mut line = Vec::new();
+        (&mut from).take(LONGEST + 1).read_until(b'\n', &mut line)?;
+        if line.len() as u64 > LONGEST {
+            let text = format!("an entry is longer than {} MiB, which no hertzd logs", LONGEST >> 20);
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+        }
+        if line.is_empty() {
+            return Ok(None);
+        }
+        line.pop_if(|last| *last == b'\n');
+        String::from_utf8(line).map(Some).map_err(io::Error::other)
+    };
+    let mut failed = false;
+    std::iter::from_fn(move || {
+        if failed {
+            return None;
+        }
+        next().inspect_err(|_| failed = true).transpose()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_without_an_end_is_given_up() {
+        let all = |text: &str| limited_lines(text.as_bytes()).collect::<io::Result<Vec<_>>>().ok();
+        assert_eq!(all("a\n\nb"), Some(vec!["a".into(), String::new(), "b".into()]));
+        let endless = BufReader::new(io::repeat(b'x'));
+        let found = limited_lines(endless).map(|line| line.map_err(|error| error.to_string())).collect::<Vec<_>>();
+        assert_eq!(found, [Err("an entry is longer than 4 MiB, which no hertzd logs".into())]);
     }
 }
