@@ -293,7 +293,7 @@ impl Random {
 fn records(bytes: &[u8], from: usize, to: usize, into: &mut Vec<(usize, usize)>) {
     let mut at = from;
     while at + 9 <= to {
-        let length = u64::from_le_bytes(bytes[at + 1..at + 9].try_into().unwrap()) as usize;
+        let length = usize::try_from(u64::from_le_bytes(bytes[at + 1..at + 9].try_into().unwrap())).unwrap();
         into.push((at, length));
         if bytes[at] == 0x06 {
             records(bytes, at + 9 + 40, at + 9 + length, into);

@@ -238,7 +238,7 @@ mod tests {
         let (own, mut other) = UnixStream::pair().unwrap();
         let dribbling = std::thread::spawn(move || {
             while other.write_all(b" ").is_ok() {
-                std::thread::sleep(Duration::from_millis(10));
+                crate::sys::clock::pause(Span::from_millis(10));
             }
         });
         let socket = SocketArg { socket: "s".into() };
