@@ -3,7 +3,7 @@
 
 mod program;
 
-use hertzd::internals::{lock_as_hertzd, pause};
+use hertzd::internals::pause;
 use hertzd::time::Span;
 use program::{Ended, HERTZD, Running, run_in};
 use std::fs;
@@ -378,7 +378,7 @@ fn without_a_plan_the_safe_values_of_a_configuration() {
     wait_until(&mut running, "0.75");
     let folder = running.folder();
     let named = folder.join("test.toml");
-    let anew = |config: &std::path::Path, args: &[&str]| {
+    let anew = |config: &Path, args: &[&str]| {
         let output = Command::new(HERTZD).arg("safe").arg(config).args(args).output().unwrap();
         let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
         (output.status.code(), stdout, stderr)

@@ -4,7 +4,6 @@ use crate::cli::Stop;
 use crate::measure::{Measured, Options, VERSION};
 use crate::sys::limited;
 use serde_json::Value;
-use std::fs;
 use std::path::Path;
 
 /// A result that was kept.
