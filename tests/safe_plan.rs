@@ -89,7 +89,7 @@ fn what_was_there_before_lies_in_the_plan() {
     let (mut running, plan, _) = start();
     let found: Value = serde_json::from_str(&read(&plan)).unwrap();
     let write = &found["outputs"][0]["writes"][0];
-    assert_eq!((&write["original"], &write["text"]), (&"0.5".into(), &"1\n".into()), "{found}");
+    assert_eq!((&write["original"], &write["text"]), (&"0.5\n".into(), &"1\n".into()), "{found}");
     kill(&mut running);
     let dry = safe(&["--dry-run", "--plan", plan.to_str().unwrap()]);
     let text = String::from_utf8_lossy(&dry.stdout);

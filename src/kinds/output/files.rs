@@ -153,7 +153,7 @@ impl Means for Files {
             witness: self.witness.clone(),
             text: text.into(),
             cut,
-            original: found.map(|text| text.trim_end().to_owned()),
+            original: found.map(|text| if cut { text } else { text.trim_end() }.to_owned()),
         };
         let enable_found = found.and_then(|found| found.enable.as_deref());
         let enable = self.enable.as_ref().zip(text.enable.as_ref());

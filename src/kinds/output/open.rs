@@ -176,7 +176,11 @@ fn take_free(
     let mut now = None;
     if settings.is_read_at_once() || !target.has_init() {
         now = target.read(Some(held.taken())).ok();
-        held.finds(target.left_original(now.as_ref()).or_else(|| now.clone()));
+        let left = target.left_original(now.as_ref());
+        if left.is_some() {
+            held.remember(|| left.clone().filter(Content::is_number));
+        }
+        held.finds(left.or_else(|| now.clone()));
         if !matches!(settings.place, Place::Pwm { .. }) {
             held.remember(|| held.found().cloned().filter(Content::is_number));
         }

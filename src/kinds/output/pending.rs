@@ -60,16 +60,16 @@ pub(crate) fn forget_left(write: &PlannedWrite) {
     }
 }
 
-/// What targets like these held before hertzd wrote to them for the first time, if a process before this one has left them. `holds`: what one
-/// holds now: after it was made safe, and was changed by something else since, that is what counts.
-pub(super) fn left_originals(writes: &[PlannedWrite], holds: Option<f64>) -> Vec<Option<String>> {
+/// What a process before this one has left of targets like these, which tells what they held before hertzd wrote to them. `holds`: what each
+/// holds now. One that was made safe and has changed since is left out: what it holds now counts.
+pub(super) fn left_writes(writes: &[PlannedWrite], holds: &[Option<f64>]) -> Vec<Option<PlannedWrite>> {
     let left = &owed().left;
-    let original = |write: &PlannedWrite| {
+    let of = |(write, holds): (&PlannedWrite, &Option<f64>)| {
         let left = left.iter().find(|left| left.write.has_target_of(write))?;
-        let is_changed = left.is_written && left.write.number().is_some_and(|safe| holds != Some(safe));
-        left.write.raw_original().filter(|_| !is_changed).map(str::to_owned)
+        let is_changed = left.is_written && left.write.number().is_some_and(|safe| *holds != Some(safe));
+        (!is_changed).then(|| left.write.clone())
     };
-    writes.iter().map(original).collect()
+    writes.iter().zip(holds).map(of).collect()
 }
 
 /// Has others write the safe value of an output that ends without it.

@@ -241,6 +241,7 @@ mod tests {
                 bytes,
                 bits: Vec::new(),
                 original: None,
+                held: Vec::new(),
             }
         };
         register(0x48, 2).check().unwrap();
@@ -308,6 +309,7 @@ mod tests {
                 bytes,
                 bits: Vec::new(),
                 original: None,
+                held: Vec::new(),
             }
         };
         assert!(register(0x10, 2).has_target_of(&register(0x10, 2)));

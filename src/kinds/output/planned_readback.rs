@@ -14,7 +14,7 @@ impl PlannedWrite {
     /// What its target held before hertzd wrote to it, if that could be read.
     pub(crate) fn original(&self) -> Option<&str> {
         match self {
-            Self::File { original, .. } | Self::Register { original, .. } => original.as_deref(),
+            Self::File { original, .. } | Self::Register { original, .. } => original.as_deref().map(str::trim_end),
             Self::Line { original, .. } => original.as_deref().map(|level| shown_level(level == "1")),
             Self::Can { .. } => None,
         }
@@ -28,6 +28,12 @@ impl PlannedWrite {
             }
             Self::Can { .. } => None,
         }
+    }
+
+    /// The bytes that a register held before, if the plan has them.
+    pub(super) fn held(&self) -> Option<Vec<u8>> {
+        let Self::Register { held, bytes, .. } = self else { return None };
+        Some(held.clone()).filter(|held| held.len() + 1 == bytes.len())
     }
 
     /// What is wrong with its target, in a clause, after it was made: it reads otherwise, or cannot be read although it could be at first.
@@ -136,7 +142,9 @@ mod tests {
     fn what_holds_no_number_that_could_be_read_is_left_alone() {
         let (bus, adapter, original) = (Path::new("/nowhere").into(), None, None);
         let (bits, bytes) = (vec![0xff], vec![1, 2]);
-        let written_only = PlannedWrite::Register { bus, adapter, address: 0x48, force: false, bytes, bits, original };
+        let held = Vec::new();
+        let written_only =
+            PlannedWrite::Register { bus, adapter, address: 0x48, force: false, bytes, bits, original, held };
         assert_eq!(written_only.amiss(None), None);
         let (chip, label, original) = (Path::new("/nowhere").into(), String::new(), None);
         assert_eq!(PlannedWrite::Line { chip, label, offset: 1, high: true, original }.amiss(None), None);

@@ -17,7 +17,7 @@ pub(crate) enum PlannedWrite {
         text: String,
         /// It is cut off behind that: it is a regular file, and no attribute of a device.
         cut: bool,
-        /// What it held before hertzd wrote to it; `None`: that could not be read.
+        /// What it held before hertzd wrote to it: of a regular file the very text. `None`: that could not be read.
         #[serde(default)]
         original: Option<String>,
     },
@@ -53,6 +53,9 @@ pub(crate) enum PlannedWrite {
         /// The number that it held before.
         #[serde(default)]
         original: Option<String>,
+        /// The bytes that it held before, with those bits that do not hold the value. Empty: they are not known.
+        #[serde(default)]
+        held: Vec<u8>,
     },
     /// A frame on a CAN bus.
     Can {

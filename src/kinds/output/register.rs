@@ -66,7 +66,8 @@ impl Means for WrittenRegister {
         let bytes = text.stored.as_ref().map_or_else(encoded, |stored| self.write_of(stored));
         let bits = self.bits();
         let original = found.map(|found| found.value.trim_end().to_owned());
-        vec![PlannedWrite::Register { bus, adapter, address, force, bytes, bits, original }]
+        let held = found.and_then(|found| found.stored.clone()).unwrap_or_default();
+        vec![PlannedWrite::Register { bus, adapter, address, force, bytes, bits, original, held }]
     }
 
     fn node(&self) -> &Path {

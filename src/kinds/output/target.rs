@@ -4,7 +4,7 @@ use super::digits::{Digits, Form, LONGEST, number};
 use super::files::{Files, holds_a_number, iio_raw, is_makeable};
 use super::identity::Identity;
 use super::means::{Means, Setting};
-use super::pending::left_originals;
+use super::pending::left_writes;
 use super::place::{Place, RawScale};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, MANUAL, OpenSetting, Port, SafeSetting, SafeText, SafeWriter, Writer};
@@ -218,8 +218,12 @@ impl Target {
     pub(super) fn left_original(&self, now: Option<&Content>) -> Option<Content> {
         let any =
             SafeText { value: "0\n".into(), enable: self.means.enable().map(|_| MANUAL.to_owned()), stored: None };
-        let mut left = left_originals(&self.plan(&any, None), now.and_then(|now| number(&now.value))).into_iter();
-        Some(Content { value: left.next()??, enable: left.next().flatten(), stored: None })
+        let now = now.map(|now| [number(&now.value), now.enable.as_deref().and_then(number)]).unwrap_or_default();
+        let mut left = left_writes(&self.plan(&any, None), &now).into_iter();
+        let value = left.next()??;
+        let original = |left: &PlannedWrite| left.raw_original().map(str::to_owned);
+        let enable = left.next().flatten().as_ref().and_then(original);
+        Some(Content { value: original(&value)?, enable, stored: value.held() })
     }
 
     /// What can be seen of it without taking it.
