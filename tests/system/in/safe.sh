@@ -119,7 +119,7 @@ systemctl stop hertzd
 same "  after a stop both are safe" 'follows=1 removed=1 ' "$(left follows removed)"
 
 # Root carries a plan of the service's user out with that user's rights.
-for name in /etc/owned-by-root $STATE/follows; do echo 0.5 >$name; done
+for name in /etc/owned-by-root $STATE/follows; do echo 0.5 >"$name"; done
 chown hertzd: $STATE/follows
 ln -s /etc/owned-by-root $STATE/link
 write() { printf '{"task":"%s","writes":[{"to":"file","path":"%s","witness":null,"text":"%s","cut":true}]}' "$@"; }
