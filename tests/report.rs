@@ -258,7 +258,8 @@ fn two_are_shown_beside_each_other_with_what_is_noise() {
     assert!(verdict.contains("fewer than five rounds") && html.contains("It is a single round"), "{verdict}");
     let output = report(&["--compare", "a.json", "b.json", "--fail-if", "a.lateness.p50 > 5us"], folder.path());
     assert_eq!(output.status.code(), Some(1), "B is judged");
-    let output = report(&["--compare", "b.json", "a.json", "--fail-if", "a.lateness.p50 > 5us"], folder.path());
+    let output =
+        report(&["--compare", "b.json", "a.json", "--force", "--fail-if", "a.lateness.p50 > 5us"], folder.path());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
