@@ -2,6 +2,7 @@
 
 mod program;
 
+use hertzd::internals::lock_as_hertzd;
 use program::{HERE, HERTZD, Running, is_root, run_in};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -115,7 +116,7 @@ fn check_leaves_everything_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("old.mcap"), "an older recording").unwrap();
     let header = "tick,release_utc,lateness_ns,value\n";
-    fs::write(folder.path().join("old.csv"), header.to_owned() + "1,2026-01-01T00:00:00.000000000Z,5,0.5\ncut o")
+    fs::write(folder.path().join("old.csv"), header.to_owned() + "1,2026-01-01T00:00:00.000000000Z,5,0.5\n2,2026-01-01T00")
         .unwrap();
     let mut config = recorded("a", "new.csv") + &recorded("b", "old.csv");
     if cfg!(feature = "mcap") {
@@ -197,7 +198,7 @@ fn what_a_running_hertzd_has_is_no_problem_and_what_another_program_has_is_one()
     assert!(code == Some(0) && !printed.contains("is in use"), "{printed}{error}");
 
     let file = File::create(running.folder().join("y.csv")).unwrap();
-    file.lock().unwrap();
+    assert!(lock_as_hertzd(&file));
     for (_, error, code) in
         [check(running.folder(), &recorded("b", "y.csv"), &[]), check_against(&running, &recorded("b", "y.csv"))]
     {

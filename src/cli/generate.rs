@@ -75,7 +75,8 @@ mod tests {
             let name = command.get_name();
             assert!(page.contains(&format!(".SS \"hertzd {name}\"")), "{name}");
             assert!(completions.iter().all(|text| text.contains(name)), "{name}");
-            for option in command.get_arguments().filter_map(|argument| argument.get_long()) {
+            let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+            for option in shown.filter_map(|argument| argument.get_long()) {
                 assert!(page.contains(&format!("--{option}")), "{name} --{option}");
                 assert!(completions.iter().all(|text| text.contains(option)), "{name} --{option}");
             }
