@@ -248,8 +248,8 @@ impl Played {
         let wrong = || {
             TARGETS.into_iter().find_map(|(name, before, safe)| {
                 let mut holds = fs::read_to_string(folder.join(name)).ok();
-                // A start that is refused, as the file could not be cut off, has written the number; newlines follow it.
-                if let (Some(holds), false) = (&mut holds, success) {
+                // A start or a reload that is refused, as the file could not be cut off, has written the number; newlines follow it.
+                if let (Some(holds), true) = (&mut holds, !success || name == "added") {
                     holds.truncate(holds.trim_end().len());
                     holds.push('\n');
                 }
