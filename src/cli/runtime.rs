@@ -233,7 +233,12 @@ pub(super) fn safe_plans() -> Vec<PathBuf> {
             places().into_iter().flat_map(|place| others(&place).chain([place.clone()]).collect::<Vec<_>>()).collect()
         }
     };
-    folders.into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(|plan| plan.symlink_metadata().is_ok()).collect()
+    // One that cannot be looked at may be there, unless it is another user's.
+    let may_be_there = |plan: &PathBuf| match plan.symlink_metadata() {
+        Ok(_) => true,
+        Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied),
+    };
+    folders.into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(may_be_there).collect()
 }
 
 /// The directories of processes in the foreground: those that are a number. No links: the service's user could make them.

@@ -32,7 +32,7 @@ pub(crate) fn errors_of(call: &str) -> Option<&'static [&'static str]> {
         "getcwd" => &["EACCES", "ENOENT", "ENOMEM"],
         "getxattr" | "fgetxattr" | "lgetxattr" => &["ENODATA", "ENOTSUP", "EPERM"],
         "fcntl" => &["EACCES", "EAGAIN", "EINTR", "EINVAL", "EMFILE", "ENOLCK"],
-        "flock" => &["EINTR", "ENOLCK", "EWOULDBLOCK"],
+        "flock" => &["EINTR", "ENOLCK", "EAGAIN"],
         "dup" | "dup2" | "dup3" => &["EBUSY", "EINTR", "EMFILE"],
         "pipe" | "pipe2" | "eventfd2" | "epoll_create1" | "timerfd_create" | "memfd_create" | "inotify_init1"
         | "signalfd4" => &["EMFILE", "ENFILE", "ENOMEM"],

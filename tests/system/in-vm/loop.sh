@@ -295,8 +295,11 @@ check "  and has ended" within 60 ended
 lacks "  what it wrote reads as it was written" "$(messages)" "in place of"
 
 put $FAN 0x22 0x33
-put $PWM 0x15 0x07
-check "as root hertzd safe carries out the plan of the service's user" hertzd safe
+# Through the driver, which writes nothing that it has written last.
+echo 0 >"$(jq -r '.outputs[].writes[].path // "" | select(endswith("/duty_cycle"))' /run/hertzd/safe-plan.json)"
+said=$(hertzd safe 2>&1) && code=0 || code=$?
+same "as root hertzd safe carries out the plan of the service's user" 0 "$code"
+[ "$code" = 0 ] || echo "# $said"
 check "  which sets the fan" within 30 holds $FAN 0x22 0xe6
 check "  and the channel" within 30 holds $PWM 0x15 0x01
 
