@@ -286,7 +286,10 @@ fn said(writes: &[PlannedWrite]) -> String {
 /// Makes the writes of one output, and once more what failed: some chips take a value only once they are set to take it.
 fn make_all(writes: &[PlannedWrite]) -> io::Result<()> {
     let failed = writes.iter().filter(|write| write.make().is_err()).collect::<Vec<_>>();
-    failed.into_iter().try_for_each(|write| write.make().map(drop))
+    failed.into_iter().try_for_each(|write| match write.make() {
+        Err(_) if write.is_left_to_its_chip(writes) => Ok(()),
+        made => made.map(drop),
+    })
 }
 
 /// Takes a plan; one whose process is about to end is waited for.
