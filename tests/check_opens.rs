@@ -116,8 +116,11 @@ fn check_leaves_everything_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("old.mcap"), "an older recording").unwrap();
     let header = "tick,release_utc,lateness_ns,value\n";
-    fs::write(folder.path().join("old.csv"), header.to_owned() + "1,2026-01-01T00:00:00.000000000Z,5,0.5\n2,2026-01-01T00")
-        .unwrap();
+    fs::write(
+        folder.path().join("old.csv"),
+        header.to_owned() + "1,2026-01-01T00:00:00.000000000Z,5,0.5\n2,2026-01-01T00",
+    )
+    .unwrap();
     let mut config = recorded("a", "new.csv") + &recorded("b", "old.csv");
     if cfg!(feature = "mcap") {
         config += &recorded("c", "new.mcap");

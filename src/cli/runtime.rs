@@ -227,18 +227,31 @@ pub(super) fn flight_files() -> Vec<PathBuf> {
 /// All plans of safe values that can be found without a daemon: that of the service, or of what systemd has started, and those of processes
 /// in the foreground.
 pub(super) fn safe_plans() -> Vec<PathBuf> {
-    let folders = match given() {
-        Some(folder) => vec![folder],
-        None => {
-            places().into_iter().flat_map(|place| others(&place).chain([place.clone()]).collect::<Vec<_>>()).collect()
-        }
-    };
     // One that cannot be looked at may be there, unless it is another user's.
     let may_be_there = |plan: &PathBuf| match plan.symlink_metadata() {
         Ok(_) => true,
         Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied),
     };
-    folders.into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(may_be_there).collect()
+    plan_folders().into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(may_be_there).collect()
+}
+
+/// Plans that a start could not read, and has kept beside its own: of root those of all users.
+pub(super) fn kept_plans() -> Vec<PathBuf> {
+    let user = effective_user();
+    let is_ours = |path: &PathBuf| path.symlink_metadata().is_ok_and(|facts| user == 0 || facts.uid() == user);
+    let entries = plan_folders().into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let prefix = format!("{SAFE_PLAN}.prev");
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+        .map(|entry| entry.path())
+        .filter(is_ours)
+        .collect()
+}
+
+/// Where plans may be. The service's comes before those that its user may have put beside it.
+fn plan_folders() -> Vec<PathBuf> {
+    let of = |place: PathBuf| [place.clone()].into_iter().chain(others(&place)).collect::<Vec<_>>();
+    given().map_or_else(|| places().into_iter().flat_map(of).collect(), |folder| vec![folder])
 }
 
 /// The directories of processes in the foreground: those that are a number. No links: the service's user could make them.

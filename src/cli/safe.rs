@@ -3,10 +3,10 @@
 use super::safe_writes::{Done, Manner};
 use super::{App, Source, Stop, print, runtime, safe_anew, safe_owner};
 use crate::daemon::{FoundPlan, NoPlan};
-use crate::sys::clock::pause;
+use crate::sys::clock::{KernelClock, pause};
 use crate::sys::dir::effective_user;
 use crate::sys::signals::end_flag;
-use crate::time::Span;
+use crate::time::{Clock, Span};
 use clap::Args;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -71,10 +71,13 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
     }
     let plans = args.plan.as_ref().map_or_else(runtime::safe_plans, |plan| vec![plan.clone()]);
     let (mut done, mut owners) = (Done::default(), Vec::new());
+    let clock = KernelClock::monotonic();
+    let began = clock.now();
     for path in &plans {
         match FoundPlan::open(path) {
             Ok(found) if !found.is_own() && effective_user() == 0 => {
-                let (theirs, owner) = safe_owner::carry_out(found, manner);
+                let (theirs, owner) =
+                    safe_owner::carry_out(found, manner, safe_owner::PATIENCE - (clock.now() - began));
                 done.add(theirs);
                 owners.extend(owner);
             }
@@ -87,6 +90,14 @@ pub(super) fn safe(app: &App, args: &SafeArgs) -> Result<(), Stop> {
     }
     // systemd sets this where the service has ended: there it says something only if there is something to say.
     let is_asked = std::env::var_os("SERVICE_RESULT").is_none();
+    if is_asked && args.plan.is_none() {
+        done.failed.extend(runtime::kept_plans().iter().map(|path| {
+            format!(
+                "{}: a start could not read this plan, so what its outputs do is not known: look at them, then remove it",
+                path.display()
+            )
+        }));
+    }
     if is_asked && done.is_empty() {
         done.text = "no daemon has left a plan of safe values behind: nothing to do\n".into();
     }

@@ -4,12 +4,12 @@
 //! The user may do what it likes with that process, as with any of its own. So nothing of root's is in its reach, and of its answer no more is read
 //! than fits, for no longer than the writes may take.
 
-use super::print;
-use super::safe_writes::{Done, Manner, RETURNS_WITHIN};
+use super::print_json;
+use super::safe_writes::{Done, Manner};
 use super::stop::Stop;
 use crate::daemon::FoundPlan;
 use crate::sys::clock::pause;
-use crate::sys::other_user::{ask_to_end, run_as};
+use crate::sys::other_user::{ask_to_end, keep_from_others, run_as};
 use crate::time::Span;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -23,9 +23,8 @@ use std::time::Duration;
 /// Bytes of an answer.
 const LONGEST: u64 = 16 << 20;
 
-/// How long an answer is waited for, beside the writes; a write of a plan has at least so many bytes there.
-const PATIENCE: Span = Span::from_seconds(30);
-const BYTES: u64 = 80;
+/// How long the answers of all owners are waited for, together: no user decides how long root waits.
+pub(super) const PATIENCE: Span = Span::from_seconds(60);
 
 /// How often, and after what time, it is looked whether a process that was asked to end has ended.
 const LOOKS: u32 = 200;
@@ -52,9 +51,9 @@ impl Owner {
     }
 }
 
-/// Has a plan carried out by its owner. With `--hold` the process that is returned keeps the lines until it is dropped.
-pub(super) fn carry_out(found: FoundPlan, manner: Manner) -> (Done, Option<Owner>) {
-    let ((uid, _), path, length) = (found.owner, found.path().to_owned(), found.length());
+/// Has a plan carried out by its owner, who has `left` for it. With `--hold` the process that is returned keeps the lines until it is dropped.
+pub(super) fn carry_out(found: FoundPlan, manner: Manner, left: Span) -> (Done, Option<Owner>) {
+    let ((uid, _), path) = (found.owner, found.path().to_owned());
     let failed = |why: String| {
         let text = format!(
             "the plan {}: it belongs to user {uid}, with whose rights it is carried out: {why}",
@@ -68,12 +67,12 @@ pub(super) fn carry_out(found: FoundPlan, manner: Manner) -> (Done, Option<Owner
     };
     let stdout = child.stdout.take();
     let owner = Owner(child);
-    let writes = i64::try_from(length / BYTES).unwrap_or(i64::MAX);
-    let patience = PATIENCE.nanos().saturating_add(RETURNS_WITHIN.nanos().saturating_mul(2).saturating_mul(writes));
-    match answer(stdout, Duration::from_nanos(patience.unsigned_abs())) {
-        Ok(done) => {
-            let holds = done.holds;
-            (done, holds.then_some(owner))
+    match answer(stdout, Duration::from_nanos(left.nanos().max(0).unsigned_abs())) {
+        // What it says of itself does not decide whether root waits.
+        Ok(mut done) => {
+            done.holds &= manner.hold;
+            let owner = done.holds.then_some(owner);
+            (done, owner)
         }
         Err(why) => failed(why),
     }
@@ -101,7 +100,9 @@ fn answer(stdout: Option<ChildStdout>, patience: Duration) -> Result<Done, Strin
         _ = sender.send(read.map(|_| line));
     };
     thread::Builder::new().spawn(read).map_err(|error| error.to_string())?;
-    let line = line.recv_timeout(patience).map_err(|_| "it has not ended in time".to_owned())?;
+    let line = line
+        .recv_timeout(patience)
+        .map_err(|_| format!("it has not answered in time ({PATIENCE} for all plans); run this again with --plan"))?;
     let line = line.map_err(|error| error.to_string())?;
     if line.is_empty() {
         return Err("it has ended without an answer".into());
@@ -111,6 +112,7 @@ fn answer(stdout: Option<ChildStdout>, patience: Duration) -> Result<Done, Strin
 
 /// What that process does. It keeps what it holds until it is asked to end.
 pub(super) fn answer_for_root(plan: &Path, manner: Manner) -> Result<Done, Stop> {
+    keep_from_others();
     let file = io::stdin().as_fd().try_clone_to_owned().map(File::from);
     let file = file.map_err(|error| Stop::Fault(format!("the plan is not open: {error}")))?;
     let mut done = Done::default();
@@ -118,7 +120,6 @@ pub(super) fn answer_for_root(plan: &Path, manner: Manner) -> Result<Done, Stop>
         Ok(found) => done.carry_out(found, manner),
         Err(why) => done.refuse(why),
     }
-    let line = serde_json::to_string(&done).map_err(|error| Stop::Fault(error.to_string()))?;
-    print(&(line + "\n"))?;
+    print_json(&done)?;
     Ok(done)
 }

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How long a write may take; the next output waits for it meanwhile.
-pub(super) const RETURNS_WITHIN: Span = Span::from_seconds(2);
+const RETURNS_WITHIN: Span = Span::from_seconds(2);
 
 /// How plans are carried out.
 #[derive(Clone, Copy, Debug)]

@@ -143,11 +143,6 @@ impl FoundPlan {
         &self.path
     }
 
-    /// Bytes.
-    pub(crate) fn length(&self) -> u64 {
-        self.file.metadata().map_or(0, |facts| facts.len())
-    }
-
     /// The open file, for a process that has its owner's rights.
     pub(crate) fn into_file(self) -> File {
         self.file

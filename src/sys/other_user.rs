@@ -36,6 +36,12 @@ pub(crate) fn run_as(command: &mut Command, uid: u32, gid: u32) {
     unsafe { command.pre_exec(become_it) };
 }
 
+/// Keeps other processes of this process's user from its memory and its descriptors. Where that fails, they have what is theirs anyway.
+pub(crate) fn keep_from_others() {
+    // SAFETY: numbers only.
+    let _ = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, NO, NO, NO, NO) };
+}
+
 /// Asks a child to end, by SIGTERM.
 pub(crate) fn ask_to_end(child: &Child) {
     if let Ok(pid) = libc::pid_t::try_from(child.id()) {

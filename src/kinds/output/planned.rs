@@ -96,7 +96,9 @@ fn write(file: &File, text: &str, cut: bool) -> io::Result<()> {
 /// Refuses what is another device now, by what a file beside it says.
 pub(super) fn is_still(witness: Option<&(PathBuf, String)>, what: &str) -> io::Result<()> {
     let Some((beside, wanted)) = witness else { return Ok(()) };
-    let found = text_beside(beside)?;
+    let unread =
+        |error: io::Error| io::Error::new(error.kind(), format!("{} cannot be read: {error}", beside.display()));
+    let found = text_beside(beside).map_err(unread)?;
     let found = found.trim_end();
     if found == wanted {
         return Ok(());

@@ -38,7 +38,9 @@ impl PlannedWrite {
             Self::File { path: enable, witness, text, .. } => {
                 let wanted = number(text).filter(|wanted| *wanted > 1.0);
                 let read = || is_still(witness.as_ref(), "device").and_then(|()| beside(enable)).ok();
-                *enable == path.with_file_name(&name) && wanted.is_some() && read().as_deref().and_then(number) == wanted
+                *enable == path.with_file_name(&name)
+                    && wanted.is_some()
+                    && read().as_deref().and_then(number) == wanted
             }
             _ => false,
         };
