@@ -13,16 +13,19 @@ use self::graph::Graph;
 use super::against::Against;
 use super::socket::SocketArg;
 use super::stop::{CONFIGURATION, UNWELL};
-use super::terminal::{Shown, note};
+use super::terminal::{Shown, note, say};
 use super::{App, ConfigArg, Source, Stop};
 use crate::config::{Config, Problems, Scheduling, Spin, TaskConfig, WorkerConfig};
 use crate::daemon::{Capacity, Finding, Looked, capacities, look};
 use crate::pacing::Overrun;
 use crate::program;
 use crate::sys::host::Host;
-use crate::sys::user::{is_root, run_again_as_service, service_user};
+use crate::sys::other_user::run_again_as_service;
+use crate::sys::user::service_user;
 use clap::Args;
 use std::fmt::Write as _;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Output;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -75,7 +78,9 @@ pub(super) fn check(app: &App, args: &CheckArgs) -> Result<(), Stop> {
 
 fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
     let source = Source::of(&args.config);
-    look_as_service(&source, args)?;
+    if let Some(ended) = look_as_service(&source, args) {
+        return ended;
+    }
     let wrong = "a start with this configuration would be refused"; // nothing was to be started
     let refused = |problems: Problems| Stop::Config(problems.ending_in(wrong));
     let mut config = app.load(&source).map_err(refused)?;
@@ -142,21 +147,41 @@ fn looked_at(app: &App, args: &CheckArgs) -> Result<(), Stop> {
 }
 
 /// Root looks at the configuration of the service with the rights of its user: what they open and load is what the service will, and no plugin of
-/// that user runs as root.
-fn look_as_service(source: &Source, args: &CheckArgs) -> Result<(), Stop> {
-    let Some(path) = source.of_service() else { return Ok(()) };
+/// that user runs as root. `None`: this process looks itself.
+fn look_as_service(source: &Source, args: &CheckArgs) -> Option<Result<(), Stop>> {
+    let path = source.of_service()?;
     // In another folder these would be other files.
     let is_anywhere = path.is_absolute() && args.socket.socket.is_absolute();
-    run_again_as_service(is_anywhere).or_else(|error| {
-        let why = format!("the rights of the service's user {} cannot be taken on: {error}", service_user());
+    match run_again_as_service(is_anywhere) {
+        Ok(None) => None,
+        Ok(Some(output)) => Some(said(&output)),
         // A container may have no rights but those of its root; of libraries that loads its own only.
-        if is_root() {
-            note(&format!("looks as root, since {why}"))
-        } else {
-            return Err(Stop::Fault(why));
+        Err(error) => {
+            note(&format!(
+                "looks as root, since the rights of the service's user {} cannot be taken on: {error}",
+                service_user()
+            ));
+            None
         }
-        Ok(())
-    })
+    }
+}
+
+/// Ends as the process of the service's user has ended.
+fn said(output: &Output) -> Result<(), Stop> {
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    if !err.is_empty() {
+        say(err.trim_end());
+    }
+    Shown::document(&out).print_beside_verdict()?;
+    match (output.status.code(), output.status.signal()) {
+        (Some(0), _) => Ok(()),
+        (Some(code), _) => Err(Stop::Logged(u8::try_from(code).unwrap_or(UNWELL))),
+        (None, signal) => Err(Stop::Unwell(format!(
+            "the check with the rights of the service's user {} was ended by signal {}",
+            service_user(),
+            signal.unwrap_or_default()
+        ))),
+    }
 }
 
 /// What is written and could not be checked.

@@ -154,6 +154,7 @@ fn flight_size(text: &str) -> Result<u64, String> {
     }
     let least = 64 << 10; // a few hundred ticks: less is no use
     match size_text(text.trim())? {
+        bytes if bytes > crate::flight::LONGEST => Err("must be at most 1 GiB".into()),
         bytes if bytes >= least => Ok(bytes),
         _ => Err("must be at least 64 KiB, or 0 for no such file".into()),
     }

@@ -116,8 +116,8 @@ impl LeftOutputs {
             !output.planned.writes.is_empty()
         });
         // Those that were made safe are known for the outputs of the start alone: from then on what is there is what was there before.
-        // One that holds what it has begins too, and has no plan.
-        if guards.iter().any(|guard| guard.has_begun()) {
+        // One that holds what it has begins too, and has no plan. Without outputs nothing has to begin.
+        if guards.is_empty() || guards.iter().any(|guard| guard.has_begun()) {
             let (written, owed) = self.outputs.drain(..).partition(|output| output.planned.written);
             self.outputs = owed;
             let written: Vec<LeftOutput> = written;

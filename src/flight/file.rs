@@ -6,6 +6,7 @@ use super::text::WhoIsWho;
 use super::{HEADER, MAGIC, RECORD, VERSION};
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// What a flight file has.
@@ -31,17 +32,29 @@ pub(crate) fn read(path: &Path) -> Result<Flight, String> {
     parse(&bytes).map_err(|reason| wrong(&reason))
 }
 
+/// No flight file is longer.
+pub(crate) const LONGEST: u64 = 1 << 30;
+
 /// The bytes that the file has now: it may grow meanwhile, or be none that has an end.
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
+    let file = opened(path)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    if metadata.len() > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is longer than 1 GiB: no flight file is"));
     }
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(usize::try_from(metadata.len()).unwrap_or(usize::MAX))?;
     file.take(metadata.len()).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Opens a regular file; a pipe is not waited for.
+fn opened(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+    }
 }
 
 /// Whether a file begins as flight files do.
@@ -50,7 +63,7 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
 /// The system's reason why that cannot be read.
 pub(crate) fn is_flight(path: &Path) -> io::Result<bool> {
     let mut first = Vec::new();
-    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut first)?;
+    opened(path)?.take(MAGIC.len() as u64).read_to_end(&mut first)?;
     Ok(first == MAGIC)
 }
 

@@ -16,7 +16,7 @@ mod record;
 mod ring;
 mod text;
 
-pub(crate) use file::{Flight, is_flight, read};
+pub(crate) use file::{Flight, LONGEST, is_flight, read};
 pub(crate) use record::{Clocks, Entry, Mark, Miss, Packed, Place, Ran, Slept, Woken, pack};
 pub(crate) use ring::{FLIGHT, FLIGHT_BEFORE, FlightFile};
 pub(crate) use text::{Introduction, Known, KnownTask, KnownWorker};

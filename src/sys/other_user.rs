@@ -2,13 +2,14 @@
 //! three streams, no terminal. For root; may block and allocate.
 
 use super::from_minus_one;
-use super::user::{Identity, service_user};
+use super::user::{Identity, is_root, service_user, working_directory};
+use std::env;
 use std::ffi::CStr;
-use std::io;
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Output, Stdio};
 use std::ptr;
 
 /// Arguments of prctl, which all have this width.
@@ -34,6 +35,55 @@ pub(crate) fn run_as(command: &mut Command, uid: u32, gid: u32) {
     };
     // SAFETY: between fork and exec it makes system calls only: it neither allocates nor locks.
     unsafe { command.pre_exec(become_it) };
+}
+
+/// What the command line of this process says and writes with the rights of the service's user, from root: in a child, so that nothing of root's is
+/// in that user's reach, and no terminal. `None`: this is not root, or there is no such user. `in_its_folder`: in the folder in which the unit
+/// starts it, if it can be entered.
+///
+/// # Errors
+/// The kernel refused it; nothing has run.
+pub(crate) fn run_again_as_service(in_its_folder: bool) -> io::Result<Option<Output>> {
+    let root = Path::new("/");
+    let service = Identity::of_service(root).filter(|service| is_root() && service.uid != 0);
+    let Some((uid, gid)) = service.and_then(|service| Some((service.uid, *service.gids.first()?))) else {
+        return Ok(None);
+    };
+    let folder = working_directory(root).filter(|folder| in_its_folder && folder.is_dir());
+    let again = |file: &Path| {
+        let mut command = Command::new(file);
+        command.args(env::args_os().skip(1)).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env_clear().envs(KEPT.iter().filter_map(|name| Some((name, env::var_os(name)?))));
+        folder.iter().for_each(|folder| _ = command.current_dir(folder));
+        run_as(&mut command, uid, gid);
+        command.spawn()
+    };
+    // By its path it keeps the name by which others know a hertzd. The folder of one that was just built may be closed to that user.
+    let child = match env::current_exe().and_then(|file| again(&file)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => again(Path::new("/proc/self/exe"))?,
+        started => started?,
+    };
+    answer(child).map(Some)
+}
+
+/// Of its environment, what changes what it says.
+const KEPT: [&str; 6] = ["PATH", "LANG", "LC_ALL", "NO_COLOR", "COLUMNS", "HERTZD_LOG"];
+
+/// Bytes of each of its two streams.
+const LONGEST: u64 = 16 << 20;
+
+fn answer(mut child: Child) -> io::Result<Output> {
+    let read = |from: Option<Box<dyn Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut text = Vec::new();
+            from.map(|from| from.take(LONGEST).read_to_end(&mut text));
+            text
+        })
+    };
+    let out = read(child.stdout.take().map(|stream| Box::new(stream) as _));
+    let err = read(child.stderr.take().map(|stream| Box::new(stream) as _));
+    let [stdout, stderr] = [out, err].map(|reader| reader.join().unwrap_or_default());
+    Ok(Output { status: child.wait()?, stdout, stderr })
 }
 
 /// Keeps other processes of this process's user from its memory and its descriptors. Where that fails, they have what is theirs anyway.

@@ -158,7 +158,7 @@ impl StopSignals {
         let (woken, waker) = UnixStream::pair()?;
         woken.set_read_timeout(Some(HEARD_WITHIN))?;
         let requests = [SIGINT, SIGTERM, SIGHUP, SIGXCPU];
-        let signals = SignalDelivery::with_pipe(woken, waker, SignalOnly::default(), requests)?;
+        let signals = SignalDelivery::with_pipe(woken, waker, SignalOnly, requests)?;
         let asked = Arc::new(AtomicBool::new(false));
         for signal in stops {
             let asked_before = Arc::clone(&asked);

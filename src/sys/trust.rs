@@ -63,7 +63,8 @@ fn refuse(path: &Path, found: &Metadata) -> Result<(), String> {
     let whom = match mode {
         _ if found.is_dir() && mode & STICKY != 0 => return Ok(()),
         _ if mode & 0o002 != 0 => "everyone".to_owned(),
-        _ if mode & 0o020 != 0 && found.gid() != 0 => format!("the group {}", found.gid()),
+        // Also of root's group: with an access control list these bits are what it grants to anyone.
+        _ if mode & 0o020 != 0 => format!("the group {}, or users by its access control list", found.gid()),
         _ => return Ok(()),
     };
     Err(format!("{what}{name} may be written by {whom} (mode {:04o}): `sudo chmod go-w {name}`", mode & 0o7777))
@@ -94,7 +95,12 @@ mod tests {
         let with_mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         for (folder_mode, file_mode, wanted) in [
             (0o755, 0o644, None),
-            (0o775, 0o664, None), // of the group root
+            (
+                0o755,
+                0o664,
+                Some("libx.so may be written by the group 0, or users by its access control list (mode 0664)"),
+            ),
+            (0o775, 0o644, Some("below may be written by the group 0")),
             (0o757, 0o644, Some("below may be written by everyone (mode 0757): `sudo chmod go-w ")),
             (0o1777, 0o644, None),
             (0o755, 0o646, Some("libx.so may be written by everyone (mode 0646)")),
@@ -107,6 +113,7 @@ mod tests {
                 wanted.map_or(said.is_none(), |wanted| said.as_ref().is_some_and(|said| said.contains(wanted)));
             assert!(agrees, "{folder_mode:o} {file_mode:o}: {said:?}");
         }
+        with_mode(&below, 0o755);
         with_mode(&file, 0o664);
         chown(&file, Some(0), Some(64_999)).unwrap();
         assert!(of(&file).unwrap_err().contains("may be written by the group 64999"));

@@ -4,13 +4,10 @@
 use super::from_minus_one;
 use super::host::may_open;
 use crate::program;
-use std::env;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf, absolute};
-use std::process::Command;
 
 /// The user of the service.
 pub(crate) fn service_user() -> &'static str {
@@ -97,38 +94,6 @@ pub(crate) fn as_service<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result
     let body = || service.assume().map(|()| work());
     let ended = std::thread::scope(|scope| scope.spawn(body).join());
     ended.unwrap_or_else(|_| Err(io::Error::other("the look panicked")))
-}
-
-/// Starts this program again in its own place, with the same arguments and the rights of the service's user. Returns only where that user does
-/// not exist or has the rights already. `in_its_folder`: in the folder in which the unit starts it, if it can be entered.
-///
-/// Without capabilities and with no way to new ones, as the unit's `NoNewPrivileges=`.
-///
-/// # Errors
-/// The kernel refused it; what it granted until then this thread keeps.
-pub(crate) fn run_again_as_service(in_its_folder: bool) -> io::Result<()> {
-    let root = Path::new("/");
-    let Some(service) = Identity::of_service(root).filter(|service| is_root() && service.uid != 0) else {
-        return Ok(());
-    };
-    service.assume()?;
-    let [on, zero]: [libc::c_ulong; 2] = [1, 0];
-    // SAFETY: numbers only, no pointer.
-    from_minus_one(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, on, zero, zero, zero) })?;
-    if let Some(folder) = working_directory(root).filter(|_| in_its_folder) {
-        // It does not exist before the first start; then this folder is as good.
-        let _ = env::set_current_dir(folder);
-    }
-    let again = |file: &Path| {
-        let mut arguments = env::args_os();
-        let name = arguments.next().unwrap_or_else(|| program::name().into());
-        Command::new(file).arg0(name).args(arguments).exec()
-    };
-    // By its path it keeps the name by which others know a hertzd. The folder of one that was just built may be closed to that user.
-    match env::current_exe().map(|file| again(&file)) {
-        Err(error) | Ok(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(error),
-        _ => Err(again(Path::new("/proc/self/exe"))),
-    }
 }
 
 /// The group of this process, by its name, or its number where it has none.
@@ -223,7 +188,7 @@ fn supplementary_groups(root: &Path) -> Vec<String> {
 }
 
 /// The folder that the service is started in.
-fn working_directory(root: &Path) -> Option<PathBuf> {
+pub(super) fn working_directory(root: &Path) -> Option<PathBuf> {
     let last = unit_values(root, "WorkingDirectory=").pop()?;
     let folder = PathBuf::from(last.trim_start_matches('-'));
     folder.is_absolute().then_some(folder)

@@ -66,7 +66,7 @@ pub(crate) fn story(seed: u64, scope: Scope, leave_out: &str) -> Vec<Event> {
     if writer.running.is_some() {
         writer.end(leave_out);
     }
-    if writer.left && writer.one_in(4) || writer.left && leave_out.contains("leftover") {
+    if writer.left && (writer.one_in(4) || leave_out.contains("leftover")) {
         writer.events.push(Event::Safe);
     }
     writer.events

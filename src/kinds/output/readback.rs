@@ -11,6 +11,8 @@ use crate::sys::clock::KernelClock;
 use crate::time::{Clock, Instant, Span};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How often the settings of a target are read whose value is not.
@@ -80,6 +82,8 @@ impl Readback {
         compared.find_map(|(setting, reading)| match reading {
             Reading::Differs { .. } if !is_settled => Some(Reading::Unsettled),
             Reading::Differs { written, read } => Some(Reading::NotInForce(self.lapse(target, setting, written, read))),
+            // Some drivers let such a file only be written: then nobody knows.
+            Reading::Unreadable(_) if !is_readable(&setting.path) => None,
             Reading::Unreadable(why) => Some(Reading::Unreadable(format!("{}: {why}", setting.path.display()))),
             _ => None,
         })
@@ -107,6 +111,11 @@ impl Readback {
         };
         Lapse { file: setting.path.display().to_string(), set, read, advice: format!("{who}; {remedy}") }
     }
+}
+
+/// Whether the file has a right to be read at all.
+fn is_readable(path: &Path) -> bool {
+    fs::metadata(path).map_or(true, |facts| facts.mode() & 0o444 != 0)
 }
 
 impl ReadBack for Readback {

@@ -198,7 +198,9 @@ impl Target {
     pub(super) fn safe_writer(&self, taken: &File, text: SafeText, found: Option<&Content>) -> io::Result<SafeWriter> {
         let plan = Arc::new(Mutex::new(self.plan(&text, found)));
         let open = |Setting { path, number }: &Setting| {
-            let file = Arc::new(File::options().read(true).write(true).open(path)?);
+            let open = |reads| File::options().read(reads).write(true).open(path);
+            // Some drivers let it only be written: then it is not confirmed.
+            let file = Arc::new(open(true).or_else(|_| open(false))?);
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             Ok(SafeSetting { file, name, text: text.enable.clone().unwrap_or_else(|| format!("{number}\n")) })
         };
