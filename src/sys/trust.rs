@@ -118,6 +118,7 @@ mod tests {
         chown(&file, Some(0), Some(64_999)).unwrap();
         assert!(of(&file).unwrap_err().contains("may be written by the group 64999"));
         chown(&file, Some(0), Some(0)).unwrap();
+        with_mode(&file, 0o644);
         with_mode(&below, 0o1755);
         chown(&below, Some(64_999), Some(0)).unwrap();
         let said = of(&file).unwrap_err();
