@@ -47,6 +47,8 @@ pub(crate) struct Tenure {
     pub(crate) follows: bool,
     /// Somebody else has set its mode.
     disturbed: bool,
+    /// A start or a reload has begun it: its first tick may come after what somebody else writes.
+    restarted: bool,
 }
 
 /// All files, and who has them.
@@ -84,13 +86,14 @@ impl Model {
             let had = self.tenures.remove(&target);
             let follows = had.as_ref().is_none_or(|had| had.follows || had.output.value != output.value);
             let disturbed = had.as_ref().is_some_and(|had| had.disturbed);
+            let restarted = had.as_ref().is_none_or(|had| had.restarted || had.output != *output);
             let mut before = had.map_or_else(|| self.now(target), |had| had.before);
             // After `hertzd safe` what the process before it has found may count as the original, or what is there now.
             for carried_out in self.carried_out.iter().filter(|it| it.output.target == target) {
                 before.iter_mut().for_each(|(file, may)| may.or_all(&carried_out.before[file]));
             }
             self.reaches(output, &before);
-            self.tenures.insert(target, Tenure { output: output.clone(), before, follows, disturbed });
+            self.tenures.insert(target, Tenure { output: output.clone(), before, follows, disturbed, restarted });
         }
     }
 
@@ -132,7 +135,7 @@ impl Model {
             self.files.insert(target.value(), May::only(text(number)));
             return;
         };
-        if tenure.output.always || tenure.follows {
+        if tenure.output.always || tenure.follows || tenure.restarted {
             self.files.insert(target.value(), May::HoldAnything);
         } else {
             self.files.insert(target.value(), May::only(text(number)));

@@ -2,6 +2,7 @@
 //! the rights of its owner. Pure, but for what an opened target is.
 
 use super::digits::number;
+use super::files::is_number;
 use super::planned_write::PlannedWrite;
 use crate::sys::open::{Mode, without_links};
 use std::fs::File;
@@ -148,9 +149,7 @@ fn holds_a_number(mut file: &File) -> bool {
         return true;
     }
     let _ = io::Seek::rewind(&mut file);
-    let text = String::from_utf8_lossy(&content);
-    let text = text.trim_matches(|it: char| it.is_whitespace() || it == '\0');
-    text.is_empty() || text.parse::<f64>().is_ok()
+    is_number(&String::from_utf8_lossy(&content))
 }
 
 /// Refuses a device file that is another sort of device: a write to that could mean anything.
