@@ -12,6 +12,9 @@ pub(crate) const OTHER_OWNERS: &str = "in its user namespace devices belong to a
 #[allow(dead_code, reason = "for integration tests, which include this file")]
 pub(crate) const NO_RUST: &str = "Rust's compiler would build for this machine";
 
+/// Why a file cannot be found folder by folder from the root.
+pub(crate) const OTHER_ROOT: &str = "the folder / that it opens is that of the emulated machine's libraries";
+
 /// Why the parent cannot see that a program could not be started.
 pub(crate) const OWN_MEMORY: &str =
     "a child that shares its parent's memory gets a copy there, so the parent does not see which step failed";
