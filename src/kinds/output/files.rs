@@ -86,13 +86,6 @@ fn is_attribute(path: &Path, sys: &Path) -> bool {
     is_below(Path::new("/sys")) || is_below(Path::new("/proc")) || sys.canonicalize().is_ok_and(|sys| is_below(&sys))
 }
 
-/// Whether a file's text is a number, or nothing. Where two programs write, or one was killed, the end of a longer number may stand behind it, on a
-/// line of its own.
-pub(super) fn is_number(text: &str) -> bool {
-    let mut lines = text.lines().map(|line| line.trim_matches(|it: char| it.is_whitespace() || it == '\0'));
-    lines.all(|line| line.is_empty() || line.parse::<f64>().is_ok())
-}
-
 /// Refuses a file that holds anything but one number: it would be lost.
 pub(super) fn holds_a_number(path: &Path) -> Result<(), Refusal> {
     let mut head = Vec::new();
@@ -102,7 +95,8 @@ pub(super) fn holds_a_number(path: &Path) -> Result<(), Refusal> {
     };
     let is_whole = head.len() as u64 <= LONGEST_NUMBER;
     let text = String::from_utf8_lossy(&head);
-    if is_whole && is_number(&text) {
+    let text = text.trim_matches(|it: char| it.is_whitespace() || it == '\0');
+    if is_whole && (text.is_empty() || text.parse::<f64>().is_ok()) {
         return Ok(());
     }
     let what = match is_whole {

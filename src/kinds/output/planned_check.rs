@@ -2,7 +2,6 @@
 //! the rights of its owner. Pure, but for what an opened target is.
 
 use super::digits::number;
-use super::files::is_number;
 use super::planned_write::PlannedWrite;
 use crate::sys::open::{Mode, without_links};
 use std::fs::File;
@@ -149,7 +148,10 @@ fn holds_a_number(mut file: &File) -> bool {
         return true;
     }
     let _ = io::Seek::rewind(&mut file);
-    is_number(&String::from_utf8_lossy(&content))
+    // It was an output's already. Where that was killed at a write, the end of a longer number may stand behind, on a line of its own.
+    let text = String::from_utf8_lossy(&content);
+    let mut lines = text.lines().map(|line| line.trim_matches(|it: char| it.is_whitespace() || it == '\0'));
+    lines.all(|line| line.is_empty() || line.parse::<f64>().is_ok())
 }
 
 /// Refuses a device file that is another sort of device: a write to that could mean anything.
