@@ -281,6 +281,18 @@ fn what_cannot_be_read_is_named_with_what_to_do() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(code) && stderr.contains(said), "{args:?}: {:?}: {stderr}", output.status);
     }
+    // A pipe is read once, from its start.
+    let summary = Command::new(HERTZD).args(["run", "--for", "100ms", "--json"]).output().unwrap().stdout;
+    fs::write(folder.path().join("run.json"), &summary).unwrap();
+    let (from, to) = (fs::File::open(folder.path().join("run.json")).unwrap(), folder.path().join("piped.html"));
+    let piped = Command::new("sh")
+        .args(["-c", &format!("cat | {HERTZD} report /dev/stdin -o {}", to.display())])
+        .stdin(from)
+        .output()
+        .unwrap();
+    assert!(piped.status.success() && to.exists(), "{piped:?}");
+    let output = report(&["/dev/null"], folder.path());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("`hertzd run --json > FILE` writes one"), "{output:?}");
     let output = report(&["s.json", "-o", "-"], folder.path());
     assert!(
         output.status.success()

@@ -76,8 +76,13 @@ pub(super) fn of_file(path: &Path) -> Result<Told, Stop> {
     }
     let name = path.display().to_string();
     let wrong = |reason: io::Error| Stop::Usage(format!("{name}: {reason}"));
+    let mut file = File::open(path).map_err(wrong)?;
+    if !file.metadata().map_err(wrong)?.is_file() {
+        // A pipe is read once, from its start: only a summary can be read so.
+        return of_summaries(file, &name).map_err(Stop::Usage);
+    }
     let mut first = Vec::new();
-    File::open(path).map_err(wrong)?.take(8).read_to_end(&mut first).map_err(wrong)?;
+    (&mut file).take(8).read_to_end(&mut first).map_err(wrong)?;
     if flight::is_flight(path).map_err(wrong)? {
         return Ok(Told::of_one(of_flight(&flight::read(path).map_err(Stop::Fault)?, &name)));
     }
