@@ -37,6 +37,13 @@ input = \"full.active\"
 max-age = \"1h\"
 off-delay = \"1h\"
 severity = \"notice\"
+[task.buzzer]
+kind = \"output\"
+rate = 200
+input = \"full.active\"
+max-age = \"1h\"
+path = \"@HERE@/buzzer\"
+safe = 0
 ";
 
 /// Sets the sensor's file in one step.
@@ -61,6 +68,7 @@ fn said(socket: &Path) -> String {
 fn an_alarm_has_one_entry_when_it_begins_and_one_when_it_ends() {
     let folder = tempfile::tempdir().unwrap();
     set(folder.path(), "10\n");
+    fs::write(folder.path().join("buzzer"), "0\n").unwrap();
     let socket = folder.path().join("s");
     let args = ["--log-format", "json", "--status-socket", socket.to_str().unwrap()];
     let mut running = run_in(folder, Command::new(program::HERTZD), CONFIG, &args);
@@ -78,6 +86,9 @@ fn an_alarm_has_one_entry_when_it_begins_and_one_when_it_ends() {
     for (value, count) in [("85\n", 1), ("95\n", 2), ("79\n", 3), ("77\n", 4), ("nothing\n", 5), ("0\n", 6)] {
         set(running.folder(), value);
         running.wait_for(&format!("{count} entries"), |running| entries(&running.stderr(), "full").len() >= count);
+        let buzzer = running.folder().join("buzzer");
+        let wanted = if ["77\n", "0\n"].contains(&value) { "0" } else { "1" };
+        running.wait_for("the buzzer", |_| fs::read_to_string(&buzzer).unwrap().trim() == wanted);
         if value == "95\n" {
             // A snapshot may be older than the entry.
             running.wait_for("status to show it", |_| {
@@ -96,7 +107,7 @@ fn an_alarm_has_one_entry_when_it_begins_and_one_when_it_ends() {
         }
     }
     running.wait_for("the latch", |_| alarm(&socket, "gone")["latched"] == true);
-    assert!(said(&socket).contains("\nALARM gone (warning): had no good value, back to normal at 0, latched"));
+    assert!(said(&socket).contains("\nALARM gone (warning): had no good value, now at 0, latched"));
     assert_eq!(alarm(&socket, "full")["active"], false);
     running.signal("TERM");
     let ended = running.wait();

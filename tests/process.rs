@@ -344,6 +344,28 @@ fn what_a_late_program_held_goes_stale_and_the_output_safe_and_it_is_said() {
 }
 
 #[test]
+fn a_program_that_gets_back_what_was_put_out_goes_on_beyond_its_max_age() {
+    let client = "for tick in hertzd.ticks():\n    hertzd.out(echo=tick.inputs['x'])\n";
+    let chain = format!(
+        "[task.file]\nkind = \"sensor\"\nworker = \"brain\"\nrate = \"50 Hz\"\npath = \"{HERE}/number\"\n\
+         [task.fan]\nkind = \"output\"\nworker = \"brain\"\nrate = \"50 Hz\"\ninput = \"brain.echo\"\nmax-age = \"500ms\"\n\
+         path = \"{HERE}/fan\"\nsafe = -7\nsafe-after = \"1h\"\n"
+    );
+    let inputs = "inputs = { x = \"file.value\", back = { previous = \"fan.applied\", initial = 0 } }";
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("number"), "4\n").unwrap();
+    fs::write(folder.path().join("fan"), "0\n").unwrap();
+    let mut running = run_in(folder, &(chain + &echo("brain", client, inputs)), &[]);
+    // Three times as long as what is put out may be old.
+    wait_for_row(&mut running, "brain", "many answers", |row| row["answers"] >= 75.0);
+    running.wait_for("its value is put out", |running| {
+        fs::read_to_string(running.folder().join("fan")).unwrap().trim() == "4"
+    });
+    running.signal("TERM");
+    running.wait();
+}
+
+#[test]
 fn inputs_come_with_their_age_and_worth() {
     let client = "for tick in hertzd.ticks():\n    speed, gain = tick.inputs['speed'], tick.inputs['gain']\n    \
                   note('inputs', int(speed.bad), speed.age_ns if speed.age_ns is not None else -1, speed, gain, int(gain.age is None))\n    hertzd.out(echo=0.0 if speed.bad else speed * gain)\n";

@@ -142,7 +142,8 @@ impl Input {
         Some(Instant::from_nanos(self.cell.looked.load(Ordering::Relaxed).into()) - since)
     }
 
-    /// The release of the oldest tick of a sensor behind it; `None` for a number, and before the first row.
+    /// The release of the oldest tick of a sensor behind it; `None` for a number, for a value by `previous`,
+    /// which counts for nothing that is made of it, and before the first row.
     pub fn origin(&self) -> Option<Instant> {
         instant(self.cell.origin.load(Ordering::Relaxed), NO_ORIGIN)
     }

@@ -117,7 +117,7 @@ impl LinkReceiver {
     /// whether all of them are good. Wait-free.
     ///
     /// An input that closes a circle tells what was, however old and whatever it was made of: else the first bad value would
-    /// go round for ever, and so would the first origin.
+    /// go round for ever, and so would the first origin. So it has none, also where a task looks for itself.
     pub(crate) fn refresh(&mut self, now: Instant) -> (Option<Origin>, bool) {
         self.receive();
         if !self.has_row {
@@ -146,6 +146,7 @@ impl LinkReceiver {
                 let task = u32::try_from(head[3]).unwrap_or(u32::MAX); // it was one
                 oldest = instant(origin, NO_ORIGIN).map(|at| Origin { at, task });
             }
+            let origin = if *closes_circle { NO_ORIGIN } else { origin };
             cell.lay(value, release, origin, quality, now_ns);
         }
         (oldest, all_good)
@@ -336,6 +337,11 @@ mod tests {
         sender.post(head, &[0.5], |_, _| false);
         assert_eq!(receiver.refresh(at(100)), (None, true));
         assert_eq!((input.get(), input.quality()), (0.5, Quality::Good));
+        assert_eq!(
+            (input.release(), input.origin()),
+            (Some(at(5)), None),
+            "a task that looks for itself finds none either"
+        );
         sender.post(head, &[f64::NAN], |_, _| false);
         assert_eq!(receiver.refresh(at(100)), (None, true));
         assert_eq!((input.get(), input.quality()), (0.5, Quality::Good));

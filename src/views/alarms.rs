@@ -18,7 +18,7 @@ pub(crate) struct AlarmSummary {
     pub(crate) severity: String,
     /// The value at the latest tick; `null`: there was no good one.
     pub(crate) value: Option<f64>,
-    /// It is active only because of its latch: the value is back.
+    /// Its level lasts only because of its latch: the value has come back from it.
     pub(crate) latched: bool,
     /// While it is active: for how long.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ fn line(AlarmSummary { task, level, severity, value, latched, since_ns, .. }: &A
         level if *latched => format!("was {level}"),
         level => format!("{level}{at}"),
     };
-    let latched = if *latched { format!(", back to normal{at}, latched until its reset") } else { String::new() };
+    let latched = if *latched { format!(", now{at}, latched until its reset") } else { String::new() };
     let since = since_ns.map(|since| format!("; active for {}", Age(Span::from_nanos(since)))).unwrap_or_default();
     format!("ALARM {task} ({severity}): {what}{latched}{since}")
 }
@@ -79,8 +79,8 @@ mod tests {
             "ALARM hot (error): hihi at 231.4; active for 3.20 s",
             "ALARM hot (error): no good value; active for 3.20 s",
             "ALARM hot (error): its condition holds; active for 3.20 s",
-            "ALARM hot (error): was high, back to normal at 180, latched until its reset; active for 3.20 s",
-            "ALARM hot (error): had no good value, back to normal at 20, latched until its reset; active for 3.20 s",
+            "ALARM hot (error): was high, now at 180, latched until its reset; active for 3.20 s",
+            "ALARM hot (error): had no good value, now at 20, latched until its reset; active for 3.20 s",
         ];
         assert_eq!(alarm_lines(Some(&alarms)), wanted);
     }

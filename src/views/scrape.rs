@@ -219,7 +219,7 @@ impl Page {
             }
         };
         each("hertzd_alarm_active", "Whether the alarm is active.", |alarm| f64::from(u8::from(alarm.active)));
-        let latched = "Whether it is active only because it is latched: its value is back.";
+        let latched = "Whether its level lasts only because of its latch: the value has come back from it.";
         each("hertzd_alarm_latched", latched, |alarm| f64::from(u8::from(alarm.latched)));
         let since = "For how long it has been active; 0: it is not.";
         each("hertzd_alarm_active_seconds", since, |alarm| seconds(alarm.since_ns.unwrap_or(0)));

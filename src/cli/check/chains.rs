@@ -197,4 +197,14 @@ chain oven, target, control, fan: what fan uses is up to 150 ms old at its relea
         assert_eq!(told(&aged("149ms")), [short.to_owned(), far("149 ms")]);
         assert!(told(&LOOP.replacen("rate = 10\n", "rate = 11\n", 1)).is_empty());
     }
+
+    #[test]
+    fn what_a_task_takes_of_itself_is_of_the_tick_before() {
+        let config = config(
+            "[task.x]\nkind = \"load\"\nrate = 10\n[task.gone]\nkind = \"alarm\"\nrate = 10\ninput = 1\nlatch = true\n\
+             reset = { previous = \"gone.active\", initial = 0 }",
+        );
+        let text = describe(&Graph::of(&config));
+        assert!(text.contains("gone takes reset from gone.active  the tick before, 100 ms"), "{text}");
+    }
 }

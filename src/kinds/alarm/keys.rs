@@ -3,6 +3,7 @@
 use super::law::{Limits, Settings};
 use super::{Severity, Watch, columns};
 use crate::config::{Blueprint, Key, Kind, Preview, Rule, Section, Value, words};
+use crate::task::Input;
 use crate::time::Span;
 
 const fn written(severity: Severity) -> (&'static str, Severity) {
@@ -33,7 +34,8 @@ const OFF_DELAY: Key = Key::new("off-delay", DELAY, "How long a lower level has 
 const SEVERITY: Key = Key::new("severity", Value::Choice(&words(&SEVERITIES)), "The level of its entries in the log.")
     .default("\"warning\"");
 const LATCH: Key =
-    Key::new("latch", Value::Bool, "Whether it stays until `reset` rises while all is normal again.").default("false");
+    Key::new("latch", Value::Bool, "Whether it keeps its highest level until `reset` rises while the value is back.")
+        .default("false");
 const RESET: Key = Key::new("reset", Value::Input, "What ends a latched alarm, by rising from 0.")
     .rules(&[Rule::when_on("latch").advice("write latch = true, or remove it")]);
 
@@ -58,6 +60,8 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         off_delay: section.duration(&OFF_DELAY)?.seconds(),
         latch: section.boolean(&LATCH)?,
     };
+    // Whether its values are good is not for these to say: that there is no good value is an alarm, and as such to be told.
+    let (input, reset) = (input.map(Input::spared), reset.map(Input::spared));
     let task = section.name().trim_start_matches("task.").to_owned();
     let input = input?;
     let preview = Preview { columns: Some(columns()), ..Preview::default() };

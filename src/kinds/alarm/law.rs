@@ -92,23 +92,30 @@ pub(super) struct Change {
 pub(super) struct Law {
     settings: Settings,
     level: Level,
+    worst: Level,                 // out of its range since the latest reset
     coming: Option<(Level, f64)>, // the level that the value has had for so many seconds
     reset: bool,                  // at the last tick
 }
 
 impl Law {
     pub(super) fn new(settings: Settings) -> Self {
-        Self { settings, level: Level::Normal, coming: None, reset: true }
+        Self { settings, level: Level::Normal, worst: Level::Normal, coming: None, reset: true }
     }
 
     pub(super) fn level(&self) -> Level {
         self.level
     }
 
-    /// It lasts only because it is latched: the value is back, for as long as that takes to count.
+    /// Its level lasts only because it is latched: the value has come back from it, for as long as that takes to count.
     pub(super) fn is_latched(&self) -> bool {
-        let back = |(coming, lasted)| coming == Level::Normal && lasted >= self.settings.off_delay;
-        self.settings.latch && self.coming.is_some_and(back)
+        self.coming.is_some_and(|(coming, lasted)| self.keeps(coming) && lasted >= self.settings.off_delay)
+    }
+
+    /// The latch keeps the level it has, though the value is at this one. A value that is good again and out of its range counts for more than
+    /// that there was none.
+    fn keeps(&self, found: Level) -> bool {
+        let floor = if self.level == Level::Bad && found != Level::Normal { self.worst } else { self.level };
+        self.settings.latch && found.rank() < floor.rank()
     }
 
     /// One tick, `elapsed` seconds after the release of the one before: skipped ones count.
@@ -127,11 +134,13 @@ impl Law {
         self.coming = Some((found, lasted));
         let falls = found.rank() < self.level.rank();
         let delay = if falls { self.settings.off_delay } else { self.settings.on_delay };
-        let is_latched = self.settings.latch && found == Level::Normal && !rose;
-        if lasted < delay || is_latched {
+        if lasted < delay || (self.keeps(found) && !rose) {
             return None;
         }
         self.coming = None;
+        if found != Level::Bad && (rose || found.rank() >= self.worst.rank()) {
+            self.worst = found;
+        }
         Some(Change { was: std::mem::replace(&mut self.level, found), is: found })
     }
 
@@ -228,10 +237,30 @@ mod tests {
         assert!(!law.is_latched());
         assert_eq!(law.step(11.0, true, 1.0), Some(Change { was: Level::Normal, is: Level::HiHi }));
         assert_eq!(
-            law.step(6.0, true, 1.0),
-            Some(Change { was: Level::HiHi, is: Level::High }),
-            "only the end is latched"
+            [law.step(6.0, true, 1.0), law.step(6.0, false, 1.0)],
+            [None; 2],
+            "a lower level is latched as well"
         );
+        assert!(law.is_latched(), "its value has come back from hihi");
+        assert_eq!(law.step(6.0, true, 1.0), Some(Change { was: Level::HiHi, is: Level::High }));
+    }
+
+    #[test]
+    fn a_latch_keeps_the_highest_level_also_where_there_was_no_good_value() {
+        use Level::{Bad, HiHi, High, Normal};
+        let latch = Settings { latch: true, ..SETTINGS };
+        assert_eq!(levels(latch, &[6.0, f64::NAN, 0.0, 6.0, 0.0]), [High, Bad, Bad, High, High]);
+        assert_eq!(levels(latch, &[11.0, f64::NAN, 6.0, 0.0, 11.0, 6.0]), [HiHi, Bad, Bad, Bad, HiHi, HiHi]);
+        assert_eq!(
+            levels(latch, &[f64::NAN, 0.0, 6.0, 11.0, -11.0, -6.0]),
+            [Bad, Bad, High, HiHi, Level::LoLo, Level::LoLo]
+        );
+        let mut law = Law::new(latch);
+        let mut at = |value, reset| {
+            law.step(value, reset, 1.0);
+            law.level()
+        };
+        assert_eq!([at(11.0, false), at(0.0, true), at(6.0, false), at(0.0, false)], [HiHi, Normal, High, High]);
     }
 
     #[test]

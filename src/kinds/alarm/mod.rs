@@ -113,7 +113,7 @@ pub(crate) struct AlarmState {
     pub(crate) level: Level,
     /// At its latest tick; NaN: there was no good value.
     pub(crate) value: f64,
-    /// It lasts only because it is latched.
+    /// Its level lasts only because it is latched.
     pub(crate) is_latched: bool,
     /// When it was first seen to be active; `None`: it is not.
     pub(crate) since: Option<Instant>,
