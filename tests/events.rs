@@ -125,6 +125,11 @@ fn the_log_is_what_journalctl_finds_by_task_cause_and_time() {
     assert!(text(&output.stderr).contains("shows no such entry of hertzd.service"), "{output:?}");
     let output = log(folder.path(), &journal(1), &[]);
     assert!(output.status.code() == Some(70) && text(&output.stderr).contains("could not read the journal"));
+    assert_ne!(
+        log(folder.path(), &journal(0), &["--cause", "late-chain"]).status.code(),
+        Some(64),
+        "it stands in entries as well"
+    );
     assert_eq!(log(folder.path(), &journal(0), &["--cause", "luck"]).status.code(), Some(64));
 }
 

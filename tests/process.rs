@@ -612,7 +612,6 @@ const HOSTILE: [(&str, &str, bool); 15] = [
         true,
     ),
     ("huge index", "for tick in hertzd.ticks(): raw.send(struct.pack('<IIQd', 3, 1, 2**64 - 1, 1.0))\n", true),
-    ("nan", "for tick in hertzd.ticks(): hertzd.out(echo=math.nan)\n", true),
     ("infinity", "for tick in hertzd.ticks(): hertzd.out(echo=[math.inf, -math.inf][tick.n % 2])\n", true),
     (
         "flood",
@@ -632,6 +631,19 @@ const HOSTILE: [(&str, &str, bool); 15] = [
         false,
     ),
 ];
+
+#[test]
+fn a_program_that_has_no_value_yet_says_so_with_nan_and_that_is_no_error() {
+    let client = "for tick in hertzd.ticks(): hertzd.out(echo=math.nan if tick.n < 50 else 7)\n";
+    let mut running = run(&echo("brain", client, ""), &["--json"]);
+    wait_for_row(&mut running, "brain", "a value", |row| row["echo"] == 7.0);
+    running.signal("TERM");
+    let ended = running.wait();
+    let rows = recorded(&ended.folder.path().join("brain.csv"));
+    assert!(rows.iter().any(|(_, row)| row["answers"] > 0.0 && row["echo"].is_nan()), "{rows:?}");
+    assert_eq!(rows.last().unwrap().1["errors"], 0.0);
+    assert!(!ended.stderr.contains("its program sent"), "{}", ended.stderr);
+}
 
 #[test]
 fn a_hostile_client_is_counted_and_nothing_else() {

@@ -65,6 +65,32 @@ fn a_reload_that_is_asked_for_before_anything_was_read_is_remembered() {
 }
 
 #[test]
+fn a_file_that_a_task_was_built_from_is_read_again_where_it_has_changed() {
+    let config = "[task.course]\nkind = \"profile\"\nrate = 100\nshape = \"csv\"\nfile = \"@HERE@/course.csv\"\n\
+                  [task.steady]\nkind = \"load\"\nrate = 100\n";
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("course.csv"), "0,1\n").unwrap();
+    let socket = folder.path().join("status.sock");
+    let args = ["--status-socket", socket.to_str().unwrap()];
+    let mut running = program::run_in(folder, Command::new(HERTZD), config, &args);
+    running.wait_until_granted();
+    let value = |running: &Running| snapshot(running)["tasks"][0]["values"]["out"]["last"].as_f64();
+    running.wait_for("its first value", |running| value(running) == Some(1.0));
+    let said = |running: &Running| {
+        let output = run_client(running, &["check", "CONFIG", "--against-running"]);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(!said(&running).contains("restarts"), "{}", said(&running));
+    fs::write(running.folder().join("course.csv"), "0,2.5\n").unwrap();
+    assert!(said(&running).contains("restarts"), "{}", said(&running));
+    assert!(run_client(&running, &["reload"]).status.success());
+    running.wait_for("the value of the new file", |running| value(running) == Some(2.5));
+    assert!(running.stderr().contains("tasks: 1 kept, 1 restarted"), "{}", running.stderr());
+    running.signal("TERM");
+    running.wait().assert_no_fault();
+}
+
+#[test]
 fn unchanged_tasks_miss_nothing() {
     let running = run_with_socket(&config(50), &["--json"]);
     for rate in 51..81 {

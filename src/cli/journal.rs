@@ -3,6 +3,7 @@
 use super::Stop;
 use super::socket::{SocketArg, fetch};
 use super::terminal::{Shown, note};
+use crate::log::LATE_CHAIN;
 use crate::metrics::Cause;
 use crate::program;
 use crate::views::{self, Widths};
@@ -40,7 +41,7 @@ pub(super) struct LogArgs {
     #[arg(long, value_name = "NAME")]
     task: Option<String>,
     /// Only entries that count this cause among others
-    #[arg(long, value_name = "CAUSE", value_parser = PossibleValuesParser::new(Cause::ALL.map(Cause::word)), hide_possible_values = true)]
+    #[arg(long, value_name = "CAUSE", value_parser = PossibleValuesParser::new(Cause::ALL.map(Cause::word).into_iter().chain([LATE_CHAIN])), hide_possible_values = true)]
     cause: Option<String>,
     /// Only entries since then: 10m (ago), today, "2026-11-22 10:00", as journalctl takes it
     #[arg(long, value_name = "TIME")]

@@ -1,12 +1,14 @@
 //! What a kind makes of a task's section: how to build the task, and how to look beforehand at what that would open.
 //!
-//! Building and looking may block; both are called off the hot thread. No clock is read here.
+//! Building and looking may block, and so may the look at a file's state; all are called off the hot thread. No clock is read here.
 
 use crate::channels::Shape;
 use crate::task::{Column, Task};
 use crate::time::Span;
 use std::any::Any;
-use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::{fmt, fs};
 
 /// What makes a task: files are opened and buffers allocated here.
 type Build = Box<dyn FnOnce() -> Result<Box<dyn Task>, BuildError> + Send>;
@@ -28,6 +30,7 @@ pub struct Blueprint {
     at_the_desk: Option<BuildAtTheDesk>,
     held: Span,
     unchecked: Option<BuildError>,
+    reads: Option<(&'static str, PathBuf)>,
 }
 
 /// A tick that takes another time than the others.
@@ -52,6 +55,7 @@ impl Blueprint {
             at_the_desk: None,
             held: Span::ZERO,
             unchecked: None,
+            reads: None,
         }
     }
 
@@ -117,6 +121,26 @@ impl Blueprint {
     #[must_use]
     pub fn at_the_desk_if(self, build: impl FnOnce() -> Result<Box<dyn Task>, BuildError> + Send + 'static) -> Self {
         Self { at_the_desk: Some(Box::new(build)), ..self }
+    }
+
+    /// Says that the task is built from what this file says, which the section names at `key`: a reload that finds the file changed restarts it.
+    #[must_use]
+    pub fn reading(self, key: &'static str, file: PathBuf) -> Self {
+        Self { reads: Some((key, file)), ..self }
+    }
+
+    /// The key that names the file it is built from, and what tells another content of that: the path, the file, its length and time.
+    pub(super) fn read_state(&self) -> Option<(&'static str, String)> {
+        let (key, path) = self.reads.as_ref()?;
+        let shown = path.display();
+        let state = match fs::metadata(path) {
+            Ok(found) => {
+                let (device, inode, length) = (found.dev(), found.ino(), found.len());
+                format!("{shown} {device} {inode} {length} {}.{:09}", found.mtime(), found.mtime_nsec())
+            }
+            Err(error) => format!("{shown} {error}"),
+        };
+        Some((*key, state))
     }
 
     /// Says what of the section could not be checked, and why. A look or a start refuses the task.

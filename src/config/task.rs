@@ -60,8 +60,11 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[(&str, Clo
     let blueprint = kind.and_then(|kind| blueprint(section, kind));
     let valid = section.ranges(&VALID);
     let max_latency = section.duration(&MAX_LATENCY);
+    let file = blueprint.as_ref().and_then(Blueprint::read_state);
     let config = || {
         let Timing { phase, deadline, budget } = timing?;
+        let mut resolved = vec![("worker", workers[worker?])];
+        resolved.extend(file.as_ref().map(|(key, state)| (*key, state.as_str())));
         Some(TaskConfig {
             name: name.to_owned(),
             kind: kind?.name,
@@ -80,7 +83,7 @@ pub(super) fn judge(name: &str, section: &mut Section<'_>, workers: &[(&str, Clo
             on_error,
             record: None,
             queue,
-            identity: identity(section.table, &[("worker", workers[worker?])]),
+            identity: identity(section.table, &resolved),
             simulated_run: simulated.run,
             stand_in: simulated.stand_in.map(Box::new),
             fails: simulated.fails.map(Box::new),

@@ -118,7 +118,7 @@ impl LogOutput {
 }
 
 /// The cause in the entry; not one of those that releases are missed for.
-const LATE_CHAIN: &str = "late-chain";
+pub(crate) const LATE_CHAIN: &str = "late-chain";
 
 /// `act: tick 41 used a measurement of board that was 31.0 ms old, above max-latency 20.0 ms (late-chain); see what board and …`
 fn late_chain(task: &str, LateChain { count, n, age, max_latency, by }: &LateChain) -> String {

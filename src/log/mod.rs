@@ -14,7 +14,7 @@ mod ready;
 
 pub use advice::{Advice, advice};
 pub(crate) use entry::Entry;
-pub(crate) use events::LogOutput;
+pub(crate) use events::{LATE_CHAIN, LogOutput};
 pub(crate) use json::JsonLayer;
 pub use message::Message;
 pub(crate) use missed::outcome;

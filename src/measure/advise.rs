@@ -1,7 +1,7 @@
 //! What follows from a measurement: which CPU, which spin tail at what price, where to begin to look for the highest rate. Pure.
 
 use super::compare::{Rounds, Verdict};
-use super::result::{Condition, CpuMeasured, Price, Recommendation, Spread};
+use super::result::{Condition, CpuMeasured, Price, Recommendation, Round, Spread, Ticks};
 
 /// From the wake-up to the last reading before the release, as the learned tail adds it.
 const WAKE_TO_READING: i64 = 2_000;
@@ -46,14 +46,30 @@ fn score(cpu: &CpuMeasured, all: &[CpuMeasured]) -> Option<Rounds> {
     Rounds::of(cpu.hardest()?.sleep.rounds.iter().filter_map(|round| round.p50))
 }
 
-/// Whether ticks start earlier with a tail in every round than without one in any.
+/// Whether ticks start earlier with a tail in every round than without one in any, and nothing gets worse.
 fn tail_helps(condition: &Condition) -> bool {
-    let rounds = |spin: &str| {
-        let ticks = condition.ticks.iter().find(|ticks| ticks.spin == spin)?;
-        Rounds::of(ticks.rounds.iter().filter_map(|round| round.p50))
-    };
-    let (Some(off), Some(auto)) = (rounds("off"), rounds("auto")) else { return false };
-    auto.most_ns < off.least_ns
+    let [off, auto] = ["off", "auto"].map(|spin| rounds(condition, spin, |round| round.p50));
+    off.zip(auto).is_some_and(|(off, auto)| auto.most_ns < off.least_ns) && !tail_harms(condition)
+}
+
+/// Whether with a tail more ticks miss their deadline than without one, or the latest hundredth starts later in every round than in any
+/// without: the tail takes processor time that something else then takes from the ticks.
+#[expect(clippy::cast_precision_loss, reason = "counts, of which a few digits matter")]
+pub(crate) fn tail_harms(condition: &Condition) -> bool {
+    let missed = |spin: &str| ticks(condition, spin).map_or(0.0, |ticks| ticks.missed as f64);
+    let (off, auto) = (missed("off"), missed("auto"));
+    // By three standard deviations of the difference of two counts.
+    let misses_more = auto - off > 3.0 * (auto + off).sqrt();
+    let [late_off, late_auto] = ["off", "auto"].map(|spin| rounds(condition, spin, |round| round.p99));
+    misses_more || late_off.zip(late_auto).is_some_and(|(off, auto)| auto.least_ns > off.most_ns)
+}
+
+fn ticks<'a>(condition: &'a Condition, spin: &str) -> Option<&'a Ticks> {
+    condition.ticks.iter().find(|ticks| ticks.spin == spin)
+}
+
+fn rounds(condition: &Condition, spin: &str, late: impl Fn(&Round) -> Option<i64>) -> Option<Rounds> {
+    Rounds::of(ticks(condition, spin)?.rounds.iter().filter_map(late))
 }
 
 /// The prices of tails that cover as much as the sample is large enough to tell of.
@@ -88,10 +104,10 @@ pub(super) fn first_rate(condition: &Condition) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::result::{Round, Sleeps, Ticks};
+    use super::super::result::Sleeps;
     use super::*;
 
-    fn rounds(p50: i64, p99: Option<i64>) -> Vec<Round> {
+    fn late(p50: i64, p99: Option<i64>) -> Vec<Round> {
         (0..5).map(|n| Round { count: 1_000, p50: Some(p50 + n), p99: p99.map(|late| late + n) }).collect()
     }
 
@@ -105,11 +121,11 @@ mod tests {
             counts,
             ..Spread::default()
         };
-        let sleep = Sleeps { oversleep_ns, passed_over: 0, rounds: rounds(10_000, p99) };
-        let ticks = |spin: &str, late, spin_cpu_max| Ticks {
+        let sleep = Sleeps { oversleep_ns, passed_over: 0, rounds: late(10_000, p99) };
+        let ticks = |spin: &str, p50, spin_cpu_max| Ticks {
             spin: spin.into(),
             spin_cpu_max,
-            rounds: rounds(late, None),
+            rounds: late(p50, None),
             ..Ticks::default()
         };
         let ticks = vec![ticks("off", 11_000, None), ticks("auto", auto, Some(0.05))];
@@ -146,6 +162,23 @@ mod tests {
         assert_eq!(slow.tails.len(), 2, "none that is longer than the period: {slow:?}");
         let useless = advise(&[cpu(0, Some(30_000), 11_000)], 1_000_000).unwrap();
         assert_eq!((useless.spin, useless.spin_cpu_max), (false, None));
+    }
+
+    #[test]
+    fn a_tail_that_makes_ticks_miss_or_the_latest_later_does_not_pay() {
+        let spin = |change: &dyn Fn(&mut [Ticks])| {
+            let mut cpu = cpu(0, Some(30_000), 100);
+            change(&mut cpu.conditions[0].ticks);
+            advise(&[cpu], 1_000_000).unwrap().spin
+        };
+        assert!(spin(&|ticks| (ticks[0].missed, ticks[1].missed) = (12, 20)), "as it may come");
+        assert!(!spin(&|ticks| (ticks[0].missed, ticks[1].missed) = (12, 286)));
+        assert!(!spin(
+            &|ticks| (ticks[0].rounds, ticks[1].rounds) = (late(11_000, Some(150_000)), late(100, Some(4_490_000)))
+        ));
+        assert!(spin(
+            &|ticks| (ticks[0].rounds, ticks[1].rounds) = (late(11_000, Some(150_000)), late(100, Some(150_000)))
+        ));
     }
 
     #[test]

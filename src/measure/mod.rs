@@ -19,6 +19,7 @@ mod ticks;
 mod totals;
 mod watch;
 
+pub(crate) use advise::tail_harms;
 pub(crate) use compare::{Comparison, Quantity, Rounds, Verdict};
 pub(crate) use options::Options;
 pub(crate) use result::{

@@ -8,24 +8,24 @@ use crate::time::Instant;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// An instant, and the position of a task: of equal instants, the task that was declared first.
-pub(super) type Entry = (Instant, usize);
+/// An instant, what decides between equal ones, and the position of a task: else the one that was declared first.
+pub(super) type Entry<Tie> = (Instant, Tie, usize);
 
 /// Entries, the least first.
 #[derive(Clone, Debug)]
-pub(super) struct Queue {
-    sequence: VecDeque<Entry>, // ascending
-    others: BinaryHeap<Reverse<Entry>>,
+pub(super) struct Queue<Tie> {
+    sequence: VecDeque<Entry<Tie>>, // ascending
+    others: BinaryHeap<Reverse<Entry<Tie>>>,
 }
 
-impl Queue {
+impl<Tie: Copy + Ord> Queue<Tie> {
     /// With room for `entries` entries, in any order.
     pub(super) fn with_room_for(entries: usize) -> Self {
         Self { sequence: VecDeque::with_capacity(entries), others: BinaryHeap::with_capacity(entries) }
     }
 
-    pub(super) fn push(&mut self, entry: Entry) {
-        let after = |last: Option<&Entry>| last.is_some_and(|last| *last > entry);
+    pub(super) fn push(&mut self, entry: Entry<Tie>) {
+        let after = |last: Option<&Entry<Tie>>| last.is_some_and(|last| *last > entry);
         if after(self.sequence.back()) {
             let before_last = self.sequence.len().checked_sub(2).and_then(|index| self.sequence.get(index));
             if after(before_last) {
@@ -39,7 +39,7 @@ impl Queue {
     }
 
     /// The least entry.
-    pub(super) fn first(&self) -> Option<Entry> {
+    pub(super) fn first(&self) -> Option<Entry<Tie>> {
         match (self.sequence.front(), self.others.peek()) {
             (Some(&first), Some(&Reverse(other))) => Some(first.min(other)),
             (first, other) => first.copied().or(other.map(|&Reverse(other)| other)),
@@ -48,11 +48,11 @@ impl Queue {
 
     /// The task that is probably taken out after so many others. Constant time, so where entries did not come in order, a guess.
     pub(super) fn peek(&self, others: usize) -> Option<usize> {
-        self.sequence.get(others).map(|(_, task)| *task)
+        self.sequence.get(others).map(|(.., task)| *task)
     }
 
     /// Takes the least entry out.
-    pub(super) fn pop(&mut self) -> Option<Entry> {
+    pub(super) fn pop(&mut self) -> Option<Entry<Tie>> {
         match (self.sequence.front(), self.others.peek()) {
             (Some(first), Some(Reverse(other))) if other < first => self.pop_other(),
             (None, _) => self.pop_other(),
@@ -60,7 +60,7 @@ impl Queue {
         }
     }
 
-    fn pop_other(&mut self) -> Option<Entry> {
+    fn pop_other(&mut self) -> Option<Entry<Tie>> {
         self.others.pop().map(|Reverse(other)| other)
     }
 
@@ -81,15 +81,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_sorted_list(steps in prop::collection::vec(prop::option::of((0..40_i128, 0..9_usize)), 0..200)) {
+        fn it_is_a_sorted_list(steps in prop::collection::vec(prop::option::of((0..40_i128, 0..3_u64, 0..9_usize)), 0..200)) {
             let mut queue = Queue::with_room_for(200);
             let room = (queue.sequence.capacity(), queue.others.capacity());
             let mut sorted = Vec::new();
             for step in steps {
                 match step {
-                    Some((nanos, task)) => {
-                        queue.push((Instant::from_nanos(nanos), task));
-                        sorted.push((Instant::from_nanos(nanos), task));
+                    Some((nanos, tie, task)) => {
+                        queue.push((Instant::from_nanos(nanos), tie, task));
+                        sorted.push((Instant::from_nanos(nanos), tie, task));
                         sorted.sort_unstable();
                     }
                     None => {
@@ -101,7 +101,7 @@ mod tests {
                 prop_assert_eq!(queue.is_empty(), sorted.is_empty());
                 if queue.others.is_empty() {
                     let peeked: Vec<_> = (0..).map_while(|others| queue.peek(others)).collect();
-                    prop_assert_eq!(peeked, sorted.iter().map(|(_, task)| *task).collect::<Vec<_>>());
+                    prop_assert_eq!(peeked, sorted.iter().map(|(.., task)| *task).collect::<Vec<_>>());
                 }
             }
             prop_assert_eq!((queue.sequence.capacity(), queue.others.capacity()), room, "it has not grown");

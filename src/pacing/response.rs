@@ -1,7 +1,7 @@
 //! The worst response of each task when every tick takes its longest run: the schedule itself, tick by tick.
 //!
-//! Workers of one CPU interrupt each other by their priority. A worker runs what is due by earliest deadline, then in the order
-//! of declaration, and each tick to its end. Every release runs: what a policy would skip is late here. Time comes in as rates and
+//! Workers of one CPU interrupt each other by their priority. A worker runs what is due by earliest deadline, then by the latest
+//! run that is longest ago, then in the order of declaration, and each tick to its end. Every release runs: what a policy would skip is late here. Time comes in as rates and
 //! spans; all arithmetic is in integers. A call allocates a few words per task.
 
 use super::Rate;
@@ -31,10 +31,11 @@ pub(crate) struct Responses {
 
 /// Releases and ticks of one worker.
 struct Worker {
-    wakes: i128,                                      // when it has woken up for what is ready
+    wakes: i128,                                          // when it has woken up for what is ready
     ended: i128, // when its latest tick did: it sleeps since then, if nothing is ready
     waiting: BinaryHeap<Reverse<(i128, usize, u64)>>, // release, task, tick
-    ready: BinaryHeap<Reverse<(i128, usize, i128)>>, // deadline, task, release
+    ready: BinaryHeap<Reverse<(i128, u64, usize, i128)>>, // deadline, when the task ran, task, release
+    ran: Vec<u64>, // of each task: how many ticks had run when its latest one had
     running: Option<(usize, i128, i128)>, // task, release, time left
 }
 
@@ -46,6 +47,7 @@ impl Worker {
             ended: i128::MIN,
             waiting: loads.iter().enumerate().map(first).collect(),
             ready: BinaryHeap::new(),
+            ran: vec![0; loads.len()],
             running: None,
         }
     }
@@ -61,7 +63,7 @@ impl Worker {
             if self.running.is_none() && self.ready.is_empty() {
                 self.wakes = if release > self.ended { release + late } else { release };
             }
-            self.ready.push(Reverse((release + i128::from(load.deadline.nanos()), task, release)));
+            self.ready.push(Reverse((release + i128::from(load.deadline.nanos()), self.ran[task], task, release)));
             self.waiting.push(Reverse((i128::from(load.phase.nanos()) + load.rate.offset(n + 1), task, n + 1)));
         }
     }
@@ -108,7 +110,7 @@ pub(crate) fn responses(workers: &[Vec<Load>], late: Span, ticks: usize) -> Resp
         let interrupted = all[..index].iter().map(|worker| worker.next(now)).min().unwrap_or(i128::MAX);
         let worker = &mut all[index];
         let running = worker.running.take().or_else(|| {
-            let Reverse((_, task, release)) = worker.ready.pop()?;
+            let Reverse((.., task, release)) = worker.ready.pop()?;
             Some((task, release, i128::from(workers[index][task].run.nanos())))
         });
         let Some((task, release, left)) = running else { unreachable!("it is busy") };
@@ -123,6 +125,7 @@ pub(crate) fn responses(workers: &[Vec<Load>], late: Span, ticks: usize) -> Resp
         now += left;
         worker.ended = now;
         ran += 1;
+        worker.ran[task] = ran as u64;
         let response = Span::from_wide(now - release);
         let slot = &mut worst[index][task];
         *slot = response.max(*slot);

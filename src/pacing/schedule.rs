@@ -1,7 +1,7 @@
 //! Many rates on one thread: which task runs next, or how long to rest.
 //!
-//! Of the tasks that are due, the one with the earliest deadline runs; of several, the one declared first. Tasks are never
-//! interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates after construction.
+//! Of the tasks that are due, the one with the earliest deadline runs; of several, the one whose latest run is longest ago, so that overload
+//! starves none, else the one declared first. Tasks are never interrupted. A step costs at most log(tasks). Time is an argument; nothing blocks, and nothing allocates after construction.
 
 mod ahead;
 #[cfg(test)]
@@ -83,15 +83,24 @@ struct Entry {
     disabled: bool,
 }
 
+/// What decides which of the tasks that are due is next: the earliest deadline, and of equal ones the latest run that is longest ago, so that
+/// overload starves none of them.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    deadline: Span, // relative to the release
+    ran: u64,       // how many ticks of all tasks had run when its latest one had
+}
+
 /// The tasks of one worker.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     entries: Vec<Entry>,
-    deadlines: Vec<Span>, // of the entries: all of those that are due are looked at before any of them runs
-    waiting: Queue,       // by release
-    ready: Queue,         // by absolute deadline
+    turns: Vec<Turn>, // of the entries: all of those that are due are looked at before any of them runs
+    runs: u64,        // ticks that have run
+    waiting: Queue<()>, // by release
+    ready: Queue<u64>, // by absolute deadline, then by the latest run
     idle_until: Option<Instant>, // the last end of a disabled task
-    gave_up: bool,        // since that was asked
+    gave_up: bool,    // since that was asked
 }
 
 impl Schedule {
@@ -109,7 +118,8 @@ impl Schedule {
     pub fn with_room_for(tasks: usize) -> Self {
         Self {
             entries: Vec::with_capacity(tasks),
-            deadlines: Vec::with_capacity(tasks),
+            turns: Vec::with_capacity(tasks),
+            runs: 0,
             waiting: Queue::with_room_for(tasks),
             ready: Queue::with_room_for(tasks),
             idle_until: None,
@@ -121,18 +131,23 @@ impl Schedule {
     pub fn add(&mut self, account: Account, deadline: Span) {
         let none = Span::ZERO;
         let (credit, stepped, jumped) = (none, none, none);
-        self.push(Entry { account, credit, skipped: 0, missed: 0, stepped, jumped, disabled: false }, deadline);
+        self.push(
+            Entry { account, credit, skipped: 0, missed: 0, stepped, jumped, disabled: false },
+            Turn { deadline, ran: self.runs },
+        );
     }
 
     /// Adds the task at `position` of another schedule after the others, with this deadline from now on. Its phase, index and counts
     /// continue. Not while one of its ticks is running.
     pub fn adopt(&mut self, other: &Self, position: usize, deadline: Span) {
-        self.push(other.entries[position].clone(), deadline);
+        let ran = other.turns[position].ran;
+        self.runs = self.runs.max(ran);
+        self.push(other.entries[position].clone(), Turn { deadline, ran });
     }
 
-    fn push(&mut self, entry: Entry, deadline: Span) {
+    fn push(&mut self, entry: Entry, turn: Turn) {
         self.entries.push(entry);
-        self.deadlines.push(deadline);
+        self.turns.push(turn);
         self.wait(self.entries.len() - 1);
     }
 
@@ -141,9 +156,21 @@ impl Schedule {
         let Entry { account, disabled, .. } = &self.entries[task];
         match account.next() {
             Some(_) if *disabled => self.idle_until = self.idle_until.max(Some(account.end())),
-            Some((_, release)) => self.waiting.push((release, task)),
+            Some((_, release)) => self.waiting.push((release, (), task)),
             None => {}
         }
+    }
+
+    /// The task is due since `release`.
+    fn ready(&mut self, task: usize, release: Instant) {
+        let Turn { deadline, ran } = self.turns[task];
+        self.ready.push((release + deadline, ran, task));
+    }
+
+    /// A tick of the task has run.
+    fn ran(&mut self, task: usize) {
+        self.runs += 1;
+        self.turns[task].ran = self.runs;
     }
 
     /// The clock was stepped by `by`, and shows `now` since; see [`Account::step`]. Not while a tick is running. Debt from
@@ -169,7 +196,7 @@ impl Schedule {
 
     /// The next release that has not come up; `None` if no release is left or a tick is due already.
     pub fn next_release(&self) -> Option<Instant> {
-        self.waiting.first().filter(|_| self.ready.is_empty()).map(|(release, _)| release)
+        self.waiting.first().filter(|_| self.ready.is_empty()).map(|(release, ..)| release)
     }
 
     /// What to do at `now`.
@@ -178,14 +205,14 @@ impl Schedule {
     /// [`hand_back`](Self::hand_back). A call that is early,
     /// repeated, or has a `now` that went back returns how long to rest, and changes nothing.
     pub fn next(&mut self, now: Instant) -> Next {
-        while let Some((release, task)) = self.waiting.first() {
+        while let Some((release, (), task)) = self.waiting.first() {
             if release > now {
                 break;
             }
             self.waiting.pop();
-            self.ready.push((release + self.deadlines[task], task));
+            self.ready(task, release);
         }
-        while let Some((_, task)) = self.ready.pop() {
+        while let Some((.., task)) = self.ready.pop() {
             let entry = &mut self.entries[task];
             let missed = entry.account.admit(now);
             entry.missed += missed;
@@ -195,12 +222,12 @@ impl Schedule {
             };
             if missed > 0 {
                 // It has moved to a later release: another task may now have the earlier deadline.
-                self.ready.push((release + self.deadlines[task], task));
+                self.ready(task, release);
                 continue;
             }
             if release > now {
                 // The clock went back between two calls.
-                self.waiting.push((release, task));
+                self.waiting.push((release, (), task));
                 continue;
             }
             let skipped = entry.skipped + entry.missed;
@@ -208,7 +235,7 @@ impl Schedule {
             return Next::Run(Due { task, n, release, skipped, missed, stepped, jumped, credit });
         }
         match self.waiting.first() {
-            Some((release, _)) => Next::Rest(release),
+            Some((release, ..)) => Next::Rest(release),
             // The releases of a disabled task still come up, and are skipped.
             None => match self.idle_until {
                 Some(until) if now < until => Next::Rest(until),
@@ -234,26 +261,27 @@ impl Schedule {
         let Next::Run(due) = self.next(release) else { return None };
         // Another task that is released while this one waits may have an earlier deadline.
         let admitted = self.entries[due.task].account.admitted_until();
-        let until = self.waiting.first().map_or(admitted, |(release, _)| release.min(admitted));
+        let until = self.waiting.first().map_or(admitted, |(release, ..)| release.min(admitted));
         Some(Prepared { due, until })
     }
 
     /// Takes a tick of `task` back that was returned and has not begun. The next call decides as if it had not been returned.
     pub fn hand_back(&mut self, task: usize) {
         if let Some((_, release)) = self.entries[task].account.next() {
-            self.waiting.push((release, task));
+            self.waiting.push((release, (), task));
         }
     }
 
     /// Records the tick of `task` that ran from `started` to `finished`.
     pub fn settle(&mut self, task: usize, started: Instant, finished: Instant) -> Settled {
+        self.ran(task);
         let entry = &mut self.entries[task];
         let settled = entry.account.settle(started, finished);
         entry.credit = settled.credit;
         entry.skipped = settled.skipped;
         (entry.missed, entry.stepped, entry.jumped) = (0, Span::ZERO, Span::ZERO);
         if let Some((_, release)) = entry.account.next() {
-            self.waiting.push((release, task));
+            self.waiting.push((release, (), task));
         }
         settled
     }

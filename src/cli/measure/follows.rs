@@ -1,7 +1,7 @@
 //! What follows from a measurement, as sentences and as TOML to paste. Pure.
 
 use super::words::{hertz, percent, ratio};
-use crate::measure::{CpuMeasured, Measured, Price, Recommendation, Trial};
+use crate::measure::{CpuMeasured, Measured, Price, Recommendation, Trial, tail_harms};
 use crate::time::Span;
 use std::fmt::Write as _;
 
@@ -63,14 +63,21 @@ fn which_tail(lines: &mut String, measured: &Measured, recommendation: &Recommen
         let share = |ticks: &crate::measure::Ticks| percent(ratio(ticks.cpu_ns, ticks.elapsed_ns));
         let verdict = match recommendation.spin {
             true => "A spin tail pays: ticks start",
+            false if condition.is_some_and(tail_harms) => {
+                "A spin tail does not pay here, as more ticks miss with it or the latest start later: ticks start"
+            }
             false => "A spin tail gains nothing here beyond what the rounds differ by: ticks start",
         };
         let _ = writeln!(
             lines,
-            "{verdict} {} with spin = \"auto\", for {} of the CPU; {} with spin = \"off\", for {}.",
+            "{verdict} {}, and {} of {} missed, with spin = \"auto\", for {} of the CPU; {}, and {} of {} missed, with spin = \"off\", for {}.",
             late(auto),
+            auto.missed,
+            auto.due,
             share(auto),
             late(off),
+            off.missed,
+            off.due,
             share(off)
         );
     }

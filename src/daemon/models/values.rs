@@ -3,13 +3,17 @@
 use crate::channels::Column;
 use crate::sys::limited;
 use crate::time::{Instant, Span};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 /// What stands in the columns before the values: the index and the time of a tick or sample, and the lateness of a tick.
 const TIMES: [&str; 2] = ["release_utc", "sample_utc"];
 const LATENESS: &str = "lateness_ns";
+
+/// How an MCAP file begins.
+const MCAP: &[u8] = b"\x89MCAP0\r\n";
 
 /// Half a day of a kilohertz: all of it is kept in memory.
 const LARGEST: u64 = 2 << 30;
@@ -33,6 +37,14 @@ impl RecordedValues {
         // From a pipe or a device there may be no end.
         if !fs::metadata(path).map_err(|error| failed(&error))?.is_file() {
             return Err(failed(&"it is no regular file"));
+        }
+        let mut first = Vec::new();
+        let file = File::open(path).map_err(|error| failed(&error))?;
+        file.take(MCAP.len() as u64).read_to_end(&mut first).map_err(|error| failed(&error))?;
+        if first == MCAP {
+            return Err(failed(
+                &"this is an MCAP recording, and only a CSV can be played: record = \"FILE.csv\" writes one",
+            ));
         }
         let text = limited::read_text(path, LARGEST).map_err(|error| failed(&error))?;
         Self::parse(&text).map_err(|(line, reason)| format!("{}:{line}: {reason}", path.display()))
@@ -195,5 +207,14 @@ mod tests {
         assert_eq!(RecordedValues::parse("").unwrap_err().0, 1);
         let header = TEXT.lines().next().unwrap();
         assert_eq!(RecordedValues::parse(header).unwrap_err(), (1, "there is no row of values in it".into()));
+    }
+
+    #[test]
+    fn an_mcap_recording_is_refused_with_what_to_record_instead() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.mcap");
+        fs::write(&path, [MCAP, &[0xff; 64]].concat()).unwrap();
+        let refused = RecordedValues::read(&path).unwrap_err();
+        assert!(refused.ends_with("only a CSV can be played: record = \"FILE.csv\" writes one"), "{refused}");
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Shared {
     program: AtomicU64, // as `ProgramState`: one number, so that all of it is of one moment
     /// Answers that came when the next tick had begun, and that the relay kept.
     pub(super) late: AtomicU64,
-    /// Frames that were no answers to a tick, and answers with a value that is no finite number.
+    /// Frames that were no answers to a tick, and answers with an infinite value.
     pub(super) errors: AtomicU64,
     /// Ticks that the program was not told of while it ran, since it had not read enough, or had closed its socket.
     pub(super) dropped: AtomicU64,

@@ -133,8 +133,9 @@ impl Exchange {
             return Err("an answer to a tick that it was not told of, or has answered before");
         };
         self.unanswered.remove(at);
+        // With NaN a program says that it has no value, at first for instance: no error, but as bad as any that is missing.
         let mut finite = true;
-        for value in self.values.iter_mut().filter(|value| !value.is_finite()) {
+        for value in self.values.iter_mut().filter(|value| value.is_infinite()) {
             (*value, finite) = (f64::NAN, false);
         }
         if self.newest == Some(n) {
@@ -142,6 +143,6 @@ impl Exchange {
         } else {
             Shared::count(&self.ends.shared.late);
         }
-        if finite { Ok(()) } else { Err("a value that is no finite number: it is bad") }
+        if finite { Ok(()) } else { Err("an infinite value: it is bad") }
     }
 }

@@ -51,6 +51,11 @@ fn points(text: &str, wanted: &Wanted) -> Result<Points, Wrong> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let mut rows = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).peekable();
     let (time, value) = match rows.peek().copied() {
+        Some((line, header)) if header.starts_with("tick,release_utc,") => {
+            let reason = "this is a recording of hertzd, whose times are dates, and a profile needs a column of seconds since its first \
+                          release; `simulate` plays a recording as it is (values in [task.NAME.simulate])";
+            return Err(Wrong { line: Some(line), reason: reason.into() });
+        }
         None => return Err(Wrong { line: None, reason: "it has no rows".into() }),
         Some((line, header)) => {
             let index = |wanted| column(header, wanted).map_err(|reason| Wrong { line: Some(line), reason });

@@ -153,7 +153,7 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         let (time, value) = (section.number_or_name(&TIME_COLUMN), section.number_or_name(&COLUMN));
         let interpolates = section.choice(&BETWEEN_ROWS, &BETWEEN)?;
         let (rate, unit, ends, file) = (section.task_rate()?, unit?, ends?, file?);
-        let wanted = Wanted { time: time?, value: value? };
+        let (wanted, source) = (Wanted { time: time?, value: value? }, file.clone());
         let course = move || {
             let wrong = |message| BuildError { key: FILE.name, message };
             let points = csv::read(&file, &wanted).map_err(wrong)?;
@@ -163,7 +163,9 @@ fn parse(section: &mut Section<'_>) -> Option<Blueprint> {
         };
         let (look, looked) = (course.clone(), preview(&unit));
         let build = move || Ok(Box::new(Profile::new(course()?, rate, unit)) as Box<dyn Task>);
-        return Some(Blueprint::new(build).looking(move || look().map(|_| looked)).computing());
+        return Some(
+            Blueprint::new(build).looking(move || look().map(|_| looked)).computing().reading(FILE.name, source),
+        );
     }
     let course = course(section, form, ends?)?;
     let (rate, unit) = (section.task_rate()?, unit?);

@@ -129,6 +129,11 @@ fn a_wrong_table_is_refused_with_its_line() {
         ("0,1\n1,2\n1,3\n", "x.csv:3: the time 1 is not after that of the row before"),
         ("-1,2\n", "x.csv:1: the time -1 must be from 0 to 9e9 seconds"),
         ("0\n", "x.csv:1: there is no column 2; this line has 1"),
+        (
+            "tick,release_utc,lateness_ns,temp\n0,2026-11-21T03:13:18.5Z,80,21.5\n",
+            "x.csv:1: this is a recording of hertzd, whose times are dates, and a profile needs a column of seconds since its first release; \
+             `simulate` plays a recording as it is (values in [task.NAME.simulate])",
+        ),
     ] {
         assert_eq!(read(text, &by_number), Err(why.to_owned()), "{text:?}");
     }

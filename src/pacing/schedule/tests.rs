@@ -35,6 +35,31 @@ fn the_earliest_deadline_runs_first_then_the_one_declared_first() {
 }
 
 #[test]
+fn overload_starves_none_of_those_with_equal_deadlines() {
+    let tasks =
+        [1_000, 1_000, 1_000].map(|hertz| (account(hertz, Overrun::KeepWorking, Instant::MAX), Span::from_millis(1)));
+    let mut schedule = Schedule::new(tasks);
+    let mut order = Vec::new();
+    // Each tick takes two periods, so that all of them are due again after each.
+    for now in (0..18).step_by(2) {
+        let (task, _) = run(&mut schedule, now);
+        schedule.settle(task, at(now), at(now + 2));
+        order.push(task);
+    }
+    assert_eq!(order, [0, 1, 2, 0, 1, 2, 0, 1, 2]);
+    let mut next = Schedule::with_room_for(4);
+    (0..3).rev().for_each(|position| next.adopt(&schedule, position, Span::from_millis(1)));
+    next.add(account(1_000, Overrun::KeepWorking, Instant::MAX), Span::from_millis(1));
+    let mut order = Vec::new();
+    for now in (18..26).step_by(2) {
+        let (task, _) = run(&mut next, now);
+        next.settle(task, at(now), at(now + 2));
+        order.push(task);
+    }
+    assert_eq!(order, [2, 1, 0, 3], "a reload changes nothing: it goes by when they ran, and a new one comes last");
+}
+
+#[test]
 fn a_task_that_moves_on_is_sorted_anew() {
     let tasks = [(5, 40), (2, 60)]
         .map(|(hertz, deadline)| (account(hertz, Overrun::KeepWorking, Instant::MAX), Span::from_millis(deadline)));
