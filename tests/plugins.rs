@@ -425,9 +425,12 @@ fn a_relative_library_is_that_of_the_configurations_folder() {
     // By another name of the folder, and from standard input, which has none.
     let output = Command::new(HERTZD).args(["check", "test.toml"]).current_dir(folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let input = fs::File::open(&config).unwrap();
-    let output = Command::new(HERTZD).args(["check", "-"]).stdin(input).current_dir(folder.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for name in ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"] {
+        let input = fs::File::open(&config).unwrap();
+        let output =
+            Command::new(HERTZD).args(["check", name]).stdin(input).current_dir(folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
+    }
 }
 
 #[test]
