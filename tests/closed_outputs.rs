@@ -364,7 +364,7 @@ fn a_second_process_in_the_same_runtime_directory_is_refused() {
     let config = running.folder().join("second.toml");
     fs::write(&config, own("second", "1").replace(HERE, running.folder().to_str().unwrap())).unwrap();
     let mut second = Command::new(HERTZD);
-    second.env("RUNTIME_DIRECTORY", running.folder()).arg("run").arg(&config).arg("--status-socket");
+    second.env("RUNTIME_DIRECTORY", running.folder()).arg("run").arg(&config).args(["--for", "1s", "--status-socket"]);
     let refused = second.arg(running.folder().join("s")).output().unwrap();
     let text = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(77), "{text}");

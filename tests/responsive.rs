@@ -205,6 +205,48 @@ fn a_frozen_file_system_holds_up_its_recording_and_nothing_else() {
     drop(disk);
 }
 
+/// The stop gives the safe value up, and its process is gone but for the thread that the kernel keeps, with its locks. The next one no longer
+/// has the output.
+#[test]
+fn a_safe_value_that_a_frozen_file_system_kept_out_is_written_once_it_is_thawed() {
+    let (folder, path) = folder_with_disk();
+    let Some(disk) = Disk::mount(folder.path(), path) else {
+        program::skip("making and mounting a file system needs root, loop devices and mkfs.ext4");
+        return;
+    };
+    let (fan, place) = (disk.path.join("fan"), folder.path().to_owned());
+    fs::write(&fan, "0.5\n").unwrap();
+    let hertzd = || {
+        let mut command = Command::new(HERTZD);
+        command.env("RUNTIME_DIRECTORY", &place);
+        command
+    };
+    let config = "[task.fan]\nkind = \"output\"\nrate = 100\npath = \"@HERE@/disk/fan\"\ninput = 0.75\nsafe = 1\n";
+    let mut running = run_in(folder, hertzd(), config, &["--stop-timeout", "2s"]);
+    running.wait_for("it has its value", |_| fs::read_to_string(&fan).is_ok_and(|text| text == "0.75\n"));
+    assert!(disk.fsfreeze("--freeze"), "it was not frozen");
+    let thawed = Thawed(&disk);
+    running.signal("TERM");
+    running.wait_for("it ends", |running| matches!(state(running.pid(), running.pid()), None | Some('Z')));
+    let plan = || fs::read_to_string(place.join("safe-plan.json")).unwrap_or_default();
+    assert!(plan().contains("disk/fan"), "{}", plan());
+
+    let mut next = run_in(tempfile::tempdir().unwrap(), hertzd(), "[task.a]\nkind = \"load\"\nrate = 10\n", &[]);
+    let socket = place.join("status.sock");
+    let reason = |wanted: &str| program::snapshot(&socket)["reason"].as_str().unwrap_or_default().contains(wanted);
+    next.wait_until_granted();
+    next.wait_for("it is said to be owed", |_| reason("fan: its safe value, 1 to "));
+    assert!(plan().contains("disk/fan"), "{}", plan());
+    drop(thawed);
+    next.wait_for("it is written", |_| fs::read_to_string(&fan).is_ok_and(|text| text == "1\n"));
+    next.wait_for("it is owed no longer", |_| !reason("fan: ") && !plan().contains("disk/fan"));
+    assert_eq!(running.wait().status.code(), Some(70));
+    next.signal("TERM");
+    let ended = next.wait();
+    assert!(ended.status.success(), "{}", ended.describe());
+    drop(disk);
+}
+
 /// The metrics thread writes what was missed into the log, and waits for the disk that it is on. Main logs as well, and does not
 /// wait behind it.
 #[test]
