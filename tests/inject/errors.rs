@@ -54,7 +54,8 @@ pub(crate) fn errors_of(call: &str) -> Option<&'static [&'static str]> {
         "access" | "faccessat" | "faccessat2" => {
             &["EACCES", "EIO", "ELOOP", "ENOENT", "ENOMEM", "ENOTDIR", "EPERM", "EROFS"]
         }
-        "readlink" | "readlinkat" => &["EACCES", "EINVAL", "EIO", "ELOOP", "ENOENT", "ENOMEM", "ENOTDIR"],
+        // Its EINVAL is no error: it says that this is no link.
+        "readlink" | "readlinkat" => &["EACCES", "EIO", "ELOOP", "ENOENT", "ENOMEM", "ENOTDIR"],
         "getdents64" => &["ENOENT"],
         "getcwd" => &["EACCES", "ENOENT", "ENOMEM"],
         "getxattr" | "fgetxattr" | "lgetxattr" => &["ENODATA", "ENOTSUP", "EPERM"],
