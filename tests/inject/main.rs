@@ -3,9 +3,9 @@
 //! untouched, or the plan still has it; and its counts add up.
 //!
 //! ```sh
-//! cargo test --test inject                                        a sample, the same each time
-//! HERTZD_INJECT=all cargo test --test inject -- --nocapture       all of it, for an hour or so
-//! HERTZD_INJECT=200:7 cargo test --test inject                    200 of them, by the seed 7
+//! cargo test --test inject                                            a sample, the same each time
+//! HERTZD_INJECT=all cargo test --test inject -- --nocapture           all of it, for an hour or so, and which calls are left alone
+//! HERTZD_INJECT=200:7 cargo test --test inject                        200 of them, by the seed 7
 //! HERTZD_INJECT=daemon:openat:257:EMFILE:12 cargo test --test inject  one, as a failure prints it
 //! ```
 
