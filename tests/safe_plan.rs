@@ -260,6 +260,20 @@ fn root_carries_a_plan_out_with_the_rights_of_its_owner() {
     assert_eq!((other.status.code(), read(&roots)), (Some(77), "2\n".into()), "{other:?}");
 }
 
+#[test]
+fn a_runtime_directory_that_cannot_be_looked_into_is_not_taken_for_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let hidden = folder.path().join("run");
+    fs::create_dir(&hidden).unwrap();
+    fs::write(hidden.join("safe-plan.json"), plan_of(&[])).unwrap();
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0)).unwrap();
+    let mut command = program::of_ordinary_user(folder.path());
+    let safe = command.arg("safe").env("RUNTIME_DIRECTORY", &hidden).output().unwrap();
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o700)).unwrap();
+    let text = String::from_utf8_lossy(&safe.stderr);
+    assert!(safe.status.code() == Some(77) && text.contains("Permission denied"), "{safe:?}");
+}
+
 /// Of this process there is one such file, and one writer of it at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 

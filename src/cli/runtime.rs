@@ -231,10 +231,13 @@ pub(super) fn flight_files() -> Vec<PathBuf> {
 /// All plans of safe values that can be found without a daemon: that of the service, or of what systemd has started, and those of processes
 /// in the foreground.
 pub(super) fn safe_plans() -> Vec<PathBuf> {
-    // One that cannot be looked at may be there, unless it is another user's.
-    let may_be_there = |plan: &PathBuf| match plan.symlink_metadata() {
+    // One that cannot be looked at may be there. Where nobody has named the folder, it is another user's.
+    let is_another_users = effective_user() != 0 && given().is_none();
+    let may_be_there = |plan: &PathBuf| match plan.symlink_metadata().map_err(|error| error.kind()) {
         Ok(_) => true,
-        Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied),
+        Err(io::ErrorKind::NotFound) => false,
+        Err(io::ErrorKind::PermissionDenied) => !is_another_users,
+        Err(_) => true,
     };
     plan_folders().into_iter().map(|folder| folder.join(SAFE_PLAN)).filter(may_be_there).collect()
 }

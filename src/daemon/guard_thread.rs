@@ -73,6 +73,17 @@ impl GuardThread {
         self.guards().iter().filter_map(|guard| guard.trouble()).collect()
     }
 
+    /// A start was refused: says which of its outputs are left without their safe values.
+    pub(super) fn report_owed(&self) {
+        for guard in self.guards().iter().filter(|guard| guard.is_wanted()) {
+            let (task, what) = (guard.task(), guard.says());
+            error!(
+                task,
+                "{task}: its safe value, {what}, could not be written, and is still owed: the next start or `hertzd safe` writes it"
+            );
+        }
+    }
+
     /// The thread that reads the targets of outputs back.
     pub(super) fn readbacks(&self) -> &ReadbackThread {
         &self.readbacks

@@ -314,8 +314,10 @@ fn keep_aside(path: &Path, why: &str) -> Result<(), String> {
     let Some(aside) = names.find(|aside| aside.symlink_metadata().is_err()) else {
         return Err(format!("{why}; and there are {KEPT} such plans beside it already: remove them"));
     };
-    fs::rename(path, &aside)
-        .map_err(|error| format!("{why}; and it cannot be kept as {}: {error}", aside.display()))?;
+    fs::rename(path, &aside).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => why.to_owned(), // there is none
+        _ => format!("{why}; and it cannot be kept as {}: {error}", aside.display()),
+    })?;
     warn!(
         "the plan of safe values that an earlier run has left cannot be carried out: {why}; it is kept as {}: see what its outputs do, and make \
          them safe by hand, or by `hertzd safe CONFIG` while hertzd does not run",

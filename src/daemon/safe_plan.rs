@@ -74,6 +74,14 @@ impl FoundPlan {
     /// # Errors
     /// Why it cannot be carried out by anyone.
     pub(crate) fn open(path: &Path) -> Result<Self, NoPlan> {
+        match Self::open_once(path) {
+            // It is there all the same: its folder was replaced meanwhile.
+            Err(NoPlan::Missing) if path.symlink_metadata().is_ok() => Self::open_once(path),
+            opened => opened,
+        }
+    }
+
+    fn open_once(path: &Path) -> Result<Self, NoPlan> {
         let unusable = |why: &dyn Display| NoPlan::Unusable(format!("{}: {why}", path.display()));
         let not_ours = |error: &io::Error| {
             NoPlan::NotOurs(format!(

@@ -70,7 +70,7 @@ impl Port {
 pub(super) const MANUAL: &str = "1\n";
 
 /// What a target's files hold.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Content {
     pub(super) value: String,
     pub(super) enable: Option<String>,

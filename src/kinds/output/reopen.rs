@@ -63,7 +63,7 @@ pub(super) fn reopens(held: &Arc<Held>, wanted: Wanted, target: &Target) -> Resu
     let refuse = |error: io::Error| Refusal::new("kind", format!("cannot watch {}: {error}", target.shown()));
     let reopening = Reopening {
         held: Arc::downgrade(held),
-        is_regular: target.form == Form::Any && target.file().is_some(),
+        is_regular: target.is_regular(),
         raw: target.raw,
         form: target.form,
         seen: Seen::of(target).map_err(refuse)?,

@@ -102,6 +102,11 @@ impl Target {
         self.means.file()
     }
 
+    /// Whether it is a file that holds its number and nothing behind it.
+    pub(super) fn is_regular(&self) -> bool {
+        self.form == Form::Any && self.file().is_some()
+    }
+
     /// A file that is there for as long as it is.
     pub(super) fn node(&self) -> &Path {
         self.means.node()
