@@ -532,6 +532,16 @@ fn one_target_has_one_writer() {
     let refused = started(would_lose).unwrap_err().to_string();
     assert!(refused.contains("which would be lost") && read(&text) == "1 is what it was\n", "{refused}");
 
+    // `hertzd safe` would leave it alone: its other name may be that of something else.
+    let (twice, again) = (folder.path().join("twice"), folder.path().join("again"));
+    fs::write(&twice, "1\n").unwrap();
+    fs::hard_link(&twice, &again).unwrap();
+    let wanted = "twice has another name too (a hard link); name a file that has only one";
+    assert!(looked(&task("a", &by_path(&twice), "1")).unwrap_err().contains(wanted));
+    assert!(started(task("a", &by_path(&twice), "1")).unwrap_err().to_string().contains(wanted));
+    fs::remove_file(&again).unwrap();
+    looked(&task("a", &by_path(&twice), "1")).unwrap();
+
     // A number at the beginning does not make 13 MB a number.
     let mut large = b"1\n".to_vec();
     large.resize(13 << 20, b' ');

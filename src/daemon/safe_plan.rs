@@ -174,6 +174,31 @@ impl FoundPlan {
 }
 
 impl SafePlan {
+    /// The text of the file.
+    ///
+    /// # Errors
+    /// It would be larger than what is read of one: `hertzd safe` would refuse it.
+    pub(super) fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        self.fits().map_err(io::Error::other)?;
+        let bytes = serde_json::to_vec_pretty(self)?;
+        match bytes.len() as u64 > LARGEST {
+            true => {
+                Err(io::Error::other(format!("it has {} MB, and at most 16 are read", bytes.len().div_ceil(1 << 20))))
+            }
+            false => Ok(bytes),
+        }
+    }
+
+    fn fits(&self) -> Result<(), String> {
+        let most = self.outputs.iter().map(|output| output.writes.len()).max().unwrap_or_default();
+        match self.outputs.len() {
+            outputs if outputs > MOST_OUTPUTS || most > MOST_WRITES => Err(format!(
+                "it has {outputs} outputs with up to {most} writes each, and a plan has at most {MOST_OUTPUTS} with {MOST_WRITES}"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The plan of a process that lives; `None`: there is none, or its process does not live.
     ///
     /// # Errors
@@ -218,15 +243,9 @@ fn keeper(file: &File, plan: &SafePlan) -> io::Result<Option<u32>> {
 fn read(file: &File) -> Result<SafePlan, String> {
     let reader = io::BufReader::new(file.take(LARGEST));
     let plan: SafePlan = serde_json::from_reader(reader).map_err(|error| error.to_string())?;
-    let most = plan.outputs.iter().map(|output| output.writes.len()).max().unwrap_or_default();
-    match () {
-        () if plan.version != VERSION => {
-            Err(format!("is of version {}, and this is hertzd for version {VERSION}", plan.version))
-        }
-        () if plan.outputs.len() > MOST_OUTPUTS || most > MOST_WRITES => {
-            Err(format!("it has {} outputs with up to {most} writes each, which no daemon has", plan.outputs.len()))
-        }
-        () => Ok(plan),
+    match plan.version {
+        VERSION => plan.fits().map(|()| plan),
+        other => Err(format!("is of version {other}, and this is hertzd for version {VERSION}")),
     }
 }
 
@@ -245,4 +264,29 @@ fn others_may_write(facts: &Metadata, owner: u32, is_folder: bool) -> bool {
     let is_sticky = is_folder && facts.mode() & 0o1000 != 0;
     let by_group = facts.mode() & 0o020 != 0 && facts.gid() != 0 && !is_private_group(facts.gid(), owner);
     !is_sticky && (facts.mode() & 0o002 != 0 || by_group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_would_not_be_read_is_not_written() {
+        let of = |outputs: usize, name: usize| {
+            let output = PlannedOutput { task: "x".repeat(name), writes: Vec::new(), written: false };
+            SafePlan { version: VERSION, pid: 1, outputs: vec![output; outputs] }
+        };
+        let written = |plan: &SafePlan| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            fs::write(file.path(), plan.to_bytes().unwrap()).unwrap();
+            read(&File::open(file.path()).unwrap())
+        };
+        let most = of(MOST_OUTPUTS, 4_000);
+        assert_eq!(written(&most).unwrap(), most);
+        for (plan, why) in [(of(MOST_OUTPUTS + 1, 1), "it has 4097 outputs"), (of(MOST_OUTPUTS, 4_097), "it has 17 MB")]
+        {
+            let error = plan.to_bytes().unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
 }

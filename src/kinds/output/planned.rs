@@ -1,5 +1,7 @@
 //! The writes of a plan, made by a process that finds nothing open. May block.
 
+#[cfg(feature = "i2c")]
+use super::means::{in_time, not_a_peer};
 use super::means::{keep_others_out, named};
 use super::planned_check::{BUS, CHIP, beside as text_beside, is_device, open_file, shown, shown_text};
 use super::planned_write::PlannedWrite;
@@ -68,10 +70,21 @@ impl PlannedWrite {
 
 /// Refuses what a process has that lives: it writes its own values there, and would not see that this one has gone.
 fn is_free(file: &File, path: &Path) -> io::Result<()> {
-    keep_others_out(file, &path.display()).map_err(|why| {
-        let text = format!("it {why}, which writes the safe value itself when it is stopped");
-        io::Error::new(io::ErrorKind::ResourceBusy, text)
-    })
+    keep_others_out(file, &path.display()).map_err(busy)
+}
+
+fn busy(why: String) -> io::Error {
+    let text = format!("it {why}, which writes the safe value itself when it is stopped");
+    io::Error::new(io::ErrorKind::ResourceBusy, text)
+}
+
+/// The same of a register that was asked for. Another output of this process is none that would not see it.
+#[cfg(feature = "i2c")]
+fn is_free_register(taken: Taken, bus: &Path) -> io::Result<()> {
+    match taken {
+        Taken::Peer(Some(holder)) if holder.pid == std::process::id() => Ok(()),
+        taken => not_a_peer(taken, &bus.display(), || None).map_err(busy),
+    }
 }
 
 impl PlannedWrite {
@@ -119,7 +132,8 @@ fn drive(_: &Path, _: &str, _: u32, _: bool) -> io::Result<File> {
 
 #[cfg(feature = "i2c")]
 fn register(bus: &Path, address: u8, force: bool, bytes: &[u8]) -> io::Result<()> {
-    crate::kinds::i2c::OpenRegister::write_once(bus, address, force, bytes)
+    let is_free = |lock: &dyn Fn() -> io::Result<Taken>| is_free_register(in_time(lock)?, bus);
+    crate::kinds::i2c::OpenRegister::write_once(bus, address, force, bytes, is_free)
 }
 
 #[cfg(not(feature = "i2c"))]
@@ -146,6 +160,25 @@ impl fmt::Display for PlannedWrite {
                 Ok(frame) => write!(f, "the frame {frame} to {interface}"),
                 Err(error) => write!(f, "a frame to {interface}, which is {error}"),
             },
+        }
+    }
+}
+
+#[cfg(all(test, feature = "i2c"))]
+mod tests {
+    use super::*;
+    use crate::sys::lock::Holder;
+
+    #[test]
+    fn a_register_that_a_living_hertzd_has_is_left_to_it() {
+        let bus = Path::new("/dev/i2c-1");
+        let by = |pid| Taken::Peer(Some(Holder { name: "hertzd".into(), pid }));
+        is_free_register(Taken::Locked, bus).unwrap();
+        is_free_register(Taken::Stranger(None), bus).unwrap();
+        is_free_register(by(std::process::id()), bus).unwrap();
+        for taken in [by(1), Taken::Peer(None)] {
+            let error = is_free_register(taken, bus).unwrap_err();
+            assert_eq!((error.kind(), error.raw_os_error()), (io::ErrorKind::ResourceBusy, None), "{error}");
         }
     }
 }

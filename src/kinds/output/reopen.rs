@@ -18,7 +18,7 @@ use crate::sys::thread::helper;
 use crate::time::{Clock, Instant, Span};
 use std::cell::Cell;
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -328,10 +328,32 @@ pub(super) fn make(place: &Place, text: &Digits) -> Result<(), Refusal> {
     let Place::File(path) = place else { return Ok(()) };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = folder_of(path).join(format!(".{name}.{}.new", std::process::id()));
-    // Nobody finds it empty.
-    let made = fs::write(&new, text.bytes()).and_then(|()| fs::rename(&new, path));
+    // Nobody finds it empty. What has that name already, a link perhaps, is not written to.
+    let open = || File::create_new(&new);
+    let opened = match open() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::remove_file(&new).and_then(|()| open()),
+        opened => opened,
+    };
+    let made = opened.and_then(|mut file| file.write_all(text.bytes())).and_then(|()| fs::rename(&new, path));
     made.map_err(|error| {
         let _ = fs::remove_file(&new);
         Refusal::new("path", format!("cannot make {}: {error}", path.display()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_made_and_a_link_in_its_way_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, victim) = (folder.path().join("fan"), folder.path().join("victim"));
+        fs::write(&victim, "precious").unwrap();
+        let new = folder.path().join(format!(".fan.{}.new", std::process::id()));
+        std::os::unix::fs::symlink(&victim, new).unwrap();
+        make(&Place::File(path.clone()), &Digits::of(7.0, Form::Any)).unwrap();
+        assert_eq!([&path, &victim].map(|path| fs::read_to_string(path).unwrap()), ["7\n", "precious"]);
+        assert!(!path.is_symlink());
+    }
 }

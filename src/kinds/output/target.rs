@@ -13,6 +13,7 @@ use super::written::SETTINGS;
 use crate::kinds::device::{DeviceId, Refusal, Sight, hidden};
 use crate::kinds::sensor::{Class, find, is_iio_raw};
 use crate::sys::host::missing_folder;
+use crate::sys::open::resolve;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ impl Target {
     pub(super) fn find(place: &Place, sys: &Path) -> Result<Option<Self>, Refusal> {
         let raw = place.raw();
         match place {
-            Place::File(path) => match path.canonicalize() {
+            Place::File(path) => match resolve(path).and_then(|path| path.symlink_metadata().map(|_| path)) {
                 Ok(path) => Self::at(path, "path", raw, sys).map(Some),
                 Err(error) if error.kind() == io::ErrorKind::NotFound && is_makeable(path) => Ok(None),
                 Err(error) => {
