@@ -160,7 +160,7 @@ impl FoundPlan {
         let plan = read(&self.file).map_err(|why| unusable(&why))?;
         match keeper(&self.file, &plan).map_err(|error| unusable(&error))? {
             Some(pid) => Err(NoPlan::Held(pid)),
-            None => Ok((plan, self.file)),
+            None => Ok((plan.followed(), self.file)),
         }
     }
 }
@@ -182,6 +182,14 @@ impl SafePlan {
             true => read(&file).map(Some).map_err(unusable),
             false => Ok(None),
         }
+    }
+
+    /// The same where the devices are now.
+    fn followed(mut self) -> Self {
+        for output in &mut self.outputs {
+            output.writes = output.writes.drain(..).map(PlannedWrite::followed).collect();
+        }
+        self
     }
 
     /// Reads a plan of this user, and keeps it locked for as long as the file lives that comes with it.

@@ -72,6 +72,22 @@ pub(super) fn left_writes(writes: &[PlannedWrite], holds: &[Option<f64>]) -> Vec
     writes.iter().zip(holds).map(of).collect()
 }
 
+/// The bytes that a register like this held before hertzd wrote to it, if a process before this one has left some of them, in whatever layout. `now`:
+/// those that it holds now, which count where one that was made safe has changed since.
+pub(super) fn left_bytes(write: &PlannedWrite, now: &[u8]) -> Option<Vec<u8>> {
+    let (mut bytes, mut is_known) = (now.to_vec(), false);
+    for LeftWrite { write: left, is_written } in &owed().left {
+        let (own, theirs) = (write.shared_with(left), left.shared_with(write));
+        let (PlannedWrite::Register { bytes: safe, .. }, Some(held)) = (left, left.held()) else { continue };
+        let Some(place) = bytes.get_mut(own.clone()).filter(|_| !own.is_empty()) else { continue };
+        if !is_written || now[own] == safe[1..][theirs.clone()] {
+            place.copy_from_slice(&held[theirs]);
+            is_known = true;
+        }
+    }
+    is_known.then_some(bytes)
+}
+
 /// Has others write the safe value of an output that ends without it.
 pub(in crate::kinds) fn keep(guard: &Arc<Guard>, target: Arc<dyn Leave>) {
     guard.leave_unsafe(KernelClock::monotonic().now());
