@@ -3,7 +3,7 @@
 
 use super::failure::Failure;
 use super::left_outputs::LeftOutputs;
-use super::safe_plan::{PlannedOutput, SafePlan, VERSION, is_at};
+use super::safe_plan::{LARGEST, PlannedOutput, SafePlan, VERSION, is_at};
 use crate::kinds::output::Guard;
 use crate::sys::dir::{Dir, Readers};
 use crate::sys::lock;
@@ -154,10 +154,17 @@ fn replace(path: &Path, plan: &SafePlan, readers: Readers) -> io::Result<File> {
     };
     let new = Path::new(name).with_extension("new");
     let new = new.to_str().ok_or(io::ErrorKind::InvalidInput)?;
+    let bytes = serde_json::to_vec_pretty(plan)?;
+    if bytes.len() as u64 > LARGEST {
+        let (outputs, most) = (plan.outputs.len(), LARGEST >> 20);
+        let text =
+            format!("the plan of {outputs} outputs is larger than {most} MiB; divide them among several daemons");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    }
     let folder = Dir::open(folder)?.for_readers(readers);
     let mut file = folder.create(new)?;
     lock::take(&file)?;
-    file.write_all(&serde_json::to_vec_pretty(plan)?)?;
+    file.write_all(&bytes)?;
     folder.rename(new, &folder, name)?;
     Ok(file)
 }
