@@ -113,7 +113,8 @@ fn renumbered(path: &Path) -> Option<PathBuf> {
 /// controller on USB. What is numbered by its place, such as `1-0048`, is another device.
 fn kind_of(name: &str) -> Option<&str> {
     let by_class = ["hwmon", "iio:device"].into_iter().find(|class| {
-        name.strip_prefix(class).is_some_and(|number| !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit()))
+        name.strip_prefix(class)
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit()))
     });
     by_class.or_else(|| Some(name.rsplit_once('.')?.0).filter(|kind| kind.matches(':').count() == 2))
 }
@@ -202,7 +203,7 @@ mod tests {
         };
         for chip in ["1-0018/hwmon/hwmon7", "usb1/0003:1E71:170E.000A/hwmon/hwmon5", "1-0048/iio:device2"] {
             fs::create_dir_all(folder(chip)).unwrap();
-            ["name", "pwm1"].map(|name| fs::write(folder(chip).join(name), "chip\n").unwrap());
+            ["name", "pwm1"].iter().for_each(|name| fs::write(folder(chip).join(name), "chip\n").unwrap());
         }
         for (old, new) in [
             ("1-0018/hwmon/hwmon3/pwm1", "1-0018/hwmon/hwmon7/pwm1"),

@@ -225,12 +225,23 @@ impl Target {
         if let Some(stored) = stored {
             return Some(Content { value: self.means.text_of(&stored)?, enable: None, stored: Some(stored) });
         }
-        let now = now.map(|now| [number(&now.value), now.enable.as_deref().and_then(number)]).unwrap_or_default();
-        let mut left = left_writes(&planned, &now).into_iter();
-        let value = left.next()??;
-        let original = |left: &PlannedWrite| left.raw_original().map(str::to_owned);
-        let enable = left.next().flatten().as_ref().and_then(original);
-        Some(Content { value: original(&value)?, enable, stored: value.held() })
+        let numbers = now.map(|now| [number(&now.value), now.enable.as_deref().and_then(number)]).unwrap_or_default();
+        let mut left = left_writes(&planned, &numbers).into_iter();
+        let (value, enable) = (left.next().flatten(), left.next().flatten());
+        if value.is_none() && enable.is_none() {
+            return None;
+        }
+        // An output may have had only one of the two.
+        let original = |left: Option<&PlannedWrite>, now: Option<&String>| match left {
+            Some(left) => left.raw_original().map(str::to_owned),
+            None => now.cloned(),
+        };
+        let (now_value, now_enable) = (now.map(|now| &now.value), now.and_then(|now| now.enable.as_ref()));
+        Some(Content {
+            value: original(value.as_ref(), now_value)?,
+            enable: original(enable.as_ref(), now_enable),
+            stored: value.and_then(|value| value.held()),
+        })
     }
 
     /// What can be seen of it without taking it.
