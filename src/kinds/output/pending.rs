@@ -166,3 +166,32 @@ pub(crate) fn cancel_takeovers() {
         guard.cancel_takeover();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_original_of_a_register_in_another_layout_is_put_together() {
+        let register = |first: u8, value: &[u8], held: &[u8]| PlannedWrite::Register {
+            bus: "/dev/i2c-of-this-test".into(),
+            adapter: None,
+            address: 0x48,
+            force: false,
+            bytes: [&[first], value].concat(),
+            bits: Vec::new(),
+            original: None,
+            held: held.to_vec(),
+        };
+        let left = [(register(0x10, &[1, 2, 3], &[11, 12, 13]), false), (register(0x20, &[4], &[14]), true)];
+        leave_behind(left.iter().cloned().map(|(write, is_written)| LeftWrite { write, is_written }).collect());
+        let bytes = |first, now: &[u8]| left_bytes(&register(first, now, &[]), now);
+        assert_eq!(bytes(0x10, &[1, 2, 3]), Some(vec![11, 12, 13]));
+        assert_eq!(bytes(0x0f, &[7, 9, 9, 9, 8]), Some(vec![7, 11, 12, 13, 8]));
+        assert_eq!(bytes(0x12, &[9, 9]), Some(vec![13, 9]));
+        assert_eq!(bytes(0x20, &[4, 5]), Some(vec![14, 5]), "it was made safe, and still is");
+        assert_eq!(bytes(0x20, &[6, 5]), None, "it has changed since");
+        assert_eq!(bytes(0x30, &[1]), None);
+        left.iter().for_each(|(write, _)| forget_left(write));
+    }
+}
