@@ -19,10 +19,8 @@ use std::path::{Path, PathBuf};
 /// What the file says first.
 pub(super) const VERSION: u32 = 1;
 
-/// Bytes of a plan, and what may stand in it: far more than a daemon has.
+/// Bytes of a plan: none that is longer is written or read.
 const LARGEST: u64 = 16 << 20;
-const MOST_OUTPUTS: usize = 4_096;
-const MOST_WRITES: usize = 64; // of an output
 
 /// All outputs of a daemon.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,7 +166,7 @@ impl FoundPlan {
         let plan = read(&self.file).map_err(|why| unusable(&why))?;
         match keeper(&self.file, &plan).map_err(|error| unusable(&error))? {
             Some(pid) => Err(NoPlan::Held(pid)),
-            None => Ok((plan, self.file)),
+            None => Ok((plan.followed(), self.file)),
         }
     }
 }
@@ -179,23 +177,15 @@ impl SafePlan {
     /// # Errors
     /// It would be larger than what is read of one: `hertzd safe` would refuse it.
     pub(super) fn to_bytes(&self) -> io::Result<Vec<u8>> {
-        self.fits().map_err(io::Error::other)?;
         let bytes = serde_json::to_vec_pretty(self)?;
         match bytes.len() as u64 > LARGEST {
             true => {
-                Err(io::Error::other(format!("it has {} MB, and at most 16 are read", bytes.len().div_ceil(1 << 20))))
+                let (outputs, most) = (self.outputs.len(), LARGEST >> 20);
+                let text =
+                    format!("the plan of {outputs} outputs is larger than {most} MiB; divide them among several daemons");
+                Err(io::Error::new(io::ErrorKind::FileTooLarge, text))
             }
             false => Ok(bytes),
-        }
-    }
-
-    fn fits(&self) -> Result<(), String> {
-        let most = self.outputs.iter().map(|output| output.writes.len()).max().unwrap_or_default();
-        match self.outputs.len() {
-            outputs if outputs > MOST_OUTPUTS || most > MOST_WRITES => Err(format!(
-                "it has {outputs} outputs with up to {most} writes each, and a plan has at most {MOST_OUTPUTS} with {MOST_WRITES}"
-            )),
-            _ => Ok(()),
         }
     }
 
@@ -215,6 +205,14 @@ impl SafePlan {
             true => read(&file).map(Some).map_err(unusable),
             false => Ok(None),
         }
+    }
+
+    /// The same where the devices are now.
+    fn followed(mut self) -> Self {
+        for output in &mut self.outputs {
+            output.writes = output.writes.drain(..).map(PlannedWrite::followed).collect();
+        }
+        self
     }
 
     /// Reads a plan of this user, and keeps it locked for as long as the file lives that comes with it.
@@ -244,7 +242,7 @@ fn read(file: &File) -> Result<SafePlan, String> {
     let reader = io::BufReader::new(file.take(LARGEST));
     let plan: SafePlan = serde_json::from_reader(reader).map_err(|error| error.to_string())?;
     match plan.version {
-        VERSION => plan.fits().map(|()| plan),
+        VERSION => Ok(plan),
         other => Err(format!("is of version {other}, and this is hertzd for version {VERSION}")),
     }
 }
@@ -281,12 +279,9 @@ mod tests {
             fs::write(file.path(), plan.to_bytes().unwrap()).unwrap();
             read(&File::open(file.path()).unwrap())
         };
-        let most = of(MOST_OUTPUTS, 4_000);
-        assert_eq!(written(&most).unwrap(), most);
-        for (plan, why) in [(of(MOST_OUTPUTS + 1, 1), "it has 4097 outputs"), (of(MOST_OUTPUTS, 4_097), "it has 17 MB")]
-        {
-            let error = plan.to_bytes().unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
-        }
+        let most = of(10_000, 1_600);
+        assert_eq!(written(&most).unwrap(), most, "any number of outputs");
+        let error = of(10_000, 1_700).to_bytes().unwrap_err().to_string();
+        assert_eq!(error, "the plan of 10000 outputs is larger than 16 MiB; divide them among several daemons");
     }
 }

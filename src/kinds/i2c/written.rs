@@ -205,11 +205,7 @@ impl OpenRegister {
     /// The number that the register holds.
     pub(in crate::kinds) fn read(&mut self) -> io::Result<String> {
         self.chip.read()?;
-        let number = self.layout.decode(&self.chip.buffer, 0);
-        match self.layout.number {
-            Number::Float => Ok(number.to_string()),
-            _ => Ok(self.layout.integer(&self.chip.buffer, 0).unwrap_or_default().to_string()),
-        }
+        Ok(self.layout.text(&self.chip.buffer))
     }
 
     /// Writes the bytes of [`WrittenRegister::encode`] to a chip, by a process that finds nothing open. `is_free` is asked whether nobody else has

@@ -8,12 +8,24 @@ use super::planned_write::PlannedWrite;
 use crate::sys::can::{self, Frame, Id};
 use crate::sys::lock::{self, Taken};
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 impl PlannedWrite {
+    /// The same where its device is now: the kernel gives devices new numbers when they come again, so that the chip of `hwmon3` may have become
+    /// `hwmon7`. What stands beside the file is compared when it is written.
+    pub(crate) fn followed(mut self) -> Self {
+        if let Self::File { path, witness: Some((beside, _)), cut: false, .. } = &mut self
+            && let Some(now) = renumbered(path)
+        {
+            *beside = now.with_file_name(beside.file_name().unwrap_or_default());
+            *path = now;
+        }
+        self
+    }
+
     /// Whether there is anything that it could be written to.
     pub(crate) fn is_there(&self) -> bool {
         match self {
@@ -96,6 +108,30 @@ impl PlannedWrite {
     }
 }
 
+/// Where a path leads that leads nowhere any more, but for the numbers of devices in it: to the one of its kind in the folder where each was.
+fn renumbered(path: &Path) -> Option<PathBuf> {
+    let mut now = path.to_owned();
+    while !now.exists() {
+        let gone = now.ancestors().take_while(|part| !part.exists()).last()?;
+        let kind = kind_of(gone.file_name()?.to_str()?)?;
+        let names = fs::read_dir(gone.parent()?).ok()?.flatten().map(|entry| entry.file_name());
+        let mut others = names.filter(|name| name.to_str().and_then(kind_of) == Some(kind));
+        let (Some(other), None) = (others.next(), others.next()) else { return None };
+        now = gone.with_file_name(other).join(now.strip_prefix(gone).ok()?);
+    }
+    (now != path).then_some(now)
+}
+
+/// The name of a device's folder without the number that the kernel has given it: `hwmon3`, `iio:device0`, and `0003:1B1C:0C10.0004` of a fan
+/// controller on USB. What is numbered by its place, such as `1-0048`, is another device.
+fn kind_of(name: &str) -> Option<&str> {
+    let by_class = ["hwmon", "iio:device"].into_iter().find(|class| {
+        name.strip_prefix(class)
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit()))
+    });
+    by_class.or_else(|| Some(name.rsplit_once('.')?.0).filter(|kind| kind.matches(':').count() == 2))
+}
+
 /// Writes a number, and for a regular file (`cut`) what ends it: no reader finds it empty, or old digits behind the number.
 fn write(file: &File, text: &str, cut: bool) -> io::Result<()> {
     if !cut {
@@ -164,13 +200,14 @@ impl fmt::Display for PlannedWrite {
     }
 }
 
-#[cfg(all(test, feature = "i2c"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::lock::Holder;
 
+    #[cfg(feature = "i2c")]
     #[test]
     fn a_register_that_a_living_hertzd_has_is_left_to_it() {
+        use crate::sys::lock::Holder;
         let bus = Path::new("/dev/i2c-1");
         let by = |pid| Taken::Peer(Some(Holder { name: "hertzd".into(), pid }));
         is_free_register(Taken::Locked, bus).unwrap();
@@ -180,5 +217,38 @@ mod tests {
             let error = is_free_register(taken, bus).unwrap_err();
             assert_eq!((error.kind(), error.raw_os_error()), (io::ErrorKind::ResourceBusy, None), "{error}");
         }
+    }
+
+    #[test]
+    fn a_fan_is_found_under_the_new_number_of_its_chip() {
+        let sys = tempfile::tempdir().unwrap();
+        let folder = |name: &str| sys.path().join(name);
+        let file = |name: &str, path: &str| PlannedWrite::File {
+            path: folder(path),
+            witness: Some((folder(path).with_file_name("name"), name.into())),
+            text: "255\n".into(),
+            cut: false,
+            original: None,
+        };
+        for chip in ["1-0018/hwmon/hwmon7", "usb1/0003:1E71:170E.000A/hwmon/hwmon5", "1-0048/iio:device2"] {
+            fs::create_dir_all(folder(chip)).unwrap();
+            ["name", "pwm1"].iter().for_each(|name| fs::write(folder(chip).join(name), "chip\n").unwrap());
+        }
+        for (old, new) in [
+            ("1-0018/hwmon/hwmon3/pwm1", "1-0018/hwmon/hwmon7/pwm1"),
+            ("1-0018/hwmon/hwmon7/pwm1", "1-0018/hwmon/hwmon7/pwm1"),
+            ("usb1/0003:1E71:170E.0004/hwmon/hwmon3/pwm1", "usb1/0003:1E71:170E.000A/hwmon/hwmon5/pwm1"),
+            ("1-0048/iio:device0/pwm1", "1-0048/iio:device2/pwm1"),
+            // A chip at another place is another one, and so is another file.
+            ("1-0019/hwmon/hwmon3/pwm1", "1-0019/hwmon/hwmon3/pwm1"),
+            ("1-0018/hwmon/hwmon3/pwm2", "1-0018/hwmon/hwmon3/pwm2"),
+        ] {
+            assert_eq!(file("chip", old).followed(), file("chip", new));
+        }
+        fs::create_dir(folder("1-0018/hwmon/hwmon8")).unwrap();
+        let several = file("chip", "1-0018/hwmon/hwmon3/pwm1");
+        assert_eq!(several.clone().followed(), several, "which of the two is not known");
+        let other = file("other", "1-0048/iio:device0/pwm1").followed().make().unwrap_err().to_string();
+        assert!(other.contains("it is another device"), "{other}");
     }
 }

@@ -4,7 +4,7 @@ use super::digits::{Digits, Form, LONGEST, number};
 use super::files::{Files, holds_a_number, iio_raw, is_makeable};
 use super::identity::Identity;
 use super::means::{Means, Setting};
-use super::pending::left_writes;
+use super::pending::{left_bytes, left_writes};
 use super::place::{Place, RawScale};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, MANUAL, OpenSetting, Port, SafeSetting, SafeText, SafeWriter, Writer};
@@ -226,12 +226,28 @@ impl Target {
     pub(super) fn left_original(&self, now: Option<&Content>) -> Option<Content> {
         let any =
             SafeText { value: "0\n".into(), enable: self.means.enable().map(|_| MANUAL.to_owned()), stored: None };
-        let now = now.map(|now| [number(&now.value), now.enable.as_deref().and_then(number)]).unwrap_or_default();
-        let mut left = left_writes(&self.plan(&any, None), &now).into_iter();
-        let value = left.next()??;
-        let original = |left: &PlannedWrite| left.raw_original().map(str::to_owned);
-        let enable = left.next().flatten().as_ref().and_then(original);
-        Some(Content { value: original(&value)?, enable, stored: value.held() })
+        let planned = self.plan(&any, None);
+        let stored = now.and_then(|now| now.stored.as_ref()).and_then(|now| left_bytes(planned.first()?, now));
+        if let Some(stored) = stored {
+            return Some(Content { value: self.means.text_of(&stored)?, enable: None, stored: Some(stored) });
+        }
+        let numbers = now.map(|now| [number(&now.value), now.enable.as_deref().and_then(number)]).unwrap_or_default();
+        let mut left = left_writes(&planned, &numbers).into_iter();
+        let (value, enable) = (left.next().flatten(), left.next().flatten());
+        if value.is_none() && enable.is_none() {
+            return None;
+        }
+        // An output may have had only one of the two.
+        let original = |left: Option<&PlannedWrite>, now: Option<&String>| match left {
+            Some(left) => left.raw_original().map(str::to_owned),
+            None => now.cloned(),
+        };
+        let (now_value, now_enable) = (now.map(|now| &now.value), now.and_then(|now| now.enable.as_ref()));
+        Some(Content {
+            value: original(value.as_ref(), now_value)?,
+            enable: original(enable.as_ref(), now_enable),
+            stored: value.and_then(|value| value.held()),
+        })
     }
 
     /// What can be seen of it without taking it.
