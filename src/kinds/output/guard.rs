@@ -78,6 +78,7 @@ pub(crate) struct Guard {
     writer: Option<Box<dyn SafeWrite>>,
     own_beats: AtomicU64, // ticks that its own task has begun
     readback: OnceLock<Arc<dyn ReadBack>>,
+    kept: OnceLock<Vec<PlannedWrite>>, // writes to its target, which keeps what it has
     begun: AtomicBool,
     left: LeftAt,              // its task has ended without its safe value
     safe_at_first: AtomicBool, // its safe value was written before its first tick
@@ -108,16 +109,16 @@ impl Guard {
         (safe_after, first_after): (Span, Span),
         writer: Option<Box<dyn SafeWrite>>,
     ) -> Arc<Self> {
-        let task = task.to_owned();
-        let (own_beats, readback, begun, safe_at_first, left) = Default::default();
+        let (own_beats, readback, kept, begun, safe_at_first, left) = Default::default();
         let guard = Arc::new(Self {
-            task,
+            task: task.to_owned(),
             watched,
             safe_after,
             first_after,
             writer,
             own_beats,
             readback,
+            kept,
             begun,
             safe_at_first,
             left,

@@ -1,7 +1,7 @@
 //! Targets that outputs have left without their safe value: who still has to write it, and who has taken the target over. No clock is read; nothing
 //! blocks.
 
-use super::Guard;
+use super::{Guard, PlannedWrite};
 use crate::time::Instant;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +14,16 @@ pub(crate) fn settled() -> u64 {
 }
 
 impl Guard {
+    /// It keeps what its target has, whatever happens; these would write to that.
+    pub(in crate::kinds::output) fn keeps(&self, writes: Vec<PlannedWrite>) {
+        _ = self.kept.set(writes);
+    }
+
+    /// Writes to its target: those that make it safe, or if it keeps what it has, any.
+    pub(crate) fn writes(&self) -> Vec<PlannedWrite> {
+        self.kept.get().cloned().unwrap_or_else(|| self.plan())
+    }
+
     /// The safe value was written after this `trip`, and nothing has come since. If that was left to others, the target is to be closed.
     pub(crate) fn settle(&self, trip: u64) {
         // A task that has recovered since, and could not make it safe at its end, wants it again.
