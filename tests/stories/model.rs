@@ -46,7 +46,7 @@ pub(crate) struct Model {
     pub(crate) tenures: BTreeMap<Target, Tenure>,
     /// Outputs that a reload has ended, and that may be on the way to their safe state.
     pub(crate) leaving: Vec<Tenure>,
-    /// What `hertzd safe` has made safe.
+    /// What was made safe, and is in a plan.
     pub(crate) carried_out: Vec<Tenure>,
     /// The disk hangs: what is written there comes when it does not any more, or never.
     pub(crate) frozen: bool,
@@ -211,7 +211,7 @@ impl Model {
         self.frozen && tenure.output.target == Target::ON_DISK
     }
 
-    /// `hertzd safe` makes those safe that a process has left.
+    /// `hertzd safe` makes those safe that a process has left, or a process does that ends before it has changed its plan.
     pub(crate) fn carry_out(&mut self) {
         self.carried_out.extend(self.tenures.values().cloned());
         self.all_safe();
