@@ -445,7 +445,7 @@ fn what_another_program_has_written_is_gone_with_the_next_write() {
     let text = |safe: u32| {
         format!(
             "[worker.a]\n[worker.b]\n[task.source]\nkind = \"source\"\nworker = \"a\"\nrate = 200\n\
-             [task.always]\n{TERMS}worker = \"b\"\ninput = 0.5\npath = \"{}\"\nsafe = 1\nwrite = \"always\"\n\
+             [task.always]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npath = \"{}\"\nsafe = 1\nwrite = \"always\"\n\
              [task.change]\n{TERMS}worker = \"b\"\ninput = \"source.v\"\npath = \"{}\"\nsafe = {safe}\n",
             always.display(),
             change.display()

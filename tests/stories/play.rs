@@ -265,8 +265,10 @@ impl<'a> Stage<'a> {
             .ok_or_else(|| format!("a second hertzd was not refused: {rival:?}"))
     }
 
-    /// Waits until this has ended; where the disk hangs, a thread of it may go on to wait for that. `nudge`: once, after a while.
-    fn wait(&mut self, mut child: Child, mut nudge: Option<&str>) -> Result<ExitStatus, Wrong> {
+    /// Waits until this has ended; where the disk hangs, a thread of it may go on to wait for that. It is asked once more to end when that
+    /// `is_due`.
+    fn wait(&mut self, mut child: Child, is_due: impl Fn(&Self) -> bool) -> Result<ExitStatus, Wrong> {
+        let mut asked = false;
         let begun = KernelClock::monotonic().now();
         loop {
             let lasted = KernelClock::monotonic().now() - begun;
@@ -278,8 +280,9 @@ impl<'a> Stage<'a> {
                 self.running = Some(child);
                 return Err("it does not end".into());
             }
-            if let Some(name) = nudge.take_if(|_| lasted > Span::from_millis(500)) {
-                signal(child.id(), name);
+            if !asked && is_due(self) {
+                signal(child.id(), "TERM");
+                asked = true;
             }
             pause(Span::from_millis(2));
         }
@@ -298,16 +301,21 @@ impl<'a> Stage<'a> {
     }
 
     fn end(&mut self, end: End) -> Result<(), Wrong> {
-        let mut running = self.running.take().unwrap();
+        let (mut running, before) = (self.running.take().unwrap(), self.log().len());
         match end {
             End::Stop => signal(running.id(), "TERM"),
             End::Kill => running.kill().unwrap(),
             End::Crash => signal(running.id(), "SEGV"),
         }
-        // A tick that waits for the disk is not waited for.
+        // A tick that waits for the disk is not waited for, once it is said what does.
         let hangs = self.model.frozen && self.outputs.iter().any(|output| output.target == Target::ON_DISK);
-        let nudge = (end == End::Stop && hangs).then_some("TERM");
-        let status = self.wait(running, nudge)?;
+        let since = |stage: &Self| stage.log().split_off(before);
+        let is_due = |stage: &Self| {
+            hangs
+                && since(stage).contains("stopping: waiting")
+                && stage.is_said(false, "its log", &since(stage)).is_ok()
+        };
+        let status = self.wait(running, |stage| end == End::Stop && is_due(stage))?;
         match end {
             End::Stop => {
                 let by_second = libc::SIGTERM + 128;
@@ -317,7 +325,7 @@ impl<'a> Stage<'a> {
                     Some(code) if hangs && [0, 1, 70, by_second].contains(&code) => self.model.carry_out(),
                     _ => return Err(format!("a stop ends with {status:?}")),
                 }
-                self.is_said(status.success(), "its log", &self.log())?;
+                self.is_said(status.success(), "its log", &since(self))?;
                 let plan = fs::read_to_string(self.folder.path().join("run/safe-plan.json")).unwrap_or_default();
                 self.is_said(false, "its plan", &plan)?;
                 self.compare(status.success(), true)
@@ -360,7 +368,7 @@ impl<'a> Stage<'a> {
         let path = self.folder.path().join("safe");
         let file = File::create(&path).unwrap();
         let child = self.hertzd("run").arg("safe").stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
-        let status = self.wait(child, None)?;
+        let status = self.wait(child, |_| false)?;
         Ok((status, fs::read_to_string(path).unwrap()))
     }
 
