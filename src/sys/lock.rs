@@ -8,7 +8,7 @@
 mod holder;
 
 use super::{from_minus_one, invalid};
-pub(crate) use holder::Holder;
+pub(crate) use holder::{Holder, is_abandoned};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
