@@ -104,7 +104,7 @@ impl LeftOutputs {
     /// What is to stand in the plan of this process, beside its own outputs. Those that have begun to have a target owe its safe value from now on.
     pub(super) fn still_owed(&mut self, guards: &[Arc<Guard>]) -> Vec<PlannedOutput> {
         let begun: Vec<PlannedWrite> =
-            guards.iter().filter(|guard| guard.has_begun()).flat_map(|guard| guard.plan()).collect();
+            guards.iter().filter(|guard| guard.has_begun()).flat_map(|guard| guard.writes()).collect();
         self.outputs.retain_mut(|output| {
             output.has_become(|write| rest(write, &begun));
             !output.planned.writes.is_empty()
@@ -117,7 +117,7 @@ impl LeftOutputs {
             let written: Vec<LeftOutput> = written;
             written.iter().flat_map(|output| &output.planned.writes).for_each(forget_left);
         }
-        let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.plan()).collect();
+        let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.writes()).collect();
         self.outputs.iter().filter_map(|output| output.beside(&planned)).collect()
     }
 
@@ -134,7 +134,7 @@ impl LeftOutputs {
     /// Has the safe values written that none of these outputs has to write, where that is due. `waits`: until all have returned, for a limited
     /// time. True: something has become of one.
     pub(super) fn write(&mut self, guards: &[Arc<Guard>], waits: bool) -> bool {
-        let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.plan()).collect();
+        let planned: Vec<PlannedWrite> = guards.iter().flat_map(|guard| guard.writes()).collect();
         let clock = KernelClock::monotonic();
         let (began, mut changed) = (clock.now(), false);
         for output in &mut self.outputs {

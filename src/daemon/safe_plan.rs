@@ -181,8 +181,9 @@ impl SafePlan {
         match bytes.len() as u64 > LARGEST {
             true => {
                 let (outputs, most) = (self.outputs.len(), LARGEST >> 20);
-                let text =
-                    format!("the plan of {outputs} outputs is larger than {most} MiB; divide them among several daemons");
+                let text = format!(
+                    "the plan of {outputs} outputs is larger than {most} MiB; divide them among several daemons"
+                );
                 Err(io::Error::new(io::ErrorKind::FileTooLarge, text))
             }
             false => Ok(bytes),

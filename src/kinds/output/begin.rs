@@ -92,7 +92,7 @@ impl First {
     /// Whether a write that failed has changed a regular file, which may take two system calls.
     fn is_half_written(&self, held: &Held) -> bool {
         let now = self.target.read(Some(held.taken())).ok();
-        self.target.is_regular() && now.is_some_and(|now| held.found() != Some(&now))
+        self.target.regular_file().is_some() && now.is_some_and(|now| held.found() != Some(&now))
     }
 }
 

@@ -11,7 +11,7 @@ use super::planned_write::PlannedWrite;
 use super::port::{Content, OpenFiles, SafeText};
 use super::pwm;
 use super::target::Target;
-use crate::kinds::device::{Claim, Label, Refusal, Reopen, reopen_thread};
+use crate::kinds::device::{Label, Refusal, Reopen, reopen_thread};
 use crate::sys::clock::{KernelClock, pause};
 use crate::sys::fd::replace;
 use crate::sys::thread::helper;
@@ -54,8 +54,6 @@ pub(super) struct Wanted {
     pub(super) place: Place,
     pub(super) sys: PathBuf,
     pub(super) label: Label,
-    /// A regular file is made again: its safe value is a number, and not what was there before.
-    pub(super) makes: bool,
 }
 
 /// Has a target opened again whenever it is gone, for as long as it is held.
@@ -63,7 +61,7 @@ pub(super) fn reopens(held: &Arc<Held>, wanted: Wanted, target: &Target) -> Resu
     let refuse = |error: io::Error| Refusal::new("kind", format!("cannot watch {}: {error}", target.shown()));
     let reopening = Reopening {
         held: Arc::downgrade(held),
-        is_regular: target.is_regular(),
+        is_regular: target.regular_file().is_some(),
         raw: target.raw,
         form: target.form,
         seen: Seen::of(target).map_err(refuse)?,
@@ -71,7 +69,6 @@ pub(super) fn reopens(held: &Arc<Held>, wanted: Wanted, target: &Target) -> Resu
         looks: Cell::new(0),
         steady: None,
         wait: FIRST_WAIT,
-        claim: None,
         wanted,
     };
     if !reopening.is_regular {
@@ -119,7 +116,6 @@ struct Reopening {
     looks: Cell<u32>,
     steady: Option<Instant>, // if it lasts until then, it counts as steady
     wait: Span,              // after the next attempt that fails
-    claim: Option<Claim>,    // on what it is since it was opened again
 }
 
 impl Reopen for Reopening {
@@ -211,10 +207,13 @@ impl Reopening {
     /// Opens it, if it is there. False: nobody has it any more.
     fn attempt(&mut self) -> Result<bool, Refusal> {
         let Some(held) = self.held.upgrade() else { return Ok(false) };
-        let Wanted { place, sys, label, makes } = &self.wanted;
-        let first = held.ends().iter().rev().find_map(|end| number(&end.safe.as_ref()?.text.value));
+        let Wanted { place, sys, label } = &self.wanted;
+        let ends = held.ends();
+        let first = ends.iter().rev().find_map(|end| number(&end.safe.as_ref()?.text.value));
+        // A reload may have given it another safe state since.
+        let makes = ends.last().and_then(|end| end.safe.as_ref()).is_some_and(|safe| safe.makes);
         let gone = || Refusal::new(place.key(), format!("there is no {place}"));
-        let found = match (Target::find(place, sys)?, first.filter(|_| *makes)) {
+        let found = match (Target::find(place, sys)?, first.filter(|_| makes)) {
             (Some(target), _) => target,
             (None, Some(safe)) => {
                 make(place, &Digits::of(safe, Form::Any))?;
@@ -226,6 +225,7 @@ impl Reopening {
             let text = format!("the numbers of {} mean something else now; restart hertzd, or reload", found.shown());
             return Err(Refusal::new(place.key(), text));
         }
+        found.loses_nothing()?;
         let target = exported(place, found, sys)?;
         let refuse = |error: io::Error| Refusal::new(place.key(), format!("cannot open {}: {error}", target.shown()));
         let seen = Seen::of(&target).map_err(refuse)?;
@@ -242,7 +242,7 @@ impl Reopening {
             new.replaces(end, &target).map_err(refuse)?;
         }
         held.is_now(target.identity(), beside);
-        self.claim = Some(Claim::new(target.ids.clone(), &label.task));
+        opened.iter().filter_map(|(end, _)| end.claim.upgrade()).for_each(|claim| claim.is_now(&target.ids));
         self.seen = seen;
         REOPENED.fetch_add(1, Ordering::SeqCst);
         for guard in opened.iter().filter_map(|(end, _)| end.guard.upgrade()) {
