@@ -148,6 +148,11 @@ impl WrittenRegister {
         bytes[..length].to_vec()
     }
 
+    /// The text of the number that these bytes of the register hold.
+    pub(in crate::kinds) fn number_in(&self, stored: &[u8]) -> String {
+        text_of(self.layout(), stored)
+    }
+
     /// What the register holds after this number was written to it.
     pub(in crate::kinds) fn as_stored(&self, number: f64) -> f64 {
         let (layout, mut bytes) = (self.settings.values[0].layout, [0; 8]);
@@ -168,6 +173,14 @@ fn encoded(register: u8, layout: SampleLayout, text: &[u8]) -> Option<([u8; 9], 
     let length = layout.encode(number, &mut value);
     bytes[1..].copy_from_slice(&value);
     Some((bytes, 1 + length))
+}
+
+/// The text of the number at the start of these bytes.
+fn text_of(layout: SampleLayout, stored: &[u8]) -> String {
+    match layout.number {
+        Number::Float => layout.decode(stored, 0).to_string(),
+        _ => layout.integer(stored, 0).unwrap_or_default().to_string(),
+    }
 }
 
 /// A register that can be written.
@@ -206,11 +219,7 @@ impl OpenRegister {
     /// The number that the register holds.
     pub(in crate::kinds) fn read(&mut self) -> io::Result<String> {
         self.chip.read()?;
-        let number = self.layout.decode(&self.chip.buffer, 0);
-        match self.layout.number {
-            Number::Float => Ok(number.to_string()),
-            _ => Ok(self.layout.integer(&self.chip.buffer, 0).unwrap_or_default().to_string()),
-        }
+        Ok(text_of(self.layout, &self.chip.buffer))
     }
 
     /// Writes the bytes of [`WrittenRegister::encode`] to a chip, by a process that finds nothing open.

@@ -72,6 +72,16 @@ pub(super) fn left_writes(writes: &[PlannedWrite], holds: &[Option<f64>]) -> Vec
     writes.iter().zip(holds).map(of).collect()
 }
 
+/// What a register held before processes before this one wrote to it, or to others that share bytes with it, and left them so. `stored`: what
+/// it holds now. `None`: nothing was left there.
+pub(super) fn before_left(write: &PlannedWrite, mut stored: Vec<u8>) -> Option<Vec<u8>> {
+    let left = &owed().left;
+    let left = left.iter().filter(|left| !left.is_written);
+    // What was left first was there before.
+    let shared = left.fold(false, |shared, left| left.write.put_back(write, &mut stored) || shared);
+    shared.then_some(stored)
+}
+
 /// Has others write the safe value of an output that ends without it.
 pub(in crate::kinds) fn keep(guard: &Arc<Guard>, target: Arc<dyn Leave>) {
     guard.leave_unsafe(KernelClock::monotonic().now());
@@ -148,5 +158,44 @@ pub(crate) fn finish_takeovers() {
 pub(crate) fn cancel_takeovers() {
     for (guard, _) in TAKEN_OVER.take() {
         guard.cancel_takeover();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_register_has_what_was_there_before_another_that_was_left_on_its_bytes() {
+        let register = |address, first: u8, held: &[u8]| PlannedWrite::Register {
+            bus: "/dev/i2c-put-back".into(),
+            adapter: None,
+            address,
+            force: false,
+            bytes: std::iter::once(first).chain(held.iter().map(|_| 0)).collect(),
+            bits: Vec::new(),
+            original: None,
+            held: held.to_vec(),
+        };
+        let left = register(0x50, 0x12, &[1, 2, 3]);
+        for (first, now, before) in [
+            (0x10, vec![9; 8], Some(vec![9, 9, 1, 2, 3, 9, 9, 9])),
+            (0x13, vec![9; 4], Some(vec![2, 3, 9, 9])),
+            (0x12, vec![9; 3], Some(vec![1, 2, 3])),
+            (0x14, vec![9], Some(vec![3])),
+            (0x15, vec![9; 3], None),
+            (0x10, vec![9; 2], None),
+        ] {
+            for (address, before) in [(0x50, before), (0x51, None)] {
+                let wanted = register(address, first, &now);
+                let left = || LeftWrite { write: left.clone(), is_written: false };
+                leave_behind(vec![left()]);
+                assert_eq!(before_left(&wanted, now.clone()), before, "{first:#x}");
+                forget_left(&left().write);
+                assert_eq!(before_left(&wanted, now.clone()), None);
+            }
+        }
+        let unknown = register(0x50, 0x10, &[]);
+        assert!(!unknown.put_back(&register(0x50, 0x10, &[9]), &mut [9]), "of an older plan");
     }
 }

@@ -53,6 +53,26 @@ impl PlannedWrite {
         Some(held.clone()).filter(|held| held.len() + 1 == bytes.len())
     }
 
+    /// Puts what this register held before into those of `stored` that it shares with the register of `other`. Whether it shares any, and that is
+    /// known.
+    pub(super) fn put_back(&self, other: &Self, stored: &mut [u8]) -> bool {
+        let chip = |write: &Self| match write {
+            Self::Register { bus, address, bytes, .. } => Some((bus.clone(), *address, usize::from(*bytes.first()?))),
+            _ => None,
+        };
+        let (Some((bus, address, first)), Some(held)) = (chip(self), self.held()) else { return false };
+        let Some(start) = chip(other).filter(|it| (&it.0, it.1) == (&bus, address)).map(|it| it.2) else {
+            return false;
+        };
+        let mut shares = false;
+        for (at, byte) in (first..).zip(held) {
+            if let Some(shared) = at.checked_sub(start).and_then(|at| stored.get_mut(at)) {
+                (*shared, shares) = (byte, true);
+            }
+        }
+        shares
+    }
+
     /// What is wrong with its target, in a clause, after it was made: it reads otherwise, or cannot be read although it could be at first.
     /// `None`: it holds what was written, or is not to be read. `line`: the GPIO line, requested; nobody can read it without.
     pub(crate) fn amiss(&self, line: Option<&File>) -> Option<String> {

@@ -43,6 +43,10 @@ impl Means for WrittenRegister {
         Ok((format!("{number}\n"), Some(open.stored().to_vec())))
     }
 
+    fn number_in(&self, stored: &[u8]) -> Option<String> {
+        Some(Self::number_in(self, stored))
+    }
+
     fn layout(&self) -> Option<SampleLayout> {
         Some(Self::layout(self))
     }

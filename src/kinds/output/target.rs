@@ -4,7 +4,7 @@ use super::digits::{Digits, Form, LONGEST, number};
 use super::files::{Files, holds_a_number, iio_raw, is_makeable};
 use super::identity::Identity;
 use super::means::{Means, Setting};
-use super::pending::left_writes;
+use super::pending::{before_left, left_writes};
 use super::place::{Place, RawScale};
 use super::planned_write::PlannedWrite;
 use super::port::{Content, MANUAL, OpenSetting, Port, SafeSetting, SafeText, SafeWriter, Writer};
@@ -220,8 +220,12 @@ impl Target {
     pub(super) fn left_original(&self, now: Option<&Content>) -> Option<Content> {
         let any =
             SafeText { value: "0\n".into(), enable: self.means.enable().map(|_| MANUAL.to_owned()), stored: None };
+        let planned = self.plan(&any, None);
+        if let Some(stored) = now.and_then(|now| before_left(planned.first()?, now.stored.clone()?)) {
+            return Some(Content { value: self.means.number_in(&stored)?, enable: None, stored: Some(stored) });
+        }
         let now = now.map(|now| [number(&now.value), now.enable.as_deref().and_then(number)]).unwrap_or_default();
-        let mut left = left_writes(&self.plan(&any, None), &now).into_iter();
+        let mut left = left_writes(&planned, &now).into_iter();
         let value = left.next()??;
         let original = |left: &PlannedWrite| left.raw_original().map(str::to_owned);
         let enable = left.next().flatten().as_ref().and_then(original);
