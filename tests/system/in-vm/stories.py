@@ -221,7 +221,7 @@ class Story:
         # What a reload has ended may be safe already, and then no plan has it. What is to hold what it has is in none.
         for tenure in self.leaving:
             tenure.before = {cell: either(may, tenure.safe().get(cell, may)) for cell, may in tenure.before.items()}
-        self.tenures |= {tenure.output.target: tenure for tenure in self.leaving}
+        self.tenures = {tenure.output.target: tenure for tenure in self.leaving} | self.tenures
         self.tenures = {target: tenure for target, tenure in self.tenures.items() if tenure.output.safe != "hold"}
         self.holds["line"] = None
         if self.rng.random() < 0.6:
@@ -302,6 +302,8 @@ def main():
                 story.process.kill()
                 story.process.wait()
         events, refused = events + len(story.events), refused + story.refused
+        if (seed + 1 - int(SEED)) % 10 == 0:
+            print("# progress", seed, f"{time.monotonic() - begun:.0f} s", wrong, "wrong")
     took = time.monotonic() - begun
     print(f"# {COUNT} stories from {SEED} on, {events} events, {refused} reloads refused, in {took:.0f} s; {wrong} stories wrong")
     return wrong > 0
