@@ -302,8 +302,6 @@ def main():
                 story.process.kill()
                 story.process.wait()
         events, refused = events + len(story.events), refused + story.refused
-        if (seed + 1 - int(SEED)) % 10 == 0:
-            print("# progress", seed, f"{time.monotonic() - begun:.0f} s", wrong, "wrong")
     took = time.monotonic() - begun
     print(f"# {COUNT} stories from {SEED} on, {events} events, {refused} reloads refused, in {took:.0f} s; {wrong} stories wrong")
     return wrong > 0
