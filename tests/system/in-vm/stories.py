@@ -165,7 +165,6 @@ class Story:
         for tenure in self.tenures.values():
             tenure.disturbed = False
         self.follow()
-        self.made_safe = []
 
     def reload(self):
         outputs = self.edited(self.outputs)
@@ -267,7 +266,7 @@ class Story:
 
     def settle(self):
         self.wait("each cell holds what it must", lambda: not self.differs())
-        self.leaving = []
+        self.leaving, self.made_safe = [], []
 
     def all_safe(self, when):
         for tenure in self.leaving + [*self.tenures.values()]:
