@@ -3,7 +3,7 @@
 # line of gpio-sim. There are starts, reloads, kills, locks of strangers, and firmware that interferes. At rest and after each end every byte
 # equals a plain reference: see stories.py. A failure prints its seed.
 #
-#     sudo HERTZD_STORIES=300 HERTZD_SEED=1 tests/system/run stories
+#     sudo HERTZD_STORIES=300 HERTZD_SEED=1 LIMIT=3600 tests/system/run stories
 . "$(dirname "$0")/common.sh"
 
 FAN=0x18 CHIP=0x50
