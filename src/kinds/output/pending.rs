@@ -77,9 +77,8 @@ pub(super) fn left_writes(writes: &[PlannedWrite], holds: &[Option<f64>]) -> Vec
 pub(super) fn before_left(write: &PlannedWrite, mut stored: Vec<u8>) -> Option<Vec<u8>> {
     let left = &owed().left;
     let left = left.iter().filter(|left| !left.is_written);
-    // What was left first was there before.
-    let shared = left.fold(false, |shared, left| left.write.put_back(write, &mut stored) || shared);
-    shared.then_some(stored)
+    let shared = left.filter(|left| left.write.put_back(write, &mut stored)).count();
+    (shared > 0).then_some(stored)
 }
 
 /// Has others write the safe value of an output that ends without it.
