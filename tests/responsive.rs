@@ -190,7 +190,7 @@ fn a_safe_value_that_a_frozen_file_system_kept_out_is_written_once_it_is_thawed(
     let config = "[task.fan]\nkind = \"output\"\nrate = 100\npath = \"@HERE@/disk/fan\"\ninput = 0.75\nsafe = 1\n";
     let mut running = run_in(folder, hertzd(), config, &["--stop-timeout", "2s"]);
     running.wait_for("it has its value", |_| fs::read_to_string(&fan).is_ok_and(|text| text == "0.75\n"));
-    assert!(disk.fsfreeze("--freeze"), "it was not frozen");
+    assert!(disk.freeze(), "it was not frozen");
     let thawed = Thawed(&disk);
     running.signal("TERM");
     running.wait_for("it ends", |running| matches!(state(running.pid(), running.pid()), None | Some('Z')));
