@@ -14,7 +14,9 @@ mod program;
 #[path = "../virtual_worker/mod.rs"]
 mod virtual_worker;
 
+mod compare;
 mod frozen;
+mod locks;
 mod model;
 mod output;
 mod play;

@@ -239,7 +239,15 @@ impl Model {
 
     /// The process is gone, and nobody has made its outputs safe; of a crash, what it could still write is its own matter.
     pub(crate) fn left(&mut self, crashed: bool) {
-        self.tenures.extend(std::mem::take(&mut self.leaving).into_iter().map(|tenure| (tenure.output.target, tenure)));
+        for mut tenure in std::mem::take(&mut self.leaving) {
+            let target = tenure.output.target;
+            // Or it is safe by then, and in no plan any more: that counts as the original.
+            if let Safe::Number(number) = tenure.output.safe {
+                tenure.before.get_mut(&target.value()).unwrap().or(text(number));
+                target.enable().into_iter().for_each(|enable| tenure.before.get_mut(&enable).unwrap().or(BY_HAND));
+            }
+            self.tenures.insert(target, tenure);
+        }
         if let Some(tenure) = self.tenures.get(&Target::ON_DISK).filter(|tenure| self.hangs(tenure)).cloned() {
             self.reaches(&tenure.output, &tenure.before);
         }

@@ -1,40 +1,34 @@
 //! Plays a story with the real program, and compares each file with the model when no process has it.
 
 use crate::frozen::ended;
+use crate::locks::Locks;
 use crate::model::{May, Model, text};
 use crate::output::{Output, Target, configuration};
 use crate::program::disk::Disk;
 use crate::program::{HERTZD, PATIENCE, is_root, signal};
-use crate::story::{End, Event, Lock};
+use crate::story::{End, Event};
 use hertzd::internals::{KernelClock, pause};
 use hertzd::time::{Clock, Span};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use tempfile::TempDir;
 
 /// A story that is being played.
 pub(crate) struct Stage<'a> {
-    folder: TempDir,
-    model: Model,
+    pub(crate) folder: TempDir,
+    pub(crate) model: Model,
     running: Option<Child>,
     outputs: Vec<Output>,
-    locks: Vec<Locked>,
+    locks: Locks,
     disk: Option<&'a Disk>,
     given_up: Vec<Child>, // that have ended, and have a thread that waits for the disk
     /// How often a plan still had what was not written.
     pub(crate) owed: usize,
     /// How many reloads were refused.
     pub(crate) refused: usize,
-}
-
-enum Locked {
-    Flock(#[expect(dead_code, reason = "held")] File),
-    Record(Child),
 }
 
 impl Drop for Stage<'_> {
@@ -44,12 +38,11 @@ impl Drop for Stage<'_> {
             let _ = running.kill();
             let _ = running.wait();
         }
-        self.unlock();
     }
 }
 
 /// What does not hold that must.
-type Wrong = String;
+pub(crate) type Wrong = String;
 
 impl<'a> Stage<'a> {
     pub(crate) fn new(disk: Option<&'a Disk>) -> Self {
@@ -108,11 +101,11 @@ impl<'a> Stage<'a> {
                 Ok(())
             }
             Event::Locked(target, lock) => {
-                self.lock(*target, *lock);
+                self.locks.take(&self.folder.path().join(target.value()), *lock);
                 Ok(())
             }
             Event::Unlocked => {
-                self.unlock();
+                self.locks.release();
                 Ok(())
             }
             Event::Rival => self.rival(),
@@ -128,12 +121,12 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn put(&self, file: &str, text: &str) {
+    pub(crate) fn put(&self, file: &str, text: &str) {
         fs::write(self.folder.path().join(file), text).unwrap();
     }
 
     /// What a file holds. One of a chip is read as a driver would show it: what was there before a shorter text is none of its.
-    fn read(&self, file: &str) -> String {
+    pub(crate) fn read(&self, file: &str) -> String {
         let text = fs::read_to_string(self.folder.path().join(file)).unwrap_or_else(|error| format!("({error})"));
         match (file.starts_with("class"), text.split_once('\n')) {
             (true, Some((line, _))) => format!("{line}\n"),
@@ -156,7 +149,7 @@ impl<'a> Stage<'a> {
         command
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
@@ -344,15 +337,6 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// What is given up while the disk hangs is named.
-    fn is_said(&self, succeeded: bool, who: &str, text: &str) -> Result<(), Wrong> {
-        let name = Target::ON_DISK.value();
-        let is_said = !self.model.owes() || (!succeeded && text.contains(&name));
-        is_said
-            .then_some(())
-            .ok_or_else(|| format!("{name} is given up, and not in what {who} says (well: {succeeded}): {text}"))
-    }
-
     fn safe(&mut self) -> Result<(), Wrong> {
         let (status, said) = self.carry_out()?;
         if !matches!(status.code(), Some(0 | 1 | 77)) {
@@ -364,103 +348,11 @@ impl<'a> Stage<'a> {
     }
 
     /// `hertzd safe`, and what it says.
-    fn carry_out(&mut self) -> Result<(ExitStatus, String), Wrong> {
+    pub(crate) fn carry_out(&mut self) -> Result<(ExitStatus, String), Wrong> {
         let path = self.folder.path().join("safe");
         let file = File::create(&path).unwrap();
         let child = self.hertzd("run").arg("safe").stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
         let status = self.wait(child, |_| false)?;
         Ok((status, fs::read_to_string(path).unwrap()))
     }
-
-    /// The files of which it is known by now what they hold: what waits for the disk may still come.
-    fn known(&self) -> impl Iterator<Item = &String> {
-        self.model.files.keys().filter(|file| !(self.model.frozen && **file == Target::ON_DISK.value()))
-    }
-
-    /// What does not hold what it may.
-    fn different(&self) -> Option<Wrong> {
-        self.known().find_map(|file| {
-            let may = &self.model.files[file];
-            let holds = self.read(file);
-            (!may.hold(&holds)).then(|| format!("{file} holds {holds:?} in place of {may:?}"))
-        })
-    }
-
-    /// Compares all files. Where it has `failed`, a plan may still have what is not right yet, and says so.
-    fn compare(&mut self, succeeded: bool, safe: bool) -> Result<(), Wrong> {
-        if let Some(wrong) = self.different() {
-            let may_be_owed = safe && !succeeded;
-            if !may_be_owed {
-                return Err(wrong);
-            }
-            let again = self.carry_out()?;
-            self.owed += 1;
-            if let Some(wrong) = self.different() {
-                return Err(format!("{wrong}, and by the plan: {again:?}"));
-            }
-        }
-        // From here on it is known. What a driver would not show is gone.
-        let known: Vec<_> = self.known().map(|file| (file.clone(), self.read(file))).collect();
-        for (file, holds) in known {
-            if file.starts_with("class") {
-                self.put(&file, &holds);
-            }
-            self.model.files.insert(file, May::only(holds));
-        }
-        Ok(())
-    }
-
-    /// A lock that takes no more than the right to read.
-    fn lock(&mut self, target: Target, lock: Lock) {
-        let path = self.folder.path().join(target.value());
-        match lock {
-            Lock::Flock => {
-                let Ok(file) = File::open(&path) else { return };
-                if file.try_lock().is_ok() {
-                    self.locks.push(Locked::Flock(file));
-                }
-            }
-            Lock::Record => self.locks.extend(record_lock(&path).map(Locked::Record)),
-        }
-    }
-
-    fn unlock(&mut self) {
-        for lock in self.locks.drain(..) {
-            if let Locked::Record(mut holder) = lock {
-                let _ = holder.kill();
-                let _ = holder.wait();
-            }
-        }
-    }
-
-    /// What a failure shows.
-    pub(crate) fn describe(&self) -> String {
-        let read = |name: &str| fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
-        let files: String = self.model.files.keys().map(|file| format!("{file}: {:?}\n", read(file))).collect();
-        let log: String =
-            self.log().lines().filter(|line| !line.contains(" missed ")).map(|line| format!("{line}\n")).collect();
-        format!(
-            "{files}--- configuration\n{}--- plan\n{}\n--- safe\n{}\n--- log\n{log}",
-            read("story.toml"),
-            read("run/safe-plan.json"),
-            read("safe")
-        )
-    }
-}
-
-/// A process that holds a read lock on the whole file, of the kind that belongs to a descriptor.
-fn record_lock(path: &Path) -> Option<Child> {
-    const HOLD: &str = "import fcntl, os, struct, sys\n\
-        file = os.open(sys.argv[1], os.O_RDONLY)\n\
-        fcntl.fcntl(file, 37, struct.pack('hhqqi4x', fcntl.F_RDLCK, 0, 0, 0, 0))\n\
-        print(flush=True)\n\
-        sys.stdin.read()\n";
-    let mut python = Command::new("python3");
-    python.args(["-c", HOLD]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut holder = python.spawn().ok()?;
-    let mut line = [0];
-    // It has the lock, or has ended.
-    let _ = std::io::Read::read(holder.stdout.as_mut()?, &mut line);
-    let _ = holder.stdin.as_mut()?.flush();
-    Some(holder)
 }
